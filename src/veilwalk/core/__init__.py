@@ -1,0 +1,1 @@
+"""Errors, validation, random sources, records, array types."""

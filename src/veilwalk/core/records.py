@@ -1,0 +1,74 @@
+"""Records: the only thing that leaves a computation.
+
+A record holds what was asked (parameters, seed), by which code (version), and what came out. It is plain
+data, so that JSON keeps all of it; ``report`` reads nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilwalk import __version__
+from veilwalk.core.errors import RecordError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What was asked, by which code, and what came out."""
+
+    kind: str
+    params: Mapping[str, Any]
+    result: Mapping[str, Any]
+    seed: int | None = None
+    version: str = __version__
+
+    def to_json(self) -> str:
+        """Return the record as JSON; infinities become null, NaN is refused."""
+        return json.dumps(plain(asdict(self)), indent=2, allow_nan=False) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` with arrays and NumPy scalars turned into what JSON knows."""
+    match value:
+        case np.ndarray():
+            return plain(value.tolist())
+        case np.generic():
+            return plain(value.item())
+        case float() if math.isnan(value):
+            raise RecordError("a result is NaN: refusing to write it as if it were a number")
+        case float() if math.isinf(value):
+            return None
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case _:
+            return value
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` so that a reader sees the old file or the new one, never half of it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror or error}") from error
