@@ -1,5 +1,46 @@
 """The network: a checked CSR value, generators, readers, distances and shells."""
 
+from veilwalk.graphs._distances import (
+    Diameter,
+    diameter,
+    distances,
+    iter_distances,
+    mean_shell_sizes,
+    shell_sizes,
+)
 from veilwalk.graphs._graph import Graph
+from veilwalk.graphs._lattices import complete, hypercube, ring, torus
+from veilwalk.graphs._random import barabasi_albert, erdos_renyi, random_regular, watts_strogatz
+from veilwalk.graphs._readers import from_networkx, from_sparse, read_graph
+from veilwalk.graphs._spec import GRAPH_KINDS, GraphKind, parse_graph_spec
+from veilwalk.graphs._spectrum import WalkSpectrum, spectral_gap, walk_spectrum
+from veilwalk.graphs._summary import GraphSummary, summary
 
-__all__ = ["Graph"]
+__all__ = [
+    "GRAPH_KINDS",
+    "Diameter",
+    "Graph",
+    "GraphKind",
+    "GraphSummary",
+    "WalkSpectrum",
+    "barabasi_albert",
+    "complete",
+    "diameter",
+    "distances",
+    "erdos_renyi",
+    "from_networkx",
+    "from_sparse",
+    "hypercube",
+    "iter_distances",
+    "mean_shell_sizes",
+    "parse_graph_spec",
+    "random_regular",
+    "read_graph",
+    "ring",
+    "shell_sizes",
+    "spectral_gap",
+    "summary",
+    "torus",
+    "walk_spectrum",
+    "watts_strogatz",
+]

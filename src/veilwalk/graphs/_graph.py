@@ -9,13 +9,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray, frozen
 from veilwalk.core.errors import GraphError
 
-_INT32_MAX = np.iinfo(np.int32).max
 _SHOWN = 8
 
 
@@ -32,39 +30,75 @@ class Graph:
     indices: IntArray
 
     @classmethod
-    def from_edges(cls, n_nodes: int, edges: npt.ArrayLike) -> Graph:
-        """Build a graph on nodes 0..n_nodes-1 from an (m, 2) array with each edge once."""
+    def from_edges(
+        cls,
+        n_nodes: int,
+        edges: npt.ArrayLike,
+        *,
+        merge_repeats: bool = False,
+        largest_component: bool = False,
+    ) -> Graph:
+        """Build a graph on nodes 0..n_nodes-1 from an (m, 2) array with each edge once.
+
+        Args:
+            n_nodes: Number of nodes.
+            edges: The two ends of each edge, in either order.
+            merge_repeats: Count an edge that is listed again, in either direction, once.
+            largest_component: Keep the largest connected component, renumbered in ascending order.
+        """
+        from veilwalk.graphs import _kernels
+
         validate.integer(nodes=n_nodes)
         validate.at_least(2, nodes=n_nodes)
-        pairs = np.asarray(edges)
-        if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
-            raise GraphError(
-                f"edges have shape {pairs.shape} and type {pairs.dtype}: need (m, 2) whole numbers"
-            )
-        if pairs.size and (pairs.min() < 0 or pairs.max() >= n_nodes):
-            raise GraphError(f"edges name node {pairs.min()} or {pairs.max()}: nodes are 0..{n_nodes - 1}")
-        # int8 counts would hide a 256-fold edge; int32 cannot overflow before memory does.
-        ones = np.ones(len(pairs), dtype=np.int32)
-        half = sparse.coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(n_nodes, n_nodes)).tocsr()
-        return cls.from_csr(half + half.T)
+        pairs = _checked_pairs(n_nodes, edges)
+        loops = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
+        if loops.size:
+            _refuse_loops(pairs[loops, 0])
+        indptr, indices = _kernels.neighbour_lists(n_nodes, pairs)
+        if merge_repeats:
+            indptr, indices = _kernels.without_repeats(indptr, indices)
+        else:
+            _refuse_repeats(indptr, indices)
+        return cls._from_lists(indptr, indices, largest_component=largest_component)
 
     @classmethod
-    def from_csr(cls, adjacency: sparse.csr_array) -> Graph:
-        """Build a graph from a symmetric 0/1 adjacency matrix; anything else is refused."""
+    def from_csr(cls, adjacency: sparse.csr_array, *, largest_component: bool = False) -> Graph:
+        """Build a graph from a symmetric 0/1 adjacency matrix; anything else is refused.
+
+        Args:
+            adjacency: The matrix; entries that are stored but zero are no edges.
+            largest_component: Keep the largest connected component, renumbered in ascending order.
+        """
         rows, columns = adjacency.shape
         if rows != columns:
             raise GraphError(f"adjacency matrix is {rows} x {columns}: must be square")
         validate.at_least(2, nodes=rows)
         matrix = adjacency.copy()
+        try:
+            # SciPy trusts index arrays by default and reads out of bounds where they are wrong.
+            matrix.check_format(full_check=True)
+        except ValueError as error:
+            raise GraphError(f"adjacency matrix is malformed ({error}): must be a valid CSR matrix") from error
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         _refuse_not_simple(matrix)
-        _refuse_disconnected(matrix)
-        dtype = np.int32 if max(rows, matrix.nnz) <= _INT32_MAX else np.int64
-        return cls(
-            indptr=frozen(matrix.indptr.astype(dtype, copy=True)),
-            indices=frozen(matrix.indices.astype(dtype, copy=True)),
-        )
+        return cls._from_lists(matrix.indptr, matrix.indices, largest_component=largest_component)
+
+    @classmethod
+    def _from_lists(cls, indptr: IntArray, indices: IntArray, *, largest_component: bool = False) -> Graph:
+        """Take over sorted, symmetric, simple neighbour lists; only their connection is checked."""
+        from veilwalk.graphs import _kernels
+
+        dtype = index_type(max(len(indptr), len(indices)))
+        indptr = frozen(indptr.astype(dtype, copy=False))
+        indices = frozen(indices.astype(dtype, copy=False))
+        n_parts, labels = _kernels.component_labels(indptr, indices)
+        if n_parts == 1:
+            return cls(indptr=indptr, indices=indices)
+        if not largest_component:
+            _refuse_disconnected(labels)
+        indptr, indices = _largest_part(indptr, indices, labels)
+        return cls(indptr=frozen(indptr), indices=frozen(indices))
 
     @property
     def n_nodes(self) -> int:
@@ -97,11 +131,13 @@ class Graph:
     @cached_property
     def is_bipartite(self) -> bool:
         """Whether the nodes split into two sides with every edge between them."""
-        # A connected graph is bipartite exactly when its double cover falls apart.
-        n_parts, _ = csgraph.connected_components(
-            sparse.block_array([[None, self.adjacency], [self.adjacency, None]]), directed=False
+        from veilwalk.graphs import _kernels
+
+        levels = np.empty((1, self.n_nodes), dtype=np.int32)
+        _kernels.distance_rows(
+            self.indptr, self.indices, np.zeros(1, dtype=np.int64), np.iinfo(np.int32).max, levels
         )
-        return bool(n_parts == 2)
+        return not _kernels.joins_equal_parity(self.indptr, self.indices, levels[0])
 
     @cached_property
     def adjacency(self) -> sparse.csr_array:
@@ -136,27 +172,68 @@ class Graph:
         return f"Graph(n_nodes={self.n_nodes}, n_edges={self.n_edges}, digest={self.digest[:12]})"
 
 
+def index_type(largest: int) -> type[np.int32 | np.int64]:
+    """Return the narrowest index type that holds ``largest``."""
+    return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
+
+
+def _checked_pairs(n_nodes: int, edges: npt.ArrayLike) -> IntArray:
+    pairs = np.asarray(edges)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
+        raise GraphError(f"edges have shape {pairs.shape} and type {pairs.dtype}: need (m, 2) whole numbers")
+    if pairs.size and (pairs.min() < 0 or pairs.max() >= n_nodes):
+        raise GraphError(f"edges name node {pairs.min()} or {pairs.max()}: nodes are 0..{n_nodes - 1}")
+    return np.ascontiguousarray(pairs, dtype=index_type(max(n_nodes, 2 * len(pairs))))
+
+
+def _refuse_loops(nodes: IntArray) -> None:
+    raise GraphError(f"the graph has {nodes.size} self-loops (first at node {nodes[0]}): must be simple")
+
+
+def _refuse_repeats(indptr: IntArray, indices: IntArray) -> None:
+    from veilwalk.graphs import _kernels
+
+    entry: int = _kernels.first_repeat(indptr, indices)
+    if entry >= 0:
+        pair = f"{_row_of(indptr, entry)}-{indices[entry]}"
+        raise GraphError(f"edge {pair} is listed more than once: must be simple, each edge once")
+
+
 def _refuse_not_simple(matrix: sparse.csr_array) -> None:
     loops = np.flatnonzero(matrix.diagonal())
     if loops.size:
-        raise GraphError(f"the graph has {loops.size} self-loops (first at node {loops[0]}): must be simple")
-    # A self-loop would also weigh 2 in from_edges, so it is named before repeated edges are.
+        _refuse_loops(loops)
     if matrix.nnz and not bool(np.all(matrix.data == 1)):
         entry = int(np.flatnonzero(matrix.data != 1)[0])
-        row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
-        pair = f"{row}-{matrix.indices[entry]}"
+        pair = f"{_row_of(matrix.indptr, entry)}-{matrix.indices[entry]}"
         raise GraphError(
             f"edge {pair} has weight {matrix.data[entry]}: must be simple, each edge once, unweighted"
         )
-    difference = (matrix - matrix.T).tocsr()
-    difference.eliminate_zeros()
-    if difference.nnz:
-        raise GraphError(f"{difference.nnz} directed edges have no reverse: must be undirected")
+    reverse = matrix.T.tocsr()
+    if not (np.array_equal(matrix.indptr, reverse.indptr) and np.array_equal(matrix.indices, reverse.indices)):
+        # Each shows twice: +1 where it is, -1 where its reverse would be.
+        one_way = sparse.csr_array(matrix.astype(np.int8) - reverse.astype(np.int8))
+        raise GraphError(f"{one_way.count_nonzero() // 2} directed edges have no reverse: must be undirected")
 
 
-def _refuse_disconnected(matrix: sparse.csr_array) -> None:
-    n_parts, labels = csgraph.connected_components(matrix, directed=False)
-    if n_parts > 1:
-        sizes = np.sort(np.bincount(labels))[::-1]
-        shown = ", ".join(str(size) for size in sizes[:_SHOWN]) + (", ..." if n_parts > _SHOWN else "")
-        raise GraphError(f"the graph falls into {n_parts} components of {shown} nodes: must be connected")
+def _row_of(indptr: IntArray, entry: int) -> int:
+    return int(np.searchsorted(indptr, entry, side="right")) - 1
+
+
+def _refuse_disconnected(labels: IntArray) -> None:
+    sizes = np.sort(np.bincount(labels))[::-1]
+    shown = ", ".join(str(size) for size in sizes[:_SHOWN]) + (", ..." if len(sizes) > _SHOWN else "")
+    raise GraphError(
+        f"the graph falls into {len(sizes)} components of {shown} nodes: must be connected "
+        "(component=largest keeps the largest)"
+    )
+
+
+def _largest_part(indptr: IntArray, indices: IntArray, labels: IntArray) -> tuple[IntArray, IntArray]:
+    kept = labels == np.argmax(np.bincount(labels))
+    if np.count_nonzero(kept) < 2:
+        raise GraphError("the graph has no edge: its largest component is a single node")
+    new_number = np.cumsum(kept, dtype=indices.dtype) - 1
+    degrees = np.diff(indptr)
+    new_indptr = np.concatenate(([0], np.cumsum(degrees[kept]))).astype(indptr.dtype)
+    return new_indptr, new_number[indices[np.repeat(kept, degrees)]].astype(indices.dtype)

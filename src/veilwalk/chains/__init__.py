@@ -1,0 +1,26 @@
+"""The exact truth about walks on any connected graph, by linear algebra, without sampling.
+
+Conventions. ``T_ij`` is the first time, 0 included, at which the walk started at i stands on j: ``T_jj = 0``.
+``R_j`` is the first time after 0 at which the walk started at j is back. Answers about pairs have one row a
+source and one column a target. Results are the same, bit for bit, for any number of threads.
+"""
+
+from veilwalk.chains._chain import WalkChain
+from veilwalk.chains._laws import hitting_expectations, hitting_pmf, hitting_survival, iter_hitting_pmf
+from veilwalk.chains._means import mean_hitting_times
+from veilwalk.chains._returns import return_pmf, return_survival
+from veilwalk.chains._truncated import hitting_cdf, truncated_means, window_masses
+
+__all__ = [
+    "WalkChain",
+    "hitting_cdf",
+    "hitting_expectations",
+    "hitting_pmf",
+    "hitting_survival",
+    "iter_hitting_pmf",
+    "mean_hitting_times",
+    "return_pmf",
+    "return_survival",
+    "truncated_means",
+    "window_masses",
+]

@@ -1,0 +1,184 @@
+"""Destination laws as values, and the files other commands read them from."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from veilwalk import __version__
+from veilwalk.core.arrays import FloatArray, frozen, normalised
+from veilwalk.core.errors import InfeasibleDesignError, InputFileError, InvalidParameterError
+from veilwalk.core.records import plain, write_atomically
+from veilwalk.core.support import DistanceSupport
+from veilwalk.graphs import Graph, iter_distances
+
+_FORMAT = "veilwalk-law-1"
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceLaw:
+    """p(l): a destination at distance l is drawn with probability p(l), evenly among the nodes there."""
+
+    support: DistanceSupport
+    distance_pmf: FloatArray
+
+    def __post_init__(self) -> None:
+        pmf = np.array(self.distance_pmf, dtype=np.float64)
+        if pmf.shape != (self.support.size,) or not np.all(pmf >= 0) or abs(pmf.sum() - 1) > 1e-9:
+            raise InvalidParameterError("distance pmf", pmf, f"{self.support.size} probabilities that sum to 1")
+        object.__setattr__(self, "distance_pmf", frozen(pmf))
+
+    def on(self, graph: Graph) -> DestinationLaw:
+        """Return the law per node on ``graph``: p(l) over the shell counted there.
+
+        A node with an empty shell at some distance spreads that distance's probability over the others in
+        proportion; a node with no other node in the support at all makes the law infeasible.
+        """
+        weight = np.concatenate((np.zeros(self.support.lo), self.distance_pmf))
+        return law_by_distance(graph, self.support, weight, per_shell=True)
+
+
+@dataclass(frozen=True, eq=False)
+class DestinationLaw:
+    """P_ij: the probability that node i, having updated the model, seals it for node j.
+
+    Rows sum to one; entries outside the support are exactly zero and not stored. The law belongs to one graph,
+    named by its digest.
+    """
+
+    support: DistanceSupport
+    graph_digest: str
+    matrix: sparse.csr_array
+
+    def __post_init__(self) -> None:
+        rows = np.asarray(self.matrix.sum(axis=1)).ravel()
+        if self.matrix.shape[0] != self.matrix.shape[1] or np.any(self.matrix.data < 0):
+            raise InvalidParameterError("law", self.matrix.shape, "a square matrix of probabilities")
+        if not np.all(np.abs(rows - 1) < 1e-9):
+            worst = int(np.argmax(np.abs(rows - 1)))
+            raise InvalidParameterError(f"law, row {worst}", float(rows[worst]), "probabilities that sum to 1")
+
+    def check_graph(self, graph: Graph) -> None:
+        """Refuse any graph but the one this law was designed for."""
+        if graph.digest != self.graph_digest:
+            raise InvalidParameterError(
+                "graph", graph.digest[:12], f"the one the law was designed for, {self.graph_digest[:12]}"
+            )
+
+    @cached_property
+    def source_prior(self) -> FloatArray:
+        """Stationary law of the update chain: how often each node is the source, in the long run.
+
+        Solved directly from pi P = pi, in O(n^3). A law that never leaves some set of nodes has none.
+        """
+        n = self.matrix.shape[0]
+        n_classes, _ = csgraph.connected_components(self.matrix, directed=True, connection="strong")
+        if n_classes > 1:
+            raise InfeasibleDesignError(
+                f"support {self.support}: updates cannot travel between all nodes ({n_classes} closed groups); "
+                "widen the support"
+            )
+        system = (self.matrix.T - sparse.eye_array(n)).toarray()
+        # One balance equation is redundant; the normalisation takes its place.
+        system[-1] = 1.0
+        prior = np.linalg.solve(system, np.eye(n)[-1])
+        prior = np.maximum(prior, 0.0)
+        return frozen(normalised(prior))
+
+    def mean_hops(self, mean_hitting_times: FloatArray) -> float:
+        """Mean hops between two updates, from E[T_ij]: sum of prior_i P_ij E[T_ij].  Paper: E[T_FH]."""
+        per_source = np.asarray(self.matrix.multiply(mean_hitting_times).sum(axis=1)).ravel()
+        return float(self.source_prior @ per_source)
+
+
+def law_by_distance(
+    graph: Graph, support: DistanceSupport, weight: FloatArray, *, per_shell: bool = False
+) -> DestinationLaw:
+    """Return the law with P_ij proportional to ``weight[distance(i, j)]`` on the support.
+
+    With ``per_shell`` the weight is that of a whole shell, shared evenly among the nodes in it.
+    """
+    blocks = []
+    table = np.zeros(int(max(graph.n_nodes, support.hi + 1)) + 1)
+    table[support.lo : support.hi + 1] = weight[support.lo : support.hi + 1]
+    for sources, distances in iter_distances(graph):
+        rows = table[distances]
+        if per_shell:
+            counts = np.stack([np.bincount(row, minlength=len(table)) for row in distances])
+            rows /= np.maximum(np.take_along_axis(counts, distances.astype(np.int64), axis=1), 1)
+        if not np.all(rows.sum(axis=1) > 0):
+            node = int(sources[int(np.argmin(rows.sum(axis=1)))])
+            raise InfeasibleDesignError(
+                f"support {support}: node {node} has no other node at these distances; choose a nearer support"
+            )
+        blocks.append(sparse.csr_array(normalised(rows)))
+    return DestinationLaw(support, graph.digest, sparse.csr_array(sparse.vstack(blocks, format="csr")))
+
+
+def save_law(path: Path, law: DistanceLaw | DestinationLaw) -> None:
+    """Write ``law`` to a ``.json`` or ``.npz`` file, whole or not at all."""
+    content: dict[str, Any] = {
+        "format": _FORMAT,
+        "version": __version__,
+        "support": np.array([law.support.lo, law.support.hi]),
+    }
+    if isinstance(law, DistanceLaw):
+        content |= {"kind": "distance", "distance_pmf": law.distance_pmf}
+    else:
+        matrix = law.matrix
+        content |= {"kind": "destination", "graph_digest": law.graph_digest}
+        content |= {"indptr": matrix.indptr, "indices": matrix.indices, "data": matrix.data}
+    match path.suffix:
+        case ".json":
+            data = json.dumps(plain(content), allow_nan=False).encode()
+        case ".npz":
+            buffer = io.BytesIO()
+            np.savez_compressed(buffer, **content)
+            data = buffer.getvalue()
+        case _:
+            raise InvalidParameterError("out", str(path), "a .json or .npz file")
+    write_atomically(path, data)
+
+
+def load_law(path: Path) -> DistanceLaw | DestinationLaw:
+    """Read a law written by :func:`save_law`."""
+    try:
+        content = _read(path)
+        if str(content["format"]) != _FORMAT:
+            raise InputFileError(f"law {path}: format {content['format']} is not {_FORMAT}")
+        lo, hi = (int(value) for value in content["support"])
+        support = DistanceSupport(lo, hi, allow_neighbours=lo < 2)
+        if str(content["kind"]) == "distance":
+            return DistanceLaw(support, np.asarray(content["distance_pmf"], dtype=np.float64))
+        indptr, indices = np.asarray(content["indptr"]), np.asarray(content["indices"])
+        size = len(indptr) - 1
+        data = np.asarray(content["data"], dtype=np.float64)
+        matrix = sparse.csr_array((data, indices, indptr), shape=(size, size))
+        return DestinationLaw(support, str(content["graph_digest"]), matrix)
+    except OSError as error:
+        raise InputFileError(f"law {path}: {error.strerror or error}") from error
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputFileError(f"law {path}: not a law file ({error})") from error
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    match path.suffix:
+        case ".json":
+            content = json.loads(path.read_text())
+            if not isinstance(content, dict):
+                raise InputFileError(f"law {path}: not a law file (no object)")
+            return content
+        case ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+        case _:
+            raise InvalidParameterError("law", str(path), "a .json or .npz file")

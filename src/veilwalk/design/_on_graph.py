@@ -1,0 +1,207 @@
+"""Design on one concrete graph, with shells counted on it and every law of the walk taken from exact chains.
+
+The principle is the paper's: a destination at distance l is drawn in inverse proportion to the chance that such
+a node hits within the observer's window. Here that chance is exact, averaged over all pairs at distance l, and
+the row of each node is normalised over the nodes it really has. Nothing is assumed about the graph but that it
+is connected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from veilwalk.chains import WalkChain, mean_hitting_times, return_survival, truncated_means, window_masses
+from veilwalk.core import validate
+from veilwalk.core.arrays import FloatArray, IntArray, normalised
+from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
+from veilwalk.core.support import DistanceSupport
+from veilwalk.design._closed_form import Design
+from veilwalk.design._law import DestinationLaw, law_by_distance
+from veilwalk.graphs import Graph, distances
+
+# Dense n x n tables of doubles alive at once.
+_TABLES = 8
+# Return times, from the shortest covered to infinity, at which the minimum over destinations is computed.
+_EXAMINED = 7
+
+
+@dataclass(frozen=True, eq=False)
+class WindowEntropies:
+    """Entropies of the window posterior at one return time, for each destination, in nats."""
+
+    by_node: FloatArray
+    by_distance: FloatArray
+
+
+def design_on_graph(
+    graph: Graph,
+    *,
+    support: DistanceSupport,
+    window_radius: int = 5,
+    tail_probability: float = 0.3,
+    return_time: float | None = None,
+    memory_bytes: int = 8 << 30,
+) -> Design:
+    """Design the paper's law for every node of ``graph``; entropies and floor are minima over destinations.
+
+    Cost: about 2 * 7 passes over all pairs of nodes, each of a few hundred sparse products (``chains``).
+
+    Args:
+        graph: any connected graph.
+        support: distances a destination may have.
+        window_radius: delta.
+        tail_probability: delta'; return times shorter than the covered ones come with this probability.
+        return_time: kappa; without it the one whose survival is half that of the shortest covered.
+        memory_bytes: refuse rather than use more for the n x n tables.
+    """
+    validate.probability(tail=tail_probability)
+    validate.integer(window=window_radius)
+    validate.at_least(0, window=window_radius)
+    _require_memory(graph.n_nodes, memory_bytes)
+    apart = distances(graph)
+    _require_support(apart, support)
+    chain = WalkChain.simple(graph)
+    start, half = covered_return_times(chain, support, (1 - tail_probability, (1 - tail_probability) / 2))
+    kappa = float(max(half, support.hi + 1)) if return_time is None else return_time
+    if not kappa > support.hi:
+        raise InvalidParameterError("return time", kappa, f"more than the largest distance, {support.hi}")
+
+    likelihood = exact_window_likelihood(chain, kappa, window_radius)
+    by_distance = mean_by_distance(likelihood, apart, support)
+    weight = np.zeros(support.hi + 1)
+    weight[support.lo :] = by_distance.min() / by_distance
+    law = law_by_distance(graph, support, weight)
+    at_design = window_entropies(law, likelihood, apart)
+    floor = float(at_design.by_distance.min())
+    first = max(start, support.hi + 1)
+    for seen in _examined(chain, first):
+        found = window_entropies(law, exact_window_likelihood(chain, seen, window_radius), apart)
+        floor = min(floor, float(found.by_distance.min()))
+    shells = np.stack([np.bincount(row, minlength=support.hi + 1)[: support.hi + 1] for row in apart])
+    share = np.stack([_row_by_distance(law, node, apart, support) for node in range(graph.n_nodes)])
+    return Design(
+        n_nodes=graph.n_nodes,
+        degree=int(graph.degrees[0]) if graph.is_regular else None,
+        formulas="exact chains on this graph",
+        window_radius=window_radius,
+        tail_probability=tail_probability,
+        return_time_design=kappa,
+        return_time_from=float(first),
+        distances=support.distances,
+        distance_pmf=law.source_prior @ share,
+        shell_sizes=shells.mean(axis=0)[support.lo :],
+        distance_entropy_nats=float(at_design.by_distance.min()),
+        node_entropy_nats=float(at_design.by_node.min()),
+        anonymity_floor_nats=floor,
+        floor_kind=f"computed minimum over all destinations and {_EXAMINED + 1} return times",
+        mean_iteration_hops=law.mean_hops(mean_hitting_times(chain)),
+        worst_destination=int(at_design.by_node.argmin()),
+        warnings=(),
+        law=law,
+    )
+
+
+def exact_window_likelihood(chain: WalkChain, return_time_seen: float, window_radius: int) -> FloatArray:
+    """P(T_ij at a whole hop of [E_ij - delta, E_ij + delta]) with E_ij = E[T_ij | T_ij <= kappa'], for all pairs.
+
+    Pairs that cannot meet within ``return_time_seen`` get exactly zero; so does the diagonal.
+    Paper: the integrals of Definition PrivacyNotion, with no assumption.
+    """
+    centre = truncated_means(chain, return_time_seen)
+    possible = np.isfinite(centre)
+    np.fill_diagonal(possible, val=False)
+    centre = np.where(possible, centre, 0.0)
+    # Symmetric graphs have whole-numbered means: rounding noise must not move a window by a hop.
+    first = np.maximum(np.ceil(centre - window_radius - 1e-9), 1).astype(np.int64)
+    last = np.floor(centre + window_radius + 1e-9).astype(np.int64)
+    return np.where(possible, window_masses(chain, first, last), 0.0)
+
+
+def window_entropies(law: DestinationLaw, likelihood: FloatArray, apart: IntArray) -> WindowEntropies:
+    """Entropies of Definition PrivacyNotion for every destination.
+
+    The posterior of destination j over sources i is proportional to P_ij L_ij. Its distance entropy is that of
+    the mean weight of ONE node at each distance, as in the paper's W.
+    """
+    posterior = normalised(np.ascontiguousarray((law.matrix.multiply(likelihood)).toarray().T))
+    by_node: FloatArray = special.entr(posterior).sum(axis=1)
+    means = []
+    for row, where in zip(posterior, apart, strict=True):
+        total = np.bincount(where, weights=row, minlength=law.support.hi + 1)
+        count = np.bincount(where, minlength=law.support.hi + 1)
+        within = slice(law.support.lo, law.support.hi + 1)
+        means.append(total[within] / np.maximum(count[within], 1))
+    by_distance: FloatArray = special.entr(normalised(np.array(means))).sum(axis=1)
+    return WindowEntropies(by_node=by_node, by_distance=by_distance)
+
+
+def mean_by_distance(values: FloatArray, apart: IntArray, support: DistanceSupport) -> FloatArray:
+    """Mean of ``values[i, j]`` over all ordered pairs at each distance of the support; NaN where there is none."""
+    flat, within = apart.ravel(), slice(support.lo, support.hi + 1)
+    total = np.bincount(flat, weights=values.ravel(), minlength=support.hi + 1)[within]
+    count = np.bincount(flat, minlength=support.hi + 1)[within]
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def covered_return_times(chain: WalkChain, support: DistanceSupport, shares: Sequence[float]) -> list[int]:
+    """Return, for each share, the largest t with P(T_FR >= t | T_FR >= 2 lo) at least that share.
+
+    The law is the mean over all nodes of their exact return laws. With share 1 - delta' this is the paper's t1;
+    with half of it, kappa by the paper's rule, which on a random regular graph is t1 + (N/c') ln 2.
+    """
+    first = 2 * support.lo
+
+    def survival(times: IntArray) -> FloatArray:
+        """P(T_FR >= t | T_FR >= first) for each t."""
+        found = return_survival(chain, np.append(first - 1, times - 1))
+        return np.asarray((found[1:] / found[0]).mean(axis=1))
+
+    # Every look costs one pass over all pairs, however many times it asks for: bracket all shares, then cut each
+    # bracket into many parts at once.
+    powers = first * 2 ** np.arange(40)
+    found = survival(powers)
+    low = [int(powers[np.flatnonzero(found >= share)[-1]]) for share in shares]
+    high = [2 * bound for bound in low]
+    while max(h - b for b, h in zip(low, high, strict=True)) > 1:
+        cuts = [np.unique(np.linspace(b, h, 65).astype(np.int64)) for b, h in zip(low, high, strict=True)]
+        found = survival(np.concatenate(cuts))
+        begin = 0
+        for index, (cut, share) in enumerate(zip(cuts, shares, strict=True)):
+            kept = int(np.flatnonzero(found[begin : begin + len(cut)] >= share)[-1])
+            low[index], high[index] = int(cut[kept]), int(cut[min(kept + 1, len(cut) - 1)])
+            begin += len(cut)
+    return low
+
+
+def _examined(chain: WalkChain, first: int) -> list[float]:
+    """Return times from ``first`` to infinity, a factor of two or so apart around the mean return time."""
+    mean_return = 1 / float(chain.stationary.min())
+    last = max(8 * mean_return, 2.0 * first)
+    return [*np.unique(np.round(np.geomspace(first, last, _EXAMINED - 1))), math.inf]
+
+
+def _row_by_distance(law: DestinationLaw, node: int, apart: IntArray, support: DistanceSupport) -> FloatArray:
+    begin, end = law.matrix.indptr[node], law.matrix.indptr[node + 1]
+    where = apart[node, law.matrix.indices[begin:end]]
+    weights = law.matrix.data[begin:end]
+    return np.bincount(where, weights=weights, minlength=support.hi + 1)[support.lo :].astype(np.float64)
+
+
+def _require_support(apart: IntArray, support: DistanceSupport) -> None:
+    diameter = int(apart.max())
+    if support.hi > diameter:
+        raise InvalidParameterError("support", str(support), f"within the diameter of the graph, {diameter}")
+
+
+def _require_memory(n_nodes: int, memory_bytes: int) -> None:
+    needed = _TABLES * 8 * n_nodes**2
+    if needed > memory_bytes:
+        raise ResourceLimitError(
+            f"exact design on {n_nodes} nodes needs about {needed / 2**30:.0f} GiB and may use "
+            f"{memory_bytes / 2**30:.0f} GiB; use the closed forms (--nodes, --degree) or a smaller graph"
+        )

@@ -1,0 +1,370 @@
+"""Compiled loops of the graphs package: plain arrays in, plain arrays out.
+
+Import this module where it is used, not at the top of a file: numba costs half a second that ``--help``
+should not pay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit, prange
+
+from veilwalk.core.arrays import IntArray
+
+DistanceArray = npt.NDArray[np.integer[Any]]
+
+# More pieces than cores, so that an unlucky piece does not keep the others waiting.
+_PIECES = 64
+
+# A product with this sequence has a different top six bits for each single bit (Leiserson et al., 1998).
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
+_BIT_OF = np.argsort([(0x03F79D71B4CB0A89 << bit & 0xFFFFFFFFFFFFFFFF) >> 58 for bit in range(64)])
+
+PARSED, BAD_NUMBER, NEGATIVE, TOO_LARGE, WRONG_COLUMNS, SELF_LOOP = range(6)
+_NEWLINE, _MINUS, _HASH, _PERCENT, _ZERO, _NINE = 10, 45, 35, 37, 48, 57
+_SEPARATORS = (32, 9, 44, 59, 13)  # blank, tab, comma, semicolon, carriage return
+_MAX_DIGITS = 18
+
+
+@njit(cache=True)
+def neighbour_lists(n_nodes: int, pairs: IntArray) -> tuple[IntArray, IntArray]:
+    """Return indptr and sorted indices of the symmetric adjacency of ``pairs``; repeats stay in."""
+    indptr = np.zeros(n_nodes + 1, dtype=pairs.dtype)
+    for row in range(len(pairs)):
+        indptr[pairs[row, 0] + 1] += 1
+        indptr[pairs[row, 1] + 1] += 1
+    for node in range(n_nodes):
+        indptr[node + 1] += indptr[node]
+    unsorted = np.empty(2 * len(pairs), dtype=pairs.dtype)
+    free = indptr[:-1].copy()
+    for row in range(len(pairs)):
+        u, v = pairs[row, 0], pairs[row, 1]
+        unsorted[free[u]] = v
+        free[u] += 1
+        unsorted[free[v]] = u
+        free[v] += 1
+    return indptr, sorted_lists(indptr, unsorted)
+
+
+@njit(cache=True)
+def sorted_lists(indptr: IntArray, indices: IntArray) -> IntArray:
+    """Return ``indices`` with every list sorted, given that they are symmetric."""
+    # Writing the transpose row by row fills each list in ascending order: O(edges), no comparison.
+    out = np.empty_like(indices)
+    free = indptr[:-1].copy()
+    for node in range(len(indptr) - 1):
+        for entry in range(indptr[node], indptr[node + 1]):
+            head = indices[entry]
+            out[free[head]] = node
+            free[head] += 1
+    return out
+
+
+@njit(cache=True)
+def without_repeats(indptr: IntArray, indices: IntArray) -> tuple[IntArray, IntArray]:
+    """Return sorted lists with each neighbour kept once."""
+    out_indptr = np.zeros_like(indptr)
+    out = np.empty_like(indices)
+    size = 0
+    for node in range(len(indptr) - 1):
+        for entry in range(indptr[node], indptr[node + 1]):
+            if entry == indptr[node] or indices[entry] != indices[entry - 1]:
+                out[size] = indices[entry]
+                size += 1
+        out_indptr[node + 1] = size
+    return out_indptr, out[:size].copy()
+
+
+@njit(cache=True)
+def first_repeat(indptr: IntArray, indices: IntArray) -> int:
+    """Return the entry of the first repeated neighbour in sorted lists, or -1."""
+    for node in range(len(indptr) - 1):
+        for entry in range(indptr[node] + 1, indptr[node + 1]):
+            if indices[entry] == indices[entry - 1]:
+                return entry
+    return -1
+
+
+@njit(cache=True)
+def component_labels(indptr: IntArray, indices: IntArray) -> tuple[int, IntArray]:
+    """Return the number of connected components and the component of every node."""
+    n_nodes = len(indptr) - 1
+    labels = np.full(n_nodes, -1, dtype=np.int32)
+    queue = np.empty(n_nodes, dtype=indices.dtype)
+    n_parts, tail = 0, 0
+    for start in range(n_nodes):
+        if labels[start] >= 0:
+            continue
+        head = tail
+        queue[tail] = start
+        tail += 1
+        labels[start] = n_parts
+        while head < tail < n_nodes:
+            node = queue[head]
+            head += 1
+            for entry in range(indptr[node], indptr[node + 1]):
+                other = indices[entry]
+                if labels[other] < 0:
+                    labels[other] = n_parts
+                    queue[tail] = other
+                    tail += 1
+        n_parts += 1
+    return n_parts, labels
+
+
+@njit(cache=True)
+def joins_equal_parity(indptr: IntArray, indices: IntArray, level: DistanceArray) -> bool:
+    """Say whether some edge joins two nodes whose levels are both even or both odd."""
+    for node in range(len(indptr) - 1):
+        for entry in range(indptr[node], indptr[node + 1]):
+            if (level[node] - level[indices[entry]]) % 2 == 0:
+                return True
+    return False
+
+
+@njit(parallel=True, cache=True)
+def distance_rows(indptr: IntArray, indices: IntArray, sources: IntArray, far: int, out: DistanceArray) -> None:
+    """Write the distances from each source into its row of ``out``; ``far`` is no distance."""
+    n_nodes = len(indptr) - 1
+    n_pieces = min(len(sources), _PIECES)
+    for piece in prange(n_pieces):
+        # One place to spare: every neighbour is written there, and stays only when it is new. A branch
+        # instead would be mispredicted every other time, which costs more than the search.
+        queue = np.empty(n_nodes + 1, dtype=indices.dtype)
+        for which in range(piece, len(sources), n_pieces):
+            row = out[which]
+            row[:] = far
+            row[sources[which]] = 0
+            queue[0] = sources[which]
+            head, tail = 0, 1
+            # On an expander half the nodes are last: stopping at the last one found halves the work.
+            while head < tail < n_nodes:
+                node = queue[head]
+                head += 1
+                further = row[node] + 1
+                for entry in range(indptr[node], indptr[node + 1]):
+                    other = indices[entry]
+                    known = row[other]
+                    queue[tail] = other
+                    tail += known == far
+                    row[other] = min(known, further)
+
+
+@njit(parallel=True, cache=True)
+def packed_distance_rows(indptr: IntArray, indices: IntArray, sources: IntArray, out: DistanceArray) -> None:
+    """Do what :func:`distance_rows` does, for 64 sources at a time: a bit of a word for each.
+
+    Every level looks at all nodes, so this pays on graphs with few levels.
+    """
+    n_nodes = len(indptr) - 1
+    one = np.uint64(1)
+    for batch in prange((len(sources) + 63) // 64):
+        first = 64 * batch
+        size = min(64, len(sources) - first)
+        everyone = _ALL_BITS >> np.uint64(64 - size)
+        seen = np.zeros(n_nodes, dtype=np.uint64)
+        for bit in range(size):
+            seen[sources[first + bit]] |= one << np.uint64(bit)
+            out[first + bit, sources[first + bit]] = 0
+        front = seen.copy()
+        fresh = np.empty(n_nodes, dtype=np.uint64)
+        level, unfinished = 0, True
+        while unfinished:
+            level += 1
+            unfinished = False
+            for node in range(n_nodes):
+                reached = np.uint64(0)
+                if seen[node] != everyone:
+                    for entry in range(indptr[node], indptr[node + 1]):
+                        reached |= front[indices[entry]]
+                    reached &= ~seen[node]
+                    seen[node] |= reached
+                    unfinished = unfinished or seen[node] != everyone
+                fresh[node] = reached
+                while reached:
+                    lowest = reached & (~reached + one)
+                    out[first + _BIT_OF[(lowest * _DE_BRUIJN) >> np.uint64(58)], node] = level
+                    reached ^= lowest
+            front, fresh = fresh, front
+
+
+@njit(parallel=True, cache=True)
+def shell_rows(indptr: IntArray, indices: IntArray, sources: IntArray, out: IntArray) -> None:
+    """Write the number of nodes at every distance from each source into its row of zeros ``out``."""
+    n_nodes = len(indptr) - 1
+    n_pieces = min(len(sources), _PIECES)
+    for piece in prange(n_pieces):
+        queue = np.empty(n_nodes + 1, dtype=indices.dtype)
+        seen = np.full(n_nodes, -1, dtype=np.int64)
+        for which in range(piece, len(sources), n_pieces):
+            seen[sources[which]] = which
+            queue[0] = sources[which]
+            head, tail, level = 0, 1, 0
+            out[which, 0] = 1
+            while tail < n_nodes:
+                shell_end = tail
+                while head < shell_end:
+                    node = queue[head]
+                    head += 1
+                    for entry in range(indptr[node], indptr[node + 1]):
+                        other = indices[entry]
+                        queue[tail] = other
+                        tail += seen[other] != which
+                        seen[other] = which
+                level += 1
+                out[which, level] = tail - shell_end
+
+
+@njit(cache=True)
+def pair_up(order: IntArray, mate: IntArray) -> None:
+    """Pair neighbours in ``order``: ``mate`` of each stub becomes the stub it is paired with."""
+    for first in range(0, len(order), 2):
+        a, b = order[first], order[first + 1]
+        mate[a] = b
+        mate[b] = a
+
+
+@njit(cache=True)
+def bad_stubs(mate: IntArray, degree: int, limit: int) -> IntArray:
+    """Return up to ``limit`` stubs that lie on a self-loop or on a further copy of an edge."""
+    n_nodes = len(mate) // degree
+    seen_by = np.full(n_nodes, -1, dtype=mate.dtype)
+    found = np.empty(limit, dtype=mate.dtype)
+    size = 0
+    for node in range(n_nodes):
+        for stub in range(node * degree, (node + 1) * degree):
+            other = mate[stub] // degree
+            if other == node or seen_by[other] == node:
+                found[size] = stub
+                size += 1
+                if size == limit:
+                    return found
+            seen_by[other] = node
+    return found[:size]
+
+
+@njit(cache=True)
+def _joined(mate: IntArray, degree: int, node: int, other: int, but: int) -> bool:
+    joined = node == other
+    for stub in range(node * degree, (node + 1) * degree):
+        joined = joined or (stub != but and mate[stub] // degree == other)
+    return joined
+
+
+@njit(cache=True)
+def switch_bad_pairs(mate: IntArray, degree: int, bad: IntArray, partners: IntArray) -> bool:
+    """Break the bad pairs by switching each with random ``partners``; False when those ran out."""
+    used = 0
+    for stub in bad:
+        node = stub // degree
+        # Asked anew each time: an earlier switch may have mended this pair from its other end.
+        while _joined(mate, degree, node, mate[stub] // degree, stub):
+            if used == len(partners):
+                return False
+            partner = partners[used]
+            used += 1
+            end, far_end = mate[stub], mate[partner]
+            a, v, b = partner // degree, end // degree, far_end // degree
+            if (node == v and a == b) or _joined(mate, degree, node, a, -1) or _joined(mate, degree, v, b, -1):
+                continue
+            mate[stub], mate[partner] = partner, stub
+            mate[end], mate[far_end] = far_end, end
+    return True
+
+
+@njit(cache=True)
+def preferential_edges(n_nodes: int, attach: int, rng: np.random.Generator) -> IntArray:
+    """Grow a star of ``attach`` leaves: each further node joins ``attach`` others, likelier by degree."""
+    ends = np.empty(2 * attach * (n_nodes - attach), dtype=np.int64)
+    size = 0
+    for leaf in range(1, attach + 1):
+        ends[size], ends[size + 1] = 0, leaf
+        size += 2
+    for node in range(attach + 1, n_nodes):
+        grown = size
+        while size < grown + 2 * attach:
+            # A node stands among the ends as often as its degree says.
+            target = ends[int(rng.random() * grown)]
+            known = False
+            for entry in range(grown + 1, size, 2):
+                known = known or ends[entry] == target
+            if not known:
+                ends[size], ends[size + 1] = node, target
+                size += 2
+    return ends.reshape(-1, 2)
+
+
+@njit(cache=True)
+def rewired_ring(n_nodes: int, reach: int, rewire: float, rng: np.random.Generator) -> IntArray:
+    """Return the far ends of the ring edges that each node owns, some moved to random nodes."""
+    target = np.empty((n_nodes, reach), dtype=np.int64)
+    degree = np.full(n_nodes, 2 * reach, dtype=np.int64)
+    for step in range(reach):
+        for node in range(n_nodes):
+            target[node, step] = (node + step + 1) % n_nodes
+    for step in range(reach):
+        for node in range(n_nodes):
+            if rng.random() >= rewire or degree[node] >= n_nodes - 1:
+                continue
+            while True:
+                other = int(rng.random() * n_nodes)
+                joined = other == node
+                for own in range(reach):
+                    joined = joined or target[node, own] == other or target[other, own] == node
+                if not joined:
+                    break
+            degree[target[node, step]] -= 1
+            degree[other] += 1
+            target[node, step] = other
+    return target
+
+
+@njit(cache=True)
+def _number_at(text: npt.NDArray[np.uint8], at: int) -> tuple[int, int, int]:
+    """Return the whole number that begins ``at``, where it ends, and what is wrong with it."""
+    negative = text[at] == _MINUS
+    at += negative
+    first, value = at, 0
+    while at < len(text) and _ZERO <= text[at] <= _NINE:
+        value = 10 * value + (text[at] - _ZERO)
+        at += 1
+    ended = at == len(text) or text[at] == _NEWLINE or text[at] in _SEPARATORS
+    if at == first or not ended:
+        return value, at, BAD_NUMBER
+    if negative:
+        return value, at, NEGATIVE
+    return value, at, PARSED if at - first <= _MAX_DIGITS else TOO_LARGE
+
+
+@njit(cache=True)
+def parse_pairs(text: npt.NDArray[np.uint8], first_line: int, out: IntArray) -> tuple[int, int, int]:
+    """Read two whole numbers a line into ``out``; return how many pairs, what went wrong, and where."""
+    size, line, at, column, status = 0, first_line, 0, 0, PARSED
+    while at <= len(text) and status == PARSED:
+        char = text[at] if at < len(text) else _NEWLINE
+        if char == _NEWLINE:
+            if column == 1:
+                status = WRONG_COLUMNS
+            elif column == 2 and out[size, 0] == out[size, 1]:
+                status = SELF_LOOP
+            else:
+                size += column // 2
+                column = 0
+                at += 1
+                line += 1
+        elif char in _SEPARATORS:
+            at += 1
+        elif column == 0 and char in (_HASH, _PERCENT):
+            while at < len(text) and text[at] != _NEWLINE:
+                at += 1
+        elif column == 2:
+            status = WRONG_COLUMNS
+        else:
+            value, at, status = _number_at(text, at)
+            out[size, column] = value
+            column += 1
+    return size, status, line

@@ -1,0 +1,181 @@
+"""Random graphs, each fixed by its parameters and a seed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from veilwalk.core import validate
+from veilwalk.core.arrays import IntArray
+from veilwalk.core.errors import GraphError, InvalidParameterError
+from veilwalk.core.randomness import task_generator
+from veilwalk.graphs._graph import Graph, index_type
+from veilwalk.graphs._lattices import complete, refuse_huge
+
+# A stream of its own: a run that seeds its walks with the same number must not reuse these draws.
+_GRAPH_STREAM = 0x6772_6170
+# Expected stubs drawn before a pairing is simple; below this, redrawing (exactly uniform) takes < 0.2 s.
+_REDRAW_STUBS = 5_000_000
+_REDRAWS_WHEN_DISCONNECTED = 1000
+
+
+def random_regular(n_nodes: int, degree: int, *, seed: int) -> Graph:
+    """Return a random connected graph in which every node has ``degree`` neighbours.
+
+    Stubs are paired at random (configuration model). Where it is affordable the pairing is redrawn until it
+    is simple, which makes every connected regular graph equally likely; elsewhere its few bad pairs are
+    broken by random switches, which is uniform in the limit of many nodes. A disconnected graph is redrawn.
+
+    Args:
+        n_nodes: Number of nodes; ``n_nodes * degree`` must be even.
+        degree: Neighbours of each node, from 3 to ``n_nodes - 1``.
+        seed: Seed; the same one gives the same graph.
+    """
+    validate.integer(nodes=n_nodes, degree=degree)
+    if degree < 3:
+        raise InvalidParameterError("degree", degree, ">= 3 (the connected graph of degree 2 is the ring)")
+    if degree >= n_nodes:
+        raise InvalidParameterError("degree", degree, f"less than the number of nodes, {n_nodes}")
+    if n_nodes * degree % 2:
+        raise InvalidParameterError("degree", degree, f"even, since the number of nodes, {n_nodes}, is odd")
+    refuse_huge(n_nodes * degree // 2)
+    rng = task_generator(seed, _GRAPH_STREAM)
+    if degree > (n_nodes - 1) / 2:
+        return _complement_of_regular(n_nodes, n_nodes - 1 - degree, rng)
+    for _ in range(_REDRAWS_WHEN_DISCONNECTED):
+        indptr, indices = _regular_lists(n_nodes, degree, rng)
+        try:
+            return Graph._from_lists(indptr, indices)  # noqa: SLF001  (lists are simple by construction)
+        except GraphError:
+            continue
+    raise GraphError(f"{_REDRAWS_WHEN_DISCONNECTED} draws gave no connected graph: must be connected")
+
+
+def erdos_renyi(n_nodes: int, mean_degree: float, *, seed: int, largest_component: bool = False) -> Graph:
+    """Return a graph in which each pair of nodes is joined independently with the same probability.
+
+    Args:
+        n_nodes: Number of nodes, at least 2.
+        mean_degree: Expected degree, above 0 and at most ``n_nodes - 1``.
+        seed: Seed; the same one gives the same graph.
+        largest_component: Keep the largest component instead of refusing a disconnected graph.
+    """
+    validate.integer(nodes=n_nodes)
+    validate.at_least(2, nodes=n_nodes)
+    validate.more_than(0, mean_degree=mean_degree)
+    if mean_degree > n_nodes - 1:
+        raise InvalidParameterError("mean_degree", mean_degree, f"<= nodes - 1 = {n_nodes - 1}")
+    refuse_huge(math.ceil(n_nodes * mean_degree / 2))
+    rng = task_generator(seed, _GRAPH_STREAM)
+    edges = _binomial_pairs(n_nodes, mean_degree / (n_nodes - 1), rng)
+    return Graph.from_edges(n_nodes, edges, largest_component=largest_component)
+
+
+def barabasi_albert(n_nodes: int, attach: int, *, seed: int) -> Graph:
+    """Return a graph grown by preferential attachment from a star of ``attach`` leaves.
+
+    Args:
+        n_nodes: Number of nodes, more than ``attach``.
+        attach: Edges each further node brings, at least 1.
+        seed: Seed; the same one gives the same graph.
+    """
+    from veilwalk.graphs import _kernels
+
+    validate.integer(nodes=n_nodes, attach=attach)
+    validate.at_least(1, attach=attach)
+    if attach >= n_nodes:
+        raise InvalidParameterError("attach", attach, f"less than the number of nodes, {n_nodes}")
+    refuse_huge(n_nodes * attach)
+    rng = task_generator(seed, _GRAPH_STREAM)
+    return Graph.from_edges(n_nodes, _kernels.preferential_edges(n_nodes, attach, rng))
+
+
+def watts_strogatz(
+    n_nodes: int, degree: int, rewire: float, *, seed: int, largest_component: bool = False
+) -> Graph:
+    """Return a small-world graph: a ring of near neighbours, some edges moved to random nodes.
+
+    Args:
+        n_nodes: Number of nodes, more than ``degree``.
+        degree: Near neighbours of each node on the ring, even and at least 2.
+        rewire: Probability that an edge is moved, from 0 to 1.
+        seed: Seed; the same one gives the same graph.
+        largest_component: Keep the largest component instead of refusing a disconnected graph.
+    """
+    from veilwalk.graphs import _kernels
+
+    validate.integer(nodes=n_nodes, degree=degree)
+    if degree < 2 or degree % 2:
+        raise InvalidParameterError("degree", degree, "even and >= 2")
+    if degree >= n_nodes:
+        raise InvalidParameterError("degree", degree, f"less than the number of nodes, {n_nodes}")
+    if not 0.0 <= rewire <= 1.0:
+        raise InvalidParameterError("rewire", rewire, "from 0 to 1")
+    refuse_huge(n_nodes * degree // 2)
+    rng = task_generator(seed, _GRAPH_STREAM)
+    targets = _kernels.rewired_ring(n_nodes, degree // 2, float(rewire), rng)
+    owners = np.repeat(np.arange(n_nodes), degree // 2)
+    edges = np.column_stack((owners, targets.ravel()))
+    return Graph.from_edges(n_nodes, edges, largest_component=largest_component)
+
+
+def _regular_lists(n_nodes: int, degree: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """Return sorted neighbour lists of a simple regular graph, connected or not."""
+    from veilwalk.graphs import _kernels
+
+    n_stubs = n_nodes * degree
+    stubs: IntArray = np.arange(n_stubs, dtype=index_type(n_stubs))
+    mate = np.empty_like(stubs)
+    # exp(-(degree^2 - 1) / 4) is the limit of the share of pairings that are simple.
+    redraw = math.log(n_stubs) + (degree**2 - 1) / 4 <= math.log(_REDRAW_STUBS)
+    while True:
+        _kernels.pair_up(rng.permutation(stubs), mate)
+        if not redraw:
+            _switch_until_simple(mate, degree, rng)
+            break
+        if not _kernels.bad_stubs(mate, degree, 1).size:
+            break
+    indptr: IntArray = np.arange(0, n_stubs + 1, degree, dtype=stubs.dtype)
+    return indptr, _kernels.sorted_lists(indptr, mate // degree)
+
+
+def _switch_until_simple(mate: IntArray, degree: int, rng: np.random.Generator) -> None:
+    from veilwalk.graphs import _kernels
+
+    bad = _kernels.bad_stubs(mate, degree, len(mate))
+    finished = not bad.size
+    while not finished:
+        # At most half of the nodes are neighbours, so a partner serves with probability 1/4 or more.
+        partners = rng.integers(len(mate), size=8 * len(bad), dtype=mate.dtype)
+        finished = _kernels.switch_bad_pairs(mate, degree, bad, partners)
+
+
+def _complement_of_regular(n_nodes: int, missing: int, rng: np.random.Generator) -> Graph:
+    """Return the graph that lacks the edges of a random regular graph of degree ``missing``."""
+    if missing == 0:
+        return complete(n_nodes)
+    joined = ~np.eye(n_nodes, dtype=np.bool_)
+    _, absent = _regular_lists(n_nodes, missing, rng)
+    joined[np.repeat(np.arange(n_nodes), missing), absent] = False
+    return Graph.from_edges(n_nodes, np.argwhere(np.triu(joined)))
+
+
+def _binomial_pairs(n_nodes: int, probability: float, rng: np.random.Generator) -> IntArray:
+    """Return each of the pairs of nodes independently with ``probability``."""
+    n_pairs = n_nodes * (n_nodes - 1) // 2
+    expected = n_pairs * probability
+    chunk = int(expected + 6 * math.sqrt(expected)) + 16
+    last, parts = -1, []
+    while last < n_pairs:
+        # Steps from one chosen pair to the next; the cap keeps a sum of rare ones within int64.
+        steps = np.minimum(rng.geometric(probability, size=chunk), n_pairs + 1)
+        parts.append(last + np.cumsum(steps))
+        last = int(parts[-1][-1])
+    chosen = np.concatenate(parts)
+    chosen = chosen[: np.searchsorted(chosen, n_pairs)]
+    # Pair k joins node v with u < v, where v (v - 1) / 2 + u = k; the root may be off by one.
+    v = ((1 + np.sqrt(8.0 * chosen + 1)) / 2).astype(np.int64)
+    v -= v * (v - 1) // 2 > chosen
+    v += v * (v + 1) // 2 <= chosen
+    return np.column_stack((chosen - v * (v - 1) // 2, v))

@@ -1,0 +1,191 @@
+"""The paper's figures, drawn from their records: PNG, SVG, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.records import Record, write_atomically
+
+Row = dict[str, Any]
+
+# Printed in red, corrected in blue, exact truth in black: the same in every figure, and told apart by line and
+# marker as well, for readers who do not see the colours.
+_STYLES: dict[str, dict[str, Any]] = {
+    "printed_nats": {"color": "#c1272d", "ls": "--", "lw": 1.6, "label": "printed formulas"},
+    "printed_without_fht_nats": {"color": "#c1272d", "ls": ":", "lw": 1.6, "label": "printed, without ass:fht"},
+    "printed_uniform_nats": {
+        "color": "#e8a0a2",
+        "ls": "--",
+        "lw": 1.2,
+        "label": "uniform over distances, printed",
+    },
+    "corrected_nats": {"color": "#1f5fa8", "ls": "--", "lw": 1.6, "label": "corrected, under ass:fht"},
+    "corrected_without_fht_nats": {
+        "color": "#1f5fa8",
+        "ls": "-",
+        "lw": 2.0,
+        "label": "corrected, without ass:fht",
+    },
+    "corrected_uniform_nats": {
+        "color": "#9dbbe0",
+        "ls": "-",
+        "lw": 1.4,
+        "label": "uniform over distances, corrected",
+    },
+    "exact_nats": {"color": "black", "ls": "none", "marker": "o", "ms": 4, "label": "exact chains (truth)"},
+    "exact_uniform_nats": {
+        "color": "#777777",
+        "ls": "none",
+        "marker": "s",
+        "ms": 3.5,
+        "label": "uniform over distances, exact",
+    },
+    "floor_printed_nats": {"color": "#c1272d", "ls": "-.", "lw": 1.2, "label": "floor as printed"},
+    "floor_corrected_nats": {"color": "#1f5fa8", "ls": "-.", "lw": 1.2, "label": "floor, corrected"},
+}
+
+
+def figure_files(record: Record, folder: Path) -> list[Path]:
+    """Write the figure of ``record`` as PNG and SVG, its rows as CSV and the record as JSON; return the paths."""
+    name = record.kind.removeprefix("paper figure: ")
+    drawers: dict[str, Callable[[Axes, list[Row]], None]] = {
+        "side-information": _draw_side_information,
+        "probability": _draw_probability,
+        "trade-off": _draw_trade_off,
+    }
+    if name not in drawers:
+        raise InvalidParameterError("record", record.kind, "a paper figure")
+    rows: list[Row] = list(record.result["rows"])
+    figure = _draw(rows, drawers[name], _caption(name, record))
+    paths = []
+    for suffix, data in (
+        (".png", _rendered(figure, "png")),
+        (".svg", _rendered(figure, "svg")),
+        (".csv", _table(rows)),
+        (".json", record.to_json().encode()),
+    ):
+        path = folder / f"{name}{suffix}"
+        write_atomically(path, data)
+        paths.append(path)
+    plt.close(figure)
+    return paths
+
+
+def _draw(rows: list[Row], drawer: Callable[[Axes, list[Row]], None], caption: str) -> Figure:
+    degrees = sorted({row["degree"] for row in rows})
+    figure, axes = plt.subplots(1, len(degrees), figsize=(6.4 * len(degrees), 5.6), sharey=True, squeeze=False)
+    for axis, degree in zip(axes[0], degrees, strict=True):
+        drawer(axis, [row for row in rows if row["degree"] == degree])
+        axis.set_title(f"degree c = {degree}", fontsize=11)
+        axis.grid(visible=True, color="#dddddd", lw=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+        # The axes share their scale; one label serves both.
+        axis.label_outer()
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    columns = 3 if len(labels) > 5 else len(labels)
+    figure.legend(handles, labels, loc="lower center", ncols=columns, fontsize=9, frameon=False)
+    figure.suptitle(caption, fontsize=12, x=0.01, ha="left")
+    figure.tight_layout(rect=(0, 0.042 * -(-len(labels) // columns) + 0.01, 1, 0.99))
+    return figure
+
+
+def _draw_side_information(axis: Axes, rows: list[Row]) -> None:
+    x = [row["return_time_seen"] for row in rows]
+    _curves(axis, x, rows, skip=("floor_printed_nats", "floor_corrected_nats"))
+    covered = (rows[0]["return_time_from"], max(x))
+    for name in ("floor_printed_nats", "floor_corrected_nats"):
+        axis.plot(covered, [rows[0][name]] * 2, **_STYLES[name])
+    axis.axvline(rows[0]["return_time_design"], color="#999999", lw=0.8)
+    axis.annotate("designed for ", (rows[0]["return_time_design"], 0.75), fontsize=8, color="#666666", ha="right")
+    axis.set_xscale("log")
+    axis.set_xlabel("return time seen by the destination, κ′ (hops)")
+    axis.set_ylabel("distance entropy H(W) (nats)")
+    axis.set_ylim(0.4, 1.68)
+
+
+def _draw_probability(axis: Axes, rows: list[Row]) -> None:
+    _curves(axis, [row["probability"] for row in rows], rows)
+    axis.set_xlabel("probability 1 − δ′ that the return time is covered")
+    axis.set_ylabel("least distance entropy covered (nats)")
+    axis.annotate(
+        "exact points count returns that retrace their way;\nthe curves and floors leave them out (ass:frt)",
+        (0.02, 0.05),
+        xycoords="axes fraction",
+        fontsize=8,
+        color="#666666",
+    )
+    axis.set_ylim(-0.03, 1.68)
+
+
+def _curves(axis: Axes, x: Sequence[float], rows: list[Row], skip: tuple[str, ...] = ()) -> None:
+    axis.axhline(rows[0]["maximum_nats"], color="#bbbbbb", lw=0.8)
+    for name, style in _STYLES.items():
+        if name not in skip:
+            axis.plot(x, [row[name] for row in rows], **style)
+
+
+def _draw_trade_off(axis: Axes, rows: list[Row]) -> None:
+    entropy = [row["distance_entropy_nats"] for row in rows]
+    if rows[0]["published_hops"] is not None:
+        published = [row["published_hops"] for row in rows]
+        axis.plot(published, entropy, color="#c1272d", marker="x", ms=8, ls="none", label="published table")
+        recipe = [row["integer_window_hops"] for row in rows]
+        axis.plot(recipe, entropy, color="#c1272d", lw=1, label="its recipe, reproduced")
+    else:
+        axis.annotate("nothing was published for c = 4", (0.03, 0.94), xycoords="axes fraction", fontsize=9)
+    for key, name in (("formula_hops", "printed_nats"), ("corrected_hops", "corrected_without_fht_nats")):
+        style = _STYLES[name] | {"label": "printed formulas" if key == "formula_hops" else "corrected formulas"}
+        axis.plot([row[key] for row in rows], entropy, **style)
+    error = [2 * (row["exact_hops_standard_error"] or 0) for row in rows]
+    axis.errorbar(
+        [row["exact_hops"] for row in rows],
+        entropy,
+        xerr=error,
+        color="black",
+        marker="o",
+        ms=4,
+        ls="none",
+        label="exact chains (±2 s.e.)",
+    )
+    axis.set_xlabel("mean hops per update")
+    axis.set_ylabel("distance entropy H(W) at κ′ = κ (nats)")
+
+
+def _caption(name: str, record: Record) -> str:
+    size, graphs = record.params["n_nodes"], record.params["n_graphs"]
+    what = {
+        "side-information": "What the window notion leaves hidden, by return time seen",
+        "probability": "What it leaves hidden with a given probability",
+        "trade-off": "What anonymity costs",
+    }[name]
+    return f"{what} (N = {size}; exact: mean of {graphs} sampled graphs)"
+
+
+def _rendered(figure: Figure, kind: str) -> bytes:
+    buffer = io.BytesIO()
+    # No date and a fixed salt: the same record gives the same bytes.
+    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    with mpl.rc_context({"svg.hashsalt": "veilwalk"}):
+        figure.savefig(buffer, format=kind, dpi=140, metadata=metadata)
+    return buffer.getvalue()
+
+
+def _table(rows: list[Row]) -> bytes:
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue().encode()

@@ -1,0 +1,99 @@
+"""Closed forms for random regular graphs: every formula of the paper, corrected.
+
+The printed form of whatever is wrong lives in :mod:`veilwalk.theory.printed`; the recipe behind the one
+published table in :mod:`veilwalk.theory.published`. Docstrings carry the LaTeX labels. Logarithms are natural.
+"""
+
+from veilwalk.theory import printed, published
+from veilwalk.theory._assumptions import IgnoredTerm, ignored_terms
+from veilwalk.theory._bounds import (
+    Guarantee,
+    bound_distance_entropy,
+    bound_total_variation,
+    covered_return_time,
+    guarantee,
+    mean_iteration_hops,
+)
+from veilwalk.theory._hitting import (
+    hitting_cdf,
+    hitting_cdf_nsp,
+    hitting_cdf_sp,
+    hitting_pmf,
+    hitting_pmf_nsp,
+    hitting_pmf_sp,
+    lost_probability,
+    mean_hitting_time,
+    mean_hitting_time_nsp,
+    mean_hitting_time_sp,
+    shortest_path_probability,
+    truncated_mean,
+    truncated_mean_nsp,
+    truncated_mean_sp,
+)
+from veilwalk.theory._model import AnonymityModel, WalkModel
+from veilwalk.theory._returns import (
+    design_return_time,
+    guaranteed_return_time,
+    mean_return_time,
+    retroceding_pmf,
+    retroceding_share,
+    return_pmf,
+    return_survival,
+    return_survival_at_destination,
+)
+from veilwalk.theory._shells import gompertz_shell_sizes, typical_diameter
+from veilwalk.theory._window import (
+    distance_entropy,
+    node_entropy,
+    optimal_distance_pmf,
+    shell_sizes,
+    source_posterior,
+    window_factor,
+    window_likelihood,
+)
+
+__all__ = [
+    "AnonymityModel",
+    "Guarantee",
+    "IgnoredTerm",
+    "WalkModel",
+    "bound_distance_entropy",
+    "bound_total_variation",
+    "covered_return_time",
+    "design_return_time",
+    "distance_entropy",
+    "gompertz_shell_sizes",
+    "guarantee",
+    "guaranteed_return_time",
+    "hitting_cdf",
+    "hitting_cdf_nsp",
+    "hitting_cdf_sp",
+    "hitting_pmf",
+    "hitting_pmf_nsp",
+    "hitting_pmf_sp",
+    "ignored_terms",
+    "lost_probability",
+    "mean_hitting_time",
+    "mean_hitting_time_nsp",
+    "mean_hitting_time_sp",
+    "mean_iteration_hops",
+    "mean_return_time",
+    "node_entropy",
+    "optimal_distance_pmf",
+    "printed",
+    "published",
+    "retroceding_pmf",
+    "retroceding_share",
+    "return_pmf",
+    "return_survival",
+    "return_survival_at_destination",
+    "shell_sizes",
+    "shortest_path_probability",
+    "source_posterior",
+    "truncated_mean",
+    "truncated_mean_nsp",
+    "truncated_mean_sp",
+    "typical_diameter",
+    "window_factor",
+    "window_likelihood",
+]

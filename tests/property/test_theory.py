@@ -1,0 +1,88 @@
+"""Properties the closed forms must have for any network, support and return time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from veilwalk import theory
+from veilwalk.core.support import DistanceSupport
+
+
+@st.composite
+def models(draw: st.DrawFn) -> theory.AnonymityModel:
+    """Any network the paper covers, with a support inside its typical diameter."""
+    degree = draw(st.integers(3, 12))
+    n_nodes = 2 * draw(st.integers(10, 10**12 // 2))
+    walk = theory.WalkModel(n_nodes=n_nodes, degree=degree)
+    diameter = theory.typical_diameter(walk)
+    assume(diameter >= 2)
+    lo = draw(st.integers(2, diameter))
+    hi = draw(st.integers(lo, diameter))
+    radius = draw(st.integers(0, 50))
+    return theory.AnonymityModel(walk=walk, support=DistanceSupport(lo, hi), window_radius=radius)
+
+
+return_factors = st.floats(1e-3, 1e3)
+
+
+def seen(model: theory.AnonymityModel, factor: float) -> float:
+    """A return time above the support, from a few hops to many times the mean."""
+    return model.support.hi + 1 + factor * model.walk.n_nodes
+
+
+@given(models(), return_factors)
+def test_truncated_means_lie_between_distance_and_bound(model: theory.AnonymityModel, factor: float) -> None:
+    """The mean of T given T <= kappa is at least the distance and never exceeds kappa or the whole mean."""
+    ell, kappa = model.support.distances, seen(model, factor)
+    mean = theory.truncated_mean(kappa, distance=ell, model=model.walk)
+    whole = theory.mean_hitting_time(ell, model=model.walk)
+    assert np.all(mean >= ell * (1 - 1e-12))
+    assert np.all(mean <= np.minimum(kappa, whole) * (1 + 1e-12))
+
+
+@given(models(), return_factors, return_factors)
+def test_truncated_means_grow_with_the_bound(model: theory.AnonymityModel, first: float, second: float) -> None:
+    """Knowing less (a larger bound) can only raise the mean."""
+    low, high = sorted((seen(model, first), seen(model, second)))
+    ell = model.support.distances
+    less = theory.truncated_mean(low, distance=ell, model=model.walk)
+    more = theory.truncated_mean(high, distance=ell, model=model.walk)
+    assert np.all(less <= more * (1 + 1e-12))
+
+
+@given(models(), return_factors)
+def test_the_optimal_law_levels_the_posterior(model: theory.AnonymityModel, factor: float) -> None:
+    """H(W) = log(d+1) to 1e-12 at the design, whatever the network."""
+    kappa = seen(model, factor)
+    pmf = theory.optimal_distance_pmf(kappa, model=model)
+    w = theory.source_posterior(pmf, kappa, model=model)
+    assert abs(theory.distance_entropy(w) - math.log(model.support.size)) < 1e-12
+    assert (
+        abs(theory.node_entropy(w, sizes=theory.shell_sizes(model)) - math.log(theory.shell_sizes(model).sum()))
+        < 1e-9
+    )
+
+
+@given(models(), return_factors, return_factors)
+def test_bounds_are_bounds(model: theory.AnonymityModel, design: float, observed: float) -> None:
+    """Total variation and entropy never cross their bounds."""
+    kappa, kappa_seen = seen(model, design), seen(model, observed)
+    pmf = theory.optimal_distance_pmf(kappa, model=model)
+    w = theory.source_posterior(pmf, kappa_seen, model=model)
+    truth = np.abs(w - 1 / model.support.size).sum() / 2
+    rho = theory.bound_total_variation(kappa_seen, kappa, model=model)
+    assert truth <= rho + 1e-9
+    floor = theory.bound_distance_entropy(rho, n_distances=model.support.size)
+    assert theory.distance_entropy(w) >= floor - 1e-9
+
+
+@given(models())
+def test_shells_sum_to_the_network(model: theory.AnonymityModel) -> None:
+    """Every other node stands in exactly one shell."""
+    reach = theory.typical_diameter(model.walk) + 20
+    sizes = theory.gompertz_shell_sizes(np.arange(1, reach), model=model.walk)
+    assert abs(sizes.sum() / model.walk.n_nodes - 1) < 1e-9

@@ -1,0 +1,259 @@
+"""Every verb of the command line: what it prints, what it writes, how it fails."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veilwalk.cli import main
+from veilwalk.design import DestinationLaw, DistanceLaw, load_law
+
+PAPER = ["design", "--nodes", "300", "--degree", "3", "--support", "2:6", "--window", "5", "--tail", "0.3"]
+DESIGN_KEYS = {
+    "return_time_design",
+    "distance_pmf",
+    "shell_sizes",
+    "distance_entropy_nats",
+    "node_entropy_nats",
+    "anonymity_floor_nats",
+    "mean_iteration_hops",
+    "formulas",
+    "warnings",
+}
+
+
+def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    shown = capsys.readouterr()
+    assert isinstance(stopped.value.code, int)
+    return stopped.value.code, shown.out, shown.err
+
+
+def run_json(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    code, out, err = run([*arguments, "--json"], capsys)
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_design_json_has_the_promised_keys_and_the_papers_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command of the paper's evaluation."""
+    found = run_json(PAPER, capsys)
+    assert set(found) >= DESIGN_KEYS
+    assert found["return_time_design"] == 634
+    assert found["distance_entropy_nats"] == pytest.approx(math.log(5), abs=1e-12)
+    assert sum(found["distance_pmf"]) == pytest.approx(1, abs=1e-12)
+    assert len(found["distance_pmf"]) == len(found["shell_sizes"]) == 5
+    assert found["formulas"] == "corrected"
+
+
+def test_design_prints_every_number_with_its_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    """Distance or node, nats and bits, bound or notion, and the warnings."""
+    code, out, _ = run(PAPER, capsys)
+    assert code == 0
+    for words in (
+        "distance entropy",
+        "node entropy",
+        "nats",
+        "bits",
+        "proved lower bound",
+        "hops per update",
+        "warning: ass:frt",
+    ):
+        assert words in out
+
+
+def test_design_printed_differs(capsys: pytest.CaptureFixture[str]) -> None:
+    """--formulas printed gives the paper's alpha."""
+    found = run_json([*PAPER, "--formulas", "printed"], capsys)
+    assert found["anonymity_floor_nats"] == pytest.approx(0.526, abs=1e-3)
+
+
+def test_design_without_side_information(capsys: pytest.CaptureFixture[str]) -> None:
+    """--return-time inf designs for no return time seen; JSON has no infinity, so it says null."""
+    found = run_json([*PAPER, "--return-time", "inf"], capsys)
+    assert found["return_time_design"] is None
+
+
+def test_design_on_a_graph_gives_a_law_per_node(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """destination_pmf is row-stochastic, zero outside the support, and equal to the file written."""
+    out = tmp_path / "law.npz"
+    found = run_json(["design", "--graph", "rrg:40:3:seed=2", "--support", "2:4", "--out", str(out)], capsys)
+    matrix = np.array(found["destination_pmf"])
+    assert set(found) >= DESIGN_KEYS | {"worst_destination", "graph_digest"}
+    np.testing.assert_allclose(matrix.sum(axis=1), 1, atol=1e-12)
+    assert np.all(np.diag(matrix) == 0)
+    law = load_law(out)
+    assert isinstance(law, DestinationLaw)
+    np.testing.assert_array_equal(law.matrix.toarray(), matrix)
+
+
+def test_design_writes_a_distance_law(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """--out with closed forms: a law by distance, usable on any graph."""
+    out = tmp_path / "law.json"
+    found = run_json([*PAPER, "--out", str(out)], capsys)
+    law = load_law(out)
+    assert isinstance(law, DistanceLaw)
+    np.testing.assert_array_equal(law.distance_pmf, found["distance_pmf"])
+
+
+def test_graph_info_tells_the_network(capsys: pytest.CaptureFixture[str]) -> None:
+    """As JSON and as a table."""
+    found = run_json(["graph", "info", "torus:4:6"], capsys)
+    assert (found["nodes"], found["edges"], found["diameter_upper"], found["bipartite"]) == (24, 48, 5, True)
+    assert sum(found["mean_shell_sizes"]) == pytest.approx(24)
+    code, out, _ = run(["graph", "info", "torus:4:6"], capsys)
+    assert code == 0
+    assert "spectral gap" in out
+
+
+def test_paper_claims_lists_every_claim_with_its_status(capsys: pytest.CaptureFixture[str]) -> None:
+    """Table and JSON agree."""
+    found = run_json(["paper", "claims"], capsys)
+    code, out, _ = run(["paper", "claims"], capsys)
+    assert code == 0
+    for claim in found:
+        assert claim["label"].split()[0] in out
+    assert {claim["status"] for claim in found} == {"as-printed", "corrected", "not-reproduced"}
+
+
+def test_paper_reproduce_writes_four_files_a_figure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """PNG, SVG, CSV and JSON; the trade-off rows carry the promised keys at the promised tolerances."""
+    code, _, _ = run(["paper", "reproduce", "trade-off", "--out", str(tmp_path), "--graphs", "1"], capsys)
+    assert code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {f"trade-off.{s}" for s in ("png", "svg", "csv", "json")}
+    rows = json.loads((tmp_path / "trade-off.json").read_text())["result"]["rows"]
+    published = [row for row in rows if row["degree"] == 3]
+    assert [row["support"] for row in published] == [f"2:{hi}" for hi in range(4, 10)]
+    for row in published:
+        assert row["recipe_hops"] == pytest.approx(row["published_hops"], rel=2e-5)
+        assert row["integer_window_hops"] == pytest.approx(row["published_hops"], rel=1e-9)
+        assert row["formula_hops"] == pytest.approx(row["published_hops"], rel=0.01)
+        assert row["exact_hops"] == pytest.approx(row["formula_hops"], rel=0.02)
+
+
+BAD = {
+    "degree below 3": ([*PAPER[:3], "--degree", "2"], "degree = 2"),
+    "odd edge ends": (["design", "--nodes", "301", "--degree", "3"], "nodes * degree = 903"),
+    "support beyond the diameter": ([*PAPER, "--support", "2:12"], "2:12"),
+    "support beyond the graph": (["design", "--graph", "rrg:40:3", "--support", "2:40"], "2:40"),
+    "neighbours without the flag": ([*PAPER, "--support", "1:6"], "--allow-neighbours"),
+    "support backwards": ([*PAPER, "--support", "6:2"], "6:2"),
+    "support not a range": ([*PAPER, "--support", "six"], "six"),
+    "kappa within the support": ([*PAPER, "--return-time", "6"], "return time = 6.0"),
+    "kappa not a number": ([*PAPER, "--return-time", "nan"], "return time = nan"),
+    "tail zero": ([*PAPER, "--tail", "0"], "tail = 0.0"),
+    "tail one": ([*PAPER, "--tail", "1"], "tail = 1.0"),
+    "tail not a number": ([*PAPER, "--tail", "nan"], "tail = nan"),
+    "window negative": ([*PAPER, "--window", "-1"], "window = -1"),
+    "nodes not a number": (["design", "--nodes", "many", "--degree", "3"], "--nodes"),
+    "nothing to design": (["design"], "nodes, degree"),
+    "both kinds of design": ([*PAPER, "--graph", "ring:9"], "--nodes"),
+    "formulas": ([*PAPER, "--formulas", "guessed"], "guessed"),
+    "graph kind": (["graph", "info", "moon:3"], "moon:3"),
+    "graph file missing": (["graph", "info", "file:nowhere.txt"], "nowhere.txt"),
+    "one node": (["graph", "info", "complete:1"], "1"),
+    "odd regular graph": (["graph", "info", "rrg:301:3"], "301"),
+    "figure": (["paper", "reproduce", "moon", "--out", "x"], "moon"),
+    "figure without graphs": (["paper", "reproduce", "trade-off", "--out", "x", "--graphs", "0"], "graphs = 0"),
+    "no folder": (["paper", "reproduce", "all"], "out"),
+    "flag": (["design", "--moon"], "--moon"),
+    "verb": (["moon"], "moon"),
+    "law suffix": ([*PAPER, "--out", "law.txt"], "law.txt"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gets_one_clear_line(
+    case: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 2, one line on stderr that names the culprit, nothing on stdout, nothing written."""
+    monkeypatch.chdir(tmp_path)
+    arguments, culprit = BAD[case]
+    code, out, err = run(arguments, capsys)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert err.startswith("veilwalk: ")
+    assert culprit in err
+    assert not list(tmp_path.iterdir())
+
+
+BAD_FILES = {
+    "empty": ("", "no edges"),
+    "words": ("0 1\none two\n", "line 2"),
+    "nan": ("0 1\n1 nan\n", "line 2"),
+    "loop": ("0 1\n1 1\n", "1"),
+    "one column": ("0\n1\n", "line 1"),
+    "two parts": ("0 1\n2 3\n", "2, 2"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_bad_edge_lists_get_one_clear_line(case: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The line number, or the component sizes."""
+    content, culprit = BAD_FILES[case]
+    path = tmp_path / "edges.txt"
+    path.write_text(content)
+    code, out, err = run(["graph", "info", f"file:{path}"], capsys)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert culprit in err
+
+
+def test_an_unwritable_folder_is_a_storage_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Exit 4: the parameters were fine."""
+    (tmp_path / "file").write_text("x")
+    code, _, err = run([*PAPER, "--out", str(tmp_path / "file" / "law.json")], capsys)
+    assert code == 4
+    assert "cannot write" in err
+
+
+def test_our_own_faults_are_told_apart(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 70 with the traceback, which only a bug may show."""
+    import veilwalk.design
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(veilwalk.design, "design_regular", broken)
+    code, _, err = run(PAPER, capsys)
+    assert code == 70
+    assert "RuntimeError: boom" in err
+
+
+def test_groups_without_a_verb_print_their_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """On standard output, ending like any usage error."""
+    for arguments in ([], ["graph"], ["paper"]):
+        code, out, err = run(arguments, capsys)
+        assert (code, err) == (2, "")
+        assert "Usage" in out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line."""
+    from veilwalk import __version__
+
+    assert run(["--version"], capsys) == (0, f"veilwalk {__version__}\n", "")
+
+
+def test_the_installed_command_and_a_closed_pipe() -> None:
+    """The console script runs as a process, and a reader that leaves early is not an error."""
+    script = Path(sys.executable).parent / "veilwalk"
+    with subprocess.Popen(
+        [script, "paper", "claims"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "claims" in process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait() == 0

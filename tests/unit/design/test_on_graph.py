@@ -1,0 +1,130 @@
+"""Designs on concrete graphs, against the definition spelt out with dense matrices."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from veilwalk import theory
+from veilwalk.chains import WalkChain
+from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError, ResourceLimitError
+from veilwalk.core.support import DistanceSupport
+from veilwalk.design import (
+    DestinationLaw,
+    covered_return_times,
+    design_on_graph,
+    design_regular,
+    exact_window_likelihood,
+    window_entropies,
+)
+from veilwalk.graphs import Graph, complete, distances, random_regular, torus
+
+Floats = npt.NDArray[np.float64]
+
+
+def hitting_pmf(graph: Graph, target: int, horizon: int) -> Floats:
+    """P(T = t) from every source by stepping a dense absorbing chain: the oracle."""
+    step = graph.adjacency.toarray() / graph.degrees[:, None]
+    kept = step.copy()
+    kept[:, target] = 0
+    rows, arriving = [np.zeros(graph.n_nodes)], step[:, target].copy()
+    for _ in range(horizon):
+        arriving[target] = 0.0
+        rows.append(arriving)
+        arriving = kept @ arriving
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("kappa", [25.0, 60.0, math.inf])
+@pytest.mark.parametrize("graph", [random_regular(20, 3, seed=3), torus(4, 5)], ids=["rrg", "torus"])
+def test_window_likelihood_is_the_definition_spelt_out(graph: Graph, kappa: float) -> None:
+    """Truncated mean and window mass from the dense chain, for every pair."""
+    got = exact_window_likelihood(WalkChain.simple(graph), kappa, 3)
+    times = np.arange(3001)
+    for target in (0, 7):
+        pmf = hitting_pmf(graph, target, 3000)
+        seen = pmf[times <= kappa]
+        centre = (times[times <= kappa] @ seen) / np.where(seen.sum(axis=0) > 0, seen.sum(axis=0), 1)
+        for source in range(graph.n_nodes):
+            inside = np.abs(times - centre[source]) <= 3 + 1e-9
+            want = 0.0 if source == target else pmf[inside, source].sum()
+            assert got[source, target] == pytest.approx(want, abs=1e-9)
+
+
+def test_entropies_are_those_of_the_definition_spelt_out() -> None:
+    """Gl1 for each destination, by hand."""
+    graph = random_regular(20, 3, seed=3)
+    support = DistanceSupport(2, 3)
+    chain, apart = WalkChain.simple(graph), distances(graph)
+    found = design_on_graph(graph, support=support, window_radius=2, return_time=40.0)
+    assert isinstance(found.law, DestinationLaw)
+    likelihood = exact_window_likelihood(chain, 40.0, 2)
+    entropies = window_entropies(found.law, likelihood, apart)
+    weight = found.law.matrix.toarray() * likelihood
+    by_node = []
+    for j in range(20):
+        w = weight[:, j] / weight[:, j].sum()
+        by_node.append(-sum(x * math.log(x) for x in w if x > 0))
+        assert entropies.by_node[j] == pytest.approx(by_node[-1], rel=1e-12)
+        mean = np.array([w[apart[:, j] == distance].mean() for distance in (2, 3)])
+        mean /= mean.sum()
+        assert entropies.by_distance[j] == pytest.approx(-(mean * np.log(mean)).sum(), rel=1e-12)
+    assert found.node_entropy_nats == pytest.approx(min(by_node), rel=1e-12)
+    assert found.worst_destination == int(np.argmin(by_node))
+
+
+def test_the_exact_design_agrees_with_the_closed_form_on_a_sampled_graph() -> None:
+    """RRG(300, 3) at kappa = 634: the law within 10% by distance, the cost within 1%; c = 4 would miss both."""
+    support = DistanceSupport(2, 6)
+    exact = design_on_graph(random_regular(300, 3, seed=1), support=support, return_time=634.0)
+    for degree, close in ((3, True), (4, False)):
+        walk = theory.WalkModel(n_nodes=300, degree=degree)
+        closed = design_regular(theory.AnonymityModel(walk=walk, support=support), return_time=634.0)
+        assert np.allclose(closed.distance_pmf, exact.distance_pmf, rtol=0.1) == close
+        assert (abs(closed.mean_iteration_hops / exact.mean_iteration_hops - 1) < 0.01) == close
+
+
+def test_covered_return_times_are_quantiles_of_the_return_law() -> None:
+    """Against the dense chain on a small irregular graph, conditioned on at least four hops."""
+    graph = Graph.from_edges(8, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (7, 0), (0, 4), (2, 6)])
+    survival = []
+    for node in range(8):
+        step = graph.adjacency.toarray() / graph.degrees[:, None]
+        neighbours = step[node]
+        pmf = hitting_pmf(graph, node, 3000)
+        returns = np.concatenate(([0.0], (pmf @ neighbours)[:-1]))
+        tail = 1 - np.concatenate(([0.0], np.cumsum(returns)))[:-1]
+        survival.append(tail / tail[4])
+    share = np.mean(survival, axis=0)
+    got = covered_return_times(WalkChain.simple(graph), DistanceSupport(2, 3), (0.7, 0.35, 0.01))
+    assert got == [int(np.flatnonzero(share >= level - 1e-12)[-1]) for level in (0.7, 0.35, 0.01)]
+
+
+def test_the_floor_is_a_minimum_over_return_times_and_destinations() -> None:
+    """It cannot exceed the entropy at the design itself, nor that at any covered return time examined."""
+    graph = random_regular(40, 3, seed=2)
+    found = design_on_graph(graph, support=DistanceSupport(2, 4))
+    assert isinstance(found.law, DestinationLaw)
+    assert 0 < found.anonymity_floor_nats <= found.distance_entropy_nats
+    likelihood = exact_window_likelihood(WalkChain.simple(graph), found.return_time_from, 5)
+    at_start = window_entropies(found.law, likelihood, distances(graph)).by_distance.min()
+    assert found.anonymity_floor_nats <= at_start + 1e-12
+
+
+def test_unfit_requests_are_refused() -> None:
+    """Beyond the diameter, nobody at the distance, kappa within the support, more memory than allowed."""
+    graph = random_regular(20, 3, seed=3)
+    with pytest.raises(InvalidParameterError, match="diameter"):
+        design_on_graph(graph, support=DistanceSupport(2, 9))
+    with pytest.raises(InvalidParameterError, match="diameter"):
+        design_on_graph(complete(5), support=DistanceSupport(2, 2))
+    star_with_tail = Graph.from_edges(6, [(0, 1), (0, 2), (0, 3), (0, 4), (4, 5)])
+    with pytest.raises(InfeasibleDesignError, match="node 0"):
+        design_on_graph(star_with_tail, support=DistanceSupport(3, 3))
+    with pytest.raises(InvalidParameterError, match="return time"):
+        design_on_graph(graph, support=DistanceSupport(2, 3), return_time=3.0)
+    with pytest.raises(ResourceLimitError, match="GiB"):
+        design_on_graph(graph, support=DistanceSupport(2, 3), memory_bytes=1000)

@@ -1,0 +1,99 @@
+"""Graph specs: each names the graph its function makes, and bad ones say what is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from veilwalk import graphs
+from veilwalk.core.errors import GraphError, InputFileError, InvalidParameterError
+from veilwalk.graphs import Graph, parse_graph_spec
+
+
+@pytest.mark.parametrize(
+    ("spec", "graph"),
+    [
+        ("rrg:300:3:seed=1", graphs.random_regular(300, 3, seed=1)),
+        ("rrg:300:3", graphs.random_regular(300, 3, seed=0)),
+        (" er:100:7.5:seed=2 ", graphs.erdos_renyi(100, 7.5, seed=2, largest_component=True)),
+        (
+            "er:100:2:seed=2:component=largest",
+            graphs.erdos_renyi(100, 2, seed=2, largest_component=True),
+        ),
+        (
+            "er:100:2:component=largest:seed=2",
+            graphs.erdos_renyi(100, 2, seed=2, largest_component=True),
+        ),
+        ("ba:100:3:seed=1", graphs.barabasi_albert(100, 3, seed=1)),
+        ("ws:100:6:0.1:seed=1", graphs.watts_strogatz(100, 6, 0.1, seed=1)),
+        ("ring:100", graphs.ring(100)),
+        ("torus:16:16", graphs.torus(16, 16)),
+        ("torus:3:4:5", graphs.torus(3, 4, 5)),
+        ("hypercube:8", graphs.hypercube(8)),
+        ("complete:20", graphs.complete(20)),
+    ],
+)
+def test_specs(spec: str, graph: Graph) -> None:
+    """The spec and the call give one graph."""
+    assert parse_graph_spec(spec).digest == graph.digest
+
+
+def test_files_may_have_colons_and_equals_signs(tmp_path: Path) -> None:
+    """Only the option at the very end is split off."""
+    path = tmp_path / "a:b=c:d.txt"
+    path.write_text("0 1\n1 2\n2 0\n8 9\n")
+    with pytest.raises(GraphError, match="component=largest"):
+        parse_graph_spec(f"file:{path}")
+    assert parse_graph_spec(f"file:{path}:component=largest").digest == graphs.ring(3).digest
+    with pytest.raises(InputFileError, match="no such file"):
+        parse_graph_spec(f"file:{path}:seed=1")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("", "KIND one of rrg, er, ba, ws, ring, torus, hypercube, complete, file"),
+        ("grid:3", "KIND one of rrg"),
+        ("rrg", "rrg:NODES:DEGREE"),
+        ("rrg:300", "rrg:NODES:DEGREE"),
+        ("rrg:300:3:4", "rrg:NODES:DEGREE"),
+        ("rrg:many:3", "'many' is not a whole number"),
+        ("rrg:300:3.5", "'3.5' is not a whole number"),
+        ("er:300:x", "'x' is not a number"),
+        ("rrg:300:3:seed=x", "'x' is not a whole number"),
+        ("rrg:300:3:component=largest", "it takes seed, not 'component'"),
+        ("ring:300:seed=1", "it takes no options, not 'seed'"),
+        ("er:300:3:component=all", "component can only be largest"),
+        ("er:300:3:colour=red", "it takes seed and component"),
+        ("rrg:seed=1:300:3", "rrg:NODES:DEGREE"),
+        ("torus", "torus:SIDE"),
+        ("torus:", "torus:SIDE"),
+        ("file:", "file:PATH"),
+        ("file", "file:PATH"),
+        ("ring:", "ring:NODES"),
+    ],
+)
+def test_bad_specs(spec: str, message: str) -> None:
+    """One line with the spec and how it should be written."""
+    with pytest.raises(InvalidParameterError) as caught:
+        parse_graph_spec(spec)
+    assert caught.value.name == "graph"
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_values_are_named_by_their_own_name() -> None:
+    """A well-formed spec with an impossible value fails like the function does."""
+    with pytest.raises(InvalidParameterError, match="degree = 2"):
+        parse_graph_spec("rrg:300:2")
+    with pytest.raises(InvalidParameterError, match="seed = -1"):
+        parse_graph_spec("rrg:300:3:seed=-1")
+
+
+def test_every_kind_has_one_line_of_help() -> None:
+    """What --help prints."""
+    for name, kind in graphs.GRAPH_KINDS.items():
+        assert kind.usage.startswith(f"{name}:")
+        assert kind.help
+        assert "\n" not in kind.help
