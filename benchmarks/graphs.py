@@ -26,9 +26,7 @@ NETWORKX_SHARE = 10
 
 def regular_contenders(n_nodes: int, degree: int) -> dict[str, Contender]:
     """Return the ways to get the neighbour table of a random regular graph."""
-    found: dict[str, Contender] = {
-        "veilwalk": lambda: graphs.random_regular(n_nodes, degree, seed=1).neighbour_table
-    }
+    found: dict[str, Contender] = {"veilwalk": lambda: graphs.random_regular(n_nodes, degree, seed=1).neighbour_table}
     if (igraph := _peer("igraph")) is not None:
         found["igraph K_Regular"] = lambda: igraph.Graph.K_Regular(n_nodes, degree)
     if (networkit := _peer("networkit")) is not None:

@@ -49,9 +49,7 @@ def test_functions_fit_a_screen() -> None:
 
 def test_no_machine_path_no_loose_end() -> None:
     """Nothing tracked names a folder of some machine or leaves a note to finish later."""
-    tracked = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     loose = re.compile(r"(?<![\w.])/(work|farm|home|root)/|\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
     for name in tracked:
         path = ROOT / name

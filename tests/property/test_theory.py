@@ -62,8 +62,7 @@ def test_the_optimal_law_levels_the_posterior(model: theory.AnonymityModel, fact
     w = theory.source_posterior(pmf, kappa, model=model)
     assert abs(theory.distance_entropy(w) - math.log(model.support.size)) < 1e-12
     assert (
-        abs(theory.node_entropy(w, sizes=theory.shell_sizes(model)) - math.log(theory.shell_sizes(model).sum()))
-        < 1e-9
+        abs(theory.node_entropy(w, sizes=theory.shell_sizes(model)) - math.log(theory.shell_sizes(model).sum())) < 1e-9
     )
 
 

@@ -6,21 +6,26 @@ source and one column a target. Results are the same, bit for bit, for any numbe
 """
 
 from veilwalk.chains._chain import WalkChain
+from veilwalk.chains._deliveries import DeliveryLaw, iter_deliveries, stationary_law, token_law
 from veilwalk.chains._laws import hitting_expectations, hitting_pmf, hitting_survival, iter_hitting_pmf
 from veilwalk.chains._means import mean_hitting_times
 from veilwalk.chains._returns import return_pmf, return_survival
 from veilwalk.chains._truncated import hitting_cdf, truncated_means, window_masses
 
 __all__ = [
+    "DeliveryLaw",
     "WalkChain",
     "hitting_cdf",
     "hitting_expectations",
     "hitting_pmf",
     "hitting_survival",
+    "iter_deliveries",
     "iter_hitting_pmf",
     "mean_hitting_times",
     "return_pmf",
     "return_survival",
+    "stationary_law",
+    "token_law",
     "truncated_means",
     "window_masses",
 ]

@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numba
-import numpy as np
 from numba import njit, prange
 
 from veilwalk.core.arrays import FloatArray, IntArray
 
 # Contraction to fused multiply-add is the only liberty given: sums keep their order.
 _OPTIONS: dict[str, Any] = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
-_CHECK_EVERY = 4
 
 
 def thread_count() -> int:
@@ -54,9 +52,7 @@ def _apply_row(
         a, b, c, d = indices[entry], indices[entry + 1], indices[entry + 2], indices[entry + 3]
         wa, wb, wc, wd = weights[entry], weights[entry + 1], weights[entry + 2], weights[entry + 3]
         for col in range(width):
-            out[place, col] += (
-                wa * source[a, col] + wb * source[b, col] + wc * source[c, col] + wd * source[d, col]
-            )
+            out[place, col] += wa * source[a, col] + wb * source[b, col] + wc * source[c, col] + wd * source[d, col]
         entry += 4
     while entry < stop:
         a, wa = indices[entry], weights[entry]
@@ -144,9 +140,7 @@ def advance_windows(
 
 
 @njit(parallel=True, **_OPTIONS)
-def record(
-    indptr: IntArray, indices: IntArray, probabilities: FloatArray, targets: IntArray, laws: FloatArray
-) -> None:
+def record(indptr: IntArray, indices: IntArray, probabilities: FloatArray, targets: IntArray, laws: FloatArray) -> None:
     """Fill ``laws[block, t]`` for every t > 0 from the columns at ``laws[block, 0]``."""
     for block in prange(laws.shape[0]):
         for time in range(1, laws.shape[1]):
@@ -156,86 +150,3 @@ def record(
                 _apply_row(indptr, indices, probabilities, now, row, following, row)
             for col in range(laws.shape[3]):
                 following[targets[block, col], col] = 0.0
-
-
-@njit(parallel=True, **_OPTIONS)
-def chebyshev_means(
-    indptr: IntArray,
-    indices: IntArray,
-    probabilities: FloatArray,
-    stationary: FloatArray,
-    targets: IntArray,
-    width: int,
-    lowest: float,
-    highest: float,
-    tolerance: float,
-    first_check: int,
-    limit: int,
-    means: FloatArray,
-    residuals: FloatArray,
-) -> None:
-    """Solve ``(I - P) x = e_j`` up to a constant by Chebyshev semi-iteration; write mean hitting times.
-
-    ``lowest`` and ``highest`` enclose the spectrum of ``I - P`` without its zero. Each column stops with its
-    block, at the first check whose residuals are all below ``tolerance``; ``residuals`` keeps the last ones.
-    """
-    n_nodes = means.shape[0]
-    n_targets = targets.shape[0]
-    centre = 0.5 * (lowest + highest)
-    steepness = (0.5 * (highest - lowest) / centre) ** 2
-    for block in prange((n_targets + width - 1) // width):
-        start = block * width
-        size = min(width, n_targets - start)
-        older = np.zeros((n_nodes, size))
-        newer = np.zeros((n_nodes, size))
-        product = np.empty((1, size))
-        for col in range(size):
-            newer[targets[start + col], col] = 1.0 / centre
-        relaxation = 2.0
-        check = first_check
-        for done in range(1, limit + 1):
-            checking = done in (check, limit)
-            if checking:
-                for col in range(size):
-                    residuals[start + col] = 0.0
-            relaxation = 1.0 / (1.0 - 0.25 * steepness * relaxation)
-            scale = relaxation / centre
-            keep = relaxation * (1.0 - 1.0 / centre)
-            back = 1.0 - relaxation
-            for row in range(n_nodes):
-                entry = indptr[row]
-                if indptr[row + 1] - entry == 4 and not checking:
-                    # Rows of four neighbours, the commonest, are done in one pass: a third less time.
-                    a, b, c, d = indices[entry], indices[entry + 1], indices[entry + 2], indices[entry + 3]
-                    wa, wb = scale * probabilities[entry], scale * probabilities[entry + 1]
-                    wc, wd = scale * probabilities[entry + 2], scale * probabilities[entry + 3]
-                    for col in range(size):
-                        older[row, col] = (
-                            wa * newer[a, col]
-                            + wb * newer[b, col]
-                            + wc * newer[c, col]
-                            + wd * newer[d, col]
-                            + keep * newer[row, col]
-                            + back * older[row, col]
-                        )
-                    continue
-                _apply_row(indptr, indices, probabilities, newer, row, product, 0)
-                for col in range(size):
-                    older[row, col] = scale * product[0, col] + keep * newer[row, col] + back * older[row, col]
-                if checking:
-                    for col in range(size):
-                        target = targets[start + col]
-                        off = abs(1.0 + (newer[row, col] - product[0, col]) / stationary[target])
-                        if row != target and off > residuals[start + col]:
-                            residuals[start + col] = off
-            for col in range(size):
-                older[targets[start + col], col] += scale
-            older, newer = newer, older
-            if checking:
-                check += _CHECK_EVERY
-                if residuals[start : start + size].max() <= tolerance:
-                    break
-        for row in range(n_nodes):
-            for col in range(size):
-                target = targets[start + col]
-                means[row, start + col] = (newer[target, col] - newer[row, col]) / stationary[target]

@@ -8,21 +8,23 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg import lapack
 
-from veilwalk.chains import _kernels
 from veilwalk.chains._chain import WalkChain
+from veilwalk.chains._kernels_means import refined_means
 from veilwalk.chains._limits import DEFAULT_MEMORY_BYTES, chosen_targets, require_memory
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import NumericalError
 
 _TOLERANCE = 1e-13
-# Targets solved together: two blocks of this width stay in a core's cache up to that many nodes.
-_WIDTH, _WIDE_NODES = 32, 3000
+# Targets solved together: measured best of 16 to 64 at 2000 and 5000 nodes, where blocks no longer fit into L2.
+_WIDTH = 64
+# What one sweep in single precision is asked to gain; rounding spoils much more than this.
+_SWEEP_GAIN = 3e4
 _EPS = float(np.finfo(np.float64).eps)
 # The residual itself is a difference of numbers up to 1 / pi, each rounded a few times.
 _ROUNDINGS = 16.0
-# Fitted to both methods at 300, 2000 and 5000 nodes: a sparse flop costs two dense ones, and LAPACK works as
-# if the matrix had 700 more rows until it is large.
-_SPARSE_FLOP_COST = 2.0
+# A flop of a single-precision sweep costs about as much as a dense one of LAPACK, which works as if the matrix had
+# 700 more rows until it is large. Measured at 300, 2000 and 5000 nodes.
+_SPARSE_FLOP_COST = 1.0
 _LAPACK_START = 700
 
 
@@ -34,9 +36,9 @@ def mean_hitting_times(
 ) -> FloatArray:
     """Return E[T_ij] for every source ``i`` (rows) and target ``j`` (columns); 0 where they meet.
 
-    Columns of the fundamental matrix solve ``(I - P) x = e_j - pi_j``. Chebyshev semi-iteration needs about
-    ``16 / sqrt(1 - lambda_2)`` products of ``2 nnz`` flops a target; where Cholesky's ``n^3`` is cheaper (poor
-    gap), the symmetrised fundamental matrix is inverted instead.
+    Columns of the fundamental matrix solve ``(I - P) x = e_j - pi_j``. Chebyshev sweeps in single precision,
+    refined in double, need about ``16 / sqrt(1 - lambda_2)`` products of ``2 nnz`` flops each; where Cholesky's
+    ``n^3`` is cheaper (poor gap), the symmetrised fundamental matrix is inverted instead.
 
     The residual r of ``h_i = 1 + (P h)_i`` off the target is checked: the relative error of every entry is at
     most ``max |r|``, since the error is ``(I - Q)^{-1} r`` and ``h = (I - Q)^{-1} 1``. It is brought below
@@ -53,12 +55,12 @@ def mean_hitting_times(
     """
     columns = chosen_targets(chain, targets)
     require_memory("mean hitting times", chain.n_nodes * len(columns), memory_bytes)
-    first_check, limit = _product_range(chain)
-    sparse_flops = 2.0 * len(chain.indices) * len(columns) * first_check
+    products, sweeps = _sweep_plan(chain)
+    sparse_flops = 2.0 * len(chain.indices) * len(columns) * products * sweeps
     dense_flops = chain.n_nodes**2 * (chain.n_nodes + _LAPACK_START)
     fits_dense = 16 * chain.n_nodes**2 <= memory_bytes
     if not fits_dense or sparse_flops * _SPARSE_FLOP_COST <= dense_flops:
-        means, residual = _by_chebyshev(chain, columns, first_check, limit)
+        means, residual = _by_chebyshev(chain, columns, products)
         if residual <= _allowed(chain, means):
             return means
     if fits_dense:
@@ -75,37 +77,40 @@ def _allowed(chain: WalkChain, means: FloatArray) -> float:
     return max(_TOLERANCE, 4.0 * _EPS * (4.0 + math.sqrt(row)) * float(means.max()))
 
 
-def _product_range(chain: WalkChain) -> tuple[int, int]:
-    """Return after how many products the residual is small, and when to give up.
+def _sweep_plan(chain: WalkChain) -> tuple[int, int]:
+    """Return the products of one sweep and how many sweeps the accuracy will take.
 
-    It is at most ``2 q^k / sqrt(pi_i pi_j)``, q the Chebyshev rate; 1 / pi is also the mean return time, the
-    scale of hitting times and so of rounding where the gap is good.
+    k products shrink the residual to ``2 q^k / sqrt(pi_i pi_j)``, q the Chebyshev rate.
     """
     second, least = chain.spectrum
     root = math.sqrt((1.0 - second) / (1.0 - least))
     rate = max((1.0 - root) / (1.0 + root), 1e-3)
+    products = max(2, math.ceil(math.log(2.0 * _SWEEP_GAIN) / -math.log(rate)))
     smallest = float(chain.stationary.min())
-    goal = max(_TOLERANCE, _EPS / smallest)
-    enough = math.ceil(math.log(2.0 / (goal * smallest)) / -math.log(rate))
-    return 2 + enough, 64 + 2 * enough
+    digits = math.log(1.0 / (smallest * _goal(chain)))
+    return products, math.ceil(digits / math.log(_SWEEP_GAIN))
 
 
-def _by_chebyshev(chain: WalkChain, columns: IntArray, first: int, limit: int) -> tuple[FloatArray, float]:
+def _goal(chain: WalkChain) -> float:
+    return max(_TOLERANCE, _ROUNDINGS * _EPS / float(chain.stationary.min()))
+
+
+def _by_chebyshev(chain: WalkChain, columns: IntArray, products: int) -> tuple[FloatArray, float]:
     second, least = chain.spectrum
     means = np.empty((chain.n_nodes, len(columns)))
     residuals = np.empty(len(columns))
-    _kernels.chebyshev_means(
+    refined_means(
         chain.indptr,
         chain.indices,
         chain.probabilities,
+        chain.probabilities.astype(np.float32),
         chain.stationary,
         columns,
-        _WIDTH if chain.n_nodes <= _WIDE_NODES else _WIDTH // 2,
+        _WIDTH,
         1.0 - second,
         1.0 - least,
-        max(_TOLERANCE, _ROUNDINGS * _EPS / float(chain.stationary.min())),
-        first,
-        limit,
+        products,
+        _goal(chain),
         means,
         residuals,
     )

@@ -26,9 +26,7 @@ def design(
     graph: Annotated[
         str | None, typer.Option(metavar="SPEC", help=f"Design on this very graph instead, exactly. {SPEC_HELP}")
     ] = None,
-    support: Annotated[
-        str, typer.Option(metavar="LO:HI", help="Distances a destination may have, in hops.")
-    ] = "2:6",
+    support: Annotated[str, typer.Option(metavar="LO:HI", help="Distances a destination may have, in hops.")] = "2:6",
     window: Annotated[int, typer.Option(help="Half-width of the observer's window, in hops (delta).")] = 5,
     tail: Annotated[float, typer.Option(help="The guarantee holds with probability 1 - tail (delta').")] = 0.3,
     return_time: Annotated[
@@ -113,9 +111,7 @@ def _print(result: Design) -> None:
         (">distance", ">probability", ">nodes there", ">each"),
         [
             (str(distance), f"{share:.6f}", f"{size:.2f}", f"{share / size:.3e}" if size else "-")
-            for distance, share, size in zip(
-                result.distances, result.distance_pmf, result.shell_sizes, strict=True
-            )
+            for distance, share, size in zip(result.distances, result.distance_pmf, result.shell_sizes, strict=True)
         ],
     )
     bits = 1 / math.log(2)

@@ -30,11 +30,7 @@ class DistanceSupport:
         validate.integer(support_lo=self.lo, support_hi=self.hi)
         least = 1 if self.allow_neighbours else 2
         if self.lo < least:
-            need = (
-                ">= 1"
-                if self.allow_neighbours
-                else ">= 2 (direct neighbours are excluded; see --allow-neighbours)"
-            )
+            need = ">= 1" if self.allow_neighbours else ">= 2 (direct neighbours are excluded; see --allow-neighbours)"
             raise InvalidParameterError("support lo", self.lo, need)
         if self.hi < self.lo:
             raise InvalidParameterError("support", f"{self.lo}:{self.hi}", "LO:HI with LO <= HI")

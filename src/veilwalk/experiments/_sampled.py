@@ -39,16 +39,12 @@ class SampledGraphs:
 
     def mean_shells(self, support: DistanceSupport) -> FloatArray:
         """Mean number of nodes at each distance of the support."""
-        counts = sum(
-            np.bincount(apart.ravel(), minlength=support.hi + 1)[: support.hi + 1] for _, apart in self.each
-        )
+        counts = sum(np.bincount(apart.ravel(), minlength=support.hi + 1)[: support.hi + 1] for _, apart in self.each)
         return np.asarray(counts / (self.n_graphs * self.n_nodes))[support.lo :]
 
     def mean_hitting_times(self, support: DistanceSupport) -> FloatArray:
         """E[T | l] of each graph (row) at each distance of the support; NaN where a graph has no such pair."""
-        return np.stack(
-            [mean_by_distance(mean_hitting_times(chain), apart, support) for chain, apart in self.each]
-        )
+        return np.stack([mean_by_distance(mean_hitting_times(chain), apart, support) for chain, apart in self.each])
 
     def truncated_means(self, return_time: float, support: DistanceSupport) -> FloatArray:
         """E[T | l, T <= return_time] of each graph (row), averaged over pairs at each distance."""

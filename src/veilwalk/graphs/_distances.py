@@ -40,9 +40,7 @@ class Diameter:
         return self.lower == self.upper
 
 
-def distances(
-    graph: Graph, sources: npt.ArrayLike | None = None, *, memory_bytes: int = _ARRAY_BYTES
-) -> DistanceArray:
+def distances(graph: Graph, sources: npt.ArrayLike | None = None, *, memory_bytes: int = _ARRAY_BYTES) -> DistanceArray:
     """Return the hops from each source (row) to every node (column).
 
     Args:
@@ -79,9 +77,7 @@ def iter_distances(
     return ((block, _distance_block(graph, block, bound)) for block in _blocks(chosen, memory_bytes // row_bytes))
 
 
-def shell_sizes(
-    graph: Graph, sources: npt.ArrayLike | None = None, *, memory_bytes: int = _ARRAY_BYTES
-) -> IntArray:
+def shell_sizes(graph: Graph, sources: npt.ArrayLike | None = None, *, memory_bytes: int = _ARRAY_BYTES) -> IntArray:
     """Return how many nodes lie at distance 0, 1, 2, ... (column) from each source (row).
 
     Args:

@@ -134,9 +134,7 @@ class Graph:
         from veilwalk.graphs import _kernels
 
         levels = np.empty((1, self.n_nodes), dtype=np.int32)
-        _kernels.distance_rows(
-            self.indptr, self.indices, np.zeros(1, dtype=np.int64), np.iinfo(np.int32).max, levels
-        )
+        _kernels.distance_rows(self.indptr, self.indices, np.zeros(1, dtype=np.int64), np.iinfo(np.int32).max, levels)
         return not _kernels.joins_equal_parity(self.indptr, self.indices, levels[0])
 
     @cached_property
@@ -206,9 +204,7 @@ def _refuse_not_simple(matrix: sparse.csr_array) -> None:
     if matrix.nnz and not bool(np.all(matrix.data == 1)):
         entry = int(np.flatnonzero(matrix.data != 1)[0])
         pair = f"{_row_of(matrix.indptr, entry)}-{matrix.indices[entry]}"
-        raise GraphError(
-            f"edge {pair} has weight {matrix.data[entry]}: must be simple, each edge once, unweighted"
-        )
+        raise GraphError(f"edge {pair} has weight {matrix.data[entry]}: must be simple, each edge once, unweighted")
     reverse = matrix.T.tocsr()
     if not (np.array_equal(matrix.indptr, reverse.indptr) and np.array_equal(matrix.indices, reverse.indices)):
         # Each shows twice: +1 where it is, -1 where its reverse would be.

@@ -91,9 +91,7 @@ def barabasi_albert(n_nodes: int, attach: int, *, seed: int) -> Graph:
     return Graph.from_edges(n_nodes, _kernels.preferential_edges(n_nodes, attach, rng))
 
 
-def watts_strogatz(
-    n_nodes: int, degree: int, rewire: float, *, seed: int, largest_component: bool = False
-) -> Graph:
+def watts_strogatz(n_nodes: int, degree: int, rewire: float, *, seed: int, largest_component: bool = False) -> Graph:
     """Return a small-world graph: a ring of near neighbours, some edges moved to random nodes.
 
     Args:

@@ -190,9 +190,7 @@ def _from_index_arrays(indptr: npt.NDArray[Any], indices: npt.NDArray[Any], *, l
             raise GraphError(f"{name} has shape {array.shape} and type {array.dtype}: need whole numbers")
     n_nodes = len(indptr) - 1
     try:
-        matrix = sparse.csr_array(
-            (np.ones(len(indices), dtype=np.int32), indices, indptr), shape=(n_nodes, n_nodes)
-        )
+        matrix = sparse.csr_array((np.ones(len(indices), dtype=np.int32), indices, indptr), shape=(n_nodes, n_nodes))
     except ValueError as error:
         raise GraphError(f"indptr and indices do not fit together: {_first_line(error)}") from error
     return Graph.from_csr(matrix, largest_component=largest_component)

@@ -35,9 +35,7 @@ class GraphKind:
 
 GRAPH_KINDS: Mapping[str, GraphKind] = MappingProxyType(
     {
-        "rrg": GraphKind(
-            "rrg:NODES:DEGREE[:seed=S]", "random regular graph", random_regular, (int, int), ("seed",)
-        ),
+        "rrg": GraphKind("rrg:NODES:DEGREE[:seed=S]", "random regular graph", random_regular, (int, int), ("seed",)),
         "er": GraphKind(
             "er:NODES:MEAN_DEGREE[:seed=S][:component=largest]",
             "Erdős–Rényi: every pair of nodes joined with the same probability",

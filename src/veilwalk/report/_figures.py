@@ -72,8 +72,8 @@ def figure_files(record: Record, folder: Path) -> list[Path]:
     figure = _draw(rows, drawers[name], _caption(name, record))
     paths = []
     for suffix, data in (
-        (".png", _rendered(figure, "png")),
-        (".svg", _rendered(figure, "svg")),
+        (".png", rendered(figure, "png")),
+        (".svg", rendered(figure, "svg")),
         (".csv", _table(rows)),
         (".json", record.to_json().encode()),
     ):
@@ -174,7 +174,8 @@ def _caption(name: str, record: Record) -> str:
     return f"{what} (N = {size}; exact: mean of {graphs} sampled graphs)"
 
 
-def _rendered(figure: Figure, kind: str) -> bytes:
+def rendered(figure: Figure, kind: str) -> bytes:
+    """Return ``figure`` as PNG or SVG; the same figure gives the same bytes."""
     buffer = io.BytesIO()
     # No date and a fixed salt: the same record gives the same bytes.
     metadata = {"Date": None} if kind == "svg" else {"Software": None}

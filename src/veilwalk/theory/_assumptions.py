@@ -72,7 +72,5 @@ def _ignored_by_frt(model: AnonymityModel) -> IgnoredTerm:
     return IgnoredTerm(
         label="ass:frt",
         ignored_share=returns.retroceding_share(model.support.lo, model=model.walk),
-        meaning=(
-            f"the share of first returns after {2 * model.support.lo} hops or more that retrace their own way"
-        ),
+        meaning=(f"the share of first returns after {2 * model.support.lo} hops or more that retrace their own way"),
     )

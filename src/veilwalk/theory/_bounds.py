@@ -88,9 +88,7 @@ def bound_distance_entropy(total_variation: npt.ArrayLike, *, n_distances: int) 
     return np.maximum(bound, 0.0)
 
 
-def guarantee(
-    tail_probability: float, *, model: AnonymityModel, return_time_design: float | None = None
-) -> Guarantee:
+def guarantee(tail_probability: float, *, model: AnonymityModel, return_time_design: float | None = None) -> Guarantee:
     """Return what the law designed for ``return_time_design`` guarantees with probability 1 - tail.
 
     Without ``return_time_design`` the paper's choice is taken; its mean return time or infinity give the case of

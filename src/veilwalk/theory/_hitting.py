@@ -46,9 +46,7 @@ def hitting_pmf_sp(time: npt.ArrayLike, *, distance: npt.ArrayLike, model: WalkM
     t = np.where(possible, t, ell)
     forward, back = (t + ell) / 2, (t - ell) / 2
     log_binomial = special.gammaln(t + 1) - special.gammaln(forward + 1) - special.gammaln(back + 1)
-    log_pmf = (
-        np.log(ell / t) + log_binomial + forward * math.log1p(-1 / model.degree) - back * math.log(model.degree)
-    )
+    log_pmf = np.log(ell / t) + log_binomial + forward * math.log1p(-1 / model.degree) - back * math.log(model.degree)
     return np.where(possible, np.exp(log_pmf), 0.0)
 
 
@@ -178,9 +176,7 @@ def _bernoulli(x: FloatArray) -> FloatArray:
     return x / np.expm1(x)
 
 
-def _accumulate_sp(
-    bound: npt.ArrayLike, distance: npt.ArrayLike, *, model: WalkModel
-) -> tuple[FloatArray, FloatArray]:
+def _accumulate_sp(bound: npt.ArrayLike, distance: npt.ArrayLike, *, model: WalkModel) -> tuple[FloatArray, FloatArray]:
     """Return P(T <= bound | SP) and E[T; T <= bound | SP].
 
     With gamma = log c - log(c-1)/2 - log 2 > 0 the law is below (c-1)^(l/2) e^(-gamma t), which says where the

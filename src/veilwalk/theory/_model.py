@@ -21,9 +21,7 @@ class WalkModel:
         validate.at_least(3, degree=self.degree)
         validate.at_least(self.degree + 1, nodes=self.n_nodes)
         if self.n_nodes * self.degree % 2:
-            raise InvalidParameterError(
-                "nodes * degree", self.n_nodes * self.degree, "even: every edge has two ends"
-            )
+            raise InvalidParameterError("nodes * degree", self.n_nodes * self.degree, "even: every edge has two ends")
 
     @property
     def escape_probability(self) -> float:

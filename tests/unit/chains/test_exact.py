@@ -56,9 +56,7 @@ def law(matrix: Matrix, target: int, horizon: int) -> list[list[Fraction]]:
     alive = {node: Fraction(1) for node in here}
     table = [[Fraction(int(node == target)) for node in range(len(matrix))]]
     for _ in range(horizon):
-        later = {
-            node: sum((matrix[node][k] * alive[k] for k in here if matrix[node][k]), Fraction(0)) for node in here
-        }
+        later = {node: sum((matrix[node][k] * alive[k] for k in here if matrix[node][k]), Fraction(0)) for node in here}
         table.append([alive[n] - later[n] if n != target else Fraction(0) for n in range(len(matrix))])
         alive = later
     return table
@@ -144,7 +142,7 @@ def test_both_methods_for_means(case: Case) -> None:
     chain, matrix, _ = case
     expected = np.array([[float(m) for m in mean_times(matrix, j)] for j in range(chain.n_nodes)]).T
     columns = np.arange(chain.n_nodes)
-    by_chebyshev, _ = _means._by_chebyshev(chain, columns, *_means._product_range(chain))
+    by_chebyshev, _ = _means._by_chebyshev(chain, columns, _means._sweep_plan(chain)[0])
     by_cholesky, _ = _means._by_cholesky(chain, columns)
     np.testing.assert_allclose(by_chebyshev, expected, rtol=1e-11, atol=1e-14)
     np.testing.assert_allclose(by_cholesky, expected, rtol=1e-12, atol=1e-14)

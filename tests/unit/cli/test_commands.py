@@ -215,9 +215,7 @@ def test_an_unwritable_folder_is_a_storage_error(capsys: pytest.CaptureFixture[s
     assert "cannot write" in err
 
 
-def test_our_own_faults_are_told_apart(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_own_faults_are_told_apart(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit 70 with the traceback, which only a bug may show."""
     import veilwalk.design
 

@@ -69,9 +69,7 @@ def test_records_carry_parameters_seed_and_version(probability: Record) -> None:
     assert content["version"]
 
 
-def test_the_same_record_gives_the_same_bytes(
-    side_information: Record, probability: Record, tmp_path: Path
-) -> None:
+def test_the_same_record_gives_the_same_bytes(side_information: Record, probability: Record, tmp_path: Path) -> None:
     """PNG, SVG, CSV and JSON, drawn twice."""
     for record in (side_information, probability):
         first = figure_files(record, tmp_path / "first")

@@ -125,9 +125,7 @@ def test_bad_files(tmp_path: Path, name: str, content: bytes, message: str) -> N
         ({"format": np.array(b"csr"), "shape": np.array([2, 2])}, InputFileError, "npz"),
     ],
 )
-def test_bad_archives(
-    tmp_path: Path, arrays: dict[str, np.ndarray], error: type[VeilwalkError], message: str
-) -> None:
+def test_bad_archives(tmp_path: Path, arrays: dict[str, np.ndarray], error: type[VeilwalkError], message: str) -> None:
     """Archives are not trusted: neither their layout nor their indices, and never pickles."""
     path = tmp_path / "a.npz"
     np.savez(path, **arrays)  # type: ignore[arg-type]

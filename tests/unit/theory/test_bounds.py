@@ -88,9 +88,7 @@ def test_the_corollary_costs_at_most_what_it_says() -> None:
     """Designed for the mean return time or for none, the deviation at most doubles."""
     best = theory.guarantee(0.3, model=MODEL).total_variation_bound
     for kappa in (theory.mean_return_time(model=WALK), math.inf):
-        assert (
-            best < theory.guarantee(0.3, model=MODEL, return_time_design=kappa).total_variation_bound <= 2 * best
-        )
+        assert best < theory.guarantee(0.3, model=MODEL, return_time_design=kappa).total_variation_bound <= 2 * best
 
 
 def test_printed_guarantee_has_the_off_by_one_of_erratum_3() -> None:

@@ -45,9 +45,7 @@ def test_shortest_path_law_sums_to_one_with_the_stated_mean(degree: int) -> None
     for distance in (1, 3, 8):
         pmf = theory.hitting_pmf_sp(times, distance=distance, model=walk(1000, degree))
         assert pmf.sum() == pytest.approx(1, abs=1e-13)
-        assert times @ pmf == pytest.approx(
-            theory.mean_hitting_time_sp(distance, model=walk(1000, degree)), rel=1e-12
-        )
+        assert times @ pmf == pytest.approx(theory.mean_hitting_time_sp(distance, model=walk(1000, degree)), rel=1e-12)
 
 
 def test_shortest_path_cdf_agrees_with_the_reflection_principle() -> None:

@@ -39,9 +39,7 @@ def test_shortest_paths_add_the_hits_at_whole_hops_inside_the_window() -> None:
     """Without ass:fht: the extra mass is P(SP) times the law summed over the integers in the window."""
     model = model_for(hi=4, radius=3)
     ell = model.support.distances
-    extra = theory.window_likelihood(40, model=model) - theory.window_likelihood(
-        40, model=model, shortest_paths=False
-    )
+    extra = theory.window_likelihood(40, model=model) - theory.window_likelihood(40, model=model, shortest_paths=False)
     centre = theory.truncated_mean(40, distance=ell, model=WALK)
     for i, distance in enumerate(ell):
         hops = [t for t in range(100) if abs(t - centre[i]) <= 3]
@@ -54,9 +52,7 @@ def test_shortest_paths_add_the_hits_at_whole_hops_inside_the_window() -> None:
 @pytest.mark.parametrize("formulas", [theory, printed])
 @pytest.mark.parametrize("shortest_paths", [False, True])
 @pytest.mark.parametrize(("lo", "hi"), [(2, 4), (2, 6), (3, 9), (5, 5)])
-def test_the_optimal_law_makes_the_posterior_uniform(
-    formulas: object, shortest_paths: bool, lo: int, hi: int
-) -> None:
+def test_the_optimal_law_makes_the_posterior_uniform(formulas: object, shortest_paths: bool, lo: int, hi: int) -> None:
     """lemma:rrgopt: at the design return time H(W) = log(d+1) to 1e-12, in either set of formulas."""
     law = getattr(formulas, "optimal_distance_pmf")  # noqa: B009
     posterior = getattr(formulas, "source_posterior")  # noqa: B009
@@ -75,9 +71,7 @@ def test_an_unbounded_design_is_the_case_without_side_information() -> None:
     weight = theory.shell_sizes(model) / (
         (1 - theory.shortest_path_probability(ell, model=WALK)) * np.exp(WALK.decay_rate * (ell - mean))
     )
-    np.testing.assert_allclose(
-        theory.optimal_distance_pmf(math.inf, model=model), weight / weight.sum(), rtol=1e-12
-    )
+    np.testing.assert_allclose(theory.optimal_distance_pmf(math.inf, model=model), weight / weight.sum(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("n_nodes", [10**3, 10**6, 10**12])

@@ -1,0 +1,35 @@
+"""Attack a design and report what really leaks: observers, adversaries, scores.
+
+What is seen (``_sightings``), what is inferred (``_posteriors``, ``_estimated``) and the truth (``_run.Truth``) are
+kept apart; only the scorer (``_scores``) sees both sides.
+"""
+
+from veilwalk.audit._attacks import LINKED
+from veilwalk.audit._audit import audit
+from veilwalk.audit._run import Run, Truth, choose_colluders, play
+from veilwalk.audit._schemes import SCHEMES, scheme_law
+from veilwalk.audit._scores import SCORES, Estimate, estimate, score
+from veilwalk.audit._settings import EXACT_NODES, AuditSettings, chosen_horizon, predicted_memory
+from veilwalk.audit._sightings import COLLUDING, OBSERVERS, Sightings
+
+__all__ = [
+    "COLLUDING",
+    "EXACT_NODES",
+    "LINKED",
+    "OBSERVERS",
+    "SCHEMES",
+    "SCORES",
+    "AuditSettings",
+    "Estimate",
+    "Run",
+    "Sightings",
+    "Truth",
+    "audit",
+    "choose_colluders",
+    "chosen_horizon",
+    "estimate",
+    "play",
+    "predicted_memory",
+    "scheme_law",
+    "score",
+]

@@ -1,0 +1,50 @@
+"""The audit: play the protocol, attack it with every observer asked for, score against the truth."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from veilwalk.audit._attacks import Bench, attack
+from veilwalk.audit._report import observer_report
+from veilwalk.audit._run import Say, choose_colluders, play
+from veilwalk.audit._settings import AuditSettings, check, chosen_horizon
+from veilwalk.chains import WalkChain, mean_hitting_times
+from veilwalk.core.records import Record
+from veilwalk.design import DestinationLaw
+from veilwalk.graphs import Graph, distances
+
+
+def audit(
+    graph: Graph,
+    law: DestinationLaw,
+    settings: AuditSettings,
+    *,
+    names: tuple[str, str],
+    say: Say = lambda _: None,
+) -> Record:
+    """Audit ``law`` on ``graph``; ``names`` are those of graph and law, for the record."""
+    check(graph, law, settings)
+    chain = WalkChain.of(graph, settings.walk)
+    hitting = mean_hitting_times(chain)
+    horizon = chosen_horizon(chain, law, settings)
+    colluders = choose_colluders(graph.n_nodes, settings.colluders if settings.colluding else 0, settings.seed)
+    run = play(graph, law, settings, colluders, say)
+    bench = Bench(chain, law, settings, run, apart=distances(graph), hitting=hitting, horizon=horizon)
+    reports = {name: observer_report(scored) for name, scored in attack(bench, say).items()}
+    hops = run.hops_per_update
+    return Record(
+        kind="audit",
+        params={"graph": names[0], "law": names[1], "support": str(law.support), "horizon": horizon}
+        | {"nodes": graph.n_nodes, "graph_digest": graph.digest}
+        | {key: value for key, value in asdict(settings).items() if key not in {"seed", "horizon"}},
+        seed=settings.seed,
+        result={
+            "updates": len(run.seen),
+            "complete": run.complete,
+            "hops_per_update": hops.mean,
+            "hops_per_update_interval": [hops.low, hops.high],
+            "hops_per_update_predicted": law.mean_hops(hitting),
+            "return_time_mean": float(run.seen.return_time.mean()),
+            "observers": reports,
+        },
+    )

@@ -1,0 +1,162 @@
+"""What is inferred: posteriors over sources from what was seen, exact where chains allow.
+
+Each function returns one row per sighting and one column per node; rows sum to one, and impossible sources have
+exactly zero. The prior over sources is the stationary law of the update chain times the law, not assumed uniform.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veilwalk.audit._sightings import Sightings
+from veilwalk.chains import DeliveryLaw, WalkChain, stationary_law
+from veilwalk.core.arrays import FloatArray, IntArray, normalised
+from veilwalk.core.errors import ResourceLimitError
+from veilwalk.design import exact_window_likelihood
+
+
+def source_priors(law: FloatArray) -> FloatArray:
+    """Return, for each destination (row), the prior over its sources: mu_i P_ij, normalised."""
+    return normalised(np.ascontiguousarray((stationary_law(law)[:, np.newaxis] * law).T))
+
+
+def from_return_time(delivery: DeliveryLaw, seen: Sightings, n_nodes: int) -> FloatArray:
+    """Exact posterior given the return time; times past the horizon are told apart only as such."""
+    table = np.concatenate((delivery.joint.sum(axis=1), delivery.beyond.sum(axis=0)[np.newaxis]))
+    return over_all_nodes(delivery, table[time_index(delivery, seen)], n_nodes)
+
+
+def from_last_hop(delivery: DeliveryLaw, seen: Sightings, n_nodes: int) -> FloatArray:
+    """Exact posterior given the return time and the neighbour the token came from."""
+    return over_all_nodes(delivery, last_hop_joint(delivery, seen), n_nodes)
+
+
+def last_hop_joint(delivery: DeliveryLaw, seen: Sightings) -> FloatArray:
+    """P(return time, last hop, source) for each sighting; times past the horizon are pooled."""
+    index, entry = time_index(delivery, seen), np.searchsorted(delivery.neighbours, seen.last_hop)
+    inside = index < len(delivery.joint)
+    rows = delivery.joint[np.where(inside, index, 0), entry]
+    return np.where(inside[:, np.newaxis], rows, delivery.beyond[entry])
+
+
+def over_all_nodes(delivery: DeliveryLaw, weight: FloatArray, n_nodes: int) -> FloatArray:
+    """Normalise weights of the possible sources; all other nodes get exactly zero."""
+    full = np.zeros((len(weight), n_nodes))
+    full[:, delivery.sources] = normalised(weight)
+    return full
+
+
+def time_index(delivery: DeliveryLaw, seen: Sightings) -> IntArray:
+    """Return the row of the joint law for each sighting, one past its end beyond the horizon."""
+    return np.minimum(seen.return_time, len(delivery.joint))
+
+
+class WindowPosteriors:
+    """The paper's window notion as an adversary: P_ij times the window likelihood at the return time seen.
+
+    The likelihood is computed exactly at the middle of each return-time bin; it is not the best observer.
+    """
+
+    def __init__(self, chain: WalkChain, law: FloatArray, return_times: IntArray, *, window_radius: int) -> None:
+        self._edges = np.unique(np.quantile(return_times, np.linspace(0, 1, 13)))[1:-1]
+        index = np.searchsorted(self._edges, return_times, side="right")
+        middles = [float(np.median(return_times[index == b])) for b in range(len(self._edges) + 1)]
+        tables = [np.ascontiguousarray((law * exact_window_likelihood(chain, m, window_radius)).T) for m in middles]
+        self._weights = np.stack(tables)
+
+    def at(self, destination: int, seen: Sightings) -> FloatArray:
+        """Return the notion's posterior for sightings at ``destination``."""
+        index = np.searchsorted(self._edges, seen.return_time, side="right")
+        return normalised(self._weights[index, destination])
+
+
+class ColluderPosteriors:
+    """Colluders who join their sightings of identical ciphertexts.
+
+    Between two sightings the walk avoids all colluders, so everything comes from the chain killed on them. The
+    destination is one of them; sources that are colluders themselves are known and not scored.
+    """
+
+    def __init__(self, chain: WalkChain, law: FloatArray, colluders: IntArray, *, memory_bytes: int = 4 << 30) -> None:
+        mask = np.zeros(chain.n_nodes, dtype=np.bool_)
+        mask[colluders] = True
+        self._free = np.flatnonzero(~mask)
+        self._place = np.full(chain.n_nodes, -1)
+        self._place[self._free] = np.arange(len(self._free))
+        step = chain.transition_matrix.toarray()
+        self._step = step[np.ix_(self._free, self._free)]
+        self._visits = np.linalg.inv(np.eye(len(self._free)) - self._step)
+        self._prior = source_priors(law)[:, self._free]
+        self._law = law
+        self._memory_bytes = memory_bytes
+
+    def posterior(self, observer: str, seen: Sightings, token_law: FloatArray) -> FloatArray:
+        """Return the posterior of ``first-sight``, ``bridge`` or ``predecessor``.
+
+        A bridge needs a sighting of the ciphertext before; where there was none, it is a first sight.
+        """
+        guess = self.first_sight(seen)
+        if observer == "bridge":
+            rows = np.flatnonzero(seen.previous_sight_node >= 0)
+            guess[rows] = self.bridge(seen.at(rows), token_law)
+        elif observer == "predecessor":
+            rows = np.flatnonzero(seen.told_source >= 0)
+            guess[rows] = 0.0
+            guess[rows, seen.told_source[rows]] = 1.0
+        return guess
+
+    def first_sight(self, seen: Sightings) -> FloatArray:
+        """Exact posterior given the node from which a colluder first received the ciphertext.
+
+        Which colluder it was adds nothing: from the same node each is reached with the same chance by any source.
+        """
+        weight = self._prior[seen.destination] * self._visits[:, self._place[seen.first_sight_from]].T
+        return self._spread(weight)
+
+    def bridge(self, seen: Sightings, token_law: FloatArray) -> FloatArray:
+        """Exact posterior given also where and when the previous ciphertext was last seen, and whither it went.
+
+        The walk went from that node x to the node y of the first sight in t hops, through its destination i,
+        avoiding all colluders: P = sum over s of (first hit of i at s) (from i to y in t - s). Before that, i was the
+        destination with probability sigma(u, i) at the colluder u that sent it on.
+        """
+        hops = seen.first_sight_clock - seen.previous_sight_clock - 2
+        start, stop = self._place[seen.previous_sight_to], self._place[seen.first_sight_from]
+        powers = self._powers(int(hops.max()))
+        weight = np.empty((len(seen), len(self._free)))
+        for x in np.unique(start):
+            rows = np.flatnonzero(start == x)
+            first = _first_hits(powers, int(x), int(hops[rows].max()))
+            for row in rows:
+                t = int(hops[row])
+                weight[row] = np.einsum("si,si->i", first[: t + 1], powers[t::-1, :, stop[row]])
+        sealed = normalised(token_law)[np.ix_(seen.previous_sight_node, self._free)]
+        return self._spread(weight * sealed * self._law[np.ix_(self._free, seen.destination)].T)
+
+    def _powers(self, hops: int) -> FloatArray:
+        size = len(self._free)
+        needed = 8 * (hops + 1) * size**2
+        if needed > self._memory_bytes:
+            raise ResourceLimitError(
+                f"the bridge observer needs {needed / 2**30:.1f} GiB for gaps of up to {hops} hops, may use "
+                f"{self._memory_bytes / 2**30:.1f} GiB: leave it out or take more colluders"
+            )
+        powers = np.empty((hops + 1, size, size))
+        powers[0] = np.eye(size)
+        for t in range(1, hops + 1):
+            np.matmul(powers[t - 1], self._step, out=powers[t])
+        return powers
+
+    def _spread(self, weight: FloatArray) -> FloatArray:
+        full = np.zeros((len(weight), len(self._place)))
+        full[:, self._free] = normalised(weight)
+        return full
+
+
+def _first_hits(powers: FloatArray, start: int, hops: int) -> FloatArray:
+    """P(first at i after s hops | from ``start``, killed chain) for s up to ``hops``, by renewal."""
+    back = np.einsum("tii->ti", powers)
+    first = np.empty((hops + 1, powers.shape[1]))
+    for t in range(hops + 1):
+        first[t] = powers[t, start] - np.einsum("si,si->i", first[:t], back[t:0:-1])
+    return np.maximum(first, 0.0)

@@ -1,0 +1,89 @@
+"""Scores of single updates turned into the rows people read, each with its interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from veilwalk.audit._scores import SCORES, estimate
+from veilwalk.core.arrays import FloatArray, IntArray
+
+_BINS = 10
+# A destination with fewer updates than this is not called the worst.
+_ENOUGH = 50
+
+
+def _nothing() -> FloatArray:
+    return np.zeros((0, len(SCORES)))
+
+
+def _no_column() -> IntArray:
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scored:
+    """Scored updates of one observer: a row each, or tables by number of linked updates."""
+
+    kind: str
+    scores: FloatArray = field(default_factory=_nothing)
+    blind: FloatArray = field(default_factory=lambda: np.zeros(0))
+    lanes: IntArray = field(default_factory=_no_column)
+    return_time: IntArray = field(default_factory=_no_column)
+    destination: IntArray = field(default_factory=_no_column)
+    linked: dict[int, FloatArray] = field(default_factory=dict)
+
+
+def observer_report(scored: Scored) -> dict[str, Any]:
+    """Return overall, by_return_time (deciles) and worst_destination rows; by_linked_updates where there are."""
+    report: dict[str, Any] = {"posterior": scored.kind, "scored_updates": len(scored.scores)}
+    if scored.linked:
+        report["by_linked_updates"] = [
+            {"linked": count, **_row(table, np.arange(len(table)), None)} for count, table in scored.linked.items()
+        ]
+        return report
+    everything = np.arange(len(scored.scores))
+    report["overall"] = _chosen(scored, everything)
+    report["by_return_time"] = [_chosen(scored, rows) for rows in _deciles(scored.return_time)]
+    report["worst_destination"] = _worst(scored)
+    return report
+
+
+def _deciles(return_time: IntArray) -> list[IntArray]:
+    edges = np.quantile(return_time, np.linspace(0, 1, _BINS + 1)[1:-1], method="inverted_cdf")
+    index = np.searchsorted(edges, return_time, side="left")
+    return [rows for b in range(_BINS) if len(rows := np.flatnonzero(index == b))]
+
+
+def _chosen(scored: Scored, rows: IntArray) -> dict[str, Any]:
+    times = scored.return_time[rows]
+    place = {"lo": int(times.min()), "hi": int(times.max()), "share": len(rows) / len(scored.scores)}
+    return place | _row(scored.scores[rows], scored.lanes[rows], scored.blind[rows])
+
+
+def _row(scores: FloatArray, lanes: IntArray, blind: FloatArray | None) -> dict[str, Any]:
+    """Mean and 95% interval of every score, in nats and bits; what a blind guess would hit stands beside."""
+    row: dict[str, Any] = {"updates": len(scores)}
+    for column, name in enumerate(SCORES):
+        found = estimate(scores[:, column], lanes)
+        row[name], row[f"{name}_interval"] = found.mean, [found.low, found.high]
+        if name.endswith("_nats"):
+            row[name.replace("_nats", "_bits")] = found.mean / math.log(2)
+    row["effective_anonymity_set"] = math.exp(row["node_entropy_nats"])
+    if blind is not None:
+        row["blind_hit_ratio"] = float(blind.mean())
+    return row
+
+
+def _worst(scored: Scored) -> dict[str, Any] | None:
+    """The destination with the least mean node entropy, among those with enough updates to say."""
+    counts = np.bincount(scored.destination)
+    total = np.bincount(scored.destination, weights=scored.scores[:, 0])
+    mean = np.where(counts >= _ENOUGH, total / np.maximum(counts, 1), np.inf)
+    if not np.isfinite(mean.min()):
+        return None
+    node = int(mean.argmin())
+    return {"destination": node} | _chosen(scored, np.flatnonzero(scored.destination == node))

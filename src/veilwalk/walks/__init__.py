@@ -1,0 +1,32 @@
+"""Compiled Monte Carlo: independent walks, and the whole protocol played out hop by hop."""
+
+from veilwalk.walks._jobs import (
+    NOT_REACHED,
+    hitting_time_histogram,
+    hitting_times,
+    return_times,
+    walk_positions,
+)
+from veilwalk.walks._moves import WalkKind
+from veilwalk.walks._protocol import UPDATE_DTYPE, estimate_memory, iter_protocol, run_protocol
+from veilwalk.walks._skip_ahead import HittingTail, hitting_tail, skip_ahead_hitting_times
+from veilwalk.walks._trace import Trace, read_trace, write_trace
+
+__all__ = [
+    "NOT_REACHED",
+    "UPDATE_DTYPE",
+    "HittingTail",
+    "Trace",
+    "WalkKind",
+    "estimate_memory",
+    "hitting_tail",
+    "hitting_time_histogram",
+    "hitting_times",
+    "iter_protocol",
+    "read_trace",
+    "return_times",
+    "run_protocol",
+    "skip_ahead_hitting_times",
+    "walk_positions",
+    "write_trace",
+]

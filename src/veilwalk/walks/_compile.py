@@ -1,0 +1,49 @@
+"""How kernels are compiled: one place for the options, and the one instruction numba has no name for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def kernel(function: _Function) -> _Function:
+    """Compile a function that Python calls; its ``prange`` loops run on every thread."""
+    return cast(_Function, numba.njit(cache=True, parallel=True, error_model="numpy")(function))
+
+
+def serial(function: _Function) -> _Function:
+    """Compile a function that Python calls, for one thread: parallel ones take seconds longer to compile."""
+    return cast(_Function, numba.njit(cache=True, error_model="numpy")(function))
+
+
+def inlined(function: _Function) -> _Function:
+    """Compile a function that kernels call, always as part of its caller."""
+    return cast(_Function, numba.njit(cache=True, forceinline=True, error_model="numpy")(function))
+
+
+def _prefetch(_context: Any, array: types.Array, _index: types.Integer) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        int32 = ir.IntType(32)
+        name = "llvm.prefetch.p0"
+        declared = builder.module.globals.get(name)
+        if declared is None:
+            kind = ir.FunctionType(ir.VoidType(), [address.type, int32, int32, int32])
+            declared = ir.Function(builder.module, kind, name)
+        # Read, keep in every cache level, data cache.
+        builder.call(declared, [address, int32(0), int32(3), int32(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, _index), generate
+
+
+#: ``prefetch(array, index)`` asks for the cache line of ``array[index]`` and does not wait for it.
+prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))

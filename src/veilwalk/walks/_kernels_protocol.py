@@ -1,0 +1,295 @@
+"""Kernels of the whole protocol: tokens that walk, arrive, and are sealed for the next destination.
+
+Lanes go through their hops side by side, each by its own clock: hop ``h`` of a lane is served by word
+``h // digits`` of its stream. A lane that has made its quota stops at that very arrival, in the middle of a
+block; the next call draws the block again and passes over the hops already made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from veilwalk.walks._compile import inlined, kernel, prefetch, serial
+from veilwalk.walks._kernels_random import (
+    DESTINATION,
+    HALF,
+    MASK,
+    ONE,
+    START,
+    ZERO,
+    block_words,
+    choice,
+    fill_words,
+    unit_interval,
+)
+
+GROUP = 8
+_TWO = np.uint64(2)
+# Keeps the replacements of destination words apart from those of walk words.
+_DESTINATION_NUMBERS = np.uint64(1 << 47)
+_STOPPED = np.iinfo(np.int64).max
+
+# Columns of the lanes' state between calls.
+POSITION = 0
+CLOCK = 1
+SOURCE = 2
+GOAL = 3
+SEALED_AT = 4
+DRAWS = 5
+FIRST_NODE = 6
+FIRST_CLOCK = 7
+LAST_NODE = 8
+LAST_CLOCK = 9
+BEFORE_NODE = 10
+BEFORE_CLOCK = 11
+FIRST_FROM = 12
+LAST_TO = 13
+BEFORE_TO = 14
+N_COLUMNS = 15
+
+Array = Any
+
+
+@serial
+def build_aliases(offsets: Array, weights: Array, keep: Array, other: Array) -> None:
+    """Write Vose's alias table of every row: stay in a slot with probability ``keep``, else go to ``other``."""
+    for row in range(offsets.shape[0] - 1):
+        first = offsets[row]
+        size = offsets[row + 1] - first
+        scaled = np.empty(size, np.float64)
+        order = np.empty(size, np.int64)
+        total = 0.0
+        for slot in range(size):
+            total += weights[first + slot]
+        # Slots below average fill `order` from the left, the others from the right.
+        low, high = 0, size
+        for slot in range(size):
+            scaled[slot] = weights[first + slot] * size / total
+            keep[first + slot] = 1.0
+            other[first + slot] = slot
+            if scaled[slot] < 1.0:
+                order[low] = slot
+                low += 1
+            else:
+                high -= 1
+                order[high] = slot
+        while low > 0 and high < size:
+            low -= 1
+            small, large = order[low], order[high]
+            keep[first + small] = scaled[small]
+            other[first + small] = large
+            scaled[large] -= 1.0 - scaled[small]
+            if scaled[large] < 1.0:
+                high += 1
+                order[low] = large
+                low += 1
+
+
+@inlined
+def _draw_destination(
+    offsets: Array, columns: Array, keep: Array, other: Array, seed: Any, job: Any, node: Any, draw: Any
+) -> Any:
+    """Return the destination that ``node`` draws as the lane's draw number ``draw``."""
+    first = np.uint64(offsets[node])
+    size = np.uint64(offsets[node + ONE]) - first
+    word, high, low, _ = block_words(seed, job, DESTINATION, ZERO, draw)
+    slot = choice(seed, job, draw | _DESTINATION_NUMBERS, word, size)
+    if unit_interval(high, low) >= keep[first + slot]:
+        slot = np.uint64(other[first + slot])
+    return np.uint64(columns[first + slot])
+
+
+@serial
+def start_lanes(
+    n_nodes: Any,
+    law_offsets: Array,
+    law_columns: Array,
+    law_keep: Array,
+    law_other: Array,
+    seed: Any,
+    state: Array,
+    visits: Array,
+) -> None:
+    """Put every lane on a uniformly drawn node that has just sealed for its first destination."""
+    for lane in range(state.shape[0]):
+        job = np.uint64(lane)
+        word, _, _, _ = block_words(seed, job, START, ZERO, ZERO)
+        node = choice(seed, job, _DESTINATION_NUMBERS, word, n_nodes)
+        goal = _draw_destination(law_offsets, law_columns, law_keep, law_other, seed, job, node, ZERO)
+        for column in range(N_COLUMNS):
+            state[lane, column] = 0
+        state[lane, POSITION] = np.int64(node)
+        state[lane, SOURCE] = np.int64(node)
+        state[lane, GOAL] = np.int64(goal)
+        state[lane, DRAWS] = 1
+        state[lane, FIRST_NODE] = -1
+        state[lane, LAST_NODE] = -1
+        state[lane, BEFORE_NODE] = -1
+        visits[job * n_nodes + node] = 0
+
+
+@inlined
+def _arrive(record: Any, state: Array, lane: int, tokens: int, node: Any, came_from: Any, now: int, seen: int) -> None:
+    """Fill the record of an arrival; ``seen`` is the clock of the token's visit before, or -1."""
+    record.replica = lane // tokens
+    record.token = lane % tokens
+    record.source = state[lane, SOURCE]
+    record.destination = np.int64(node)
+    record.last_hop = np.int64(came_from)
+    record.clock = now
+    record.leg_hops = now - state[lane, SEALED_AT]
+    record.return_time = now - seen if seen >= 0 else -1
+    record.first_sight_node = state[lane, FIRST_NODE]
+    record.previous_sight_node = state[lane, BEFORE_NODE]
+    record.first_sight_clock = -1
+    record.first_sight_hops = -1
+    record.previous_sight_clock = -1
+    record.previous_sight_to = -1
+    record.first_sight_from = -1
+    if state[lane, BEFORE_NODE] >= 0:
+        record.previous_sight_clock = state[lane, BEFORE_CLOCK]
+        record.previous_sight_to = state[lane, BEFORE_TO]
+    if state[lane, FIRST_NODE] >= 0:
+        record.first_sight_from = state[lane, FIRST_FROM]
+        record.first_sight_clock = state[lane, FIRST_CLOCK]
+        record.first_sight_hops = state[lane, FIRST_CLOCK] - state[lane, SEALED_AT]
+
+
+@inlined
+def _seal(state: Array, lane: int, node: Any, goal: Any, now: int) -> None:
+    """Let ``node`` send its update to ``goal``: a new ciphertext, which nobody has seen."""
+    state[lane, SOURCE] = np.int64(node)
+    state[lane, GOAL] = np.int64(goal)
+    state[lane, SEALED_AT] = now
+    state[lane, DRAWS] += 1
+    state[lane, BEFORE_NODE] = state[lane, LAST_NODE]
+    state[lane, BEFORE_CLOCK] = state[lane, LAST_CLOCK]
+    state[lane, BEFORE_TO] = state[lane, LAST_TO]
+    state[lane, FIRST_NODE] = -1
+    state[lane, LAST_NODE] = -1
+
+
+@inlined
+def _sight(state: Array, lane: int, watching: Array, node: Any, came_from: Any, now: int) -> None:
+    """Note what watching nodes see of a hop: one that holds the ciphertext, one that has just sent it on."""
+    if state[lane, LAST_NODE] >= 0 and watching[came_from]:
+        state[lane, LAST_TO] = np.int64(node)
+    if watching[node]:
+        if state[lane, FIRST_NODE] < 0:
+            state[lane, FIRST_NODE] = np.int64(node)
+            state[lane, FIRST_FROM] = np.int64(came_from)
+            state[lane, FIRST_CLOCK] = now
+        state[lane, LAST_NODE] = np.int64(node)
+        state[lane, LAST_CLOCK] = now
+        state[lane, LAST_TO] = -1
+
+
+@kernel
+def run_lanes(
+    table: Array,
+    offsets: Array,
+    width: Any,
+    digits: int,
+    span: Any,
+    limit: Any,
+    n_nodes: Any,
+    law_offsets: Array,
+    law_columns: Array,
+    law_keep: Array,
+    law_other: Array,
+    watching: Array,
+    tokens: int,
+    seed: Any,
+    state: Array,
+    visits: Array,
+    quotas: Array,
+    rows: Array,
+    out: Array,
+) -> None:
+    """Run each lane until it has made its quota of updates; lane l's records go to ``out[rows[l]:]``.
+
+    With an empty ``out`` nothing is recorded.
+    """
+    n_lanes = state.shape[0]
+    recording = out.shape[0] > 0
+    watched = watching.shape[0] > 0
+    block_hops = 4 * digits
+    for group in numba.prange((n_lanes + GROUP - 1) // GROUP):
+        low = group * GROUP
+        size = min(GROUP, n_lanes - low)
+        jobs = np.zeros(size, np.uint64)
+        blocks = np.zeros(size, np.uint64)
+        positions = np.zeros(size, np.uint64)
+        goals = np.zeros(size, np.uint64)
+        shelves = np.zeros(size, np.uint64)
+        bases = np.zeros(size, np.int64)
+        skips = np.full(size, _STOPPED, np.int64)
+        made = np.zeros(size, np.int64)
+        # No arrival happens between two visits of a goal, so what is read when sealing holds on arrival.
+        goal_seen = np.zeros(size, np.int64)
+        words = np.empty((4, size), np.uint64)
+        live = 0
+        for lane in range(size):
+            jobs[lane] = np.uint64(low + lane)
+            shelves[lane] = jobs[lane] * n_nodes
+            positions[lane] = np.uint64(state[low + lane, POSITION])
+            goals[lane] = np.uint64(state[low + lane, GOAL])
+            goal_seen[lane] = visits[shelves[lane] + goals[lane]]
+            clock = state[low + lane, CLOCK]
+            blocks[lane] = np.uint64(clock // block_hops)
+            bases[lane] = clock - clock % block_hops
+            if quotas[low + lane] > 0:
+                skips[lane] = clock % block_hops
+                live += 1
+        while live > 0:
+            fill_words(words, size, seed, jobs, blocks, span, limit)
+            for part in range(4):
+                row = words[part]
+                for hop in range(part * digits, (part + 1) * digits):
+                    for lane in range(size):
+                        word = row[lane]
+                        if width > ZERO:
+                            row[lane] = (word * width) & MASK
+                        if hop < skips[lane]:
+                            continue
+                        came_from = positions[lane]
+                        if width > ZERO:
+                            node = np.uint64(table[came_from * width + ((word * width) >> HALF)])
+                            prefetch(table, node * width)
+                        else:
+                            first = np.uint64(offsets[came_from])
+                            n_choices = np.uint64(offsets[came_from + ONE]) - first
+                            number = (blocks[lane] << _TWO) | np.uint64(part)
+                            node = np.uint64(table[first + choice(seed, jobs[lane], number, word, n_choices)])
+                            prefetch(offsets, node)
+                        positions[lane] = node
+                        now = bases[lane] + hop + 1
+                        visits[shelves[lane] + node] = now
+                        if watched:
+                            _sight(state, low + lane, watching, node, came_from, now)
+                        if node != goals[lane]:
+                            continue
+                        if recording:
+                            record = out[rows[low + lane] + made[lane]]
+                            _arrive(record, state, low + lane, tokens, node, came_from, now, goal_seen[lane])
+                        draw = np.uint64(state[low + lane, DRAWS])
+                        goal = _draw_destination(
+                            law_offsets, law_columns, law_keep, law_other, seed, jobs[lane], node, draw
+                        )
+                        _seal(state, low + lane, node, goal, now)
+                        goals[lane] = goal
+                        goal_seen[lane] = visits[shelves[lane] + goal]
+                        made[lane] += 1
+                        if made[lane] == quotas[low + lane]:
+                            state[low + lane, CLOCK] = now
+                            state[low + lane, POSITION] = np.int64(node)
+                            skips[lane] = _STOPPED
+                            live -= 1
+            for lane in range(size):
+                if skips[lane] != _STOPPED:
+                    skips[lane] = 0
+                    bases[lane] += block_hops
+                    blocks[lane] += ONE

@@ -1,0 +1,120 @@
+"""What a walk may do next, as a table of equally likely moves.
+
+A walk without memory is such a table: the simple walk lists each node's neighbours, the lazy walk lists them
+and, as often, the node itself. One set of kernels then serves every such walk, and a new kind is a new table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from veilwalk.core.arrays import IntArray, frozen
+from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
+from veilwalk.graphs import Graph
+
+WalkKind = Literal["simple", "lazy"]
+
+# The double-step tables must stay in the first cache, and their 16-bit halves below 2**15.
+_MAX_PAIRS = 8192
+# Words are rejected with probability below 2**24 / 2**32.
+_MAX_SPAN = 1 << 24
+_WORD = 1 << 32
+_INT32_MAX = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Equally likely moves of every node, in the layout the kernels read.
+
+    Attributes:
+        n_nodes: Number of nodes.
+        width: Moves per node, or 0 where nodes differ.
+        table: The moves, row after row.
+        offsets: Where each row starts, with the end of the last; empty where ``width`` says it.
+        digits: Steps served by one 32-bit word: its leading digits in base ``width``.
+        span: ``width ** digits``, what one word is drawn from.
+        limit: ``2**32 % span``, below which the low half of word * span means the word is rejected.
+        ends: For tiny graphs the node after two moves, times ``width**2``; else empty.
+        pairs: For tiny graphs both nodes of two moves, each times ``width**2``, the second in the high half;
+            else empty.
+    """
+
+    n_nodes: int
+    width: int
+    table: IntArray
+    offsets: IntArray
+    digits: int
+    span: int
+    limit: int
+    ends: npt.NDArray[np.uint16]
+    pairs: npt.NDArray[np.uint32]
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory the tables take."""
+        return self.table.nbytes + self.offsets.nbytes + self.ends.nbytes + self.pairs.nbytes
+
+    def word_arguments(self) -> tuple[Any, int, Any, Any]:
+        """Return width, digits, span and limit as the kernels take them."""
+        return np.uint64(self.width), self.digits, np.uint64(self.span), np.uint64(self.limit)
+
+
+def moves_of(graph: Graph, walk: WalkKind) -> Moves:
+    """Return the moves of ``walk`` on ``graph``."""
+    if walk not in get_args(WalkKind):
+        raise InvalidParameterError("walk", walk, "one of " + ", ".join(get_args(WalkKind)))
+    if graph.n_nodes > _INT32_MAX:
+        raise ResourceLimitError(f"the graph has {graph.n_nodes} nodes: walks number at most {_INT32_MAX}")
+    if not graph.is_regular:
+        return _ragged_moves(graph, walk)
+    rows = graph.neighbour_table.astype(np.int32, copy=False)
+    if walk == "lazy":
+        nodes = np.arange(graph.n_nodes, dtype=np.int32)
+        rows = np.hstack((rows, np.repeat(nodes[:, None], rows.shape[1], axis=1)))
+    width = rows.shape[1]
+    digits = digits_per_word(width)
+    ends, pairs = _double_steps(rows)
+    span = width**digits
+    table = frozen(rows.reshape(-1))
+    no_offsets = frozen(np.empty(0, dtype=np.int64))
+    return Moves(graph.n_nodes, width, table, no_offsets, digits, span, _WORD % span, ends, pairs)
+
+
+def digits_per_word(width: int) -> int:
+    """Return how many steps one word serves: an even number, so that steps pair up, or 1."""
+    power_of_two = width & (width - 1) == 0
+    most = _WORD if power_of_two else _MAX_SPAN
+    digits = 1
+    while digits < 32 and width ** (digits + 1) <= most:
+        digits += 1
+    return digits if digits == 1 else digits - digits % 2
+
+
+def _ragged_moves(graph: Graph, walk: WalkKind) -> Moves:
+    table = graph.indices.astype(np.int32, copy=False)
+    offsets = graph.indptr.astype(np.int64)
+    if walk == "lazy":
+        # Row i of length d becomes its d neighbours and d times i itself.
+        rows = np.repeat(np.arange(graph.n_nodes, dtype=np.int32), graph.degrees)
+        places = np.arange(len(table)) + offsets[rows]
+        doubled = np.repeat(np.arange(graph.n_nodes, dtype=np.int32), 2 * graph.degrees)
+        doubled[places] = table
+        table, offsets = doubled, 2 * offsets
+    ends, pairs = frozen(np.empty(0, np.uint16)), frozen(np.empty(0, np.uint32))
+    return Moves(graph.n_nodes, 0, frozen(table), frozen(offsets), 1, 1, 0, ends, pairs)
+
+
+def _double_steps(rows: IntArray) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint32]]:
+    n_nodes, width = rows.shape
+    square = width * width
+    if n_nodes * square > _MAX_PAIRS:
+        return frozen(np.empty(0, np.uint16)), frozen(np.empty(0, np.uint32))
+    first = np.repeat(rows[:, :, None], width, axis=2).astype(np.uint32)
+    second = rows[rows].astype(np.uint32)
+    ends = (second * square).astype(np.uint16).reshape(-1)
+    pairs = ((first * square) | ((second * square) << np.uint32(16))).reshape(-1)
+    return frozen(ends), frozen(pairs.astype(np.uint32))

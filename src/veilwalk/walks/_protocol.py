@@ -1,0 +1,248 @@
+"""The protocol played out: tokens carry sealed updates from source to destination, again and again.
+
+A token walks. At its destination an update happens; the destination becomes the source, draws the next
+destination from the law, seals, and the walk goes on from there. Tokens never meet: each replica's each token
+is a lane of its own, with its own stream, its own clock in hops and its own table of last visits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from veilwalk.core import validate
+from veilwalk.core.arrays import BoolArray, IntArray, frozen
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.graphs import Graph
+from veilwalk.walks._jobs import Progress, stream_key
+from veilwalk.walks._law import AliasRows, DestinationRows, alias_rows, checked_rows
+from veilwalk.walks._moves import Moves, WalkKind, moves_of
+
+#: One update, as written on arrival at its destination; nodes are int32, clocks and hops int64, and -1 means
+#: that there is none. Clocks count the hops of the token since its run began.
+#:
+#: ``replica``, ``token``: the lane.
+#: ``source``, ``destination``: who sealed the update, and for whom. (Truth.)
+#: ``last_hop``: the neighbour from which the token arrived.
+#: ``clock``: when it arrived.
+#: ``leg_hops``: hops from source to destination, T. (Truth.)
+#: ``return_time``: hops since the token was last at the destination, whatever it carried; always above T.
+#: ``first_sight_node``, ``first_sight_from``, ``first_sight_clock``: the first colluder to hold this ciphertext on
+#: its way, the destination included and the moment of sealing not, from whom, and when. ``first_sight_hops``:
+#: hops since it was sealed. (Truth.)
+#: ``previous_sight_node``, ``previous_sight_to``, ``previous_sight_clock``: the last colluder to hold the
+#: ciphertext before this one (its destination, this update's source, included: then it went to nobody), to whom
+#: it sent it on, and when it held it.
+UPDATE_DTYPE = np.dtype(
+    [
+        ("clock", np.int64),
+        ("leg_hops", np.int64),
+        ("return_time", np.int64),
+        ("first_sight_clock", np.int64),
+        ("first_sight_hops", np.int64),
+        ("previous_sight_clock", np.int64),
+        ("replica", np.int32),
+        ("token", np.int32),
+        ("source", np.int32),
+        ("destination", np.int32),
+        ("last_hop", np.int32),
+        ("first_sight_node", np.int32),
+        ("first_sight_from", np.int32),
+        ("previous_sight_node", np.int32),
+        ("previous_sight_to", np.int32),
+    ]
+)
+
+#: An array of ``UPDATE_DTYPE``.
+Updates = npt.NDArray[np.void]
+
+_MAX_CHUNK_UPDATES = 65_536
+# A kernel call cannot be interrupted: about a second's worth of hops.
+_CHUNK_HOPS = 500_000_000
+# A leg takes about twice as many hops as there are nodes, less on most graphs.
+_HOPS_PER_NODE = 2
+_COVER_UPDATES = 8
+_SETTLE_UPDATES = 16
+
+
+def iter_protocol(
+    graph: Graph,
+    law: DestinationRows,
+    *,
+    updates: int,
+    seed: int,
+    tokens: int = 1,
+    replicas: int = 64,
+    walk: WalkKind = "simple",
+    colluders: npt.ArrayLike | None = None,
+    burn_in: int | None = None,
+    chunk_updates: int | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Updates]:
+    """Play the protocol and yield its updates chunk by chunk, in memory that does not grow with ``updates``.
+
+    A chunk holds the next updates of every lane, ordered by replica, token and time. What a lane does depends
+    on its number and the seed only, never on threads or chunks.
+
+    Args:
+        graph: The network.
+        law: Row-stochastic matrix, dense or sparse: row i is the law of the destination node i draws.
+        updates: Updates to yield in all, shared evenly by the lanes.
+        seed: Seed of the run, below 2**64.
+        tokens: Tokens of each replica.
+        replicas: Independent repetitions of the network, played side by side.
+        walk: Kind of walk.
+        colluders: Mask of the nodes that share their sightings of ciphertexts.
+        burn_in: Updates of each lane to play unseen first. By default: until the token has been everywhere,
+            so that every return time is known, and 16 more.
+        chunk_updates: Updates per chunk; by default what takes about a second, at most 65536.
+        progress: Called after each chunk with updates done and updates in all.
+
+    Returns:
+        An iterator over arrays of ``UPDATE_DTYPE``. Stop when you like: what was yielded stays valid.
+    """
+    validate.integer(updates=updates, tokens=tokens, replicas=replicas)
+    validate.at_least(1, updates=updates, tokens=tokens, replicas=replicas)
+    for name, value in (("burn_in", burn_in), ("chunk_updates", chunk_updates)):
+        if value is not None:
+            validate.integer(**{name: value})
+            validate.at_least(0 if name == "burn_in" else 1, **{name: value})
+    key = stream_key(seed)
+    watching = _colluder_mask(graph, colluders)
+    lanes = _Lanes(moves_of(graph, walk), alias_rows(graph, law), watching, tokens=tokens, key=key)
+    chunk = chunk_updates if chunk_updates is not None else default_chunk_updates(graph)
+    n_lanes = min(tokens * replicas, updates)
+    return _chunks(lanes, n_lanes, updates=updates, burn_in=burn_in, chunk=chunk, progress=progress)
+
+
+def run_protocol(graph: Graph, law: DestinationRows, *, updates: int, seed: int, **options: Any) -> Updates:
+    """Play the protocol and return all its updates, ordered by replica, token and time.
+
+    Takes the arguments of :func:`iter_protocol`, and memory for every update.
+    """
+    chunks = list(iter_protocol(graph, law, updates=updates, seed=seed, **options))
+    together = np.concatenate(chunks)
+    lanes = together["replica"].astype(np.int64) * (int(together["token"].max()) + 1) + together["token"]
+    return together[np.argsort(lanes, kind="stable")]
+
+
+def default_chunk_updates(graph: Graph) -> int:
+    """Return how many updates a chunk holds unless told."""
+    return max(1, min(_MAX_CHUNK_UPDATES, _CHUNK_HOPS // (_HOPS_PER_NODE * graph.n_nodes)))
+
+
+def estimate_memory(
+    graph: Graph,
+    law: DestinationRows,
+    *,
+    updates: int,
+    tokens: int = 1,
+    replicas: int = 64,
+    walk: WalkKind = "simple",
+    chunk_updates: int | None = None,
+    collect: bool = False,
+) -> int:
+    """Return the bytes that :func:`iter_protocol` will take beyond graph and law.
+
+    With ``collect``, those of :func:`run_protocol`, which keeps every update.
+    """
+    validate.integer(updates=updates, tokens=tokens, replicas=replicas)
+    validate.at_least(1, updates=updates, tokens=tokens, replicas=replicas)
+    lanes = min(tokens * replicas, updates)
+    chunk = chunk_updates if chunk_updates is not None else default_chunk_updates(graph)
+    entries = checked_rows(graph, law).nnz
+    aliases = entries * (4 + 8 + 4) + 8 * (graph.n_nodes + 1)
+    # The kernel's chunk and the one the caller still holds.
+    chunks = 2 * min(updates, max(chunk, lanes)) * UPDATE_DTYPE.itemsize
+    collected = 2 * updates * UPDATE_DTYPE.itemsize if collect else 0
+    return moves_of(graph, walk).n_bytes + aliases + lanes * graph.n_nodes * 8 + chunks + collected
+
+
+class _Lanes:
+    """The tokens of every replica, between two calls of the kernel."""
+
+    def __init__(self, moves: Moves, law: AliasRows, watching: BoolArray, *, tokens: int, key: np.uint64) -> None:
+        self._n_nodes = moves.n_nodes
+        self._moves = moves
+        self._law = law
+        self._watching = watching
+        self._tokens = tokens
+        self._key = key
+        self._state = np.empty((0, 0), dtype=np.int64)
+        self._visits = np.empty(0, dtype=np.int64)
+
+    def start(self, n_lanes: int) -> None:
+        """Put ``n_lanes`` tokens on their first nodes."""
+        from veilwalk.walks import _kernels_protocol as kernels
+
+        self._state = np.empty((n_lanes, kernels.N_COLUMNS), dtype=np.int64)
+        self._visits = np.full(n_lanes * self._n_nodes, -1, dtype=np.int64)
+        n_nodes = np.uint64(self._n_nodes)
+        kernels.start_lanes(n_nodes, *self._law.arguments(), self._key, self._state, self._visits)
+
+    def play(self, quotas: IntArray, out: Updates) -> None:
+        """Let each lane make its quota of updates, recorded one lane after the other in ``out`` unless empty."""
+        from veilwalk.walks import _kernels_protocol as kernels
+
+        kernels.run_lanes(
+            self._moves.table,
+            self._moves.offsets,
+            *self._moves.word_arguments(),
+            np.uint64(self._n_nodes),
+            *self._law.arguments(),
+            self._watching,
+            self._tokens,
+            self._key,
+            self._state,
+            self._visits,
+            quotas,
+            np.cumsum(quotas) - quotas,
+            out,
+        )
+
+    def burn_in(self, updates: int | None) -> None:
+        """Play ``updates`` unseen; None means until every node was visited, and some more."""
+        nothing = np.empty(0, dtype=UPDATE_DTYPE)
+        if updates is None:
+            tables = self._visits.reshape(len(self._state), self._n_nodes)
+            while True:
+                unvisited = (tables < 0).any(axis=1)
+                if not unvisited.any():
+                    break
+                self.play(np.where(unvisited, _COVER_UPDATES, 0), nothing)
+        self.play(np.full(len(self._state), _SETTLE_UPDATES if updates is None else updates), nothing)
+
+
+def _chunks(
+    lanes: _Lanes, n_lanes: int, *, updates: int, burn_in: int | None, chunk: int, progress: Progress | None
+) -> Iterator[Updates]:
+    lanes.start(n_lanes)
+    lanes.burn_in(burn_in)
+    left = np.full(n_lanes, updates // n_lanes)
+    left[: updates % n_lanes] += 1
+    done = 0
+    while done < updates:
+        quotas = np.minimum(left, max(1, chunk // n_lanes))
+        out = np.empty(int(quotas.sum()), dtype=UPDATE_DTYPE)
+        lanes.play(quotas, out)
+        left -= quotas
+        done += len(out)
+        yield out
+        if progress is not None:
+            progress(done, updates)
+
+
+def _colluder_mask(graph: Graph, colluders: npt.ArrayLike | None) -> BoolArray:
+    if colluders is None:
+        return frozen(np.empty(0, dtype=np.bool_))
+    mask = np.array(colluders)
+    if mask.shape != (graph.n_nodes,) or mask.dtype != np.bool_:
+        raise InvalidParameterError(
+            "colluders",
+            f"array of shape {mask.shape} and type {mask.dtype}",
+            f"a mask of {graph.n_nodes} booleans",
+        )
+    return frozen(mask)

@@ -1,0 +1,214 @@
+"""Sampled laws against exact ones; each test also shows that it would notice a wrong law."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import sparse, stats
+
+from veilwalk import walks
+from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.graphs import Graph, random_regular
+
+N_SAMPLES = 60_000
+N_TIMES = 3000
+PASS, FAIL = 1e-6, 1e-6
+
+
+def petersen() -> Graph:
+    """Return the Petersen graph."""
+    outer = [(i, (i + 1) % 5) for i in range(5)]
+    inner = [(5 + i, 5 + (i + 2) % 5) for i in range(5)]
+    return Graph.from_edges(10, np.array(outer + inner + [(i, i + 5) for i in range(5)]))
+
+
+def cube() -> Graph:
+    """Return the hypercube of dimension 5: bipartite, degree 5."""
+    edges = [(i, i ^ (1 << bit)) for i in range(32) for bit in range(5) if i < i ^ (1 << bit)]
+    return Graph.from_edges(32, np.array(edges))
+
+
+def bushy_tree() -> Graph:
+    """Return a random tree with some more edges: degrees from 1 up."""
+    rng = np.random.default_rng(4)
+    edges = {(int(rng.integers(0, node)), node) for node in range(1, 40)}
+    while len(edges) < 50:
+        low, high = sorted(rng.choice(40, size=2, replace=False).tolist())
+        edges.add((low, high))
+    return Graph.from_edges(40, np.array(sorted(edges)))
+
+
+GRAPHS: dict[str, Callable[[], Graph]] = {
+    "petersen": petersen,
+    "cube": cube,
+    "bushy-tree": bushy_tree,
+    "rrg-60-3": lambda: random_regular(60, 3, seed=1),
+    "rrg-700-4": lambda: random_regular(700, 4, seed=2),
+}
+KINDS: list[walks.WalkKind] = ["simple", "lazy"]
+
+
+def first_visit_pmf(graph: Graph, walk: str, source: int, target: int) -> FloatArray:
+    """Return P(first visit of target from time 1 on is at t), t = 0..N_TIMES, by plain recursion."""
+    matrix = (sparse.diags_array(1.0 / graph.degrees) @ graph.adjacency).tocsr()
+    if walk == "lazy":
+        matrix = (0.5 * (matrix + sparse.eye_array(graph.n_nodes))).tocsr()
+    law = np.zeros(graph.n_nodes)
+    law[target] = 1.0
+    pmf = np.zeros(N_TIMES + 1)
+    for time in range(1, N_TIMES + 1):
+        law = matrix @ law
+        pmf[time] = law[source]
+        law[target] = 0.0
+    return pmf
+
+
+def p_value(times: IntArray, pmf: FloatArray) -> float:
+    """Return the chi-square p-value of ``times``, bins merged until each expects 20 or more."""
+    expected = np.append(pmf, max(0.0, 1.0 - pmf.sum())) * len(times)
+    observed = np.bincount(np.minimum(times, len(pmf)), minlength=len(pmf) + 1)
+    if np.any(observed[expected < 1e-12] > 0):
+        return 0.0
+    bins, labels, filled = 0, [], 0.0
+    for weight in expected:
+        labels.append(bins)
+        filled += weight
+        if filled >= 20.0:
+            bins, filled = bins + 1, 0.0
+    # What is left over at the end joins the last full bin.
+    merged = np.minimum(labels, bins - 1)
+    in_bins = np.bincount(merged, weights=expected)
+    return float(stats.chisquare(np.bincount(merged, weights=observed), in_bins / in_bins.sum() * len(times)).pvalue)
+
+
+@pytest.mark.parametrize("walk", KINDS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_hitting_times_have_the_exact_law(name: str, walk: walks.WalkKind) -> None:
+    """First hits follow the absorbing chain, and not the chain of the other kind of walk."""
+    graph = GRAPHS[name]()
+    source, target = 0, graph.n_nodes - 1
+    times = walks.hitting_times(graph, np.full(N_SAMPLES, source), target, seed=17, walk=walk)
+    mutant = "lazy" if walk == "simple" else "simple"
+
+    assert p_value(times, first_visit_pmf(graph, walk, source, target)) > PASS
+    assert p_value(times, first_visit_pmf(graph, mutant, source, target)) < FAIL
+
+
+@pytest.mark.parametrize("walk", KINDS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_return_times_have_the_exact_law(name: str, walk: walks.WalkKind) -> None:
+    """First returns follow the chain, and not the law of hitting from a neighbour."""
+    graph = GRAPHS[name]()
+    node = 2
+    times = walks.return_times(graph, np.full(N_SAMPLES, node), seed=18, walk=walk)
+
+    assert p_value(times, first_visit_pmf(graph, walk, node, node)) > PASS
+    assert p_value(times, first_visit_pmf(graph, walk, int(graph.neighbours(node)[0]), node)) < FAIL
+
+
+@pytest.mark.parametrize("degree", [3, 4, 5, 7])
+def test_neighbours_are_chosen_uniformly(degree: int) -> None:
+    """Every neighbour is taken as often, at every digit of a word; a 3 % preference would show."""
+    graph = random_regular(50, degree, seed=degree)
+    starts = np.repeat(np.arange(50), 40_000)
+    for steps in (1, 2, 9):
+        before = walks.walk_positions(graph, starts, steps - 1, seed=3)
+        after = walks.walk_positions(graph, starts, steps, seed=3)
+        places = np.zeros(len(after), dtype=np.int64)
+        for place in range(degree):
+            places[graph.neighbour_table[before, place] == after] = place
+        counts = np.bincount(places, minlength=degree)
+        tilted = np.full(degree, 1.0)
+        tilted[0] = 1.03
+        mutant = tilted / tilted.sum() * counts.sum()
+
+        assert stats.chisquare(counts).pvalue > PASS
+        assert stats.chisquare(counts, mutant).pvalue < FAIL
+
+
+@pytest.mark.parametrize("name", ["cube", "bushy-tree", "rrg-60-3"])
+def test_skipped_times_have_the_exact_law(name: str) -> None:
+    """Skip-ahead times have the law of the whole walk, and not that of a tail 10 % lighter that starts at once."""
+    graph = GRAPHS[name]()
+    target = graph.n_nodes - 1
+    exact = first_visit_pmf(graph, "simple", 0, target)
+    sources = np.zeros(N_SAMPLES, dtype=np.int64)
+    tail = walks.hitting_tail(graph, target)
+    times = walks.skip_ahead_hitting_times(graph, sources, target, seed=19)
+    mutant = walks.skip_ahead_hitting_times(
+        graph,
+        sources,
+        target,
+        seed=19,
+        perron_values=1.0 - 1.1 * (1.0 - tail.perron_value),
+        transient_steps=2,
+    )
+
+    assert p_value(times, exact) > PASS
+    assert p_value(mutant, exact) < FAIL
+
+
+@pytest.mark.parametrize("name", ["petersen", "bushy-tree", "rrg-60-3"])
+def test_legs_of_the_protocol_have_the_hitting_law(name: str) -> None:
+    """Given source and destination a leg is a hitting time, and destinations follow the law."""
+    graph = GRAPHS[name]()
+    n_nodes = graph.n_nodes
+    law = np.random.default_rng(8).random((n_nodes, n_nodes)) ** 2
+    np.fill_diagonal(law, 0.0)
+    # One pair is common enough to give its leg law a sharp test.
+    law[0, n_nodes - 1] = law[n_nodes - 1, 0] = law.sum(axis=1).max()
+    law[:, 0] += law.sum(axis=1) * (np.arange(n_nodes) != 0)
+    law /= law.sum(axis=1, keepdims=True)
+    updates = walks.run_protocol(graph, law, updates=150_000, seed=20)
+    mine = updates[(updates["source"] == 0) & (updates["destination"] == n_nodes - 1)]
+    times = mine["leg_hops"]
+    drawn = np.bincount(updates["destination"][updates["source"] == 0], minlength=n_nodes)[1:]
+    expected = law[0, 1:] * drawn.sum()
+    wrong = np.roll(expected, 1)
+    neighbour = int(graph.neighbours(n_nodes - 1)[0])
+
+    assert len(times) > 10_000
+    assert p_value(times, first_visit_pmf(graph, "simple", 0, n_nodes - 1)) > PASS
+    assert p_value(times, first_visit_pmf(graph, "simple", neighbour, n_nodes - 1)) < FAIL
+    assert stats.chisquare(drawn, expected * drawn.sum() / expected.sum()).pvalue > PASS
+    assert stats.chisquare(drawn, wrong * drawn.sum() / wrong.sum()).pvalue < FAIL
+
+
+def plain_protocol(graph: Graph, n_updates: int) -> tuple[IntArray, IntArray]:
+    """Play the protocol with uniform destinations in plain Python; return legs and return times."""
+    draw = random.Random(5)  # noqa: S311 - an oracle that shares nothing with the engine
+    rows = [graph.neighbours(node).tolist() for node in range(graph.n_nodes)]
+    last_visit = [-1] * graph.n_nodes
+    legs: list[int] = []
+    returns: list[int] = []
+    node, clock = 0, 0
+    while len(legs) < n_updates:
+        destination = draw.choice([other for other in range(graph.n_nodes) if other != node])
+        sealed_at, seen = clock, last_visit[destination]
+        while node != destination:
+            node = draw.choice(rows[node])
+            clock += 1
+            last_visit[node] = clock
+        if min(last_visit) >= 0 and seen >= 0:
+            legs.append(clock - sealed_at)
+            returns.append(clock - seen)
+    return np.array(legs), np.array(returns)
+
+
+def test_return_times_of_the_protocol_are_those_of_a_plain_one() -> None:
+    """Return times have the law of a protocol written apart; twice the leg, near as its mean is, has not.
+
+    Looking back from the source, the walk is not a fresh one (it has just hit the source for the first time),
+    so no exact law of return times is at hand that would not need the engine's own bookkeeping.
+    """
+    graph = GRAPHS["rrg-60-3"]()
+    legs, returns = plain_protocol(graph, 15_000)
+    law = (1.0 - np.eye(graph.n_nodes)) / (graph.n_nodes - 1)
+    updates = walks.run_protocol(graph, law, updates=200_000, seed=21)
+
+    assert stats.ks_2samp(returns, updates["return_time"]).pvalue > PASS
+    assert stats.ks_2samp(legs, updates["leg_hops"]).pvalue > PASS
+    assert stats.ks_2samp(2 * legs, updates["return_time"]).pvalue < FAIL

@@ -1,0 +1,169 @@
+"""Independent walks: the same bits however they are run, and the right answers about their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+from veilwalk import walks
+from veilwalk.core.arrays import IntArray, frozen
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.graphs import Graph
+from veilwalk.walks import _jobs, _kernels
+from veilwalk.walks._moves import moves_of
+
+KINDS: list[walks.WalkKind] = ["simple", "lazy"]
+
+
+@pytest.mark.parametrize("walk", KINDS)
+def test_walkers_follow_the_documented_rule(
+    any_graph: Graph, walk: walks.WalkKind, slow_path: Callable[..., list[int]]
+) -> None:
+    """Compiled walkers of every layout go where a plain Python walker goes."""
+    n_nodes, seed, first_job = any_graph.n_nodes, 2**40 + 7, 2**33
+    starts = [0, n_nodes - 1]
+    paths = [slow_path(any_graph, walk, start, 300, seed=seed, job=first_job + k) for k, start in enumerate(starts)]
+
+    for steps in [0, 1, 2, 15, 63, 64, 65, 131, 300]:
+        ends = walks.walk_positions(any_graph, starts, steps, seed=seed, walk=walk, first_job=first_job)
+        assert ends.tolist() == [path[steps] for path in paths]
+
+
+@pytest.mark.parametrize("walk", KINDS)
+def test_times_are_those_of_the_path(
+    any_graph: Graph, walk: walks.WalkKind, slow_path: Callable[..., list[int]]
+) -> None:
+    """Hitting and return times are the first visits on the very path the walker takes."""
+    rng = np.random.default_rng(5)
+    n_jobs, n_steps = 40, 200
+    sources, targets = rng.integers(0, any_graph.n_nodes, (2, n_jobs))
+    paths = np.array(
+        [slow_path(any_graph, walk, int(start), n_steps, seed=3, job=job) for job, start in enumerate(sources)]
+    )
+    hits = paths == targets[:, None]
+    returns = paths[:, 1:] == sources[:, None]
+
+    times = walks.hitting_times(any_graph, sources, targets, seed=3, walk=walk, max_steps=n_steps)
+    back = walks.return_times(any_graph, sources, seed=3, walk=walk, max_steps=n_steps)
+
+    assert times.tolist() == np.where(hits.any(axis=1), hits.argmax(axis=1), walks.NOT_REACHED).tolist()
+    assert back.tolist() == np.where(returns.any(axis=1), returns.argmax(axis=1) + 1, -1).tolist()
+
+
+def test_threads_chunks_and_parts_do_not_change_a_bit(
+    any_graph: Graph, two_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread or two, chunks and batches of any size, whole lists or parts: the same numbers."""
+    rng = np.random.default_rng(6)
+    sources, targets = rng.integers(0, any_graph.n_nodes, (2, 700))
+    options: dict[str, Any] = {"seed": 11, "max_steps": 5000}
+    numba.set_num_threads(1)
+    times = walks.hitting_times(any_graph, sources, targets, **options)
+    ends = walks.walk_positions(any_graph, sources, 333, seed=11)
+
+    numba.set_num_threads(two_threads)
+    assert np.array_equal(times, walks.hitting_times(any_graph, sources, targets, **options))
+    assert np.array_equal(ends, walks.walk_positions(any_graph, sources, 333, seed=11))
+
+    monkeypatch.setattr(_jobs, "_MAX_FIRST_BATCH", 90)
+    monkeypatch.setattr(_jobs, "_CHUNK_JOBS", 17)
+    monkeypatch.setattr(_jobs, "_TARGET_CHUNK_JOBS", 19)
+    assert np.array_equal(times, walks.hitting_times(any_graph, sources, targets, **options))
+
+    late = walks.hitting_times(any_graph, sources[300:], targets[300:], first_job=300, **options)
+    assert np.array_equal(times[300:], late)
+    assert np.array_equal(ends[300:], walks.walk_positions(any_graph, sources[300:], 333, seed=11, first_job=300))
+
+
+def test_double_steps_and_single_steps_agree(petersen: Graph) -> None:
+    """The register kernels with double steps give what the lane kernels give."""
+    fast = moves_of(petersen, "simple")
+    slow = replace(fast, ends=fast.ends[:0], pairs=fast.pairs[:0])
+    starts = frozen(np.arange(500, dtype=np.int32) % 10)
+    goals = frozen(np.roll(starts, 3))
+    found: list[tuple[IntArray, IntArray]] = []
+    for moves in (fast, slow):
+        ends = np.empty(500, np.int32)
+        head = (moves.table, moves.offsets, moves.ends, *moves.word_arguments())
+        _kernels.final_positions(*head, starts, 1001, np.uint64(1), np.uint64(0), ends)
+        options: dict[str, Any] = {"seed": 1, "max_steps": None, "first_job": 0, "progress": None}
+        found.append((ends, _jobs._first_hits(moves, starts, goals, **options)))
+
+    assert len(fast.pairs) > 0
+    assert np.array_equal(found[0][0], found[1][0])
+    assert np.array_equal(found[0][1], found[1][1])
+
+
+def test_times_start_at_zero_and_returns_at_one(petersen: Graph) -> None:
+    """A walk that starts at its target has hit it; to return it must first step."""
+    assert walks.hitting_times(petersen, [4, 4], 4, seed=1).tolist() == [0, 0]
+    assert walks.return_times(petersen, [4] * 50, seed=1).min() >= 2
+    assert walks.return_times(petersen, [4] * 50, seed=1, walk="lazy").min() == 1
+
+
+def test_max_steps_is_the_last_step_that_counts(petersen: Graph) -> None:
+    """A hit at step max_steps is reported, one a step later is not."""
+    times = walks.hitting_times(petersen, [0] * 300, 1, seed=2)
+    for limit in (1, 7, 56, 57):
+        cut = walks.hitting_times(petersen, [0] * 300, 1, seed=2, max_steps=limit)
+        assert np.array_equal(cut, np.where(times <= limit, times, walks.NOT_REACHED))
+
+
+def test_histogram_counts_what_the_times_are(petersen: Graph) -> None:
+    """The streaming histogram is the histogram of the single times."""
+    sources, targets = [0, 1, 2, 3], [1, 2, 3, 3]
+    counts = walks.hitting_time_histogram(
+        petersen, sources, targets, groups=[0, 1, 0, 2], bin_edges=[1, 5, 20], repeats=50, seed=8
+    )
+    times = walks.hitting_times(petersen, np.tile(sources, 50), np.tile(targets, 50), seed=8)
+
+    assert counts.sum() == 200
+    for group in range(3):
+        mine = times[np.tile([0, 1, 0, 2], 50) == group]
+        expected = [np.sum(mine < 1), np.sum((mine >= 1) & (mine < 5)), np.sum((mine >= 5) & (mine < 20))]
+        assert counts[group, :3].tolist() == expected
+
+
+def test_progress_is_reported(petersen: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress ends at the number of jobs."""
+    monkeypatch.setattr(_jobs, "_MAX_FIRST_BATCH", 1000)
+    seen: list[tuple[int, int]] = []
+    walks.hitting_times(petersen, [0] * 9000, 1, seed=1, progress=lambda done, total: seen.append((done, total)))
+
+    assert len(seen) > 1
+    assert seen[-1] == (9000, 9000)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sources": [0, 10]}, "sources = 10: must be nodes 0..9"),
+        ({"sources": [0.5]}, "sources = 'array of shape (1,) and type float64': must be a list of nodes"),
+        ({"targets": [1, 2, 3]}, "targets = 'list of 3 nodes': must be one, or as many as sources (2)"),
+        ({"seed": -1}, "seed = -1: must be between 0 and 2**64 - 1"),
+        ({"seed": 1 << 64}, "seed = 18446744073709551616: must be between 0 and 2**64 - 1"),
+        ({"max_steps": 0}, "max_steps = 0: must be >= 1"),
+        ({"first_job": -1}, "first_job = -1: must be >= 0"),
+        ({"walk": "drunken"}, "walk = 'drunken': must be one of simple, lazy"),
+    ],
+)
+def test_bad_input_is_one_clear_line(petersen: Graph, arguments: dict[str, object], message: str) -> None:
+    """Messages name the parameter, its value and what is needed."""
+    given: dict[str, object] = {"sources": [0, 1], "targets": [2, 3], "seed": 1, **arguments}
+    with pytest.raises(InvalidParameterError) as caught:
+        walks.hitting_times(petersen, given.pop("sources"), given.pop("targets"), **given)  # type: ignore[arg-type]
+
+    assert str(caught.value) == message
+
+
+def test_histogram_refuses_what_it_cannot_count(petersen: Graph) -> None:
+    """Groups and edges are checked."""
+    with pytest.raises(InvalidParameterError, match="groups"):
+        walks.hitting_time_histogram(petersen, [0], [1], groups=[-1], bin_edges=[1, 2], repeats=1, seed=1)
+    with pytest.raises(InvalidParameterError, match="bin_edges"):
+        walks.hitting_time_histogram(petersen, [0], [1], groups=[0], bin_edges=[2, 2], repeats=1, seed=1)
