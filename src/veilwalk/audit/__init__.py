@@ -6,6 +6,8 @@ kept apart; only the scorer (``_scores``) sees both sides.
 
 from veilwalk.audit._attacks import LINKED
 from veilwalk.audit._audit import audit
+from veilwalk.audit._collusion import collusion
+from veilwalk.audit._plain import audit_plain
 from veilwalk.audit._run import Run, Truth, choose_colluders, play
 from veilwalk.audit._schemes import SCHEMES, scheme_law
 from veilwalk.audit._scores import SCORES, Estimate, estimate, score
@@ -25,8 +27,10 @@ __all__ = [
     "Sightings",
     "Truth",
     "audit",
+    "audit_plain",
     "choose_colluders",
     "chosen_horizon",
+    "collusion",
     "estimate",
     "play",
     "predicted_memory",

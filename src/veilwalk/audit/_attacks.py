@@ -8,6 +8,7 @@ import numpy as np
 
 from veilwalk.audit import _posteriors as posteriors
 from veilwalk.audit._estimated import EstimatedPosteriors
+from veilwalk.audit._profile import DistanceProfile
 from veilwalk.audit._report import Scored
 from veilwalk.audit._run import Run, Say
 from veilwalk.audit._scores import SCORES, score
@@ -47,6 +48,7 @@ class Bench:
         # Every other lane is for calibration; with exact posteriors all are scored.
         even = run.truth.lane % 2 == 0
         self.training = even if self.estimating else np.zeros_like(even)
+        self.profile = DistanceProfile(law.support, horizon)
 
     def score(self, guess: FloatArray, rows: IntArray, destination: int) -> FloatArray:
         """Score posteriors of the given updates, all at one destination."""
@@ -97,11 +99,13 @@ def _destinations_alone(bench: Bench, say: Say) -> dict[str, Scored]:
         here = seen.at(mine)
         for name, guess in guesses.items():
             scores[name][mine] = bench.score(guess(node, here, delivery), mine, node)
-        if delivery is not None and "repeated" in settings.observers:
-            _join_linked(bench, delivery, mine, linked)
+        if delivery is not None:
+            bench.profile.add(delivery, bench.apart[node])
+            if "repeated" in settings.observers:
+                _join_linked(bench, delivery, mine, linked)
         say(f"attacking: destination {number} of {len(nodes)}")
     found = {name: bench.packed(rows, values[rows], _kind(bench, name), bench.prior) for name, values in scores.items()}
-    if "repeated" in settings.observers:
+    if exact and "repeated" in settings.observers:
         found["repeated"] = Scored(kind="exact", linked={c: np.concatenate(t) for c, t in linked.items() if t})
     return found
 

@@ -20,9 +20,19 @@ def audit(
     settings: AuditSettings,
     *,
     names: tuple[str, str],
+    floor: float | None = None,
     say: Say = lambda _: None,
 ) -> Record:
-    """Audit ``law`` on ``graph``; ``names`` are those of graph and law, for the record."""
+    """Audit ``law`` on ``graph``.
+
+    Args:
+        graph: the network.
+        law: the law, designed for that graph.
+        settings: what to look at and how hard.
+        names: of graph and law, for the record.
+        floor: the distance entropy the design promises, in nats, to be drawn beside what is measured.
+        say: told what is going on.
+    """
     check(graph, law, settings)
     chain = WalkChain.of(graph, settings.walk)
     hitting = mean_hitting_times(chain)
@@ -35,7 +45,7 @@ def audit(
     return Record(
         kind="audit",
         params={"graph": names[0], "law": names[1], "support": str(law.support), "horizon": horizon}
-        | {"nodes": graph.n_nodes, "graph_digest": graph.digest}
+        | {"nodes": graph.n_nodes, "graph_digest": graph.digest, "anonymity_floor_nats": floor}
         | {key: value for key, value in asdict(settings).items() if key not in {"seed", "horizon"}},
         seed=settings.seed,
         result={
@@ -46,5 +56,6 @@ def audit(
             "hops_per_update_predicted": law.mean_hops(hitting),
             "return_time_mean": float(run.seen.return_time.mean()),
             "observers": reports,
+            "posterior_by_distance": bench.profile.rows(),
         },
     )

@@ -58,6 +58,7 @@ class WindowPosteriors:
     """
 
     def __init__(self, chain: WalkChain, law: FloatArray, return_times: IntArray, *, window_radius: int) -> None:
+        self._law = law
         self._edges = np.unique(np.quantile(return_times, np.linspace(0, 1, 13)))[1:-1]
         index = np.searchsorted(self._edges, return_times, side="right")
         middles = [float(np.median(return_times[index == b])) for b in range(len(self._edges) + 1)]
@@ -67,7 +68,10 @@ class WindowPosteriors:
     def at(self, destination: int, seen: Sightings) -> FloatArray:
         """Return the notion's posterior for sightings at ``destination``."""
         index = np.searchsorted(self._edges, seen.return_time, side="right")
-        return normalised(self._weights[index, destination])
+        weight = self._weights[index, destination]
+        # The middle of a bin may be too short for every candidate; then the notion has nothing to say.
+        silent = weight.sum(axis=1) == 0
+        return normalised(np.where(silent[:, np.newaxis], self._law[:, destination], weight))
 
 
 class ColluderPosteriors:

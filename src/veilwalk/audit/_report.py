@@ -11,7 +11,8 @@ import numpy as np
 from veilwalk.audit._scores import SCORES, estimate
 from veilwalk.core.arrays import FloatArray, IntArray
 
-_BINS = 10
+# Where return times are cut: finely where they are short, for there the observer learns most.
+_CUTS = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 # A destination with fewer updates than this is not called the worst.
 _ENOUGH = 50
 
@@ -38,7 +39,7 @@ class Scored:
 
 
 def observer_report(scored: Scored) -> dict[str, Any]:
-    """Return overall, by_return_time (deciles) and worst_destination rows; by_linked_updates where there are."""
+    """Return overall, by_return_time (quantiles) and worst_destination rows; by_linked_updates where there are."""
     report: dict[str, Any] = {"posterior": scored.kind, "scored_updates": len(scored.scores)}
     if scored.linked:
         report["by_linked_updates"] = [
@@ -47,20 +48,24 @@ def observer_report(scored: Scored) -> dict[str, Any]:
         return report
     everything = np.arange(len(scored.scores))
     report["overall"] = _chosen(scored, everything)
-    report["by_return_time"] = [_chosen(scored, rows) for rows in _deciles(scored.return_time)]
+    report["by_return_time"] = [_chosen(scored, rows) for rows in _quantile_bins(scored.return_time)]
     report["worst_destination"] = _worst(scored)
     return report
 
 
-def _deciles(return_time: IntArray) -> list[IntArray]:
-    edges = np.quantile(return_time, np.linspace(0, 1, _BINS + 1)[1:-1], method="inverted_cdf")
+def _quantile_bins(return_time: IntArray) -> list[IntArray]:
+    if not len(return_time):
+        return []
+    edges = np.unique(np.quantile(return_time, _CUTS, method="inverted_cdf"))
     index = np.searchsorted(edges, return_time, side="left")
-    return [rows for b in range(_BINS) if len(rows := np.flatnonzero(index == b))]
+    return [rows for b in range(len(edges) + 1) if len(rows := np.flatnonzero(index == b))]
 
 
 def _chosen(scored: Scored, rows: IntArray) -> dict[str, Any]:
-    times = scored.return_time[rows]
-    place = {"lo": int(times.min()), "hi": int(times.max()), "share": len(rows) / len(scored.scores)}
+    place: dict[str, Any] = {"lo": None, "hi": None, "share": len(rows) / len(scored.scores)}
+    if len(scored.return_time):
+        times = scored.return_time[rows]
+        place |= {"lo": int(times.min()), "hi": int(times.max())}
     return place | _row(scored.scores[rows], scored.lanes[rows], scored.blind[rows])
 
 

@@ -16,10 +16,8 @@ SCHEMES = ("plain", "uniform-distance", "uniform-node", "paper", "paper-printed"
 
 
 def scheme_law(name: str, graph: Graph, support: DistanceSupport) -> DestinationLaw:
-    """Return the law called ``name`` on ``graph``; ``plain`` ignores the support."""
+    """Return the law called ``name`` on ``graph``; ``plain`` has none (see :func:`audit_plain`)."""
     match name:
-        case "plain":
-            return law_by_distance(graph, DistanceSupport(1, 1, allow_neighbours=True), np.ones(2))
         case "uniform-distance":
             return DistanceLaw(support, np.full(support.size, 1 / support.size)).on(graph)
         case "uniform-node":

@@ -52,6 +52,8 @@ class AuditSettings:
             raise InvalidParameterError("walk", self.walk, f"one of {', '.join(get_args(WalkKind))}")
         if self.posterior not in ("exact", "estimated"):
             raise InvalidParameterError("posterior", self.posterior, "exact or estimated")
+        if self.posterior == "estimated" and "repeated" in self.observers:
+            raise InvalidParameterError("observers", "repeated", "left out: it needs exact posteriors")
 
     @property
     def colluding(self) -> tuple[str, ...]:
@@ -85,8 +87,10 @@ def chosen_horizon(chain: WalkChain, law: DestinationLaw, settings: AuditSetting
     return math.ceil(_HORIZON_LEGS * law.mean_hops(mean_hitting_times(chain)))
 
 
-def predicted_memory(graph: Graph, law: DestinationLaw, settings: AuditSettings, horizon: int) -> int:
+def predicted_memory(graph: Graph, law: DestinationLaw, settings: AuditSettings) -> int:
     """Return the bytes the audit will take, to within a small factor: records, tables and one batch of laws."""
+    check(graph, law, settings)
+    horizon = chosen_horizon(WalkChain.of(graph, settings.walk), law, settings)
     walking = estimate_memory(graph, law.matrix, updates=settings.updates, replicas=settings.replicas, collect=True)
     scores = settings.updates * (len(settings.observers) * 7 * 8 + UPDATE_DTYPE.itemsize)
     tables = 20 * 8 * graph.n_nodes**2

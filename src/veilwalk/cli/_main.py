@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from veilwalk import __version__
-from veilwalk.cli import _demo, _design, _graph, _paper
+from veilwalk.cli import _audit, _demo, _design, _graph, _paper
 from veilwalk.cli._output import help_without_verb
 from veilwalk.core.errors import VeilwalkError
 
@@ -23,6 +23,7 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(name="veilwalk", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command("design")(_design.design)
+app.command("audit")(_audit.audit)
 app.command("demo")(_demo.demo)
 app.add_typer(_graph.app, name="graph")
 app.add_typer(_paper.app, name="paper")
@@ -36,8 +37,9 @@ def root(
 ) -> None:
     """Train a model across a network of peers so that no receiver can tell whose update it got.
 
-    design chooses how destinations are drawn, and says what that guarantees and costs; graph looks at a network;
-    paper has the paper's figures and claims, printed and corrected; demo shows the main job on one screen.
+    design chooses how destinations are drawn, and says what that guarantees and costs; audit attacks a design and
+    reports what really leaks; graph looks at a network; paper has the paper's figures and claims, printed and
+    corrected; demo shows the main job on one screen.
 
     Exit codes: 0 all is well; 1 the check asked for failed; 2 usage, parameters or input files; 4 storage;
     70 a fault of ours; 130 interrupted.

@@ -1,5 +1,6 @@
 """Figures and tables, drawn from records and nothing else."""
 
+from veilwalk.report._audit import audit_files, collusion_files
 from veilwalk.report._figures import figure_files
 
-__all__ = ["figure_files"]
+__all__ = ["audit_files", "collusion_files", "figure_files"]

@@ -1,4 +1,4 @@
-"""Figures of an audit, drawn from its record."""
+"""Figures of audits, drawn from their records."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ from veilwalk.core.records import Record, write_atomically
 from veilwalk.report._figures import rendered
 
 _LOOKS: dict[str, dict[str, Any]] = {
-    "prior": {"color": "#999999", "marker": ".", "ls": ":"},
-    "window": {"color": "#1f5fa8", "marker": "s", "ls": "--"},
-    "return-time": {"color": "#d98200", "marker": "^", "ls": "-"},
-    "last-hop": {"color": "black", "marker": "o", "ls": "-"},
+    "prior": {"color": "#999999", "marker": ".", "ls": ":", "label": "prior only: it was chosen"},
+    "window": {"color": "#1f5fa8", "marker": "s", "ls": "--", "label": "the paper's window notion"},
+    "return-time": {"color": "#d98200", "marker": "^", "ls": "-", "label": "return time, whole law"},
+    "last-hop": {"color": "black", "marker": "o", "ls": "-", "label": "return time and last hop"},
+}
+_COALITIONS: dict[str, dict[str, Any]] = {
+    "first-sight": {"color": "#d98200", "marker": "^", "label": "first sight"},
+    "bridge": {"color": "black", "marker": "o", "label": "bridge (common clock)"},
+    "predecessor": {"color": "#c1272d", "marker": "s", "label": "first sight + a colluder sealed before"},
 }
 
 
@@ -29,50 +34,85 @@ def audit_files(record: Record, folder: Path) -> list[Path]:
     paths = [folder / "audit.json"]
     write_atomically(paths[0], record.to_json().encode())
     observers: dict[str, Any] = dict(record.result["observers"])
-    timed = {name: observers[name] for name in _LOOKS if name in observers}
-    if timed:
-        paths += _draw(folder / "entropy-by-return-time", _entropy_by_return_time(record, timed))
-        paths += _draw(folder / "hit-ratio-by-return-time", _hits_by_return_time(record, timed))
+    if any(name in observers and observers[name]["by_return_time"] for name in _LOOKS):
+        paths += _save(folder / "entropy-by-return-time", _by_return_time(record, observers))
+    distances = record.result["posterior_by_distance"]
+    if distances:
+        paths += _save(folder / "posterior-by-distance", _by_distance(record, distances))
     return paths
 
 
-def _entropy_by_return_time(record: Record, observers: dict[str, Any]) -> Figure:
-    figure, axis = plt.subplots(figsize=(7.2, 4.8))
-    for name, report in observers.items():
-        _curve(axis, report["by_return_time"], "node_entropy_nats", name)
-    axis.set_ylabel("node entropy of the posterior (nats)")
-    return _finished(figure, axis, record)
-
-
-def _hits_by_return_time(record: Record, observers: dict[str, Any]) -> Figure:
-    figure, axis = plt.subplots(figsize=(7.2, 4.8))
-    for name, report in observers.items():
-        _curve(axis, report["by_return_time"], "hit_ratio", name)
-    axis.set_yscale("log")
+def collusion_files(record: Record, folder: Path) -> list[Path]:
+    """Write the figure of hit ratio against the number of colluders, and the record behind it."""
+    paths = [folder / "colluders.json"]
+    write_atomically(paths[0], record.to_json().encode())
+    figure, axis = plt.subplots(figsize=(7.2, 4.6))
+    rows = list(record.result["rows"])
+    share = [row["colluders"] / record.params["nodes"] for row in rows]
+    for name, look in _COALITIONS.items():
+        if name in rows[0]:
+            axis.plot(share, [row[name]["hit_ratio"] for row in rows], lw=1.5, ms=5, **look)
+    axis.plot(share, [row["blind_hit_ratio"] for row in rows], color="#999999", ls=":", label="blind guess")
+    axis.set_xlabel("share of the nodes that collude, the destination among them")
     axis.set_ylabel("share of sources named at the first guess")
+    return paths + _save(folder / "colluders", _finished(figure, axis, record))
+
+
+def _by_return_time(record: Record, observers: dict[str, Any]) -> Figure:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8))
+    for name, look in _LOOKS.items():
+        if name in observers:
+            _curve(left, observers[name]["by_return_time"], "distance_entropy_nats", look)
+            _curve(right, observers[name]["by_return_time"], "node_entropy_nats", look)
+    floor = record.params.get("anonymity_floor_nats")
+    if floor is not None:
+        label = "the paper's floor, corrected"
+        left.axhline(floor, color="#1f5fa8", ls="-.", lw=1, label=label)
+    for axis, what in ((left, "distance entropy"), (right, "node entropy")):
+        axis.set_xscale("log")
+        axis.set_xlabel("return time seen by the destination (hops; bands hold 1% to 10% of deliveries)")
+        axis.set_ylabel(f"{what} of the posterior (nats)")
+        _finished(figure, axis, record)
+    return figure
+
+
+def _by_distance(record: Record, rows: list[dict[str, Any]]) -> Figure:
+    figure, axis = plt.subplots(figsize=(7.2, 4.6))
+    shades = plt.get_cmap("viridis")
+    count = len(rows[0]["weight_of_one_node"])
+    for index, distance in enumerate(rows[0]["distances"]):
+        axis.plot(
+            [row["return_time"] for row in rows],
+            [row["weight_of_one_node"][index] for row in rows],
+            color=shades(index / count),
+            label=f"{distance} hops away",
+        )
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("return time seen by the destination (hops)")
+    axis.set_ylabel("posterior of ONE node at that distance")
     return _finished(figure, axis, record)
 
 
-def _curve(axis: Axes, rows: list[dict[str, Any]], score: str, name: str) -> None:
+def _curve(axis: Axes, rows: list[dict[str, Any]], score: str, look: dict[str, Any]) -> None:
     middle = [(row["lo"] * row["hi"]) ** 0.5 for row in rows]
-    value = [row[score] for row in rows]
+    axis.plot(middle, [row[score] for row in rows], ms=4, lw=1.4, **look)
     low, high = ([row[f"{score}_interval"][end] for row in rows] for end in (0, 1))
-    axis.plot(middle, value, label=name, ms=4, lw=1.4, **_LOOKS[name])
-    axis.fill_between(middle, low, high, color=_LOOKS[name]["color"], alpha=0.15, lw=0)
+    axis.fill_between(middle, low, high, color=look["color"], alpha=0.15, lw=0)
 
 
 def _finished(figure: Figure, axis: Axes, record: Record) -> Figure:
-    axis.set_xscale("log")
-    axis.set_xlabel("return time seen by the destination (hops), deciles")
     axis.grid(visible=True, color="#dddddd", lw=0.6)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(title="observer", frameon=False)
-    axis.set_title(f"{record.params['graph']}, law {record.params['law']}, {record.params['walk']} walk", loc="left")
+    axis.legend(frameon=False, fontsize=9)
+    figure.suptitle(
+        f"{record.params['graph']}, law {record.params['law']}, {record.params['walk']} walk", x=0.01, ha="left"
+    )
     figure.tight_layout()
     return figure
 
 
-def _draw(stem: Path, figure: Figure) -> list[Path]:
+def _save(stem: Path, figure: Figure) -> list[Path]:
     paths = []
     for kind in ("png", "svg"):
         path = stem.with_suffix(f".{kind}")
