@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One pinned set for every target, so that two installs are the same.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check figures bench clean
+.PHONY: demo test check figures bench audit-campaign clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## The main job, offline, on one screen
@@ -24,8 +24,12 @@ figures: $(VENV)/.demo  ## The paper's three figures into out/paper
 	$(BIN)/veilwalk paper reproduce all --out out/paper
 
 bench: $(VENV)/.bench  ## Ratios against the peers a user would pick; takes a while
-	$(BIN)/python benchmarks/graphs.py
-	$(BIN)/python benchmarks/chains.py
+	$(BIN)/python -m benchmarks.graphs
+	$(BIN)/python -m benchmarks.chains
+	$(BIN)/python -m benchmarks.walks
+
+audit-campaign: $(VENV)/.demo  ## Every law, every observer, the curve over colluders; ten minutes; writes docs
+	$(BIN)/python -m benchmarks.audit_campaign
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "veilwalk needs Python 3.11 or newer; $(PYTHON) is older: set PYTHON=..."; exit 2; }

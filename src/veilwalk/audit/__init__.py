@@ -11,7 +11,7 @@ from veilwalk.audit._plain import audit_plain
 from veilwalk.audit._run import Run, Truth, choose_colluders, play
 from veilwalk.audit._schemes import SCHEMES, scheme_law
 from veilwalk.audit._scores import SCORES, Estimate, estimate, score
-from veilwalk.audit._settings import EXACT_NODES, AuditSettings, chosen_horizon, predicted_memory
+from veilwalk.audit._settings import EXACT_NODES, AuditSettings, check_colluders, chosen_horizon, predicted_memory
 from veilwalk.audit._sightings import COLLUDING, OBSERVERS, Sightings
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Truth",
     "audit",
     "audit_plain",
+    "check_colluders",
     "choose_colluders",
     "chosen_horizon",
     "collusion",

@@ -9,14 +9,14 @@ import numpy as np
 from veilwalk.audit import _posteriors as posteriors
 from veilwalk.audit._estimated import EstimatedPosteriors
 from veilwalk.audit._profile import DistanceProfile
-from veilwalk.audit._report import Scored
+from veilwalk.audit._report import Linked, Scored
 from veilwalk.audit._run import Run, Say
 from veilwalk.audit._scores import SCORES, score
 from veilwalk.audit._settings import AuditSettings
 from veilwalk.audit._sightings import Sightings
 from veilwalk.chains import DeliveryLaw, WalkChain, iter_deliveries, token_law
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
-from veilwalk.core.errors import NumericalError
+from veilwalk.core.errors import InvalidParameterError, NumericalError
 from veilwalk.design import DestinationLaw
 
 #: How many updates known to have one source the repeated observer joins.
@@ -88,8 +88,9 @@ def _destinations_alone(bench: Bench, say: Say) -> dict[str, Scored]:
     seen, settings = bench.run.seen, bench.settings
     guesses = _guesses(bench)
     scores = {name: np.zeros((len(seen), len(SCORES))) for name in guesses}
-    linked: dict[int, list[FloatArray]] = {count: [] for count in LINKED}
+    linked: dict[int, list[Linked]] = {count: [] for count in LINKED}
     rows = np.flatnonzero(~bench.training)
+    _require_rows(rows, "was left to score")
     exact = bool(settings.timed) and not bench.estimating
     nodes = np.unique(seen.destination[rows])
     laws: Iterator[DeliveryLaw | None] = iter([None] * len(nodes))
@@ -106,7 +107,8 @@ def _destinations_alone(bench: Bench, say: Say) -> dict[str, Scored]:
         say(f"attacking: destination {number} of {len(nodes)}")
     found = {name: bench.packed(rows, values[rows], _kind(bench, name), bench.prior) for name, values in scores.items()}
     if exact and "repeated" in settings.observers:
-        found["repeated"] = Scored(kind="exact", linked={c: np.concatenate(t) for c, t in linked.items() if t})
+        joined = {count: _together(tables) for count, tables in linked.items() if tables}
+        found["repeated"] = Scored(kind="exact", linked=joined)
     return found
 
 
@@ -136,6 +138,11 @@ def _guesses(bench: Bench) -> dict[str, Posterior]:
     return guesses
 
 
+def _require_rows(rows: IntArray, what: str) -> None:
+    if not len(rows):
+        raise InvalidParameterError("updates", len(rows), f"more than were asked for: none {what}")
+
+
 def _given(law: DeliveryLaw | None) -> DeliveryLaw:
     if law is None:
         raise NumericalError("an exact observer was not given its law")
@@ -144,13 +151,17 @@ def _given(law: DeliveryLaw | None) -> DeliveryLaw:
 
 def _kind(bench: Bench, name: str) -> str:
     if name == "window":
-        return "the paper's notion; exact likelihoods at the middle of 12 return-time bins"
+        return "the paper's notion; exact likelihoods at the medians of up to 40 return-time bins"
     if name in bench.settings.timed and bench.estimating:
         return "estimated: calibrated on half of the lanes, scored on the others"
     return "exact"
 
 
-def _join_linked(bench: Bench, delivery: DeliveryLaw, rows: IntArray, out: dict[int, list[FloatArray]]) -> None:
+def _together(tables: list[Linked]) -> Linked:
+    return np.concatenate([scores for scores, _ in tables]), np.concatenate([lanes for _, lanes in tables])
+
+
+def _join_linked(bench: Bench, delivery: DeliveryLaw, rows: IntArray, out: dict[int, list[Linked]]) -> None:
     """Join updates of one source at this destination: the prior times the product of likelihoods.
 
     That they belong together is granted to the observer, as a fingerprint in the content would grant it; whose they
@@ -171,7 +182,8 @@ def _join_linked(bench: Bench, delivery: DeliveryLaw, rows: IntArray, out: dict[
             total = np.log(prior) + evidence[kept].sum(axis=1)
             weight = np.exp(total - total.max(axis=1, keepdims=True))
             guess = posteriors.over_all_nodes(delivery, weight, bench.chain.n_nodes)
-            out[count].append(bench.score(guess, rows[kept[:, 0]], delivery.destination))
+            first = rows[kept[:, 0]]
+            out[count].append((bench.score(guess, first, delivery.destination), bench.run.truth.lane[first]))
 
 
 def _coalition(bench: Bench, name: str) -> Scored:
@@ -181,9 +193,10 @@ def _coalition(bench: Bench, name: str) -> Scored:
     member[bench.run.colluders] = True
     rows = np.flatnonzero(member[seen.destination] & ~member[truth.source])
     rows = rows[:: -(-len(rows) // _SCORED_BY_COLLUDERS) or 1]
-    adversary = posteriors.ColluderPosteriors(bench.chain, bench.matrix, bench.run.colluders)
+    _require_rows(rows, "went to a colluder from somebody else")
     visits = token_law(bench.chain, bench.matrix, bench.hitting)
+    adversary = posteriors.ColluderPosteriors(bench.chain, bench.matrix, bench.run.colluders, visits)
     scores = np.zeros((len(seen), len(SCORES)))
     for node, mine in bench.by_destination(rows):
-        scores[mine] = bench.score(adversary.posterior(name, seen.at(mine), visits), mine, node)
+        scores[mine] = bench.score(adversary.posterior(name, seen.at(mine)), mine, node)
     return bench.packed(rows, scores[rows], "exact", normalised(np.where(member, 0.0, bench.prior)))

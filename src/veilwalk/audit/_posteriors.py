@@ -54,14 +54,19 @@ def time_index(delivery: DeliveryLaw, seen: Sightings) -> IntArray:
 class WindowPosteriors:
     """The paper's window notion as an adversary: P_ij times the window likelihood at the return time seen.
 
-    The likelihood is computed exactly at the middle of each return-time bin; it is not the best observer.
+    The likelihood is computed exactly at the median of each of up to 40 geometric bins of return times. It is not
+    the best observer.
     """
+
+    BINS = 40
 
     def __init__(self, chain: WalkChain, law: FloatArray, return_times: IntArray, *, window_radius: int) -> None:
         self._law = law
-        self._edges = np.unique(np.quantile(return_times, np.linspace(0, 1, 13)))[1:-1]
-        index = np.searchsorted(self._edges, return_times, side="right")
-        middles = [float(np.median(return_times[index == b])) for b in range(len(self._edges) + 1)]
+        ends = np.geomspace(return_times.min(), return_times.max(), self.BINS + 1)
+        index = np.searchsorted(ends[1:-1], return_times, side="right")
+        middles = np.array([np.median(return_times[index == b]) for b in np.unique(index)])
+        # Halfway between medians, on the scale the bins are cut on.
+        self._edges = np.sqrt(middles[1:] * middles[:-1])
         tables = [np.ascontiguousarray((law * exact_window_likelihood(chain, m, window_radius)).T) for m in middles]
         self._weights = np.stack(tables)
 
@@ -78,51 +83,76 @@ class ColluderPosteriors:
     """Colluders who join their sightings of identical ciphertexts.
 
     Between two sightings the walk avoids all colluders, so everything comes from the chain killed on them. The
-    destination is one of them; sources that are colluders themselves are known and not scored.
+    destination is one of them; sources that are colluders themselves are known and not scored. What colluders did
+    not see tells them something too, and is counted.
     """
 
-    def __init__(self, chain: WalkChain, law: FloatArray, colluders: IntArray, *, memory_bytes: int = 4 << 30) -> None:
-        mask = np.zeros(chain.n_nodes, dtype=np.bool_)
-        mask[colluders] = True
-        self._free = np.flatnonzero(~mask)
+    def __init__(
+        self,
+        chain: WalkChain,
+        law: FloatArray,
+        colluders: IntArray,
+        token_visits: FloatArray,
+        *,
+        memory_bytes: int = 4 << 30,
+    ) -> None:
+        """Prepare for ``law``; ``token_visits`` is ``chains.token_law`` of chain and law."""
+        member = np.zeros(chain.n_nodes, dtype=np.bool_)
+        member[colluders] = True
+        self._free = np.flatnonzero(~member)
         self._place = np.full(chain.n_nodes, -1)
         self._place[self._free] = np.arange(len(self._free))
         step = chain.transition_matrix.toarray()
         self._step = step[np.ix_(self._free, self._free)]
         self._visits = np.linalg.inv(np.eye(len(self._free)) - self._step)
-        self._prior = source_priors(law)[:, self._free]
         self._law = law
         self._memory_bytes = memory_bytes
+        sources = stationary_law(law)
+        legs = sources[:, np.newaxis] * law
+        self._prior = normalised(np.ascontiguousarray(legs.T))[:, self._free]
+        # Probabilities, given the source i, that the update before was no colluder's, and that its ciphertext passed
+        # no colluder on its way to i.
+        self._untold = legs[self._free].sum(axis=0)[self._free] / sources[self._free]
+        reach = self._visits / np.diag(self._visits)
+        unseen = np.empty((chain.n_nodes, len(self._free)))
+        unseen[self._free] = reach
+        unseen[member] = step[np.ix_(np.flatnonzero(member), self._free)] @ reach
+        self._unseen = (legs[:, self._free] * unseen).sum(axis=0) / sources[self._free]
+        # Whom a colluder that relays, and does not seal, has the ciphertext for.
+        self._relayed = np.maximum(token_visits - legs, 0.0)[:, self._free]
 
-    def posterior(self, observer: str, seen: Sightings, token_law: FloatArray) -> FloatArray:
-        """Return the posterior of ``first-sight``, ``bridge`` or ``predecessor``.
-
-        A bridge needs a sighting of the ciphertext before; where there was none, it is a first sight.
-        """
-        guess = self.first_sight(seen)
+    def posterior(self, observer: str, seen: Sightings) -> FloatArray:
+        """Return the posterior of ``first-sight``, ``bridge`` or ``predecessor``."""
+        weight = self._first_sight(seen)
         if observer == "bridge":
-            rows = np.flatnonzero(seen.previous_sight_node >= 0)
-            guess[rows] = self.bridge(seen.at(rows), token_law)
+            before = seen.previous_sight_node >= 0
+            weight[~before] *= self._unseen
+            if before.any():
+                weight[before] = self._bridge(seen.at(np.flatnonzero(before)))
         elif observer == "predecessor":
-            rows = np.flatnonzero(seen.told_source >= 0)
-            guess[rows] = 0.0
-            guess[rows, seen.told_source[rows]] = 1.0
-        return guess
+            weight *= self._untold
+        full = np.zeros((len(weight), len(self._place)))
+        full[:, self._free] = normalised(weight)
+        if observer == "predecessor":
+            told = np.flatnonzero(seen.told_source >= 0)
+            full[told] = 0.0
+            full[told, seen.told_source[told]] = 1.0
+        return full
 
-    def first_sight(self, seen: Sightings) -> FloatArray:
-        """Exact posterior given the node from which a colluder first received the ciphertext.
+    def _first_sight(self, seen: Sightings) -> FloatArray:
+        """Weights given the node from which a colluder first received the ciphertext.
 
         Which colluder it was adds nothing: from the same node each is reached with the same chance by any source.
         """
-        weight = self._prior[seen.destination] * self._visits[:, self._place[seen.first_sight_from]].T
-        return self._spread(weight)
+        weight: FloatArray = self._prior[seen.destination] * self._visits[:, self._place[seen.first_sight_from]].T
+        return weight
 
-    def bridge(self, seen: Sightings, token_law: FloatArray) -> FloatArray:
-        """Exact posterior given also where and when the previous ciphertext was last seen, and whither it went.
+    def _bridge(self, seen: Sightings) -> FloatArray:
+        """Weights given also where and when the previous ciphertext was last seen, and whither it went.
 
         The walk went from that node x to the node y of the first sight in t hops, through its destination i,
-        avoiding all colluders: P = sum over s of (first hit of i at s) (from i to y in t - s). Before that, i was the
-        destination with probability sigma(u, i) at the colluder u that sent it on.
+        avoiding all colluders: P = sum over s of (first hit of i at s) (from i to y in t - s). The colluder u that
+        sent it on was relaying for i with probability proportional to sigma(u, i), its own sealings left out.
         """
         hops = seen.first_sight_clock - seen.previous_sight_clock - 2
         start, stop = self._place[seen.previous_sight_to], self._place[seen.first_sight_from]
@@ -134,8 +164,8 @@ class ColluderPosteriors:
             for row in rows:
                 t = int(hops[row])
                 weight[row] = np.einsum("si,si->i", first[: t + 1], powers[t::-1, :, stop[row]])
-        sealed = normalised(token_law)[np.ix_(seen.previous_sight_node, self._free)]
-        return self._spread(weight * sealed * self._law[np.ix_(self._free, seen.destination)].T)
+        sealed_for = self._law[np.ix_(self._free, seen.destination)].T
+        return np.asarray(weight * self._relayed[seen.previous_sight_node] * sealed_for)
 
     def _powers(self, hops: int) -> FloatArray:
         size = len(self._free)
@@ -150,11 +180,6 @@ class ColluderPosteriors:
         for t in range(1, hops + 1):
             np.matmul(powers[t - 1], self._step, out=powers[t])
         return powers
-
-    def _spread(self, weight: FloatArray) -> FloatArray:
-        full = np.zeros((len(weight), len(self._place)))
-        full[:, self._free] = normalised(weight)
-        return full
 
 
 def _first_hits(powers: FloatArray, start: int, hops: int) -> FloatArray:

@@ -18,7 +18,8 @@ class DistanceProfile:
 
     def __init__(self, support: DistanceSupport, horizon: int) -> None:
         self._support = support
-        edges = np.geomspace(2 * support.lo, max(horizon, 2 * support.lo + 1) + 1, _BINS + 1)
+        # No delivery is quicker than twice the shortest distance; a horizon below that leaves nothing to show.
+        edges = np.geomspace(2 * support.lo, max(horizon + 1, 2 * support.lo), _BINS + 1)
         self._edges = np.unique(np.round(edges).astype(np.int64))
         self._mass = np.zeros((len(self._edges) - 1, support.size))
         self._nodes = np.zeros(support.size)
@@ -26,6 +27,8 @@ class DistanceProfile:
 
     def add(self, delivery: DeliveryLaw, hops_away: IntArray) -> None:
         """Add the law of one destination; ``hops_away`` holds the distance of every node from it."""
+        if len(self._edges) < 2:
+            return
         shells = hops_away[delivery.sources] == self._support.distances[:, np.newaxis]
         by_source: FloatArray = np.add.reduceat(delivery.joint.sum(axis=1), self._edges[:-1], axis=0)
         self._mass += by_source @ shells.T

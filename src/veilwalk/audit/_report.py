@@ -17,6 +17,10 @@ _CUTS = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _ENOUGH = 50
 
 
+# Scores of groups of linked updates, and the lane of each group's first update.
+Linked = tuple[FloatArray, IntArray]
+
+
 def _nothing() -> FloatArray:
     return np.zeros((0, len(SCORES)))
 
@@ -35,7 +39,7 @@ class Scored:
     lanes: IntArray = field(default_factory=_no_column)
     return_time: IntArray = field(default_factory=_no_column)
     destination: IntArray = field(default_factory=_no_column)
-    linked: dict[int, FloatArray] = field(default_factory=dict)
+    linked: dict[int, Linked] = field(default_factory=dict)
 
 
 def observer_report(scored: Scored) -> dict[str, Any]:
@@ -43,7 +47,7 @@ def observer_report(scored: Scored) -> dict[str, Any]:
     report: dict[str, Any] = {"posterior": scored.kind, "scored_updates": len(scored.scores)}
     if scored.linked:
         report["by_linked_updates"] = [
-            {"linked": count, **_row(table, np.arange(len(table)), None)} for count, table in scored.linked.items()
+            {"linked": count, **_row(scores, lanes, None)} for count, (scores, lanes) in scored.linked.items()
         ]
         return report
     everything = np.arange(len(scored.scores))

@@ -66,13 +66,17 @@ class AuditSettings:
         return tuple(name for name in self.observers if name in TIMED)
 
 
+def check_colluders(graph: Graph, count: int) -> None:
+    """Refuse a coalition of nobody or of everybody."""
+    if not 1 <= count < graph.n_nodes:
+        raise InvalidParameterError("colluders", count, f"from 1 to {graph.n_nodes - 1}, fewer than the nodes")
+
+
 def check(graph: Graph, law: DestinationLaw, settings: AuditSettings) -> None:
     """Refuse what cannot be audited, before a hop is walked."""
     law.check_graph(graph)
-    if settings.colluding and not 1 <= settings.colluders < graph.n_nodes:
-        raise InvalidParameterError(
-            "colluders", settings.colluders, f"from 1 to {graph.n_nodes - 1}, fewer than the nodes"
-        )
+    if settings.colluding:
+        check_colluders(graph, settings.colluders)
     if settings.timed and settings.posterior == "exact" and graph.n_nodes > EXACT_NODES:
         raise ResourceLimitError(
             f"exact {', '.join(settings.timed)} observers take up to {EXACT_NODES} nodes, the graph has "

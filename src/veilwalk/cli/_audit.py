@@ -73,10 +73,15 @@ def audit(
         window_radius=window,
     )
     network = parse_graph_spec(graph)
-    if law == "plain":
+    if settings.colluding or len(counts) > 1:
+        for count in counts:
+            auditing.check_colluders(network, count)
+    DistanceSupport.parse(support)
+    if law == "plain" and not dry_run:
         _show(auditing.audit_plain(network, settings, names=(graph, law)), None, out, as_json=as_json)
         return
-    chosen = _law(law, network, support)
+    # A plain walk has no law; as a bound on its memory any will do.
+    chosen = _law("uniform-node" if law == "plain" else law, network, support)
     if dry_run:
         needed = auditing.predicted_memory(network, chosen, settings)
         typer.echo(f"would take about {needed / 2**20:.0f} MiB for {updates} updates on {network.n_nodes} nodes")

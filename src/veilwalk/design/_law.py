@@ -15,6 +15,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from veilwalk import __version__
+from veilwalk.chains import stationary_law
 from veilwalk.core.arrays import FloatArray, frozen, normalised
 from veilwalk.core.errors import InfeasibleDesignError, InputFileError, InvalidParameterError
 from veilwalk.core.records import plain, write_atomically
@@ -80,19 +81,13 @@ class DestinationLaw:
 
         Solved directly from pi P = pi, in O(n^3). A law that never leaves some set of nodes has none.
         """
-        n = self.matrix.shape[0]
         n_classes, _ = csgraph.connected_components(self.matrix, directed=True, connection="strong")
         if n_classes > 1:
             raise InfeasibleDesignError(
                 f"support {self.support}: updates cannot travel between all nodes ({n_classes} closed groups); "
                 "widen the support"
             )
-        system = (self.matrix.T - sparse.eye_array(n)).toarray()
-        # One balance equation is redundant; the normalisation takes its place.
-        system[-1] = 1.0
-        prior = np.linalg.solve(system, np.eye(n)[-1])
-        prior = np.maximum(prior, 0.0)
-        return frozen(normalised(prior))
+        return frozen(stationary_law(self.matrix.toarray()))
 
     def mean_hops(self, mean_hitting_times: FloatArray) -> float:
         """Mean hops between two updates, from E[T_ij]: sum of prior_i P_ij E[T_ij].  Paper: E[T_FH]."""

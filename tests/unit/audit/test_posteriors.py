@@ -1,0 +1,279 @@
+"""Posteriors against paths counted one by one and dense chains stepped hop by hop."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from veilwalk.audit import AuditSettings, Sightings, audit, scheme_law
+from veilwalk.audit._posteriors import (
+    ColluderPosteriors,
+    WindowPosteriors,
+    from_last_hop,
+    from_return_time,
+    source_priors,
+)
+from veilwalk.chains import DeliveryLaw, WalkChain, iter_deliveries
+from veilwalk.core.arrays import FloatArray
+from veilwalk.core.errors import ResourceLimitError
+from veilwalk.core.support import DistanceSupport
+from veilwalk.graphs import Graph
+
+N_NODES = 9
+EDGES = [(0, 1), (1, 2), (2, 3), (3, 1), (1, 4), (4, 5), (5, 6), (6, 7), (7, 4), (2, 6), (7, 8), (8, 3)]
+GRAPH = Graph.from_edges(N_NODES, np.array(EDGES))
+CHAIN = WalkChain.simple(GRAPH)
+COLLUDERS = np.array([2, 8])
+FREE = [node for node in range(N_NODES) if node not in COLLUDERS.tolist()]
+
+
+def one_hop() -> FloatArray:
+    step = np.zeros((N_NODES, N_NODES))
+    for one, other in EDGES:
+        step[one, other] = step[other, one] = 1.0
+    return np.asarray(step / step.sum(axis=1, keepdims=True))
+
+
+STEP = one_hop()
+
+
+def drawn_law() -> FloatArray:
+    """Uneven, and not every node may be the source of every other."""
+    rng = np.random.default_rng(6)
+    law = rng.uniform(0.2, 1.0, (N_NODES, N_NODES)) * (STEP == 0)
+    np.fill_diagonal(law, 0.0)
+    law[0, 8] = law[7, 2] = 0.0
+    return np.asarray(law / law.sum(axis=1, keepdims=True))
+
+
+LAW = drawn_law()
+
+
+def long_run(law: FloatArray) -> FloatArray:
+    """How often each node is the source, by letting the update chain run."""
+    mu = np.full(len(law), 1 / len(law))
+    for _ in range(4000):
+        mu = mu @ (law + np.eye(len(law))) / 2
+    return mu
+
+
+def token_visits() -> FloatArray:
+    """Mean visits to x per leg while sealed for d, [x, d], by stepping every leg until it has arrived."""
+    mu, found = long_run(LAW), np.zeros((N_NODES, N_NODES))
+    for goal in range(N_NODES):
+        here = mu * LAW[:, goal]
+        for _ in range(4000):
+            found[:, goal] += here
+            here = here @ STEP
+            here[goal] = 0.0
+    return found
+
+
+SIGMA = token_visits()
+
+
+def sightings(**columns: list[int]) -> Sightings:
+    """Sightings with the columns given; there was nothing else to see."""
+    size = len(next(iter(columns.values())))
+    every = {field.name: np.full(size, -1) for field in fields(Sightings)}
+    return Sightings(**every | {name: np.array(column) for name, column in columns.items()})
+
+
+def to_one(weight: FloatArray) -> FloatArray:
+    return np.asarray(weight / weight.sum())
+
+
+def test_the_prior_is_the_long_run_of_sources_times_the_law() -> None:
+    """mu_i P_ij for every destination; an even mu would miss it."""
+    got = source_priors(LAW)
+    for node in range(N_NODES):
+        np.testing.assert_allclose(got[node], to_one(long_run(LAW) * LAW[:, node]), atol=1e-14, rtol=0)
+        assert np.array_equal(got[node] == 0, LAW[:, node] == 0)
+    assert np.abs(got[3] - to_one(LAW[:, 3])).max() > 1e-3
+
+
+def test_without_timing_the_posterior_is_the_prior() -> None:
+    """A horizon of zero leaves only that the update came: the return-time posterior is the prior itself."""
+    prior = source_priors(LAW)
+    for delivery in iter_deliveries(CHAIN, LAW, 0):
+        got = from_return_time(delivery, sightings(return_time=[4, 50]), N_NODES)
+        np.testing.assert_allclose(got, np.tile(prior[delivery.destination], (2, 1)), atol=1e-12, rtol=0)
+
+
+def test_the_audited_prior_is_exact_where_the_graph_is_the_same_from_every_node() -> None:
+    """On the Petersen graph at two hops: log 6 nats, one guess in six, blind or not, whatever the sample."""
+    edges = [(i, (i + 1) % 5) for i in range(5)] + [(5 + i, 5 + (i + 2) % 5) for i in range(5)]
+    graph = Graph.from_edges(10, np.array(edges + [(i, i + 5) for i in range(5)]))
+    law = scheme_law("uniform-node", graph, DistanceSupport(2, 2))
+    record = audit(graph, law, AuditSettings(observers=("prior",), updates=500), names=("petersen", "uniform-node"))
+    row = record.result["observers"]["prior"]["overall"]
+    assert row["node_entropy_nats"] == pytest.approx(np.log(6), rel=1e-12)
+    assert row["blind_hit_ratio"] == pytest.approx(1 / 6, rel=1e-12)
+    assert row["top_posterior"] == pytest.approx(1 / 6, rel=1e-12)
+
+
+def test_return_time_and_last_hop_read_the_right_entries() -> None:
+    """A law made by hand: within the horizon, at it, and past it; the node without a column has zero."""
+    joint = np.arange(1.0, 13.0).reshape(3, 2, 2)
+    beyond = np.array([[20.0, 5.0], [1.0, 3.0]])
+    delivery = DeliveryLaw(1, np.array([0, 3]), np.array([2, 4]), joint, beyond)
+    seen = sightings(return_time=[1, 2, 3, 99], last_hop=[3, 0, 3, 0])
+    hop = from_last_hop(delivery, seen, 5)
+    time = from_return_time(delivery, seen, 5)
+    for row, (a, b) in enumerate([(7, 8), (9, 10), (1, 3), (20, 5)]):
+        np.testing.assert_allclose(hop[row], [0, 0, a / (a + b), 0, b / (a + b)], atol=1e-15)
+    for row, (a, b) in enumerate([(5 + 7, 6 + 8), (9 + 11, 10 + 12), (21, 8), (21, 8)]):
+        np.testing.assert_allclose(time[row], [0, 0, a / (a + b), 0, b / (a + b)], atol=1e-15)
+
+
+def test_the_window_posterior_is_the_law_times_the_window_likelihood() -> None:
+    """P_ij L_ij at one return time, L from the dense absorbing chain; P_ij alone would miss it."""
+    kappa, radius, times = 15, 2, np.arange(2001)
+    posterior = WindowPosteriors(CHAIN, LAW, np.full(7, kappa), window_radius=radius)
+    for node in range(N_NODES):
+        pmf, arriving = [np.zeros(N_NODES)], STEP[:, node]
+        for _ in times[1:]:
+            pmf.append(np.where(np.arange(N_NODES) == node, 0.0, arriving))
+            arriving = STEP @ pmf[-1]
+        table = np.array(pmf)
+        seen = table[: kappa + 1]
+        total = seen.sum(axis=0)
+        centre = (times[: kappa + 1] @ seen) / np.where(total > 0, total, 1)
+        likelihood = np.where(np.abs(times[:, None] - centre) <= radius + 1e-9, table, 0).sum(axis=0)
+        got = posterior.at(node, sightings(return_time=[kappa]))[0]
+        np.testing.assert_allclose(got, to_one(LAW[:, node] * likelihood), atol=1e-9, rtol=0)
+        assert np.abs(got - to_one(LAW[:, node])).max() > 1e-3
+
+
+def first_exits() -> FloatArray:
+    """P(a colluder first receives it from y, and it is c | sealed by i), [i, y, c], summed hop by hop."""
+    found = np.zeros((N_NODES, N_NODES, N_NODES))
+    law = np.eye(N_NODES)
+    for _ in range(3000):
+        law[:, COLLUDERS] = 0.0
+        found += law[:, :, None] * STEP[None]
+        law = law @ STEP
+    kept = np.zeros_like(found)
+    kept[np.ix_(FREE, FREE, COLLUDERS.tolist())] = found[np.ix_(FREE, FREE, COLLUDERS.tolist())]
+    return kept
+
+
+def test_first_sight_is_bayes_on_the_absorbing_chain() -> None:
+    """For every destination, every last free node and every colluder next to it: which colluder adds nothing."""
+    exits, mu = first_exits(), long_run(LAW)
+    adversary = ColluderPosteriors(CHAIN, LAW, COLLUDERS, SIGMA)
+    checked = 0
+    for destination in COLLUDERS.tolist():
+        for y in FREE:
+            for c in COLLUDERS.tolist():
+                if STEP[y, c] == 0:
+                    continue
+                seen = sightings(destination=[destination], first_sight_from=[y], first_sight_node=[c])
+                want = to_one(mu * LAW[:, destination] * exits[:, y, c])
+                got = adversary.posterior("first-sight", seen)[0]
+                np.testing.assert_allclose(got, want, atol=1e-12, rtol=0)
+                assert np.all(got[COLLUDERS] == 0)
+                checked += 1
+    assert checked == 10
+
+
+def through(start: int, stop: int, hops: int, node: int) -> float:
+    """Probability of all paths of so many hops that avoid colluders and pass through ``node``, one by one."""
+    total = 0.0
+    stack: list[tuple[tuple[int, ...], float]] = [((start,), 1.0)]
+    while stack:
+        path, weight = stack.pop()
+        if len(path) == hops + 1:
+            total += weight * (path[-1] == stop and node in path)
+            continue
+        stack += [((*path, y), weight * STEP[path[-1], y]) for y in FREE if STEP[path[-1], y] > 0]
+    return total
+
+
+def test_the_bridge_sums_over_all_paths_through_the_source() -> None:
+    """From the colluder u through x to y: relaying for i, times P_ij, times every path of that length through i.
+
+    Only relaying counts: of sigma(u, i) the visits on which u itself sealed for i are taken off.
+    """
+    relayed = SIGMA - long_run(LAW)[:, None] * LAW
+    adversary = ColluderPosteriors(CHAIN, LAW, COLLUDERS, SIGMA)
+    cases = [
+        (u, x, y, hops, j)
+        for u, x, y, j in ((2, 1, 3, 8), (2, 3, 1, 8), (8, 7, 6, 2), (2, 6, 7, 8), (8, 3, 7, 2), (2, 1, 1, 8))
+        for hops in range(8)
+    ]
+    possible = [case for case in cases if any(through(*case[1:4], i) * LAW[i, case[4]] > 0 for i in FREE)]
+    assert len(possible) > 20
+    u, x, y, hops, j = np.array(possible).T
+    seen = sightings(
+        destination=j.tolist(),
+        previous_sight_node=u.tolist(),
+        previous_sight_to=x.tolist(),
+        previous_sight_clock=[100] * len(j),
+        first_sight_from=y.tolist(),
+        first_sight_clock=(100 + 2 + hops).tolist(),
+    )
+    got = adversary.posterior("bridge", seen)
+    for row, case in enumerate(possible):
+        weight = np.zeros(N_NODES)
+        for i in FREE:
+            weight[i] = through(*case[1:4], i) * relayed[case[0], i] * LAW[i, case[4]]
+        np.testing.assert_allclose(got[row], to_one(weight), atol=1e-12, rtol=0)
+        assert np.all(got[row][COLLUDERS] == 0)
+
+
+def test_who_was_told_knows() -> None:
+    """A colluder that made the update before chose the source: certainty. Otherwise none did, which tells too."""
+    mu = long_run(LAW)
+    adversary = ColluderPosteriors(CHAIN, LAW, COLLUDERS, SIGMA)
+    seen = sightings(destination=[8, 8], first_sight_from=[1, 1], told_source=[3, -1])
+    got = adversary.posterior("predecessor", seen)
+    np.testing.assert_array_equal(got[0], np.eye(N_NODES)[3])
+    by_others = np.array([sum(mu[h] * LAW[h, i] for h in FREE) / mu[i] for i in range(N_NODES)])
+    first = adversary.posterior("first-sight", seen)[1]
+    np.testing.assert_allclose(got[1], to_one(first * by_others), atol=1e-12, rtol=0)
+    assert np.abs(got[1] - first).max() > 1e-3
+
+
+def test_a_bridge_with_no_sight_before_weighs_that_nothing_was_seen() -> None:
+    """Rows are mixed. Without a sighting before, the previous leg reached i past no colluder, summed hop by hop."""
+    mu = long_run(LAW)
+    adversary = ColluderPosteriors(CHAIN, LAW, COLLUDERS, SIGMA)
+    seen = sightings(
+        destination=[8, 8],
+        first_sight_from=[1, 1],
+        first_sight_clock=[9, 9],
+        previous_sight_node=[-1, 2],
+        previous_sight_to=[-1, 3],
+        previous_sight_clock=[-1, 4],
+    )
+    got = adversary.posterior("bridge", seen)
+    unseen = np.zeros(N_NODES)
+    for i in FREE:
+        law, reached = np.eye(N_NODES), np.zeros(N_NODES)
+        for _ in range(3000):
+            law = law @ STEP
+            reached += law[:, i]
+            law[:, [i, *COLLUDERS.tolist()]] = 0.0
+        unseen[i] = sum(mu[h] * LAW[h, i] * reached[h] for h in range(N_NODES)) / mu[i]
+    first = adversary.posterior("first-sight", seen)[0]
+    np.testing.assert_allclose(got[0], to_one(first * unseen), atol=1e-12, rtol=0)
+    assert np.abs(got[0] - first).max() > 1e-3
+    np.testing.assert_array_equal(got[1], adversary.posterior("bridge", seen.at(np.array([1])))[0])
+
+
+def test_a_bridge_too_long_for_memory_says_so() -> None:
+    """One line with the need, the limit and what to do."""
+    adversary = ColluderPosteriors(CHAIN, LAW, COLLUDERS, SIGMA, memory_bytes=10_000)
+    seen = sightings(
+        destination=[8],
+        first_sight_from=[1],
+        first_sight_clock=[500],
+        previous_sight_node=[2],
+        previous_sight_to=[3],
+        previous_sight_clock=[4],
+    )
+    with pytest.raises(ResourceLimitError, match=r"gaps of up to 494 hops.*more colluders"):
+        adversary.posterior("bridge", seen)
