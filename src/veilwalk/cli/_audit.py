@@ -15,6 +15,7 @@ from veilwalk.core.records import plain
 from veilwalk.core.support import DistanceSupport
 
 if TYPE_CHECKING:
+    from veilwalk.audit import AuditSettings
     from veilwalk.core.records import Record
     from veilwalk.design import DestinationLaw
     from veilwalk.graphs import Graph
@@ -72,28 +73,42 @@ def audit(
         posterior=posterior,
         window_radius=window,
     )
-    network = parse_graph_spec(graph)
+    network, distances = parse_graph_spec(graph), DistanceSupport.parse(support)
     if settings.colluding or len(counts) > 1:
         for count in counts:
             auditing.check_colluders(network, count)
-    DistanceSupport.parse(support)
-    if law == "plain" and not dry_run:
-        _show(auditing.audit_plain(network, settings, names=(graph, law)), None, out, as_json=as_json)
-        return
-    # A plain walk has no law; as a bound on its memory any will do.
-    chosen = _law("uniform-node" if law == "plain" else law, network, support)
     if dry_run:
+        # A plain walk has no law; as a bound on its memory any will do.
+        chosen = _law("uniform-node" if law == "plain" else law, network, distances)
         needed = auditing.predicted_memory(network, chosen, settings)
         typer.echo(f"would take about {needed / 2**20:.0f} MiB for {updates} updates on {network.n_nodes} nodes")
         return
-    labels, curve = (graph, law), None
-    with console().status("starting") as status:
-        record = auditing.audit(
-            network, chosen, settings, names=labels, floor=_floor(law, network, support), say=status.update
-        )
-        if len(counts) > 1:
-            curve = auditing.collusion(network, chosen, settings, counts, names=labels, say=status.update)
+    curve_over = counts if len(counts) > 1 else []
+    record, curve = _attack(network, law, distances, settings, names=(graph, law), counts=curve_over)
     _show(record, curve, out, as_json=as_json)
+
+
+def _attack(
+    graph: Graph,
+    law: str,
+    support: DistanceSupport,
+    settings: AuditSettings,
+    *,
+    names: tuple[str, str],
+    counts: list[int],
+) -> tuple[Record, Record | None]:
+    """Run the audit, and the curve over several numbers of colluders where there are several."""
+    from veilwalk import audit as auditing
+
+    if law == "plain":
+        return auditing.audit_plain(graph, settings, names=names), None
+    chosen = _law(law, graph, support)
+    floor = _floor(law, graph, support)
+    with console().status("starting") as status:
+        record = auditing.audit(graph, chosen, settings, names=names, floor=floor, say=status.update)
+        if not counts:
+            return record, None
+        return record, auditing.collusion(graph, chosen, settings, counts, names=names, say=status.update)
 
 
 def _show(record: Record, curve: Record | None, out: Path | None, *, as_json: bool) -> None:
@@ -118,7 +133,7 @@ def _counts(text: str) -> list[int]:
         raise InvalidParameterError("colluders", text, "one or more whole numbers, separated by commas") from None
 
 
-def _floor(law: str, graph: Graph, support: str) -> float | None:
+def _floor(law: str, graph: Graph, support: DistanceSupport) -> float | None:
     """The floor the closed form promises for the paper's own law; nothing for others."""
     if law != "paper":
         return None
@@ -126,7 +141,7 @@ def _floor(law: str, graph: Graph, support: str) -> float | None:
     from veilwalk.design import design_regular
 
     walk = theory.WalkModel(n_nodes=graph.n_nodes, degree=int(graph.degrees[0]))
-    model = theory.AnonymityModel(walk=walk, support=DistanceSupport.parse(support))
+    model = theory.AnonymityModel(walk=walk, support=support)
     return design_regular(model).anonymity_floor_nats
 
 
@@ -136,12 +151,12 @@ def _write(folder: Path, record: Record, curve: Record | None) -> list[Path]:
     return audit_files(record, folder) + (collusion_files(curve, folder) if curve is not None else [])
 
 
-def _law(name: str, graph: Graph, support: str) -> DestinationLaw:
+def _law(name: str, graph: Graph, support: DistanceSupport) -> DestinationLaw:
     from veilwalk.audit import scheme_law
     from veilwalk.design import DistanceLaw, load_law
 
     if not name.endswith((".json", ".npz")):
-        return scheme_law(name, graph, DistanceSupport.parse(support))
+        return scheme_law(name, graph, support)
     found = load_law(Path(name))
     return found.on(graph) if isinstance(found, DistanceLaw) else found
 
