@@ -7,7 +7,7 @@ from dataclasses import asdict
 from veilwalk.audit._attacks import Bench, attack
 from veilwalk.audit._report import observer_report
 from veilwalk.audit._run import Say, choose_colluders, play
-from veilwalk.audit._settings import AuditSettings, check, chosen_horizon
+from veilwalk.audit._settings import AuditSettings, check, chosen_horizon, require_memory
 from veilwalk.chains import WalkChain, mean_hitting_times
 from veilwalk.core.records import Record
 from veilwalk.design import DestinationLaw
@@ -37,6 +37,7 @@ def audit(
     chain = WalkChain.of(graph, settings.walk)
     hitting = mean_hitting_times(chain)
     horizon = chosen_horizon(chain, law, settings)
+    require_memory(graph, law, settings, horizon)
     colluders = choose_colluders(graph.n_nodes, settings.colluders if settings.colluding else 0, settings.seed)
     run = play(graph, law, settings, colluders, say)
     bench = Bench(chain, law, settings, run, apart=distances(graph), hitting=hitting, horizon=horizon)

@@ -27,7 +27,8 @@ class AuditSettings:
 
     ``posterior`` is ``exact`` (from chains; graphs of up to 500 nodes) or ``estimated`` (calibrated on half of the
     run, scored on the other half; any size that fits into memory). ``horizon`` is the longest return time exact
-    observers tell apart; 0 picks one that about 98% of deliveries stay below.
+    observers tell apart; 0 picks one that about 98% of deliveries stay below. An audit predicted to take more than
+    ``memory_bytes`` is refused.
     """
 
     observers: tuple[str, ...] = OBSERVERS
@@ -39,6 +40,7 @@ class AuditSettings:
     window_radius: int = 5
     replicas: int = 64
     horizon: int = 0
+    memory_bytes: int = 16 << 30
 
     def __post_init__(self) -> None:
         validate.integer(updates=self.updates, seed=self.seed, colluders=self.colluders, replicas=self.replicas)
@@ -95,6 +97,20 @@ def predicted_memory(graph: Graph, law: DestinationLaw, settings: AuditSettings)
     """Return the bytes the audit will take, to within a small factor: records, tables and one batch of laws."""
     check(graph, law, settings)
     horizon = chosen_horizon(WalkChain.of(graph, settings.walk), law, settings)
+    return _predicted(graph, law, settings, horizon)
+
+
+def require_memory(graph: Graph, law: DestinationLaw, settings: AuditSettings, horizon: int) -> None:
+    """Refuse an audit that would take more memory than it may."""
+    needed = _predicted(graph, law, settings, horizon)
+    if needed > settings.memory_bytes:
+        raise ResourceLimitError(
+            f"the audit would take about {needed / 2**30:.1f} GiB, may take {settings.memory_bytes / 2**30:.1f} GiB: "
+            "ask for fewer --updates or --observers"
+        )
+
+
+def _predicted(graph: Graph, law: DestinationLaw, settings: AuditSettings, horizon: int) -> int:
     walking = estimate_memory(graph, law.matrix, updates=settings.updates, replicas=settings.replicas, collect=True)
     scores = settings.updates * (len(settings.observers) * 7 * 8 + UPDATE_DTYPE.itemsize)
     tables = 20 * 8 * graph.n_nodes**2

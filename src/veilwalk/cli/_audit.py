@@ -81,7 +81,8 @@ def audit(
         # A plain walk has no law; as a bound on its memory any will do.
         chosen = _law("uniform-node" if law == "plain" else law, network, distances)
         needed = auditing.predicted_memory(network, chosen, settings)
-        typer.echo(f"would take about {needed / 2**20:.0f} MiB for {updates} updates on {network.n_nodes} nodes")
+        size = f"{needed / 2**20:.0f} MiB beyond the program itself"
+        typer.echo(f"would take about {size} for {updates} updates on {network.n_nodes} nodes")
         return
     curve_over = counts if len(counts) > 1 else []
     record, curve = _attack(network, law, distances, settings, names=(graph, law), counts=curve_over)

@@ -169,3 +169,12 @@ def test_memory_grows_with_what_is_asked() -> None:
     many = AuditSettings(colluders=3, updates=1_000_000)
     assert predicted_memory(GRAPH, law, few) < predicted_memory(GRAPH, law, more) < predicted_memory(GRAPH, law, many)
     assert 80e6 < predicted_memory(GRAPH, law, many) < 2e9
+
+
+def test_an_audit_beyond_its_memory_is_refused_before_a_hop_is_walked() -> None:
+    """One line with the need, the limit and what to do."""
+    graph = random_regular(30, 3, seed=1)
+    law = scheme_law("uniform-node", graph, DistanceSupport(2, 3))
+    settings = AuditSettings(observers=("prior",), updates=10**12, memory_bytes=1 << 30)
+    with pytest.raises(ResourceLimitError, match=r"may take 1\.0 GiB: ask for fewer --updates"):
+        audit(graph, law, settings, names=("g", "l"))
