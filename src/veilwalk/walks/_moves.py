@@ -7,7 +7,7 @@ and, as often, the node itself. One set of kernels then serves every such walk, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,10 @@ from veilwalk.core.arrays import IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
 from veilwalk.graphs import Graph
 
-WalkKind = Literal["simple", "lazy"]
+WalkKind = Literal["simple", "lazy", "metropolis", "non-backtracking", "least-recent"]
+
+#: The kinds that are a table of equally likely moves; the others are for the protocol only.
+TABLE_WALKS: tuple[WalkKind, ...] = ("simple", "lazy")
 
 # The double-step tables must stay in the first cache, and their 16-bit halves below 2**15.
 _MAX_PAIRS = 8192
@@ -65,8 +68,8 @@ class Moves:
 
 def moves_of(graph: Graph, walk: WalkKind) -> Moves:
     """Return the moves of ``walk`` on ``graph``."""
-    if walk not in get_args(WalkKind):
-        raise InvalidParameterError("walk", walk, "one of " + ", ".join(get_args(WalkKind)))
+    if walk not in TABLE_WALKS:
+        raise InvalidParameterError("walk", walk, "one of " + ", ".join(TABLE_WALKS))
     if graph.n_nodes > _INT32_MAX:
         raise ResourceLimitError(f"the graph has {graph.n_nodes} nodes: walks number at most {_INT32_MAX}")
     if not graph.is_regular:

@@ -7,6 +7,7 @@ is a lane of its own, with its own stream, its own clock in hops and its own tab
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,8 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.graphs import Graph
 from veilwalk.walks._jobs import Progress, stream_key
 from veilwalk.walks._law import AliasRows, DestinationRows, alias_rows, checked_rows
-from veilwalk.walks._moves import Moves, WalkKind, moves_of
+from veilwalk.walks._memory import MemoryMoves, check_walk, estimate_bytes, memory_moves_of
+from veilwalk.walks._moves import TABLE_WALKS, Moves, WalkKind, moves_of
 
 #: One update, as written on arrival at its destination; nodes are int32, clocks and hops int64, and -1 means
 #: that there is none. Clocks count the hops of the token since its run began.
@@ -77,6 +79,7 @@ def iter_protocol(
     tokens: int = 1,
     replicas: int = 64,
     walk: WalkKind = "simple",
+    mix: float = 0.0,
     colluders: npt.ArrayLike | None = None,
     burn_in: int | None = None,
     chunk_updates: int | None = None,
@@ -94,7 +97,8 @@ def iter_protocol(
         seed: Seed of the run, below 2**64.
         tokens: Tokens of each replica.
         replicas: Independent repetitions of the network, played side by side.
-        walk: Kind of walk.
+        walk: Kind of walk; hops in which a lazy or metropolis walk stays count.
+        mix: Probability with which a hop of the least-recent walk is a plain non-backtracking one.
         colluders: Mask of the nodes that share their sightings of ciphertexts.
         burn_in: Updates of each lane to play unseen first. By default: until the token has been everywhere,
             so that every return time is known, and 16 more.
@@ -112,7 +116,13 @@ def iter_protocol(
             validate.at_least(0 if name == "burn_in" else 1, **{name: value})
     key = stream_key(seed)
     watching = _colluder_mask(graph, colluders)
-    lanes = _Lanes(moves_of(graph, walk), alias_rows(graph, law), watching, tokens=tokens, key=key)
+    check_walk(walk, mix=mix, tokens=tokens)
+    aliases = alias_rows(graph, law)
+    lanes: _Lanes = (
+        _TableLanes(moves_of(graph, walk), aliases, watching, tokens=tokens, key=key)
+        if walk in TABLE_WALKS
+        else _MemoryLanes(memory_moves_of(graph, walk, mix=mix), aliases, watching, tokens=tokens, key=key)
+    )
     chunk = chunk_updates if chunk_updates is not None else default_chunk_updates(graph)
     n_lanes = min(tokens * replicas, updates)
     return _chunks(lanes, n_lanes, updates=updates, burn_in=burn_in, chunk=chunk, progress=progress)
@@ -151,6 +161,7 @@ def estimate_memory(
     """
     validate.integer(updates=updates, tokens=tokens, replicas=replicas)
     validate.at_least(1, updates=updates, tokens=tokens, replicas=replicas)
+    check_walk(walk, mix=0.0, tokens=tokens)
     lanes = min(tokens * replicas, updates)
     chunk = chunk_updates if chunk_updates is not None else default_chunk_updates(graph)
     entries = checked_rows(graph, law).nnz
@@ -158,15 +169,15 @@ def estimate_memory(
     # The kernel's chunk and the one the caller still holds.
     chunks = 2 * min(updates, max(chunk, lanes)) * UPDATE_DTYPE.itemsize
     collected = 2 * updates * UPDATE_DTYPE.itemsize if collect else 0
-    return moves_of(graph, walk).n_bytes + aliases + lanes * graph.n_nodes * 8 + chunks + collected
+    tables = moves_of(graph, walk).n_bytes if walk in TABLE_WALKS else estimate_bytes(graph, walk, lanes)
+    return tables + aliases + lanes * graph.n_nodes * 8 + chunks + collected
 
 
-class _Lanes:
+class _Lanes(ABC):
     """The tokens of every replica, between two calls of the kernel."""
 
-    def __init__(self, moves: Moves, law: AliasRows, watching: BoolArray, *, tokens: int, key: np.uint64) -> None:
-        self._n_nodes = moves.n_nodes
-        self._moves = moves
+    def __init__(self, n_nodes: int, law: AliasRows, watching: BoolArray, *, tokens: int, key: np.uint64) -> None:
+        self._n_nodes = n_nodes
         self._law = law
         self._watching = watching
         self._tokens = tokens
@@ -183,8 +194,32 @@ class _Lanes:
         n_nodes = np.uint64(self._n_nodes)
         kernels.start_lanes(n_nodes, *self._law.arguments(), self._key, self._state, self._visits)
 
+    @abstractmethod
     def play(self, quotas: IntArray, out: Updates) -> None:
         """Let each lane make its quota of updates, recorded one lane after the other in ``out`` unless empty."""
+
+    def burn_in(self, updates: int | None) -> None:
+        """Play ``updates`` unseen; None means until every node was visited, and some more."""
+        nothing = np.empty(0, dtype=UPDATE_DTYPE)
+        if updates is None:
+            tables = self._visits.reshape(len(self._state), self._n_nodes)
+            while True:
+                unvisited = (tables < 0).any(axis=1)
+                if not unvisited.any():
+                    break
+                self.play(np.where(unvisited, _COVER_UPDATES, 0), nothing)
+        self.play(np.full(len(self._state), _SETTLE_UPDATES if updates is None else updates), nothing)
+
+
+class _TableLanes(_Lanes):
+    """Tokens whose walk is a table of moves."""
+
+    def __init__(self, moves: Moves, law: AliasRows, watching: BoolArray, *, tokens: int, key: np.uint64) -> None:
+        super().__init__(moves.n_nodes, law, watching, tokens=tokens, key=key)
+        self._moves = moves
+
+    def play(self, quotas: IntArray, out: Updates) -> None:
+        """Let each lane make its quota of updates."""
         from veilwalk.walks import _kernels_protocol as kernels
 
         kernels.run_lanes(
@@ -203,17 +238,41 @@ class _Lanes:
             out,
         )
 
-    def burn_in(self, updates: int | None) -> None:
-        """Play ``updates`` unseen; None means until every node was visited, and some more."""
-        nothing = np.empty(0, dtype=UPDATE_DTYPE)
-        if updates is None:
-            tables = self._visits.reshape(len(self._state), self._n_nodes)
-            while True:
-                unvisited = (tables < 0).any(axis=1)
-                if not unvisited.any():
-                    break
-                self.play(np.where(unvisited, _COVER_UPDATES, 0), nothing)
-        self.play(np.full(len(self._state), _SETTLE_UPDATES if updates is None else updates), nothing)
+
+class _MemoryLanes(_Lanes):
+    """Tokens whose walk needs to know where they came from, or what the nodes remember."""
+
+    def __init__(self, moves: MemoryMoves, law: AliasRows, watching: BoolArray, *, tokens: int, key: np.uint64) -> None:
+        super().__init__(moves.n_nodes, law, watching, tokens=tokens, key=key)
+        self._moves = moves
+        self._backs = np.empty(0, dtype=np.int64)
+        self._used = np.empty(0, dtype=np.int64)
+
+    def start(self, n_lanes: int) -> None:
+        """Put ``n_lanes`` tokens on their first nodes, which remember nothing."""
+        super().start(n_lanes)
+        self._backs = np.full(n_lanes, -1, dtype=np.int64)
+        self._used = np.full(n_lanes * self._moves.lane_entries, -1, dtype=np.int64)
+
+    def play(self, quotas: IntArray, out: Updates) -> None:
+        """Let each lane make its quota of updates."""
+        from veilwalk.walks import _kernels_memory as kernels
+
+        kernels.run_memory_lanes(
+            *self._moves.arguments(),
+            np.uint64(self._n_nodes),
+            *self._law.arguments(),
+            self._watching,
+            self._tokens,
+            self._key,
+            self._state,
+            self._backs,
+            self._visits,
+            self._used,
+            quotas,
+            np.cumsum(quotas) - quotas,
+            out,
+        )
 
 
 def _chunks(

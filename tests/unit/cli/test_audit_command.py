@@ -82,7 +82,7 @@ def test_a_dry_run_tells_the_memory_and_runs_nothing(
     code, out, err = run([*SMALL, "--law", "paper", "--dry-run", "--out", str(folder)], capsys)
     assert (code, err) == (0, "")
     assert len(out.splitlines()) == 1
-    assert "MiB for 3000 updates on 30 nodes" in out
+    assert "MiB beyond the program itself for 3000 updates on 30 nodes" in out
     assert not folder.exists()
 
 
