@@ -69,7 +69,7 @@ def design_regular(
         posterior = theory.source_posterior(pmf, kappa, model=model)
         promise = theory.guarantee(tail_probability, model=model, return_time_design=kappa)
         floor, start = promise.anonymity_floor_nats, promise.return_time_from
-        kind = "proved lower bound on distance entropy, given ass:frt"
+        kind = "proved lower bound at 257 of the return times covered, given ass:frt"
     else:
         theory.window_likelihood(kappa, model=model)  # refuses what the printed forms would turn into nonsense
         pmf = printed.optimal_distance_pmf(kappa, model=model)

@@ -73,6 +73,9 @@ def design_on_graph(
 
     likelihood = exact_window_likelihood(chain, kappa, window_radius)
     by_distance = mean_by_distance(likelihood, apart, support)
+    if not by_distance.min() > 0:
+        # On a bipartite graph hits at every other hop are impossible, and a narrow window may miss all others.
+        raise InvalidParameterError("window", window_radius, "wider: at some distance no hit falls into it")
     weight = np.zeros(support.hi + 1)
     weight[support.lo :] = by_distance.min() / by_distance
     law = law_by_distance(graph, support, weight)

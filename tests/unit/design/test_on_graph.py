@@ -126,5 +126,7 @@ def test_unfit_requests_are_refused() -> None:
         design_on_graph(star_with_tail, support=DistanceSupport(3, 3))
     with pytest.raises(InvalidParameterError, match="return time"):
         design_on_graph(graph, support=DistanceSupport(2, 3), return_time=3.0)
+    with pytest.raises(InvalidParameterError, match="window"):
+        design_on_graph(torus(4, 6), support=DistanceSupport(2, 3), window_radius=0)
     with pytest.raises(ResourceLimitError, match="GiB"):
         design_on_graph(graph, support=DistanceSupport(2, 3), memory_bytes=1000)
