@@ -76,16 +76,13 @@ def design_on_graph(
     if not by_distance.min() > 0:
         # On a bipartite graph hits at every other hop are impossible, and a narrow window may miss all others.
         raise InvalidParameterError("window", window_radius, "wider: at some distance no hit falls into it")
-    weight = np.zeros(support.hi + 1)
-    weight[support.lo :] = by_distance.min() / by_distance
-    law = law_by_distance(graph, support, weight)
+    law = law_by_distance(graph, support, np.pad(by_distance.min() / by_distance, (support.lo, 0)))
     at_design = window_entropies(law, likelihood, apart)
     floor = float(at_design.by_distance.min())
     first = max(start, support.hi + 1)
     for seen in _examined(chain, first):
         found = window_entropies(law, exact_window_likelihood(chain, seen, window_radius), apart)
         floor = min(floor, float(found.by_distance.min()))
-    shells = np.stack([np.bincount(row, minlength=support.hi + 1)[: support.hi + 1] for row in apart])
     share = np.stack([_row_by_distance(law, node, apart, support) for node in range(graph.n_nodes)])
     return Design(
         n_nodes=graph.n_nodes,
@@ -97,7 +94,7 @@ def design_on_graph(
         return_time_from=float(first),
         distances=support.distances,
         distance_pmf=law.source_prior @ share,
-        shell_sizes=shells.mean(axis=0)[support.lo :],
+        shell_sizes=(np.bincount(apart.ravel())[support.lo : support.hi + 1] / graph.n_nodes),
         distance_entropy_nats=float(at_design.by_distance.min()),
         node_entropy_nats=float(at_design.by_node.min()),
         anonymity_floor_nats=floor,
