@@ -98,7 +98,8 @@ def iter_protocol(
         tokens: Tokens of each replica.
         replicas: Independent repetitions of the network, played side by side.
         walk: Kind of walk; hops in which a lazy or metropolis walk stays count.
-        mix: Probability with which a hop of the least-recent walk is a plain non-backtracking one.
+        mix: Probability with which a hop of the least-recent walk is a plain non-backtracking one; with none, each
+            lane soon goes the same round for ever, and only lanes are independent.
         colluders: Mask of the nodes that share their sightings of ciphertexts.
         burn_in: Updates of each lane to play unseen first. By default: until the token has been everywhere,
             so that every return time is known, and 16 more.

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,7 @@ from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError, NumericalError
 from veilwalk.graphs import Graph
 from veilwalk.walks._jobs import NOT_REACHED, hitting_times, job_number, node_array, node_pairs, stream_key
-from veilwalk.walks._moves import WalkKind
+from veilwalk.walks._moves import TABLE_WALKS, WalkKind
 
 _MAX_ROUNDS = 100_000
 # Corrections that are rounding noise do not fall any more; they are taken to fall by this share at least, so
@@ -61,8 +60,8 @@ def hitting_tail(graph: Graph, target: int, *, walk: WalkKind = "simple", tolera
         The Perron value and the length of the transient.
     """
     validate.at_least(_MIN_TOLERANCE, tolerance=tolerance)
-    if walk not in get_args(WalkKind):
-        raise InvalidParameterError("walk", walk, "one of " + ", ".join(get_args(WalkKind)))
+    if walk not in TABLE_WALKS:
+        raise InvalidParameterError("walk", walk, "one of " + ", ".join(TABLE_WALKS))
     node = int(node_array(graph, "target", target)[0])
     alternating = walk == "simple" and graph.is_bipartite
     shares = graph.stationary_distribution
