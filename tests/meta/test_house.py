@@ -36,13 +36,13 @@ def test_modules_hold_one_idea() -> None:
 
 
 def test_functions_fit_a_screen() -> None:
-    """60 lines, docstring included; kernels and the two functions that list command-line options excepted."""
+    """60 lines from docstring to end; kernels excepted. Signatures that list command-line options do not count."""
     long = [
         f"{path.name}:{node.name}"
         for path in SOURCES
         if not path.name.startswith("_kernels")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno > 65
+        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.body[0].lineno >= 60
     ]
     assert long == []
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from veilwalk.audit._attacks import Bench, attack
 from veilwalk.audit._report import observer_report
 from veilwalk.audit._run import Say, choose_colluders, play
-from veilwalk.audit._settings import AuditSettings, check, chosen_horizon, require_memory
+from veilwalk.audit._settings import CHAINED, AuditSettings, check, chosen_horizon, require_memory
 from veilwalk.chains import WalkChain, mean_hitting_times
 from veilwalk.core.records import Record
 from veilwalk.design import DestinationLaw
@@ -34,7 +34,8 @@ def audit(
         say: told what is going on.
     """
     check(graph, law, settings)
-    chain = WalkChain.of(graph, settings.walk)
+    # A walk that remembers is no chain on the nodes; check() has left only observers that need none.
+    chain = WalkChain.of(graph, settings.walk if settings.walk in CHAINED else "simple")
     hitting = mean_hitting_times(chain)
     horizon = chosen_horizon(chain, law, settings)
     require_memory(graph, law, settings, horizon)
@@ -54,7 +55,7 @@ def audit(
             "complete": run.complete,
             "hops_per_update": hops.mean,
             "hops_per_update_interval": [hops.low, hops.high],
-            "hops_per_update_predicted": law.mean_hops(hitting),
+            "hops_per_update_predicted": law.mean_hops(hitting) if settings.walk in CHAINED else None,
             "return_time_mean": float(run.seen.return_time.mean()),
             "observers": reports,
             "posterior_by_distance": bench.profile.rows(),

@@ -62,6 +62,7 @@ def play(graph: Graph, law: DestinationLaw, settings: AuditSettings, colluders: 
                 updates=settings.updates,
                 seed=settings.seed,
                 walk=settings.walk,
+                mix=settings.mix,
                 replicas=settings.replicas,
                 colluders=watching if len(colluders) else None,
                 progress=lambda done, total: say(f"walking: {done} of {total} updates"),

@@ -17,6 +17,10 @@ from veilwalk.walks import UPDATE_DTYPE, WalkKind, estimate_memory
 #: Largest graph on which the exact return-time observers finish in minutes: they cost horizon * nodes^3 * degree.
 EXACT_NODES = 500
 TIMED = ("return-time", "last-hop", "repeated")
+#: Walks that are Markov chains on the nodes; the others remember, and have no exact observer here.
+CHAINED = ("simple", "lazy", "metropolis")
+#: What can be asked about a walk that is no such chain.
+WITHOUT_CHAIN = ("prior", "return-time", "last-hop")
 # (1 + x) e^-x = 0.02: two legs' worth of exponential waiting stay below x means in 98% of deliveries.
 _HORIZON_LEGS = 5.83
 
@@ -25,16 +29,17 @@ _HORIZON_LEGS = 5.83
 class AuditSettings:
     """What to audit and how hard to look.
 
-    ``posterior`` is ``exact`` (from chains; graphs of up to 500 nodes) or ``estimated`` (calibrated on half of the
-    run, scored on the other half; any size that fits into memory). ``horizon`` is the longest return time exact
-    observers tell apart; 0 picks one that about 98% of deliveries stay below. An audit predicted to take more than
-    ``memory_bytes`` is refused.
+    ``mix`` is the share of plain non-backtracking steps of a least-recent walk. ``posterior`` is ``exact`` (from
+    chains; graphs of up to 500 nodes) or ``estimated`` (calibrated on half of the run, scored on the other half; any
+    size that fits into memory, any walk). ``horizon`` is the longest return time exact observers tell apart; 0 picks
+    one that about 98% of deliveries stay below. An audit predicted to take more than ``memory_bytes`` is refused.
     """
 
     observers: tuple[str, ...] = OBSERVERS
     updates: int = 500_000
     seed: int = 7
     walk: WalkKind = "simple"
+    mix: float = 0.0
     colluders: int = 30
     posterior: str = "exact"
     window_radius: int = 5
@@ -77,6 +82,11 @@ def check_colluders(graph: Graph, count: int) -> None:
 def check(graph: Graph, law: DestinationLaw, settings: AuditSettings) -> None:
     """Refuse what cannot be audited, before a hop is walked."""
     law.check_graph(graph)
+    if settings.walk not in CHAINED:
+        beyond = [name for name in settings.observers if name not in WITHOUT_CHAIN]
+        if settings.posterior == "exact" or beyond:
+            need = f"with --posterior estimated and --observers {','.join(WITHOUT_CHAIN)}: it is no chain on the nodes"
+            raise InvalidParameterError("walk", settings.walk, need)
     if settings.colluding:
         check_colluders(graph, settings.colluders)
     if settings.timed and settings.posterior == "exact" and graph.n_nodes > EXACT_NODES:
@@ -88,7 +98,7 @@ def check(graph: Graph, law: DestinationLaw, settings: AuditSettings) -> None:
 
 def chosen_horizon(chain: WalkChain, law: DestinationLaw, settings: AuditSettings) -> int:
     """Return the horizon asked for, or the one that leaves about 2% of deliveries beyond it."""
-    if settings.horizon:
+    if settings.horizon or settings.posterior == "estimated":
         return settings.horizon
     return math.ceil(_HORIZON_LEGS * law.mean_hops(mean_hitting_times(chain)))
 
@@ -96,7 +106,9 @@ def chosen_horizon(chain: WalkChain, law: DestinationLaw, settings: AuditSetting
 def predicted_memory(graph: Graph, law: DestinationLaw, settings: AuditSettings) -> int:
     """Return the bytes the audit will take, to within a small factor: records, tables and one batch of laws."""
     check(graph, law, settings)
-    horizon = chosen_horizon(WalkChain.of(graph, settings.walk), law, settings)
+    horizon = 0
+    if settings.walk in CHAINED:
+        horizon = chosen_horizon(WalkChain.of(graph, settings.walk), law, settings)
     return _predicted(graph, law, settings, horizon)
 
 
@@ -111,7 +123,9 @@ def require_memory(graph: Graph, law: DestinationLaw, settings: AuditSettings, h
 
 
 def _predicted(graph: Graph, law: DestinationLaw, settings: AuditSettings, horizon: int) -> int:
-    walking = estimate_memory(graph, law.matrix, updates=settings.updates, replicas=settings.replicas, collect=True)
+    walking = estimate_memory(
+        graph, law.matrix, updates=settings.updates, replicas=settings.replicas, walk=settings.walk, collect=True
+    )
     scores = settings.updates * (len(settings.observers) * 7 * 8 + UPDATE_DTYPE.itemsize)
     tables = 20 * 8 * graph.n_nodes**2
     laws = 0

@@ -32,7 +32,12 @@ def audit(
         ),
     ] = "paper",
     support: Annotated[str, typer.Option(metavar="LO:HI", help="Distances of a law given by name.")] = "2:6",
-    walk: Annotated[str, typer.Option(help="Kind of walk: simple or lazy.")] = "simple",
+    walk: Annotated[
+        str, typer.Option(help="Kind of walk: simple, lazy, metropolis, non-backtracking or least-recent.")
+    ] = "simple",
+    mix: Annotated[
+        float, typer.Option(help="Share of plain non-backtracking steps of a least-recent walk, from 0 to 1.")
+    ] = 0.0,
     observers: Annotated[
         str,
         typer.Option(
@@ -69,6 +74,7 @@ def audit(
         updates=updates,
         seed=seed,
         walk=walk,  # type: ignore[arg-type]  # checked by AuditSettings
+        mix=mix,
         colluders=counts[-1],
         posterior=posterior,
         window_radius=window,
@@ -175,7 +181,7 @@ def print_audit(record: Record) -> None:
                 "hops per update",
                 f"{result['hops_per_update']:.2f}",
                 f"{low:.2f} to {high:.2f}",
-                f"{result['hops_per_update_predicted']:.2f}",
+                "-" if (expected := result["hops_per_update_predicted"]) is None else f"{expected:.2f}",
             )
         ],
     )

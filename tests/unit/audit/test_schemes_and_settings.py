@@ -178,3 +178,19 @@ def test_an_audit_beyond_its_memory_is_refused_before_a_hop_is_walked() -> None:
     settings = AuditSettings(observers=("prior",), updates=10**12, memory_bytes=1 << 30)
     with pytest.raises(ResourceLimitError, match=r"may take 1\.0 GiB: ask for fewer --updates"):
         audit(graph, law, settings, names=("g", "l"))
+
+
+@pytest.mark.parametrize("walk", ["non-backtracking", "least-recent"])
+def test_walks_that_remember_are_audited_by_estimate_only(walk: Any) -> None:
+    """They are cheaper than the simple walk; exact observers and coalitions are refused in one line."""
+    graph = random_regular(60, 3, seed=1)
+    law = scheme_law("uniform-node", graph, DistanceSupport(2, 4))
+    asked: dict[str, Any] = {"updates": 20_000, "posterior": "estimated", "observers": ("prior", "last-hop")}
+    hops = {
+        kind: audit(graph, law, AuditSettings(walk=kind, **asked), names=("g", "l")).result["hops_per_update"]
+        for kind in ("simple", walk)
+    }
+    assert hops[walk] < 0.6 * hops["simple"]
+    for change in ({"posterior": "exact"}, {"observers": ("first-sight",)}):
+        with pytest.raises(InvalidParameterError, match=r"walk = .*estimated"):
+            audit(graph, law, AuditSettings(walk=walk, **asked | change), names=("g", "l"))
