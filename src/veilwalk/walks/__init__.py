@@ -2,6 +2,7 @@
 
 from veilwalk.walks._jobs import (
     NOT_REACHED,
+    NOT_WALKED,
     hitting_time_histogram,
     hitting_times,
     return_times,
@@ -14,6 +15,7 @@ from veilwalk.walks._trace import Trace, read_trace, write_trace
 
 __all__ = [
     "NOT_REACHED",
+    "NOT_WALKED",
     "UPDATE_DTYPE",
     "HittingTail",
     "Trace",

@@ -25,6 +25,8 @@ Progress = Callable[[int, int], None]
 
 #: What a time is when the walk was stopped before it.
 NOT_REACHED = -1
+#: What a time is when an interrupt came before the walk was made.
+NOT_WALKED = -2
 
 _NO_LIMIT = np.iinfo(np.int64).max
 # A kernel call cannot be interrupted: the first batch is what a second or less should do on any graph.
@@ -103,7 +105,8 @@ def hitting_times(
         progress: Called between batches with walks done and walks in all.
 
     Returns:
-        The times, int64, one per walk.
+        The times, int64, one per walk. An interrupt (Ctrl-C) returns those of the walks made so far; the others are
+        ``NOT_WALKED``.
     """
     from_nodes, to_nodes = node_pairs(graph, sources, targets)
     times = _first_hits(
@@ -115,7 +118,7 @@ def hitting_times(
         first_job=first_job,
         progress=progress,
     )
-    times[from_nodes == to_nodes] = 0
+    times[(from_nodes == to_nodes) & (times != NOT_WALKED)] = 0
     return times
 
 
@@ -174,7 +177,7 @@ def hitting_time_histogram(
 
     Returns:
         Counts, shape (groups, bins + 2): the first column is below the first edge, the last is at or beyond
-        the last edge.
+        the last edge. An interrupt returns what was counted so far.
     """
     validate.integer(repeats=repeats)
     validate.at_least(1, repeats=repeats)
@@ -195,7 +198,10 @@ def hitting_time_histogram(
             graph, from_nodes, to_nodes, seed=seed, walk=walk, max_steps=max(int(edges[-1]), 1), first_job=done
         )
         times[times == NOT_REACHED] = edges[-1]
-        np.add.at(counts, (labels, np.searchsorted(edges, times, side="right")), 1)
+        made = times != NOT_WALKED
+        np.add.at(counts, (labels[made], np.searchsorted(edges, times[made], side="right")), 1)
+        if not made.all():
+            break
         if progress is not None:
             progress(done + len(from_nodes), total)
     return counts
@@ -261,33 +267,38 @@ def _first_hits(
         validate.integer(max_steps=max_steps)
         validate.at_least(1, max_steps=max_steps)
     key, job = stream_key(seed), job_number(first_job)
-    out = np.empty(len(sources), dtype=np.int64)
+    out = np.full(len(sources), NOT_WALKED, dtype=np.int64)
     done = 0
     batch = min(_MAX_FIRST_BATCH, max(_MIN_FIRST_BATCH, _FIRST_BATCH_NODES // moves.n_nodes))
-    while done < len(sources):
-        part = slice(done, min(done + batch, len(sources)))
-        order, bounds = _chunks(moves, targets[part])
-        began = time.perf_counter()
-        times = np.empty(len(order), dtype=np.int64)
-        _kernels_hits.first_hits(
-            moves.table,
-            moves.offsets,
-            moves.pairs,
-            *moves.word_arguments(),
-            sources[part][order],
-            targets[part][order],
-            job + np.uint64(done) + order.astype(np.uint64),
-            bounds,
-            _NO_LIMIT if max_steps is None else max_steps,
-            key,
-            times,
-        )
-        out[part][order] = times
-        done = part.stop
-        if time.perf_counter() - began < _BATCH_S:
-            batch *= 2
-        if progress is not None:
-            progress(done, len(sources))
+    try:
+        while done < len(sources):
+            part = slice(done, min(done + batch, len(sources)))
+            order, bounds = _chunks(moves, targets[part])
+            began = time.perf_counter()
+            times = np.empty(len(order), dtype=np.int64)
+            _kernels_hits.first_hits(
+                moves.table,
+                moves.offsets,
+                moves.pairs,
+                *moves.word_arguments(),
+                sources[part][order],
+                targets[part][order],
+                job + np.uint64(done) + order.astype(np.uint64),
+                bounds,
+                _NO_LIMIT if max_steps is None else max_steps,
+                key,
+                times,
+            )
+            out[part][order] = times
+            done = part.stop
+            if time.perf_counter() - began < _BATCH_S:
+                batch *= 2
+            if progress is not None:
+                progress(done, len(sources))
+    except KeyboardInterrupt:
+        # What was walked is worth keeping; with nothing walked there is nothing to return.
+        if done == 0:
+            raise
     return out
 
 

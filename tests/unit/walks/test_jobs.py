@@ -167,3 +167,34 @@ def test_histogram_refuses_what_it_cannot_count(petersen: Graph) -> None:
         walks.hitting_time_histogram(petersen, [0], [1], groups=[-1], bin_edges=[1, 2], repeats=1, seed=1)
     with pytest.raises(InvalidParameterError, match="bin_edges"):
         walks.hitting_time_histogram(petersen, [0], [1], groups=[0], bin_edges=[2, 2], repeats=1, seed=1)
+
+
+def test_an_interrupt_keeps_the_walks_already_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times of finished batches are those of an undisturbed run; the others say that they were not walked."""
+    monkeypatch.setattr(_jobs, "_MAX_FIRST_BATCH", 100)
+    monkeypatch.setattr(_jobs, "_MIN_FIRST_BATCH", 100)
+    graph = Graph.from_edges(6, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 3)])
+    sources, targets = np.arange(1000) % 6, (np.arange(1000) + 3) % 6
+    whole = walks.hitting_times(graph, sources, targets, seed=1)
+
+    def stop(done: int, _: int) -> None:
+        if done >= 200:
+            raise KeyboardInterrupt
+
+    kept = walks.hitting_times(graph, sources, targets, seed=1, progress=stop)
+    made = kept != walks.NOT_WALKED
+    assert 200 <= made.sum() < 1000
+    np.testing.assert_array_equal(kept[made], whole[made])
+    assert made[: int(made.sum())].all()
+
+
+def test_an_interrupt_before_any_walk_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing to keep there is nothing to return."""
+    graph = Graph.from_edges(3, [(0, 1), (1, 2), (2, 0)])
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_jobs, "_chunks", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        walks.hitting_times(graph, [0], [1], seed=1)
