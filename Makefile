@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One pinned set for every target, so that two installs are the same.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check figures bench audit-campaign clean
+.PHONY: demo test check figures bench audit-campaign walk-comparison clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## The main job, offline, on one screen
@@ -30,6 +30,9 @@ bench: $(VENV)/.bench  ## Ratios against the peers a user would pick; takes a wh
 
 audit-campaign: $(VENV)/.demo  ## Every law, every observer, the curve over colluders; ten minutes; writes docs
 	$(BIN)/python -m benchmarks.audit_campaign
+
+walk-comparison: $(VENV)/.demo  ## Hops and entropy of the walks side by side; a minute; writes docs
+	$(BIN)/python -m benchmarks.walk_comparison
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "veilwalk needs Python 3.11 or newer; $(PYTHON) is older: set PYTHON=..."; exit 2; }

@@ -237,7 +237,7 @@ def _observer_rows(name: str, found: dict[str, Any]) -> list[tuple[str, ...]]:
     rows = [(name, "all", found["overall"])]
     if found["by_return_time"] and name not in {"prior", "first-sight", "bridge", "predecessor"}:
         shortest = found["by_return_time"][0]
-        rows.append(("", f"shortest {shortest['share']:.0%}: up to {shortest['hi']}", shortest))
+        rows.append(("", f"to {shortest['hi']} ({shortest['share']:.0%})", shortest))
     worst = found["worst_destination"]
     if worst is not None and name == "last-hop":
         rows.append(("", f"worst: node {worst['destination']}", worst))

@@ -3,5 +3,6 @@
 from veilwalk.experiments._claims import Claim, load_claims
 from veilwalk.experiments._figures import FIGURES, reproduce
 from veilwalk.experiments._sampled import SampledGraphs
+from veilwalk.experiments._walks import compare_walks
 
-__all__ = ["FIGURES", "Claim", "SampledGraphs", "load_claims", "reproduce"]
+__all__ = ["FIGURES", "Claim", "SampledGraphs", "compare_walks", "load_claims", "reproduce"]
