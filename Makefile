@@ -49,7 +49,7 @@ $(VENV)/.test: $(VENV)/.demo
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(PIP) --no-build-isolation --editable '.[report,dev,bench]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,bench,torch]'
 	@# Its own metadata pins an old NumPy that it does not need; it runs with ours.
 	$(PIP) --no-deps PyDTMC
 	@touch $@
