@@ -121,10 +121,10 @@ def _attack(
 def _show(record: Record, curve: Record | None, out: Path | None, *, as_json: bool) -> None:
     paths = _write(out, record, curve) if out is not None else []
     if as_json:
-        content = {"params": record.params, "seed": record.seed, "version": record.version, **record.result}
+        content = record.to_dict()
         if curve is not None:
-            content["by_colluders"] = curve.result["rows"]
-        typer.echo(json.dumps(plain(content), indent=2))
+            content["by_colluders"] = plain(curve.result["rows"])
+        typer.echo(json.dumps(content, indent=2))
         return
     print_audit(record)
     if curve is not None:

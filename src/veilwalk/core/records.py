@@ -11,7 +11,7 @@ import math
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,14 @@ class Record:
     seed: int | None = None
     version: str = __version__
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return provenance and results side by side, as plain data: infinities become None, NaN is refused."""
+        about = {"kind": self.kind, "version": self.version, "seed": self.seed, "params": self.params}
+        return dict(plain(about | dict(self.result)))
+
     def to_json(self) -> str:
-        """Return the record as JSON; infinities become null, NaN is refused."""
-        return json.dumps(plain(asdict(self)), indent=2, allow_nan=False) + "\n"
+        """Return :meth:`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
 
 
 def plain(value: Any) -> Any:

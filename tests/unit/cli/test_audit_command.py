@@ -99,7 +99,7 @@ def test_out_writes_the_record_and_its_figures(capsys: pytest.CaptureFixture[str
     record = json.loads((tmp_path / "new" / "audit.json").read_text())
     assert record["kind"] == "audit"
     assert record["seed"] == 7
-    assert record["result"]["observers"] == found["observers"]
+    assert record["observers"] == found["observers"]
 
 
 def test_the_plain_walk_names_every_source(capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,7 +129,7 @@ def test_paper_reproduce_writes_four_files_a_figure(capsys: pytest.CaptureFixtur
     code, _, _ = run(["paper", "reproduce", "trade-off", "--out", str(tmp_path), "--graphs", "1"], capsys)
     assert code == 0
     assert {path.name for path in tmp_path.iterdir()} == {f"trade-off.{s}" for s in ("png", "svg", "csv", "json")}
-    rows = json.loads((tmp_path / "trade-off.json").read_text())["result"]["rows"]
+    rows = json.loads((tmp_path / "trade-off.json").read_text())["rows"]
     published = [row for row in rows if row["degree"] == 3]
     assert [row["support"] for row in published] == [f"2:{hi}" for hi in range(4, 10)]
     for row in published:
