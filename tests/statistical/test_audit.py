@@ -180,21 +180,22 @@ def test_observers_who_see_more_learn_more(played: Played) -> None:
 
 
 def test_estimated_posteriors_agree_with_exact_ones(played: Played) -> None:
-    """Node entropy within 0.02 nats, hit ratios as below; the prior alone would miss the last hop's by far."""
-    settings = AuditSettings(
-        updates=60_000, seed=5, posterior="estimated", observers=("return-time", "last-hop"), colluders=0
+    """Entropy within 0.01 nats and hit ratios within their intervals, on 400,000 updates; classes alone do not."""
+    asked: dict[str, Any] = {"updates": 400_000, "seed": 5, "observers": ("return-time", "last-hop")}
+    exact, estimated, by_class = (
+        audit(played.graph, played.law, AuditSettings(posterior=kind, **asked), names=NAMES).result["observers"]
+        for kind in ("exact", "estimated", "by-class")
     )
-    record = audit(played.graph, played.law, settings, names=NAMES)
     for name in ("return-time", "last-hop"):
-        exact, estimated = played.overall(name), record.result["observers"][name]["overall"]
-        assert estimated["node_entropy_nats"] == pytest.approx(exact["node_entropy_nats"], abs=0.02)
-        low, high = wide_interval(estimated)
-        assert low < estimated["top_posterior"] < high
-        # Nodes of one class are not told apart: a few percent of the hits are lost, and none can be gained.
-        assert 0.9 * exact["top_posterior"] < estimated["top_posterior"] < 1.01 * exact["top_posterior"]
-    low, high = estimated["hit_ratio_interval"]
-    assert low < exact["hit_ratio"] < high
-    assert not low < played.overall("prior")["hit_ratio"] < high
+        true, found, crude = (result[name]["overall"] for result in (exact, estimated, by_class))
+        assert found["node_entropy_nats"] == pytest.approx(true["node_entropy_nats"], abs=0.01)
+        low, high = wide_interval(found)
+        assert low < found["top_posterior"] < high
+        low, high = found["hit_ratio_interval"]
+        assert low < true["hit_ratio"] < high
+        assert crude["node_entropy_nats"] == pytest.approx(true["node_entropy_nats"], abs=0.02)
+    # The named mutant: nodes of one class told apart by the prior alone lose hits.
+    assert by_class["return-time"]["overall"]["hit_ratio_interval"][1] < exact["return-time"]["overall"]["hit_ratio"]
     prior = played.overall("prior")["node_entropy_nats"]
     assert abs(prior - played.overall("last-hop")["node_entropy_nats"]) > 0.02
 

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import get_args
 
+import numpy as np
+
 from veilwalk.audit._sightings import COLLUDING, OBSERVERS
 from veilwalk.chains import WalkChain, mean_hitting_times
 from veilwalk.core import validate
@@ -17,12 +19,18 @@ from veilwalk.walks import UPDATE_DTYPE, WalkKind, estimate_memory
 #: Largest graph on which the exact return-time observers finish in minutes: they cost horizon * nodes^3 * degree.
 EXACT_NODES = 500
 TIMED = ("return-time", "last-hop", "repeated")
+#: exact: from chains. estimated: approximate laws of every candidate, calibrated on half of the lanes. by-class: the
+#: prior, calibrated likewise, for walks that have no chain.
+POSTERIORS = ("exact", "estimated", "by-class")
+#: Destinations at which estimated posteriors are learnt and scored.
+SAMPLED_DESTINATIONS = 64
 #: Walks that are Markov chains on the nodes; the others remember, and have no exact observer here.
 CHAINED = ("simple", "lazy", "metropolis")
 #: What can be asked about a walk that is no such chain.
 WITHOUT_CHAIN = ("prior", "return-time", "last-hop")
 # (1 + x) e^-x = 0.02: two legs' worth of exponential waiting stay below x means in 98% of deliveries.
 _HORIZON_LEGS = 5.83
+_TRANSFORM_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +38,10 @@ class AuditSettings:
     """What to audit and how hard to look.
 
     ``mix`` is the share of plain non-backtracking steps of a least-recent walk. ``posterior`` is ``exact`` (from
-    chains; graphs of up to 500 nodes) or ``estimated`` (calibrated on half of the run, scored on the other half; any
-    size that fits into memory, any walk). ``horizon`` is the longest return time exact observers tell apart; 0 picks
-    one that about 98% of deliveries stay below. An audit predicted to take more than ``memory_bytes`` is refused.
+    chains; graphs of up to 500 nodes), ``estimated`` (calibrated on half of the lanes, scored on the others, at up to
+    64 destinations) or ``by-class`` (cruder; any walk). ``horizon`` is the longest return time told apart; 0 picks one
+    that about 98% of deliveries stay below, or less where memory does not allow. An audit predicted to take more than
+    ``memory_bytes`` is refused.
     """
 
     observers: tuple[str, ...] = OBSERVERS
@@ -57,9 +66,9 @@ class AuditSettings:
             raise InvalidParameterError("observers", ",".join(self.observers), f"among {', '.join(OBSERVERS)}, or all")
         if self.walk not in get_args(WalkKind):
             raise InvalidParameterError("walk", self.walk, f"one of {', '.join(get_args(WalkKind))}")
-        if self.posterior not in ("exact", "estimated"):
-            raise InvalidParameterError("posterior", self.posterior, "exact or estimated")
-        if self.posterior == "estimated" and "repeated" in self.observers:
+        if self.posterior not in POSTERIORS:
+            raise InvalidParameterError("posterior", self.posterior, f"one of {', '.join(POSTERIORS)}")
+        if self.posterior != "exact" and "repeated" in self.observers:
             raise InvalidParameterError("observers", "repeated", "left out: it needs exact posteriors")
 
     @property
@@ -84,8 +93,8 @@ def check(graph: Graph, law: DestinationLaw, settings: AuditSettings) -> None:
     law.check_graph(graph)
     if settings.walk not in CHAINED:
         beyond = [name for name in settings.observers if name not in WITHOUT_CHAIN]
-        if settings.posterior == "exact" or beyond:
-            need = f"with --posterior estimated and --observers {','.join(WITHOUT_CHAIN)}: it is no chain on the nodes"
+        if settings.posterior != "by-class" or beyond:
+            need = f"with --posterior by-class and --observers {','.join(WITHOUT_CHAIN)}: it is no chain on the nodes"
             raise InvalidParameterError("walk", settings.walk, need)
     if settings.colluding:
         check_colluders(graph, settings.colluders)
@@ -98,9 +107,14 @@ def check(graph: Graph, law: DestinationLaw, settings: AuditSettings) -> None:
 
 def chosen_horizon(chain: WalkChain, law: DestinationLaw, settings: AuditSettings) -> int:
     """Return the horizon asked for, or the one that leaves about 2% of deliveries beyond it."""
-    if settings.horizon or settings.posterior == "estimated":
+    if settings.horizon or settings.posterior == "by-class":
         return settings.horizon
-    return math.ceil(_HORIZON_LEGS * law.mean_hops(mean_hitting_times(chain)))
+    whole = math.ceil(_HORIZON_LEGS * law.mean_hops(mean_hitting_times(chain)))
+    if settings.posterior == "exact":
+        return whole
+    # Transforms of one destination's laws; longer return times tell sources apart less and less.
+    widest = int(np.diff(chain.indptr).max()) + 1
+    return min(whole, max(64, _TRANSFORM_BYTES // (8 * 6 * chain.n_nodes * widest)))
 
 
 def predicted_memory(graph: Graph, law: DestinationLaw, settings: AuditSettings) -> int:

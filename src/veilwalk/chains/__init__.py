@@ -6,7 +6,13 @@ source and one column a target. Results are the same, bit for bit, for any numbe
 """
 
 from veilwalk.chains._chain import WalkChain
-from veilwalk.chains._deliveries import DeliveryLaw, iter_deliveries, stationary_law, token_law
+from veilwalk.chains._deliveries import (
+    DeliveryLaw,
+    iter_approximate_deliveries,
+    iter_deliveries,
+    stationary_law,
+    token_law,
+)
 from veilwalk.chains._laws import hitting_expectations, hitting_pmf, hitting_survival, iter_hitting_pmf
 from veilwalk.chains._means import mean_hitting_times
 from veilwalk.chains._returns import return_pmf, return_survival
@@ -19,6 +25,7 @@ __all__ = [
     "hitting_expectations",
     "hitting_pmf",
     "hitting_survival",
+    "iter_approximate_deliveries",
     "iter_deliveries",
     "iter_hitting_pmf",
     "mean_hitting_times",

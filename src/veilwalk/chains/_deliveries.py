@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import fft
 
 from veilwalk.chains._chain import WalkChain
 from veilwalk.chains._kernels import thread_count
@@ -28,6 +29,8 @@ from veilwalk.chains._limits import DEFAULT_MEMORY_BYTES, chosen_horizon, chosen
 from veilwalk.chains._means import mean_hitting_times
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.errors import InvalidParameterError
+
+_TRANSFORM_NOISE = 1e-16
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +120,42 @@ def _deliveries(chain: WalkChain, law: FloatArray, hops: int, chosen: IntArray, 
             neighbours = chain.indices[chain.indptr[node] : chain.indptr[node + 1]]
             beyond = np.maximum(whole[:, own] - joint.sum(axis=0), 0.0)
             yield DeliveryLaw(int(node), neighbours, own, joint, beyond)
+
+
+def iter_approximate_deliveries(
+    chain: WalkChain, law: FloatArray, horizon: int, destinations: Sequence[int] | IntArray
+) -> Iterator[DeliveryLaw]:
+    """Yield delivery laws as if the walk before the sealing were a fresh walk from the source, run backwards.
+
+    The return time is then the sum of two independent hitting times, one for the way there and one, by
+    reversibility, for the way since the destination was last passed. In truth the leg that ended at the source had not
+    passed it before, so near sources come out a little too likely: half a percent in the mean return time of
+    RRG(300, 3). Each candidate has its own exact hitting law, which ranks sources as well as the exact law does;
+    weights want calibration.
+
+    Cost: O(nnz degree) a hop and a Fourier transform for each source and neighbour, a destination.
+    """
+    chosen, hops = chosen_targets(chain, destinations), chosen_horizon(horizon)
+    hitting, sources, inflow = mean_hitting_times(chain), stationary_law(law), _inflow(chain)
+    size = int(fft.next_fast_len(2 * hops + 1, real=True))
+    for node in chosen:
+        entries = slice(chain.indptr[node], chain.indptr[node + 1])
+        neighbours, own = chain.indices[entries], np.flatnonzero(law[:, node] > 0)
+        arriving = np.zeros((chain.n_nodes, len(neighbours)))
+        arriving[neighbours, np.arange(len(neighbours))] = inflow[entries]
+        hits = np.zeros((hops + 1, len(own), len(neighbours)))
+        for hop in range(1, hops + 1):
+            arriving[node] = 0.0
+            hits[hop] = arriving[own]
+            arriving = chain.transition_matrix @ arriving
+        there, back = fft.rfft(hits, size, axis=0), fft.rfft(hits.sum(axis=2), size, axis=0)
+        sums = fft.irfft(there * back[:, :, np.newaxis], size, axis=0)[: hops + 1]
+        prior = normalised(sources * law[:, node])
+        # Transforms leave rounding where nothing can be.
+        joint = np.where(sums > _TRANSFORM_NOISE, sums, 0.0) * prior[own][:, np.newaxis]
+        joint = np.ascontiguousarray(np.moveaxis(joint, 2, 1))
+        whole = prior * _entry_shares(chain, inflow, int(node), hitting)
+        yield DeliveryLaw(int(node), neighbours, own, joint, np.maximum(whole[:, own] - joint.sum(axis=0), 0.0))
 
 
 def _entry_shares(chain: WalkChain, inflow: FloatArray, node: int, hitting: FloatArray) -> FloatArray:

@@ -51,7 +51,10 @@ def audit(
         str, typer.Option(help="How many nodes pool what they see; several numbers, 1,3,15,30, add a curve over them.")
     ] = "30",
     posterior: Annotated[
-        str, typer.Option(help="exact (graphs of up to 500 nodes), or estimated on half of the run.")
+        str,
+        typer.Option(
+            help="exact (up to 500 nodes), estimated (calibrated on half of the run), or by-class (cruder; any walk)."
+        ),
     ] = "exact",
     window: Annotated[int, typer.Option(help="Half-width of the window observer's window, in hops.")] = 5,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the memory it would take, and stop.")] = False,

@@ -41,7 +41,7 @@ def demo(
         status.update("drawing the trade-off against exact chains on sampled graphs")
         files = figure_files(experiments.reproduce("trade-off"), out)
         settings = AuditSettings(
-            observers=("prior", "last-hop", "first-sight", "predecessor"), updates=100_000, posterior="estimated"
+            observers=("prior", "last-hop", "first-sight", "predecessor"), updates=100_000, posterior="by-class"
         )
         law = scheme_law("paper", graph, support)
         attacked = audit(graph, law, settings, names=(SPEC, "paper"), say=status.update)

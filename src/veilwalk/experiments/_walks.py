@@ -26,7 +26,7 @@ def compare_walks(
     names: tuple[str, str],
     say: Progress = silent,
 ) -> Record:
-    """Audit the same law under each ``(walk, mix)``, with estimated posteriors for all of them alike.
+    """Audit the same law under each ``(walk, mix)``, with posteriors estimated by class for all of them alike.
 
     Hops are also given relative to the first walk. The rows of an observer go by return time, cut at the same shares
     of deliveries for every walk, so that row k of one compares with row k of another.
@@ -35,7 +35,7 @@ def compare_walks(
     for walk, mix in walks:
         say(f"walking {walk}" + (f", mix {mix:g}" if mix else ""))
         settings = AuditSettings(
-            observers=_OBSERVERS, updates=updates, seed=seed, walk=walk, mix=mix, posterior="estimated", replicas=256
+            observers=_OBSERVERS, updates=updates, seed=seed, walk=walk, mix=mix, posterior="by-class", replicas=256
         )
         result = audit(graph, law, settings, names=names).result
         row: dict[str, Any] = {

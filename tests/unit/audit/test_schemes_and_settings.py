@@ -86,7 +86,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "unknown observer": ({"observers": ("prior", "moon")}, "observers = 'prior,moon': must be among prior, window"),
     "no observer": ({"observers": ()}, "observers = ''"),
     "walk": ({"walk": "moon"}, "walk = 'moon': must be one of simple, lazy"),
-    "posterior": ({"posterior": "guessed"}, "posterior = 'guessed': must be exact or estimated"),
+    "posterior": ({"posterior": "guessed"}, "posterior = 'guessed': must be one of exact, estimated, by-class"),
     "repeated estimated": ({"posterior": "estimated"}, "observers = 'repeated': must be left out"),
     "colluders": ({"colluders": -1}, "colluders = -1"),
     "one replica": ({"replicas": 1}, "replicas = 1"),
@@ -185,12 +185,12 @@ def test_walks_that_remember_are_audited_by_estimate_only(walk: Any) -> None:
     """They are cheaper than the simple walk; exact observers and coalitions are refused in one line."""
     graph = random_regular(60, 3, seed=1)
     law = scheme_law("uniform-node", graph, DistanceSupport(2, 4))
-    asked: dict[str, Any] = {"updates": 20_000, "posterior": "estimated", "observers": ("prior", "last-hop")}
+    asked: dict[str, Any] = {"updates": 20_000, "posterior": "by-class", "observers": ("prior", "last-hop")}
     hops = {
         kind: audit(graph, law, AuditSettings(walk=kind, **asked), names=("g", "l")).result["hops_per_update"]
         for kind in ("simple", walk)
     }
     assert hops[walk] < 0.6 * hops["simple"]
     for change in ({"posterior": "exact"}, {"observers": ("first-sight",)}):
-        with pytest.raises(InvalidParameterError, match=r"walk = .*estimated"):
+        with pytest.raises(InvalidParameterError, match=r"walk = .*by-class"):
             audit(graph, law, AuditSettings(walk=walk, **asked | change), names=("g", "l"))
