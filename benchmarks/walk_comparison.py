@@ -56,7 +56,7 @@ def page(record: Record) -> str:
         "# Walks side by side",
         "",
         f"Written by `make walk-comparison` with veilwalk {__version__}: {GRAPH}, support {SUPPORT}, law `paper`,",
-        f"{record.params['updates']} updates a walk, seed {record.seed}. Posteriors are estimated, for all walks alike",
+        f"{record.params['updates']} updates a walk, seed {record.seed}. Posteriors are by class, for all walks alike",
         "(calibrated on half of the 256 lanes, scored on the others); 95% intervals from the spread of lanes.",
         "",
         "| walk | hops per update | relative | hops walked |",

@@ -13,10 +13,12 @@ import numpy as np
 from veilwalk.audit._sightings import Sightings
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 
-_BINS = 40
+_MOST_BINS = 40
+_UPDATES_PER_BIN = 2000
 _RELATIONS = 3
-# Half a count keeps a class that never won in training possible.
-_PSEUDO_COUNT = 0.5
+# Counts granted to the base in every class: a handful of training updates must not overrule it, or the luckiest class
+# would look likelier than it is.
+_TRUST = 20.0
 
 
 class Calibration:
@@ -25,7 +27,8 @@ class Calibration:
     def __init__(self, apart: IntArray, return_times: IntArray, *, use_last_hop: bool) -> None:
         """Cut ``return_times`` of the training updates into bins; ``apart`` holds the distances of all pairs."""
         self._apart, self._use_last_hop = apart, use_last_hop
-        cuts = np.linspace(0, 1, _BINS + 1)[1:-1]
+        n_bins = min(_MOST_BINS, 1 + len(return_times) // _UPDATES_PER_BIN)
+        cuts = np.linspace(0, 1, n_bins + 1)[1:-1]
         self._edges = np.unique(np.quantile(return_times, cuts, method="inverted_cdf"))
         shape = (len(self._edges) + 1, int(apart.max()) + 1, _RELATIONS)
         self._won, self._expected = np.zeros(shape), np.zeros(shape)
@@ -39,7 +42,7 @@ class Calibration:
 
     def apply(self, destination: int, seen: Sightings, base: FloatArray) -> FloatArray:
         """Return corrected posteriors; nodes farther than half the return time get exactly zero."""
-        quotient = (self._won + _PSEUDO_COUNT) / (self._expected + _PSEUDO_COUNT)
+        quotient = (self._won + _TRUST) / (self._expected + _TRUST)
         possible = 2 * self._apart[destination].astype(np.int64) <= seen.return_time[:, np.newaxis]
         return normalised(np.where(possible, base * quotient[self._classes(destination, seen)], 0.0))
 

@@ -38,7 +38,7 @@ def walk_files(record: Record, folder: Path) -> list[Path]:
         right.fill_between(share, low, high, color=colour, alpha=0.15, lw=0)
     right.set_xscale("log")
     right.set_xlabel("share of deliveries with a shorter return time")
-    right.set_ylabel("node entropy, last-hop observer (nats, estimated)")
+    right.set_ylabel("node entropy, last-hop observer (nats, by class)")
     right.legend(frameon=False, fontsize=9)
     for axis in (left, right):
         axis.grid(visible=True, color="#dddddd", lw=0.6)
