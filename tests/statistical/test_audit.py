@@ -180,7 +180,7 @@ def test_observers_who_see_more_learn_more(played: Played) -> None:
 
 
 def test_estimated_posteriors_agree_with_exact_ones(played: Played) -> None:
-    """Entropy within 0.01 nats and hit ratios within their intervals, on 400,000 updates; classes alone do not."""
+    """On this graph and law: entropy to 0.01 nats, hit ratios within their intervals; classes alone lose hits."""
     asked: dict[str, Any] = {"updates": 400_000, "seed": 5, "observers": ("return-time", "last-hop")}
     exact, estimated, by_class = (
         audit(played.graph, played.law, AuditSettings(posterior=kind, **asked), names=NAMES).result["observers"]

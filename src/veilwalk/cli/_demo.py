@@ -96,7 +96,7 @@ def _print_attack(record: Record) -> None:
         chances = (f"{row['hit_ratio']:.2%}", f"{low:.2%} to {high:.2%}", f"{row['blind_hit_ratio']:.2%}")
         rows.append((title, f"{row['node_entropy_nats']:.3f}", *chances))
     print_table(
-        f"what leaks, measured on {record.result['updates']} updates (corrected law, {SPEC})",
+        f"what leaks, measured on {record.result['updates']} updates (corrected law; second row estimated by class)",
         ("observer", ">node entropy, nats", ">names the source", ">95% interval", ">blind guess"),
         rows,
     )
