@@ -45,11 +45,11 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) --no-build-isolation --editable '.[report,dev]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,torch,sklearn,dp]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(PIP) --no-build-isolation --editable '.[report,dev,bench,torch]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,bench,torch,sklearn,dp]'
 	@# Its own metadata pins an old NumPy that it does not need; it runs with ours.
 	$(PIP) --no-deps PyDTMC
 	@touch $@

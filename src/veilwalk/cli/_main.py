@@ -1,7 +1,7 @@
 """The ``veilwalk`` command: verbs, exit codes, and one line for anything that goes wrong.
 
-Exit codes: 0 all is well; 1 the check that was asked for failed; 2 usage, parameters or input files; 4 storage;
-70 a fault of ours (the only case that shows a traceback); 130 interrupted.
+Exit codes: 0 all is well; 1 the check asked for failed; 2 usage, parameters or input files; 3 peer or protocol;
+4 storage; 70 a fault of ours (the only case that shows a traceback); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def root(
     reports what really leaks; graph looks at a network; paper has the paper's figures and claims, printed and
     corrected; demo shows the main job on one screen.
 
-    Exit codes: 0 all is well; 1 the check asked for failed; 2 usage, parameters or input files; 4 storage;
-    70 a fault of ours; 130 interrupted.
+    Exit codes: 0 all is well; 1 the check asked for failed; 2 usage, parameters or input files; 3 peer or protocol;
+    4 storage; 70 a fault of ours; 130 interrupted.
     """
     if version:
         typer.echo(f"veilwalk {__version__}")

@@ -7,10 +7,16 @@
     ``NumericalError`` (also ``ArithmeticError``)    a computation did not reach its accuracy
     ``ResourceLimitError`` (also ``MemoryError``)    the job would need more memory than allowed
     ``InputFileError`` (also ``OSError``)            a file is missing, unreadable or malformed
+    ``ConfigError`` (also ``ValueError``)            a configuration names an unknown key or lacks a needed one
+    ``TrainingError`` (also ``ArithmeticError``)     training cannot go on: the loss is no longer a number
     ``RecordError`` (also ``ValueError``)            a record cannot be written or read
+    ``CryptoError``                                  something sealed or signed was refused; never says why
+    ``ProtocolError``                                a peer broke the protocol
+    ``TransportError`` (also ``ConnectionError``)    a peer cannot be reached
+    ``SpoolError`` (also ``OSError``)                a node's own storage failed
 
-Each class carries the exit code the command line ends with: 2 for usage and input, 4 for storage,
-70 for what can only be our own fault.
+Each class carries the exit code the command line ends with: 1 for a check or a run that failed, 2 for usage and
+input, 3 for peers and protocol, 4 for storage, 70 for what can only be our own fault.
 """
 
 from __future__ import annotations
@@ -58,5 +64,39 @@ class InputFileError(VeilwalkError, OSError):
 
 class RecordError(VeilwalkError, ValueError):
     """A record cannot be written or read."""
+
+    exit_code = 4
+
+
+class ConfigError(VeilwalkError, ValueError):
+    """A configuration names an unknown key, lacks a needed one or contradicts itself."""
+
+
+class TrainingError(VeilwalkError, ArithmeticError):
+    """Training cannot go on: the loss or the parameters are no longer finite."""
+
+    exit_code = 1
+
+
+class CryptoError(VeilwalkError):
+    """Something sealed or signed was refused. The message never says why: that would help a forger."""
+
+    exit_code = 3
+
+
+class ProtocolError(VeilwalkError):
+    """A peer broke the protocol."""
+
+    exit_code = 3
+
+
+class TransportError(VeilwalkError, ConnectionError):
+    """A peer cannot be reached, or is not who the roster says."""
+
+    exit_code = 3
+
+
+class SpoolError(VeilwalkError, OSError):
+    """A node's own storage failed or holds what it should not."""
 
     exit_code = 4
