@@ -18,7 +18,7 @@ from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.graphs import Graph
-from veilwalk.walks._moves import Moves, WalkKind, moves_of
+from veilwalk.walks._moves import Moves, WalkKind, far_moves, moves_of
 
 #: Called with what is done and what there is to do.
 Progress = Callable[[int, int], None]
@@ -71,6 +71,7 @@ def walk_positions(
         moves.table,
         moves.offsets,
         moves.ends,
+        far_moves(moves, steps * len(nodes)),
         *moves.word_arguments(),
         nodes,
         steps,

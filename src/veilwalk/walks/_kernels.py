@@ -4,7 +4,8 @@ Walkers are interleaved so that the memory fetches of one hide behind the work o
 in registers where the table lives in the first cache, ``LANES`` walkers with prefetch where it does not.
 
 ``table`` holds the equally likely moves: row after row of ``width`` nodes, or, with ``width`` 0, rows of any
-length that start at ``offsets``. ``ends`` and ``pairs`` are the same moves two at a time (see ``_moves``).
+length that start at ``offsets``. ``ends`` and ``pairs`` are the same moves two at a time, and so is ``far``, in
+rows of one cache line (see ``_moves``).
 Nodes, widths and counts are uint64 inside the kernels, so that indexing needs no sign test.
 """
 
@@ -15,11 +16,14 @@ from typing import Any
 import numba
 import numpy as np
 
-from veilwalk.walks._compile import inlined, kernel, prefetch
+from veilwalk.walks._compile import inlined, kernel, prefetch, serial
 from veilwalk.walks._kernels_random import HALF, MASK, ONE, ZERO, choice, fill_words, split_words
 
 LANES = 128
 OCTET = 8
+#: Entries of a row of ``far``: one cache line.
+FAR_STRIDE = 16
+_AHEAD = 64
 
 Array = Any
 
@@ -52,15 +56,31 @@ def octet_block(ends: Array, positions: Array, digits: Array, base: int) -> None
 
 
 @inlined
-def _dense_steps(table: Array, width: Any, positions: Array, words: Array, steps: int) -> None:
+def _dense_steps(table: Array, width: Any, stride: Any, positions: Array, words: Array, steps: int) -> None:
     """Move every lane ``steps`` steps by the digits of its word, which are used up."""
     for _ in range(steps):
         for lane in range(positions.shape[0]):
             product = words[lane] * width
             words[lane] = product & MASK
-            node = np.uint64(table[positions[lane] * width + (product >> HALF)])
+            node = np.uint64(table[positions[lane] * stride + (product >> HALF)])
             positions[lane] = node
-            prefetch(table, node * width)
+            prefetch(table, node * stride)
+
+
+@kernel
+def write_far(table: Array, width: int, out: Array) -> None:
+    """Write into ``out``, row after row of ``FAR_STRIDE`` entries, the nodes after two moves."""
+    n_moves = table.shape[0]
+    n_nodes = n_moves // width
+    for chunk in numba.prange((n_nodes + LANES - 1) // LANES):
+        for node in range(chunk * LANES, min(n_nodes, (chunk + 1) * LANES)):
+            for first in range(width):
+                move = node * width + first
+                if move + _AHEAD < n_moves:
+                    prefetch(table, np.uint64(table[move + _AHEAD]) * np.uint64(width))
+                row = np.int64(table[move]) * width
+                for second in range(width):
+                    out[node * FAR_STRIDE + first * width + second] = table[row + second]
 
 
 @inlined
@@ -88,11 +108,31 @@ def _next_words(words: Array, seed: Any, jobs: Array, blocks: Array, block: int,
     fill_words(words, LANES, seed, jobs, blocks, span, limit)
 
 
+@serial
+def _draw_doubles(
+    doubles: Array, words: Array, seed: Any, jobs: Array, blocks: Array, block: int, square: Any, span: Any, limit: Any
+) -> None:
+    """Fill ``doubles`` with the double steps that block ``block`` of every lane serves.
+
+    This and the walk itself are functions of their own, not inlined: together they run out of registers.
+    """
+    _next_words(words, seed, jobs, blocks, block, span, limit)
+    split_words(doubles, words, LANES, square)
+
+
+@serial
+def _walk_doubles(ends: Array, positions: Array, rows: Array) -> None:
+    """Move every lane by its double steps."""
+    for base in range(0, LANES, OCTET):
+        octet_block(ends, positions, rows, base)
+
+
 @kernel
 def final_positions(
     table: Array,
     offsets: Array,
     ends: Array,
+    far: Array,
     width: Any,
     digits: int,
     span: Any,
@@ -106,7 +146,7 @@ def final_positions(
     """Write into ``out`` where each walker is after ``steps`` steps."""
     n_jobs = starts.shape[0]
     paired = ends.shape[0] > 0
-    square = width * width if paired else ONE
+    square = width * width
     for chunk in numba.prange((n_jobs + LANES - 1) // LANES):
         low = chunk * LANES
         size = min(LANES, n_jobs - low)
@@ -115,7 +155,7 @@ def final_positions(
         numbers = np.zeros(LANES, np.uint64)
         positions = np.zeros(LANES, np.uint64)
         words = np.empty((4, LANES), np.uint64)
-        doubles = np.empty((4, digits // 2, LANES), np.uint16)
+        doubles = np.empty((4, digits // 2, LANES), np.uint8)
         rows = doubles.reshape(4 * (digits // 2), LANES)
         for lane in range(LANES):
             jobs[lane] = first_job + np.uint64(low + lane)
@@ -126,10 +166,8 @@ def final_positions(
             for lane in range(LANES):
                 positions[lane] *= square
             for _ in range(steps // (4 * digits)):
-                _next_words(words, seed, jobs, blocks, block, span, limit)
-                split_words(doubles, words, LANES, square)
-                for base in range(0, LANES, OCTET):
-                    octet_block(ends, positions, rows, base)
+                _draw_doubles(doubles, words, seed, jobs, blocks, block, square, span, limit)
+                _walk_doubles(ends, positions, rows)
                 block += 1
             for lane in range(LANES):
                 positions[lane] //= square
@@ -139,7 +177,11 @@ def final_positions(
             for part in range(4):
                 now = min(digits, left)
                 if width > ZERO:
-                    _dense_steps(table, width, positions, words[part], now)
+                    if far.shape[0] > 0:
+                        _dense_steps(far, square, np.uint64(FAR_STRIDE), positions, words[part], now // 2)
+                        _dense_steps(table, width, width, positions, words[part], now % 2)
+                    else:
+                        _dense_steps(table, width, width, positions, words[part], now)
                 elif now > 0:
                     for lane in range(LANES):
                         numbers[lane] = np.uint64(4 * block + part)

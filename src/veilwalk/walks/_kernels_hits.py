@@ -63,7 +63,16 @@ def _replay(pairs: Array, state: Any, goal: Any, digits: Array, lane: int) -> in
         row += 1
 
 
-@inlined
+@serial
+def _draw_doubles(
+    doubles: Array, words: Array, used: int, seed: Any, jobs: Array, blocks: Array, square: Any, span: Any, limit: Any
+) -> None:
+    """Fill ``doubles`` with the double steps that the blocks of the first lanes serve; not inlined, see _kernels."""
+    fill_words(words, used, seed, jobs, blocks, span, limit)
+    split_words(doubles, words, used, square)
+
+
+@serial
 def _paired_block(
     pairs: Array, ends: Array, goal: Any, positions: Array, digits: Array, live: int, hits: Array
 ) -> None:
@@ -170,7 +179,7 @@ def first_hits(
         positions = np.zeros(n_lanes, np.uint64)
         goals = np.zeros(n_lanes, np.uint64)
         words = np.empty((4, n_lanes), np.uint64)
-        doubles = np.empty((4, digits // 2, n_lanes), np.uint16)
+        doubles = np.empty((4, digits // 2, n_lanes), np.uint8)
         hits = np.full(n_lanes, -1, np.int64)
         at = np.full(n_lanes, -1, np.int64)
         goal = np.uint64(targets[next_job]) * scale
@@ -185,11 +194,11 @@ def first_hits(
         while live > 0:
             # Whole octets: up to seven lanes behind the last live one move on without meaning.
             used = (live + OCTET - 1) // OCTET * OCTET
-            fill_words(words, used, seed, jobs, blocks, span, limit)
             if paired:
-                split_words(doubles, words, used, scale)
+                _draw_doubles(doubles, words, used, seed, jobs, blocks, scale, span, limit)
                 _paired_block(pairs, ends, goal, positions, doubles, live, hits)
             else:
+                fill_words(words, used, seed, jobs, blocks, span, limit)
                 _lane_block(
                     table,
                     offsets,

@@ -21,8 +21,17 @@ WalkKind = Literal["simple", "lazy", "metropolis", "non-backtracking", "least-re
 #: The kinds that are a table of equally likely moves; the others are for the protocol only.
 TABLE_WALKS: tuple[WalkKind, ...] = ("simple", "lazy")
 
-# The double-step tables must stay in the first cache, and their 16-bit halves below 2**15.
+# The double-step tables must stay in the first cache, their 16-bit halves below 2**15, a double step in 8 bits.
 _MAX_PAIRS = 8192
+_MAX_SQUARE = 256
+# A table of double steps in lines of 64 bytes halves the lines a walk fetches. It pays where it stays in the last
+# cache, or where single steps already miss it; in between it would push the walk out of the cache.
+_LINE_BYTES = 64
+_FAR_CACHED_BYTES = 16 << 20
+_FAR_UNCACHED_BYTES = 128 << 20
+_FAR_MOST_BYTES = 1 << 30
+# Making it costs as much as it saves on about so many steps for each move.
+_FAR_STEPS = 8
 # Words are rejected with probability below 2**24 / 2**32.
 _MAX_SPAN = 1 << 24
 _WORD = 1 << 32
@@ -87,6 +96,24 @@ def moves_of(graph: Graph, walk: WalkKind) -> Moves:
     return Moves(graph.n_nodes, width, table, no_offsets, digits, span, _WORD % span, ends, pairs)
 
 
+def far_moves(moves: Moves, steps: int) -> IntArray:
+    """Return the table of double steps, one cache line a node, if it pays for so many steps in all; else nothing."""
+    from veilwalk.walks import _kernels
+
+    n_bytes = moves.n_nodes * _LINE_BYTES
+    cached = n_bytes <= _FAR_CACHED_BYTES
+    pays = cached or moves.table.nbytes >= _FAR_UNCACHED_BYTES
+    fits = 0 < moves.width**2 <= _kernels.FAR_STRIDE and n_bytes <= _FAR_MOST_BYTES
+    if moves.ends.size or not fits or not pays or steps < _FAR_STEPS * len(moves.table):
+        return np.empty(0, np.int32)
+    # NumPy starts arrays anywhere; a row that straddles two lines would cost two fetches.
+    raw = np.empty(n_bytes // 4 + _kernels.FAR_STRIDE, np.int32)
+    skip = -raw.ctypes.data % _LINE_BYTES // 4
+    far = raw[skip : skip + n_bytes // 4]
+    _kernels.write_far(moves.table, moves.width, far)
+    return far
+
+
 def digits_per_word(width: int) -> int:
     """Return how many steps one word serves: an even number, so that steps pair up, or 1."""
     power_of_two = width & (width - 1) == 0
@@ -114,7 +141,7 @@ def _ragged_moves(graph: Graph, walk: WalkKind) -> Moves:
 def _double_steps(rows: IntArray) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint32]]:
     n_nodes, width = rows.shape
     square = width * width
-    if n_nodes * square > _MAX_PAIRS:
+    if n_nodes * square > _MAX_PAIRS or square > _MAX_SQUARE:
         return frozen(np.empty(0, np.uint16)), frozen(np.empty(0, np.uint32))
     first = np.repeat(rows[:, :, None], width, axis=2).astype(np.uint32)
     second = rows[rows].astype(np.uint32)

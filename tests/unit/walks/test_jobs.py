@@ -13,8 +13,8 @@ import pytest
 from veilwalk import walks
 from veilwalk.core.arrays import IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.graphs import Graph
-from veilwalk.walks import _jobs, _kernels
+from veilwalk.graphs import Graph, random_regular
+from veilwalk.walks import _jobs, _kernels, _moves
 from veilwalk.walks._moves import moves_of
 
 KINDS: list[walks.WalkKind] = ["simple", "lazy"]
@@ -89,7 +89,7 @@ def test_double_steps_and_single_steps_agree(petersen: Graph) -> None:
     found: list[tuple[IntArray, IntArray]] = []
     for moves in (fast, slow):
         ends = np.empty(500, np.int32)
-        head = (moves.table, moves.offsets, moves.ends, *moves.word_arguments())
+        head = (moves.table, moves.offsets, moves.ends, np.empty(0, np.int32), *moves.word_arguments())
         _kernels.final_positions(*head, starts, 1001, np.uint64(1), np.uint64(0), ends)
         options: dict[str, Any] = {"seed": 1, "max_steps": None, "first_job": 0, "progress": None}
         found.append((ends, _jobs._first_hits(moves, starts, goals, **options)))
@@ -97,6 +97,35 @@ def test_double_steps_and_single_steps_agree(petersen: Graph) -> None:
     assert len(fast.pairs) > 0
     assert np.array_equal(found[0][0], found[1][0])
     assert np.array_equal(found[0][1], found[1][1])
+
+
+@pytest.mark.parametrize("degree", [3, 4])
+def test_far_moves_change_no_step(degree: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Double steps a cache line apart lead where single steps lead, for an odd number of steps too."""
+    graph = random_regular(1000, degree, seed=4)
+    starts = np.arange(300)
+    far = _moves.far_moves(moves_of(graph, "simple"), 10**9)
+    assert len(far) == 16 * 1000
+    assert far.ctypes.data % 64 == 0
+    for steps in (1, 2, 333):
+        monkeypatch.setattr(_moves, "_FAR_STEPS", 10**9)
+        single = walks.walk_positions(graph, starts, steps, seed=5)
+        monkeypatch.setattr(_moves, "_FAR_STEPS", 0)
+        assert np.array_equal(walks.walk_positions(graph, starts, steps, seed=5), single)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "degree", "steps"),
+    [
+        (100, 4, 10**9),  # in the first cache already
+        (1000, 5, 10**9),  # 25 double steps fill more than a line
+        (1000, 4, 8 * 4000 - 1),  # too few steps to pay
+        (400_000, 4, 10**9),  # 24 MiB would push single steps out of the cache
+    ],
+)
+def test_far_moves_are_made_only_where_they_pay(nodes: int, degree: int, steps: int) -> None:
+    """Otherwise there is no such table."""
+    assert len(_moves.far_moves(moves_of(random_regular(nodes, degree, seed=4), "simple"), steps)) == 0
 
 
 def test_times_start_at_zero_and_returns_at_one(petersen: Graph) -> None:
