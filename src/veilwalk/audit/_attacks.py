@@ -47,13 +47,13 @@ class Bench:
         self.hitting, self.horizon, self.support = hitting, horizon, law.support
         self.matrix = law.matrix.toarray()
         self.prior = posteriors.source_priors(self.matrix)
-        self.learning = bool(settings.timed) and settings.posterior != "exact"
-        # Every other lane is for calibration; with exact posteriors all are scored.
+        self.learning = bool(settings.timed) and settings.posterior == "by-class"
+        # Every other lane is for calibration; with laws of their own posteriors need none, and all are scored.
         even = run.truth.lane % 2 == 0
         self.training = even if self.learning else np.zeros_like(even)
         self.attacked = np.ones(chain.n_nodes, dtype=np.bool_)
-        if self.learning and settings.posterior == "estimated":
-            # One law costs about a second on a large graph: a sample of destinations stands for all.
+        if settings.timed and settings.posterior == "estimated":
+            # One law costs seconds on a large graph: a sample of destinations stands for all.
             picked = task_generator(settings.seed, _SAMPLE_TASK).permutation(chain.n_nodes)[:SAMPLED_DESTINATIONS]
             self.attacked = np.isin(np.arange(chain.n_nodes), picked)
         self.profile = DistanceProfile(law.support, horizon)
@@ -73,7 +73,7 @@ class Bench:
         """Yield the delivery law of each node, as exact as the settings ask; None where none is needed."""
         if not self.settings.timed or self.settings.posterior == "by-class":
             return iter([None] * len(nodes))
-        make = iter_approximate_deliveries if self.learning else iter_deliveries
+        make = iter_deliveries if self.settings.posterior == "exact" else iter_approximate_deliveries
         return make(self.chain, self.matrix, self.horizon, nodes)
 
     def base(self, observer: str, node: int, here: Sightings, law: DeliveryLaw | None) -> FloatArray:
@@ -83,11 +83,14 @@ class Bench:
         use = posteriors.from_return_time if observer == "return-time" else posteriors.from_last_hop
         return use(law, here, self.chain.n_nodes)
 
-    def packed(self, rows: IntArray, scores: FloatArray, kind: str, prior: FloatArray) -> Scored:
+    def packed(
+        self, rows: IntArray, scores: FloatArray, kind: str, prior: FloatArray, *, sampled: bool = False
+    ) -> Scored:
         """Return scored updates with what a blind guess from ``prior`` would hit."""
         seen = self.run.seen
         return Scored(
             kind=kind,
+            sampled=sampled,
             scores=scores,
             blind=prior.max(axis=1)[seen.destination[rows]],
             lanes=self.run.truth.lane[rows],
@@ -113,7 +116,7 @@ def _destinations_alone(bench: Bench, say: Say) -> dict[str, Scored]:
     linked: dict[int, list[Linked]] = {count: [] for count in LINKED}
     rows = np.flatnonzero(~bench.training & bench.attacked[seen.destination])
     _require_rows(rows, "was left to score")
-    exact = bool(settings.timed) and not bench.learning
+    exact = bool(settings.timed) and settings.posterior == "exact"
     nodes = np.unique(seen.destination[rows])
     pairs = zip(bench.by_destination(rows), bench.laws(nodes), strict=True)
     for number, ((node, mine), delivery) in enumerate(pairs, start=1):
@@ -125,7 +128,11 @@ def _destinations_alone(bench: Bench, say: Say) -> dict[str, Scored]:
             if "repeated" in settings.observers:
                 _join_linked(bench, delivery, mine, linked)
         say(f"attacking: destination {number} of {len(nodes)}")
-    found = {name: bench.packed(rows, values[rows], _kind(bench, name), bench.prior) for name, values in scores.items()}
+    sampled = not bench.attacked.all()
+    found = {
+        name: bench.packed(rows, values[rows], _kind(bench, name), bench.prior, sampled=sampled)
+        for name, values in scores.items()
+    }
     if exact and "repeated" in settings.observers:
         joined = {count: _together(tables) for count, tables in linked.items() if tables}
         found["repeated"] = Scored(kind="exact", linked=joined)
@@ -181,7 +188,11 @@ def _kind(bench: Bench, name: str) -> str:
     if name == "window":
         return "the paper's notion; exact likelihoods at the medians of up to 40 return-time bins"
     if name in bench.settings.timed and bench.learning:
-        return f"{bench.settings.posterior}: calibrated on half of the lanes, scored on the others"
+        return "by-class: calibrated on half of the lanes, scored on the others"
+    if name in bench.settings.timed and bench.settings.posterior == "estimated":
+        return (
+            f"estimated: laws exact but for one correlation of order 1/n, at up to {SAMPLED_DESTINATIONS} destinations"
+        )
     return "exact"
 
 

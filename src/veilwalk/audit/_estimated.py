@@ -1,6 +1,6 @@
-"""Calibration by Monte Carlo, where posteriors cannot be exact.
+"""Calibration by Monte Carlo, where there is no law to compute posteriors from.
 
-A base posterior (the prior, or one from approximate laws) is corrected by classes of candidates: how far from the
+A base posterior (the prior) is corrected by classes of candidates: how far from the
 destination, and whether nearer to, as far from, or farther from the neighbour the token came from. On training updates
 it is counted how often the true source falls into each class in each return-time bin, against how often the base puts
 it there; the quotient corrects the base. What the base says within a class stays as it is.

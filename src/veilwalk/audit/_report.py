@@ -31,9 +31,13 @@ def _no_column() -> IntArray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scored:
-    """Scored updates of one observer: a row each, or tables by number of linked updates."""
+    """Scored updates of one observer: a row each, or tables by number of linked updates.
+
+    ``sampled`` says that the destinations are a sample of all: intervals then come from their spread, not the lanes'.
+    """
 
     kind: str
+    sampled: bool = False
     scores: FloatArray = field(default_factory=_nothing)
     blind: FloatArray = field(default_factory=lambda: np.zeros(0))
     lanes: IntArray = field(default_factory=_no_column)
@@ -70,14 +74,15 @@ def _chosen(scored: Scored, rows: IntArray) -> dict[str, Any]:
     if len(scored.return_time):
         times = scored.return_time[rows]
         place |= {"lo": int(times.min()), "hi": int(times.max())}
-    return place | _row(scored.scores[rows], scored.lanes[rows], scored.blind[rows])
+    groups = scored.destination if scored.sampled and len(np.unique(scored.destination[rows])) > 1 else scored.lanes
+    return place | _row(scored.scores[rows], groups[rows], scored.blind[rows])
 
 
-def _row(scores: FloatArray, lanes: IntArray, blind: FloatArray | None) -> dict[str, Any]:
+def _row(scores: FloatArray, groups: IntArray, blind: FloatArray | None) -> dict[str, Any]:
     """Mean and 95% interval of every score, in nats and bits; what a blind guess would hit stands beside."""
     row: dict[str, Any] = {"updates": len(scores)}
     for column, name in enumerate(SCORES):
-        found = estimate(scores[:, column], lanes)
+        found = estimate(scores[:, column], groups)
         row[name], row[f"{name}_interval"] = found.mean, [found.low, found.high]
         if name.endswith("_nats"):
             row[name.replace("_nats", "_bits")] = found.mean / math.log(2)

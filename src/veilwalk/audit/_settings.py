@@ -19,8 +19,8 @@ from veilwalk.walks import UPDATE_DTYPE, WalkKind, estimate_memory
 #: Largest graph on which the exact return-time observers finish in minutes: they cost horizon * nodes^3 * degree.
 EXACT_NODES = 500
 TIMED = ("return-time", "last-hop", "repeated")
-#: exact: from chains. estimated: approximate laws of every candidate, calibrated on half of the lanes. by-class: the
-#: prior, calibrated likewise, for walks that have no chain.
+#: exact: from chains. estimated: laws of every candidate from transforms, exact but for one correlation of order 1/n.
+#: by-class: the prior, calibrated by classes on half of the lanes, for walks that have no chain.
 POSTERIORS = ("exact", "estimated", "by-class")
 #: Destinations at which estimated posteriors are learnt and scored.
 SAMPLED_DESTINATIONS = 64
@@ -38,10 +38,10 @@ class AuditSettings:
     """What to audit and how hard to look.
 
     ``mix`` is the share of plain non-backtracking steps of a least-recent walk. ``posterior`` is ``exact`` (from
-    chains; graphs of up to 500 nodes), ``estimated`` (calibrated on half of the lanes, scored on the others, at up to
-    64 destinations) or ``by-class`` (cruder; any walk). ``horizon`` is the longest return time told apart; 0 picks one
-    that about 98% of deliveries stay below, or less where memory does not allow. An audit predicted to take more than
-    ``memory_bytes`` is refused.
+    chains; graphs of up to 500 nodes), ``estimated`` (from transforms, at up to 64 destinations) or ``by-class``
+    (calibrated on half of the lanes, scored on the others; cruder, any walk). ``horizon`` is the longest return time
+    told apart; 0 picks one that about 98% of deliveries stay below, or less where memory does not allow. An audit
+    predicted to take more than ``memory_bytes`` is refused.
     """
 
     observers: tuple[str, ...] = OBSERVERS

@@ -1,0 +1,104 @@
+r"""How long ago the token last passed a node, given where it was sealed: the past of a delivery.
+
+Seen backwards from the sealing at i, the walk goes to the previous source k without coming back to i (a leg ends at
+the first hit), then on to the one before, and so on, until it meets the destination j. With q_ik = mu_k P_ki / mu_i
+the chance that k came before i, and F the generating functions of first hits, the law A_i of the time since j solves
+
+    A_i = V_i + \sum_{k != j} q_ik U_ki A_k,      U_ki = (F_ki - F_kj F_ji) / (1 - F_ij F_ji),
+
+V_i for legs on which j was passed, U_ki for legs from k to i that avoided it. V_i is exact and cheap: backwards it is
+the walk from i that meets j before it is back at i,
+
+    V_i = m_ij T_ij / T_ij(1),   T_ij = F_ij / (G_ii (1 - F_ij F_ji)),   m_ij = \sum_k q_ik P_k(j before i).
+
+Of U one thing is approximated: that the length of an avoiding leg and the age A_k at its start are correlated through
+k, which both are near or far from. It is of order 1 / n, and only where the past has several legs.
+
+Functions are evaluated on a circle inside the unit disc: a transform of length ``size`` then wraps what lies beyond
+it by a factor 1e-7, and undoing the damping costs three digits of sixteen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from veilwalk.chains._chain import WalkChain
+from veilwalk.core.arrays import FloatArray
+
+ComplexArray = npt.NDArray[np.complex128]
+
+_WRAPPED = 1e-7
+# Each pass shrinks what is wrong by about the chance that a leg avoids the destination.
+_PASSES = 2
+# Frequencies worked on at a time: what they need stays in the cache.
+_BLOCK = 64
+
+
+class PastLaws:
+    """Transforms of A_i for one destination at a time; what all destinations share is computed once."""
+
+    def __init__(self, chain: WalkChain, law: FloatArray, prior: FloatArray, hitting: FloatArray, size: int) -> None:
+        """Prepare for transforms of length ``size``; ``prior`` is the stationary law of ``law``."""
+        self.damping = _WRAPPED ** (np.arange(size) / size)
+        points = _WRAPPED ** (1 / size) * np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
+        root = np.sqrt(chain.stationary)
+        # Similar to the transition matrix, and symmetric: the walk is reversible.
+        symmetric = (chain.transition_matrix.toarray() * root[:, np.newaxis]) / root
+        values, self._vectors = np.linalg.eigh((symmetric + symmetric.T) / 2)
+        self._root, self._hitting = root, hitting
+        self._resolvent = 1 / (1 - points[:, np.newaxis] * values)
+        # q_ik: who came before a source.
+        self._before = (law * prior[:, np.newaxis]).T / prior[:, np.newaxis]
+        self._returns = _product(self._resolvent, self._vectors**2)
+        scaled = (self._before / root) @ self._vectors
+        self._arrivals = _product(self._resolvent, scaled * self._vectors * root[:, np.newaxis]) / self._returns
+
+    def at(self, node: int) -> ComplexArray:
+        """Return the transform of A_i, damped, for destination ``node``: a row a frequency, a column a source."""
+        before = self._before.copy()
+        from_node = before[:, node].copy()
+        before[:, node] = 0.0
+        share = before.sum(axis=1)
+        passed = self._passed(node)
+        ages = np.empty_like(self._returns)
+        for start in range(0, len(ages), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            returns = self._returns[rows]
+            visits = _product(self._resolvent[rows] * self._vectors[node], self._vectors)
+            # First hits F_ij and F_ji are quotients of Green functions.
+            towards = visits * (self._root[node] / self._root) / returns[:, [node]]
+            back = visits * (self._root / self._root[node]) / returns
+            loops = 1 - towards * back
+            # The node itself is nobody's candidate, and its own column would divide by zero.
+            towards[:, node], back[:, node], loops[:, node] = 0.0, 0.0, 1.0
+            first = towards / (returns * loops) * passed
+            legs = self._arrivals[rows] - from_node * back
+            legs[:, node] = 0.0
+            # The first guess gives all predecessors one age; it has total mass one, and each pass keeps that.
+            avoiding = (legs - back * _product(towards, before)) / loops
+            mean = before.mean(axis=0) / before.mean(axis=0).sum()
+            common = (first @ mean) / (1 - avoiding @ mean)
+            guess = first + avoiding * common[:, np.newaxis]
+            legs /= np.maximum(share, np.finfo(float).tiny)
+            for _ in range(_PASSES):
+                detour = back * _product(towards * guess, before)
+                guess = first + (legs * _product(guess, before) - detour) / loops
+            ages[rows] = guess
+        return ages
+
+    def _passed(self, node: int) -> FloatArray:
+        """m_ij / T_ij(1), m_ij being the chance that the last leg to i passed ``node``, its start included.
+
+        P_k(j before i) = (H_ki + H_ij - H_kj) / (H_ij + H_ji), and 1 / T_ij(1) = pi_i (H_ij + H_ji).
+        """
+        hitting = self._hitting
+        mean = (self._before * hitting.T).sum(axis=1) + hitting[:, node] - self._before @ hitting[:, node]
+        return np.asarray(np.maximum(mean, 0.0) * self._root**2)
+
+
+def _product(left: ComplexArray, right: FloatArray) -> ComplexArray:
+    """Return ``left @ right.T`` of a complex and a real matrix, by a real product."""
+    # Stacked, both parts are contiguous, as the fast product needs them.
+    parts = np.concatenate((left.real, left.imag)) @ right.T
+    return np.asarray(parts[: len(left)] + 1j * parts[len(left) :])
