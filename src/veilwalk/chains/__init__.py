@@ -5,6 +5,17 @@ Conventions. ``T_ij`` is the first time, 0 included, at which the walk started a
 source and one column a target. Results are the same, bit for bit, for any number of threads.
 """
 
+from veilwalk.chains._arc_chain import ArcChain
+from veilwalk.chains._arc_deliveries import iter_arc_deliveries
+from veilwalk.chains._arc_laws import (
+    arc_hitting_pmf,
+    arc_mean_hitting_times,
+    arc_return_pmf,
+    arc_return_survival,
+    arc_truncated_means,
+    arc_window_masses,
+)
+from veilwalk.chains._arc_updates import ArcUpdates, arc_updates
 from veilwalk.chains._chain import WalkChain
 from veilwalk.chains._deliveries import (
     DeliveryLaw,
@@ -19,13 +30,23 @@ from veilwalk.chains._returns import return_pmf, return_survival
 from veilwalk.chains._truncated import hitting_cdf, truncated_means, window_masses
 
 __all__ = [
+    "ArcChain",
+    "ArcUpdates",
     "DeliveryLaw",
     "WalkChain",
+    "arc_hitting_pmf",
+    "arc_mean_hitting_times",
+    "arc_return_pmf",
+    "arc_return_survival",
+    "arc_truncated_means",
+    "arc_updates",
+    "arc_window_masses",
     "hitting_cdf",
     "hitting_expectations",
     "hitting_pmf",
     "hitting_survival",
     "iter_approximate_deliveries",
+    "iter_arc_deliveries",
     "iter_deliveries",
     "iter_hitting_pmf",
     "mean_hitting_times",

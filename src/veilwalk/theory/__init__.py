@@ -31,6 +31,17 @@ from veilwalk.theory._hitting import (
     truncated_mean_sp,
 )
 from veilwalk.theory._model import AnonymityModel, WalkModel
+from veilwalk.theory._nonbacktracking import (
+    nonbacktracking_hitting_cdf,
+    nonbacktracking_hitting_pmf,
+    nonbacktracking_mean_hitting_time,
+    nonbacktracking_mean_return_time,
+    nonbacktracking_return_delay,
+    nonbacktracking_return_pmf,
+    nonbacktracking_return_survival,
+    nonbacktracking_straight_probability,
+    nonbacktracking_truncated_mean,
+)
 from veilwalk.theory._returns import (
     design_return_time,
     guaranteed_return_time,
@@ -79,6 +90,15 @@ __all__ = [
     "mean_iteration_hops",
     "mean_return_time",
     "node_entropy",
+    "nonbacktracking_hitting_cdf",
+    "nonbacktracking_hitting_pmf",
+    "nonbacktracking_mean_hitting_time",
+    "nonbacktracking_mean_return_time",
+    "nonbacktracking_return_delay",
+    "nonbacktracking_return_pmf",
+    "nonbacktracking_return_survival",
+    "nonbacktracking_straight_probability",
+    "nonbacktracking_truncated_mean",
     "optimal_distance_pmf",
     "printed",
     "published",

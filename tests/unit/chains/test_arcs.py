@@ -1,0 +1,315 @@
+"""The non-backtracking walk against rational arithmetic written here, sharing no code with what it checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import cache
+from itertools import combinations, pairwise
+
+import numba
+import numpy as np
+import pytest
+
+from veilwalk import chains
+from veilwalk.chains import ArcChain
+from veilwalk.chains._arc_potentials import Potentials
+from veilwalk.core.arrays import FloatArray
+from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
+from veilwalk.graphs import Graph, random_regular
+
+Arc = tuple[int, int]
+ONE, NONE = Fraction(1), Fraction(0)
+HORIZON = 40
+
+
+def path(nodes: Sequence[int]) -> list[Arc]:
+    """Each node to the next."""
+    return list(pairwise(nodes))
+
+
+def clique(nodes: Sequence[int]) -> list[Arc]:
+    """All pairs of nodes."""
+    return list(combinations(nodes, 2))
+
+
+PETERSEN = path([*range(5), 0]) + [(k, k + 5) for k in range(5)] + [(5 + k, 5 + (k + 2) % 5) for k in range(5)]
+EDGES: dict[str, list[Arc]] = {
+    "pair": [(0, 1)],
+    "path": path(range(5)),
+    "star": [(0, leaf) for leaf in range(1, 5)],
+    "odd ring": path([*range(5), 0]),
+    "even ring": path([*range(6), 0]),
+    "clique": clique(range(5)),
+    "petersen": PETERSEN,
+    "cube": [(a, a ^ bit) for a in range(8) for bit in (1, 2, 4) if a < a ^ bit],
+    "lollipop": [*clique(range(4)), *path([3, 4, 5])],
+    # Every cycle is a multiple of three long, so that the walk has period three.
+    "period three": [
+        step for number, (a, b) in enumerate(clique(range(4))) for step in path([a, 4 + 2 * number, 5 + 2 * number, b])
+    ],
+    # A cut vertex whose parts have decays of their own, a leaf, a hub.
+    "two parts": [*clique(range(4)), (3, 4), *path([4, 5, 6, 7, 4]), (5, 7), (4, 8)],
+}
+TURNING = [name for name in EDGES if "ring" not in name]
+
+
+class Oracle:
+    """The walk as a dictionary from arc to next arcs, in fractions."""
+
+    def __init__(self, edges: list[Arc]) -> None:
+        around: dict[int, set[int]] = {}
+        for one, other in edges:
+            around.setdefault(one, set()).add(other)
+            around.setdefault(other, set()).add(one)
+        self.around = around
+        self.arcs = [(came, node) for node in sorted(around) for came in sorted(around[node])]
+        self.following = {arc: self._next(arc) for arc in self.arcs}
+
+    def _next(self, arc: Arc) -> dict[Arc, Fraction]:
+        came, node = arc
+        onward = sorted(self.around[node] - {came}) or [came]
+        return {(node, there): Fraction(1, len(onward)) for there in onward}
+
+    def law(self, target: int, horizon: int) -> list[dict[Arc, Fraction]]:
+        """P(T = t) from every arc, t = 0 to horizon: what has not been there by t, differenced."""
+        alive = {arc: ONE if arc[1] != target else NONE for arc in self.arcs}
+        table = [{arc: ONE - alive[arc] for arc in self.arcs}]
+        for _ in range(horizon):
+            later = {
+                arc: sum((p * alive[there] for there, p in self.following[arc].items()), NONE) if alive[arc] else NONE
+                for arc in self.arcs
+            }
+            table.append({arc: alive[arc] - later[arc] for arc in self.arcs})
+            alive = later
+        return table
+
+    def means(self, target: int) -> dict[Arc, Fraction]:
+        """E[T] from every arc, by elimination: h = 1 + B h off the target."""
+        others = [arc for arc in self.arcs if arc[1] != target]
+        rows = {arc: {**{k: -p for k, p in self.following[arc].items() if k[1] != target}, None: ONE} for arc in others}
+        for arc in others:
+            rows[arc][arc] = rows[arc].get(arc, NONE) + ONE
+        for pivot in others:
+            lead = rows[pivot][pivot]
+            rows[pivot] = {k: v / lead for k, v in rows[pivot].items()}
+            for arc in others:
+                factor = rows[arc].get(pivot, NONE)
+                if arc != pivot and factor:
+                    for k, v in rows[pivot].items():
+                        rows[arc][k] = rows[arc].get(k, NONE) - factor * v
+        return {arc: rows[arc][None] if arc[1] != target else NONE for arc in self.arcs}
+
+    def returns(self, node: int, horizon: int) -> list[Fraction]:
+        """P(R = t), having come by a uniform arc: one step, then a hitting time."""
+        hits = self.law(node, horizon)
+        mine = [arc for arc in self.arcs if arc[1] == node]
+        steps = [(there, p / len(mine)) for arc in mine for there, p in self.following[arc].items()]
+        return [NONE, *(sum((p * hits[t][there] for there, p in steps), NONE) for t in range(horizon))]
+
+
+@cache
+def oracle(name: str) -> Oracle:
+    return Oracle(EDGES[name])
+
+
+@cache
+def chain_of(name: str) -> ArcChain:
+    return ArcChain(Graph.from_edges(1 + max(max(edge) for edge in EDGES[name]), np.array(EDGES[name])))
+
+
+def column(name: str, values: dict[Arc, Fraction]) -> FloatArray:
+    return np.array([float(values[arc]) for arc in oracle(name).arcs])
+
+
+@cache
+def exact_laws(name: str) -> FloatArray:
+    """P(T = t), (time, arc, target)."""
+    n_nodes = chain_of(name).n_nodes
+    tables = [oracle(name).law(target, HORIZON) for target in range(n_nodes)]
+    return np.stack([[column(name, row) for row in table] for table in tables], axis=2)
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_arcs_are_numbered_and_move_as_documented(name: str) -> None:
+    """Heads, tails, reverses, every transition, and the uniform law that stays as it is."""
+    chain, want = chain_of(name), oracle(name)
+    assert list(zip(chain.graph.indices.tolist(), chain.heads.tolist(), strict=True)) == want.arcs
+    assert [want.arcs[k] for k in chain.reverse] == [(b, a) for a, b in want.arcs]
+    matrix = chain.transition_matrix.toarray()
+    for row, arc in enumerate(want.arcs):
+        assert {want.arcs[k]: matrix[row, k] for k in np.flatnonzero(matrix[row])} == pytest.approx(
+            {there: float(p) for there, p in want.following[arc].items()}
+        )
+    np.testing.assert_allclose(chain.stationary @ matrix, chain.stationary, atol=1e-15)
+    assert chain.is_ring == ("ring" in name)
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_mean_hitting_times_are_exact(name: str) -> None:
+    """From every arc to every node, by the geometric tail or by the dense solve; from nodes by uniform arcs."""
+    chain = chain_of(name)
+    want = np.stack([column(name, oracle(name).means(node)) for node in range(chain.n_nodes)], axis=1)
+    np.testing.assert_allclose(chains.arc_mean_hitting_times(chain), want, rtol=1e-11, atol=1e-12)
+    some = chains.arc_mean_hitting_times(chain, [1], arrivals=chain.uniform_arrivals)
+    starts = chain.graph.indptr[:-1]
+    expected = np.add.reduceat(want[:, 1] / chain.graph.degrees[chain.heads], starts)
+    np.testing.assert_allclose(some[:, 0], expected, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", TURNING)
+def test_the_dense_solve_is_exact_and_knows_where_nodes_are_entered(name: str) -> None:
+    """Means, and entries against the law summed over the arcs by which the target is reached."""
+    chain, potentials = chain_of(name), Potentials(chain_of(name))
+    step = chain.transition_matrix.toarray()
+    for node in range(chain.n_nodes):
+        means, entries = potentials.hits(node)
+        np.testing.assert_allclose(means, column(name, oracle(name).means(node)), rtol=1e-11, atol=1e-11)
+        into = chain.heads == node
+        slow = np.linalg.solve(np.eye(chain.n_arcs) - np.where(into, 0.0, step), np.where(into, step, 0.0))
+        np.testing.assert_allclose(entries[~into], slow[~into][:, into], atol=1e-12)
+        np.testing.assert_array_equal(entries[into], np.eye(int(into.sum())))
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_hitting_laws_are_exact_and_zero_where_they_must_be(name: str) -> None:
+    """Every time, arc and target; impossible times are exactly zero, possible ones never are."""
+    chain, want = chain_of(name), exact_laws(name)
+    got = chains.arc_hitting_pmf(chain, np.arange(chain.n_nodes), HORIZON)
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=0)
+    np.testing.assert_array_equal(got == 0, want == 0)
+    by_node = chains.arc_hitting_pmf(chain, [0], HORIZON, arrivals=chain.uniform_arrivals)
+    weights = 1 / chain.graph.degrees[chain.heads]
+    averaged = np.add.reduceat(want[:, :, :1] * weights[:, np.newaxis], chain.graph.indptr[:-1], axis=1)
+    np.testing.assert_allclose(by_node, averaged, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("kappa", [0.0, 3.0, 7.5, 40.0])
+@pytest.mark.parametrize("name", EDGES)
+def test_truncated_means_are_exact(name: str, kappa: float) -> None:
+    """E[T | T <= kappa] by arc and by node; infinite where kappa is too short."""
+    chain, law = chain_of(name), exact_laws(name)[: math.floor(kappa) + 1]
+    times = np.arange(len(law))
+    mass, moment = law.sum(axis=0), np.tensordot(times, law, axes=1)
+    with np.errstate(invalid="ignore"):
+        want = np.where(mass > 0, moment / mass, np.inf)
+    np.testing.assert_allclose(chains.arc_truncated_means(chain, kappa), want, rtol=1e-11)
+    uneven = np.random.default_rng(1).uniform(0.1, 1.0, chain.n_arcs)
+    uneven /= np.add.reduceat(uneven, chain.graph.indptr[:-1])[chain.heads]
+    masses, moments = (
+        np.add.reduceat(uneven[:, np.newaxis] * part, chain.graph.indptr[:-1], axis=0) for part in (mass, moment)
+    )
+    with np.errstate(invalid="ignore"):
+        by_node = np.where(masses > 0, moments / masses, np.inf)
+    np.testing.assert_allclose(chains.arc_truncated_means(chain, kappa, arrivals=uneven), by_node, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_window_masses_are_exact(name: str) -> None:
+    """Every pair its own window, by arc and by node, empty ones and those at time 0 included."""
+    chain, law = chain_of(name), exact_laws(name)
+    rng = np.random.default_rng(5)
+    times = np.arange(HORIZON + 1)[:, np.newaxis, np.newaxis]
+    lo = rng.integers(-2, 12, (chain.n_arcs, chain.n_nodes))
+    hi = lo + rng.integers(-2, 25, lo.shape)
+    want = (law * ((lo <= times) & (times <= hi))).sum(axis=0)
+    np.testing.assert_allclose(chains.arc_window_masses(chain, lo, hi), want, rtol=1e-12, atol=0)
+    lo, hi = lo[: chain.n_nodes], hi[: chain.n_nodes]
+    inside = (lo[chain.heads] <= times) & (times <= hi[chain.heads])
+    weights = 1 / chain.graph.degrees[chain.heads]
+    masses = (law * inside).sum(axis=0) * weights[:, np.newaxis]
+    want = np.add.reduceat(masses, chain.graph.indptr[:-1], axis=0)
+    got = chains.arc_window_masses(chain, lo, hi, arrivals=chain.uniform_arrivals)
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_return_laws_are_exact(name: str) -> None:
+    """Probabilities and survivals; the mean, summed until nothing is left, is the number of arcs over the degree."""
+    chain = chain_of(name)
+    got = chains.arc_return_pmf(chain, HORIZON)
+    survival = chains.arc_return_survival(chain, np.arange(HORIZON + 1))
+    for node in range(chain.n_nodes):
+        want = oracle(name).returns(node, HORIZON)
+        np.testing.assert_allclose(got[:, node], [float(p) for p in want], rtol=1e-12, atol=0)
+        left = [float(1 - sum(want[: t + 1], NONE)) for t in range(HORIZON + 1)]
+        np.testing.assert_allclose(survival[:, node], left, rtol=1e-11, atol=1e-15)
+    total = chains.arc_return_survival(chain, np.arange(6000)).sum(axis=0)
+    np.testing.assert_allclose(total, chain.n_arcs / chain.graph.degrees, rtol=1e-9)
+
+
+def test_late_times_cost_no_more_and_lose_no_digits() -> None:
+    """On RRG(60, 3) the tail takes over after some dozens of steps: against plain steps to 2000."""
+    chain = ArcChain(random_regular(60, 3, seed=4))
+    law = chains.arc_hitting_pmf(chain, [0, 7, 30], 2000)
+    times = np.arange(2001)
+    for kappa in (300, 2000):
+        mass, moment = law[: kappa + 1].sum(axis=0), np.tensordot(times[: kappa + 1], law[: kappa + 1], axes=1)
+        got = chains.arc_truncated_means(chain, kappa, [0, 7, 30])
+        np.testing.assert_allclose(got, moment / mass, rtol=1e-12, atol=1e-12)
+    window = chains.arc_window_masses(chain, 1500, 1507, [0, 7, 30])
+    off = chain.heads[:, np.newaxis] != [0, 7, 30]
+    np.testing.assert_allclose(window[off], law[1500:1508].sum(axis=0)[off], rtol=1e-11, atol=0)
+    returns = chains.arc_return_pmf(chain, 2000, [0, 7, 30])
+    survival = chains.arc_return_survival(chain, [500, 501, 10**6], [0, 7, 30])
+    tail = returns[::-1].cumsum(axis=0)[::-1]
+    rest = tail[-1] / (1 - returns[-1] / returns[-2]) * (returns[-1] / returns[-2])
+    np.testing.assert_allclose(survival[:2], tail[[501, 502]] + rest, rtol=1e-10)
+    assert np.all(survival[2] < 1e-300)
+
+
+def test_from_the_neighbours_the_mean_is_known_on_every_regular_graph() -> None:
+    """1/c + (1 - 1/c) (N - 1) over the neighbours of a node: straight there, or as after having left it."""
+    for degree in (3, 4):
+        chain = ArcChain(random_regular(40, degree, seed=2))
+        means = chains.arc_mean_hitting_times(chain, arrivals=chain.uniform_arrivals)
+        for node in range(40):
+            around = means[chain.graph.neighbours(node), node].mean()
+            assert around == pytest.approx(1 / degree + (1 - 1 / degree) * 39, rel=1e-11)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[int]:
+    before = numba.get_num_threads()
+    yield min(2, before)
+    numba.set_num_threads(before)
+
+
+def test_threads_change_no_bit(two_threads: int) -> None:
+    """Means, windows and returns on one thread and on two."""
+    chain = ArcChain(random_regular(80, 3, seed=3))
+    found = []
+    for threads in (1, two_threads):
+        numba.set_num_threads(threads)
+        found.append(
+            (
+                chains.arc_mean_hitting_times(chain),
+                chains.arc_window_masses(chain, 10, 90),
+                chains.arc_return_pmf(chain, 50),
+            )
+        )
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_unfit_requests_are_refused() -> None:
+    """Nodes that are not there, times below zero, arrivals that are no law, too much memory, rings."""
+    chain = chain_of("petersen")
+    with pytest.raises(InvalidParameterError, match="target = 10"):
+        chains.arc_mean_hitting_times(chain, [10])
+    with pytest.raises(InvalidParameterError, match="horizon = -1"):
+        chains.arc_return_pmf(chain, -1)
+    with pytest.raises(InvalidParameterError, match="kappa = -1"):
+        chains.arc_truncated_means(chain, -1.0)
+    with pytest.raises(InvalidParameterError, match="times"):
+        chains.arc_return_survival(chain, [-1])
+    with pytest.raises(InvalidParameterError, match="lo"):
+        chains.arc_window_masses(chain, 0.5, 3)
+    for wrong in (np.ones(30), np.full(10, 0.1)):
+        with pytest.raises(InvalidParameterError, match="arrivals"):
+            chains.arc_mean_hitting_times(chain, arrivals=wrong)
+    with pytest.raises(ResourceLimitError, match="need 2400 bytes"):
+        chains.arc_mean_hitting_times(chain, memory_bytes=2399)
+    with pytest.raises(GraphError, match="ring"):
+        Potentials(chain_of("odd ring"))

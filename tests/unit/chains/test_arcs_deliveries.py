@@ -1,0 +1,249 @@
+"""The protocol on a non-backtracking walk against its whole token chain written out as one dense matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import numba
+import numpy as np
+import pytest
+
+from veilwalk.chains import (
+    ArcChain,
+    ArcUpdates,
+    DeliveryLaw,
+    WalkChain,
+    arc_mean_hitting_times,
+    arc_updates,
+    iter_arc_deliveries,
+    iter_deliveries,
+)
+from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
+from veilwalk.graphs import Graph
+
+HORIZON = 50
+# Two triangles with an edge between each two corners: regular, of degree three.
+PRISM = [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (0, 3), (1, 4), (2, 5)]
+# Leaves, a cut vertex, triangles: degrees from 1 to 4.
+IRREGULAR = [(0, 1), (1, 2), (2, 3), (3, 1), (1, 4), (4, 5), (5, 6), (6, 7), (7, 4), (2, 6)]
+CUBE = [(i, i ^ bit) for i in range(8) for bit in (1, 2, 4) if i < i ^ bit]
+# The walk is never free here: end to end and back, and the law alone leaves things to chance.
+PATH = [(i, i + 1) for i in range(5)]
+EDGES = {"prism": PRISM, "irregular": IRREGULAR, "cube": CUBE, "path": PATH}
+
+
+@cache
+def hops_apart(name: str) -> IntArray:
+    """Distances by relaxing every edge until nothing changes."""
+    n_nodes = max(max(edge) for edge in EDGES[name]) + 1
+    far = np.full((n_nodes, n_nodes), n_nodes)
+    np.fill_diagonal(far, 0)
+    for _ in range(n_nodes):
+        for one, other in EDGES[name]:
+            far[one] = np.minimum(far[one], far[other] + 1)
+            far[other] = np.minimum(far[other], far[one] + 1)
+    return far
+
+
+@cache
+def drawn_law(name: str) -> FloatArray:
+    """An uneven law over nodes two or more hops away; one pair is taken out, so that sources differ."""
+    far = hops_apart(name)
+    law = np.where(far >= 2, np.random.default_rng(3).uniform(0.5, 2.0, far.shape), 0.0)
+    law[0, np.flatnonzero(far[0] >= 2)[0]] = 0.0
+    return np.asarray(law / law.sum(axis=1, keepdims=True))
+
+
+class TokenChain:
+    """States (whence, position, destination, source of the ciphertext); the stationary law by one dense solve."""
+
+    def __init__(self, name: str, *, forgets: bool = False) -> None:
+        law, around = drawn_law(name), [np.flatnonzero(row == 1).tolist() for row in hops_apart(name)]
+        nodes = range(len(around))
+        self.states = [
+            (w, x, d, s) for d in nodes for s in nodes if law[s, d] > 0 for x in nodes if x != d for w in around[x]
+        ]
+        number = {state: index for index, state in enumerate(self.states)}
+        self.matrix = np.zeros((len(number), len(number)))
+        self.arriving = np.zeros(len(number))
+        for (w, x, d, s), row in number.items():
+            # A token that forgets its past when it is sealed may go back where it came from.
+            onward = around[x] if forgets and s == x else [y for y in around[x] if y != w] or around[x]
+            for y in onward:
+                if y != d:
+                    self.matrix[row, number[x, y, d, s]] += 1 / len(onward)
+                    continue
+                self.arriving[row] += 1 / len(onward)
+                for goal in np.flatnonzero(law[d]):
+                    self.matrix[row, number[x, d, int(goal), d]] += law[d, goal] / len(onward)
+        system = self.matrix.T - np.eye(len(number))
+        system[-1] = 1.0
+        self.stationary = np.linalg.solve(system, np.eye(len(number))[-1])
+        self.whence, self.position, self.goal, self.source = np.array(self.states).T
+
+    def deliveries(self, node: int, horizon: int) -> FloatArray:
+        """P(return time, last node, source | a delivery at ``node``): follow every visit, killed at the return."""
+        arriving = np.where(self.goal == node, self.arriving, 0.0)
+        per_visit = (self.stationary @ arriving) / self.stationary[self.position == node].sum()
+        mass = np.where(self.position == node, self.stationary, 0.0)
+        mass /= mass.sum()
+        n_nodes = int(self.position.max()) + 1
+        table = np.zeros((horizon + 1, n_nodes, n_nodes))
+        for hop in range(1, horizon + 1):
+            np.add.at(table[hop], (self.position, self.source), mass * arriving)
+            mass = mass @ self.matrix
+            mass[self.position == node] = 0.0
+        return np.asarray(table / per_visit)
+
+
+@cache
+def token_chain(name: str) -> TokenChain:
+    return TokenChain(name)
+
+
+@cache
+def chain_of(name: str) -> ArcChain:
+    return ArcChain(Graph.from_edges(len(hops_apart(name)), np.array(EDGES[name])))
+
+
+@cache
+def found(name: str, horizon: int = HORIZON) -> list[DeliveryLaw]:
+    return list(iter_arc_deliveries(chain_of(name), drawn_law(name), horizon))
+
+
+@cache
+def updates_of(name: str) -> ArcUpdates:
+    return arc_updates(chain_of(name), drawn_law(name))
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_the_joint_law_is_that_of_the_whole_token_chain(name: str) -> None:
+    """Return time, last hop and source at every destination; swapped last hops would not do."""
+    for law in found(name):
+        want = token_chain(name).deliveries(law.destination, HORIZON)
+        np.testing.assert_allclose(law.joint, want[:, law.neighbours][:, :, law.sources], atol=1e-10, rtol=0)
+        assert law.joint.sum() == pytest.approx(want.sum(), abs=1e-9)
+        mutant = want[:, law.neighbours[::-1]][:, :, law.sources]
+        assert len(law.neighbours) < 2 or np.abs(law.joint - mutant).max() > 1e-5
+
+
+@pytest.mark.parametrize("name", ["prism", "irregular", "cube"])
+def test_the_past_counts_where_an_update_is_sealed(name: str) -> None:
+    """Named mutants: a token that forgets on sealing whence it came, and the simple walk, have other laws."""
+    forgetful = TokenChain(name, forgets=True)
+    simple = list(iter_deliveries(WalkChain.simple(chain_of(name).graph), drawn_law(name), HORIZON))
+    for law, other in zip(found(name), simple, strict=True):
+        mutant = forgetful.deliveries(law.destination, HORIZON)[:, law.neighbours][:, :, law.sources]
+        assert np.abs(law.joint - mutant).max() > 1e-4
+        assert np.abs(law.joint - other.joint).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_everything_sums_to_one_and_sources_to_the_prior(name: str) -> None:
+    """Summed over what is seen, the posterior is mu_i P_ij; with an even mu it would not be."""
+    matrix = drawn_law(name)
+    mu = np.full(len(matrix), 1 / len(matrix))
+    for _ in range(5000):
+        mu = mu @ (matrix + np.eye(len(matrix))) / 2
+    for law in found(name):
+        by_source = law.joint.sum(axis=(0, 1)) + law.beyond.sum(axis=0)
+        assert by_source.sum() == pytest.approx(1, abs=1e-12)
+        want = mu * matrix[:, law.destination]
+        np.testing.assert_allclose(by_source, (want / want.sum())[law.sources], atol=1e-12, rtol=0)
+        even = matrix[law.sources, law.destination]
+        assert len(even) < 2 or np.abs(by_source - even / even.sum()).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_what_cannot_happen_has_exactly_zero(name: str) -> None:
+    """Sources outside the law, returns shorter than there and back, odd returns on a bipartite graph."""
+    far = hops_apart(name)
+    for law in found(name):
+        assert law.sources.tolist() == np.flatnonzero(drawn_law(name)[:, law.destination]).tolist()
+        assert np.all(law.joint >= 0)
+        for column, source in enumerate(law.sources):
+            assert np.all(law.joint[: 2 * int(far[source, law.destination]), :, column] == 0)
+        assert (law.joint[1::2].sum() == 0) == (name in {"cube", "path"})
+        # No walk comes back in two hops but by way of a leaf.
+        assert name in {"irregular", "path"} or law.joint[:3].sum() == 0
+
+
+@pytest.mark.parametrize("name", ["prism", "irregular", "cube"])
+def test_beyond_is_the_tail_of_a_longer_horizon(name: str) -> None:
+    """Entry by entry, at a horizon that leaves much beyond it."""
+    for short, long in zip(found(name, 12), found(name, 1500), strict=True):
+        np.testing.assert_allclose(short.beyond, long.joint[13:].sum(axis=0) + long.beyond, atol=1e-12, rtol=0)
+        np.testing.assert_array_equal(short.joint, long.joint[:13])
+        assert long.beyond.sum() < 1e-9
+        assert short.beyond.sum() > 0.05
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_the_long_run_is_that_of_the_whole_token_chain(name: str) -> None:
+    """Sources with the arc they were reached by, visits on the way, mean hops."""
+    dense, chain, got = token_chain(name), chain_of(name), updates_of(name)
+    place = {arc: k for k, arc in enumerate(zip(chain.graph.indices.tolist(), chain.heads.tolist(), strict=True))}
+    arcs = np.array([place[w, x] for w, x, _, _ in dense.states])
+    visits = np.zeros((chain.n_arcs, chain.n_nodes))
+    np.add.at(visits, (arcs, dense.goal), dense.stationary)
+    per_hop = dense.stationary @ dense.arriving
+    assert got.mean_hops == pytest.approx(1 / per_hop, rel=1e-9)
+    np.testing.assert_allclose(got.visits, visits / per_hop, atol=1e-9, rtol=0)
+    assert np.all(got.visits[np.arange(chain.n_arcs), chain.heads] == 0)
+    # The token stands where it was just sealed: a start of a leg, not a later visit.
+    flow = dense.stationary[:, np.newaxis] * dense.matrix
+    started = np.zeros(chain.n_arcs)
+    for state, (x, d) in enumerate(zip(dense.position, dense.goal, strict=True)):
+        fresh = (dense.whence == x) & (dense.position == d)
+        np.add.at(started, arcs[fresh], flow[state, fresh])
+    np.testing.assert_allclose(got.sources, started / per_hop, atol=1e-9, rtol=0)
+
+
+def test_the_arc_by_which_a_source_was_reached_matters() -> None:
+    """On the irregular graph hops with uniform arrivals differ; with the exact ones they are those of the long run."""
+    chain, law, got = chain_of("irregular"), drawn_law("irregular"), updates_of("irregular")
+    shares = np.add.reduceat(got.sources, chain.graph.indptr[:-1])
+    exact = arc_mean_hitting_times(chain, arrivals=got.sources / shares[chain.heads])
+    uniform = arc_mean_hitting_times(chain, arrivals=chain.uniform_arrivals)
+    assert (shares[:, np.newaxis] * law * exact).sum() == pytest.approx(got.mean_hops, rel=1e-10)
+    assert (shares[:, np.newaxis] * law * uniform).sum() != pytest.approx(got.mean_hops, rel=1e-3)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[int]:
+    before = numba.get_num_threads()
+    yield min(2, before)
+    numba.set_num_threads(before)
+
+
+def test_threads_and_the_choice_of_destinations_change_no_bit(two_threads: int) -> None:
+    """One thread, two, and the destinations asked for in another order."""
+    chain, law = chain_of("irregular"), drawn_law("irregular")
+    numba.set_num_threads(1)
+    one = list(iter_arc_deliveries(chain, law, 40))
+    numba.set_num_threads(two_threads)
+    two = list(iter_arc_deliveries(chain, law, 40))
+    some = list(iter_arc_deliveries(chain, law, 40, [5, 0, 2]))
+    assert [law.destination for law in some] == [5, 0, 2]
+    for left, right in [*zip(one, two, strict=True), *((one[law.destination], law) for law in some)]:
+        for name in ("neighbours", "sources", "joint", "beyond"):
+            np.testing.assert_array_equal(getattr(left, name), getattr(right, name))
+
+
+def test_unfit_requests_are_refused_before_anything_is_computed() -> None:
+    """A law of another size, too much memory, a node that is not there, a ring."""
+    chain, law = chain_of("irregular"), drawn_law("irregular")
+    for asked in (arc_updates, lambda c, p: iter_arc_deliveries(c, p, 10)):
+        with pytest.raises(InvalidParameterError, match=r"law = \(6, 6\): must be a matrix of shape \(8, 8\)"):
+            asked(chain, drawn_law("prism"))
+    with pytest.raises(ResourceLimitError, match=r"delivery laws need \d+ bytes"):
+        iter_arc_deliveries(chain, law, 10, memory_bytes=1000)
+    with pytest.raises(ResourceLimitError, match=r"the update chain on arcs need \d+ bytes"):
+        arc_updates(chain, law, memory_bytes=1000)
+    with pytest.raises(InvalidParameterError, match="target = 8"):
+        iter_arc_deliveries(chain, law, 10, [8])
+    ring = ArcChain(Graph.from_edges(5, np.array([(i, (i + 1) % 5) for i in range(5)])))
+    with pytest.raises(GraphError, match="ring"):
+        arc_updates(ring, np.full((5, 5), 0.25) - 0.25 * np.eye(5))
