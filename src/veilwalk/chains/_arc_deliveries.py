@@ -17,7 +17,6 @@ import numpy as np
 
 from veilwalk.chains._arc_chain import ArcChain
 from veilwalk.chains._arc_updates import ArcUpdates, arc_updates
-from veilwalk.chains._chain import WalkChain
 from veilwalk.chains._deliveries import DeliveryLaw, stationary_law
 from veilwalk.chains._kernels import thread_count
 from veilwalk.chains._kernels_arcs import deliver_on_arcs
@@ -47,7 +46,7 @@ def iter_arc_deliveries(
         destinations: which, in this order; all when None.
         memory_bytes: refuse rather than use more.
     """
-    chosen, hops = chosen_targets(WalkChain.simple(chain.graph), destinations), chosen_horizon(horizon)
+    chosen, hops = chosen_targets(chain, destinations), chosen_horizon(horizon)
     if law.shape != (chain.n_nodes, chain.n_nodes):
         raise InvalidParameterError("law", law.shape, f"a matrix of shape ({chain.n_nodes}, {chain.n_nodes})")
     widest = int((law[:, chosen] > 0).sum(axis=0).max())

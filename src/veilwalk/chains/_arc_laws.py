@@ -18,7 +18,6 @@ from veilwalk.chains import _kernels_arcs as kernels
 from veilwalk.chains._arc_chain import ArcChain
 from veilwalk.chains._arc_columns import ArcColumns, arc_batches, stops
 from veilwalk.chains._arc_potentials import Potentials
-from veilwalk.chains._chain import WalkChain
 from veilwalk.chains._evolution import GeometricTail, blocked, unblocked
 from veilwalk.chains._limits import DEFAULT_MEMORY_BYTES, chosen_horizon, chosen_targets, require_memory
 from veilwalk.chains._truncated import _window_ends
@@ -47,7 +46,7 @@ def arc_mean_hitting_times(
     Relative error about 1e-12. Where the tail does not settle (poor mixing, a period of three or more) a dense solve
     over all arcs takes over.
     """
-    columns = _chosen(chain, targets)
+    columns = chosen_targets(chain, targets)
     require_memory("mean hitting times", chain.n_arcs * len(columns), memory_bytes)
     means = np.empty((chain.n_arcs, len(columns)))
     potentials: Potentials | None = None
@@ -73,7 +72,7 @@ def arc_hitting_pmf(
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> FloatArray:
     """Return P(T_sj = t) for t = 0 to ``horizon``: shape (horizon + 1, rows, targets)."""
-    columns, last = _chosen(chain, targets), chosen_horizon(horizon)
+    columns, last = chosen_targets(chain, targets), chosen_horizon(horizon)
     require_memory("hitting laws", 2 * (last + 1) * chain.n_arcs * len(columns), memory_bytes)
     laws = np.empty((last + 1, chain.n_arcs, len(columns)))
     laws[0] = chain.graph.indices[:, np.newaxis] == columns
@@ -96,7 +95,7 @@ def arc_truncated_means(
     validate.at_least(0, kappa=kappa)
     if kappa == math.inf:
         return arc_mean_hitting_times(chain, targets, arrivals=arrivals, memory_bytes=memory_bytes)
-    columns = _chosen(chain, targets)
+    columns = chosen_targets(chain, targets)
     require_memory("truncated means", 2 * chain.n_arcs * len(columns), memory_bytes)
     sums = np.empty((2, chain.n_arcs, len(columns)))
     last = math.floor(kappa)
@@ -121,7 +120,7 @@ def arc_window_masses(
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> FloatArray:
     """Return P(lo <= T_sj <= hi) for windows of whole numbers, one for each row and column of the answer."""
-    columns = _chosen(chain, targets)
+    columns = chosen_targets(chain, targets)
     require_memory("window masses", 3 * chain.n_arcs * len(columns), memory_bytes)
     rows = chain.n_arcs if arrivals is None else chain.n_nodes
     ends = [_window_ends(name, given, (rows, len(columns))) for name, given in (("lo", lo), ("hi", hi))]
@@ -141,7 +140,7 @@ def arc_return_pmf(
     R is the first time after 0 at which the walk is back; in the long run, that is having come by a uniform arc. Its
     mean is the number of arcs over the degree.
     """
-    columns, last = _chosen(chain, nodes), chosen_horizon(horizon)
+    columns, last = chosen_targets(chain, nodes), chosen_horizon(horizon)
     require_memory("return laws", (last + 1) * len(columns), memory_bytes)
     answer = np.empty((last + 1, len(columns)))
     for part in arc_batches(chain, columns):
@@ -153,7 +152,7 @@ def arc_return_pmf(
 
 def arc_return_survival(chain: ArcChain, times: Sequence[int] | IntArray, nodes: Nodes = None) -> FloatArray:
     """Return P(R_j > t), R as for :func:`arc_return_pmf`, one row a time: transient, then the geometric tail."""
-    columns, asked = _chosen(chain, nodes), np.asarray(times)
+    columns, asked = chosen_targets(chain, nodes), np.asarray(times)
     if asked.ndim != 1 or asked.size == 0 or not np.issubdtype(asked.dtype, np.integer) or asked.min() < 0:
         raise InvalidParameterError("times", times, "a sequence of whole numbers >= 0")
     answer = np.ones((len(asked), len(columns)))
@@ -172,10 +171,6 @@ def arc_return_survival(chain: ArcChain, times: Sequence[int] | IntArray, nodes:
                 answer[late, part] = kept * np.exp(rounds * np.log1p(-tail.gap))
                 break
     return answer
-
-
-def _chosen(chain: ArcChain, targets: Nodes) -> IntArray:
-    return chosen_targets(WalkChain.simple(chain.graph), targets)
 
 
 def _run(chain: ArcChain, targets: IntArray, reach: int) -> tuple[ArcColumns, GeometricTail | None]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
-from veilwalk.chains._chain import WalkChain
 from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
@@ -15,7 +15,12 @@ DEFAULT_MEMORY_BYTES = 4 * 2**30
 _FLOAT_BYTES = 8
 
 
-def chosen_targets(chain: WalkChain, targets: Sequence[int] | IntArray | None) -> IntArray:
+class _OnNodes(Protocol):
+    @property
+    def n_nodes(self) -> int: ...
+
+
+def chosen_targets(chain: _OnNodes, targets: Sequence[int] | IntArray | None) -> IntArray:
     """Return the targets as int64, all nodes when none are named."""
     if targets is None:
         return np.arange(chain.n_nodes)
