@@ -1,5 +1,6 @@
 """The network: a checked CSR value, generators, readers, distances and shells."""
 
+from veilwalk.graphs._balls import Balls, balls
 from veilwalk.graphs._distances import (
     Diameter,
     diameter,
@@ -18,11 +19,13 @@ from veilwalk.graphs._summary import GraphSummary, summary
 
 __all__ = [
     "GRAPH_KINDS",
+    "Balls",
     "Diameter",
     "Graph",
     "GraphKind",
     "GraphSummary",
     "WalkSpectrum",
+    "balls",
     "barabasi_albert",
     "complete",
     "diameter",
