@@ -1,5 +1,100 @@
 """Learners, partitions and training along a walk."""
 
+from veilwalk.learning._algorithms import ALGORITHMS, central_trace, gossip_trace, plain_trace
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
+from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
+from veilwalk.learning._content import candidate_losses
+from veilwalk.learning._contract import check_learner
+from veilwalk.learning._data import DATA_USAGE, Data, checked_partition, load_data
+from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes, readable_bytes, sealed_bytes
+from veilwalk.learning._mlp import MlpLearner
+from veilwalk.learning._mods import ClipUpdate, GaussianNoise, Quantise, compose, private_mods
+from veilwalk.learning._partition import Partitioner, Partitions, partitions_of
+from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
+from veilwalk.learning._partition_spec import PARTITION_KINDS, PartitionKind, parse_partition_spec
+from veilwalk.learning._partitioners import (
+    DirichletPartitioner,
+    IidPartitioner,
+    NaturalIdPartitioner,
+    PathologicalPartitioner,
+    ShardPartitioner,
+)
+from veilwalk.learning._privacy import NodePrivacyAccountant, NoisyUpdate, noise_for
+from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
+from veilwalk.learning._sender import SenderPosterior
+from veilwalk.learning._softmax import SoftmaxLearner
+from veilwalk.learning._stopping import Point, Stopping, evaluation_points
+from veilwalk.learning._streams import init_generator, update_generator, update_generators
+from veilwalk.learning._trace import TrainingTrace, private_trace, trace_of
+from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, apply_update, average, train
 
-__all__ = ["Array", "Learner", "Params", "Partition", "StepContext", "UpdateMod", "UpdateResult"]
+__all__ = [
+    "ALGORITHMS",
+    "DATA_USAGE",
+    "LEARNERS",
+    "PARTITION_KINDS",
+    "Array",
+    "ClipUpdate",
+    "CostModel",
+    "Data",
+    "DirichletPartitioner",
+    "GaussianNoise",
+    "GraphCorrelatedPartitioner",
+    "IidPartitioner",
+    "Learner",
+    "LearnerKind",
+    "Ledger",
+    "MlpLearner",
+    "NaturalIdPartitioner",
+    "NodePrivacyAccountant",
+    "NoisyUpdate",
+    "Observe",
+    "Params",
+    "Partition",
+    "PartitionKind",
+    "Partitioner",
+    "Partitions",
+    "PathologicalPartitioner",
+    "Point",
+    "Quantise",
+    "SenderPosterior",
+    "ShardPartitioner",
+    "SoftmaxLearner",
+    "StepContext",
+    "Stopping",
+    "Tell",
+    "Training",
+    "TrainingState",
+    "TrainingTask",
+    "TrainingTrace",
+    "UpdateMod",
+    "UpdateResult",
+    "apply_update",
+    "average",
+    "candidate_losses",
+    "central_trace",
+    "check_learner",
+    "checked_partition",
+    "compose",
+    "evaluation_points",
+    "gossip_trace",
+    "init_generator",
+    "ledger",
+    "load_checkpoint",
+    "load_data",
+    "make_learner",
+    "noise_for",
+    "params_bytes",
+    "parse_partition_spec",
+    "partitions_of",
+    "plain_trace",
+    "private_mods",
+    "private_trace",
+    "readable_bytes",
+    "save_checkpoint",
+    "sealed_bytes",
+    "trace_of",
+    "train",
+    "update_generator",
+    "update_generators",
+]

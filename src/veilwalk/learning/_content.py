@@ -1,0 +1,42 @@
+"""The content of an update as evidence: how well a received model fits each candidate's data.
+
+Anonymous routing does not hide what an update says. Whoever holds data like the candidates' can ask whose data the
+model has just learnt from: the lower the loss, the likelier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from veilwalk.core.arrays import FloatArray
+from veilwalk.learning._api import Learner, Params, Partition
+from veilwalk.learning._partition import Partitions
+
+
+@runtime_checkable
+class RowScorer(Protocol):
+    """A learner that can say the loss of every row at once."""
+
+    def example_losses(self, params: Params, data: Partition) -> FloatArray:
+        """Return the loss of every row, in nats."""
+        ...
+
+
+def candidate_losses(learner: Learner, params: Params, partitions: Sequence[Partition]) -> FloatArray:
+    """Return the mean loss (nats) of ``params`` on the data of each candidate; NaN for one without data.
+
+    A learner with ``example_losses`` scores all rows in one pass (for the softmax, one matrix product); any other is
+    asked candidate by candidate. Give :class:`Partitions` where many models are scored: other sequences are put
+    side by side first.
+    """
+    if not isinstance(learner, RowScorer):
+        return np.array([learner.evaluate(params, part)["loss"] if len(part) else np.nan for part in partitions])
+    stacked = partitions if isinstance(partitions, Partitions) else Partitions.of_parts(partitions)
+    sums = np.concatenate(([0.0], np.cumsum(learner.example_losses(params, stacked.rows))))
+    totals, sizes = np.diff(sums[stacked.starts]), stacked.sizes
+    losses = np.full(len(sizes), np.nan)
+    np.divide(totals, sizes, out=losses, where=sizes > 0)
+    return losses

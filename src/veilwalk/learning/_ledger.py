@@ -1,0 +1,115 @@
+"""What training costs: transfers, bytes and modelled seconds, for each update and in total."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilwalk.core import validate
+from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.learning._api import Params
+from veilwalk.learning._trace import TrainingTrace
+
+# What a node really sends (the message of ``veilwalk.node``; a test compares): the parameters padded to a bucket, of
+# which there are 16 from each power of two to the next and none below 16 KiB, one tag a chunk, and a sealed header.
+_BUCKETS = 16
+_SMALLEST_BUCKET = 16 << 10
+_CHUNK_BYTES = 256 << 10
+_TAG_BYTES = 16
+_HEAD_BYTES = 1652
+
+
+def sealed_bytes(params_bytes: int) -> int:
+    """Return the length of the sealed message that carries parameters of so many bytes: all of a run are equal."""
+    padded = max(params_bytes, _SMALLEST_BUCKET)
+    step = 1 << ((padded - 1).bit_length() - _BUCKETS.bit_length())
+    bucket = -(-padded // step) * step
+    return _HEAD_BYTES + bucket + _TAG_BYTES * -(-bucket // _CHUNK_BYTES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostModel:
+    """How long things take.
+
+    Attributes:
+        bandwidth_bytes_per_s: What a node can send; it sends one message at a time.
+        latency_s: From the last byte sent to the first thing done with it.
+        compute_s: One update.
+    """
+
+    bandwidth_bytes_per_s: float = 1.25e6
+    latency_s: float = 0.02
+    compute_s: float = 0.01
+
+    def __post_init__(self) -> None:
+        validate.finite(bandwidth=self.bandwidth_bytes_per_s, latency=self.latency_s, compute=self.compute_s)
+        validate.more_than(0, bandwidth=self.bandwidth_bytes_per_s)
+        validate.at_least(0, latency=self.latency_s, compute=self.compute_s)
+
+    def hop_seconds(self, message_bytes: int) -> float:
+        """Return how long one message takes to a neighbour."""
+        return self.latency_s + message_bytes / self.bandwidth_bytes_per_s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ledger:
+    """Running totals after each update of a trace; entry 0 is before the first.
+
+    Attributes:
+        message_bytes: Size of every message.
+        hops: Transfers of a model from one node to the next.
+        sent_bytes: Hops times the size.
+        seconds: Modelled; models in flight at once share the time.
+    """
+
+    message_bytes: int
+    hops: IntArray
+    sent_bytes: IntArray
+    seconds: FloatArray
+
+    def up_to(self, *, max_hops: float, max_bytes: float) -> int:
+        """Return how many updates fit into a budget."""
+        fits = (self.hops <= max_hops) & (self.sent_bytes <= max_bytes)
+        return int(fits.sum()) - 1
+
+
+def params_bytes(params: Params) -> int:
+    """Return the bytes of the arrays of a model."""
+    return sum(np.asarray(array).nbytes for array in params.values())
+
+
+def readable_bytes(count: float) -> str:
+    """Return a number of bytes as people read it: three digits and a unit."""
+    for unit in ("B", "kB", "MB"):
+        if count < 999.5:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def ledger(trace: TrainingTrace, cost: CostModel, *, params_bytes: int) -> Ledger:
+    """Return the costs of ``trace`` for a model of so many bytes."""
+    # Others send the parameters as they are.
+    size = sealed_bytes(params_bytes) if trace.algorithm == "private-walk" else params_bytes
+    hops = np.concatenate(([0], np.cumsum(trace.hops)))
+    return Ledger(
+        message_bytes=size,
+        hops=hops,
+        sent_bytes=hops * size,
+        seconds=np.concatenate(([0.0], _seconds(trace, cost, size))),
+    )
+
+
+def _seconds(trace: TrainingTrace, cost: CostModel, size: int) -> FloatArray:
+    """Modelled time at which each update is done."""
+    if trace.mixing is not None:
+        # All update at once; then the node with most neighbours is the last to have sent.
+        sending = cost.latency_s + int(trace.hops.max()) * size / cost.bandwidth_bytes_per_s
+        return np.asarray(trace.clock * (cost.compute_s + sending))
+    own = np.zeros(len(trace))
+    for model in range(trace.n_models):
+        mine = np.flatnonzero(trace.model == model)
+        own[mine] = np.cumsum(trace.hops[mine] * cost.hop_seconds(size) + cost.compute_s)
+    # Tokens walk side by side; a row is done when its own token, and all before it, are.
+    return np.maximum.accumulate(own)

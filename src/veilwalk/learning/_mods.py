@@ -1,0 +1,158 @@
+"""Middleware between a learner and the token: clipping, noise, quantisation, and their order.
+
+Each works on the difference between the model received and the model made. Clip first, then add noise: noise on
+what is not bounded protects nothing, so that order is enforced.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from veilwalk.core import validate
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.learning._api import Array, Params, StepContext, UpdateMod, UpdateResult
+
+# A clipped model rounded to its own type may be this much further away than the bound; more was never clipped.
+_ROUNDING = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class ClipUpdate:
+    """Shrink the whole difference, all arrays together, to a Euclidean norm of at most ``max_norm``."""
+
+    max_norm: float
+
+    def __post_init__(self) -> None:
+        validate.more_than(0, max_norm=self.max_norm)
+        validate.finite(max_norm=self.max_norm)
+
+    def __call__(self, before: Params, result: UpdateResult, ctx: StepContext) -> UpdateResult:  # noqa: ARG002
+        """Return ``result`` no further from ``before`` than ``max_norm``."""
+        changes = _differences(before, result.params)
+        norm = _norm(changes)
+        if norm <= self.max_norm:
+            return result
+        factor = self.max_norm / norm
+        return _moved(before, result, {name: change * factor for name, change in changes.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianNoise:
+    """Add noise of standard deviation ``multiplier`` times ``max_norm`` to every number of a clipped difference.
+
+    It refuses a difference that was not clipped to ``max_norm`` (see :func:`private_mods`); what rounding has added
+    since is cut off again. It also refuses arrays of whole numbers that the update changed (counters of a
+    normalisation layer), which noise cannot cover. The noise comes from ``ctx.rng``, in double precision: right for a
+    simulation, where the same seed must give the same bits; a node that needs the guarantee must hand in a generator
+    nobody can predict.
+    """
+
+    multiplier: float
+    max_norm: float
+
+    def __post_init__(self) -> None:
+        validate.more_than(0, multiplier=self.multiplier, max_norm=self.max_norm)
+        validate.finite(multiplier=self.multiplier, max_norm=self.max_norm)
+
+    def __call__(self, before: Params, result: UpdateResult, ctx: StepContext) -> UpdateResult:
+        """Return ``result`` with noise on every number, also on those that did not change."""
+        changes = _differences(before, result.params)
+        norm = _norm(changes)
+        if not norm <= self.max_norm * (1 + _ROUNDING):
+            raise InvalidParameterError("norm of the update", norm, f"<= {self.max_norm}: clip before adding noise")
+        for name in set(before) - set(changes):
+            if not np.array_equal(before[name], result.params[name]):
+                raise InvalidParameterError(f"array {name}", str(before[name].dtype), "of real numbers to be noised")
+        factor, deviation = min(1.0, self.max_norm / max(norm, 1e-300)), self.multiplier * self.max_norm
+        noisy = {
+            name: factor * change + deviation * ctx.rng.standard_normal(change.shape)
+            for name, change in changes.items()
+        }
+        return _moved(before, result, noisy)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantise:
+    """Round each array of the difference to ``2**bits - 1`` even levels, up to its own largest value of either sign.
+
+    ``stochastic`` rounds up or down at random, so that the mean stays; otherwise to the nearest step, ties to even.
+    The model still travels as its own type: this shows what fewer bits do to learning.
+    """
+
+    bits: int
+    stochastic: bool = False
+
+    def __post_init__(self) -> None:
+        validate.integer(bits=self.bits)
+        if not 2 <= self.bits <= 16:
+            raise InvalidParameterError("bits", self.bits, "2 to 16")
+
+    def __call__(self, before: Params, result: UpdateResult, ctx: StepContext) -> UpdateResult:
+        """Return ``result`` with its difference on a coarse grid."""
+        changes = _differences(before, result.params)
+        return _moved(before, result, {name: self._rounded(change, ctx) for name, change in changes.items()})
+
+    def _rounded(self, change: Array, ctx: StepContext) -> Array:
+        largest = float(np.abs(change).max(initial=0.0))
+        if largest == 0.0:
+            return change
+        # An odd number of levels, so that zero is one of them and a number that did not move stays.
+        step = largest / (2 ** (self.bits - 1) - 1)
+        scaled = change / step
+        rounded = np.floor(scaled + ctx.rng.random(change.shape)) if self.stochastic else np.rint(scaled)
+        return np.asarray(rounded * step)
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """Several mods in turn."""
+
+    mods: tuple[UpdateMod, ...]
+
+    def __call__(self, before: Params, result: UpdateResult, ctx: StepContext) -> UpdateResult:
+        """Return ``result`` after each mod in turn."""
+        for mod in self.mods:
+            result = mod(before, result, ctx)
+        return result
+
+
+def compose(mods: Sequence[UpdateMod]) -> Composed:
+    """Return one mod that applies ``mods`` in turn; noise is refused unless what it adds to was just clipped."""
+    flat = tuple(part for mod in mods for part in (mod.mods if isinstance(mod, Composed) else (mod,)))
+    for index, mod in enumerate(flat):
+        if isinstance(mod, GaussianNoise):
+            last = flat[index - 1] if index else None
+            if not (isinstance(last, ClipUpdate) and last.max_norm <= mod.max_norm):
+                given = type(last).__name__ if last is not None else "nothing"
+                raise InvalidParameterError("mod before noise", given, f"ClipUpdate({mod.max_norm}) or tighter")
+    return Composed(flat)
+
+
+def private_mods(*, noise_multiplier: float, max_norm: float) -> Composed:
+    """Return the mod that clips to ``max_norm`` and then adds noise of ``noise_multiplier`` times that."""
+    return compose([ClipUpdate(max_norm), GaussianNoise(noise_multiplier, max_norm)])
+
+
+def _differences(before: Params, after: Params) -> dict[str, Array]:
+    """Return how far each array of real numbers moved, in double precision."""
+    return {
+        name: np.asarray(after[name], dtype=np.float64) - value
+        for name, value in before.items()
+        if np.issubdtype(value.dtype, np.floating)
+    }
+
+
+def _norm(changes: Params) -> float:
+    return math.sqrt(sum(float(np.vdot(change, change)) for change in changes.values()))
+
+
+def _moved(before: Params, result: UpdateResult, changes: Params) -> UpdateResult:
+    params = {
+        name: (value + changes[name]).astype(value.dtype) if name in changes else result.params[name]
+        for name, value in before.items()
+    }
+    return replace(result, params=params)

@@ -1,0 +1,121 @@
+"""Any linear scikit-learn classifier with ``partial_fit`` as a learner."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from veilwalk.core.arrays import FloatArray
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.learning._api import Params, Partition, StepContext, UpdateResult
+from veilwalk.learning._sgd import check_descent, check_sizes, check_width, draw_batch, mean_scores
+
+_NEEDED = ("partial_fit", "predict_proba", "coef_", "intercept_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SklearnLearner:
+    """A linear classifier of scikit-learn: ``coef_`` and ``intercept_`` travel, nothing else.
+
+    Attributes:
+        n_features: Numbers in a row of data.
+        n_classes: Labels run from 0 to one less.
+        learning_rate: Constant step size of the default estimator.
+        batch_size: Rows of one visit, each a step of ``partial_fit``.
+        estimator_fn: Makes another unfitted estimator with ``partial_fit`` and ``predict_proba`` instead of
+            ``SGDClassifier(loss="log_loss")``; ``learning_rate`` is then not used.
+    """
+
+    n_features: int
+    n_classes: int
+    learning_rate: float = 0.02
+    batch_size: int = 32
+    estimator_fn: Callable[[], Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_sizes(n_features=self.n_features, n_classes=self.n_classes, batch_size=self.batch_size)
+        check_descent(learning_rate=self.learning_rate, momentum=0.0)
+
+    @cached_property
+    def _prototype(self) -> Any:
+        """An estimator that has seen one empty row of each class, so that all it needs is allocated."""
+        made = self.estimator_fn() if self.estimator_fn is not None else _default_estimator(self.learning_rate)
+        labels = np.arange(self.n_classes)
+        if hasattr(made, "partial_fit"):
+            made.partial_fit(np.zeros((self.n_classes, self.n_features), dtype=np.float32), labels, classes=labels)
+        missing = [name for name in _NEEDED if not hasattr(made, name)]
+        if missing:
+            raise InvalidParameterError("estimator_fn", type(made).__name__, f"one with {', '.join(missing)}")
+        return made
+
+    def init_params(self, rng: np.random.Generator) -> Params:  # noqa: ARG002 - linear models start at zero
+        """Return zeros."""
+        return {
+            "coef": np.zeros_like(self._prototype.coef_, dtype=np.float32),
+            "intercept": np.zeros_like(self._prototype.intercept_, dtype=np.float32),
+        }
+
+    def update(self, params: Params, data: Partition, ctx: StepContext) -> UpdateResult:
+        """Return ``params`` after one ``partial_fit`` on a batch of ``data``."""
+        check_width(data.features, self.n_features)
+        if not len(data):
+            return UpdateResult(params=params, num_examples=0)
+        estimator = self._loaded(params)
+        features, labels = draw_batch(data, self.batch_size, ctx.rng)
+        if "random_state" in estimator.get_params():
+            estimator.set_params(random_state=int(ctx.rng.integers(2**31)))
+        if hasattr(estimator, "t_"):
+            # The clock of a falling step size counts this node's rows only.
+            estimator.t_ = float(ctx.state.get("t", np.float64(1)))
+        estimator.partial_fit(features, labels)
+        if hasattr(estimator, "t_"):
+            ctx.state["t"] = np.asarray(estimator.t_, dtype=np.float64)
+        moved = {
+            "coef": np.array(estimator.coef_, dtype=np.float32),
+            "intercept": np.array(estimator.intercept_, dtype=np.float32),
+        }
+        batch = Partition(features, labels)
+        loss = float(self.example_losses(params, batch).mean())
+        return UpdateResult(params=moved, num_examples=len(labels), metrics={"loss": loss})
+
+    def example_losses(self, params: Params, data: Partition) -> FloatArray:
+        """Return the loss of every row, in nats, by the estimator's own probabilities."""
+        return _losses(self._probabilities(params, data), data)
+
+    def evaluate(self, params: Params, data: Partition) -> Mapping[str, float]:
+        """Return the mean ``loss`` (nats) and the ``accuracy`` on ``data``."""
+        given = self._probabilities(params, data)
+        return mean_scores(_losses(given, data), given.argmax(axis=1) == data.labels)
+
+    def _probabilities(self, params: Params, data: Partition) -> FloatArray:
+        check_width(data.features, self.n_features)
+        if not len(data):
+            return np.zeros((0, self.n_classes))
+        return np.asarray(self._loaded(params).predict_proba(data.features), dtype=np.float64)
+
+    def _loaded(self, params: Params) -> Any:
+        estimator = copy.deepcopy(self._prototype)
+        estimator.coef_ = np.array(params["coef"], order="C")
+        estimator.intercept_ = np.array(params["intercept"], order="C")
+        return estimator
+
+
+def _losses(given: FloatArray, data: Partition) -> FloatArray:
+    # One-against-all probabilities may underflow to zero: count such a row as the smallest number there is.
+    of_truth = given[np.arange(len(data)), data.labels]
+    return -np.log(np.maximum(of_truth, np.finfo(np.float64).tiny))
+
+
+def _default_estimator(learning_rate: float) -> Any:
+    try:
+        from sklearn.linear_model import SGDClassifier
+    except ImportError as error:
+        raise InvalidParameterError(
+            "learner", "sklearn", "used with scikit-learn installed: veilwalk[sklearn]"
+        ) from error
+    return SGDClassifier(loss="log_loss", learning_rate="constant", eta0=learning_rate, alpha=0.0)

@@ -1,0 +1,241 @@
+"""``veilwalk train``: what it prints, what it writes, how it fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veilwalk.cli import main
+from veilwalk.cli._config import collected, parsed
+from veilwalk.core.errors import ConfigError, InputFileError
+
+SMALL = [
+    "train", "--graph", "rrg:30:3:seed=1", "--support", "2:3", "--updates", "120", "--attack", "40",
+    "--set", "evaluations=5",
+]  # fmt: skip
+
+
+def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    shown = capsys.readouterr()
+    assert isinstance(stopped.value.code, int)
+    return stopped.value.code, shown.out, shown.err
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
+    """Run what must be refused: one line on standard error, nothing on standard output."""
+    found, out, err = run(arguments, capsys)
+    assert (found, out) == (code, ""), err
+    assert err.startswith("veilwalk: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_the_table_says_what_every_number_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Accuracy, cost, node entropy in nats and bits, hit ratio beside a blind guess; then content."""
+    code, out, err = run(SMALL, capsys)
+    assert (code, err) == (0, "")
+    head = out.splitlines()[1]
+    for column in ("accuracy", "at 120 hops", "hops/update", "bytes/update", "entropy, nats", "named (blind)"):
+        assert column in head
+    rows = {line.split()[0]: line for line in out.splitlines() if line}
+    assert "100% (33.33%)" in rows["plain-walk"]
+    assert " 0.000 " in rows["gossip"]
+    assert "100%" not in rows["private-walk"]
+    assert "bits for the private walk" in out
+    assert "exact, return times above" in out
+    assert "what content gives away (40 deliveries" in out
+    assert "route and content: drop" in out
+
+
+def test_json_is_versioned_and_alone_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program reads it."""
+    code, out, err = run([*SMALL, "--json", "--compare", "plain-walk"], capsys)
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["format"] == "veilwalk-train-1"
+    assert found["kind"] == "train"
+    assert list(found["algorithms"]) == ["private-walk", "plain-walk"]
+    assert set(found) == {
+        "kind", "version", "seed", "params", "format", "network", "data", "equal_hops", "algorithms",
+        "content_attack", "sample", "privacy", "warnings",
+    }  # fmt: skip
+
+
+def test_noise_prints_epsilon_beside_accuracy_and_the_case(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both cases by name."""
+    code, out, _ = run([*SMALL, "--noise", "1", "--clip", "0.2", "--attack", "0"], capsys)
+    assert code == 0
+    assert "epsilon" in out.splitlines()[1]
+    assert "sender known" in out
+    assert "sender unknown" in out
+
+
+def test_flags_win_over_sets_and_sets_over_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the resolved settings are kept."""
+    config = tmp_path / "c.toml"
+    config.write_text('graph = "rrg:30:3:seed=1"\nsupport = "2:3"\nupdates = 60\nseed = 1\ntokens = 3\nattack = 0\n')
+    arguments = ["train", "--config", str(config), "--set", "seed=2", "--set", "tokens=2", "--tokens", "1", "--json"]
+    code, out, _ = run([*arguments, "--compare", "none"], capsys)
+    params = json.loads(out)["params"]
+    assert code == 0
+    assert (params["updates"], params["seed"], params["tokens"]) == (60, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("a=1", ("a", 1)),
+        ("a-b = 0.5", ("a-b", 0.5)),
+        ("a=rrg:30:3", ("a", "rrg:30:3")),
+        ('a="x y"', ("a", "x y")),
+        ("learner=softmax:learning_rate=0.1", ("learner", "softmax:learning_rate=0.1")),
+    ],
+)
+def test_sets_are_read_as_toml_or_as_text(entry: str, expected: tuple[str, Any]) -> None:
+    """The first equals sign parts key and value."""
+    assert parsed(entry) == expected
+
+
+@pytest.mark.parametrize("entry", ["a", "=1", "a=[1, 2]", "a={b = 1}"])
+def test_bad_sets_are_refused(entry: str) -> None:
+    """By what was written."""
+    with pytest.raises(ConfigError, match="--set"):
+        parsed(entry)
+
+
+def test_bad_files_are_refused(tmp_path: Path) -> None:
+    """Not there, not TOML, not flat."""
+    with pytest.raises(InputFileError, match="No such file"):
+        collected(tmp_path / "none.toml", [], {})
+    bad = tmp_path / "bad.toml"
+    bad.write_text("a = ")
+    with pytest.raises(InputFileError, match="not TOML"):
+        collected(bad, [], {})
+    bad.write_text("[table]\na = 1")
+    with pytest.raises(ConfigError, match="table must be a single value"):
+        collected(bad, [], {})
+
+
+def test_a_run_is_kept_and_resumed_by_its_folder_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its own settings come back; others are refused; nothing is overwritten unasked."""
+    out = ["--out", str(tmp_path / "run")]
+    code, shown, _ = run([*SMALL, *out], capsys)
+    assert code == 0
+    report = tmp_path / "run" / "report.html"
+    assert f"wrote {report}" in shown
+    assert report.stat().st_size > 50_000
+    before = (tmp_path / "run" / "record.json").read_bytes()
+    code, again, _ = run(["train", "--resume", *out], capsys)
+    assert (code, again) == (0, shown)
+    assert "holds a run already: ask for --resume" in refused([*SMALL, *out], capsys)
+    message = refused(["train", "--resume", *out, "--seed", "8"], capsys)
+    assert "other settings (seed = 7, not 8)" in message
+    assert (tmp_path / "run" / "record.json").read_bytes() == before
+
+
+def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder, and something in it."""
+    assert "--resume needs --out" in refused(["train", "--resume"], capsys)
+    assert "holds no run to resume" in refused(["train", "--resume", "--out", str(tmp_path)], capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "uptades=5"], "unknown key uptades"),
+        (["--partition", "dirichlet:x"], "partition = 'dirichlet:x'"),
+        (["--partition", "thirds"], "partition = 'thirds': must be one of iid"),
+        (["--graph", "rrg:2000:3:seed=1", "--support", "2:6"], "2000"),
+        (["--learner", "softmax:depth=3"], "learner = 'softmax:depth=3'"),
+        (["--learner", "no_such_module:Thing"], "cannot be imported"),
+        (["--data", "mnist:/no/such/folder"], "no such folder"),
+        (["--data", "imagenet"], "data = 'imagenet': must be digits"),
+        (["--noise", "1"], "must be given with --clip"),
+        (["--law", "plain"], "law = 'plain'"),
+        (["--law", "law.npz"], "law.npz"),
+        (["--walk", "least-recent", "--tokens", "2"], "tokens = 2"),
+        (["--compare", "fedavg"], "compare = 'fedavg'"),
+        (["--support", "2:40"], "support"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is trained."""
+    assert words in refused(["train", "--graph", "rrg:30:3:seed=1", "--support", "2:3", *arguments], capsys)
+
+
+def test_more_nodes_than_rows_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """1,438 rows of digits cannot be dealt to 2,000 nodes."""
+    message = refused(["train", "--graph", "rrg:2000:3:seed=1", "--partition", "iid"], capsys)
+    assert "num_partitions = 2000: must be at most 1438, the number of rows" in message
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"features": np.zeros((50, 3))}, "has no labels"),
+        ({"features": np.zeros((50, 3)), "labels": np.zeros(40, dtype=int)}, "need one row of features for each label"),
+        ({"features": np.full((50, 3), np.nan), "labels": np.zeros(50, dtype=int)}, "are not finite"),
+        ({"features": np.zeros((50, 3)), "labels": np.full(50, np.nan)}, "labels are missing"),
+        ({"x_train": np.zeros((50, 3)), "y_train": np.zeros(50, dtype=int)}, "need arrays x_train, y_train"),
+    ],
+)
+def test_bad_data_are_refused_in_one_line(
+    arrays: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Labels missing, shapes that do not fit, numbers that are none."""
+    np.savez(tmp_path / "d.npz", **arrays)
+    arguments = ["train", "--graph", "rrg:30:3:seed=1", "--support", "2:3", "--data", f"npz:{tmp_path / 'd.npz'}"]
+    assert words in refused(arguments, capsys)
+
+
+def test_a_diverging_run_stops_and_keeps_what_was_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 1; node, update and the kept checkpoint are named; the checkpoint is finite."""
+    steep = ["--learner", "softmax:learning_rate=1e38", "--out", str(tmp_path / "run")]
+    message = refused([*SMALL, *steep], capsys, code=1)
+    assert "private-walk: " in message
+    assert "of node" in message
+    kept = tmp_path / "run" / "checkpoints" / "private-walk.npz"
+    assert f"{kept} keeps the model after update" in message
+    with np.load(kept) as archive:
+        assert np.isfinite(archive["model-0"]).all()
+
+
+@pytest.mark.parametrize("name", ["checkpoints/private-walk.npz", "config.toml", "run.json"])
+def test_an_unreadable_run_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line that names the file; the file stays as it is."""
+    run([*SMALL, "--attack", "0", "--compare", "none", "--out", str(tmp_path / "run")], capsys)
+    path = tmp_path / "run" / name
+    path.write_bytes(b"\xff\x00 garbage")
+    assert path.name in refused(["train", "--resume", "--out", str(tmp_path / "run")], capsys)
+    assert path.read_bytes() == b"\xff\x00 garbage"
+
+
+def test_a_learner_of_ones_own_with_wrong_shapes_is_refused(tmp_path: Path) -> None:
+    """module:Class from the folder the command runs in."""
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n"
+        "from veilwalk.learning import UpdateResult\n"
+        "class Bad:\n"
+        "    def __init__(self, *, n_features, n_classes): pass\n"
+        "    def init_params(self, rng): return {'w': np.zeros(3)}\n"
+        "    def update(self, params, data, ctx): return UpdateResult(params={'w': np.zeros(4)}, num_examples=1)\n"
+        "    def evaluate(self, params, data): return {'loss': 1.0}\n"
+    )
+    shown = subprocess.run(
+        [Path(sys.executable).parent / "veilwalk", *SMALL, "--learner", "mine:Bad"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert shown.returncode == 2
+    assert "w of shape (4,)" in shown.stderr
+    assert shown.stderr.count("\n") == 1

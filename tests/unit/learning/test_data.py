@@ -1,0 +1,230 @@
+"""Data by a line of text: digits, IDX files, npz archives, and what is wrong with them."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veilwalk.core.errors import InputFileError, InvalidParameterError
+from veilwalk.learning import Array, load_data
+
+SHARED_MNIST = Path(__file__).parents[4] / "shared" / "data" / "mnist"
+
+
+def test_digits_are_those_of_scikit_learn() -> None:
+    """The bundled file, pixel by pixel, split and scaled but otherwise the same."""
+    datasets = pytest.importorskip("sklearn.datasets")
+    theirs = datasets.load_digits()
+    data = load_data("digits", seed=3)
+    ours = np.concatenate((data.train.features, data.test.features)) * 16
+    labels = np.concatenate((data.train.labels, data.test.labels))
+
+    def in_order(pixels: Array, names: Array) -> Array:
+        rows = np.column_stack((names, pixels))
+        return rows[np.lexsort(rows.T[::-1])]
+
+    assert np.array_equal(in_order(ours, labels), in_order(theirs.data, theirs.target))
+    assert (len(data.train), len(data.test), data.n_features, data.n_classes) == (1438, 359, 64, 10)
+
+
+def test_digits_are_ready_to_learn_from() -> None:
+    """float32 in [0, 1], whole labels; the seed decides what is held out."""
+    one, two, other = (load_data("digits", seed=seed) for seed in (0, 0, 1))
+    assert one.train.features.dtype == np.float32
+    assert one.train.labels.dtype == np.int64
+    assert (one.train.features.min(), one.train.features.max()) == (0, 1)
+    assert np.array_equal(one.test.features, two.test.features)
+    assert not np.array_equal(one.test.features, other.test.features)
+
+
+def test_the_bundled_file_says_where_it_is_from() -> None:
+    """Its licence asks for that."""
+    with resources.files("veilwalk.learning").joinpath("digits.npz").open("rb") as stream:
+        about = str(np.load(stream, allow_pickle=False)["about"])
+    assert "Alpaydin" in about
+    assert "CC BY 4.0" in about
+
+
+def idx(array: Array) -> bytes:
+    """An IDX file, written here by its description."""
+    header = bytes([0, 0, 8, array.ndim]) + b"".join(length.to_bytes(4, "big") for length in array.shape)
+    return header + array.astype(np.uint8).tobytes()
+
+
+def write_mnist(folder: Path, *, packed: bool = False) -> None:
+    rng = np.random.default_rng(0)
+    for start, count in (("train", 12), ("t10k", 6)):
+        images, labels = rng.integers(0, 256, (count, 4, 5)), np.arange(count) % 3
+        for name, array in (("images-idx3", images), ("labels-idx1", labels)):
+            content = idx(array)
+            path = folder / f"{start}-{name}-ubyte{'.gz' if packed else ''}"
+            path.write_bytes(gzip.compress(content) if packed else content)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_idx_files_are_read(tmp_path: Path, *, packed: bool) -> None:
+    """Gzipped or not, bytes become numbers in [0, 1]."""
+    write_mnist(tmp_path, packed=packed)
+    data = load_data(f"mnist:{tmp_path}")
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 4, 5))
+    assert data.train.features == pytest.approx(pixels.reshape(12, 20) / 255, abs=1e-7)
+    assert (data.n_features, data.n_classes, len(data.test)) == (20, 3, 6)
+    assert data.train.labels.tolist() == [0, 1, 2] * 4
+
+
+@pytest.mark.shared_data
+@pytest.mark.skipif(not SHARED_MNIST.exists(), reason="MNIST is not beside this checkout")
+def test_mnist_itself_is_read() -> None:
+    """60,000 and 10,000 images of 28x28, ten classes."""
+    data = load_data(f"mnist:{SHARED_MNIST}")
+    assert data.train.features.shape == (60_000, 784)
+    assert data.test.features.shape == (10_000, 784)
+    assert np.bincount(data.train.labels).tolist()[:2] == [5923, 6742]
+    assert data.train.features.max() == 1
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda content: content[:-1], "cut short or too long"),
+        (lambda content: content + b"x", "cut short or too long"),
+        (lambda content: content[:10], "is not an IDX file"),
+        (lambda content: b"\0\0\x08\x01" + content[4:], "is not an IDX file"),
+        (lambda content: content[:4] + b"\xff" * 12 + content[16:], "announces"),
+    ],
+)
+def test_damaged_idx_files_are_refused(tmp_path: Path, change: object, says: str, *, packed: bool) -> None:
+    """Before memory is taken for what a header merely claims."""
+    write_mnist(tmp_path, packed=packed)
+    path = tmp_path / f"train-images-idx3-ubyte{'.gz' if packed else ''}"
+    content = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
+    content = change(content)  # type: ignore[operator]
+    path.write_bytes(gzip.compress(content) if packed else content)
+    with pytest.raises(InputFileError, match=says):
+        load_data(f"mnist:{tmp_path}")
+
+
+def test_missing_and_torn_files_are_named(tmp_path: Path) -> None:
+    """Folder, file, broken gzip, images without as many labels."""
+    with pytest.raises(InputFileError, match="no such folder"):
+        load_data(f"mnist:{tmp_path / 'none'}")
+    with pytest.raises(InputFileError, match="has no file train-images-idx3-ubyte"):
+        load_data(f"mnist:{tmp_path}")
+    write_mnist(tmp_path, packed=True)
+    path = tmp_path / "train-labels-idx1-ubyte.gz"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    with pytest.raises(InputFileError, match="complete gzip"):
+        load_data(f"mnist:{tmp_path}")
+    path.write_bytes(gzip.compress(idx(np.zeros(11))))
+    with pytest.raises(InputFileError, match="one row of features for each label"):
+        load_data(f"mnist:{tmp_path}")
+
+
+def write_npz(folder: Path, **arrays: object) -> str:
+    np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
+    return f"npz:{folder / 'data.npz'}"
+
+
+def test_npz_with_a_test_part_is_taken_as_it_is(tmp_path: Path) -> None:
+    """Rows in their order; a further array with an entry for each row is a column."""
+    x = np.linspace(0, 1, 40).reshape(10, 2, 2)
+    spec = write_npz(
+        tmp_path,
+        x_train=x,
+        y_train=np.arange(10) % 2,
+        x_test=x[:5],
+        y_test=np.zeros(5, int),
+        writer_train=np.arange(10),
+    )
+    data = load_data(spec)
+    assert data.train.features == pytest.approx(x.reshape(10, 4), abs=1e-7)
+    assert data.columns["writer"].tolist() == list(range(10))
+    assert (data.n_classes, len(data.test)) == (2, 5)
+
+
+def test_npz_without_a_test_part_is_split(tmp_path: Path) -> None:
+    """A fifth is held out; columns follow their rows."""
+    spec = write_npz(tmp_path, features=np.arange(50.0)[:, None], labels=np.arange(50) % 3, group=np.arange(50))
+    data = load_data(spec, seed=1)
+    assert (len(data.train), len(data.test)) == (40, 10)
+    assert np.array_equal(data.columns["group"] % 3, data.train.labels)
+
+
+def test_features_of_other_ranges_are_scaled_by_the_training_part(tmp_path: Path) -> None:
+    """Each feature by its own range; what the test part has beyond is cut; a constant one becomes zero."""
+    train = np.array([[-10.0, 7, 0], [10, 7, 1], [0, 7, 0.5]])
+    test = np.array([[20.0, 7, 0.25], [5, 7, 0], [-30, 7, 1]])
+    labels = np.array([0, 1, 0])
+    data = load_data(write_npz(tmp_path, x_train=train, y_train=labels, x_test=test, y_test=labels))
+    assert data.train.features.tolist() == [[0, 0, 0], [1, 0, 1], [0.5, 0, 0.5]]
+    assert data.test.features.tolist() == [[1, 0, 0.25], [0.75, 0, 0], [0, 0, 1]]
+
+
+GOOD = {"features": np.zeros((10, 2)), "labels": np.arange(10) % 2}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"features": GOOD["features"]}, "has no labels: need an array labels"),
+        ({"x_train": GOOD["features"], "x_test": GOOD["features"], "y_train": GOOD["labels"]}, "need an array y_test"),
+        ({"other": GOOD["features"]}, "need arrays x_train"),
+        (GOOD | {"labels": np.zeros(9, int)}, "one row of features for each label"),
+        (GOOD | {"features": np.zeros(10)}, "one row of features for each label"),
+        (GOOD | {"features": np.full((10, 2), np.nan)}, "features of row 0 are not finite"),
+        (GOOD | {"features": np.full((10, 2), np.inf)}, "not finite"),
+        (GOOD | {"features": np.full((10, 2), "a")}, "need numbers"),
+        (GOOD | {"labels": np.full(10, np.nan)}, "labels are missing"),
+        (GOOD | {"labels": np.full(10, 0.5)}, "labels are missing"),
+        (GOOD | {"labels": np.full(10, "cat")}, "labels are missing"),
+        (GOOD | {"labels": np.full(10, -1)}, "labels run from -1"),
+        (GOOD | {"labels": np.full(10, 10**9)}, "labels run from"),
+        ({"features": np.zeros((0, 2)), "labels": np.zeros(0, int)}, "has no rows"),
+        (GOOD | {"labels": np.array([object()] * 10)}, "plain arrays"),
+        (
+            {"x_train": GOOD["features"], "y_train": GOOD["labels"], "x_test": np.zeros((9, 3)), "y_test": np.zeros(9)},
+            "2 features in training, 3 in test",
+        ),
+    ],
+)
+def test_unfit_archives_are_refused(tmp_path: Path, arrays: dict[str, Array], says: str) -> None:
+    """With the file and what is wrong, in one line."""
+    with pytest.raises(InputFileError, match=says) as caught:
+        load_data(write_npz(tmp_path, **arrays))
+    assert "data.npz" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_archives_that_are_none_are_refused(tmp_path: Path) -> None:
+    """Missing, not a zip, torn."""
+    with pytest.raises(InputFileError, match="No such file"):
+        load_data(f"npz:{tmp_path / 'none.npz'}")
+    (tmp_path / "text.npz").write_text("hello")
+    with pytest.raises(InputFileError, match="is not an npz archive"):
+        load_data(f"npz:{tmp_path / 'text.npz'}")
+    with zipfile.ZipFile(tmp_path / "odd.npz", "w") as archive:
+        archive.writestr("features.npy", b"not an array")
+        archive.writestr("labels.npy", b"nor this")
+    with pytest.raises(InputFileError, match="one row of features for each label"):
+        load_data(f"npz:{tmp_path / 'odd.npz'}")
+
+
+def test_an_archive_that_would_fill_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the size it announces, before it is unpacked."""
+    monkeypatch.setattr("veilwalk.learning._data._LARGEST_BYTES", 100)
+    with pytest.raises(InputFileError, match="unpacks to"):
+        load_data(write_npz(tmp_path, **GOOD))
+
+
+@pytest.mark.parametrize("spec", ["", "digits:8", "mnist", "npz:", "cifar10"])
+def test_unknown_specs_are_refused_with_what_there_is(spec: str) -> None:
+    """One line."""
+    with pytest.raises(InvalidParameterError, match="must be digits, mnist:DIR or npz:FILE"):
+        load_data(spec)

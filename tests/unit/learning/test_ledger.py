@@ -1,0 +1,118 @@
+"""What training costs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.graphs import random_regular
+from veilwalk.learning import (
+    CostModel,
+    central_trace,
+    gossip_trace,
+    ledger,
+    plain_trace,
+    readable_bytes,
+    sealed_bytes,
+)
+from veilwalk.learning._trace import TrainingTrace
+
+GRAPH = random_regular(40, 3, seed=3)
+COST = CostModel(bandwidth_bytes_per_s=1000, latency_s=0.5, compute_s=2.0)
+
+
+def legs(hops: list[int], models: list[int]) -> TrainingTrace:
+    """A private trace with these legs."""
+    size = len(hops)
+    zeros = np.zeros(size, dtype=np.int64)
+    clock = np.array(
+        [sum(h for h, m in zip(hops[: i + 1], models, strict=False) if m == models[i]) for i in range(size)]
+    )
+    return TrainingTrace(
+        algorithm="private-walk",
+        n_nodes=4,
+        n_models=max(models) + 1,
+        node=zeros,
+        model=np.array(models),
+        hops=np.array(hops),
+        clock=clock,
+        source=zeros.copy(),
+        last_hop=zeros.copy(),
+        return_time=zeros.copy(),
+    )
+
+
+def test_a_private_walk_pays_for_every_hop() -> None:
+    """Hops, bytes and seconds, by hand."""
+    found = ledger(legs([3, 5], [0, 0]), COST, params_bytes=100)
+    size = sealed_bytes(100)
+    assert found.hops.tolist() == [0, 3, 8]
+    assert found.sent_bytes.tolist() == [0, 3 * size, 8 * size]
+    assert found.seconds == pytest.approx([0, 3 * (0.5 + size / 1000) + 2, 8 * (0.5 + size / 1000) + 4])
+
+
+def test_tokens_share_the_time_and_not_the_bytes() -> None:
+    """Two tokens with the same legs: twice the hops of one, in the time of one."""
+    one = ledger(legs([4, 4], [0, 0]), COST, params_bytes=100)
+    two = ledger(legs([4, 4, 4, 4], [0, 1, 0, 1]), COST, params_bytes=100)
+    assert two.hops[-1] == 2 * one.hops[-1]
+    assert two.seconds[-1] == pytest.approx(one.seconds[-1])
+
+
+def test_gossip_pays_for_every_directed_edge_each_round() -> None:
+    """40 nodes of degree 3: 120 messages a round, sent side by side, three after another at each node."""
+    found = ledger(gossip_trace(GRAPH, rounds=2), COST, params_bytes=100)
+    assert found.hops[-1] == 240
+    assert found.message_bytes == 100
+    assert found.seconds[-1] == pytest.approx(2 * (2.0 + 0.5 + 3 * 0.1))
+
+
+def test_plain_and_central() -> None:
+    """One bare message an update, or none."""
+    plain = ledger(plain_trace(GRAPH, updates=10, seed=1), COST, params_bytes=100)
+    assert plain.sent_bytes[-1] == 1000
+    assert plain.seconds[-1] == pytest.approx(10 * (0.5 + 0.1 + 2.0))
+    central = ledger(central_trace(updates=10), COST, params_bytes=100)
+    assert central.sent_bytes[-1] == 0
+    assert central.seconds[-1] == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2600, 16_384, 16_385, 31_400, 177_704, 262_144, 262_145, 4_800_000, 44_700_000])
+def test_the_modelled_message_is_the_one_a_node_sends(size: int) -> None:
+    """The real envelope has exactly this length."""
+    from veilwalk.node._sealing import CLEAR_BYTES, HEADER_BYTES
+    from veilwalk.node._sealing_body import TAG_BYTES, bucket_for, sealed_body_bytes
+
+    hybrid_key = 1120
+    head = CLEAR_BYTES + hybrid_key + HEADER_BYTES + TAG_BYTES
+    assert sealed_bytes(size) == head + sealed_body_bytes(bucket_for(size))
+
+
+def test_a_budget_cuts_before_it_is_exceeded() -> None:
+    """Exactly what fits, by hops and by bytes."""
+    found = ledger(legs([3, 5, 2], [0, 0, 0]), COST, params_bytes=100)
+    assert found.up_to(max_hops=8, max_bytes=math.inf) == 2
+    assert found.up_to(max_hops=7, max_bytes=math.inf) == 1
+    assert found.up_to(max_hops=math.inf, max_bytes=10 * found.message_bytes - 1) == 2
+    assert found.up_to(max_hops=2, max_bytes=math.inf) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("bandwidth_bytes_per_s", 0.0), ("latency_s", -1.0), ("compute_s", math.nan)]
+)
+def test_impossible_costs_are_refused_by_name(name: str, value: float) -> None:
+    """One line with the parameter in it."""
+    with pytest.raises(InvalidParameterError, match=name.split("_", maxsplit=1)[0]):
+        CostModel(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (999.6, "1 kB"), (2600, "2.6 kB"), (10_167_367, "10.2 MB"), (3.05e10, "30.5 GB")],
+)
+def test_bytes_are_read_with_three_digits(count: float, text: str) -> None:
+    """Never as 1e+03."""
+    assert readable_bytes(count) == text

@@ -1,0 +1,101 @@
+"""Learners by a line of text."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.randomness import task_generator
+from veilwalk.learning import LEARNERS, MlpLearner, SoftmaxLearner, make_learner
+
+OWN = '''
+import numpy as np
+from veilwalk.learning import SoftmaxLearner, UpdateResult
+
+
+class Mean:
+    """Predicts the commonest class."""
+
+    def __init__(self, *, n_features, n_classes, weight=1.0):
+        self.n_classes, self.weight = n_classes, weight
+
+    def init_params(self, rng):
+        return {"counts": np.ones(self.n_classes)}
+
+    def update(self, params, data, ctx):
+        seen = np.bincount(data.labels, minlength=self.n_classes)
+        return UpdateResult(params={"counts": params["counts"] + self.weight * seen}, num_examples=len(data))
+
+    def evaluate(self, params, data):
+        share = params["counts"] / params["counts"].sum()
+        return {"loss": float(-np.log(share[data.labels]).mean())}
+
+
+def small(n_features, n_classes):
+    return SoftmaxLearner(n_features=n_features, n_classes=n_classes, batch_size=4)
+
+
+nothing = 3
+def broken(n_features, n_classes):
+    return object()
+'''
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's module in the folder the command runs in."""
+    (tmp_path / "my_own_learner.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "my_own_learner", raising=False)
+
+
+def test_names_and_options() -> None:
+    """Numbers are numbers."""
+    assert make_learner("softmax", n_features=4, n_classes=2) == SoftmaxLearner(n_features=4, n_classes=2)
+    made = make_learner("mlp:hidden=7:learning_rate=0.25", n_features=4, n_classes=2)
+    assert made == MlpLearner(n_features=4, n_classes=2, hidden=7, learning_rate=0.25)
+
+
+def test_every_name_makes_a_learner_that_starts() -> None:
+    """What is listed works."""
+    pytest.importorskip("sklearn")
+    for name in LEARNERS:
+        params = make_learner(name, n_features=4, n_classes=3).init_params(task_generator(0))
+        assert all(isinstance(array, np.ndarray) for array in params.values())
+
+
+@pytest.mark.usefixtures("own_module")
+def test_a_users_own_class_or_function_is_found_where_the_command_runs() -> None:
+    """With options, and after Python's own places."""
+    made = make_learner("my_own_learner:Mean:weight=2", n_features=4, n_classes=3)
+    assert made.weight == 2  # type: ignore[attr-defined]
+    assert make_learner("my_own_learner:small", n_features=4, n_classes=3).batch_size == 4  # type: ignore[attr-defined]
+    assert sys.path[-1] == str(Path.cwd())
+
+
+@pytest.mark.usefixtures("own_module")
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("perceptron", "softmax, mlp, sklearn or module:Class"),
+        ("", "softmax, mlp, sklearn or module:Class"),
+        ("no_such_module:Class", "cannot be imported"),
+        ("my_own_learner:Absent", "has no Absent"),
+        ("my_own_learner:nothing", "not a class or function"),
+        ("my_own_learner:broken", "init_params, update and evaluate"),
+        ("../evil:Class", "module:Class"),
+        ("softmax:depth=3", "options that it takes"),
+        ("softmax:learning_rate=fast", "learning_rate"),
+        ("softmax:batch_size=", "followed by name=value"),
+    ],
+)
+def test_what_is_no_learner_is_refused_in_one_line(spec: str, says: str) -> None:
+    """By name, with what there is."""
+    with pytest.raises(InvalidParameterError, match=says) as caught:
+        make_learner(spec, n_features=4, n_classes=3)
+    assert "\n" not in str(caught.value)

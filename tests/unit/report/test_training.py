@@ -1,0 +1,143 @@
+"""The report of a training run: one file, nothing else needed, every number with its name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veilwalk.core.records import Record
+from veilwalk.experiments import TrainSettings, run_training
+from veilwalk.report import training_report
+from veilwalk.report._training_figures import _rings
+
+SMALL = TrainSettings(graph="rrg:30:3:seed=1", support="2:3", updates=120, attack=40, evaluations=5)
+
+
+class Reader(HTMLParser):
+    """Collects text and the attributes that could load something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.loads: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep what is loaded."""
+        self.tags.add(tag)
+        self.loads += [value or "" for name, value in attrs if name in {"src", "href", "xlink:href", "data", "action"}]
+
+    def handle_data(self, data: str) -> None:
+        """Keep what is read."""
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        """All text, with single spaces."""
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def read(path: Path) -> Reader:
+    reader = Reader()
+    reader.feed(path.read_text())
+    return reader
+
+
+@pytest.fixture(scope="module")
+def record() -> Record:
+    return run_training(SMALL)
+
+
+def test_the_report_reads_well_and_loads_nothing(record: Record, tmp_path: Path) -> None:
+    """Headings, the table's numbers, the limits; no script, no link outside the page."""
+    page = read(training_report(record, tmp_path / "report.html"))
+    private = record.result["algorithms"]["private-walk"]
+    for words in (
+        "30 peers learnt digits without telling whose update is whose",
+        f"{private['accuracy']:.1%}",
+        f"{100 * private['anonymity']['hit_ratio']:.2f}%",
+        f"{private['anonymity']['node_entropy_nats']:.3f}",
+        "receiver names the maker",
+        "Accuracy against updates, hops and bytes",
+        "Who made this update?",
+        "What content gives away",
+        "Cost ledger",
+        "What is and is not protected",
+        "Not protected: colluders.",
+        "No noise was added",
+        "accuracy on held-out data",
+        "return time seen by the receiver (hops)",
+    ):
+        assert words in page.text, words
+    assert all(target.startswith(("#", "data:image/png;base64,")) for target in page.loads)
+    assert "script" not in page.tags
+    assert "link" not in page.tags
+    text = (tmp_path / "report.html").read_text()
+    assert "@import" not in text
+    # Names of formats, not places: nothing is fetched from them.
+    assert set(re.findall(r"https?://[^\"\s<]+", text)) == {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+
+
+def test_the_same_record_gives_the_same_bytes(record: Record, tmp_path: Path) -> None:
+    """So that a resumed run ends with the same report."""
+    one, two = (training_report(record, tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
+    assert one == two
+
+
+def changed(record: Record, **result: Any) -> Record:
+    return Record(kind="train", params=record.params, seed=7, result=dict(record.result) | result)
+
+
+def test_names_are_text_and_not_markup(record: Record, tmp_path: Path) -> None:
+    """A file name with angle brackets is shown, not run."""
+    params = dict(record.params) | {"data": "npz:<script>alert(1)</script>.npz"}
+    page = read(training_report(Record(kind="train", params=params, seed=7, result=record.result), tmp_path / "r.html"))
+    assert "script" not in page.tags
+    assert "<script>alert(1)</script>.npz" in page.text
+
+
+def test_what_was_not_done_is_said(record: Record, tmp_path: Path) -> None:
+    """No attack, no sample, no comparison: the page still stands."""
+    private = {"private-walk": record.result["algorithms"]["private-walk"]}
+    bare = changed(record, content_attack=None, sample=None, algorithms=private, warnings=["begun with other versions"])
+    page = read(training_report(bare, tmp_path / "r.html"))
+    assert "Not tried in this run." in page.text
+    assert "begun with other versions" in page.text
+    assert "central SGD" not in page.text
+
+
+def test_noise_and_tokens_have_their_lines(tmp_path: Path) -> None:
+    """Epsilon with its case; what several tokens do and do not promise."""
+    noisy = run_training(replace(SMALL, noise=1.0, clip=0.2, tokens=2, attack=0, compare="plain-walk"))
+    page = read(training_report(noisy, tmp_path / "r.html"))
+    assert "epsilon" in page.text
+    assert "sender known" in page.text
+    assert "2 tokens train each for itself" in page.text
+    assert "no observer of several tokens" in page.text
+
+
+def test_a_learner_without_accuracy_is_drawn_by_its_loss(record: Record, tmp_path: Path) -> None:
+    """Regression has none."""
+    runs = {
+        name: dict(run) | {"accuracy": None, "points": [dict(point) | {"accuracy": None} for point in run["points"]]}
+        for name, run in record.result["algorithms"].items()
+    }
+    page = read(training_report(changed(record, algorithms=runs), tmp_path / "r.html"))
+    assert "loss on held-out data" in page.text
+
+
+def test_nodes_stand_on_rings_by_distance(record: Record) -> None:
+    """As many rings out as hops from the receiver, and no two at one place."""
+    sample = record.to_dict()["sample"]
+    places = _rings(sample)
+    assert np.hypot(*places.T) == pytest.approx(np.array(sample["hops_away"], dtype=float), abs=1e-9)
+    assert len({(round(x, 6), round(y, 6)) for x, y in places}) == 30
