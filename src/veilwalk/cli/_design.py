@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from veilwalk.cli import _design_laws
 from veilwalk.cli._graph import SPEC_HELP
 from veilwalk.cli._output import console, print_table
 from veilwalk.core.errors import InvalidParameterError
@@ -17,6 +18,7 @@ from veilwalk.core.support import DistanceSupport
 
 if TYPE_CHECKING:
     from veilwalk.design import Design
+    from veilwalk.graphs import Graph
 
 
 def design(
@@ -27,6 +29,35 @@ def design(
         str | None, typer.Option(metavar="SPEC", help=f"Design on this very graph instead, exactly. {SPEC_HELP}")
     ] = None,
     support: Annotated[str, typer.Option(metavar="LO:HI", help="Distances a destination may have, in hops.")] = "2:6",
+    law: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="paper, or for any graph uniform-node, equalised or optimal, with a certificate."
+        ),
+    ] = "paper",
+    walk: Annotated[
+        str | None,
+        typer.Option(
+            help="simple, lazy, metropolis or non-backtracking; with --frontier several, separated by commas."
+        ),
+    ] = None,
+    budget_hops: Annotated[
+        float | None, typer.Option(metavar="B", help="Most mean hops per update (laws for any graph).")
+    ] = None,
+    objective: Annotated[
+        str, typer.Option(help="What to optimise and certify: entropy (node entropy) or hit-ratio.")
+    ] = "entropy",
+    observer: Annotated[
+        str, typer.Option(help="Against whom: return-time, or last-hop, who also knows the last hop.")
+    ] = "return-time",
+    balanced: Annotated[
+        bool | None,
+        typer.Option("--balanced/--no-balanced", help="Every node updates equally often; optimal laws do anyway."),
+    ] = None,
+    frontier: Annotated[
+        bool,
+        typer.Option("--frontier", help="Walks and laws side by side: privacy against price; --out for the figure."),
+    ] = False,
     window: Annotated[int, typer.Option(help="Half-width of the observer's window, in hops (delta).")] = 5,
     tail: Annotated[float, typer.Option(help="The guarantee holds with probability 1 - tail (delta').")] = 0.3,
     return_time: Annotated[
@@ -38,7 +69,10 @@ def design(
     allow_neighbours: Annotated[
         bool, typer.Option("--allow-neighbours", help="Admit distance 1, against the paper's advice.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the law to FILE, .npz or .json.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the law to FILE, .npz or .json; with --frontier, a folder."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Design a destination law: print it, what it guarantees, what it costs, which assumptions bend.
@@ -46,27 +80,73 @@ def design(
     Closed forms: veilwalk design --nodes 300 --degree 3 --support 2:6 --window 5 --tail 0.3
 
     A given graph: veilwalk design --graph rrg:300:3:seed=1 --support 2:6
+
+    The best law there is: veilwalk design --graph rrg:300:3:seed=1 --law optimal --walk non-backtracking
+
+    Privacy against price: veilwalk design --graph rrg:300:3:seed=1 --frontier --out frontier
     """
+    distances = DistanceSupport.parse(support, allow_neighbours=allow_neighbours)
+    window_options: dict[str, Any] = {"tail_probability": tail, "window_radius": window}
+    if frontier:
+        network = _network(graph, "frontier", nodes=nodes, degree=degree, formulas=formulas)
+        options = {"name": graph, "observer": observer, "as_json": as_json} | window_options
+        _design_laws.frontier(network, distances, walk, out, **options)
+        return
+    window_options["return_time"] = return_time
+    if law != "paper":
+        network = _network(graph, f"law {law}", nodes=nodes, degree=degree, formulas=formulas)
+        options = {"budget_hops": math.inf if budget_hops is None else budget_hops, "balanced": balanced}
+        options |= {"objective": objective, "observer": observer, "walk": walk or "simple"} | window_options
+        _design_laws.any_graph(network, law, distances, out, as_json=as_json, **options)
+        return
+    if budget_hops is not None or balanced is not None or objective != "entropy" or observer != "return-time":
+        need = "uniform-node, equalised or optimal with --budget-hops, --balanced, --objective or --observer"
+        raise InvalidParameterError("law", law, need)
+    if graph is not None:
+        from veilwalk.design import design_on_graph
+
+        network = _network(graph, "graph", nodes=nodes, degree=degree, formulas=formulas)
+        result = design_on_graph(network, support=distances, walk=walk or "simple", **window_options)
+    else:
+        if walk not in {None, "simple"}:
+            raise InvalidParameterError("walk", walk, "simple for the closed forms; give --graph instead")
+        result = _closed_form(nodes, degree, distances, formulas, **window_options)
+    _finish(result, out, as_json=as_json)
+
+
+def _network(graph: str | None, what: str, *, nodes: int | None, degree: int | None, formulas: str) -> Graph:
+    """Read the graph, which rules out all that belongs to the closed forms."""
+    from veilwalk.graphs import parse_graph_spec
+
+    if graph is None:
+        raise InvalidParameterError(what, "without a graph", "given with --graph")
+    if nodes is not None or degree is not None or formulas != "corrected":
+        raise InvalidParameterError("graph", graph, "given without --nodes, --degree or --formulas")
+    return parse_graph_spec(graph)
+
+
+def _closed_form(
+    nodes: int | None,
+    degree: int | None,
+    support: DistanceSupport,
+    formulas: str,
+    *,
+    window_radius: int,
+    **options: Any,
+) -> Design:
+    from veilwalk import theory
+    from veilwalk.design import design_regular
+
+    if nodes is None or degree is None:
+        raise InvalidParameterError("nodes, degree", (nodes, degree), "both given, or --graph instead")
+    walk = theory.WalkModel(n_nodes=nodes, degree=degree)
+    model = theory.AnonymityModel(walk=walk, support=support, window_radius=window_radius)
+    return design_regular(model, formulas=formulas, **options)
+
+
+def _finish(result: Design, out: Path | None, *, as_json: bool) -> None:
     from veilwalk.design import save_law
 
-    distances = DistanceSupport.parse(support, allow_neighbours=allow_neighbours)
-    options: dict[str, Any] = {"tail_probability": tail, "return_time": return_time}
-    if graph is not None:
-        if nodes is not None or degree is not None or formulas != "corrected":
-            raise InvalidParameterError("graph", graph, "given without --nodes, --degree or --formulas")
-        from veilwalk.design import design_on_graph
-        from veilwalk.graphs import parse_graph_spec
-
-        result = design_on_graph(parse_graph_spec(graph), support=distances, window_radius=window, **options)
-    else:
-        if nodes is None or degree is None:
-            raise InvalidParameterError("nodes, degree", (nodes, degree), "both given, or --graph instead")
-        from veilwalk import theory
-        from veilwalk.design import design_regular
-
-        walk = theory.WalkModel(n_nodes=nodes, degree=degree)
-        model = theory.AnonymityModel(walk=walk, support=distances, window_radius=window)
-        result = design_regular(model, formulas=formulas, **options)
     if out is not None:
         save_law(out, result.law)
     if as_json:

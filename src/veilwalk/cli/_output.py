@@ -20,7 +20,7 @@ class _Console(Console):
 
 def console() -> Console:
     """Return a console on standard output; plain text of a fixed width when that is not a terminal."""
-    return _Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
+    return _Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

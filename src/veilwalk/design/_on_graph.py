@@ -15,13 +15,21 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from veilwalk.chains import WalkChain, mean_hitting_times, return_survival, truncated_means, window_masses
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.design._closed_form import Design
 from veilwalk.design._law import DestinationLaw, law_by_distance
+from veilwalk.design._walk import (
+    Chain,
+    masses_within,
+    mean_hops_table,
+    means_until,
+    node_shares,
+    survival_of_returns,
+    walk_chain,
+)
 from veilwalk.graphs import Graph, distances
 
 # Dense n x n tables of doubles alive at once.
@@ -45,6 +53,7 @@ def design_on_graph(
     window_radius: int = 5,
     tail_probability: float = 0.3,
     return_time: float | None = None,
+    walk: str = "simple",
     memory_bytes: int = 8 << 30,
 ) -> Design:
     """Design the paper's law for every node of ``graph``; entropies and floor are minima over destinations.
@@ -57,6 +66,7 @@ def design_on_graph(
         window_radius: delta.
         tail_probability: delta'; return times shorter than the covered ones come with this probability.
         return_time: kappa; without it the one whose survival is half that of the shortest covered.
+        walk: kind of walk, one that is a chain.
         memory_bytes: refuse rather than use more for the n x n tables.
     """
     validate.probability(tail=tail_probability)
@@ -65,7 +75,7 @@ def design_on_graph(
     _require_memory(graph.n_nodes, memory_bytes)
     apart = distances(graph)
     _require_support(apart, support)
-    chain = WalkChain.simple(graph)
+    chain = walk_chain(graph, walk)
     start, half = covered_return_times(chain, support, (1 - tail_probability, (1 - tail_probability) / 2))
     kappa = float(max(half, support.hi + 1)) if return_time is None else return_time
     if not kappa > support.hi:
@@ -99,27 +109,27 @@ def design_on_graph(
         node_entropy_nats=float(at_design.by_node.min()),
         anonymity_floor_nats=floor,
         floor_kind=f"computed minimum over all destinations and {_EXAMINED + 1} return times",
-        mean_iteration_hops=law.mean_hops(mean_hitting_times(chain)),
+        mean_iteration_hops=law.mean_hops(mean_hops_table(chain)),
         worst_destination=int(at_design.by_node.argmin()),
         warnings=(),
         law=law,
     )
 
 
-def exact_window_likelihood(chain: WalkChain, return_time_seen: float, window_radius: int) -> FloatArray:
+def exact_window_likelihood(chain: Chain, return_time_seen: float, window_radius: int) -> FloatArray:
     """P(T_ij at a whole hop of [E_ij - delta, E_ij + delta]) with E_ij = E[T_ij | T_ij <= kappa'], for all pairs.
 
     Pairs that cannot meet within ``return_time_seen`` get exactly zero; so does the diagonal.
     Paper: the integrals of Definition PrivacyNotion, with no assumption.
     """
-    centre = truncated_means(chain, return_time_seen)
+    centre = means_until(chain, return_time_seen)
     possible = np.isfinite(centre)
     np.fill_diagonal(possible, val=False)
     centre = np.where(possible, centre, 0.0)
     # Symmetric graphs have whole-numbered means: rounding noise must not move a window by a hop.
     first = np.maximum(np.ceil(centre - window_radius - 1e-9), 1).astype(np.int64)
     last = np.floor(centre + window_radius + 1e-9).astype(np.int64)
-    return np.where(possible, window_masses(chain, first, last), 0.0)
+    return np.where(possible, masses_within(chain, first, last), 0.0)
 
 
 def window_entropies(law: DestinationLaw, likelihood: FloatArray, apart: IntArray) -> WindowEntropies:
@@ -148,7 +158,7 @@ def mean_by_distance(values: FloatArray, apart: IntArray, support: DistanceSuppo
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def covered_return_times(chain: WalkChain, support: DistanceSupport, shares: Sequence[float]) -> list[int]:
+def covered_return_times(chain: Chain, support: DistanceSupport, shares: Sequence[float]) -> list[int]:
     """Return, for each share, the largest t with P(T_FR >= t | T_FR >= 2 lo) at least that share.
 
     The law is the mean over all nodes of their exact return laws. With share 1 - delta' this is the paper's t1;
@@ -158,7 +168,7 @@ def covered_return_times(chain: WalkChain, support: DistanceSupport, shares: Seq
 
     def survival(times: IntArray) -> FloatArray:
         """P(T_FR >= t | T_FR >= first) for each t."""
-        found = return_survival(chain, np.append(first - 1, times - 1))
+        found = survival_of_returns(chain, np.append(first - 1, times - 1))
         return np.asarray((found[1:] / found[0]).mean(axis=1))
 
     # Every look costs one pass over all pairs, however many times it asks for: bracket all shares, then cut each
@@ -178,9 +188,9 @@ def covered_return_times(chain: WalkChain, support: DistanceSupport, shares: Seq
     return low
 
 
-def _examined(chain: WalkChain, first: int) -> list[float]:
+def _examined(chain: Chain, first: int) -> list[float]:
     """Return times from ``first`` to infinity, a factor of two or so apart around the mean return time."""
-    mean_return = 1 / float(chain.stationary.min())
+    mean_return = 1 / float(node_shares(chain).min())
     last = max(8 * mean_return, 2.0 * first)
     return [*np.unique(np.round(np.geomspace(first, last, _EXAMINED - 1))), math.inf]
 

@@ -1,0 +1,115 @@
+"""Graphs, walks and laws side by side: price, entropy, hit ratio, worst destination, and how near to the best.
+
+Run ``make graph-table``; about ten minutes on two cores. It writes ``docs/reference/graphs.md`` and the figures
+``docs/images/frontier-*.png``. ``--small`` runs on small graphs, a smoke test; ``--docs`` writes elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from veilwalk import __version__
+from veilwalk.core.records import Record
+from veilwalk.core.support import DistanceSupport
+from veilwalk.experiments import privacy_price
+from veilwalk.graphs import parse_graph_spec
+from veilwalk.report import frontier_files
+
+#: Specification, support and short name of every graph.
+GRAPHS = (
+    ("rrg:300:3:seed=1", "2:6", "regular"),
+    ("er:150:4:seed=1:component=largest", "2:5", "random"),
+    ("ba:150:2:seed=1", "2:4", "hubs"),
+    ("ws:150:4:0.1:seed=1", "2:6", "small-world"),
+    ("torus:12:12", "2:8", "torus"),
+)
+SMALL = (("rrg:30:3:seed=1", "2:3", "regular"), ("ba:30:2:seed=1", "2:3", "hubs"))
+WALKS = ("simple", "non-backtracking")
+COLUMNS = ("graph", "walk", "law", "hops", "of simple", "entropy", "at most", "hit ratio", "worst", "updates")
+
+
+def main() -> None:
+    """Run every graph and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--small", action="store_true", help="small graphs only")
+    parser.add_argument("--docs", type=Path, default=Path(__file__).parents[1] / "docs")
+    options = parser.parse_args()
+    records: dict[str, Record] = {}
+    for spec, support, short in SMALL if options.small else GRAPHS:
+        print(f"designing on {spec}", flush=True)
+        graph = parse_graph_spec(spec)
+        records[short] = privacy_price(graph, support=DistanceSupport.parse(support), walks=WALKS, name=spec)
+        with tempfile.TemporaryDirectory() as folder:
+            frontier_files(records[short], Path(folder))
+            (options.docs / "images").mkdir(parents=True, exist_ok=True)
+            shutil.copy(Path(folder) / "frontier.png", options.docs / "images" / f"frontier-{short}.png")
+    write_page(options.docs / "reference" / "graphs.md", records)
+
+
+def write_page(path: Path, records: dict[str, Record]) -> None:
+    """Write the table and its figures."""
+    lines = [
+        "# Graphs, walks and laws",
+        "",
+        (
+            f"Written by `make graph-table` (veilwalk {__version__}). Expected values from the observation channel of the "
+            "return-time observer; nothing is sampled. Hops: mean per update. Of simple: against the balanced uniform-node "
+            "law with the simple walk on the same graph. Entropy: expected node entropy, nats. At most: a bound on any "
+            "balanced law with so many hops. Worst: entropy at the destination that knows most. Updates: how often a node "
+            "updates, times the mean, least to most. What the columns rest on: "
+            "[laws for any graph](../explanation/laws-for-any-graph.md)."
+        ),
+        "",
+        _line(COLUMNS),
+        _line(["---"] * len(COLUMNS)),
+    ]
+    for record in records.values():
+        rows = list(record.result["rows"])
+        base = next(row for row in rows if row["law"] == "uniform-node" and row["balanced"])
+        lines += [_line(_cells(record, row, base["mean_iteration_hops"])) for row in _shown(rows)]
+    for short, record in records.items():
+        lines += ["", f"![Privacy and price on {record.params['graph']}](../images/frontier-{short}.png)"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _shown(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every simple law, and of the optimal ones the first, which has no budget."""
+    seen: set[str] = set()
+    kept = []
+    for row in rows:
+        if row["law"] != "optimal" or row["walk"] not in seen:
+            kept.append(row)
+        if row["law"] == "optimal":
+            seen.add(row["walk"])
+    return kept
+
+
+def _cells(record: Record, row: dict[str, Any], base: float) -> list[str]:
+    bound = row["node_entropy_bound_nats"]
+    law = str(row["law"]) + (", balanced" if row["balanced"] and row["law"] != "optimal" else "")
+    return [
+        f"{record.params['graph']}, {record.params['support']}",
+        str(row["walk"]),
+        law,
+        f"{row['mean_iteration_hops']:.1f}",
+        f"{row['mean_iteration_hops'] / base:.2f}x",
+        f"{row['node_entropy_nats']:.4f}",
+        "" if bound is None else f"{bound:.4f}",
+        f"{row['hit_ratio']:.2%}",
+        f"{row['worst_node_entropy_nats']:.3f}",
+        "{:.2f} to {:.2f}".format(*row["prior_range"]),
+    ]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""One graph, support and walk: the tables that all laws on them share, and the laws themselves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilwalk.chains import ArcChain, WalkChain
+from veilwalk.core import validate
+from veilwalk.core.arrays import BoolArray, FloatArray
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.support import DistanceSupport
+from veilwalk.design._channel import Channel, Exposure, derive_channel, exposure
+from veilwalk.design._law import DestinationLaw, law_by_distance
+from veilwalk.design._on_graph import covered_return_times, exact_window_likelihood
+from veilwalk.design._optimal import Optimum, Problem
+from veilwalk.design._scaling import scaled, total_support, with_matrix
+from veilwalk.design._walk import Chain, delivery_products, mean_hops_table, walk_chain
+from veilwalk.graphs import Graph
+
+# Products that the window notion may take: half a minute on two cores.
+_WINDOW_PRODUCTS = 1e11
+# Passes of the search for the return time, and the accuracy to which each waits for the walk to mix.
+_SEARCH_PASSES, _SETTLING_NATS = 5, 37.0
+# The channel is derived anew from the law it led to, at most so often.
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One turn of optimisation: the best value with the channel held fixed, and with the channel of that best law.
+
+    ``channel_moved`` is the mean total variation distance between the two channels, over all pairs.
+    """
+
+    value_held_fixed: float
+    value_derived_anew: float
+    channel_moved: float
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The best law met, with its own channel; the optimum behind it, with the channel that was held fixed for it."""
+
+    law: DestinationLaw
+    channel: Channel
+    optimum: Optimum
+    held_fixed: Channel
+    rounds: tuple[Round, ...]
+
+
+class LawBench:
+    """One graph, support and walk, and what designs on them share."""
+
+    def __init__(self, graph: Graph, *, support: DistanceSupport, walk: str = "simple", memory_bytes: int = 8 << 30):
+        """Prepare; ``memory_bytes`` is the most that an observation channel may take."""
+        self.graph, self.support, self.walk = graph, support, walk
+        self.chain: Chain = walk_chain(graph, walk)
+        self.hops = mean_hops_table(self.chain)
+        self.uniform = law_by_distance(graph, support, np.ones(support.hi + 1))
+        self._memory_bytes = memory_bytes
+
+    def return_time(self, tail_probability: float) -> tuple[float, str]:
+        """Return kappa and how it was chosen.
+
+        The paper's rule takes the return time whose survival is half that of the shortest one covered. Where walks mix
+        so slowly that finding it would take hours, it is the longest that the window notion can afford.
+        """
+        validate.probability(tail=tail_probability)
+        a_hop = delivery_products(self.chain) / self.graph.n_nodes
+        simple = WalkChain.simple(self.graph) if isinstance(self.chain, ArcChain) else self.chain
+        settling = _SETTLING_NATS / -math.log(max(simple.mixing_rate, 1e-3))
+        if _SEARCH_PASSES * settling * a_hop > _WINDOW_PRODUCTS:
+            longest = max(math.floor(_WINDOW_PRODUCTS / (2 * a_hop)), self.support.hi + 1)
+            return float(longest), "the longest affordable: walks mix too slowly here for the paper's rule"
+        half = covered_return_times(self.chain, self.support, ((1 - tail_probability) / 2,))[0]
+        return float(max(half, self.support.hi + 1)), "the paper's rule"
+
+    def window_likelihood(self, return_time: float, window_radius: int) -> FloatArray:
+        """Return the window likelihood of all pairs at that return time."""
+        validate.integer(window=window_radius)
+        validate.at_least(0, window=window_radius)
+        if not return_time > self.support.hi:
+            raise InvalidParameterError(
+                "return time", return_time, f"more than the largest distance, {self.support.hi}"
+            )
+        return exact_window_likelihood(self.chain, return_time, window_radius)
+
+    def channel(self, law: DestinationLaw, observer: str = "return-time") -> Channel:
+        """Derive the observation channel of ``law``."""
+        return derive_channel(self.chain, law, observer=observer, hops=self.hops, memory_bytes=self._memory_bytes)
+
+    def within_budget(self, law: DestinationLaw, budget: float) -> DestinationLaw:
+        """Return the nearest law with the same source prior and at most so many mean hops."""
+        if law.mean_hops(self.hops) <= budget:
+            return law
+        with np.errstate(divide="ignore"):
+            table = np.log(law.matrix.toarray() * law.source_prior[:, np.newaxis])
+        return with_matrix(law, scaled(table, law.source_prior, hops=self.hops, budget=budget).joint)
+
+    def problem(self, law: DestinationLaw, channel: Channel, budget: float, *, balanced: bool) -> Problem:
+        """Return the problem of the best law on the support of ``law``: balanced, or with its prior."""
+        usable: BoolArray = law.matrix.toarray() > 0
+        prior = law.source_prior
+        if balanced:
+            usable, prior = total_support(usable), np.full(len(usable), 1.0 / len(usable))
+        return Problem(channel, np.ascontiguousarray(usable.T), prior, np.ascontiguousarray(self.hops.T), budget)
+
+    def optimal(self, start: DestinationLaw, budget: float, *, objective: str, observer: str = "return-time") -> Best:
+        """Return the best law with the prior of ``start``.
+
+        The channel depends on the law: it is derived anew from each optimum until that moves its value by less than it
+        may be from the best. Of all laws met, ``start`` included, the one that is best with its own channel is kept.
+        """
+        held, rounds = self.channel(start, observer), []
+        found = [(objective_value(exposure(start, held), objective), start, held)]
+        for _ in range(_ROUNDS):
+            optimum = self.problem(start, held, budget, balanced=False).solve(objective)
+            law = with_matrix(start, optimum.joint.T)
+            anew = self.channel(law, observer)
+            value = objective_value(exposure(law, anew), objective)
+            found.append((value, law, anew))
+            rounds.append(Round(optimum.value, value, held.distance_to(anew)))
+            if abs(value - optimum.value) <= optimum.gap * optimum.value:
+                break
+            held = anew
+        pick = max if objective == "entropy" else min
+        _, law, channel = pick(found, key=lambda one: one[0])
+        return Best(law, channel, optimum, held, tuple(rounds))
+
+
+def objective_value(found: Exposure, objective: str) -> float:
+    """Return what ``objective`` asks for: node entropy in nats, or the hit ratio."""
+    return found.node_entropy_nats if objective == "entropy" else found.hit_ratio

@@ -1,0 +1,102 @@
+"""The privacy-price frontier: what each walk and law costs and leaves hidden, beside the best there can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veilwalk.core.errors import InfeasibleDesignError
+from veilwalk.core.records import Record
+from veilwalk.core.support import DistanceSupport
+from veilwalk.design import (
+    Channel,
+    DestinationLaw,
+    LawBench,
+    Optimum,
+    balanced,
+    equalised_law,
+    exposure,
+    with_matrix,
+)
+from veilwalk.experiments._sampled import Progress, silent
+from veilwalk.graphs import Graph
+
+#: Budgets of the optimal laws, as shares of the hops of the best balanced law without one.
+BUDGETS = (1.0, 0.99, 0.98, 0.95, 0.9)
+
+
+def privacy_price(
+    graph: Graph,
+    *,
+    support: DistanceSupport,
+    walks: Sequence[str],
+    observer: str = "return-time",
+    window_radius: int = 5,
+    tail_probability: float = 0.3,
+    name: str,
+    say: Progress = silent,
+) -> Record:
+    """Put simple laws and the optimal ones at several budgets side by side, for each walk.
+
+    For each walk one observation channel, that of the balanced uniform-node law, is held fixed for all its laws, so
+    that the bounds hold for them all. Budgets that no law can keep are left out.
+    """
+    rows: list[dict[str, Any]] = []
+    channels: dict[str, dict[str, Any]] = {}
+    for walk in walks:
+        say(f"{walk}: deriving what a destination sees")
+        bench = LawBench(graph, support=support, walk=walk)
+        even = balanced(bench.uniform)
+        channel = bench.channel(even, observer)
+        channels[walk] = {"kind": channel.kind, "horizon": channel.horizon}
+        kappa, _ = bench.return_time(tail_probability)
+        equal = equalised_law(bench.uniform, bench.window_likelihood(kappa, window_radius)).law
+        for law, is_balanced in ((bench.uniform, False), (even, True), (equal, False), (balanced(equal), True)):
+            title = "uniform-node" if law is bench.uniform or law is even else "equalised"
+            rows.append(_row(bench, channel, law, walk=walk, law_name=title, is_balanced=is_balanced))
+        free = bench.problem(even, channel, np.inf, balanced=False).solve()
+        most = float((free.joint.T * bench.hops).sum())
+        for share in BUDGETS:
+            say(f"{walk}: the best law with {share:.0%} of {most:.0f} hops")
+            try:
+                best = bench.problem(even, channel, share * most, balanced=False).solve()
+            except InfeasibleDesignError:
+                break
+            law = with_matrix(even, best.joint.T)
+            rows.append(_row(bench, channel, law, walk=walk, law_name="optimal", is_balanced=True, best=best))
+    return Record(
+        kind="frontier",
+        params={"graph": name, "nodes": graph.n_nodes, "graph_digest": graph.digest, "support": str(support)}
+        | {"observer": observer, "channels": channels},
+        result={"rows": rows},
+    )
+
+
+def _row(
+    bench: LawBench,
+    channel: Channel,
+    law: DestinationLaw,
+    *,
+    walk: str,
+    law_name: str,
+    is_balanced: bool,
+    best: Optimum | None = None,
+) -> dict[str, Any]:
+    found, prior = exposure(law, channel), law.source_prior * len(law.source_prior)
+    worst = int(found.worst_destinations(1)[0])
+    return {
+        "walk": walk,
+        "law": law_name,
+        "balanced": is_balanced,
+        "mean_iteration_hops": law.mean_hops(bench.hops),
+        "node_entropy_nats": found.node_entropy_nats,
+        "node_entropy_bound_nats": None if best is None else best.bound,
+        "hit_ratio": found.hit_ratio,
+        "blind_node_entropy_nats": found.blind_node_entropy_nats,
+        "blind_hit_ratio": found.blind_hit_ratio,
+        "worst_destination": worst,
+        "worst_node_entropy_nats": float(found.node_entropy_by_destination[worst]),
+        "prior_range": [float(prior.min()), float(prior.max())],
+    }

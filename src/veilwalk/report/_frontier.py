@@ -1,0 +1,66 @@
+"""The privacy-price frontier, drawn from its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+
+from veilwalk.core.records import Record, write_atomically
+from veilwalk.report._figures import rendered
+
+_COLOURS = ("black", "#d98200", "#1f5fa8", "#2a8f5b")
+_MARKERS = {"uniform-node": "o", "equalised": "s", "optimal": "^"}
+
+
+def frontier_files(record: Record, folder: Path) -> list[Path]:
+    """Write ``frontier.json`` and the figure: node entropy and hit ratio against mean hops per update."""
+    rows: list[dict[str, Any]] = list(record.result["rows"])
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8))
+    walks = list(dict.fromkeys(row["walk"] for row in rows))
+    for walk, colour in zip(walks, _COLOURS, strict=False):
+        mine = [row for row in rows if row["walk"] == walk]
+        for axis, score in ((left, "node_entropy_nats"), (right, "hit_ratio")):
+            _draw(axis, mine, score, colour)
+        left.plot([], [], color=colour, lw=3, label=f"{walk} walk")
+    for law, marker in _MARKERS.items():
+        left.plot([], [], color="#777777", marker=marker, ls="-" if law == "optimal" else "", label=law)
+    left.plot([], [], color="#777777", marker="o", mfc="none", ls="", label="hollow: not balanced")
+    left.set_ylabel(f"node entropy, {record.params['observer']} observer (nats, expected)")
+    right.set_ylabel("hit ratio: chance of naming the source")
+    for axis in (left, right):
+        axis.set_xlabel("mean hops per update")
+        axis.grid(visible=True, color="#dddddd", lw=0.6)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(
+        f"Privacy and price: {record.params['graph']}, distances {record.params['support']}", x=0.01, ha="left"
+    )
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    figure.legend(loc="lower center", ncol=7, frameon=False, fontsize=9)
+    paths = [folder / f"frontier.{suffix}" for suffix in ("json", "png", "svg")]
+    contents = (record.to_json().encode(), rendered(figure, "png"), rendered(figure, "svg"))
+    for path, data in zip(paths, contents, strict=True):
+        write_atomically(path, data)
+    plt.close(figure)
+    return paths
+
+
+def _draw(axis: Axes, rows: list[dict[str, Any]], score: str, colour: str) -> None:
+    curve = [row for row in rows if row["law"] == "optimal"]
+    axis.plot([row["mean_iteration_hops"] for row in curve], [row[score] for row in curve], color=colour, lw=1.3)
+    for row in rows:
+        axis.plot(
+            row["mean_iteration_hops"],
+            row[score],
+            color=colour,
+            marker=_MARKERS[row["law"]],
+            mfc=colour if row["balanced"] else "none",
+            ms=4 if row["law"] == "optimal" else 7,
+        )
