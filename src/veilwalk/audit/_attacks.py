@@ -2,109 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from veilwalk.audit import _posteriors as posteriors
+from veilwalk.audit._bench import Bench
 from veilwalk.audit._estimated import Calibration
-from veilwalk.audit._profile import DistanceProfile
+from veilwalk.audit._path import first_updates, from_path, from_round
 from veilwalk.audit._report import Linked, Scored
-from veilwalk.audit._run import Run, Say
-from veilwalk.audit._scores import SCORES, score
-from veilwalk.audit._settings import SAMPLED_DESTINATIONS, AuditSettings
+from veilwalk.audit._run import Say
+from veilwalk.audit._scores import SCORES
+from veilwalk.audit._settings import SAMPLED_DESTINATIONS, SCORED_BY_FEW
 from veilwalk.audit._sightings import Sightings
-from veilwalk.chains import DeliveryLaw, WalkChain, iter_approximate_deliveries, iter_deliveries, token_law
+from veilwalk.chains import DeliveryLaw
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
-from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.randomness import task_generator
-from veilwalk.design import DestinationLaw
 
 #: How many updates known to have one source the repeated observer joins.
 LINKED = (1, 2, 4, 8)
-_SCORED_BY_COLLUDERS = 20_000
-# A stream of its own for the choice of destinations.
-_SAMPLE_TASK = 0x64657374
+# Each is foretold by simulation.
+_SCORED_BY_ROUND = 2_048
 
 Posterior = Callable[[int, Sightings, DeliveryLaw | None], FloatArray]
 
 
-class Bench:
-    """One run and all that is public about it: what every attack starts from."""
-
-    def __init__(
-        self,
-        chain: WalkChain,
-        law: DestinationLaw,
-        settings: AuditSettings,
-        run: Run,
-        *,
-        apart: IntArray,
-        hitting: FloatArray,
-        horizon: int,
-    ) -> None:
-        self.chain, self.settings, self.run, self.apart = chain, settings, run, apart
-        self.hitting, self.horizon, self.support = hitting, horizon, law.support
-        self.matrix = law.matrix.toarray()
-        self.prior = posteriors.source_priors(self.matrix)
-        self.learning = bool(settings.timed) and settings.posterior == "by-class"
-        # Every other lane is for calibration; with laws of their own posteriors need none, and all are scored.
-        even = run.truth.lane % 2 == 0
-        self.training = even if self.learning else np.zeros_like(even)
-        self.attacked = np.ones(chain.n_nodes, dtype=np.bool_)
-        if settings.timed and settings.posterior == "estimated":
-            # One law costs seconds on a large graph: a sample of destinations stands for all.
-            picked = task_generator(settings.seed, _SAMPLE_TASK).permutation(chain.n_nodes)[:SAMPLED_DESTINATIONS]
-            self.attacked = np.isin(np.arange(chain.n_nodes), picked)
-        self.profile = DistanceProfile(law.support, horizon)
-
-    def score(self, guess: FloatArray, rows: IntArray, destination: int) -> FloatArray:
-        """Score posteriors of the given updates, all at one destination."""
-        return score(guess, self.run.truth.source[rows], self.apart[destination], self.support)
-
-    def by_destination(self, rows: IntArray) -> Iterator[tuple[int, IntArray]]:
-        """Yield each destination with its updates among ``rows``, ascending."""
-        order = rows[np.argsort(self.run.seen.destination[rows], kind="stable")]
-        nodes, starts = np.unique(self.run.seen.destination[order], return_index=True)
-        for node, mine in zip(nodes, np.split(order, starts[1:]), strict=True):
-            yield int(node), mine
-
-    def laws(self, nodes: IntArray) -> Iterator[DeliveryLaw | None]:
-        """Yield the delivery law of each node, as exact as the settings ask; None where none is needed."""
-        if not self.settings.timed or self.settings.posterior == "by-class":
-            return iter([None] * len(nodes))
-        make = iter_deliveries if self.settings.posterior == "exact" else iter_approximate_deliveries
-        return make(self.chain, self.matrix, self.horizon, nodes)
-
-    def base(self, observer: str, node: int, here: Sightings, law: DeliveryLaw | None) -> FloatArray:
-        """Return the posterior of a return-time observer from its law; without one, the prior."""
-        if law is None:
-            return np.tile(self.prior[node], (len(here), 1))
-        use = posteriors.from_return_time if observer == "return-time" else posteriors.from_last_hop
-        return use(law, here, self.chain.n_nodes)
-
-    def packed(
-        self, rows: IntArray, scores: FloatArray, kind: str, prior: FloatArray, *, sampled: bool = False
-    ) -> Scored:
-        """Return scored updates with what a blind guess from ``prior`` would hit."""
-        seen = self.run.seen
-        return Scored(
-            kind=kind,
-            sampled=sampled,
-            scores=scores,
-            blind=prior.max(axis=1)[seen.destination[rows]],
-            lanes=self.run.truth.lane[rows],
-            return_time=seen.return_time[rows],
-            destination=seen.destination[rows],
-        )
-
-
 def attack(bench: Bench, say: Say) -> dict[str, Scored]:
     """Return the scored updates of every observer asked for, in the order asked."""
+    bench.rehearse(say)
     found = _destinations_alone(bench, say)
     for name in bench.settings.colluding:
         say(f"attacking: {name} with {bench.settings.colluders} colluders")
         found[name] = _coalition(bench, name)
+    for name in bench.settings.worst_cases:
+        say(f"attacking: {name}")
+        found[name] = _worst_case(bench, name)
     return {name: found[name] for name in bench.settings.observers}
 
 
@@ -114,28 +45,26 @@ def _destinations_alone(bench: Bench, say: Say) -> dict[str, Scored]:
     guesses = _guesses(bench)
     scores = {name: np.zeros((len(seen), len(SCORES))) for name in guesses}
     linked: dict[int, list[Linked]] = {count: [] for count in LINKED}
-    rows = np.flatnonzero(~bench.training & bench.attacked[seen.destination])
-    _require_rows(rows, "was left to score")
-    exact = bool(settings.timed) and settings.posterior == "exact"
+    rows = bench.require(np.flatnonzero(~bench.training & bench.attacked[seen.destination]), "was left to score")
     nodes = np.unique(seen.destination[rows])
     pairs = zip(bench.by_destination(rows), bench.laws(nodes), strict=True)
     for number, ((node, mine), delivery) in enumerate(pairs, start=1):
         here = seen.at(mine)
         for name, guess in guesses.items():
             scores[name][mine] = bench.score(guess(node, here, delivery), mine, node)
-        if delivery is not None and exact:
+        if delivery is not None and bench.exact:
             bench.profile.add(delivery, bench.apart[node])
-            if "repeated" in settings.observers:
-                _join_linked(bench, delivery, mine, linked)
+        if "repeated" in settings.observers:
+            _join_linked(bench, node, delivery, mine, linked)
         say(f"attacking: destination {number} of {len(nodes)}")
     sampled = not bench.attacked.all()
     found = {
         name: bench.packed(rows, values[rows], _kind(bench, name), bench.prior, sampled=sampled)
         for name, values in scores.items()
     }
-    if exact and "repeated" in settings.observers:
+    if "repeated" in settings.observers:
         joined = {count: _together(tables) for count, tables in linked.items() if tables}
-        found["repeated"] = Scored(kind="exact", linked=joined)
+        found["repeated"] = Scored(kind=_kind(bench, "repeated"), linked=joined)
     return found
 
 
@@ -147,7 +76,7 @@ def _guesses(bench: Bench) -> dict[str, Posterior]:
         guesses["prior"] = lambda node, here, _: np.tile(bench.prior[node], (len(here), 1))
     if "window" in asked:
         window = posteriors.WindowPosteriors(
-            bench.chain, bench.matrix, bench.run.seen.return_time, window_radius=bench.settings.window_radius
+            bench.node_chain, bench.matrix, bench.run.seen.return_time, window_radius=bench.settings.window_radius
         )
         guesses["window"] = lambda node, here, _: window.at(node, here)
     timed = [name for name in ("return-time", "last-hop") if name in asked]
@@ -169,7 +98,7 @@ def _corrections(bench: Bench, names: Sequence[str]) -> dict[str, Calibration]:
     """Learn on the training lanes how far the base posteriors of ``names`` are off."""
     seen, truth = bench.run.seen, bench.run.truth
     rows = np.flatnonzero(bench.training & bench.attacked[seen.destination])
-    _require_rows(rows, "was left to calibrate on")
+    bench.require(rows, "was left to calibrate on")
     learnt = {name: Calibration(bench.apart, seen.return_time[rows], use_last_hop=name == "last-hop") for name in names}
     nodes = np.unique(seen.destination[rows])
     for (node, mine), law in zip(bench.by_destination(rows), bench.laws(nodes), strict=True):
@@ -177,11 +106,6 @@ def _corrections(bench: Bench, names: Sequence[str]) -> dict[str, Calibration]:
         for name, correction in learnt.items():
             correction.learn(node, here, truth.source[mine], bench.base(name, node, here, law))
     return learnt
-
-
-def _require_rows(rows: IntArray, what: str) -> None:
-    if not len(rows):
-        raise InvalidParameterError("updates", len(rows), f"more than were asked for: none {what}")
 
 
 def _kind(bench: Bench, name: str) -> str:
@@ -193,6 +117,8 @@ def _kind(bench: Bench, name: str) -> str:
         return (
             f"estimated: laws exact but for one correlation of order 1/n, at up to {SAMPLED_DESTINATIONS} destinations"
         )
+    if name in bench.settings.timed and bench.deliveries is not None and not bench.exact:
+        return "rehearsed: likelihoods by class from walks of its own"
     return "exact"
 
 
@@ -200,14 +126,22 @@ def _together(tables: list[Linked]) -> Linked:
     return np.concatenate([scores for scores, _ in tables]), np.concatenate([lanes for _, lanes in tables])
 
 
-def _join_linked(bench: Bench, delivery: DeliveryLaw, rows: IntArray, out: dict[int, list[Linked]]) -> None:
+def _join_linked(
+    bench: Bench, node: int, delivery: DeliveryLaw | None, rows: IntArray, out: dict[int, list[Linked]]
+) -> None:
     """Join updates of one source at this destination: the prior times the product of likelihoods.
 
     That they belong together is granted to the observer, as a fingerprint in the content would grant it; whose they
     are is not.
     """
-    prior = bench.prior[delivery.destination, delivery.sources]
-    joint = posteriors.last_hop_joint(delivery, bench.run.seen.at(rows))
+    here = bench.run.seen.at(rows)
+    sources = np.flatnonzero(bench.prior[node] > 0) if delivery is None else delivery.sources
+    prior = bench.prior[node, sources]
+    joint = (
+        bench.base("last-hop", node, here, None)[:, sources]
+        if delivery is None
+        else posteriors.last_hop_joint(delivery, here)
+    )
     with np.errstate(divide="ignore"):
         evidence = np.log(joint / prior)
     source = bench.run.truth.source[rows]
@@ -220,22 +154,53 @@ def _join_linked(bench: Bench, delivery: DeliveryLaw, rows: IntArray, out: dict[
         if len(kept):
             total = np.log(prior) + evidence[kept].sum(axis=1)
             weight = np.exp(total - total.max(axis=1, keepdims=True))
-            guess = posteriors.over_all_nodes(delivery, weight, bench.chain.n_nodes)
+            guess = np.zeros((len(kept), bench.graph.n_nodes))
+            guess[:, sources] = normalised(weight)
             first = rows[kept[:, 0]]
-            out[count].append((bench.score(guess, first, delivery.destination), bench.run.truth.lane[first]))
+            out[count].append((bench.score(guess, first, node), bench.run.truth.lane[first]))
 
 
 def _coalition(bench: Bench, name: str) -> Scored:
     """Score updates that went to a colluder and came from somebody else."""
     seen, truth = bench.run.seen, bench.run.truth
-    member = np.zeros(bench.chain.n_nodes, dtype=np.bool_)
+    member = np.zeros(bench.graph.n_nodes, dtype=np.bool_)
     member[bench.run.colluders] = True
     rows = np.flatnonzero(member[seen.destination] & ~member[truth.source])
-    rows = rows[:: -(-len(rows) // _SCORED_BY_COLLUDERS) or 1]
-    _require_rows(rows, "went to a colluder from somebody else")
-    visits = token_law(bench.chain, bench.matrix, bench.hitting)
-    adversary = posteriors.ColluderPosteriors(bench.chain, bench.matrix, bench.run.colluders, visits)
+    rows = rows[:: -(-len(rows) // SCORED_BY_FEW) or 1]
+    bench.require(rows, "went to a colluder from somebody else")
+    adversary, kind = bench.coalition
     scores = np.zeros((len(seen), len(SCORES)))
     for node, mine in bench.by_destination(rows):
         scores[mine] = bench.score(adversary.posterior(name, seen.at(mine)), mine, node)
-    return bench.packed(rows, scores[rows], "exact", normalised(np.where(member, 0.0, bench.prior)))
+    return bench.packed(rows, scores[rows], kind, normalised(np.where(member, 0.0, bench.prior)))
+
+
+def _worst_case(bench: Bench, name: str) -> Scored:
+    """Score the first updates of every lane under an observer that knows where the token went."""
+    seen, lanes = bench.run.seen, bench.run.truth.lane
+    count = SCORED_BY_FEW if name == "path" else _SCORED_BY_ROUND
+    rows = first_updates(lanes, np.flatnonzero(bench.attacked[seen.destination]), count)
+    bench.require(rows, "was left to score")
+    here, mine = seen.at(rows), lanes[rows]
+    if name == "path":
+        guess = from_path(bench.graph, bench.law, bench.settings, seen=here, lanes=mine)
+        kind = "exact: every hop is known"
+    else:
+        guess = from_round(
+            bench.graph, bench.law, bench.settings, seen=here, lanes=mine, otherwise=_without_memory(bench, rows)
+        )
+        kind = "simulated onward from what every node remembered"
+    scores = np.zeros((len(seen), len(SCORES)))
+    for node, mine in bench.by_destination(rows):
+        scores[mine] = bench.score(guess[np.searchsorted(rows, mine)], mine, node)
+    return bench.packed(rows, scores[rows], kind, bench.prior)
+
+
+def _without_memory(bench: Bench, rows: IntArray) -> FloatArray:
+    """Posteriors from return time and last hop, rehearsed."""
+    guess = np.zeros((len(rows), bench.graph.n_nodes))
+    if bench.deliveries is not None:
+        for node, mine in bench.by_destination(rows):
+            here = bench.run.seen.at(mine)
+            guess[np.searchsorted(rows, mine)] = bench.deliveries.posterior(node, here, use_last_hop=True)
+    return guess

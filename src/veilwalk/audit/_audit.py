@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from veilwalk.audit._attacks import Bench, attack
-from veilwalk.audit._report import observer_report
+from veilwalk.audit._attacks import attack
+from veilwalk.audit._bench import Bench
+from veilwalk.audit._large import attack_large
+from veilwalk.audit._report import Scored, observer_report
 from veilwalk.audit._run import Say, choose_colluders, play
-from veilwalk.audit._settings import CHAINED, AuditSettings, check, chosen_horizon, require_memory
-from veilwalk.chains import WalkChain, mean_hitting_times
+from veilwalk.audit._settings import (
+    LARGE_NODES,
+    AuditSettings,
+    check,
+    chosen_horizon,
+    require_memory,
+    walked_chain,
+)
+from veilwalk.chains import WalkChain
 from veilwalk.core.records import Record
 from veilwalk.design import DestinationLaw
 from veilwalk.graphs import Graph, distances
@@ -33,16 +42,13 @@ def audit(
         floor: the distance entropy the design promises, in nats, to be drawn beside what is measured.
         say: told what is going on.
     """
-    check(graph, law, settings)
-    # A walk that remembers is no chain on the nodes; check() has left only observers that need none.
-    chain = WalkChain.of(graph, settings.walk if settings.walk in CHAINED else "simple")
-    hitting = mean_hitting_times(chain)
-    horizon = chosen_horizon(chain, law, settings)
-    require_memory(graph, law, settings, horizon)
-    colluders = choose_colluders(graph.n_nodes, settings.colluders if settings.colluding else 0, settings.seed)
-    run = play(graph, law, settings, colluders, say)
-    bench = Bench(chain, law, settings, run, apart=distances(graph), hitting=hitting, horizon=horizon)
-    reports = {name: observer_report(scored) for name, scored in attack(bench, say).items()}
+    horizon, predicted, profile = 0, None, []
+    if graph.n_nodes >= LARGE_NODES:
+        run, found = attack_large(graph, law, settings, say)
+    else:
+        bench, found = attacked(graph, law, settings, say=say)
+        run, horizon, predicted, profile = bench.run, bench.horizon, bench.predicted_hops, bench.profile.rows()
+    reports = {name: observer_report(scored) for name, scored in found.items()}
     hops = run.hops_per_update
     return Record(
         kind="audit",
@@ -55,9 +61,26 @@ def audit(
             "complete": run.complete,
             "hops_per_update": hops.mean,
             "hops_per_update_interval": [hops.low, hops.high],
-            "hops_per_update_predicted": law.mean_hops(hitting) if settings.walk in CHAINED else None,
+            "hops_per_update_predicted": predicted,
             "return_time_mean": float(run.seen.return_time.mean()),
             "observers": reports,
-            "posterior_by_distance": bench.profile.rows(),
+            "posterior_by_distance": profile,
         },
     )
+
+
+def attacked(
+    graph: Graph, law: DestinationLaw, settings: AuditSettings, *, say: Say = lambda _: None
+) -> tuple[Bench, dict[str, Scored]]:
+    """Play and attack as :func:`audit` does, and return every update's scores instead of a record of their means."""
+    check(graph, law, settings)
+    chain = walked_chain(graph, settings.walk)
+    # On arcs all this is dear: only where return times are read from it.
+    exact = bool(settings.timed) and settings.posterior == "exact"
+    known = chain if exact or isinstance(chain, WalkChain) else None
+    horizon = settings.horizon if known is None else chosen_horizon(known, law, settings)
+    require_memory(graph, law, settings, horizon)
+    colluders = choose_colluders(graph.n_nodes, settings.colluders if settings.colluding else 0, settings.seed)
+    run = play(graph, law, settings, colluders, say)
+    bench = Bench(graph, law, settings, run, apart=distances(graph), chain=known, horizon=horizon)
+    return bench, attack(bench, say)

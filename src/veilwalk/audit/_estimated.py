@@ -1,9 +1,9 @@
 """Calibration by Monte Carlo, where there is no law to compute posteriors from.
 
-A base posterior (the prior) is corrected by classes of candidates: how far from the
-destination, and whether nearer to, as far from, or farther from the neighbour the token came from. On training updates
-it is counted how often the true source falls into each class in each return-time bin, against how often the base puts
-it there; the quotient corrects the base. What the base says within a class stays as it is.
+A base posterior (the prior) is corrected by classes of candidates: how far from the destination, and whether nearer to,
+as far from, or farther from the neighbour the token came from. On training updates it is counted how often the true
+source falls into each class in each return-time bin, against how often the base puts it there; the quotient corrects
+the base. What the base says within a class stays as it is.
 """
 
 from __future__ import annotations
@@ -20,39 +20,61 @@ _RELATIONS = 3
 # would look likelier than it is.
 _TRUST = 20.0
 
+# Bin, distance and relation of every candidate (column) for every sighting (row).
+Classes = tuple[IntArray, IntArray, IntArray]
 
-class Calibration:
-    """Corrections of a base posterior, by return-time bin and class of candidate."""
 
-    def __init__(self, apart: IntArray, return_times: IntArray, *, use_last_hop: bool) -> None:
-        """Cut ``return_times`` of the training updates into bins; ``apart`` holds the distances of all pairs."""
-        self._apart, self._use_last_hop = apart, use_last_hop
+class ClassCorrection:
+    """Counts by return-time bin and class of candidate, and the corrections they give."""
+
+    def __init__(self, return_times: IntArray, farthest: int) -> None:
+        """Cut ``return_times`` of the training updates into bins; no candidate is farther off than ``farthest``."""
         n_bins = min(_MOST_BINS, 1 + len(return_times) // _UPDATES_PER_BIN)
         cuts = np.linspace(0, 1, n_bins + 1)[1:-1]
         self._edges = np.unique(np.quantile(return_times, cuts, method="inverted_cdf"))
-        shape = (len(self._edges) + 1, int(apart.max()) + 1, _RELATIONS)
+        shape = (len(self._edges) + 1, farthest + 1, _RELATIONS)
         self._won, self._expected = np.zeros(shape), np.zeros(shape)
+
+    def classes(self, return_time: IntArray, away: IntArray, from_last_hop: IntArray | None = None) -> Classes:
+        """Return the classes of candidates ``away`` from the destination and ``from_last_hop`` (rows as sightings)."""
+        shape = (len(return_time), len(away))
+        bins = np.searchsorted(self._edges, return_time, side="left")[:, np.newaxis]
+        # 0, 1 or 2: nearer to, as far from, or farther from the last hop than from the destination.
+        relation = np.zeros(shape, dtype=np.int64)
+        if from_last_hop is not None:
+            relation = np.clip(from_last_hop - away, -1, 1) + 1
+        return np.broadcast_to(bins, shape), np.broadcast_to(away, shape), relation
+
+    def count(self, classes: Classes, base: FloatArray, true: IntArray) -> None:
+        """Add training updates: their base posteriors, and the column of the true source of each."""
+        np.add.at(self._expected, classes, base)
+        rows = np.arange(len(true))
+        np.add.at(self._won, tuple(part[rows, true] for part in classes), 1.0)
+
+    def corrected(self, classes: Classes, base: FloatArray, return_time: IntArray) -> FloatArray:
+        """Return corrected posteriors; candidates farther than half the return time get exactly zero."""
+        quotient = (self._won + _TRUST) / (self._expected + _TRUST)
+        possible = 2 * classes[1] <= return_time[:, np.newaxis]
+        return normalised(np.where(possible, base * quotient[classes], 0.0))
+
+
+class Calibration:
+    """Corrections of a base posterior over all nodes."""
+
+    def __init__(self, apart: IntArray, return_times: IntArray, *, use_last_hop: bool) -> None:
+        """Prepare for the given return times of training updates; ``apart`` holds the distances of all pairs."""
+        self._apart, self._use_last_hop = apart, use_last_hop
+        self._counts = ClassCorrection(return_times, int(apart.max()))
 
     def learn(self, destination: int, seen: Sightings, sources: IntArray, base: FloatArray) -> None:
         """Add training updates at one destination, with their true sources and base posteriors."""
-        classes = self._classes(destination, seen)
-        np.add.at(self._expected, classes, base)
-        rows = np.arange(len(seen))
-        np.add.at(self._won, tuple(part[rows, sources] for part in classes), 1.0)
+        self._counts.count(self._classes(destination, seen), base, sources)
 
     def apply(self, destination: int, seen: Sightings, base: FloatArray) -> FloatArray:
-        """Return corrected posteriors; nodes farther than half the return time get exactly zero."""
-        quotient = (self._won + _TRUST) / (self._expected + _TRUST)
-        possible = 2 * self._apart[destination].astype(np.int64) <= seen.return_time[:, np.newaxis]
-        return normalised(np.where(possible, base * quotient[self._classes(destination, seen)], 0.0))
+        """Return corrected posteriors."""
+        return self._counts.corrected(self._classes(destination, seen), base, seen.return_time)
 
-    def _classes(self, destination: int, seen: Sightings) -> tuple[IntArray, IntArray, IntArray]:
-        """Return bin, distance and relation of every candidate (column) for every sighting (row)."""
+    def _classes(self, destination: int, seen: Sightings) -> Classes:
         away = self._apart[destination].astype(np.int64)
-        shape = (len(seen), len(away))
-        bins = np.searchsorted(self._edges, seen.return_time, side="left")[:, np.newaxis]
-        # 0, 1 or 2: nearer to, as far from, or farther from the last hop than from the destination.
-        relation = np.zeros(shape, dtype=np.int64)
-        if self._use_last_hop:
-            relation = np.clip(self._apart[seen.last_hop].astype(np.int64) - away, -1, 1) + 1
-        return np.broadcast_to(bins, shape), np.broadcast_to(away, shape), relation
+        from_last_hop = self._apart[seen.last_hop].astype(np.int64) if self._use_last_hop else None
+        return self._counts.classes(seen.return_time, away, from_last_hop)

@@ -21,6 +21,10 @@ from veilwalk.core.arrays import IntArray
 #: sightings of several updates known to have one and the same source.
 OBSERVERS = ("prior", "window", "return-time", "last-hop", "repeated", "first-sight", "bridge", "predecessor")
 COLLUDING = ("first-sight", "bridge", "predecessor")
+#: Worst cases, asked for by name unless the walk remembers. ``path``: last-hop, and every hop the token made, as who
+#: watches all links would know. ``round``: last-hop, and every hop until the token was last sent on, and so what every
+#: node of a least-recent walk remembered then.
+WORST_CASES = ("path", "round")
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +32,7 @@ class Sightings:
     """Columns of what was seen at each delivery; -1 means that there was nothing to see."""
 
     destination: IntArray
+    clock: IntArray
     return_time: IntArray
     last_hop: IntArray
     first_sight_node: IntArray

@@ -41,8 +41,8 @@ def audit(
     observers: Annotated[
         str,
         typer.Option(
-            help="all, or some of prior, window, return-time, last-hop, repeated, first-sight, bridge, predecessor, "
-            "separated by commas."
+            help="all that suit the walk, or some of prior, window, return-time, last-hop, repeated, first-sight, "
+            "bridge, predecessor, path, round, separated by commas."
         ),
     ] = "all",
     updates: Annotated[int, typer.Option(help="Updates to play.")] = 500_000,
@@ -53,7 +53,8 @@ def audit(
     posterior: Annotated[
         str,
         typer.Option(
-            help="exact (up to 500 nodes), estimated (nearly exact, at 64 destinations), or by-class (cruder; any walk)."
+            help="exact (up to 500 nodes), estimated (nearly exact, at 64 destinations), rehearsed (nearly exact, any "
+            "walk), or by-class (cruder; any walk)."
         ),
     ] = "exact",
     window: Annotated[int, typer.Option(help="Half-width of the window observer's window, in hops.")] = 5,
@@ -70,7 +71,8 @@ def audit(
     from veilwalk import audit as auditing
     from veilwalk.graphs import parse_graph_spec
 
-    names = auditing.OBSERVERS if observers == "all" else tuple(name.strip() for name in observers.split(","))
+    every = auditing.all_observers(walk, posterior)
+    names = every if observers == "all" else tuple(name.strip() for name in observers.split(","))
     counts = _counts(colluders)
     settings = auditing.AuditSettings(
         observers=names,

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from veilwalk.audit import AuditSettings, audit
+import numpy as np
+from scipy import sparse
+
+from veilwalk.audit import AuditSettings, Scored, attacked, estimate, observer_report
+from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.records import Record
 from veilwalk.design import DestinationLaw
 from veilwalk.experiments._sampled import Progress, silent
 from veilwalk.graphs import Graph
-from veilwalk.walks import WalkKind
+from veilwalk.walks import WalkKind, iter_protocol
 
-_OBSERVERS = ("return-time", "last-hop")
-_SHOWN = ("lo", "hi", "share", "node_entropy_nats", "node_entropy_nats_interval", "hit_ratio", "hit_ratio_interval")
+_ALONE = ("prior", "return-time", "last-hop")
+_SHOWN = ("lo", "hi", "share", "updates")
+_SCORES = ("node_entropy_nats", "hit_ratio")
 
 
 def compare_walks(
@@ -24,38 +30,96 @@ def compare_walks(
     updates: int,
     seed: int,
     names: tuple[str, str],
+    observers: Sequence[str] = ("path",),
+    colluders: int = 30,
+    posterior: str = "rehearsed",
     say: Progress = silent,
 ) -> Record:
-    """Audit the same law under each ``(walk, mix)``, with posteriors estimated by class for all of them alike.
+    """Audit the same law under each ``(walk, mix)``, with posteriors of one kind for all of them alike.
 
-    Hops are also given relative to the first walk. The rows of an observer go by return time, cut at the same shares
-    of deliveries for every walk, so that row k of one compares with row k of another.
+    Those attack that are a destination alone, and ``observers`` (round only where nodes remember). Hops are also given
+    relative to the first walk. Rows go by return time, cut at the same shares of deliveries for every walk, so that row
+    k of one compares with row k of another. ``node_entropy_lost_nats`` is how far a posterior's node entropy is below
+    that of the prior at the same destination: which destinations happen to have such return times cancels out.
     """
     rows: list[dict[str, Any]] = []
     for walk, mix in walks:
         say(f"walking {walk}" + (f", mix {mix:g}" if mix else ""))
+        asked = tuple(name for name in observers if name != "round" or walk == "least-recent")
         settings = AuditSettings(
-            observers=_OBSERVERS, updates=updates, seed=seed, walk=walk, mix=mix, posterior="by-class", replicas=256
+            observers=(*_ALONE, *asked),
+            updates=updates,
+            seed=seed,
+            walk=walk,
+            mix=mix,
+            posterior=posterior,
+            colluders=colluders,
+            replicas=256,
         )
-        result = audit(graph, law, settings, names=names).result
-        row: dict[str, Any] = {
-            "walk": walk,
-            "mix": mix,
-            "hops": result["hops_per_update"] * updates,
-            "hops_per_update": result["hops_per_update"],
-            "hops_per_update_interval": result["hops_per_update_interval"],
-        }
-        row["relative_hops"] = row["hops_per_update"] / (rows[0] if rows else row)["hops_per_update"]
-        for name in _OBSERVERS:
-            found = result["observers"][name]
-            row[name] = {
-                "overall": {key: found["overall"][key] for key in _SHOWN},
-                "by_return_time": [{key: line[key] for key in _SHOWN} for line in found["by_return_time"]],
-            }
+        bench, found = attacked(graph, law, settings)
+        hops = bench.run.hops_per_update
+        row: dict[str, Any] = {"walk": walk, "mix": mix, "hops": hops.mean * updates}
+        row |= {"hops_per_update": hops.mean, "hops_per_update_interval": [hops.low, hops.high]}
+        row["relative_hops"] = hops.mean / (rows[0] if rows else row)["hops_per_update"]
+        row["observers"] = {name: _told(found[name], found["prior"]) for name in settings.observers[1:]}
         rows.append(row)
     return Record(
         kind="walks",
-        params={"graph": names[0], "law": names[1], "nodes": graph.n_nodes, "updates": updates},
+        params={"graph": names[0], "law": names[1], "support": str(law.support), "nodes": graph.n_nodes}
+        | {"updates": updates, "posterior": posterior, "colluders": colluders},
         seed=seed,
         result={"rows": rows},
     )
+
+
+def _told(scored: Scored, prior: Scored) -> dict[str, Any]:
+    """Return the rows of one observer, with what it takes of the prior's entropy where both score the same updates."""
+    report = observer_report(scored)
+    rows = [report["overall"], *report["by_return_time"]]
+    shown = [{key: row[key] for key in _SHOWN} | _with_intervals(row, *_SCORES) for row in rows]
+    if len(scored.scores) == len(prior.scores):
+        lost = observer_report(replace(scored, scores=prior.scores - scored.scores))
+        for row, less in zip(shown, [lost["overall"], *lost["by_return_time"]], strict=True):
+            row["node_entropy_lost_nats"] = less["node_entropy_nats"]
+            row["node_entropy_lost_nats_interval"] = less["node_entropy_nats_interval"]
+    return {"posterior": report["posterior"], "overall": shown[0], "by_return_time": shown[1:]}
+
+
+def _with_intervals(row: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {key: row[key] for name in names for key in (name, f"{name}_interval")}
+
+
+def price_walks(
+    graph: Graph,
+    rows: sparse.csr_array,
+    walks: Sequence[tuple[WalkKind, float]],
+    *,
+    hops: int,
+    seed: int,
+    replicas: int = 64,
+) -> list[dict[str, Any]]:
+    """Return the hops per update of each ``(walk, mix)``, measured on about ``hops`` hops, and relative to the first.
+
+    ``rows`` is the law as ``walks.iter_protocol`` takes it; nothing is kept but means, so any size will do.
+    """
+    found: list[dict[str, Any]] = []
+    for walk, mix in walks:
+        # A first look says how many updates so many hops are.
+        legs, lanes = _legs(graph, rows, walk, mix, updates=2 * replicas, seed=seed, replicas=replicas)
+        updates = int(max(2 * replicas, hops / legs.mean()))
+        legs, lanes = _legs(graph, rows, walk, mix, updates=updates, seed=seed + 1, replicas=replicas)
+        mean = estimate(legs, lanes)
+        line: dict[str, Any] = {"walk": walk, "mix": mix, "hops_per_update": mean.mean}
+        line["hops_per_update_interval"] = [mean.low, mean.high]
+        line["relative_hops"] = mean.mean / (found[0] if found else line)["hops_per_update"]
+        found.append(line)
+    return found
+
+
+def _legs(
+    graph: Graph, rows: sparse.csr_array, walk: WalkKind, mix: float, *, updates: int, seed: int, replicas: int
+) -> tuple[FloatArray, IntArray]:
+    """Hops of every update, and its lane."""
+    chunks = list(iter_protocol(graph, rows, updates=updates, seed=seed, walk=walk, mix=mix, replicas=replicas))
+    legs = np.concatenate([chunk["leg_hops"] for chunk in chunks]).astype(np.float64)
+    return legs, np.concatenate([chunk["replica"] for chunk in chunks]).astype(np.int64)

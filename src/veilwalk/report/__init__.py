@@ -2,6 +2,17 @@
 
 from veilwalk.report._audit import audit_files, collusion_files
 from veilwalk.report._figures import figure_files
+from veilwalk.report._frontier import frontier_files
+from veilwalk.report._training import training_report
+from veilwalk.report._training_figures import learning_figure
 from veilwalk.report._walks import walk_files
 
-__all__ = ["audit_files", "collusion_files", "figure_files", "walk_files"]
+__all__ = [
+    "audit_files",
+    "collusion_files",
+    "figure_files",
+    "frontier_files",
+    "learning_figure",
+    "training_report",
+    "walk_files",
+]

@@ -1,4 +1,4 @@
-"""The figure of walks side by side, drawn from its record."""
+"""The figure of walks side by side, drawn from its records."""
 
 from __future__ import annotations
 
@@ -10,41 +10,40 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 
 from veilwalk.core.records import Record, write_atomically
 from veilwalk.report._figures import rendered
 
 _COLOURS = ("black", "#d98200", "#1f5fa8", "#2a8f5b", "#8a3fa0")
 _MARKERS = ("o", "^", "s", "D", "v")
+_OBSERVERS = {
+    "last-hop": "destination:\nreturn time, last hop",
+    "path": "destination that\nknows every hop",
+    "first-sight": "colluders:\nfirst sight",
+    "bridge": "colluders:\nbridge",
+    "predecessor": "colluders:\npredecessor",
+}
 
 
-def walk_files(record: Record, folder: Path) -> list[Path]:
-    """Write ``walks.json`` and the figure: hops per update, and node entropy by share of return times."""
+def walk_files(record: Record, folder: Path, *, prices: Record | None = None) -> list[Path]:
+    """Write ``walks.json`` and the figure: price, node entropy, sources named; ``prices`` are of other graphs."""
     rows: list[dict[str, Any]] = list(record.result["rows"])
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), width_ratios=(1, 1.5))
-    labels = [row["walk"] + (f", mix {row['mix']:g}" if row["mix"] else "") for row in rows]
-    bars = left.barh(labels[::-1], [row["hops_per_update"] for row in rows][::-1], color=_COLOURS[: len(rows)][::-1])
-    left.bar_label(bars, [f" {row['hops_per_update']:.0f}  ({row['relative_hops']:.2f}x)" for row in rows][::-1])
-    left.set_xlabel("hops per update")
-    left.set_xlim(0, 1.3 * max(row["hops_per_update"] for row in rows))
-    for row, label, colour, marker in zip(rows, labels, _COLOURS, _MARKERS, strict=False):
-        lines = row["last-hop"]["by_return_time"]
-        share, total = [], 0.0
-        for line in lines:
-            share.append(total + line["share"] / 2)
-            total += line["share"]
-        right.plot(share, [line["node_entropy_nats"] for line in lines], color=colour, marker=marker, ms=4, label=label)
-        low, high = ([line["node_entropy_nats_interval"][end] for line in lines] for end in (0, 1))
-        right.fill_between(share, low, high, color=colour, alpha=0.15, lw=0)
-    right.set_xscale("log")
-    right.set_xlabel("share of deliveries with a shorter return time")
-    right.set_ylabel("node entropy, last-hop observer (nats, by class)")
-    right.legend(frameon=False, fontsize=9)
-    for axis in (left, right):
+    labels = [walk_label(row) for row in rows]
+    figure, axes = plt.subplots(2, 2, figsize=(12.5, 9), width_ratios=(1, 1.25))
+    _price(axes[0, 0], rows, labels, record.params["nodes"])
+    _entropy(axes[0, 1], rows, labels)
+    _named(axes[1, 0], rows, labels, record.params)
+    if prices is None:
+        axes[1, 1].set_axis_off()
+    else:
+        _elsewhere(axes[1, 1], list(prices.result["rows"]))
+    for axis in axes.flat:
         axis.grid(visible=True, color="#dddddd", lw=0.6)
         axis.set_axisbelow(True)
         axis.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"Walks side by side: {record.params['graph']}, law {record.params['law']}", x=0.01, ha="left")
+    title = f"Walks side by side: {record.params['graph']}, support {record.params['support']}"
+    figure.suptitle(f"{title}, law {record.params['law']}", x=0.01, ha="left", fontsize=13)
     figure.tight_layout()
     paths = [folder / "walks.json", folder / "walks.png", folder / "walks.svg"]
     for path, data in zip(
@@ -53,3 +52,67 @@ def walk_files(record: Record, folder: Path) -> list[Path]:
         write_atomically(path, data)
     plt.close(figure)
     return paths
+
+
+def walk_label(row: dict[str, Any]) -> str:
+    """Return the name of a row's walk, with its mix where it has one."""
+    return str(row["walk"]) + (f", mix {row['mix']:g}" if row["walk"] == "least-recent" else "")
+
+
+def _price(axis: Axes, rows: list[dict[str, Any]], labels: list[str], n_nodes: int) -> None:
+    bars = axis.barh(labels[::-1], [row["hops_per_update"] for row in rows][::-1], color=_COLOURS[: len(rows)][::-1])
+    axis.bar_label(bars, [f" {row['hops_per_update']:.0f}  ({row['relative_hops']:.2f}×)" for row in rows][::-1])
+    axis.axvline(n_nodes / 2, color="#c1272d", ls="--", lw=1.2, label="N/2: no walk can do with less")
+    axis.legend(frameon=False, fontsize=9, loc="lower right")
+    axis.set_title("What an update costs", loc="left", fontsize=11)
+    axis.set_xlabel("hops per update")
+    axis.set_xlim(0, 1.3 * max(row["hops_per_update"] for row in rows))
+
+
+def _entropy(axis: Axes, rows: list[dict[str, Any]], labels: list[str]) -> None:
+    for row, label, colour, marker in zip(rows, labels, _COLOURS, _MARKERS, strict=False):
+        lines = row["observers"]["last-hop"]["by_return_time"]
+        share, total = [], 0.0
+        for line in lines:
+            share.append(total + line["share"] / 2)
+            total += line["share"]
+        middle = [line["node_entropy_nats"] for line in lines]
+        axis.plot(share, middle, color=colour, marker=marker, ms=4, lw=1.4, label=label)
+        low, high = ([line["node_entropy_nats_interval"][end] for line in lines] for end in (0, 1))
+        axis.fill_between(share, low, high, color=colour, alpha=0.2, lw=0)
+    axis.set_xscale("log")
+    axis.set_xticks([0.005, 0.02, 0.1, 0.5, 1], ["0.5%", "2%", "10%", "50%", "100%"])
+    axis.set_title("What is left hidden from a destination", loc="left", fontsize=11)
+    axis.set_xlabel("share of deliveries with a shorter return time")
+    axis.set_ylabel("node entropy, last-hop observer (nats)")
+    axis.legend(frameon=False, fontsize=9, loc="lower right")
+
+
+def _named(axis: Axes, rows: list[dict[str, Any]], labels: list[str], params: Any) -> None:
+    names = [name for name in _OBSERVERS if name in rows[0]["observers"]]
+    width = 0.8 / len(rows)
+    for number, (row, colour) in enumerate(zip(rows, _COLOURS, strict=False)):
+        found = [row["observers"][name]["overall"] for name in names]
+        places = [place + (number - (len(rows) - 1) / 2) * width for place in range(len(names))]
+        values = [100 * one["hit_ratio"] for one in found]
+        errors = [[100 * abs(one["hit_ratio_interval"][end] - one["hit_ratio"]) for one in found] for end in (0, 1)]
+        axis.bar(places, values, width, color=colour, label=labels[number])
+        axis.errorbar(places, values, errors, fmt="none", ecolor="#666666", elinewidth=0.8)
+    axis.set_xticks(range(len(names)), [_OBSERVERS[name] for name in names], fontsize=8)
+    axis.set_ylabel("sources named at the first guess (%)")
+    axis.set_title(f"Who finds the source ({params['colluders']} colluders)", loc="left", fontsize=11)
+
+
+def _elsewhere(axis: Axes, rows: list[dict[str, Any]]) -> None:
+    """Hops relative to the simple walk on other graphs, cheapest at the bottom."""
+    rows = sorted(rows, key=lambda row: float(row["walks"][-1]["relative_hops"]))
+    walks = [walk_label(one) for one in rows[0]["walks"][1:]]
+    for number, label in enumerate(walks, start=1):
+        values = [row["walks"][number]["relative_hops"] for row in rows]
+        axis.plot(values, range(len(rows)), _MARKERS[number], color=_COLOURS[number], ms=6, label=label)
+    axis.axvline(1, color="black", lw=1, label="simple")
+    axis.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
+    axis.set_xlim(0, 1.05)
+    axis.set_xlabel("hops per update, relative to the simple walk")
+    axis.set_title("Other degrees, sizes and graphs", loc="left", fontsize=11)
+    axis.legend(frameon=False, fontsize=9, loc="lower left")

@@ -77,6 +77,31 @@ def _oldest(used: Array, shelf: Any, seed: Any, job: Any, number: Any, word: Any
     return found
 
 
+@inlined
+def next_entry(
+    kind: Any,
+    threshold: Any,
+    used: Array,
+    shelf: Any,
+    seed: Any,
+    job: Any,
+    number: Any,
+    word: Any,
+    coin: Any,
+    first: Any,
+    degree: Any,
+    back: Any,
+) -> Any:
+    """Return the entry by which a node with entries from ``first`` on forwards a token that came by ``back``.
+
+    ``used[shelf:]`` is what least-recent nodes remember; ``word`` chooses, has ``number`` in its stream, and ``coin``
+    decides. Arrays beyond that one are left to the caller: each that is handed over costs a hop two nanoseconds.
+    """
+    if kind == LEAST_RECENT and coin >= threshold:
+        return _oldest(used, shelf, seed, job, number, word, first, degree)
+    return _onward(seed, job, number, word, first, degree, back)
+
+
 @kernel
 def run_memory_lanes(
     kind: int,
@@ -161,19 +186,14 @@ def run_memory_lanes(
                         if other_degree > degree and choice(seed, job, number + ONE, coin, other_degree) >= degree:
                             node = came_from
                     else:
-                        back = backs[lane]
+                        shelf = job * n_entries
+                        entry = next_entry(
+                            kind, threshold, used, shelf, seed, job, number, word, coin, first, degree, backs[lane]
+                        )
+                        back = np.uint64(reverse[entry])
                         if kind == LEAST_RECENT:
-                            shelf = job * n_entries
-                            if coin < threshold:
-                                entry = _onward(seed, job, number, word, first, degree, back)
-                            else:
-                                entry = _oldest(used, shelf, seed, job, number, word, first, degree)
-                            back = np.uint64(reverse[entry])
                             used[shelf + entry] = now
                             used[shelf + back] = now
-                        else:
-                            entry = _onward(seed, job, number, word, first, degree, back)
-                            back = np.uint64(reverse[entry])
                         backs[lane] = back
                         node = np.uint64(table[entry])
                     prefetch(offsets, node)

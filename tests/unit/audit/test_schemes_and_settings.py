@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 
 from veilwalk import theory
-from veilwalk.audit import SCHEMES, AuditSettings, _settings, audit, chosen_horizon, predicted_memory, scheme_law
+from veilwalk.audit import (
+    OBSERVERS,
+    SCHEMES,
+    AuditSettings,
+    _rehearsal,
+    _settings,
+    all_observers,
+    audit,
+    chosen_horizon,
+    predicted_memory,
+    scheme_law,
+)
 from veilwalk.chains import WalkChain, mean_hitting_times
 from veilwalk.core.errors import GraphError, InfeasibleDesignError, InvalidParameterError, ResourceLimitError
 from veilwalk.core.support import DistanceSupport
@@ -86,7 +97,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "unknown observer": ({"observers": ("prior", "moon")}, "observers = 'prior,moon': must be among prior, window"),
     "no observer": ({"observers": ()}, "observers = ''"),
     "walk": ({"walk": "moon"}, "walk = 'moon': must be one of simple, lazy"),
-    "posterior": ({"posterior": "guessed"}, "posterior = 'guessed': must be one of exact, estimated, by-class"),
+    "posterior": (
+        {"posterior": "guessed"},
+        "posterior = 'guessed': must be one of exact, estimated, by-class, rehearsed",
+    ),
     "repeated estimated": ({"posterior": "estimated"}, "observers = 'repeated': must be left out"),
     "colluders": ({"colluders": -1}, "colluders = -1"),
     "one replica": ({"replicas": 1}, "replicas = 1"),
@@ -181,16 +195,71 @@ def test_an_audit_beyond_its_memory_is_refused_before_a_hop_is_walked() -> None:
 
 
 @pytest.mark.parametrize("walk", ["non-backtracking", "least-recent"])
-def test_walks_that_remember_are_audited_by_estimate_only(walk: Any) -> None:
-    """They are cheaper than the simple walk; exact observers and coalitions are refused in one line."""
+def test_walks_that_remember_are_cheaper(walk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By class or rehearsed, with the same run behind both; coalitions say that they rehearsed."""
+    monkeypatch.setattr(_rehearsal, "_HOPS_ENOUGH", 20_000)
     graph = random_regular(60, 3, seed=1)
     law = scheme_law("uniform-node", graph, DistanceSupport(2, 4))
-    asked: dict[str, Any] = {"updates": 20_000, "posterior": "by-class", "observers": ("prior", "last-hop")}
-    hops = {
-        kind: audit(graph, law, AuditSettings(walk=kind, **asked), names=("g", "l")).result["hops_per_update"]
-        for kind in ("simple", walk)
+    asked: dict[str, Any] = {"updates": 20_000, "colluders": 6, "observers": ("prior", "last-hop", "first-sight")}
+    cases: tuple[tuple[Any, str], ...] = (("simple", "by-class"), (walk, "by-class"), (walk, "rehearsed"))
+    found = {
+        (kind, posterior): audit(graph, law, AuditSettings(walk=kind, posterior=posterior, **asked), names=NAMES).result
+        for kind, posterior in cases
     }
-    assert hops[walk] < 0.6 * hops["simple"]
-    for change in ({"posterior": "exact"}, {"observers": ("first-sight",)}):
-        with pytest.raises(InvalidParameterError, match=r"walk = .*by-class"):
-            audit(graph, law, AuditSettings(walk=walk, **asked | change), names=("g", "l"))
+    hops = {key: result["hops_per_update"] for key, result in found.items()}
+    assert hops[walk, "by-class"] == hops[walk, "rehearsed"] < 0.6 * hops["simple", "by-class"]
+    kinds = {key: result["observers"]["first-sight"]["posterior"] for key, result in found.items()}
+    assert kinds["simple", "by-class"] == "exact"
+    assert kinds[walk, "by-class"] == kinds[walk, "rehearsed"] == "rehearsed: counted on walks of its own"
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "exact": (
+        {"walk": "least-recent", "observers": ("last-hop",)},
+        "posterior = 'exact': must be by-class or rehearsed for the least-recent walk: it is no chain on the nodes",
+    ),
+    "estimated": (
+        {"walk": "non-backtracking", "observers": ("last-hop",), "posterior": "estimated"},
+        "posterior = 'estimated': must be exact or by-class or rehearsed for the non-backtracking walk",
+    ),
+    "window": (
+        {"walk": "least-recent", "observers": ("window",), "posterior": "rehearsed"},
+        "observers = 'window': must be left out: the notion is not for the least-recent walk",
+    ),
+    "round": (
+        {"walk": "non-backtracking", "observers": ("round",), "posterior": "rehearsed"},
+        "observers = 'round': must be left out: nodes of a non-backtracking walk remember nothing",
+    ),
+}
+
+
+@pytest.mark.parametrize("refusing", [audit, predicted_memory], ids=["audit", "dry run"])
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_walk_cannot_have_is_refused_in_one_line(case: str, refusing: Any) -> None:
+    """Before a hop is walked, by the dry run too."""
+    settings, message = REFUSED[case]
+    law = scheme_law("uniform-node", GRAPH, SUPPORT)
+    with pytest.raises(InvalidParameterError) as refused:
+        refusing(GRAPH, law, AuditSettings(**settings), **({"names": NAMES} if refusing is audit else {}))
+    assert str(refused.value).startswith(message)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_all_is_what_suits_the_walk() -> None:
+    """The eight of old for chains on the nodes; for walks that remember no window, but the worst cases."""
+    assert all_observers("simple", "exact") == all_observers("metropolis", "estimated") == OBSERVERS
+    onward, oldest = (set(all_observers(walk, "rehearsed")) for walk in ("non-backtracking", "least-recent"))
+    assert onward == set(OBSERVERS) - {"window"} | {"path"}
+    assert oldest == onward | {"round"}
+    assert set(all_observers("least-recent", "by-class")) == oldest - {"repeated"}
+
+
+def test_exact_predictions_come_with_exact_posteriors_only() -> None:
+    """On arcs they are dear; asked for, they are right to a percent."""
+    law = scheme_law("uniform-node", GRAPH, SUPPORT)
+    asked: dict[str, Any] = {"walk": "non-backtracking", "observers": ("return-time",), "updates": 20_000}
+    exact, by_class = (
+        audit(GRAPH, law, AuditSettings(posterior=kind, **asked), names=NAMES).result for kind in ("exact", "by-class")
+    )
+    assert exact["hops_per_update"] == pytest.approx(exact["hops_per_update_predicted"], rel=0.02)
+    assert by_class["hops_per_update_predicted"] is None

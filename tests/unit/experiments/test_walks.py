@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from veilwalk.audit import scheme_law
+from veilwalk.audit import _path, _rehearsal, scheme_law
 from veilwalk.core.records import Record
 from veilwalk.core.support import DistanceSupport
 from veilwalk.experiments import compare_walks
+from veilwalk.experiments._walks import price_walks
 from veilwalk.graphs import random_regular
 from veilwalk.report import walk_files
 from veilwalk.walks import WalkKind
@@ -20,7 +22,12 @@ def record() -> Record:
     graph = random_regular(60, 3, seed=1)
     law = scheme_law("uniform-node", graph, DistanceSupport(2, 4))
     walks: list[tuple[WalkKind, float]] = [("simple", 0.0), ("non-backtracking", 0.0), ("least-recent", 0.1)]
-    return compare_walks(graph, law, walks, updates=60_000, seed=3, names=("rrg:60:3:seed=1", "uniform-node"))
+    observers = ("path", "first-sight", "round")
+    names = ("rrg:60:3:seed=1", "uniform-node")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_path, "_TRIED_HOPS", 2_000)
+        patch.setattr(_rehearsal, "_HOPS_ENOUGH", 40_000)
+        return compare_walks(graph, law, walks, updates=60_000, seed=3, names=names, observers=observers, colluders=6)
 
 
 def test_hops_are_relative_to_the_first_walk(record: Record) -> None:
@@ -32,17 +39,44 @@ def test_hops_are_relative_to_the_first_walk(record: Record) -> None:
 
 
 def test_walks_that_do_not_turn_back_hide_short_returns_better(record: Record) -> None:
-    """In the shortest percent of return times the simple walk leaves least, by more than the intervals."""
-    simple, straight, _ = record.result["rows"]
-    for name in ("return-time", "last-hop"):
-        first, other = (row[name]["by_return_time"][0] for row in (simple, straight))
-        assert first["node_entropy_nats_interval"][1] < other["node_entropy_nats_interval"][0]
-        assert len(simple[name]["by_return_time"]) == len(straight[name]["by_return_time"])
+    """From the last-hop observer, in the shortest percent of return times, by more than the intervals."""
+    simple, straight, _ = (row["observers"]["last-hop"]["by_return_time"] for row in record.result["rows"])
+    assert simple[0]["node_entropy_nats_interval"][1] < straight[0]["node_entropy_nats_interval"][0]
+    assert simple[0]["node_entropy_lost_nats_interval"][0] > straight[0]["node_entropy_lost_nats_interval"][1]
+    assert len(simple) == len(straight)
+
+
+def test_what_is_lost_is_what_the_prior_had(record: Record) -> None:
+    """More to who sees more; only where both score the same updates; the round only where nodes remember."""
+    for row in record.result["rows"]:
+        seen = row["observers"]
+        timed, hopped = (seen[name]["overall"]["node_entropy_lost_nats"] for name in ("return-time", "last-hop"))
+        assert hopped > timed > 0
+        assert "node_entropy_lost_nats" not in seen["path"]["overall"]
+        assert ("round" in seen) == (row["walk"] == "least-recent")
+        assert "prior" not in seen
+
+
+def test_prices_agree_with_the_comparison(record: Record) -> None:
+    """The same law, given as bare rows: hops per update within both intervals; relative to the first."""
+    graph = random_regular(60, 3, seed=1)
+    law = scheme_law("uniform-node", graph, DistanceSupport(2, 4))
+    walks: list[tuple[WalkKind, float]] = [("simple", 0.0), ("non-backtracking", 0.0), ("least-recent", 0.1)]
+    priced = price_walks(graph, law.matrix, walks, hops=2_000_000, seed=8)
+    for one, other in zip(priced, record.result["rows"], strict=True):
+        assert (one["walk"], one["mix"]) == (other["walk"], other["mix"])
+        half = sum(np.ptp(row["hops_per_update_interval"]) / 2 for row in (one, other))
+        assert abs(one["hops_per_update"] - other["hops_per_update"]) < half
+        assert one["relative_hops"] == one["hops_per_update"] / priced[0]["hops_per_update"]
 
 
 def test_the_record_draws_the_same_figure_twice(record: Record, tmp_path: Path) -> None:
-    """JSON, PNG and SVG, byte for byte."""
+    """JSON, PNG and SVG, byte for byte; with prices of other graphs another figure."""
     first, second = walk_files(record, tmp_path / "a"), walk_files(record, tmp_path / "b")
+    rows = [{"name": "here", "walks": record.result["rows"]}]
+    prices = Record(kind="prices", params={}, seed=3, result={"rows": rows})
+    other = walk_files(record, tmp_path / "c", prices=prices)
+    assert other[1].read_bytes() != first[1].read_bytes()
     assert [path.name for path in first] == ["walks.json", "walks.png", "walks.svg"]
-    for one, other in zip(first, second, strict=True):
-        assert one.read_bytes() == other.read_bytes()
+    for one, again in zip(first, second, strict=True):
+        assert one.read_bytes() == again.read_bytes()

@@ -1,0 +1,155 @@
+"""Kernels that write down every node a lane of the protocol walks over, by the very words the protocol uses.
+
+Where a token goes does not depend on for whom it is sealed: its path is a function of the seed and of its lane.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from veilwalk.walks._compile import inlined, kernel, serial
+from veilwalk.walks._kernels_memory import next_entry
+from veilwalk.walks._kernels_protocol import _DESTINATION_NUMBERS
+from veilwalk.walks._kernels_random import HALF, MASK, ONE, START, WALK, ZERO, block_words, choice, fill_words
+from veilwalk.walks._memory import LEAST_RECENT, METROPOLIS
+
+_TWO = np.uint64(2)
+
+Array = Any
+
+
+@serial
+def start_nodes(n_nodes: Any, seed: Any, first_job: Any, out: Array) -> None:
+    """Write into ``out`` where the lanes from ``first_job`` on start."""
+    for lane in range(out.shape[0]):
+        job = first_job + np.uint64(lane)
+        word, _, _, _ = block_words(seed, job, START, ZERO, ZERO)
+        out[lane] = np.int64(choice(seed, job, _DESTINATION_NUMBERS, word, n_nodes))
+
+
+@kernel
+def trace_tables(
+    table: Array,
+    offsets: Array,
+    width: Any,
+    digits: int,
+    span: Any,
+    limit: Any,
+    seed: Any,
+    first_job: Any,
+    starts: Array,
+    out: Array,
+) -> None:
+    """Write into ``out[lane]`` the path from ``starts[lane]`` of a walk that is a table of moves."""
+    n_hops = out.shape[1] - 1
+    for lane in numba.prange(out.shape[0]):
+        jobs = np.full(1, first_job + np.uint64(lane))
+        blocks = np.zeros(1, np.uint64)
+        words = np.empty((4, 1), np.uint64)
+        node = np.uint64(starts[lane])
+        out[lane, 0] = np.int32(node)
+        word = ZERO
+        for hop in range(n_hops):
+            number = hop // digits
+            if hop % digits == 0:
+                if number % 4 == 0:
+                    blocks[0] = np.uint64(number // 4)
+                    fill_words(words, 1, seed, jobs, blocks, span, limit)
+                word = words[number % 4, 0]
+            if width > ZERO:
+                node = np.uint64(table[node * width + ((word * width) >> HALF)])
+                word = (word * width) & MASK
+            else:
+                first = np.uint64(offsets[node])
+                n_choices = np.uint64(offsets[node + ONE]) - first
+                node = np.uint64(table[first + choice(seed, jobs[0], np.uint64(number), word, n_choices)])
+            out[lane, hop + 1] = np.int32(node)
+
+
+@inlined
+def step(
+    kind: Any,
+    offsets: Array,
+    table: Array,
+    reverse: Array,
+    threshold: Any,
+    used: Array,
+    seed: Any,
+    job: Any,
+    number: Any,
+    word: Any,
+    coin: Any,
+    came_from: Any,
+    back: Any,
+    now: Any,
+) -> Any:
+    """Return the next node of a walk with memory and the entry that leads back from it.
+
+    As ``_kernels_memory.run_memory_lanes`` does, for one token: ``used`` is what the nodes remember, ``word`` chooses,
+    has ``number`` in its stream, and ``coin`` decides.
+    """
+    first = np.uint64(offsets[came_from])
+    degree = np.uint64(offsets[came_from + ONE]) - first
+    if kind == METROPOLIS:
+        node = np.uint64(table[first + choice(seed, job, number, word, degree)])
+        other_degree = np.uint64(offsets[node + ONE]) - np.uint64(offsets[node])
+        if other_degree > degree and choice(seed, job, number + ONE, coin, other_degree) >= degree:
+            node = came_from
+        return node, back
+    entry = next_entry(kind, threshold, used, ZERO, seed, job, number, word, coin, first, degree, back)
+    back = np.uint64(reverse[entry])
+    if kind == LEAST_RECENT:
+        used[entry] = now
+        used[back] = now
+    return np.uint64(table[entry]), back
+
+
+@kernel
+def trace_memory(
+    kind: int,
+    offsets: Array,
+    table: Array,
+    reverse: Array,
+    threshold: Any,
+    n_words: int,
+    lane_entries: int,
+    seed: Any,
+    first_job: Any,
+    starts: Array,
+    out: Array,
+) -> None:
+    """Write into ``out[lane]`` the path from ``starts[lane]`` of a walk with memory; nodes remember nothing yet."""
+    n_hops = out.shape[1] - 1
+    block_hops = 4 // n_words
+    for lane in numba.prange(out.shape[0]):
+        job = first_job + np.uint64(lane)
+        used = np.full(lane_entries, -1, np.int64)
+        words = np.empty(4, np.uint64)
+        node = np.uint64(starts[lane])
+        back = MASK << HALF | MASK
+        out[lane, 0] = np.int32(node)
+        for hop in range(n_hops):
+            block = np.uint64(hop // block_hops)
+            part = hop % block_hops * n_words
+            if part == 0:
+                words[0], words[1], words[2], words[3] = block_words(seed, job, WALK, ZERO, block)
+            node, back = step(
+                kind,
+                offsets,
+                table,
+                reverse,
+                threshold,
+                used,
+                seed,
+                job,
+                (block << _TWO) | np.uint64(part),
+                words[part],
+                words[part + n_words - 1],
+                node,
+                back,
+                hop + 1,
+            )
+            out[lane, hop + 1] = np.int32(node)
