@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from veilwalk import __version__
-from veilwalk.cli import _audit, _demo, _design, _graph, _paper
+from veilwalk.cli import _audit, _cluster, _design, _graph, _keys, _node, _paper, _roster, _train
 from veilwalk.cli._output import help_without_verb
 from veilwalk.core.errors import VeilwalkError
 
@@ -24,9 +24,13 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 app = typer.Typer(name="veilwalk", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command("design")(_design.design)
 app.command("audit")(_audit.audit)
-app.command("demo")(_demo.demo)
+app.command("train")(_train.train)
+app.add_typer(_cluster.app, name="cluster")
 app.add_typer(_graph.app, name="graph")
+app.add_typer(_keys.app, name="keys")
+app.add_typer(_node.app, name="node")
 app.add_typer(_paper.app, name="paper")
+app.add_typer(_roster.app, name="roster")
 
 
 @app.callback(invoke_without_command=True)
@@ -37,9 +41,12 @@ def root(
 ) -> None:
     """Train a model across a network of peers so that no receiver can tell whose update it got.
 
-    design chooses how destinations are drawn, and says what that guarantees and costs; audit attacks a design and
-    reports what really leaks; graph looks at a network; paper has the paper's figures and claims, printed and
-    corrected; demo shows the main job on one screen.
+    train learns over a simulated network and shows what was gained, what it cost and what leaks; design chooses how
+    destinations are drawn, and says what that guarantees and costs; audit attacks a design and reports what really
+    leaks; graph looks at a network; paper has the paper's figures and claims, printed and corrected.
+
+    cluster runs many real nodes on this machine; node runs one among real peers; keys makes and renews a member's
+    keys; roster says, signed, who belongs.
 
     Exit codes: 0 all is well; 1 the check asked for failed; 2 usage, parameters or input files; 3 peer or protocol;
     4 storage; 70 a fault of ours; 130 interrupted.

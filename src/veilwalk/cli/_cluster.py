@@ -1,0 +1,113 @@
+"""``veilwalk cluster``: a whole network of real nodes on this machine."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from veilwalk.cli._graph import SPEC_HELP
+from veilwalk.cli._output import console, help_without_verb, print_table
+from veilwalk.core.records import plain
+
+if TYPE_CHECKING:
+    from veilwalk.node import ClusterStatus
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def root(context: typer.Context) -> None:
+    """Run a whole network of real nodes on this machine."""
+    help_without_verb(context)
+
+
+@app.command("up")
+def up(
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for keys, configurations and state.")],
+    nodes: Annotated[int, typer.Option(help="How many nodes.")] = 20,
+    degree: Annotated[int, typer.Option(help="Neighbours of each.")] = 3,
+    graph: Annotated[
+        str | None, typer.Option(metavar="SPEC", help=f"The network, instead of a random regular one: {SPEC_HELP}")
+    ] = None,
+    data: Annotated[str, typer.Option(metavar="SPEC", help="digits, mnist:DIR or npz:FILE.")] = "digits",
+    partition: Annotated[str, typer.Option(metavar="SPEC", help="iid, dirichlet:ALPHA, shards:N, ...")] = "iid",
+    learner: Annotated[str, typer.Option(metavar="SPEC", help="softmax, mlp:hidden=64, or module:Class.")] = "softmax",
+    updates: Annotated[int, typer.Option(help="The model is finished after so many.")] = 400,
+    support: Annotated[
+        str | None, typer.Option(metavar="LO:HI", help="Distances of a destination; 2 to as far as all reach, or 6.")
+    ] = None,
+    walk: Annotated[str, typer.Option(help="simple, non-backtracking or least-recent.")] = "simple",
+    mix: Annotated[float, typer.Option(help="Share of plain steps of a least-recent walk.")] = 0.0,
+    dwell: Annotated[float, typer.Option(help="Seconds every message stays at every node; 0 for none.")] = 0.0,
+    suite: Annotated[str, typer.Option(help="hybrid (ML-KEM-768 and X25519) or x25519.")] = "hybrid",
+    seed: Annotated[int, typer.Option(help="Seed of network, data and training; walks are not seeded.")] = 1,
+    timeout: Annotated[float, typer.Option(help="Give up after so many seconds.")] = 3600.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """Make keys, roster, law and configurations, start every node as a process, and train until the model is finished.
+
+    Ctrl-C stops all nodes cleanly; the same command again goes on where they stopped.
+
+    Example: veilwalk cluster up --nodes 20 --degree 3 --data digits --updates 400 --out out/cluster
+    """
+    from veilwalk.node import ClusterSettings, cluster_record, prepare_or_resume, run_cluster, set_up_cluster
+
+    settings = ClusterSettings(
+        graph=f"rrg:{nodes}:{degree}:seed={seed}" if graph is None else graph,
+        data=data,
+        partition=partition,
+        learner=learner,
+        support=support,
+        walk=walk,
+        mix=mix,
+        updates=updates,
+        dwell=dwell,
+        suite=suite,
+        seed=seed,
+    )
+    screen = console()
+    started = time.monotonic()
+    with screen.status("designing the law, making keys") as line:
+        setup = set_up_cluster(settings)
+        configs = prepare_or_resume(setup, out)
+
+        def tell(status: ClusterStatus) -> None:
+            line.update(
+                f"{status.alive} of {len(configs)} nodes up, {status.iteration} of {updates} updates, "
+                f"{status.total('hops')} hops, {status.finished} nodes have the finished model"
+            )
+
+        final = run_cluster(configs, tell, timeout_s=timeout)
+        line.update("comparing with the prediction")
+        record = cluster_record(setup, out, final, seconds=time.monotonic() - started)
+    (out / "result.json").write_text(record.to_json())
+    if as_json:
+        typer.echo(json.dumps(plain(record.to_dict()), indent=2))
+        return
+    _print(record.to_dict(), out)
+
+
+def _print(result: dict[str, Any], out: Path) -> None:
+    low = result["hops_per_update_predicted"] - 2 * result["hops_per_update_expected_error"]
+    high = result["hops_per_update_predicted"] + 2 * result["hops_per_update_expected_error"]
+    predicted = f"{result['hops_per_update_predicted']:.2f} ({result['hops_per_update_prediction']})"
+    accuracy = result["accuracy"]
+    rows = [
+        ("updates", str(result["updates"])),
+        ("accuracy on held-out data", "" if accuracy is None else f"{accuracy:.2%}"),
+        ("loss on held-out data, nats", f"{result['loss_nats']:.4f}"),
+        ("hops", str(result["hops"])),
+        ("hops per update, measured", f"{result['hops_per_update']:.2f}"),
+        ("hops per update, predicted", predicted),
+        ("where 95% of such runs fall, about", f"{max(low, 0):.1f} to {high:.1f}"),
+        ("bytes of a message", str(result["message_bytes"])),
+        ("bytes sent, MB", f"{result['bytes_sent'] / 1e6:.1f}"),
+        ("seconds, this run", f"{result['seconds']:.1f}"),
+        *((f"{name}, counted", str(value)) for name, value in result["counts"].items() if value),
+    ]
+    print_table(f"{result['nodes']} nodes in {out}", ("", ">value"), rows)

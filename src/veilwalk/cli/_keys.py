@@ -1,0 +1,110 @@
+"""``veilwalk keys``: make and rotate the keys of a node, make those of the root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from veilwalk.cli._output import help_without_verb
+from veilwalk.core.errors import InvalidParameterError
+
+app = typer.Typer(rich_markup_mode=None)
+
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="File whose first line is the password that seals the key files; /dev/fd/3 reads a descriptor.",
+    ),
+]
+
+
+@app.callback(invoke_without_command=True)
+def root(context: typer.Context) -> None:
+    """Make and rotate keys."""
+    help_without_verb(context)
+
+
+@app.command("new")
+def new(
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for the keys; made with mode 0700.")],
+    is_root: Annotated[bool, typer.Option("--root", help="Make the root key, which signs rosters, instead.")] = False,
+    node_id: Annotated[
+        str | None, typer.Option("--id", metavar="NAME", help="Name of the node; the directory's unless given.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where its neighbours reach it. Needed for a node.")
+    ] = None,
+    suite: Annotated[
+        str, typer.Option(help="hybrid (ML-KEM-768 and X25519) or x25519; the same for all members.")
+    ] = "hybrid",
+    epoch: Annotated[int, typer.Option(help="First epoch to make sealing keys for; the next gets one too.")] = 0,
+    password_file: PasswordFile = None,
+) -> None:
+    """Make the keys of a node, or with --root the key that signs rosters and manifests.
+
+    A node: veilwalk keys new --id clinic-a --address 10.0.0.1:7100 --out keys/clinic-a
+
+    The root: veilwalk keys new --root --out root --password-file /dev/fd/3 3<secret
+
+    Send a node's card.json to the root's keeper; it is public. Every other file stays where it is. Give every member
+    the root's root.pub. Key files have mode 0600; without a password that is all that protects them.
+    """
+    from veilwalk.node import Suite, new_node_keys, new_root_key
+
+    password = read_optional_password(password_file)
+    if is_root:
+        if node_id is not None or address is not None:
+            raise InvalidParameterError("root", "with --id or --address", "given without them")
+        public = new_root_key(out, password=password).public_key().public_bytes_raw()
+        typer.echo(f"root key in {out}, {_protection(password)}; keep it offline")
+        typer.echo(f"give every member {out / 'root.pub'}: {public.hex()}")
+        return
+    if address is None:
+        raise InvalidParameterError("address", None, "host:port of the node (or --root for the root key)")
+    if suite.upper() not in Suite.__members__:
+        raise InvalidParameterError("suite", suite, "hybrid or x25519")
+    keys = new_node_keys(
+        out,
+        node_id=out.resolve().name if node_id is None else node_id,
+        address=address,
+        suite=Suite[suite.upper()],
+        epoch=epoch,
+        password=password,
+    )
+    typer.echo(f"keys of {keys.id} in {out}, {_protection(password)}, for epochs {epoch} and {epoch + 1}")
+    typer.echo(f"send {out / 'card.json'} to the root's keeper; TLS fingerprint {keys.member.tls_spki_sha256.hex()}")
+
+
+@app.command("rotate")
+def rotate(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The node's key directory.", show_default=False)],
+    *,
+    password_file: PasswordFile = None,
+) -> None:
+    """Make a node's sealing key for the next epoch, and a card that shows it.
+
+    Example: veilwalk keys rotate keys/clinic-a
+
+    Send the new card.json to the root's keeper, who signs the next roster (veilwalk roster rotate). The running node
+    takes up the new key with that roster, and then deletes the keys that are two epochs old.
+    """
+    from veilwalk.node import rotate_node_keys
+
+    keys = rotate_node_keys(directory, password=read_optional_password(password_file))
+    typer.echo(f"{keys.id} has a sealing key for epoch {max(keys.kem)}")
+    typer.echo(f"send {directory / 'card.json'} to the root's keeper")
+
+
+def read_optional_password(path: Path | None) -> bytes | None:
+    """Return the password in ``path``, None without one."""
+    from veilwalk.node import read_password
+
+    return None if path is None else read_password(path)
+
+
+def _protection(password: bytes | None) -> str:
+    return "not sealed (no password given)" if password is None else "sealed with the password"

@@ -1,0 +1,117 @@
+"""``veilwalk node``: be one peer of a real network."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from veilwalk.cli._keys import PasswordFile, read_optional_password
+from veilwalk.cli._output import help_without_verb, print_table
+
+app = typer.Typer(rich_markup_mode=None)
+
+ConfigFile = Annotated[Path, typer.Option(metavar="FILE", help="The node's settings, node.toml.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(context: typer.Context) -> None:
+    """Be one peer of a real network."""
+    help_without_verb(context)
+
+
+@app.command("run")
+def run(*, config: ConfigFile = Path("node.toml")) -> None:
+    """Run a node until SIGTERM or Ctrl-C; started again, it goes on where it stopped.
+
+    node.toml names its keys, the root's public key, roster, manifest, law, its data and a folder for its state; see
+    docs/how-to/deploy-on-three-machines.md. Events go to standard error, one JSON object a line. A new version of the
+    roster is followed when its file changes, or at once on SIGHUP.
+
+    Example: veilwalk node run --config clinic-a/node.toml
+    """
+    from veilwalk.node import run_node
+
+    run_node(config)
+
+
+@app.command("status")
+def status(
+    *,
+    config: ConfigFile = Path("node.toml"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+) -> None:
+    """Print what a node has done, from its own folder; it need not be running. For its operator only.
+
+    Example: veilwalk node status --config clinic-a/node.toml
+    """
+    from veilwalk.node import load_config, node_status
+
+    found = node_status(load_config(config).state)
+    if as_json:
+        content = asdict(found)
+        del content["model"]
+        typer.echo(json.dumps(content, indent=2))
+        return
+    rows = [
+        ("finished", "yes" if found.finished else "no"),
+        ("updates that its newest model has had", str(found.iteration)),
+        ("messages in custody", str(found.in_custody)),
+        *((f"{name.replace('_', ' ')}, counted", str(value)) for name, value in sorted(found.tallies.items())),
+    ]
+    print_table(str(config), ("", ">value"), rows)
+
+
+@app.command("manifest")
+def manifest(
+    *,
+    root_keys: Annotated[Path, typer.Option("--root", metavar="DIR", help="Directory of the root key.")],
+    roster: Annotated[Path, typer.Option(metavar="FILE", help="The signed roster.")],
+    law: Annotated[Path, typer.Option(metavar="FILE", help="The law, .npz, made by design --graph for its graph.")],
+    features: Annotated[int, typer.Option(help="Numbers in a row of everybody's data.")],
+    classes: Annotated[int, typer.Option(help="Labels run from 0 to one less.")],
+    updates: Annotated[int, typer.Option(help="The model is finished after so many.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the manifest and its signature.")],
+    learner: Annotated[str, typer.Option(metavar="SPEC", help="softmax, mlp:hidden=64, or module:Class.")] = "softmax",
+    walk: Annotated[str, typer.Option(help="simple, non-backtracking or least-recent.")] = "simple",
+    mix: Annotated[float, typer.Option(help="Share of plain steps of a least-recent walk.")] = 0.0,
+    dwell: Annotated[float, typer.Option(help="Seconds every message stays at every node; 0 for none.")] = 0.0,
+    spare: Annotated[
+        float,
+        typer.Option(help="Keep a spare copy of what was handed on until so many seconds after that; 0 for none."),
+    ] = 0.0,
+    hop: Annotated[float, typer.Option(help="Seconds a hop takes where nothing dwells.")] = 0.05,
+    alarm_hops: Annotated[float, typer.Option(help="A walk is believed lost once in so many hops by mistake.")] = 1e7,
+    norm_bound: Annotated[float, typer.Option(help="Models of a larger norm are refused.")] = 1e6,
+    seed: Annotated[int, typer.Option(help="Seed of training; walks draw from the operating system.")] = 1,
+    password_file: PasswordFile = None,
+) -> None:
+    """Make and sign what all members of a run agree on: model, learner, law, walk and end.
+
+    Example: veilwalk node manifest --root root --roster roster.json --law law.npz --features 64 --classes 10
+    --updates 400 --out manifest.json
+    """
+    from veilwalk.node import RunRequest, make_manifest
+
+    request = RunRequest(
+        learner=learner,
+        n_features=features,
+        n_classes=classes,
+        walk=walk,
+        mix=mix,
+        updates=updates,
+        dwell=dwell,
+        spare=spare,
+        hop=hop,
+        alarm_hops=alarm_hops,
+        norm_bound=norm_bound,
+        seed=seed,
+    )
+    made = make_manifest(
+        request, root_keys=root_keys, roster=roster, law=law, out=out, password=read_optional_password(password_file)
+    )
+    typer.echo(f"{out} and its signature: {made.body_bytes} bytes of model in buckets of {made.bucket_bytes}")
+    typer.echo(f"walk: {made.walk}")

@@ -1,0 +1,207 @@
+"""``veilwalk roster``: draft, sign, check and rotate the list of members."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from veilwalk.cli._graph import SPEC_HELP
+from veilwalk.cli._keys import PasswordFile, read_optional_password
+from veilwalk.cli._output import help_without_verb, print_table
+from veilwalk.core.errors import ConfigError, InvalidParameterError
+
+if TYPE_CHECKING:
+    from veilwalk.node import Member, Roster
+
+app = typer.Typer(rich_markup_mode=None)
+
+Cards = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="CARD", help="Members' card.json files, or key directories.", show_default=False),
+]
+RosterFile = Annotated[Path, typer.Argument(metavar="ROSTER", help="A roster file.", show_default=False)]
+Days = Annotated[float, typer.Option(help="Days until it expires.")]
+Out = Annotated[Path, typer.Option(metavar="FILE", help="Where to write the draft.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(context: typer.Context) -> None:
+    """Draft, sign, check and rotate the list of members."""
+    help_without_verb(context)
+
+
+@app.command("make")
+def make(
+    cards: Cards = None,
+    *,
+    out: Out,
+    graph: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help=f"The network; node i is the i-th member by name. {SPEC_HELP}"),
+    ] = None,
+    edges: Annotated[Path | None, typer.Option(metavar="FILE", help="The network, as two names a line.")] = None,
+    previous: Annotated[
+        Path | None, typer.Option(metavar="ROSTER", help="Change this roster instead of making the first.")
+    ] = None,
+    remove: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Member to leave out; may repeat.")] = None,
+    run: Annotated[str | None, typer.Option(metavar="HEX", help="Run id, 32 digits; fresh unless given.")] = None,
+    days: Days = 90,
+) -> None:
+    """Draft a roster from members' cards and a network. Nothing is signed yet.
+
+    The first: veilwalk roster make keys/* --graph rrg:20:3:seed=1 --out roster.json
+
+    A change: veilwalk roster make new/card.json --previous roster.json --remove clinic-b --edges net --out next.json
+
+    With --previous, cards add members or replace those of their name; all others stay as they are.
+    """
+    from veilwalk.node import changed_roster, first_roster, parse_run_id, read_cards
+
+    members, suite = read_cards(cards or [])
+    now = int(time.time())
+    if previous is None:
+        if suite is None or remove:
+            raise ConfigError("a first roster needs members' cards, and nobody to remove")
+        run_id = None if run is None else parse_run_id(run)
+        pairs = _edges(graph, edges, set(members))
+        roster = first_roster(members, pairs, suite=suite, now=now, days=days, run_id=run_id)
+    else:
+        if run is not None:
+            raise InvalidParameterError("run", run, "given for a first roster only")
+        old = _draft(previous)
+        if suite is not None and suite != old.suite:
+            raise ConfigError(f"the cards are of suite {int(suite)}, the roster of {int(old.suite)}")
+        pairs = _edges(graph, edges, (set(old.ids) - set(remove or [])) | set(members))
+        roster = changed_roster(old, pairs, cards=members, removed=remove or [], now=now, days=days)
+    _write_draft(out, roster)
+
+
+@app.command("rotate")
+def rotate(
+    roster: RosterFile,
+    cards: Cards = None,
+    *,
+    out: Out,
+    days: Days = 90,
+) -> None:
+    """Draft the roster of the next epoch from members' new cards. Nothing is signed yet.
+
+    Example: veilwalk roster rotate roster.json keys/* --out next.json
+
+    Every member first runs veilwalk keys rotate and sends its new card.
+    """
+    from veilwalk.node import read_cards, rotated_roster
+
+    old = _draft(roster)
+    members, suite = read_cards(cards or [])
+    if suite is not None and suite != old.suite:
+        raise ConfigError(f"the cards are of suite {int(suite)}, the roster of {int(old.suite)}")
+    _write_draft(out, rotated_roster(old, cards=members, now=int(time.time()), days=days))
+
+
+@app.command("sign")
+def sign(
+    roster: RosterFile,
+    *,
+    root_dir: Annotated[Path, typer.Option("--root", metavar="DIR", help="The root's key directory.")],
+    current: Annotated[
+        Path | None, typer.Option(metavar="ROSTER", help="The version members hold now; refuse to fork from it.")
+    ] = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Sign a drafted roster with the root key; the signature goes beside it, into ROSTER.sig.
+
+    Example: veilwalk roster sign roster.json --root root --password-file /dev/fd/3 3<secret
+
+    Look at the members and fingerprints it prints before handing the two files to everybody.
+    """
+    from veilwalk.node import check_succession, check_time, load_root_key, sign_roster
+
+    draft = _draft(roster)
+    check_time(draft, time.time(), str(roster))
+    if current is not None:
+        check_succession(draft, _draft(current), str(roster))
+    elif draft.version > 1:
+        raise InvalidParameterError("current", None, f"the roster before version {draft.version}, to sign no fork")
+    key = load_root_key(root_dir, password=read_optional_password(password_file))
+    sign_roster(roster, draft, key)
+    _print(draft)
+    typer.echo(f"signed: {roster} and {roster}.sig")
+
+
+@app.command("check")
+def check(
+    roster: RosterFile,
+    *,
+    root_public: Annotated[Path, typer.Option(metavar="FILE", help="The root's root.pub.")],
+    current: Annotated[
+        Path | None, typer.Option(metavar="ROSTER", help="The signed version a node holds; ROSTER must follow it.")
+    ] = None,
+) -> None:
+    """Check a signed roster as a node would: signature, dates, form, and that it follows the version held.
+
+    Example: veilwalk roster check roster.json --root-public root.pub
+
+    Exit code 3 for a bad signature, an expired roster, a rollback, a gap or a fork.
+    """
+    from veilwalk.node import load_root_public_key, load_roster, read_signed_roster
+
+    key = load_root_public_key(root_public)
+    held = None if current is None else read_signed_roster(current, key)
+    _print(load_roster(roster, key, time.time(), held))
+    typer.echo("valid")
+
+
+def _edges(graph: str | None, edges: Path | None, ids: set[str]) -> list[tuple[str, str]]:
+    from veilwalk.node import edges_of_graph, read_edges
+
+    if (graph is None) == (edges is None):
+        raise InvalidParameterError("graph, edges", (graph, edges and str(edges)), "one of them, not both")
+    if edges is not None:
+        return read_edges(edges)
+    from veilwalk.graphs import parse_graph_spec
+
+    return edges_of_graph(parse_graph_spec(graph or ""), ids)
+
+
+def _draft(path: Path) -> Roster:
+    from veilwalk.node import read_roster_draft
+
+    return read_roster_draft(path)
+
+
+def _write_draft(path: Path, roster: Roster) -> None:
+    from veilwalk.core.records import write_atomically
+
+    write_atomically(path, roster.data)
+    _print(roster)
+    typer.echo(f"drafted, not signed: {path}; next: veilwalk roster sign {path} --root DIR")
+
+
+def _print(roster: Roster) -> None:
+    about = [
+        ("run", roster.run_id.hex()),
+        ("version", str(roster.version)),
+        ("epoch", str(roster.epoch)),
+        ("suite", roster.suite.name.lower()),
+        ("created", _date(roster.created)),
+        ("expires", _date(roster.expires)),
+        ("members", str(len(roster.members))),
+        ("edges", str(len(roster.edges))),
+        ("digest", roster.digest.hex()),
+    ]
+    print_table("roster", ("field", "value"), about)
+    rows = [_row(roster, member) for member in roster.members]
+    print_table("members", ("name", "address", ">neighbours", "TLS fingerprint"), rows)
+
+
+def _row(roster: Roster, member: Member) -> tuple[str, str, str, str]:
+    return member.id, member.address, str(len(roster.neighbours(member.id))), member.tls_spki_sha256.hex()
+
+
+def _date(seconds: int) -> str:
+    return dt.datetime.fromtimestamp(seconds, tz=dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,304 @@
+"""What a node owes: every message it took and has not handed on. Each method is one step that a crash cannot halve.
+
+    taken -> held --not for us--> pinned to (peer, number) --acknowledged--> gone
+              |--for us, known id--> gone
+              |--for us, new id--> trained --> {id noted, old row out, new row held, checkpoint} --> pinned ...
+
+A message is pinned before its first byte is sent, and offered under that number until it is acknowledged; a receiver
+has it on disk before it acknowledges. So a crash anywhere repeats an offer, which the receiver knows by its number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from veilwalk.core.errors import ProtocolError
+from veilwalk.node._disk import Bytes
+from veilwalk.node._draws import Draws
+from veilwalk.node._failpoints import hit
+from veilwalk.node._handover import Outgoing, Progress, Taken, Verdict
+from veilwalk.node._ledger import Ledger
+from veilwalk.node._opener import Opener
+from veilwalk.node._routing import NextHop
+from veilwalk.node._sealing import OpenedHeader
+from veilwalk.node._spares import Spares
+from veilwalk.node._spool import DamageError, Spool
+from veilwalk.node._tables import Row, Stored
+
+
+class Custody:
+    """The messages of one node and the rules they follow. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        *,
+        opener: Opener,
+        next_hop: NextHop,
+        draws: Draws,
+        quota: int,
+        dwells: bool,
+        spares: Spares | None = None,
+    ) -> None:
+        self.spool = spool
+        self.spares = spares
+        self.opener = opener
+        self.next_hop = next_hop
+        self._draws = draws
+        self._quota = quota
+        # With a constant dwell time a message is pinned when that is over; else at once, which saves a commit.
+        self._dwells = dwells
+
+    def greeted(self, peer: str, incarnation: bytes) -> None:
+        """Note which disk a neighbour has that is about to offer messages."""
+        with self.spool.transaction() as ledger:
+            ledger.greeted(peer, incarnation)
+
+    def take(self, peer: str, seq: int, digest: bytes, body: Bytes) -> Taken:
+        """Take message number ``seq`` from a neighbour; once this returns it is safe to acknowledge.
+
+        Raises:
+            ProtocolError: The neighbour left a number out.
+            SpoolError: It could not be stored, and was not taken.
+        """
+        hit("take.received")
+        stored: Stored | None = None
+        try:
+            with self.spool.transaction() as ledger:
+                refusal = self._refusal(ledger, peer, seq, digest, body)
+                if refusal is not None:
+                    return refusal
+                opened = self.opener.open(body)
+                ledger.set_taken(peer, seq)
+                ledger.count("taken")
+                ledger.used_edge(peer)
+                if opened is not None and ledger.is_opened(opened.header.update_id):
+                    ledger.count("duplicates")
+                    if self.spares is not None:
+                        self.spares.owe(ledger, peer, seq)
+                    return Taken(Verdict.TAKEN)
+                stored = self.spool.store(body, digest=digest)
+                hit("take.file_written")
+                row = ledger.add_message(stored, came_from=peer, came_seq=seq, owed=seq)
+                if opened is None and not self._dwells:
+                    row = self._pin(ledger, row)
+                hit("take.before_commit")
+        except BaseException:
+            if stored is not None:
+                self.spool.discard(stored)
+            raise
+        hit("take.committed")
+        return Taken(Verdict.TAKEN, row, for_us=opened is not None)
+
+    def recover(self) -> list[tuple[Row, bool]]:
+        """Return every message in custody, and whether it is for us; damaged ones are thrown away."""
+        found = []
+        with self.spool.transaction() as ledger:
+            rows = ledger.messages()
+        for row in rows:
+            if self.drop_if_damaged(row):
+                continue
+            message = self.spool.read(row)
+            for_us = row.peer is None and self.opener.open(message) is not None
+            found.append((row, for_us))
+        return found
+
+    def examine(self, number: int) -> tuple[Row, OpenedHeader | None] | None:
+        """Return a held message with its header, if it opens; None if it is gone, damaged or on its way."""
+        with self.spool.transaction(durable=False) as ledger:
+            row = ledger.message(number)
+        if row is None or row.peer is not None:
+            return None
+        if self.drop_if_damaged(row):
+            return None
+        opened = self.opener.open(self.spool.read(row))
+        with self.spool.transaction(durable=False) as ledger:
+            again = opened is not None and ledger.is_opened(opened.header.update_id)
+        if again:
+            # A copy that came while the first was being trained on.
+            self.drop(number, "duplicates")
+            return None
+        return row, opened
+
+    def outgoing(self, peer: str) -> Outgoing | None:
+        """Return what is next on the link to ``peer``: the lowest number that is neither delivered nor cancelled."""
+        with self.spool.transaction(durable=False) as ledger:
+            rows, cancelled = ledger.pinned_to(peer), ledger.cancelled(peer)
+        if cancelled and (not rows or cancelled[0] < (rows[0].seq or 0)):
+            return Outgoing(cancelled[0], None, b"")
+        if not rows:
+            return None
+        try:
+            return Outgoing(rows[0].seq or 0, rows[0], self.spool.read_unchecked(rows[0]))
+        except DamageError:
+            self.drop(rows[0].id, "damaged")
+            return self.outgoing(peer)
+
+    def statistics(self) -> tuple[dict[str, int], int]:
+        """Return all tallies, and how many messages are in custody."""
+        with self.spool.transaction(durable=False) as ledger:
+            return ledger.tallies(), len(ledger.messages())
+
+    def waits_for(self, peer: str) -> bool:
+        """Return whether anything is to be handed over to ``peer``."""
+        with self.spool.transaction(durable=False) as ledger:
+            return bool(ledger.pinned_to(peer) or ledger.cancelled(peer))
+
+    def pin(self, number: int) -> Row | None:
+        """Draw the next hop of a held message; None if it is gone."""
+        with self.spool.transaction() as ledger:
+            row = ledger.message(number)
+            if row is None or row.peer is not None:
+                return row
+            row = self._pin(ledger, row)
+            hit("route.before_commit")
+        hit("route.committed")
+        return row
+
+    def delivered(self, peer: str, seq: int) -> None:
+        """Let go of a message, or a cancellation, that ``peer`` has acknowledged."""
+        hit("send.before_delete")
+        # Undone by a power cut, it is offered again and acknowledged again: no need to wait for the disk.
+        with self.spool.transaction(durable=False) as ledger:
+            row = ledger.pinned(peer, seq)
+            if row is None:
+                ledger.cancel_done(peer, seq)
+            elif self.spares is None or row.fixed:
+                ledger.drop(row)
+                ledger.count("farewells" if row.fixed else "hops")
+            else:
+                self.spares.keep(ledger, row)
+                self.spares.owe(ledger, row.came_from, row.owed)
+                ledger.count("hops")
+        hit("send.deleted")
+
+    def reroute(self, peer: str, *, avoid: frozenset[str]) -> set[str]:
+        """Give the messages pinned to a silent neighbour to others; return to whom."""
+        if set(self.next_hop.neighbours) <= {peer}:
+            return set()
+        chosen = set()
+        with self.spool.transaction() as ledger:
+            for row in ledger.pinned_to(peer):
+                if not row.fixed:
+                    moved = self._pin(ledger, row, avoid=avoid | {peer})
+                    ledger.count("rerouted")
+                    chosen.add(str(moved.peer))
+        return chosen
+
+    def part_from(self, peer: str) -> list[Row]:
+        """Forget what was for a neighbour that has left for good; return what it had been given and may have lost."""
+        revived: list[Row] = []
+        with self.spool.transaction() as ledger:
+            for row in ledger.pinned_to(peer):
+                if row.fixed:
+                    ledger.drop(row)
+            if self.spares is not None:
+                for row in self.spares.revive(ledger, peer):
+                    revived.append(self._pin(ledger, row))
+                    ledger.count("revived")
+            for seq in ledger.cancelled(peer):
+                ledger.cancel_done(peer, seq)
+        return revived
+
+    def cancelled(self, peer: str, seq: int) -> None:
+        """Note that a neighbour has sent number ``seq`` another way.
+
+        Raises:
+            ProtocolError: The neighbour left a number out.
+        """
+        with self.spool.transaction() as ledger:
+            taken = ledger.taken(peer)
+            if taken is not None and seq > taken + 1:
+                raise ProtocolError("a peer cancelled a number far ahead")
+            if taken is None or seq == taken + 1:
+                ledger.set_taken(peer, seq)
+            # Taken, but still as it came: the neighbour has another copy under way.
+            row = ledger.untouched(peer, seq)
+            if row is not None:
+                ledger.drop(row)
+                ledger.count("cancelled")
+            hit("cancel.before_commit")
+
+    def drop(self, number: int, count: str) -> None:
+        """Let a message go for good, and count why."""
+        with self.spool.transaction() as ledger:
+            row = ledger.message(number)
+            if row is not None:
+                ledger.drop(row, undelivered=True)
+                ledger.count(count)
+                if self.spares is not None:
+                    self.spares.owe(ledger, row.came_from, row.owed)
+
+    def drop_if_damaged(self, row: Row) -> bool:
+        """Let a message go if its file is not what was written; return whether it was so."""
+        try:
+            self.spool.read(row)
+        except DamageError:
+            self.drop(row.id, "damaged")
+            return True
+        return False
+
+    def expire(self) -> None:
+        """Let go of messages whose epoch is over: nobody opens them any more."""
+        with self.spool.transaction() as ledger:
+            rows = ledger.messages()
+        for row in rows:
+            if not self.drop_if_damaged(row) and not self.opener.is_current(self.spool.read(row)):
+                self.drop(row.id, "expired")
+
+    def create(self, message: Bytes, count: str) -> Row:
+        """Put a walk made here under way."""
+        with self.spool.transaction() as ledger:
+            row = ledger.add_message(self.spool.store(message), came_from=None)
+            ledger.count(count)
+            return row if self._dwells else self._pin(ledger, row)
+
+    def progress(self, row: Row, done: Progress) -> Row | None:
+        """Put what came of an opened message in its place; return the new message, if there is one."""
+        hit("train.sealed")
+        kind = "final" if done.message is None else "checkpoint"
+        made: Row | None = None
+        with self.spool.transaction() as ledger:
+            ledger.add_opened(done.header.update_id, done.epoch)
+            ledger.saw_walk(done.header.walk_tag, done.iteration, ledger.count("turns"))
+            ledger.drop(row)
+            ledger.set_model(kind, self.spool.store(done.model), tag=done.header.walk_tag, iteration=done.iteration)
+            if done.learner_state is not None:
+                ledger.set_learner_state(done.learner_state)
+            for name in done.counts:
+                ledger.count(name)
+            if done.message is not None:
+                # It goes on as the message it replaces would have: not straight back where that came from.
+                made = ledger.add_message(self.spool.store(done.message), came_from=row.came_from, owed=row.owed)
+                if not self._dwells:
+                    made = self._pin(ledger, made)
+            elif self.spares is not None:
+                self.spares.owe(ledger, row.came_from, row.owed)
+            for peer, farewell in done.farewells.items():
+                ledger.add_message(self.spool.store(farewell), came_from=None, fixed_peer=peer)
+            hit("train.before_commit" if kind == "checkpoint" else "finish.before_commit")
+        hit("train.committed" if kind == "checkpoint" else "finish.committed")
+        return made
+
+    def _refusal(self, ledger: Ledger, peer: str, seq: int, digest: bytes, body: Bytes) -> Taken | None:
+        taken = ledger.taken(peer)
+        if taken is not None and seq <= taken:
+            return Taken(Verdict.AGAIN)
+        # Where nothing is known, here or there a disk was lost: whatever is offered first is next.
+        if taken is not None and seq > taken + 1:
+            raise ProtocolError("a peer offered a number far ahead")
+        if ledger.count_from(peer) >= self._quota:
+            return Taken(Verdict.BUSY)
+        if _digest(body) != digest:
+            return Taken(Verdict.DAMAGED)
+        return None if self.opener.is_current(body) else Taken(Verdict.REFUSED)
+
+    def _pin(self, ledger: Ledger, row: Row, *, avoid: frozenset[str] = frozenset()) -> Row:
+        clocks = ledger.edge_clocks() if self.next_hop.walk == "least-recent" else {}
+        peer = self.next_hop.choose(self._draws, came_from=row.came_from, clocks=clocks, avoid=avoid)
+        ledger.used_edge(peer)
+        return ledger.pin(row, peer)
+
+
+def _digest(data: Bytes) -> bytes:
+    return hashlib.sha256(data).digest()

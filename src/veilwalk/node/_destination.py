@@ -1,0 +1,256 @@
+"""What a node does with a message that opens for it: check, train, seal for the next destination.
+
+Three steps, because training takes long and storage must not wait for it: :meth:`Destination.look` reads what is
+needed, :meth:`Destination.work` computes, and :meth:`veilwalk.node._custody.Custody.progress` writes the result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from veilwalk.core.errors import CryptoError, ProtocolError, TrainingError
+from veilwalk.node._draws import Draws
+from veilwalk.node._encoding import decode_params, encode_params
+from veilwalk.node._failpoints import hit
+from veilwalk.node._handover import Progress
+from veilwalk.node._routing import DestinationRow
+from veilwalk.node._rules import RunRules
+from veilwalk.node._sealing import Header, OpenedHeader, open_body, seal
+from veilwalk.node._spool import DamageError, Spool
+from veilwalk.node._tables import Row, SeenWalk
+
+if TYPE_CHECKING:
+    from veilwalk.learning import Array, Learner, Params, Partition
+    from veilwalk.node._manifest import Manifest
+    from veilwalk.node._roster import Roster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What this node learns with, on what.
+
+    Attributes:
+        learner: The model and how it is updated.
+        data: This node's examples.
+        manifest: How a model is encoded.
+        index: This node's number in the roster.
+        max_loss_ratio: A model whose loss on this node's data is more than this many times that of the node's own
+            last model is refused; 0 for no such check.
+    """
+
+    learner: Learner
+    data: Partition
+    manifest: Manifest
+    index: int
+    max_loss_ratio: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """An opened message, with what this node knows that bears on it."""
+
+    row: Row
+    opened: OpenedHeader
+    message: bytes
+    walks: Mapping[bytes, SeenWalk]
+    checkpoint: bytes | None
+    checkpoint_iteration: int
+    checkpoint_tag: bytes
+    final_iteration: int
+    state: Mapping[str, bytes]
+    step: int
+
+
+class Destination:
+    """Trains models that arrive here, and seals them for the next."""
+
+    def __init__(self, task: Task, rules: RunRules, law: DestinationRow, draws: Draws) -> None:
+        self._task = task
+        self._rules = rules
+        self.law = law
+        self._draws = draws
+
+    def look(self, spool: Spool, row: Row, opened: OpenedHeader) -> Arrival:
+        """Read what :meth:`work` needs."""
+        with spool.transaction(durable=False) as ledger:
+            stored, final = ledger.model("checkpoint"), ledger.model("final")
+            try:
+                checkpoint = None if stored is None else spool.read(stored)
+            except DamageError:
+                # A damaged checkpoint is as good as none.
+                checkpoint = None
+                ledger.count("damaged")
+            return Arrival(
+                row=row,
+                opened=opened,
+                message=spool.read(row),
+                walks=ledger.walks(),
+                checkpoint=checkpoint,
+                checkpoint_iteration=0 if stored is None else stored.iteration,
+                checkpoint_tag=b"" if stored is None else stored.tag,
+                final_iteration=-1 if final is None else final.iteration,
+                state=ledger.learner_state(),
+                step=ledger.tally("updates"),
+            )
+
+    def work(self, arrival: Arrival, roster: Roster) -> Progress | str:
+        """Return what becomes of an arrival, or the name of the tally of messages thrown away for that reason."""
+        header = arrival.opened.header
+        if header.dummy:
+            return "dummies"
+        if header.final:
+            return self._finished(arrival, roster)
+        if arrival.final_iteration >= 0 or is_surplus(header, arrival.walks):
+            return "retired"
+        return self._trained(arrival, roster)
+
+    def new_walk(self, spool: Spool, roster: Roster, *, first: bool) -> bytes | None:
+        """Return a message that starts a walk from this node's last model, or from the run's first.
+
+        None if there is nothing to start: the run is finished, or its first walk was made here before.
+        """
+        with spool.transaction(durable=False) as ledger:
+            stored = ledger.model("checkpoint")
+            if ledger.model("final") is not None or (first and ledger.tally("started")):
+                return None
+        body, iteration = self._first_model(), 0
+        if stored is not None:
+            with contextlib.suppress(DamageError):
+                body, iteration = spool.read(stored), stored.iteration
+        about = Header(update_id=b"", walk_tag=os.urandom(8), iteration=iteration, body_length=0)
+        return self._seal(roster, about, body)
+
+    def _trained(self, arrival: Arrival, roster: Roster) -> Progress:
+        header = arrival.opened.header
+        counts = ["updates"]
+        received, iteration = self._accepted(arrival, counts)
+        hit("train.opened")
+        state = {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in arrival.state.items()}
+        try:
+            model = encode_params(self._task.manifest, self._update(received, arrival.step, state))
+        except TrainingError:
+            # This node's own data made it worse than useless: pass on what came.
+            model = encode_params(self._task.manifest, received)
+            counts.append("diverged")
+        hit("train.updated")
+        iteration += 1
+        about = Header(update_id=b"", walk_tag=header.walk_tag, iteration=iteration, body_length=0)
+        done = iteration >= self._rules.updates
+        return Progress(
+            message=None if done else self._seal(roster, about, model),
+            model=model,
+            header=header,
+            epoch=arrival.opened.context.epoch,
+            iteration=iteration,
+            learner_state={name: _npy(array) for name, array in state.items()},
+            counts=tuple(counts),
+            farewells=self._farewells(roster, model, iteration, os.urandom(16)) if done else {},
+        )
+
+    def _accepted(self, arrival: Arrival, counts: list[str]) -> tuple[Params, int]:
+        """Return the model to train on: the one that came, or this node's own where that one is refused."""
+        manifest, iteration = self._task.manifest, arrival.opened.header.iteration
+        own = decode_params(manifest, arrival.checkpoint or self._first_model())
+        try:
+            params = decode_params(manifest, open_body(arrival.opened, arrival.message))
+        except (CryptoError, ProtocolError):
+            counts.append("refused")
+            return own, iteration
+        ratio = self._task.max_loss_ratio
+        if ratio and not self._loss(params) <= ratio * max(self._loss(own), 1e-9):
+            counts.append("refused")
+            return own, iteration
+        if arrival.checkpoint_iteration > iteration and arrival.checkpoint_tag != arrival.opened.header.walk_tag:
+            # Another walk brought a better model here before: this one goes on with it.
+            counts.append("merged")
+            return own, arrival.checkpoint_iteration
+        return params, iteration
+
+    def _finished(self, arrival: Arrival, roster: Roster) -> Progress | str:
+        header = arrival.opened.header
+        if header.iteration <= arrival.final_iteration:
+            return "duplicates"
+        try:
+            body = open_body(arrival.opened, arrival.message)
+            decode_params(self._task.manifest, body)
+        except (CryptoError, ProtocolError):
+            return "refused"
+        return Progress(
+            message=None,
+            model=body,
+            header=header,
+            epoch=arrival.opened.context.epoch,
+            iteration=header.iteration,
+            farewells=self._farewells(roster, body, header.iteration, header.update_id),
+        )
+
+    def _farewells(self, roster: Roster, model: bytes, iteration: int, update_id: bytes) -> dict[str, bytes]:
+        """Return the finished model sealed for each neighbour, who does the same: so it reaches every member."""
+        me = roster.ids[self._task.index]
+        context = roster.seal_context(self._task.manifest)
+        return {
+            peer: seal(
+                context,
+                roster.kem_key(peer, context.epoch),
+                walk_tag=bytes(8),
+                iteration=iteration,
+                body=model,
+                final=True,
+                update_id=update_id,
+            )
+            for peer in roster.neighbours(me)
+        }
+
+    def _seal(self, roster: Roster, about: Header, body: bytes) -> bytes:
+        context = roster.seal_context(self._task.manifest)
+        goal = self.law.choose(self._draws)
+        key = roster.kem_key(goal, context.epoch)
+        return seal(context, key, walk_tag=about.walk_tag, iteration=about.iteration, body=body)
+
+    def _update(self, params: Params, step: int, state: dict[str, Array]) -> Params:
+        # Imported here because it takes half a second, which a relay need not wait for.
+        from veilwalk.learning import apply_update
+
+        task = self._task
+        with np.errstate(all="ignore"):
+            return apply_update(
+                task.learner, params, task.data, seed=task.manifest.seed, node=task.index, step=step, state=state
+            ).params
+
+    def _first_model(self) -> bytes:
+        from veilwalk.learning import init_generator
+
+        first = self._task.learner.init_params(init_generator(self._task.manifest.seed))
+        return encode_params(self._task.manifest, first)
+
+    def _loss(self, params: Params) -> float:
+        return float(self._task.learner.evaluate(params, self._task.data)["loss"])
+
+
+def is_surplus(header: Header, walks: Mapping[bytes, SeenWalk]) -> bool:
+    """Return whether a walk is one too many: another was seen here later, alive and further on.
+
+    It must have been seen *after* this one was first seen here; an older walk that is further on may be dead. Two
+    walks never both give way: the one that does is behind the other, and stays behind it.
+    """
+    mine = walks.get(header.walk_tag)
+    if mine is None:
+        return False
+    return any(
+        other.iteration > header.iteration and other.last_turn > mine.first_turn
+        for tag, other in walks.items()
+        if tag != header.walk_tag
+    )
+
+
+def _npy(array: Array) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.asarray(array), allow_pickle=False)
+    return buffer.getvalue()

@@ -1,0 +1,93 @@
+"""Suites and the keys that messages are sealed to."""
+
+from __future__ import annotations
+
+import os
+from enum import IntEnum
+from typing import TypeAlias
+
+from cryptography.hazmat.primitives import hpke
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from veilwalk.core.errors import CryptoError, InvalidParameterError
+
+KemPrivateKey: TypeAlias = X25519PrivateKey | hpke.MLKEM768X25519PrivateKey
+KemPublicKey: TypeAlias = X25519PublicKey | hpke.MLKEM768X25519PublicKey
+
+_MLKEM_SEED_BYTES = 64
+_MLKEM_PUBLIC_BYTES = 1184
+_X25519_BYTES = 32
+
+
+class Suite(IntEnum):
+    """How headers are sealed. Both use HKDF-SHA256 and AES-256-GCM; the key exchange differs."""
+
+    X25519 = 1
+    HYBRID = 2
+    """ML-KEM-768 and X25519 (X-Wing): recorded messages stay closed unless both are broken."""
+
+    @property
+    def hpke(self) -> hpke.Suite:
+        """The HPKE suite (RFC 9180)."""
+        return _HPKE[self]
+
+    @property
+    def enc_bytes(self) -> int:
+        """Length of the encapsulated key in front of a sealed header."""
+        return _KEM[self].enc_length()
+
+    @property
+    def public_key_bytes(self) -> int:
+        """Length of a public key: for the hybrid, ML-KEM-768 and then X25519."""
+        return _X25519_BYTES if self is Suite.X25519 else _MLKEM_PUBLIC_BYTES + _X25519_BYTES
+
+    @property
+    def secret_bytes(self) -> int:
+        """Length of a secret: for the hybrid, the seed of ML-KEM-768 and then X25519."""
+        return _X25519_BYTES if self is Suite.X25519 else _MLKEM_SEED_BYTES + _X25519_BYTES
+
+
+_KEM = {Suite.X25519: hpke.KEM.X25519, Suite.HYBRID: hpke.KEM.MLKEM768_X25519}
+_HPKE = {suite: hpke.Suite(kem, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM) for suite, kem in _KEM.items()}
+
+
+def new_kem_secret(suite: Suite) -> bytes:
+    """Return a fresh secret of ``suite`` from the OS source; any bytes of that length are one."""
+    return os.urandom(suite.secret_bytes)
+
+
+def kem_private_key(suite: Suite, secret: bytes) -> KemPrivateKey:
+    """Return the private key that ``secret`` stands for."""
+    _need_length(suite.secret_bytes, secret)
+    curve = X25519PrivateKey.from_private_bytes(secret[-_X25519_BYTES:])
+    if suite is Suite.X25519:
+        return curve
+    return hpke.MLKEM768X25519PrivateKey(MLKEM768PrivateKey.from_seed_bytes(secret[:_MLKEM_SEED_BYTES]), curve)
+
+
+def kem_public_bytes(suite: Suite, secret: bytes) -> bytes:
+    """Return the public key of ``secret`` as it stands in the roster."""
+    _need_length(suite.secret_bytes, secret)
+    curve = X25519PrivateKey.from_private_bytes(secret[-_X25519_BYTES:]).public_key().public_bytes_raw()
+    if suite is Suite.X25519:
+        return curve
+    return MLKEM768PrivateKey.from_seed_bytes(secret[:_MLKEM_SEED_BYTES]).public_key().public_bytes_raw() + curve
+
+
+def kem_public_key(suite: Suite, data: bytes) -> KemPublicKey:
+    """Return the public key in ``data``."""
+    _need_length(suite.public_key_bytes, data)
+    try:
+        curve = X25519PublicKey.from_public_bytes(data[-_X25519_BYTES:])
+        if suite is Suite.X25519:
+            return curve
+        return hpke.MLKEM768X25519PublicKey(MLKEM768PublicKey.from_public_bytes(data[:_MLKEM_PUBLIC_BYTES]), curve)
+    except ValueError:
+        raise CryptoError("a public key was refused") from None
+
+
+def _need_length(length: int, key: bytes) -> None:
+    # The value stays out of the message: it may be a secret.
+    if len(key) != length:
+        raise InvalidParameterError("key", f"{len(key)} bytes", f"{length} bytes")

@@ -1,0 +1,127 @@
+"""Documents the root signs: canonical JSON beside a detached Ed25519 signature in ``<file>.sig``.
+
+There is one way to write a document, so that one digest names it; a reader accepts no other. The signature is
+checked before the bytes are parsed, over the kind of document as well, so that a manifest is never a roster.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from veilwalk.core.errors import CryptoError, InputFileError
+from veilwalk.core.records import write_atomically
+
+SIGNATURE_SUFFIX = ".sig"
+_SIGNATURE_BYTES = 64
+# Base64 of a signature and a newline, with room for an editor's habits.
+_SIGNATURE_FILE_LIMIT = 128
+
+
+def canonical_json(content: Mapping[str, Any]) -> bytes:
+    """Return the only JSON text of ``content``: keys sorted, ASCII, no spaces, a newline at the end."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.encode("ascii") + b"\n"
+
+
+def parse_canonical(data: bytes, name: str) -> dict[str, Any]:
+    """Return the object in ``data``; refuse any text but the canonical one (so also keys given twice)."""
+    try:
+        content = json.loads(data)
+        canonical = isinstance(content, dict) and canonical_json(content) == data
+    except (ValueError, RecursionError):
+        raise InputFileError(f"{name}: not JSON") from None
+    if not canonical:
+        raise InputFileError(f"{name}: not canonical JSON (sorted keys, no spaces, one newline at the end)")
+    return dict(content)
+
+
+def check_fields(content: object, fields: Iterable[str], name: str) -> dict[str, Any]:
+    """Return ``content`` if it is an object with exactly ``fields``; name the first that is missing or unknown."""
+    if not isinstance(content, dict):
+        raise InputFileError(f"{name}: must be an object")
+    expected = set(fields)
+    for field in sorted(expected - content.keys()):
+        raise InputFileError(f"{name}: lacks the field {field!r}")
+    for field in sorted(content.keys() - expected):
+        raise InputFileError(f"{name}: unknown field {field[:40]!r}")
+    return content
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """Return the bytes of ``path``; refuse more than ``limit`` before reading them."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(limit + 1)
+    except OSError as error:
+        raise InputFileError(f"{path}: {error.strerror or error}") from None
+    if len(data) > limit:
+        raise InputFileError(f"{path}: larger than the {limit} bytes allowed")
+    return data
+
+
+def decode_base64(text: object, length: int, name: str) -> bytes:
+    """Return the ``length`` bytes in canonical base64 ``text``."""
+    try:
+        data = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+    except (binascii.Error, ValueError):
+        data = b""
+    if len(data) != length or encode_base64(data) != text:
+        raise InputFileError(f"{name}: must be base64 of {length} bytes")
+    return data
+
+
+def encode_base64(data: bytes) -> str:
+    """Return ``data`` in base64."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def decode_hex(text: object, length: int, name: str) -> bytes:
+    """Return the ``length`` bytes in lower-case hexadecimal ``text``."""
+    try:
+        data = bytes.fromhex(text) if isinstance(text, str) else b""
+    except ValueError:
+        data = b""
+    if len(data) != length or data.hex() != text:
+        raise InputFileError(f"{name}: must be {2 * length} lower-case hexadecimal digits")
+    return data
+
+
+def sign_file(path: Path, kind: str, data: bytes, root_key: Ed25519PrivateKey) -> None:
+    """Write ``data`` to ``path`` and its signature beside it, signature first: a reader never meets it unsigned."""
+    signature = encode_base64(root_key.sign(_signed_bytes(kind, data))) + "\n"
+    write_atomically(signature_path(path), signature.encode("ascii"))
+    write_atomically(path, data)
+
+
+def read_signed(path: Path, kind: str, root_public_key: Ed25519PublicKey, limit: int) -> bytes:
+    """Return the bytes of ``path`` once their signature is checked.
+
+    Raises:
+        CryptoError: The signature is not the root's.
+        InputFileError: The file or its signature is missing, too large or not readable.
+    """
+    data = read_bounded(path, limit)
+    beside = signature_path(path)
+    text = read_bounded(beside, _SIGNATURE_FILE_LIMIT).decode("ascii", "replace").strip()
+    try:
+        root_public_key.verify(decode_base64(text, _SIGNATURE_BYTES, str(beside)), _signed_bytes(kind, data))
+    except InvalidSignature:
+        raise CryptoError(f"{path}: not signed by this root key") from None
+    return data
+
+
+def signature_path(path: Path) -> Path:
+    """Return where the signature of ``path`` lies."""
+    return path.with_name(path.name + SIGNATURE_SUFFIX)
+
+
+def _signed_bytes(kind: str, data: bytes) -> bytes:
+    return f"veilwalk {kind} signature 1".encode("ascii") + b"\0" + data

@@ -1,0 +1,231 @@
+"""What two neighbours say to each other: frames, and who may say which when. No input or output happens here.
+
+Each directed edge of the network has one connection. Its dialer hands messages over, one at a time; its listener
+takes them. ``TRANSITIONS`` is the whole protocol; everything it does not list is refused. Every frame has a fixed
+length, so that nothing a peer sends decides how much memory is taken: a message is as long as the run says.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, fields
+from enum import Enum, IntEnum
+from typing import ClassVar, Literal
+
+from veilwalk.core.errors import ProtocolError
+
+PROTOCOL = 1
+
+
+class Nak(IntEnum):
+    """Why a message was not taken."""
+
+    BUSY = 1
+    DAMAGED = 2
+    STORAGE = 3
+    REFUSED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who speaks which protocol, in which run, under which roster, and which disk numbers what it offers."""
+
+    layout: ClassVar[struct.Struct] = struct.Struct(">BQ32s16s8s")
+
+    protocol: int
+    roster_version: int
+    roster_digest: bytes
+    run: bytes
+    incarnation: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A message with its number on this link; its bytes follow the frame."""
+
+    layout: ClassVar[struct.Struct] = struct.Struct(">QI32s")
+
+    seq: int
+    length: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The message, or the cancellation, of that number is on the listener's disk."""
+
+    layout: ClassVar[struct.Struct] = struct.Struct(">Q")
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """NAK: the message of that number was not taken; the dialer keeps it."""
+
+    layout: ClassVar[struct.Struct] = struct.Struct(">QB")
+
+    seq: int
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """The message of that number went another way: it is not to be taken any more."""
+
+    layout: ClassVar[struct.Struct] = struct.Struct(">Q")
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The message of that number has long been handed on: the dialer may drop its spare copy."""
+
+    layout: ClassVar[struct.Struct] = struct.Struct(">Q")
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Is anybody there? Answered with the same."""
+
+    layout: ClassVar[struct.Struct] = struct.Struct("")
+
+
+Frame = Hello | Offer | Ack | Refusal | Cancel | Release | Ping
+Role = Literal["dialer", "listener"]
+
+_CODES: dict[type[Frame], int] = {Hello: 1, Offer: 2, Ack: 3, Refusal: 4, Cancel: 5, Release: 6, Ping: 7}
+_KINDS = {code: kind for kind, code in _CODES.items()}
+
+
+class State(Enum):
+    """Where a conversation stands."""
+
+    NEW = "new"
+    GREETED = "greeted"
+    IDLE = "idle"
+    OFFERED = "offered"
+    CANCELLING = "cancelling"
+    PINGED = "pinged"
+
+
+#: (who sends, state, frame) -> state. Both ends follow the same table: what one has sent, the other has received.
+TRANSITIONS: dict[tuple[Role, State, type[Frame]], State] = {
+    ("dialer", State.NEW, Hello): State.GREETED,
+    ("listener", State.GREETED, Hello): State.IDLE,
+    ("dialer", State.IDLE, Offer): State.OFFERED,
+    ("listener", State.OFFERED, Ack): State.IDLE,
+    ("listener", State.OFFERED, Refusal): State.IDLE,
+    ("dialer", State.IDLE, Cancel): State.CANCELLING,
+    ("listener", State.CANCELLING, Ack): State.IDLE,
+    ("dialer", State.IDLE, Ping): State.PINGED,
+    ("listener", State.PINGED, Ping): State.IDLE,
+    ("listener", State.IDLE, Release): State.IDLE,
+    ("listener", State.OFFERED, Release): State.OFFERED,
+    ("listener", State.CANCELLING, Release): State.CANCELLING,
+    ("listener", State.PINGED, Release): State.PINGED,
+}
+
+
+class Wire:
+    """One end of a conversation.
+
+    Reading is by request, so that bytes land where they belong without a copy: fill some of :meth:`buffer`, then say
+    how much with :meth:`filled`, which returns a frame when one is complete. The bytes of an offered message are in
+    :attr:`body` until the next call of :meth:`buffer`.
+    """
+
+    def __init__(self, role: Role, *, message_bytes: int) -> None:
+        self._role: Role = role
+        self._peer: Role = "listener" if role == "dialer" else "dialer"
+        self._message_bytes = message_bytes
+        self._expected: int | None = None
+        self._small = bytearray(1 + max(kind.layout.size for kind in _CODES))
+        self._kind: type[Frame] | None = None
+        self._offer: Offer | None = None
+        self._have = 0
+        self._message = bytearray()
+        self.state = State.NEW
+
+    @property
+    def body(self) -> memoryview:
+        """The bytes of the message last offered to this end."""
+        return memoryview(self._message)
+
+    def send(self, frame: Frame) -> bytes:
+        """Return the bytes of ``frame``; those of an offered message are the caller's to send after it."""
+        self.state = self._after(self._role, frame)
+        if isinstance(frame, Offer | Cancel):
+            self._expected = frame.seq
+        return encode(frame)
+
+    def buffer(self) -> memoryview:
+        """Return where the next bytes from the peer go; never empty."""
+        if self._offer is not None:
+            return memoryview(self._message)[self._have :]
+        wanted = 1 if self._kind is None else self._kind.layout.size
+        return memoryview(self._small)[self._have : wanted]
+
+    def filled(self, count: int) -> Frame | None:
+        """Note that ``count`` bytes were put into :meth:`buffer`; return the frame they completed, if any."""
+        self._have += count
+        if self._offer is not None:
+            return self._complete(self._offer) if self._have == self._message_bytes else None
+        if self._kind is None:
+            self._kind = _KINDS.get(self._small[0])
+            self._have = 0
+            if self._kind is None:
+                raise ProtocolError(f"a peer sent frame type {self._small[0]}: not known")
+            # Refused before its content is read: what may not be said now need not be looked at.
+            self._require(self._peer, self._kind)
+        if self._have < self._kind.layout.size:
+            return None
+        frame = self._kind(*self._kind.layout.unpack_from(self._small))
+        if isinstance(frame, Offer):
+            if frame.length != self._message_bytes:
+                raise ProtocolError(
+                    f"a peer offered {frame.length} bytes: every message of the run is longer or shorter"
+                )
+            self._offer, self._have = frame, 0
+            if not self._message:
+                self._message = bytearray(self._message_bytes)
+            return None
+        return self._complete(frame)
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Return the frames completed by ``data``; for callers that have bytes already."""
+        frames = []
+        view = memoryview(data)
+        while view:
+            room = self.buffer()
+            count = min(len(room), len(view))
+            room[:count] = view[:count]
+            view = view[count:]
+            frame = self.filled(count)
+            if frame is not None:
+                frames.append(frame)
+        return frames
+
+    def _complete(self, frame: Frame) -> Frame:
+        self._kind, self._offer, self._have = None, None, 0
+        self.state = self._after(self._peer, frame)
+        if isinstance(frame, Ack | Refusal) and frame.seq != self._expected:
+            raise ProtocolError(f"a peer answered number {frame.seq}: {self._expected} was offered")
+        return frame
+
+    def _require(self, sender: Role, kind: type[Frame]) -> State:
+        after = TRANSITIONS.get((sender, self.state, kind))
+        if after is None:
+            raise ProtocolError(f"{kind.__name__.lower()} from the {sender} while {self.state.value}: not allowed")
+        return after
+
+    def _after(self, sender: Role, frame: Frame) -> State:
+        return self._require(sender, type(frame))
+
+
+def encode(frame: Frame) -> bytes:
+    """Return the bytes of ``frame``."""
+    return bytes([_CODES[type(frame)]]) + frame.layout.pack(*(getattr(frame, entry.name) for entry in fields(frame)))

@@ -1,0 +1,170 @@
+"""``veilwalk cluster up`` and ``veilwalk node``: real commands, real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from veilwalk.node import load_config, load_root_key, node_status, sign_roster
+from veilwalk.node._roster import read_signed_roster
+
+COMMAND = [sys.executable, "-c", "from veilwalk.cli import main; main()"]
+UP = ["cluster", "up", "--nodes", "6", "--degree", "3", "--updates", "40", "--seed", "2"]
+
+
+def veilwalk(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=timeout, check=False, env=quick()
+    )
+
+
+def quick() -> dict[str, str]:
+    return os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+    """A cluster that was interrupted once, came up again, and finished."""
+    out = tmp_path_factory.mktemp("cluster") / "c"
+    first = subprocess.Popen(
+        [*COMMAND, *UP, "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=quick()
+    )
+    end = time.monotonic() + 90
+    while time.monotonic() < end and not _trained(out):
+        time.sleep(0.1)
+    first.send_signal(signal.SIGINT)
+    _, complaint = first.communicate(timeout=60)
+    assert first.returncode == 130, complaint
+    assert "Traceback" not in complaint
+    assert not _running(out)
+    assert 0 < _trained(out) < 40
+    second = veilwalk(*UP, "--out", str(out), "--json")
+    assert second.returncode == 0, second.stderr
+    return out, json.loads(second.stdout)
+
+
+def _trained(out: Path) -> int:
+    found = 0
+    for config in out.glob("*/node.toml"):
+        try:
+            found += node_status(load_config(config).state).tallies.get("updates", 0)
+        except OSError:
+            continue
+    return found
+
+
+def _running(out: Path) -> list[int]:
+    """Processes whose command line names the cluster's folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"veilwalk.node" in words and any(str(out).encode() in word for word in words):
+            found.append(int(entry.parent.name))
+    return found
+
+
+def test_a_cluster_trains_and_says_how_it_compares(cluster: tuple[Path, dict[str, object]]) -> None:
+    """Interrupted and resumed: all updates once, near the predicted hops, and it has learnt something."""
+    out, result = cluster
+    assert result["updates"] == 40
+    assert float(str(result["accuracy"])) > 0.6
+    predicted, error = (
+        float(str(result["hops_per_update_predicted"])),
+        float(str(result["hops_per_update_expected_error"])),
+    )
+    assert abs(float(str(result["hops_per_update"])) - predicted) < 5 * error
+    assert json.loads((out / "result.json").read_text())["updates"] == 40
+    assert not _running(out)
+
+
+def test_another_cluster_in_the_same_folder_is_refused(cluster: tuple[Path, dict[str, object]], tmp_path: Path) -> None:
+    out, _ = cluster
+    refused = veilwalk(*UP[:-1], "3", "--out", str(out))
+    assert refused.returncode == 2
+    assert "holds a cluster with" in refused.stderr
+    (tmp_path / "file").write_text("something else")
+    refused = veilwalk(*UP, "--out", str(tmp_path))
+    assert refused.returncode == 2
+    assert "not empty" in refused.stderr
+
+
+def test_status_shows_the_finished_model(cluster: tuple[Path, dict[str, object]]) -> None:
+    out, _ = cluster
+    shown = veilwalk("node", "status", "--config", str(out / "n0" / "node.toml"), "--json")
+    assert shown.returncode == 0
+    status = json.loads(shown.stdout)
+    assert status["finished"]
+    assert status["iteration"] == 40
+    table = veilwalk("node", "status", "--config", str(out / "n0" / "node.toml"))
+    assert "finished" in table.stdout
+
+
+def test_nodes_say_what_is_wrong_in_one_line(cluster: tuple[Path, dict[str, object]], tmp_path: Path) -> None:
+    """Each fault is one line with its exit code, never a traceback; the state is as it was."""
+    out, _ = cluster
+    here = tmp_path / "copy"
+    shutil.copytree(out, here)
+    config = here / "n1" / "node.toml"
+    good = config.read_text()
+
+    def refused(code: int, *words: str) -> None:
+        ended = veilwalk("node", "run", "--config", str(config), timeout=30)
+        assert ended.returncode == code, ended.stderr
+        lines = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
+        assert len(lines) == 1, ended.stderr
+        for word in words:
+            assert word in lines[0]
+
+    member = read_signed_roster(here / "roster.json", load_root_key(here / "root").public_key()).member("n1")
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind((member.host, member.port))
+        taken.listen()
+        refused(3, str(member.port), "in use")
+    config.write_text(good.replace("starts", "startz"))
+    refused(2, "'startz'")
+    config.write_text(good.replace("../law.npz", "data.npz"))
+    shutil.move(here / "n1" / "state" / "law.json", here / "law.json")
+    refused(2, "law", "manifest")
+    shutil.move(here / "law.json", here / "n1" / "state" / "law.json")
+    config.write_text(good)
+    (here / "n1" / "keys" / "tls.key").chmod(0o644)
+    refused(4, "chmod 600")
+    (here / "n1" / "keys" / "tls.key").chmod(0o600)
+    (here / "roster.json.sig").write_text((here / "manifest.json.sig").read_text())
+    refused(3, "not signed by this root key")
+
+
+def test_an_expired_roster_is_refused_and_an_older_one_too(
+    cluster: tuple[Path, dict[str, object]], tmp_path: Path
+) -> None:
+    from dataclasses import replace
+
+    out, _ = cluster
+    here = tmp_path / "copy"
+    shutil.copytree(out, here)
+    root = load_root_key(here / "root")
+    roster = read_signed_roster(here / "roster.json", root.public_key())
+    config = str(here / "n1" / "node.toml")
+    later = replace(roster, version=2, prev_digest=roster.digest, expires=int(time.time()) - 5)
+    sign_roster(here / "roster.json", later, root)
+    ended = veilwalk("node", "run", "--config", config, timeout=30)
+    assert ended.returncode == 3
+    assert "expired" in ended.stderr
+    fork = replace(roster, expires=roster.expires + 1)
+    sign_roster(here / "roster.json", fork, root)
+    ended = veilwalk("node", "run", "--config", config, timeout=30)
+    assert ended.returncode == 3
+    assert "the root signed two" in ended.stderr

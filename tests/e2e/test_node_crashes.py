@@ -1,0 +1,76 @@
+"""A slice of the campaign: real processes, killed while they work, and nothing lost or doubled.
+
+``make campaign`` does the same with thousands of kills. The checker shares no code with the node.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from benchmarks.chaos import ChaosCluster  # noqa: E402  found through the line above
+
+from veilwalk.node import Limits  # noqa: E402
+
+SPEC = "rrg:6:3:seed=1"
+
+
+def killing(cluster: ChaosCluster) -> Any:
+    return lambda dice: cluster.kill(dice.choice(cluster.names))
+
+
+def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+    """Kills from outside and at failpoints, then of the whole cluster; afterwards training goes on and ends."""
+    with ChaosCluster(tmp_path, SPEC, updates=60, failpoints="*=0.03") as cluster:
+        for number in range(2):
+            cluster.start_all()
+            cluster.suffer(7, killing(cluster), every_s=0.2, seed=number)
+            cluster.kill_all()
+            assert cluster.findings().faults == []
+        cluster.failpoints = ""
+        assert cluster.run_until(lambda found: found.finished == len(cluster.names) and found.live == 0, timeout_s=60)
+        cluster.stop_all()
+        found = cluster.findings()
+        died = cluster.counts["ended -9"]
+    assert found.faults == []
+    assert (found.updates, found.lost, found.doubled) == (60, 0, 0)
+    assert died >= 60
+    assert len(cluster.failpoint_kills()) >= 5
+
+
+def test_pauses_past_the_patience_fork_the_walk_but_not_the_model(tmp_path: Path) -> None:
+    """A message that goes another way is there twice; the destination opens it once."""
+    limits = Limits(pin_s=0.4, retry_s=0.1, connect_s=0.5, answer_s=0.5, ping_s=0.5)
+    with ChaosCluster(tmp_path, SPEC, updates=60, limits=limits) as cluster:
+        cluster.start_all()
+        cluster.suffer(
+            10, lambda dice: cluster.pause(dice.choice(cluster.names), dice.uniform(0.2, 2.0)), every_s=0.3, seed=3
+        )
+        assert cluster.run_until(lambda found: found.finished == len(cluster.names) and found.live == 0, timeout_s=60)
+        cluster.stop_all()
+        found = cluster.findings(may_fork=True)
+    assert found.faults == []
+    assert (found.updates, found.lost, found.doubled) == (60, 0, 0)
+    assert found.tallies["rerouted"] >= 3
+
+
+@pytest.mark.parametrize("mutant", ["ack-before-commit", "unpinned-hop"])
+def test_the_checker_catches_a_wrong_node(tmp_path: Path, mutant: str) -> None:
+    """The same kills, the same checks: a node that is wrong in one step does not pass."""
+    with ChaosCluster(tmp_path, SPEC, updates=10**6, failpoints="*=0.05", mutant=mutant) as cluster:
+        faults: list[str] = []
+        for number in range(8):
+            cluster.start_all()
+            cluster.suffer(3, killing(cluster), every_s=0.2, seed=number)
+            cluster.kill_all()
+            faults = cluster.findings().faults
+            if faults:
+                break
+    assert faults

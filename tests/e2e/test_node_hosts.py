@@ -1,0 +1,107 @@
+"""Several hosts: network namespaces joined by veth pairs, two nodes in each, one host cut off for a while.
+
+Needs the right to make namespaces; where the machine does not give it, this is skipped and says so.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from benchmarks.chaos import tally_plan  # noqa: E402  found through the line above
+from benchmarks.chaos_checker import check  # noqa: E402
+
+from veilwalk.graphs import parse_graph_spec  # noqa: E402
+from veilwalk.node import Limits, prepare_cluster  # noqa: E402
+from veilwalk.node._prepare import node_ids  # noqa: E402
+
+HOSTS = 3
+UPDATES = 80
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def within(space: str, *words: str) -> None:
+    ip("netns", "exec", space, *words)
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[str]]:
+    """Namespaces with addresses 10.77.0.1 and so on, all on one switch, which is in a namespace of its own."""
+    mark = f"vw{os.getpid()}"
+    spaces = [f"{mark}-{index}" for index in range(HOSTS)]
+    switch = f"{mark}-s"
+    made: list[str] = []
+    try:
+        for space in (switch, *spaces):
+            ip("netns", "add", space)
+            made.append(space)
+        within(switch, "ip", "link", "add", "br0", "type", "bridge")
+        within(switch, "ip", "link", "set", "br0", "up")
+        for index, space in enumerate(spaces):
+            ip("link", "add", "eth0", "netns", space, "type", "veth", "peer", "name", f"p{index}", "netns", switch)
+            within(switch, "ip", "link", "set", f"p{index}", "master", "br0", "up")
+            within(space, "ip", "addr", "add", f"10.77.0.{index + 1}/24", "dev", "eth0")
+            within(space, "ip", "link", "set", "eth0", "up")
+            within(space, "ip", "link", "set", "lo", "up")
+    except (subprocess.CalledProcessError, FileNotFoundError) as error:
+        for space in made:
+            ip("netns", "del", space)
+        pytest.skip(f"this machine gives no network namespaces: {error}")
+    yield spaces
+    for space in made:
+        ip("netns", "del", space)
+
+
+def test_a_run_over_three_hosts_survives_a_partition(hosts: list[str], tmp_path: Path) -> None:
+    """One host is cut off and comes back; the model is finished with every update once, on all of them."""
+    names = node_ids(2 * HOSTS)
+    addresses = [f"10.77.0.{index // 2 + 1}:{7100 + index}" for index in range(len(names))]
+    limits = Limits(retry_s=0.2, connect_s=1.0, answer_s=1.0, ping_s=0.5)
+    plan = tally_plan(parse_graph_spec("rrg:6:3:seed=1"), updates=UPDATES, limits=limits)
+    configs = prepare_cluster(tmp_path, plan, addresses=addresses)
+    processes = [
+        subprocess.Popen(
+            ["ip", "netns", "exec", hosts[index // 2], sys.executable, "-m", "veilwalk.node", str(path)],
+            env=os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+            cwd=ROOT,
+            stderr=subprocess.DEVNULL,
+        )
+        for index, path in enumerate(configs)
+    ]
+    try:
+        wait_for(tmp_path, names, lambda found: found.updates >= 5)
+        within(hosts[0], "ip", "link", "set", "eth0", "down")
+        time.sleep(2)
+        within(hosts[0], "ip", "link", "set", "eth0", "up")
+        wait_for(tmp_path, names, lambda found: found.finished == len(names) and found.live == 0)
+        time.sleep(0.5)
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(20)
+    found = check(tmp_path, names, may_fork=True)
+    assert found.faults == []
+    assert (found.updates, found.lost, found.doubled) == (UPDATES, 0, 0)
+
+
+def wait_for(folder: Path, names: list[str], done: object) -> None:
+    end = time.monotonic() + 90
+    while time.monotonic() < end:
+        if done(check(folder, names, may_fork=True)):  # type: ignore[operator]
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"not in time: {check(folder, names, may_fork=True)}")

@@ -1,0 +1,142 @@
+"""The real network and the simulator, with the same draws, end in the same model, bit for bit."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veilwalk.core.support import DistanceSupport
+from veilwalk.design import DistanceLaw
+from veilwalk.graphs import Graph, parse_graph_spec
+from veilwalk.learning import (
+    TrainingTask,
+    load_data,
+    make_learner,
+    parse_partition_spec,
+    partitions_of,
+    trace_of,
+    train,
+)
+from veilwalk.node import ClusterPlan, Node, RecordedDraws, RunRules, load_config, node_status, prepare_cluster
+from veilwalk.node._assemble import assemble
+from veilwalk.node._encoding import decode_params
+from veilwalk.node._prepare import node_ids
+from veilwalk.walks import run_protocol, walk_positions
+
+SEED = 5
+UPDATES = 40
+# Momentum stays at its node between visits, so the order of a node's own updates matters too.
+LEARNER = "softmax:learning_rate=0.2:momentum=0.5:batch_size=8:local_steps=2"
+
+
+def positions(graph: Graph, start: int, hops: int) -> list[int]:
+    """Where the simulator's token stands after each hop: its stream, played once for every length."""
+    return [start, *(int(walk_positions(graph, [start], hop, seed=SEED)[0]) for hop in range(1, hops + 1))]
+
+
+def recorded(graph: Graph, law: Any, played: Any) -> dict[int, list[float]]:
+    """Every draw each node makes, in the order it makes them."""
+    path = positions(graph, int(played["source"][0]), int(played["clock"][-1]))
+    goals = dict(zip(played["clock"].tolist(), played["destination"].tolist(), strict=True))
+    legs = [*played["destination"].tolist(), None]
+    draws: dict[int, list[float]] = {node: [] for node in range(graph.n_nodes)}
+
+    def seal_for(node: int, goal: int) -> None:
+        row = law.matrix[[node], :].toarray()[0]
+        before = row[:goal].sum()
+        draws[node].append(float(before + row[goal] / 2))
+
+    seal_for(path[0], legs[0])
+    made = 0
+    for hop, node in enumerate(path[:-1]):
+        if hop in goals:
+            assert node == goals[hop]
+            made += 1
+            seal_for(node, legs[made])
+        draws[node].append(graph.neighbours(node).tolist().index(path[hop + 1]))
+    return draws
+
+
+@pytest.mark.parametrize("spec", ["rrg:10:3:seed=2", "ba:12:2:seed=1"])
+def test_the_same_draws_give_the_same_model(tmp_path: Path, spec: str) -> None:
+    """Same hops, same updates in the same order, same parameters; on a regular graph and on one that is not."""
+    graph = parse_graph_spec(spec)
+    law = DistanceLaw(DistanceSupport(2, 2), np.ones(1)).on(graph)
+    data = load_data("digits", seed=SEED)
+    parts = partitions_of(parse_partition_spec("dirichlet:0.5", graph=graph, seed=SEED), data)
+    learner = make_learner(LEARNER, n_features=data.n_features, n_classes=data.n_classes)
+    played = run_protocol(graph, law.matrix, updates=UPDATES, seed=SEED, replicas=1, burn_in=0)
+    task = TrainingTask(learner=learner, partitions=parts, held_out=data.test, seed=SEED)
+    simulated = train(task, trace_of(graph, played), evaluations=1).params
+
+    plan = ClusterPlan(
+        graph=graph,
+        law=law,
+        partitions=parts,
+        learner=learner,
+        learner_spec=LEARNER,
+        n_classes=data.n_classes,
+        rules=RunRules(walk="simple", updates=UPDATES, late=1e9),
+        seed=SEED,
+    )
+    configs = prepare_cluster(tmp_path, plan)
+    draws = recorded(graph, law, played)
+    start = int(played["source"][0])
+    asyncio.run(_run(configs, draws, start))
+
+    statuses = [node_status(load_config(path).state, with_model=True) for path in configs]
+    manifest = assemble_manifest(tmp_path)
+    for status in statuses:
+        assert status.model is not None
+        real = decode_params(manifest, status.model)
+        for name, expected in simulated.items():
+            assert np.array_equal(real[name], expected), name
+    assert sum(status.tallies.get("hops", 0) for status in statuses) == int(played["clock"][-1])
+    made = np.bincount(played["destination"], minlength=graph.n_nodes)
+    assert [status.tallies.get("updates", 0) for status in statuses] == made.tolist()
+
+
+def assemble_manifest(folder: Path) -> Any:
+    from veilwalk.node import load_manifest, load_root_public_key
+
+    return load_manifest(folder / "manifest.json", load_root_public_key(folder / "root" / "root.pub"))
+
+
+async def _run(configs: list[Path], draws: dict[int, list[float]], start: int) -> None:
+    stop = asyncio.Event()
+    nodes = []
+    for index, path in enumerate(configs):
+        parts = replace(assemble(load_config(path)), draws=RecordedDraws(draws[index]), starts=index == start)
+        nodes.append(Node(parts))
+    runs = [asyncio.create_task(node.run(stop)) for node in nodes]
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        await asyncio.sleep(0.1)
+        for run in runs:
+            if run.done():
+                run.result()
+        found = [node_status(load_config(path).state) for path in configs]
+        if all(status.finished and not status.in_custody for status in found):
+            break
+    stop.set()
+    await asyncio.gather(*runs)
+    assert [node.id for node in nodes] == node_ids(len(configs))
+
+
+def test_draws_that_were_not_recorded_are_refused(tmp_path: Path) -> None:
+    """So that the test above could not pass by drawing from somewhere else."""
+    from veilwalk.core.errors import InvalidParameterError
+
+    source = RecordedDraws([0, 0.5])
+    assert source.below(2) == 0
+    assert source.unit() == 0.5
+    with pytest.raises(InvalidParameterError, match="one more"):
+        source.below(2)
+    with pytest.raises(InvalidParameterError, match="below 2"):
+        RecordedDraws([2]).below(2)

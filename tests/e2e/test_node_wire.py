@@ -1,0 +1,249 @@
+"""A whole run with every byte recorded before TLS: nothing on a link says who made an update, how far, or when.
+
+The recording is read by a parser of its own, written from the protocol's description.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+import struct
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from veilwalk.core.support import DistanceSupport
+from veilwalk.design import DistanceLaw
+from veilwalk.graphs import parse_graph_spec
+from veilwalk.learning import load_data, make_learner, parse_partition_spec, partitions_of
+from veilwalk.node import ClusterPlan, Node, RunRules, load_config, node_status, prepare_cluster
+from veilwalk.node._assemble import assemble
+from veilwalk.node._channel import Channel
+from veilwalk.node._log import Log
+from veilwalk.node._wire import Frame
+
+UPDATES = 25
+#: A time, a hash or an id; the line of a log that told when a model was trained would have one.
+TELLING = re.compile(r"\d{5,}|[0-9a-f]{12,}")
+assert TELLING.search(json.dumps({"event": "trained", "time": time.time()}))
+LAYOUTS = {1: ">BQ32s16s8s", 2: ">QI32s", 3: ">Q", 4: ">QB", 5: ">Q", 6: ">Q", 7: ">"}
+
+
+@dataclass
+class Recording:
+    """What was sent: for each connection, by whom to whom, the bytes in order."""
+
+    streams: dict[tuple[str, str, int], bytearray] = field(default_factory=lambda: defaultdict(bytearray))
+    logs: dict[str, io.StringIO] = field(default_factory=dict)
+    metrics: list[str] = field(default_factory=list)
+    hops: int = 0
+    updates: int = 0
+    farewells: int = 0
+    message_bytes: int = 0
+    ids: tuple[str, ...] = ()
+    secrets: list[bytes] = field(default_factory=list)
+
+    def frames(self) -> list[tuple[tuple[str, str], int, tuple[Any, ...], bytes]]:
+        """Every frame as (link, type, fields, message), by the description alone."""
+        found = []
+        for (sender, receiver, _), stream in self.streams.items():
+            data = bytes(stream)
+            at = 0
+            while at < len(data):
+                layout = struct.Struct(LAYOUTS[data[at]])
+                fields = layout.unpack_from(data, at + 1)
+                body = b""
+                kind, at = data[at], at + 1 + layout.size
+                if kind == 2:
+                    body = data[at : at + fields[1]]
+                    assert len(body) == fields[1]
+                    at += fields[1]
+                found.append(((sender, receiver), kind, fields, body))
+        return found
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    folder = tmp_path_factory.mktemp("wire")
+    graph = parse_graph_spec("rrg:8:3:seed=3")
+    data = load_data("digits", seed=1)
+    plan = ClusterPlan(
+        graph=graph,
+        law=DistanceLaw(DistanceSupport(2, 2), np.ones(1)).on(graph),
+        partitions=partitions_of(parse_partition_spec("iid", graph=graph, seed=1), data),
+        learner=make_learner("softmax", n_features=data.n_features, n_classes=data.n_classes),
+        learner_spec="softmax",
+        n_classes=data.n_classes,
+        rules=RunRules(walk="simple", updates=UPDATES, late=1e9),
+        seed=1,
+    )
+    configs = prepare_cluster(folder, plan)
+    found = Recording()
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(_run(configs, found, patch))
+    return found
+
+
+async def _run(configs: list[Path], found: Recording, patch: pytest.MonkeyPatch) -> None:
+    nodes: dict[str, Node] = {}
+    for path in configs:
+        log = io.StringIO()
+        parts = assemble(load_config(path), log=Log(log))
+        found.logs[parts.keys.id] = log
+        nodes[parts.keys.id] = Node(parts)
+        by_key = {member.tls_spki_sha256: member.id for member in parts.membership.roster.members}
+        found.ids = parts.membership.roster.ids
+        found.secrets += [member.tls_spki_sha256 for member in parts.membership.roster.members]
+        found.secrets += [member.kem[0][:32] for member in parts.membership.roster.members]
+        found.message_bytes = nodes[parts.keys.id].message_bytes
+    _record(found, by_key, patch)
+    stop = asyncio.Event()
+    runs = [asyncio.create_task(node.run(stop)) for node in nodes.values()]
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        await asyncio.sleep(0.1)
+        states = [node_status(load_config(path).state) for path in configs]
+        if all(state.finished and not state.in_custody for state in states):
+            break
+    from veilwalk.node._metrics import MetricsServer
+
+    for node in nodes.values():
+        found.metrics.append(await MetricsServer(node)._metrics())
+    stop.set()
+    await asyncio.gather(*runs)
+    for name in ("hops", "updates", "farewells"):
+        setattr(found, name, sum(state.tallies.get(name, 0) for state in states))
+
+
+def _record(found: Recording, by_key: dict[bytes, str], patch: pytest.MonkeyPatch) -> None:
+    """Note whatever a node writes, with the receiver by its key and the sender by the other end of the socket."""
+    send = Channel.send
+    ports: dict[int, str] = {}
+
+    async def sending(self: Channel, frame: Any, body: bytes = b"") -> None:
+        transport: Any = self._transport
+        mine, theirs = transport.get_extra_info("sockname")[1], transport.get_extra_info("peername")[1]
+        receiver = by_key[self.peer_spki]
+        ports[theirs] = receiver
+        encoded: list[bytes] = []
+        original = self.wire.send
+
+        def encoding(frame: Frame) -> bytes:
+            encoded.append(original(frame))
+            return encoded[-1]
+
+        self.wire.send = encoding  # type: ignore[method-assign]
+        try:
+            await send(self, frame, body)
+        finally:
+            self.wire.send = original  # type: ignore[method-assign]
+        found.streams[ports.get(mine, "?"), receiver, id(self)] += b"".join(encoded) + body
+
+    patch.setattr(Channel, "send", sending)
+
+
+def test_the_recording_is_complete(recording: Recording) -> None:
+    """As many messages as the nodes counted, and everybody spoke."""
+    offers = [frame for frame in recording.frames() if frame[1] == 2]
+    assert recording.updates == UPDATES
+    assert len(offers) == recording.hops + recording.farewells
+    assert {link[1] for link, *_ in recording.frames()} == set(recording.ids)
+
+
+def faults_of(frames: list[Any], *, message_bytes: int, legs: int) -> list[str]:
+    """What a recording gives away."""
+    offers = [frame for frame in frames if frame[1] == 2]
+    bodies = [body for *_, body in offers]
+    found = []
+    if {len(body) for body in bodies} != {message_bytes}:
+        found.append("lengths differ")
+    if len({body[:4] for body in bodies}) != 1:
+        found.append("clear bytes differ")
+    if len(set(bodies)) != legs:
+        found.append("a ciphertext changes between two hops of one leg")
+    counts = np.bincount(np.frombuffer(b"".join(body[4:] for body in set(bodies)), dtype=np.uint8), minlength=256)
+    if stats.chisquare(counts).pvalue < 1e-6:
+        found.append("ciphertexts are not uniform")
+    heads = Counter(body[4:36] for body in set(bodies))
+    if max(heads.values()) > 1:
+        found.append("two ciphertexts begin alike")
+    return found
+
+
+def test_messages_are_alike_but_for_random_bytes(recording: Recording) -> None:
+    """One length; four clear bytes that never change; one ciphertext for each leg; uniform otherwise."""
+    frames = recording.frames()
+    legs = UPDATES + recording.farewells
+    size = recording.message_bytes
+    assert faults_of(frames, message_bytes=size, legs=legs) == []
+
+    def mutant(change: Any) -> list[str]:
+        changed = [
+            (link, kind, fields, change(number, body) if kind == 2 else body)
+            for number, (link, kind, fields, body) in enumerate(frames)
+        ]
+        return faults_of(changed, message_bytes=size, legs=legs)
+
+    assert "clear bytes differ" in mutant(lambda number, body: body[:3] + bytes([number % 256]) + body[4:])
+    assert "lengths differ" in mutant(lambda number, body: body[: size - number % 2])
+    assert "a ciphertext changes between two hops of one leg" in mutant(
+        lambda number, body: body[:-2] + number.to_bytes(2, "big")
+    )
+    assert "ciphertexts are not uniform" in mutant(lambda _, body: body[:4] + bytes(2000) + body[2004:])
+    assert "two ciphertexts begin alike" in mutant(lambda _, body: body[:4] + b"n3".ljust(32) + body[36:])
+
+
+def test_numbers_count_the_link_and_nothing_else(recording: Recording) -> None:
+    """1, 2, 3, ... on each link: what the receiver could count itself, not hops of a walk."""
+    offered = defaultdict(list)
+    for link, kind, fields, _ in recording.frames():
+        if kind == 2:
+            offered[link].append(fields[0])
+    assert len(offered) > 16
+    for numbers in offered.values():
+        assert sorted(numbers) == list(range(1, len(numbers) + 1))
+
+
+def test_what_is_not_ciphertext_holds_no_name_key_or_time(recording: Recording) -> None:
+    """HELLO, numbers, digests and answers: no member's name or key, and no number that could be a time."""
+    now = time.time()
+    clear = []
+    for _, kind, fields, _ in recording.frames():
+        clear.append(b"".join(part for part in fields if isinstance(part, bytes)) if kind == 1 else b"")
+        for number in (part for part in fields if isinstance(part, int)):
+            assert number < 1e6, "too large for a count: a time?"
+        if kind == 1:
+            for part in (fields[2], fields[3], fields[4]):
+                for size, form in ((4, "I"), (8, "Q"), (8, "d")):
+                    for order in "<>":
+                        values = [v for (v,) in struct.iter_unpack(order + form, part[: len(part) // size * size])]
+                        assert not any(abs(value - now) < 3600 for value in values)
+    text = b"".join(clear)
+    for name in recording.ids:
+        assert name.encode() not in text
+    for secret in recording.secrets:
+        assert secret not in text
+
+
+def test_logs_and_metrics_tell_nothing_about_updates(recording: Recording) -> None:
+    """No time, no ids, no counts of what a node did itself."""
+    for log in recording.logs.values():
+        text = log.getvalue()
+        assert {json.loads(line)["event"] for line in text.splitlines()} <= {
+            "started",
+            "stopped",
+            "link_up",
+            "link_down",
+        }
+        assert not TELLING.search(text)
+    for metrics in recording.metrics:
+        assert not re.search(r"update|opened|train|turns|created|refused|duplicate|final|farewell", metrics)
+        assert "veilwalk_hops_total" in metrics

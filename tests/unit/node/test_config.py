@@ -1,0 +1,128 @@
+"""A node's own settings: what is wrong with them is one line that says so."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, VeilwalkError
+from veilwalk.node import Limits, NodeConfig, RunRules, load_config
+from veilwalk.node._failpoints import FAILPOINTS, arm
+
+ROOT = Path(__file__).parents[3]
+GOOD = """
+keys = "keys"
+root = "../root.pub"
+roster = "../roster.json"
+manifest = "../manifest.json"
+law = "/etc/law.npz"
+data = "data.npz"
+state = "state"
+starts = true
+max_loss_ratio = 2
+metrics = "127.0.0.1:9100"
+
+[limits]
+pin_s = 30
+quota = 2
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "node.toml"
+    path.write_text(text)
+    return path
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    config = load_config(written(tmp_path, GOOD))
+    assert config.keys == tmp_path / "keys"
+    assert config.law == Path("/etc/law.npz")
+    assert config.starts
+    assert config.max_loss_ratio == 2.0
+    assert config.limits == Limits(pin_s=30.0, quota=2)
+    assert config.password_file is None
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "names"),
+    [
+        (("starts", "start"), ConfigError, "'start'"),
+        (("pin_s", "pins_s"), ConfigError, "'pins_s'"),
+        (('keys = "keys"', ""), ConfigError, "lacks 'keys'"),
+        (("starts = true", "starts = 1"), ConfigError, "bool"),
+        (('data = "data.npz"', "data = 3"), ConfigError, "text"),
+        (("quota = 2", "quota = 2.5"), ConfigError, "int"),
+        (("quota = 2", "quota = 0"), InvalidParameterError, "quota"),
+        (("pin_s = 30", "pin_s = -1"), InvalidParameterError, "pin_s"),
+        (("127.0.0.1:9100", "0.0.0.0:9100"), InvalidParameterError, "loopback"),
+        (("127.0.0.1:9100", "nonsense"), InvalidParameterError, "host:port"),
+        (("max_loss_ratio = 2", "max_loss_ratio = -2"), InvalidParameterError, "max_loss_ratio"),
+        (("[limits]", "[limits"), InputFileError, "TOML"),
+        (("[limits]\npin_s = 30\nquota = 2", "limits = 3"), ConfigError, "limits"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    tmp_path: Path, change: tuple[str, str], error: type[VeilwalkError], names: str
+) -> None:
+    text = GOOD.replace("limits = 3", "") if change[1] == "limits = 3" else GOOD
+    text = text.replace(*change)
+    if change[1] == "limits = 3":
+        text = "limits = 3\n" + text.replace("limits = 3", "")
+    with pytest.raises(error, match=names) as caught:
+        load_config(written(tmp_path, text))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError, match=r"none\.toml"):
+        load_config(tmp_path / "none.toml")
+
+
+def test_every_key_is_documented() -> None:
+    """The page on deployment names each key of node.toml and each limit."""
+    text = (ROOT / "docs" / "how-to" / "deploy-on-three-machines.md").read_text()
+    for kind in (NodeConfig, Limits):
+        for entry in fields(kind):
+            assert f"`{entry.name}`" in text or entry.name == "limits", entry.name
+
+
+def test_rules_travel_as_one_line_of_text() -> None:
+    rules = RunRules(walk="least-recent", mix=0.25, updates=400, late=7070, hop=0.02, dwell=1.5)
+    assert RunRules.from_text(rules.to_text()) == rules
+    assert rules.late_s == 7070 * 1.5
+    many = RunRules(walk="simple", updates=123_456_789, late=1)
+    assert RunRules.from_text(many.to_text()).updates == 123_456_789
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "simple",
+        "simple updates=10",
+        "lazy updates=10 late=5",
+        "simple updates=10 late=5 color=3",
+        "simple updates=10 updates=11 late=5",
+        "simple updates=ten late=5",
+        "simple updates=10 late=nan",
+        "simple updates=0 late=5",
+        "simple updates=10 late=5 mix=0.5",
+        "simple updates=5000000000 late=5",
+    ],
+)
+def test_rules_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises((ConfigError, InvalidParameterError)):
+        RunRules.from_text(text)
+
+
+def test_failpoints_are_armed_by_name() -> None:
+    assert len(FAILPOINTS) == len(set(FAILPOINTS)) >= 12
+    arm({})
+    arm({"VEILWALK_FAILPOINTS": "take.received=0,*=0.0"})
+    for bad in ("nowhere", "take.received=often"):
+        with pytest.raises(ConfigError):
+            arm({"VEILWALK_FAILPOINTS": bad})
+    arm({})

@@ -1,0 +1,179 @@
+"""When a walk is believed lost, and which of two walks gives way."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.graphs import Graph, parse_graph_spec
+from veilwalk.node import late_after_hops, late_on_regular, starved_after_hops
+from veilwalk.node._destination import is_surplus
+from veilwalk.node._lost_walks import AgeWatch
+from veilwalk.node._sealing import Header
+from veilwalk.node._tables import SeenWalk
+
+
+def test_the_formula_on_random_regular_graphs() -> None:
+    """(N/c') ln(X c'): about 7,070 hops for 300 nodes of degree 4 and one false alarm in ten million hops."""
+    assert late_on_regular(300, 4, alarm_hops=1e7) == pytest.approx(450 * math.log(1e7 * 2 / 3), rel=1e-12)
+    assert late_on_regular(300, 4, alarm_hops=1e7) == pytest.approx(7070, rel=2e-3)
+
+
+@pytest.mark.parametrize("degree", [3, 4])
+def test_the_exact_waiting_time_is_near_the_formulas(degree: int) -> None:
+    graph = parse_graph_spec(f"rrg:200:{degree}:seed=1")
+    exact = late_after_hops(graph, alarm_hops=1e6)
+    assert exact == pytest.approx(late_on_regular(200, degree, alarm_hops=1e6), rel=0.1)
+
+
+@pytest.mark.parametrize("spec", ["rrg:20:3:seed=1", "ba:20:2:seed=2", "ring:8"])
+def test_false_alarms_are_as_rare_as_asked(spec: str) -> None:
+    """Played hop by hop: as many returns last longer than t as there may be alarms; half that t gives far more."""
+    graph = parse_graph_spec(spec)
+    late = late_after_hops(graph, alarm_hops=500)
+    hops = 400_000
+    gaps = walked_gaps(graph, hops, seed=1)
+    expected = hops / 500
+    seen = int((gaps > late).sum())
+    assert seen < expected + 5 * math.sqrt(expected)
+    assert int((gaps > late - 1).sum()) > expected - 8 * math.sqrt(expected) or late < 4
+    assert (gaps > late // 2).sum() > 2 * expected
+
+
+def walked_gaps(graph: Graph, hops: int, seed: int) -> np.ndarray:
+    """Hops between a simple walk's visits, of all nodes together."""
+    dice = random.Random(seed)  # noqa: S311
+    neighbours = [graph.neighbours(node).tolist() for node in range(graph.n_nodes)]
+    last: dict[int, int] = {}
+    node, gaps = 0, []
+    for now in range(hops):
+        if node in last:
+            gaps.append(now - last[node])
+        last[node] = now
+        node = dice.choice(neighbours[node])
+    return np.array(gaps)
+
+
+@pytest.mark.parametrize("walk", ["non-backtracking", "least-recent"])
+def test_walks_that_do_not_turn_back_make_fewer_alarms(walk: str) -> None:
+    """So that the simple walk's waiting time is on the safe side for them: measured, on random regular graphs."""
+    from veilwalk.walks import run_protocol
+
+    graph = parse_graph_spec("rrg:40:3:seed=1")
+    law = np.full((40, 40), 1 / 39)
+    np.fill_diagonal(law, 0.0)
+    late = late_after_hops(graph, alarm_hops=2000)
+    mix = 0.2 if walk == "least-recent" else 0.0
+    played = run_protocol(graph, law, updates=40_000, seed=1, walk=walk, mix=mix)
+    plain = run_protocol(graph, law, updates=40_000, seed=1)
+    assert (played["return_time"] > late).mean() < (plain["return_time"] > late).mean()
+
+
+def test_a_rate_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(InvalidParameterError):
+        late_after_hops(parse_graph_spec("ring:8"), alarm_hops=1)
+    with pytest.raises(InvalidParameterError):
+        late_on_regular(300, 2, alarm_hops=1e7)
+
+
+def test_hunger_waits_for_what_a_node_should_have_opened() -> None:
+    """Played with the simulator: about as many gaps between two openings are longer than t as there may be alarms."""
+    from veilwalk.core.support import DistanceSupport
+    from veilwalk.design import DistanceLaw
+    from veilwalk.walks import run_protocol
+
+    graph = parse_graph_spec("rrg:20:3:seed=1")
+    law = DistanceLaw(DistanceSupport(2, 3), np.array([0.5, 0.5])).on(graph)
+    played = run_protocol(graph, law.matrix, updates=200_000, seed=1, replicas=1)
+    mean_hops, hops = float(played["leg_hops"].mean()), int(played["clock"][-1] - played["clock"][0])
+    alarm_hops = 20_000.0
+    starved = starved_after_hops(law, mean_hops=mean_hops, alarm_hops=alarm_hops)
+    last: dict[int, int] = {}
+    gaps = []
+    for node, clock in zip(played["destination"].tolist(), played["clock"].tolist(), strict=True):
+        if node in last:
+            gaps.append(clock - last[node])
+        last[node] = clock
+    seen, allowed = int((np.array(gaps) > starved).sum()), hops / alarm_hops
+    # Waits are not quite exponential: within a factor of two, and half that wait would be far outside.
+    assert allowed / 2 < seen < 2 * allowed
+    assert (np.array(gaps) > starved / 2).sum() > 4 * allowed
+
+
+class Clock:
+    """Time by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+class Fixed:
+    """Draws that are known."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def below(self, count: int) -> int:
+        """Return the last."""
+        return count - 1
+
+    def unit(self) -> float:
+        """Return the value."""
+        return self.value
+
+
+def test_a_node_is_late_after_the_time_and_a_random_while() -> None:
+    """The while is exponential with a tenth of the time as its mean; any visit begins anew."""
+    clock = Clock()
+    watch = AgeWatch(10.0, draws=Fixed(1 - math.exp(-2)), clock=clock)
+    late = []
+    for seconds in (11.99, 0.02, 0.0, 12.1):
+        clock.now += seconds
+        late.append(watch.is_late)
+        if seconds == 0.02:
+            watch.seen()
+    assert late == [False, True, False, True]
+
+
+def header(tag: bytes, iteration: int) -> Header:
+    return Header(update_id=bytes(16), walk_tag=tag, iteration=iteration, body_length=0)
+
+
+def test_a_walk_gives_way_only_to_one_that_is_alive_and_further_on() -> None:
+    behind = SeenWalk(iteration=10, first_turn=1, last_turn=1)
+    before = SeenWalk(iteration=50, first_turn=0, last_turn=0)
+    alive = SeenWalk(iteration=50, first_turn=0, last_turn=2)
+    assert not is_surplus(header(b"new", 1), {b"other": alive})
+    assert not is_surplus(header(b"w", 12), {b"w": behind, b"other": before})
+    assert is_surplus(header(b"w", 12), {b"w": behind, b"other": alive})
+    assert not is_surplus(header(b"w", 60), {b"w": behind, b"other": alive})
+    assert not is_surplus(header(b"w", 12), {b"w": behind})
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_several_walks_become_one_and_never_none(seed: int) -> None:
+    """Walks at random paces meet at random nodes; each node knows only what it opened itself."""
+    dice = random.Random(seed)  # noqa: S311
+    iterations = {bytes([tag]): dice.randrange(30) for tag in range(4)}
+    known: list[dict[bytes, SeenWalk]] = [{} for _ in range(6)]
+    turns = [0] * 6
+    for _ in range(4000):
+        tag = dice.choice(sorted(iterations))
+        node = dice.randrange(6)
+        if is_surplus(header(tag, iterations[tag]), known[node]):
+            del iterations[tag]
+            assert iterations
+            continue
+        iterations[tag] += 1
+        turns[node] += 1
+        first = known[node].get(tag, SeenWalk(iteration=0, first_turn=turns[node], last_turn=0)).first_turn
+        known[node][tag] = SeenWalk(iteration=iterations[tag], first_turn=first, last_turn=turns[node])
+    assert len(iterations) == 1

@@ -1,0 +1,211 @@
+"""The run manifest: one text, one digest, signed by the root, and refused when out of form."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from veilwalk.core.errors import CryptoError, InputFileError, InvalidParameterError, VeilwalkError
+from veilwalk.node import _manifest
+from veilwalk.node._kem import Suite
+from veilwalk.node._manifest import ArraySpec, Manifest, array_specs, load_manifest, parse_manifest, sign_manifest
+from veilwalk.node._sealing_body import bucket_for
+
+ROOT = Ed25519PrivateKey.generate()
+PARAMS: dict[str, Any] = {
+    "weights": np.zeros((64, 10), np.float32),
+    "bias": np.zeros(10),
+    "steps": np.zeros((), np.int64),
+}
+
+
+def manifest(**options: Any) -> Manifest:
+    settled: dict[str, Any] = {
+        "run_id": bytes(range(16)),
+        "arrays": array_specs(PARAMS),
+        "suite": Suite.HYBRID,
+        "norm_bound": 100.0,
+        "learner": "softmax:rate=0.1",
+        "walk": "simple",
+        "law_digest": "ab" * 32,
+        "graph_digest": "cd" * 32,
+        "seed": 7,
+    }
+    return Manifest(**(settled | options))
+
+
+def test_a_signed_manifest_comes_back(tmp_path: Path) -> None:
+    """Every field; and only under the root's key."""
+    sign_manifest(tmp_path / "run.json", manifest(), ROOT)
+    found = load_manifest(tmp_path / "run.json", ROOT.public_key())
+    assert found == manifest()
+    assert found.digest == manifest().digest == hashlib.sha256((tmp_path / "run.json").read_bytes()).digest()
+    with pytest.raises(CryptoError, match="not signed by this root key"):
+        load_manifest(tmp_path / "run.json", Ed25519PrivateKey.generate().public_key())
+    content = bytearray((tmp_path / "run.json").read_bytes())
+    content[content.index(b"100.0")] += 1
+    (tmp_path / "run.json").write_bytes(content)
+    with pytest.raises(CryptoError):
+        load_manifest(tmp_path / "run.json", ROOT.public_key())
+
+
+def test_the_text_is_the_one_the_page_describes() -> None:
+    """A golden text: other programs must be able to write it."""
+    small = manifest(arrays=(ArraySpec(name="w", shape=(2, 3), dtype="<f4"),))
+    expected = (
+        '{"arrays":[{"dtype":"<f4","name":"w","shape":[2,3]}],"bucket":0,"format":"veilwalk-manifest-1",'
+        f'"graph_digest":"{"cd" * 32}","law_digest":"{"ab" * 32}","learner":"softmax:rate=0.1","norm_bound":100.0,'
+        '"run":"000102030405060708090a0b0c0d0e0f","seed":7,"suite":2,"walk":"simple"}\n'
+    )
+    assert small.to_bytes() == expected.encode()
+
+
+def test_sizes_follow_from_the_arrays() -> None:
+    """Bytes of a model, and the bucket that holds it."""
+    assert manifest().body_bytes == 64 * 10 * 4 + 10 * 8 + 8
+    assert manifest().bucket_bytes == bucket_for(manifest().body_bytes)
+    assert [spec.n_bytes for spec in manifest().arrays] == [2560, 80, 8]
+
+
+def test_the_byte_order_of_this_machine_does_not_show() -> None:
+    """Big-endian arrays are described by the little-endian type they travel as."""
+    assert array_specs({"w": np.zeros(3, ">f4")}) == array_specs({"w": np.zeros(3, "<f4")})
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"run_id": b"short"}, "run_id = '5 bytes'"),
+        ({"arrays": ()}, "arrays = '0 arrays'"),
+        ({"arrays": array_specs({"w": np.zeros(1)}) * 2}, "no name twice"),
+        ({"norm_bound": 0.0}, "norm_bound = 0.0"),
+        ({"norm_bound": float("nan")}, "norm_bound = nan"),
+        ({"norm_bound": float("inf")}, "norm_bound = inf"),
+        ({"seed": -1}, "seed = -1"),
+        ({"seed": 1.5}, "seed = 1.5"),
+        ({"learner": "a\nb"}, "learner"),
+        ({"walk": "x" * 401}, "walk"),
+        ({"arrays": (ArraySpec(name="w", shape=(2**30, 8), dtype="<f8"),)}, "body_bytes"),
+    ],
+)
+def test_a_bad_manifest_is_named(options: dict[str, Any], line: str) -> None:
+    """One line with the parameter."""
+    with pytest.raises(InvalidParameterError, match=line):
+        manifest(**options)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": ""},
+        {"name": "../up\n"},
+        {"name": "x" * 201},
+        {"dtype": ">f4"},
+        {"dtype": "O"},
+        {"dtype": "<c8"},
+        {"dtype": "<U4"},
+        {"shape": (0,)},
+        {"shape": (-1, 2)},
+        {"shape": (2**31,)},
+        {"shape": (1,) * 9},
+        {"shape": (1.5,)},
+        {"shape": (None, 1)},
+        {"shape": (True,)},
+    ],
+)
+def test_a_bad_array_is_named(fields: dict[str, Any]) -> None:
+    """Objects, text, other byte orders and odd shapes never get a place on the wire."""
+    settled: dict[str, Any] = {"name": "w", "shape": (1,), "dtype": "<f4"} | fields
+    with pytest.raises(InvalidParameterError, match=rf"^{next(iter(fields))} = "):
+        ArraySpec(**settled)
+
+
+@pytest.mark.parametrize("digest", ["", "zz" * 32, "AB" * 32, "ab" * 31])
+def test_digests_are_hexadecimal(digest: str) -> None:
+    """64 lower-case digits."""
+    for name in ("law_digest", "graph_digest"):
+        with pytest.raises(InputFileError, match=f"{name}: must be 64 lower-case"):
+            manifest(**{name: digest})
+
+
+def changed(change: Callable[[dict[str, Any]], object]) -> bytes:
+    content = json.loads(manifest().to_bytes())
+    change(content)
+    return (json.dumps(content, sort_keys=True, separators=(",", ":")) + "\n").encode()
+
+
+MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "unknown field": (lambda c: c.update(extra=1), "unknown field 'extra'"),
+    "missing field": (lambda c: c.pop("walk"), "lacks the field 'walk'"),
+    "other format": (lambda c: c.update(format="x"), "not a run manifest of this version"),
+    "another bucket": (lambda c: c.update(bucket=1), "the bucket is not the one of this model"),
+    "norm a whole number": (lambda c: c.update(norm_bound=1), "norm_bound: must be a float"),
+    "seed true": (lambda c: c.update(seed=True), "seed: must be a int"),
+    "suite text": (lambda c: c.update(suite="2"), "suite must be one of"),
+    "array of objects": (lambda c: c["arrays"][0].update(dtype="|O"), "dtype = "),
+    "array shape text": (lambda c: c["arrays"][0].update(shape="12"), "shape: must be a list"),
+    "array name a number": (lambda c: c["arrays"][0].update(name=1), "name: must be a str"),
+    "array field more": (lambda c: c["arrays"][0].update(fill=0), "unknown field 'fill'"),
+    "arrays missing": (lambda c: c.update(arrays=[]), "arrays"),
+    "run short": (lambda c: c.update(run="00"), "run: must be 32"),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_manifest_out_of_form_is_refused_in_one_line(case: str) -> None:
+    """The line says what is wrong."""
+    change, line = MALFORMED[case]
+    with pytest.raises(InputFileError, match=line):
+        parse_manifest(changed(change), "run.json")
+    assert parse_manifest(changed(lambda _: None), "run.json") == manifest()
+
+
+PLAIN: st.SearchStrategy[Any] = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+    | st.just([])
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(field=st.sampled_from(sorted(json.loads(manifest().to_bytes()))), value=PLAIN, inner=st.booleans())
+def test_no_document_crashes_the_parser(field: str, value: Any, inner: bool) -> None:
+    """Any value anywhere: accepted with its own bytes, or refused on purpose."""
+
+    def change(content: dict[str, Any]) -> None:
+        place = content["arrays"][0] if inner else content
+        place[sorted(place)[len(field) % len(place)] if inner else field] = value
+
+    raw = changed(change)
+    try:
+        assert parse_manifest(raw, "run.json").to_bytes() == raw
+    except VeilwalkError as error:
+        assert "\n" not in str(error)  # noqa: PT017  whichever it is, it is one line
+
+
+def test_an_oversized_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounded before it is read."""
+    sign_manifest(tmp_path / "run.json", manifest(), ROOT)
+    monkeypatch.setattr(_manifest, "_FILE_LIMIT", 100)
+    with pytest.raises(InputFileError, match="larger than the 100 bytes allowed"):
+        load_manifest(tmp_path / "run.json", ROOT.public_key())
+
+
+def test_two_runs_differ_in_their_digest() -> None:
+    """Whatever field changes."""
+    changes: list[dict[str, Any]] = [{"run_id": bytes(16)}, {"seed": 8}, {"norm_bound": 101.0}, {"suite": Suite.X25519}]
+    digests = {manifest().digest, *(replace(manifest(), **change).digest for change in changes)}
+    assert len(digests) == len(changes) + 1

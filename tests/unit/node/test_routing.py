@@ -1,0 +1,195 @@
+"""Next hops and destinations: the laws of the simulator, drawn by one node."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
+from veilwalk.core.support import DistanceSupport
+from veilwalk.design import DistanceLaw, save_law
+from veilwalk.graphs import parse_graph_spec
+from veilwalk.node import DestinationRow, NextHop, OsDraws
+from veilwalk.node._routing import read_law_row
+from veilwalk.walks import run_protocol
+
+PEERS = ("a", "b", "c", "d")
+
+
+class Seeded:
+    """Draws that can be repeated: fit for a test, not for a node."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = random.Random(seed)  # noqa: S311
+
+    def below(self, count: int) -> int:
+        """Return a whole number below ``count``."""
+        return self._dice.randrange(count)
+
+    def unit(self) -> float:
+        """Return a number from 0 to 1."""
+        return self._dice.random()
+
+
+def shares(rule: NextHop, draws: int = 8000, **where: object) -> np.ndarray:
+    source = Seeded(1)
+    found = Counter(rule.choose(source, **where) for _ in range(draws))  # type: ignore[arg-type]
+    return np.array([found[peer] for peer in PEERS])
+
+
+def test_the_simple_walk_is_uniform() -> None:
+    counts = shares(NextHop(walk="simple", neighbours=PEERS), came_from="b", clocks={})
+    assert stats.chisquare(counts).pvalue > 1e-6
+    backless = shares(NextHop(walk="non-backtracking", neighbours=PEERS), came_from="b", clocks={})
+    assert stats.chisquare(backless).pvalue < 1e-6
+
+
+def test_the_non_backtracking_walk_turns_back_only_at_a_leaf() -> None:
+    rule = NextHop(walk="non-backtracking", neighbours=PEERS)
+    counts = shares(rule, came_from="b", clocks={})
+    assert counts[1] == 0
+    assert stats.chisquare(counts[[0, 2, 3]]).pvalue > 1e-6
+    assert stats.chisquare(shares(rule, came_from=None, clocks={})).pvalue > 1e-6
+    assert NextHop(walk="non-backtracking", neighbours=("a",)).choose(OsDraws(), came_from="a", clocks={}) == "a"
+
+
+def test_the_least_recent_walk_takes_the_edge_used_longest_ago() -> None:
+    rule = NextHop(walk="least-recent", neighbours=PEERS)
+    clocks = {"a": 5, "b": 9, "c": 2, "d": 7}
+    assert set(np.flatnonzero(shares(rule, 50, came_from="b", clocks=clocks))) == {2}
+    new = shares(rule, came_from="b", clocks={"b": 9, "c": 2})
+    assert stats.chisquare(new[[0, 3]]).pvalue > 1e-6
+    assert new[[1, 2]].sum() == 0
+
+
+def test_mixing_adds_plain_steps() -> None:
+    """With mix m an edge is the oldest with probability 1 - m + m/3, else one of the two others that do not go back."""
+    rule = NextHop(walk="least-recent", neighbours=PEERS, mix=0.6)
+    counts = shares(rule, came_from="b", clocks={"a": 5, "b": 9, "c": 2, "d": 7})
+    expected = np.array([0.2, 0.0, 0.6, 0.2]) * counts.sum()
+    assert counts[1] == 0
+    assert stats.chisquare(counts[[0, 2, 3]], expected[[0, 2, 3]]).pvalue > 1e-6
+    full = NextHop(walk="least-recent", neighbours=PEERS, mix=1.0)
+    assert stats.chisquare(shares(full, came_from="b", clocks={"c": 1})[[0, 2, 3]]).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(("walk", "mix"), [("simple", 0.0), ("non-backtracking", 0.0), ("least-recent", 0.3)])
+def test_nodes_playing_their_rules_walk_as_the_simulator_does(walk: str, mix: float) -> None:
+    """Mean hops of a leg agree with the compiled protocol's, within four standard errors; another walk's do not."""
+    graph = parse_graph_spec("rrg:12:3:seed=4")
+    law = DistanceLaw(DistanceSupport(2, 3), np.array([0.5, 0.5])).on(graph)
+    legs = played_by_nodes(graph, law, walk, mix, 4000)
+    hops = {
+        kind: run_protocol(graph, law.matrix, updates=200_000, seed=1, walk=kind, mix=share)["leg_hops"]
+        for kind, share in (("simple", 0.0), ("non-backtracking", 0.0), (walk, mix))
+    }
+    error = float(np.hypot(legs.std() / len(legs) ** 0.5, hops[walk].std() / len(hops[walk]) ** 0.5))
+    assert abs(legs.mean() - hops[walk].mean()) < 4 * error
+    other = hops["simple"] if walk != "simple" else hops["non-backtracking"]
+    assert abs(legs.mean() - other.mean()) > 4 * error
+
+
+def played_by_nodes(graph: object, law: object, walk: str, mix: float, updates: int) -> np.ndarray:
+    """Hops of each leg when every node plays :class:`NextHop` with what it knows itself."""
+    names = [f"n{index:02d}" for index in range(graph.n_nodes)]  # type: ignore[attr-defined]
+    draws = Seeded(3)
+    neighbours = [tuple(names[j] for j in graph.neighbours(i)) for i in range(len(names))]  # type: ignore[attr-defined]
+    rules = [NextHop(walk=walk, mix=mix, neighbours=near) for near in neighbours]  # type: ignore[arg-type]
+    rows = [
+        DestinationRow.of({names[j]: share for j, share in enumerate(row) if share})
+        for row in law.matrix.toarray()  # type: ignore[attr-defined]
+    ]
+    clocks: list[dict[str, int]] = [{} for _ in names]
+    legs: list[int] = []
+    node, came_from, now = 0, None, 0
+    goal, since = names.index(rows[0].choose(draws)), 0
+    while len(legs) < updates:
+        chosen = rules[node].choose(draws, came_from=came_from, clocks=clocks[node])
+        now += 1
+        clocks[node][chosen] = now
+        came_from, node = names[node], names.index(chosen)
+        clocks[node][came_from] = now
+        if node == goal:
+            legs.append(now - since)
+            goal, since = names.index(rows[node].choose(draws)), now
+    # The first legs are walked over edges that nobody has used yet.
+    return np.array(legs[100:])
+
+
+def test_destinations_follow_the_law() -> None:
+    row = DestinationRow.of({"a": 0.5, "b": 0.2, "c": 0.3})
+    draws = Seeded(2)
+    counts = Counter(row.choose(draws) for _ in range(10_000))
+    seen = np.array([counts[name] for name in "abc"])
+    assert stats.chisquare(seen, np.array([0.5, 0.2, 0.3]) * 10_000).pvalue > 1e-6
+    assert stats.chisquare(seen).pvalue < 1e-6
+
+
+def test_rounding_never_leaves_a_draw_without_destination() -> None:
+    row = DestinationRow.of({f"n{i}": 1 / 10 for i in range(10)})
+
+    class Top(Seeded):
+        def unit(self) -> float:
+            """Return the largest number there is."""
+            return 1 - 2**-53
+
+    assert row.choose(Top(0)) == "n9"
+    assert row.shares == pytest.approx({f"n{i}": 0.1 for i in range(10)})
+
+
+def test_who_leaves_the_roster_leaves_the_row() -> None:
+    row = DestinationRow.of({"a": 0.5, "b": 0.25, "c": 0.25})
+    assert row.among(["a", "b", "c", "d"]) is row
+    assert row.among(["a", "c"]).shares == pytest.approx({"a": 2 / 3, "c": 1 / 3})
+
+
+def test_a_row_is_read_from_a_law_file(tmp_path: Path) -> None:
+    graph = parse_graph_spec("ring:6")
+    law = DistanceLaw(DistanceSupport(2, 3), np.array([0.75, 0.25])).on(graph)
+    save_law(tmp_path / "law.npz", law)
+    names = [f"n{i}" for i in range(6)]
+    row = read_law_row(tmp_path / "law.npz", names, "n1")
+    assert row.shares == pytest.approx({"n3": 0.375, "n4": 0.25, "n5": 0.375})
+    with pytest.raises(ConfigError, match="6 nodes"):
+        read_law_row(tmp_path / "law.npz", names[:5], "n1")
+    save_law(tmp_path / "distance.npz", DistanceLaw(DistanceSupport(2, 3), np.array([0.75, 0.25])))
+    with pytest.raises(InputFileError, match="not a destination law"):
+        read_law_row(tmp_path / "distance.npz", names, "n1")
+    (tmp_path / "other.npz").write_bytes(b"no archive")
+    with pytest.raises(InputFileError, match="not a law file"):
+        read_law_row(tmp_path / "other.npz", names, "n1")
+    with pytest.raises(InputFileError):
+        read_law_row(tmp_path / "missing.npz", names, "n1")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"walk": "lazy"},
+        {"walk": "simple", "mix": 0.5},
+        {"walk": "least-recent", "mix": 1.5},
+        {"walk": "simple", "neighbours": ()},
+    ],
+)
+def test_rules_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(InvalidParameterError):
+        NextHop(**({"neighbours": PEERS} | options))  # type: ignore[arg-type]
+
+
+def test_rows_that_are_no_law_are_refused() -> None:
+    for shares_ in ({}, {"a": 0.5}, {"a": 1.5, "b": -0.5}):
+        with pytest.raises(InvalidParameterError):
+            DestinationRow.of(shares_)
+
+
+def test_a_node_draws_from_the_operating_system() -> None:
+    """The type of a node's source is not that of a seeded generator, and gives what is asked."""
+    draws = OsDraws()
+    assert {draws.below(3) for _ in range(200)} == {0, 1, 2}
+    assert all(0 <= draws.unit() < 1 for _ in range(200))
+    assert not isinstance(draws, np.random.Generator | random.Random)
