@@ -30,6 +30,14 @@ GRAPHS = (
 )
 SMALL = (("rrg:30:3:seed=1", "2:3", "regular"), ("ba:30:2:seed=1", "2:3", "hubs"))
 WALKS = ("simple", "non-backtracking")
+_ABOUT = (
+    "Written by `make graph-table` (veilwalk {version}). Expected values from the observation channel of the "
+    "return-time observer; nothing is sampled. Hops: mean per update. Of simple: against the balanced uniform-node "
+    "law with the simple walk on the same graph. Entropy: expected node entropy, nats. At most: a bound on any "
+    "balanced law with so many hops. Worst: entropy at the destination that knows most. Updates: how often a node "
+    "updates, times the mean, least to most. What the columns rest on: "
+    "[laws for any graph](../explanation/laws-for-any-graph.md)."
+)
 COLUMNS = ("graph", "walk", "law", "hops", "of simple", "entropy", "at most", "hit ratio", "worst", "updates")
 
 
@@ -56,14 +64,7 @@ def write_page(path: Path, records: dict[str, Record]) -> None:
     lines = [
         "# Graphs, walks and laws",
         "",
-        (
-            f"Written by `make graph-table` (veilwalk {__version__}). Expected values from the observation channel of the "
-            "return-time observer; nothing is sampled. Hops: mean per update. Of simple: against the balanced uniform-node "
-            "law with the simple walk on the same graph. Entropy: expected node entropy, nats. At most: a bound on any "
-            "balanced law with so many hops. Worst: entropy at the destination that knows most. Updates: how often a node "
-            "updates, times the mean, least to most. What the columns rest on: "
-            "[laws for any graph](../explanation/laws-for-any-graph.md)."
-        ),
+        _ABOUT.format(version=__version__),
         "",
         _line(COLUMNS),
         _line(["---"] * len(COLUMNS)),
