@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One pinned set for every target, so that two installs are the same.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check browser figures bench audit-campaign walk-comparison graph-table learning clean
+.PHONY: demo test check browser figures bench audit-campaign walk-comparison graph-table learning campaign clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## The main job, offline: 300 peers learn digits, and what that hides and costs
@@ -35,6 +35,7 @@ bench: $(VENV)/.bench  ## Ratios against the peers a user would pick; takes a wh
 	$(BIN)/python -m benchmarks.walks
 	$(BIN)/python -m benchmarks.learning_speed
 	$(BIN)/python -m benchmarks.sealing
+	$(BIN)/python -m benchmarks.node
 
 graph-table: $(VENV)/.demo  ## Graphs, walks and laws side by side; ten minutes; writes docs
 	$(BIN)/python -m benchmarks.graph_table
@@ -47,6 +48,9 @@ audit-campaign: $(VENV)/.demo  ## Every law, every observer, the curve over coll
 
 walk-comparison: $(VENV)/.demo  ## Hops and entropy of the walks side by side; a minute; writes docs
 	$(BIN)/python -m benchmarks.walk_comparison
+
+campaign: $(VENV)/.test  ## Kills, pauses, power cuts, bad networks, fuzzing; hours, resumes; writes docs
+	$(BIN)/python -m benchmarks.campaign
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "veilwalk needs Python 3.11 or newer; $(PYTHON) is older: set PYTHON=..."; exit 2; }
