@@ -62,7 +62,7 @@ def walk_label(row: dict[str, Any]) -> str:
 def _price(axis: Axes, rows: list[dict[str, Any]], labels: list[str], n_nodes: int) -> None:
     bars = axis.barh(labels[::-1], [row["hops_per_update"] for row in rows][::-1], color=_COLOURS[: len(rows)][::-1])
     axis.bar_label(bars, [f" {row['hops_per_update']:.0f}  ({row['relative_hops']:.2f}×)" for row in rows][::-1])
-    axis.axvline(n_nodes / 2, color="#c1272d", ls="--", lw=1.2, label="N/2: no walk can do with less")
+    axis.axvline(n_nodes / 2, color="#c1272d", ls="--", lw=1.2, label="N/2: all nodes in turn")
     axis.legend(frameon=False, fontsize=9, loc="lower right")
     axis.set_title("What an update costs", loc="left", fontsize=11)
     axis.set_xlabel("hops per update")
