@@ -46,7 +46,7 @@ learning: $(VENV)/.test  ## Accuracy of every algorithm on MNIST; a quarter of a
 audit-campaign: $(VENV)/.demo  ## Every law, every observer, the curve over colluders; ten minutes; writes docs
 	$(BIN)/python -m benchmarks.audit_campaign
 
-walk-comparison: $(VENV)/.demo  ## Hops and entropy of the walks side by side; a minute; writes docs
+walk-comparison: $(VENV)/.demo  ## Hops, entropy, attackers of the walks side by side; a quarter of an hour, resumes; writes docs
 	$(BIN)/python -m benchmarks.walk_comparison
 
 campaign: $(VENV)/.test  ## Kills, pauses, power cuts, bad networks, fuzzing; hours, resumes; writes docs

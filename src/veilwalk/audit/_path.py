@@ -16,8 +16,8 @@ from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.randomness import task_generator
 from veilwalk.design import DestinationLaw
 from veilwalk.graphs import Graph
+from veilwalk.walks import token_paths
 from veilwalk.walks._memory import memory_moves_of
-from veilwalk.walks._memory_paths import token_paths
 
 # Bytes of path and of what is followed along it, a hop.
 _HOP_BYTES = 20

@@ -20,7 +20,7 @@ from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.randomness import task_generator
 from veilwalk.design import DestinationLaw
 from veilwalk.graphs import Graph
-from veilwalk.walks._memory_paths import token_paths
+from veilwalk.walks import token_paths
 
 # A stream of its own: the tokens that are rehearsed are not those that are attacked.
 _REHEARSAL_TASK = 0x72656865

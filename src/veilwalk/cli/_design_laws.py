@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from veilwalk.core.arrays import FloatArray
     from veilwalk.core.records import Record
     from veilwalk.core.support import DistanceSupport
-    from veilwalk.design import LawDesign, SampledDesign
+    from veilwalk.design import ClassLikelihood, LawDesign, SampledDesign
     from veilwalk.graphs import Graph
 
 _BITS = 1 / math.log(2)
+# A class of sources with a larger relative error was hardly met: it took over the values of all others.
+_HARDLY_SEEN = 0.4
 
 
 def any_graph(
@@ -52,16 +54,19 @@ def _large_graph(
     walk: Any,
     budget_hops: float,
     balanced: bool | None,
+    tail_probability: float,
     **_unused: Any,
 ) -> None:
     """Price a law by sampled legs, where tables of all pairs do not fit."""
     from veilwalk.design import LARGE_NODES, sample_design, save_law
 
-    if balanced or math.isfinite(budget_hops):
-        need = f"fewer than {LARGE_NODES} for --balanced and --budget-hops: they need tables of all pairs"
+    if math.isfinite(budget_hops):
+        need = f"fewer than {LARGE_NODES} for --budget-hops: it needs tables of all pairs"
         raise InvalidParameterError("nodes", graph.n_nodes, need)
     with console().status(f"sampling legs of {name}"):
-        found = sample_design(graph, name, support=support, walk=walk)
+        found = sample_design(
+            graph, name, support=support, walk=walk, is_balanced=bool(balanced), tail_probability=tail_probability
+        )
     if out is not None:
         save_law(out, found.law)
     if as_json:
@@ -77,15 +82,40 @@ def _large_graph(
     )
     console().print(f"updates of one node, times the mean: {_prior_range(found.law.source_prior)} (exact)")
     console().print(f"node entropy told only that it was chosen: {_nats(found.blind_node_entropy_nats)} (exact)")
+    if found.likelihood is not None and found.row_sums is not None:
+        _print_classes(found.likelihood, support, found.row_sums)
     console().print(
         "no certificate and no window floor at this size; measure the rest with veilwalk audit", soft_wrap=True
+    )
+
+
+def _print_classes(likelihood: ClassLikelihood, support: DistanceSupport, sums: FloatArray) -> None:
+    """Print what the equalised law was made from, in which classes, and how sure that is."""
+    shown = likelihood.values / likelihood.values.max()
+    print_table(
+        f"chance of a hit in the window at {likelihood.return_time:.0f} hops, relative to the largest; estimated "
+        f"from {likelihood.pairs} pairs, with standard errors",
+        ("source", *(f">{distance} hops away" for distance in support.distances)),
+        [
+            (
+                f"degree {2**row} to {2 ** (row + 1) - 1}",
+                *(f"{value:.3f} ± {value * error:.3f}" for value, error in zip(values, errors, strict=True)),
+            )
+            for row, (values, errors) in enumerate(zip(shown, likelihood.relative_error, strict=True))
+            if errors.min() < _HARDLY_SEEN
+        ],
+    )
+    console().print(
+        f"equalised by class: row sums {sums.min():.3f} to {sums.max():.3f} before they are normalised; all 1 where "
+        "exactly equalised",
+        soft_wrap=True,
     )
 
 
 def sampled_as_dict(found: SampledDesign, graph: Graph) -> dict[str, Any]:
     """Return a sampled design as plain data under its stable JSON keys."""
     prior = found.law.source_prior * graph.n_nodes
-    return {
+    content: dict[str, Any] = {
         "law": found.name,
         "walk": found.walk,
         "n_nodes": graph.n_nodes,
@@ -105,6 +135,9 @@ def sampled_as_dict(found: SampledDesign, graph: Graph) -> dict[str, Any]:
         "prior_range": [prior.min(), prior.max()],
         "blind_node_entropy_nats": found.blind_node_entropy_nats,
     }
+    if found.likelihood is not None and found.row_sums is not None:
+        content["equalised"] = vars(found.likelihood) | {"row_sums_range": [found.row_sums.min(), found.row_sums.max()]}
+    return content
 
 
 def frontier(

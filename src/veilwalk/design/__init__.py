@@ -16,6 +16,7 @@ from veilwalk.design._on_graph import (
 )
 from veilwalk.design._optimal import OBJECTIVES, Optimum, Problem
 from veilwalk.design._sampled import LARGE_NODES, SAMPLED_LAWS, SampledDesign, SampledMean, sample_design
+from veilwalk.design._sampled_classes import ClassLikelihood
 from veilwalk.design._scaling import balanced, with_matrix
 from veilwalk.design._walk import WALKS, mean_hops_table, walk_chain
 
@@ -29,6 +30,7 @@ __all__ = [
     "Best",
     "Certificate",
     "Channel",
+    "ClassLikelihood",
     "Design",
     "DestinationLaw",
     "DistanceLaw",

@@ -102,10 +102,10 @@ class LawBench:
 
     def problem(self, law: DestinationLaw, channel: Channel, budget: float, *, balanced: bool) -> Problem:
         """Return the problem of the best law on the support of ``law``: balanced, or with its prior."""
-        usable: BoolArray = law.matrix.toarray() > 0
-        prior = law.source_prior
+        table, prior = law.matrix, law.source_prior
         if balanced:
-            usable, prior = total_support(usable), np.full(len(usable), 1.0 / len(usable))
+            table, prior = total_support(table), np.full(len(prior), 1.0 / len(prior))
+        usable: BoolArray = table.toarray() > 0
         return Problem(channel, np.ascontiguousarray(usable.T), prior, np.ascontiguousarray(self.hops.T), budget)
 
     def optimal(self, start: DestinationLaw, budget: float, *, objective: str, observer: str = "return-time") -> Best:

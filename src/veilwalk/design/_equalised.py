@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
@@ -77,7 +78,7 @@ def equalised_law(base: DestinationLaw, likelihood: FloatArray) -> Equalised:
     shares = _solved(table)
     is_exact = shares is not None
     if shares is None:
-        shares = _nearest(table)
+        shares = nearest_shares(table)
     sums = table @ shares
     return Equalised(
         law=with_matrix(base, table * shares),
@@ -98,14 +99,14 @@ def _solved(table: FloatArray) -> FloatArray | None:
     return None
 
 
-def _nearest(table: FloatArray) -> FloatArray:
+def nearest_shares(table: FloatArray | sparse.csr_array) -> FloatArray:
     """Minimise the relative entropy of ones from the row sums over shares of at least a half; columns sum to one.
 
     Expectation maximisation with a background, the half that every share has for sure: each step multiplies the rest
     and lowers the misfit, sum of r - 1 - log r.
     """
-    background = _LEAST_SHARE * table.sum(axis=1)
-    rest = np.full(len(table), 1.0 - _LEAST_SHARE)
+    background = table @ np.full(table.shape[0], _LEAST_SHARE)
+    rest = np.full(table.shape[0], 1.0 - _LEAST_SHARE)
     before = np.inf
     for step in range(min(_STEPS, int(_WORK / table.size) + 1)):
         sums = background + table @ rest

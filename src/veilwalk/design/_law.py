@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from scipy.sparse import csgraph
 
 from veilwalk import __version__
 from veilwalk.chains import stationary_law
-from veilwalk.core.arrays import FloatArray, frozen, normalised
+from veilwalk.core.arrays import FloatArray, IntArray, frozen, normalised
 from veilwalk.core.errors import InfeasibleDesignError, InputFileError, InvalidParameterError, NumericalError
 from veilwalk.core.records import plain, write_atomically
 from veilwalk.core.support import DistanceSupport
@@ -121,27 +121,44 @@ def law_by_distance(
 
     With ``per_shell`` the weight is that of a whole shell, shared evenly among the nodes in it.
     """
+
+    def weigh(sources: IntArray, hops: IntArray) -> FloatArray:
+        found = weight[hops]
+        if per_shell:
+            shell = (sources - sources[0]) * (support.hi + 1) + hops
+            found = found / np.bincount(shell)[shell]
+        return found
+
+    table = weighted_pairs(graph, support, weigh)
+    total = np.asarray(table.sum(axis=1)).ravel()
+    if not np.all(total > 0):
+        raise InfeasibleDesignError(
+            f"support {support}: node {int(np.argmin(total))} has no other node at these distances; "
+            "choose a nearer support"
+        )
+    return DestinationLaw(support, graph.digest, scaled_rows(table, 1 / total))
+
+
+def weighted_pairs(
+    graph: Graph, support: DistanceSupport, weigh: Callable[[IntArray, IntArray], FloatArray]
+) -> sparse.csr_array:
+    """Return the table of ``weigh(sources, hops)`` for all pairs of the support, some rows at a time; no zeros."""
     blocks = []
-    table = np.zeros(support.hi + 1)
-    table[support.lo :] = weight[support.lo : support.hi + 1]
     for start in range(0, graph.n_nodes, _ROWS):
         found = balls(graph, support.hi, np.arange(start, min(start + _ROWS, graph.n_nodes)))
-        rows = np.repeat(np.arange(len(found.centers)), np.diff(found.starts))
-        data = table[found.hops]
-        if per_shell:
-            shell = rows * len(table) + found.hops
-            data /= np.bincount(shell)[shell]
-        total = np.bincount(rows, weights=data)
-        if not np.all(total > 0):
-            node = start + int(np.argmin(total))
-            raise InfeasibleDesignError(
-                f"support {support}: node {node} has no other node at these distances; choose a nearer support"
-            )
-        block = sparse.csr_array((data / total[rows], found.nodes, found.starts), shape=(len(total), graph.n_nodes))
+        sources = np.repeat(found.centers, np.diff(found.starts))
+        data = np.where(found.hops >= support.lo, weigh(sources, found.hops), 0.0)
+        block = sparse.csr_array((data, found.nodes, found.starts), shape=(len(found.centers), graph.n_nodes))
         block.eliminate_zeros()
         block.sort_indices()
         blocks.append(block)
-    return DestinationLaw(support, graph.digest, sparse.csr_array(sparse.vstack(blocks, format="csr")))
+    return sparse.csr_array(sparse.vstack(blocks, format="csr"))
+
+
+def scaled_rows(table: sparse.csr_array, scale: FloatArray) -> sparse.csr_array:
+    """Return the table with every row multiplied by its scale."""
+    data = table.data * np.repeat(scale, np.diff(table.indptr))
+    return sparse.csr_array((data, table.indices, table.indptr), shape=table.shape)
 
 
 def save_law(path: Path, law: DistanceLaw | DestinationLaw) -> None:

@@ -17,9 +17,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from veilwalk.core.arrays import BoolArray, FloatArray, normalised
+from veilwalk.core.arrays import FloatArray, normalised
 from veilwalk.core.errors import InfeasibleDesignError, NumericalError
-from veilwalk.design._law import DestinationLaw
+from veilwalk.design._law import DestinationLaw, scaled_rows
 
 _MARGIN_TOLERANCE = 1e-11
 # Sweeps before the scales are folded into the table, so that none of them overflows; and how often that is done.
@@ -78,19 +78,32 @@ def _sinkhorn(log_table: FloatArray, prior: FloatArray, columns: FloatArray) -> 
     columns = columns - (log_table + rows[:, np.newaxis] + columns).max(axis=0)
     for _ in range(_FOLDS):
         table = np.exp(log_table + rows[:, np.newaxis] + columns)
-        sums = table.sum(axis=1)
-        for _ in range(_SWEEPS):
-            by_row = prior / sums
-            by_column = prior / (by_row @ table)
-            sums = table @ by_column
-            error = np.abs(by_row * sums / prior - 1.0).max()
-            if not _MARGIN_TOLERANCE < error < math.inf:
-                break
+        by_row, by_column, error = _swept(table, prior)
         rows, columns = rows + np.log(by_row), columns + np.log(by_column)
         if error <= _MARGIN_TOLERANCE:
             joint = table * by_row[:, np.newaxis] * by_column
             return Scaling(joint, rows, columns, 0.0)
-    raise NumericalError(f"scaling to the margins has not converged: error {error:.1e} after {_FOLDS * _SWEEPS} sweeps")
+    raise _unsettled(error)
+
+
+def _swept(table: FloatArray | sparse.csr_array, prior: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Scale rows and columns in turn; return both scales and how far the rows are off in the end."""
+    by_column = np.ones(len(prior))
+    sums = table @ by_column
+    for _ in range(_SWEEPS):
+        by_row = prior / sums
+        by_column = prior / (by_row @ table)
+        sums = table @ by_column
+        error = float(np.abs(by_row * sums / prior - 1.0).max())
+        if not _MARGIN_TOLERANCE < error < math.inf:
+            break
+    return by_row, by_column, error
+
+
+def _unsettled(error: float) -> NumericalError:
+    return NumericalError(
+        f"scaling to the margins has not converged: error {error:.1e} after {_FOLDS * _SWEEPS} sweeps"
+    )
 
 
 def _priced(
@@ -155,33 +168,42 @@ def _to_root(excess: Callable[[float], float], low: tuple[float, float], high: t
     raise NumericalError(f"the budget was not met to one part in a billion after {_BUDGET_STEPS} steps")
 
 
-def total_support(support: BoolArray) -> BoolArray:
-    """Return the pairs that some doubly stochastic law can use; refuse a support on which there is none.
+def total_support(table: sparse.csr_array) -> sparse.csr_array:
+    """Return the entries that some doubly stochastic law can use; refuse a support on which there is none.
 
     A pair is usable if it belongs to a perfect matching of sources to destinations (Birkhoff). Given one matching,
     these are the pairs within one strong component of the graph that leads from a source to whoever is matched with
     the destinations it may choose.
     """
-    partner = csgraph.maximum_bipartite_matching(sparse.csr_array(support), perm_type="row")
+    partner = csgraph.maximum_bipartite_matching(table, perm_type="row")
     alone = np.flatnonzero(partner < 0)
     if alone.size:
         raise InfeasibleDesignError(
             f"no balanced law on this support: node {alone[0]} ({alone.size} in all) can receive only from nodes that "
             "others need too; choose a wider support"
         )
-    follows = sparse.csr_array(support[:, np.argsort(partner)].astype(np.int8))
+    follows = sparse.csr_array((table.data, partner[table.indices], table.indptr), shape=table.shape)
     _, label = csgraph.connected_components(follows, directed=True, connection="strong")
-    return np.asarray(support & (label[:, np.newaxis] == label[partner]))
+    within = np.repeat(label, np.diff(table.indptr)) == label[partner[table.indices]]
+    found = sparse.csr_array((np.where(within, table.data, 0.0), table.indices, table.indptr), shape=table.shape)
+    if not within.all():
+        found = found.copy()
+        found.eliminate_zeros()
+    return found
 
 
 def balanced(law: DestinationLaw) -> DestinationLaw:
     """Return the nearest balanced law: ``P_ij`` scaled by rows and columns until every node updates equally often."""
-    matrix = law.matrix.toarray()
-    usable = total_support(matrix > 0)
-    with np.errstate(divide="ignore"):
-        log_table = np.where(usable, np.log(matrix), -np.inf)
-    prior = np.full(len(matrix), 1.0 / len(matrix))
-    return with_matrix(law, scaled(log_table, prior).joint)
+    table = total_support(law.matrix)
+    prior = np.full(table.shape[0], 1.0 / table.shape[0])
+    for _ in range(_FOLDS):
+        by_row, by_column, error = _swept(table, prior)
+        table = scaled_rows(table, by_row)
+        table.data *= by_column[table.indices]
+        if error <= _MARGIN_TOLERANCE:
+            sums = np.asarray(table.sum(axis=1)).ravel()
+            return DestinationLaw(law.support, law.graph_digest, scaled_rows(table, 1 / sums))
+    raise _unsettled(error)
 
 
 def with_matrix(law: DestinationLaw, joint: FloatArray) -> DestinationLaw:

@@ -18,8 +18,8 @@ from veilwalk.report._figures import rendered
 _COLOURS = ("black", "#d98200", "#1f5fa8", "#2a8f5b", "#8a3fa0")
 _MARKERS = ("o", "^", "s", "D", "v")
 _OBSERVERS = {
-    "last-hop": "destination:\nreturn time, last hop",
-    "path": "destination that\nknows every hop",
+    "last-hop": "destination:\ntime, last hop",
+    "path": "destination:\nevery hop",
     "first-sight": "colluders:\nfirst sight",
     "bridge": "colluders:\nbridge",
     "predecessor": "colluders:\npredecessor",
@@ -30,14 +30,14 @@ def walk_files(record: Record, folder: Path, *, prices: Record | None = None) ->
     """Write ``walks.json`` and the figure: price, node entropy, sources named; ``prices`` are of other graphs."""
     rows: list[dict[str, Any]] = list(record.result["rows"])
     labels = [walk_label(row) for row in rows]
-    figure, axes = plt.subplots(2, 2, figsize=(12.5, 9), width_ratios=(1, 1.25))
+    figure, axes = plt.subplots(2, 2, figsize=(13, 9.5), width_ratios=(1, 1.15))
     _price(axes[0, 0], rows, labels, record.params["nodes"])
     _entropy(axes[0, 1], rows, labels)
     _named(axes[1, 0], rows, labels, record.params)
     if prices is None:
         axes[1, 1].set_axis_off()
     else:
-        _elsewhere(axes[1, 1], list(prices.result["rows"]))
+        _elsewhere(axes[1, 1], list(prices.result["rows"]), labels)
     for axis in axes.flat:
         axis.grid(visible=True, color="#dddddd", lw=0.6)
         axis.set_axisbelow(True)
@@ -103,16 +103,17 @@ def _named(axis: Axes, rows: list[dict[str, Any]], labels: list[str], params: An
     axis.set_title(f"Who finds the source ({params['colluders']} colluders)", loc="left", fontsize=11)
 
 
-def _elsewhere(axis: Axes, rows: list[dict[str, Any]]) -> None:
-    """Hops relative to the simple walk on other graphs, cheapest at the bottom."""
+def _elsewhere(axis: Axes, rows: list[dict[str, Any]], labels: list[str]) -> None:
+    """Hops relative to the simple walk on other graphs, cheapest at the bottom; a walk looks as in the other panels."""
     rows = sorted(rows, key=lambda row: float(row["walks"][-1]["relative_hops"]))
     walks = [walk_label(one) for one in rows[0]["walks"][1:]]
     for number, label in enumerate(walks, start=1):
         values = [row["walks"][number]["relative_hops"] for row in rows]
-        axis.plot(values, range(len(rows)), _MARKERS[number], color=_COLOURS[number], ms=6, label=label)
+        look = labels.index(label) if label in labels else number
+        axis.plot(values, range(len(rows)), _MARKERS[look], color=_COLOURS[look], ms=6, label=label)
     axis.axvline(1, color="black", lw=1, label="simple")
     axis.set_yticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
-    axis.set_xlim(0, 1.05)
+    axis.set_xlim(0.2, 1.03)
     axis.set_xlabel("hops per update, relative to the simple walk")
     axis.set_title("Other degrees, sizes and graphs", loc="left", fontsize=11)
-    axis.legend(frameon=False, fontsize=9, loc="lower left")
+    axis.legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(0.98, 0.08))

@@ -8,6 +8,7 @@ from veilwalk.walks._jobs import (
     return_times,
     walk_positions,
 )
+from veilwalk.walks._memory_paths import token_paths
 from veilwalk.walks._moves import WalkKind
 from veilwalk.walks._protocol import UPDATE_DTYPE, estimate_memory, iter_protocol, run_protocol
 from veilwalk.walks._skip_ahead import HittingTail, hitting_tail, skip_ahead_hitting_times
@@ -29,6 +30,7 @@ __all__ = [
     "return_times",
     "run_protocol",
     "skip_ahead_hitting_times",
+    "token_paths",
     "walk_positions",
     "write_trace",
 ]
