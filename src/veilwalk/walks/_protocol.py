@@ -223,6 +223,18 @@ class _TableLanes(_Lanes):
         """Let each lane make its quota of updates."""
         from veilwalk.walks import _kernels_protocol as kernels
 
+        if len(quotas) == 1 and self._moves.width and not len(self._watching):
+            kernels.run_lane(
+                self._moves.table,
+                *self._moves.word_arguments(),
+                *self._law.arguments(),
+                self._key,
+                self._state,
+                self._visits,
+                int(quotas[0]),
+                out,
+            )
+            return
         kernels.run_lanes(
             self._moves.table,
             self._moves.offsets,

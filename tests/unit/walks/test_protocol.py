@@ -13,7 +13,8 @@ from scipy import sparse
 from veilwalk import walks
 from veilwalk.core.arrays import BoolArray, FloatArray
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.graphs import Graph
+from veilwalk.graphs import Graph, random_regular
+from veilwalk.walks import WalkKind
 from veilwalk.walks._law import alias_rows
 from veilwalk.walks._protocol import Updates
 
@@ -228,3 +229,16 @@ def test_bad_input_is_refused_before_the_first_chunk(petersen: Graph, change: di
         walks.iter_protocol(petersen, **given)  # type: ignore[arg-type]
 
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("walk", ["simple", "lazy"])
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+def test_a_lane_by_itself_goes_as_it_goes_among_others(walk: WalkKind, chunk: int) -> None:
+    """The kernel for one lane against the one for many, also across chunks; another seed is the mutant."""
+    graph = random_regular(40, 3, seed=2)
+    law = uniform_law(graph)
+    alone = walks.run_protocol(graph, law, updates=60, seed=5, walk=walk, replicas=1, chunk_updates=chunk)
+    among = walks.run_protocol(graph, law, updates=180, seed=5, walk=walk, replicas=3)
+    np.testing.assert_array_equal(alone, among[among["replica"] == 0])
+    other = walks.run_protocol(graph, law, updates=60, seed=6, walk=walk, replicas=1)
+    assert not np.array_equal(alone, other)
