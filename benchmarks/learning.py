@@ -21,18 +21,17 @@ import numpy as np
 from benchmarks.learning_page import page
 from benchmarks.learning_speed import speed_lines
 
+from veilwalk import __version__
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.experiments import TrainSettings
 from veilwalk.experiments._attribution import route_anonymity, unwatched
 from veilwalk.experiments._train_content import attacked_rows, content_attack, gather_evidence
+from veilwalk.experiments._train_privacy import sender_unknown
 from veilwalk.experiments._train_setup import Setup, set_up
 from veilwalk.learning import (
     Learner,
-    NodePrivacyAccountant,
-    NoisyUpdate,
     Partition,
-    SenderPosterior,
     TrainingTrace,
     noise_for,
     parse_partition_spec,
@@ -59,7 +58,7 @@ class Profile:
     attacked: int
     graph: str = "rrg:300:3:seed=1"
     support: str = "2:6"
-    speed: tuple[int, int] = (10_000, 7)
+    speed: tuple[int, int] = (4000, 15)
 
 
 PROFILES = {
@@ -194,12 +193,9 @@ class Campaign:
 
     def _least_noise(self, trace: TrainingTrace, tops: FloatArray, epsilon: float, known: float) -> float:
         """Halve between noise that surely suffices (the known case's, if it does) and noise that does not."""
-        most, law = int(np.bincount(trace.node).max()), SenderPosterior.of_law(self._base.law)
-        sender = SenderPosterior.measured(tops, origin="exact last-hop posteriors of this run")
 
         def enough(multiplier: float) -> bool:
-            accountant = NodePrivacyAccountant().compose(NoisyUpdate(multiplier, sender), most)
-            accountant.compose(NoisyUpdate(multiplier, law), len(trace) - most)
+            accountant = sender_unknown(self._base.law, trace, tops, noise=multiplier)
             return accountant.get_epsilon(DELTA) <= epsilon
 
         low, high = 0.05 * known, known
@@ -211,11 +207,15 @@ class Campaign:
         return high
 
     def run(self) -> Record:
-        """Compute every cell that is not there yet."""
+        """Compute every cell that is not there yet; refuse cells that were computed with other settings."""
+        params = asdict(self.profile) | {"data": "MNIST", "delta": DELTA, "clip": CLIP, "models": MODELS}
+        asked = plain(params | {"from": self._data, "veilwalk": __version__})
+        if self.cell("settings", lambda: asked) != asked:
+            raise SystemExit(f"{self._work} holds cells of other settings: remove it, or choose another --work")
         rows, speed = list(self._cells()), self.cell("speed", self._speed)
         return Record(
             kind="learning",
-            params=asdict(self.profile) | {"data": "MNIST", "delta": DELTA, "clip": CLIP, "models": MODELS},
+            params=params,
             result={"cells": rows, "speed": speed["lines"], "microseconds": speed["microseconds"]},
         )
 

@@ -114,18 +114,23 @@ def _attacks(cells: Cells, params: Mapping[str, Any]) -> list[str]:
 def _speed(record: Record) -> list[str]:
     about = _paragraph(
         "`python -m benchmarks.learning_speed`: a softmax step of 784 x 10 and 32 rows, one thread, contenders in "
-        "turns; medians [min-max] of per-round ratios."
+        "turns; medians [min-max] of per-round ratios. An update is a private one: training and its part of the walk. "
+        "*Walk* is all hops and the draw of the destination. *Trials* are the headers that nodes open in vain."
     )
     lines = ["## Speed", "", about, "", "| goal | what | found | need | |", "|---|---|---|---|---|"]
     for line in record.result["speed"]:
         found, verdict = (
-            f"{line['found']:.3f} [{line['low']:.3f}-{line['high']:.3f}]",
+            f"{line['found']:.3g} [{line['low']:.3g}-{line['high']:.3g}]",
             "met" if line["met"] else "missed",
         )
         lines.append(f"| {line['goal']} | {line['what']} | {found} | {line['need']} | {verdict} |")
     medians = ", ".join(f"{name} {value:.0f}" for name, value in record.result["microseconds"].items())
     size = sealed_bytes(4 * 7850)
-    return [*lines, "", f"Microseconds an update: {medians}. A sealed softmax model is {size} bytes on the wire."]
+    return [
+        *lines,
+        "",
+        f"Microseconds an update (trial: a message): {medians}. A sealed softmax model is {size} bytes on the wire.",
+    ]
 
 
 def _paragraph(text: str) -> str:

@@ -108,6 +108,24 @@ def test_interrupting_says_how_to_go_on(tmp_path: Path) -> None:
     finished(tmp_path, "run", "--resume")
 
 
+def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:
+    """The second: one line, exit code 4, nothing touched. The first killed, the folder is free at once."""
+    (tmp_path / "slow.py").write_text(LEARNER)
+    first = command(tmp_path, "--out", "run", *ASKED)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "run" / "checkpoints").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    # Stopped, it holds the folder for as long as the second takes to find out.
+    first.send_signal(signal.SIGSTOP)
+    second = command(tmp_path, "--out", "run", "--resume")
+    out, err = second.communicate(timeout=60)
+    assert (second.returncode, out) == (4, "")
+    assert err == "veilwalk: run: another process trains in this folder: wait for it, or choose another --out\n"
+    first.kill()
+    first.communicate()
+    finished(tmp_path, "run", "--resume")
+
+
 def test_a_full_disk_loses_nothing(whole: Path, tmp_path: Path) -> None:
     """Files limited to a size that checkpoints do not fit: one line, exit code 4; with room again, the same bits."""
     (tmp_path / "slow.py").write_text(LEARNER)

@@ -8,9 +8,10 @@ from veilwalk.audit._attacks import LINKED
 from veilwalk.audit._audit import attacked, audit
 from veilwalk.audit._collusion import collusion
 from veilwalk.audit._plain import audit_plain
+from veilwalk.audit._posteriors import last_hop_joint
 from veilwalk.audit._report import Scored, observer_report
 from veilwalk.audit._run import Run, Truth, choose_colluders, play
-from veilwalk.audit._schemes import SCHEMES, scheme_law
+from veilwalk.audit._schemes import SCHEMES, chosen_law, scheme_law
 from veilwalk.audit._scores import SCORES, Estimate, estimate, score
 from veilwalk.audit._settings import (
     EXACT_NODES,
@@ -43,8 +44,10 @@ __all__ = [
     "check_colluders",
     "choose_colluders",
     "chosen_horizon",
+    "chosen_law",
     "collusion",
     "estimate",
+    "last_hop_joint",
     "observer_report",
     "play",
     "predicted_memory",

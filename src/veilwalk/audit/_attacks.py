@@ -140,7 +140,7 @@ def _join_linked(
     joint = (
         bench.base("last-hop", node, here, None)[:, sources]
         if delivery is None
-        else posteriors.last_hop_joint(delivery, here)
+        else posteriors.last_hop_joint(delivery, here.return_time, here.last_hop)
     )
     with np.errstate(divide="ignore"):
         evidence = np.log(joint / prior)

@@ -28,14 +28,13 @@ def from_return_time(delivery: DeliveryLaw, seen: Sightings, n_nodes: int) -> Fl
 
 def from_last_hop(delivery: DeliveryLaw, seen: Sightings, n_nodes: int) -> FloatArray:
     """Exact posterior given the return time and the neighbour the token came from."""
-    return over_all_nodes(delivery, last_hop_joint(delivery, seen), n_nodes)
+    return over_all_nodes(delivery, last_hop_joint(delivery, seen.return_time, seen.last_hop), n_nodes)
 
 
-def last_hop_joint(delivery: DeliveryLaw, seen: Sightings) -> FloatArray:
-    """P(return time, last hop, source) for each sighting; times past the horizon are pooled."""
-    index, entry = time_index(delivery, seen), np.searchsorted(delivery.neighbours, seen.last_hop)
-    inside = index < len(delivery.joint)
-    rows = delivery.joint[np.where(inside, index, 0), entry]
+def last_hop_joint(delivery: DeliveryLaw, return_time: IntArray, last_hop: IntArray) -> FloatArray:
+    """Return P(return time, last hop, source) for each sighting at one destination; times past the horizon pooled."""
+    entry, inside = np.searchsorted(delivery.neighbours, last_hop), return_time < len(delivery.joint)
+    rows = delivery.joint[np.where(inside, return_time, 0), entry]
     return np.where(inside[:, np.newaxis], rows, delivery.beyond[entry])
 
 

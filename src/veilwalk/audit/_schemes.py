@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from veilwalk import theory
 from veilwalk.core.errors import GraphError, InvalidParameterError
 from veilwalk.core.support import DistanceSupport
-from veilwalk.design import DestinationLaw, DistanceLaw, design_regular, law_by_distance
+from veilwalk.design import DestinationLaw, DistanceLaw, design_regular, law_by_distance, load_law
 from veilwalk.graphs import Graph
 
 #: plain: hand the update to a random neighbour, who knows the source. uniform-distance: the paper's "no
 #: countermeasure". uniform-node: evenly over all nodes of the support. paper: p*, corrected. paper-printed: as printed.
 SCHEMES = ("plain", "uniform-distance", "uniform-node", "paper", "paper-printed")
+
+
+def chosen_law(name: str, graph: Graph, support: DistanceSupport) -> DestinationLaw:
+    """Return the law called ``name`` on ``graph``, or the one in the file of that name."""
+    if not name.endswith((".json", ".npz")):
+        return scheme_law(name, graph, support)
+    found = load_law(Path(name))
+    return found.on(graph) if isinstance(found, DistanceLaw) else found
 
 
 def scheme_law(name: str, graph: Graph, support: DistanceSupport) -> DestinationLaw:

@@ -17,7 +17,6 @@ from veilwalk.core.support import DistanceSupport
 if TYPE_CHECKING:
     from veilwalk.audit import AuditSettings
     from veilwalk.core.records import Record
-    from veilwalk.design import DestinationLaw
     from veilwalk.graphs import Graph
 
 
@@ -90,7 +89,7 @@ def audit(
             auditing.check_colluders(network, count)
     if dry_run:
         # A plain walk has no law; as a bound on its memory any will do.
-        chosen = _law("uniform-node" if law == "plain" else law, network, distances)
+        chosen = auditing.chosen_law("uniform-node" if law == "plain" else law, network, distances)
         needed = auditing.predicted_memory(network, chosen, settings)
         size = f"{needed / 2**20:.0f} MiB beyond the program itself"
         typer.echo(f"would take about {size} for {updates} updates on {network.n_nodes} nodes")
@@ -114,7 +113,7 @@ def _attack(
 
     if law == "plain":
         return auditing.audit_plain(graph, settings, names=names), None
-    chosen = _law(law, graph, support)
+    chosen = auditing.chosen_law(law, graph, support)
     floor = _floor(law, graph, support)
     with console().status("starting") as status:
         record = auditing.audit(graph, chosen, settings, names=names, floor=floor, say=status.update)
@@ -161,16 +160,6 @@ def _write(folder: Path, record: Record, curve: Record | None) -> list[Path]:
     from veilwalk.report import audit_files, collusion_files
 
     return audit_files(record, folder) + (collusion_files(curve, folder) if curve is not None else [])
-
-
-def _law(name: str, graph: Graph, support: DistanceSupport) -> DestinationLaw:
-    from veilwalk.audit import scheme_law
-    from veilwalk.design import DistanceLaw, load_law
-
-    if not name.endswith((".json", ".npz")):
-        return scheme_law(name, graph, support)
-    found = load_law(Path(name))
-    return found.on(graph) if isinstance(found, DistanceLaw) else found
 
 
 def print_audit(record: Record) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from veilwalk.audit import EXACT_NODES, AuditSettings, audit
+from veilwalk.audit import EXACT_NODES, AuditSettings, audit, last_hop_joint
 from veilwalk.chains import ArcChain, DeliveryLaw, WalkChain, iter_arc_deliveries, iter_deliveries
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.experiments._train_setup import Setup
@@ -91,9 +91,9 @@ def _exact(setup: Setup, trace: TrainingTrace, rows: IntArray, watch: Watch) -> 
         node = delivery.destination
         own[node] = sums.add(delivery, float(often[node]))
         mine = np.flatnonzero(trace.node == node)
-        tops[mine] = normalised(_weights(delivery, trace.return_time[mine], trace.last_hop[mine])).max(axis=1)
+        tops[mine] = normalised(last_hop_joint(delivery, trace.return_time[mine], trace.last_hop[mine])).max(axis=1)
         asked = np.flatnonzero(trace.node[rows] == node)
-        weight = _weights(delivery, trace.return_time[rows[asked]], trace.last_hop[rows[asked]])
+        weight = last_hop_joint(delivery, trace.return_time[rows[asked]], trace.last_hop[rows[asked]])
         posteriors[np.ix_(asked, delivery.sources)] = normalised(weight)
         watch("exact posteriors", number, n_nodes, "destinations")
     priors = normalised(_priors(setup))
@@ -116,14 +116,6 @@ def _deliveries(setup: Setup, horizon: int) -> Iterator[DeliveryLaw]:
     if setup.settings.walk == "non-backtracking":
         return iter_arc_deliveries(ArcChain(setup.graph), law, horizon)
     return iter_deliveries(WalkChain.of(setup.graph, setup.settings.walk), law, horizon, np.arange(setup.graph.n_nodes))
-
-
-def _weights(delivery: DeliveryLaw, return_time: IntArray, last_hop: IntArray) -> FloatArray:
-    """P(return time, last hop, source) of each sighting at one destination."""
-    entry = np.searchsorted(delivery.neighbours, last_hop)
-    inside = return_time < len(delivery.joint)
-    found = delivery.joint[np.where(inside, return_time, 0), entry]
-    return np.where(inside[:, np.newaxis], found, delivery.beyond[entry])
 
 
 class _Sums:

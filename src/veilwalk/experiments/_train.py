@@ -49,8 +49,13 @@ def run_training(
         resume: Go on with the run that is in ``out``.
         watch: Told how far it is.
     """
-    folder = RunFolder(out) if out is not None else None
-    warnings = folder.open(settings, resume=resume) if folder is not None else []
+    if out is None:
+        return _trained(settings, None, [], watch)
+    with RunFolder(out) as folder:
+        return _trained(settings, folder, folder.open(settings, resume=resume), watch)
+
+
+def _trained(settings: TrainSettings, folder: RunFolder | None, warnings: list[str], watch: Watch) -> Record:
     require_accountant(settings)
     setup = set_up(settings)
     runs: dict[str, Training] = {}

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
+import os
 import platform
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from veilwalk import __version__
-from veilwalk.core.errors import ConfigError, InputFileError
+from veilwalk.core.errors import ConfigError, InputFileError, RecordError
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.experiments._train_settings import TrainSettings
 
 _FORMAT = "veilwalk-run-1"
+_LOCK = "run.lock"
 #: Columns of ``metrics.csv``; ``round`` counts updates, ``peer`` -1 is the average of all models in flight, ``time`` is
 #: in modelled seconds.
 COLUMNS = ("algorithm", "dataset", "partitioner", "alpha", "peer", "round", "time", "accuracy", "loss", "hops", "bytes")
@@ -26,10 +29,17 @@ _LIBRARIES = ("numpy", "scipy", "numba", "torch", "scikit-learn")
 
 
 class RunFolder:
-    """A folder that belongs to one set of settings."""
+    """A folder that belongs to one set of settings, and from ``open`` to ``close`` to one process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def trace(self) -> Path:
@@ -48,20 +58,19 @@ class RunFolder:
     def open(self, settings: TrainSettings, *, resume: bool) -> list[str]:
         """Begin a run here, or go on with the one there is; return warnings.
 
-        A folder with a run is only touched with ``resume``, and only by the same settings.
+        A folder with a run is only touched with ``resume``, and only by the same settings; one that another process
+        has open is left alone.
         """
+        self._check(resume=resume)
+        self._hold()
+        # Whoever held it may have begun, or ended, meanwhile.
+        self._check(resume=resume)
         if not self.started:
-            if resume:
-                raise ConfigError(f"{self.path} holds no run to resume: leave out --resume")
-            if self._taken():
-                raise ConfigError(f"{self.path} is not an empty folder and holds no run: choose another --out")
             write_atomically(self.path / "config.toml", settings.to_toml().encode())
             started = {"format": _FORMAT, "seed": settings.seed, "settings": settings.digest, "versions": _versions()}
             # Last: a folder with this file is complete enough to go on from.
             write_atomically(self.path / "run.json", (json.dumps(started, indent=2) + "\n").encode())
             return []
-        if not resume:
-            raise ConfigError(f"{self.path} holds a run already: ask for --resume, or choose another --out")
         self._sweep()
         about = self._about()
         if about["settings"] != settings.digest:
@@ -71,6 +80,12 @@ class RunFolder:
             f"{name} {old}, now {now.get(name)}" for name, old in about["versions"].items() if old != now.get(name)
         ]
         return [f"begun with other versions, so bits may differ: {'; '.join(changed)}"] if changed else []
+
+    def close(self) -> None:
+        """Let other processes in again. A process that is killed does so too."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def settings(self, asked: Mapping[str, Any] | None = None) -> TrainSettings:
         """Return the settings of the run begun here; keys in ``asked`` come instead of its own."""
@@ -104,6 +119,34 @@ class RunFolder:
         write_atomically(paths[1], table(rows))
         return paths
 
+    def _check(self, *, resume: bool) -> None:
+        if self.started and not resume:
+            raise ConfigError(f"{self.path} holds a run already: ask for --resume, or choose another --out")
+        if resume and not self.started:
+            raise ConfigError(f"{self.path} holds no run to resume: leave out --resume")
+        if not self.started and self._taken():
+            raise ConfigError(f"{self.path} is not an empty folder and holds no run: choose another --out")
+
+    def _hold(self) -> None:
+        """Take the lock; the file stays, since removing it would let in two who wait for it."""
+        if self._lock is not None:
+            return
+        path = self.path / _LOCK
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise RecordError(f"cannot write {path}: {error.strerror or error}") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            if isinstance(error, BlockingIOError):
+                need = "wait for it, or choose another --out"
+                raise RecordError(f"{self.path}: another process trains in this folder: {need}") from None
+            raise RecordError(f"cannot lock {path}: {error.strerror or error}") from error
+        self._lock = handle
+
     def _sweep(self) -> None:
         """Remove drafts that a killed writer has left; whole files never begin with a dot."""
         for folder in (self.path, self.path / "checkpoints", self.path / "parts"):
@@ -114,7 +157,8 @@ class RunFolder:
         """Whether something else lies here; what a run killed in its first moment has left does not count."""
         if not self.path.is_dir():
             return self.path.exists()
-        return any(entry.name != "config.toml" and not entry.name.startswith(".") for entry in self.path.iterdir())
+        early = {"config.toml", _LOCK}
+        return any(entry.name not in early and not entry.name.startswith(".") for entry in self.path.iterdir())
 
     def _about(self) -> dict[str, Any]:
         path = self.path / "run.json"

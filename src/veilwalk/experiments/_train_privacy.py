@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from veilwalk.core.arrays import FloatArray
+from veilwalk.design import DestinationLaw
 from veilwalk.experiments._train_settings import PRIVATE, TrainSettings
 from veilwalk.experiments._train_setup import Setup
 from veilwalk.learning import NodePrivacyAccountant, NoisyUpdate, SenderPosterior, TrainingTrace
 
 _LEAST_MEASURED = 100
+_UNKNOWN_NEEDS = "one token, and exact posteriors of 100 deliveries"
 
 
 def require_accountant(settings: TrainSettings) -> None:
@@ -32,48 +34,54 @@ def privacy(
     settings = setup.settings
     if not settings.noise:
         return None
-    found = {name: _known(settings, trace) for name, trace in traces.items() if name != "central"}
-    unknown = _unknown(setup, traces[PRIVATE], top_posteriors)
-    found[PRIVATE] |= {"epsilon_sender_unknown": unknown}
-    known, counted = found[PRIVATE]["epsilon_sender_known"], found[PRIVATE]["most_updates_of_a_node"]
-    sentence = (
-        f"Noise of {settings.noise:g} times the clip norm {settings.clip:g}: whether one node's data, all of them, "
-        f"were used is hidden with epsilon <= {_number(known)} at delta {settings.delta:g}, sender known (the node "
-        f"with most updates, {counted}; holds against everybody together)"
-    )
-    if unknown is None:
-        need = "one token, and exact posteriors of 100 deliveries"
-        sentence += f"; the case of an unknown sender was not used: it needs {need}"
+    accountants = {name: _known(settings.noise, trace) for name, trace in traces.items() if name != "central"}
+    found: dict[str, dict[str, Any]] = {
+        name: {
+            "epsilon_sender_known": accountant.get_epsilon(settings.delta),
+            "most_updates_of_a_node": _most(traces[name]),
+        }
+        for name, accountant in accountants.items()
+    }
+    lines = [f"Noise of {settings.noise:g} times the clip norm {settings.clip:g}, for the node with most updates."]
+    lines.append(accountants[PRIVATE].statement(settings.delta))
+    # Posteriors are of one token; who opens several may know more.
+    if top_posteriors is None or len(top_posteriors) < _LEAST_MEASURED or traces[PRIVATE].n_models > 1:
+        found[PRIVATE]["epsilon_sender_unknown"] = None
+        lines.append(f"The case of an unknown sender was not used: it needs {_UNKNOWN_NEEDS}.")
     else:
-        sentence += (
-            f", and <= {_number(unknown)}, sender unknown (against one receiver, justified by the exact posteriors of "
-            f"this run's {len(traces[PRIVATE])} deliveries; not against receivers together)"
-        )
+        unknown = sender_unknown(setup.law, traces[PRIVATE], top_posteriors, noise=settings.noise)
+        found[PRIVATE]["epsilon_sender_unknown"] = unknown.get_epsilon(settings.delta)
+        lines.append(unknown.statement(settings.delta))
     return {
         "noise_multiplier": settings.noise,
         "clip": settings.clip,
         "delta": settings.delta,
         "algorithms": found,
-        "sentence": sentence + ".",
+        "sentence": "\n".join(lines),
     }
 
 
-def _known(settings: TrainSettings, trace: TrainingTrace) -> dict[str, Any]:
-    counted = int(np.bincount(trace.node).max(initial=0))
-    accountant = NodePrivacyAccountant().compose(NoisyUpdate(settings.noise), counted)
-    return {"epsilon_sender_known": accountant.get_epsilon(settings.delta), "most_updates_of_a_node": counted}
+def sender_unknown(
+    law: DestinationLaw, trace: TrainingTrace, top_posteriors: FloatArray, *, noise: float
+) -> NodePrivacyAccountant:
+    """Return the account of a receiver who does not know senders: the one that opened most updates of ``trace``.
 
-
-def _unknown(setup: Setup, trace: TrainingTrace, top_posteriors: FloatArray | None) -> float | None:
-    # Posteriors are of one token; who opens several may know more.
-    if top_posteriors is None or len(top_posteriors) < _LEAST_MEASURED or trace.n_models > 1:
-        return None
-    noise, opened = setup.settings.noise, int(np.bincount(trace.node).max())
-    measured = SenderPosterior.measured(top_posteriors, origin="exact last-hop posteriors of this run")
+    What it opened counts with the measured posteriors, no node's share of it above what ``law`` gives; all other
+    updates, which it sees inside later models, with what the law leaves open.
+    """
+    unopened = SenderPosterior.of_law(law)
+    measured = SenderPosterior.measured(
+        top_posteriors, origin="exact last-hop posteriors of this run", largest_share=unopened.weights[0]
+    )
+    opened = _most(trace)
     accountant = NodePrivacyAccountant().compose(NoisyUpdate(noise, measured), opened)
-    accountant.compose(NoisyUpdate(noise, SenderPosterior.of_law(setup.law)), len(trace) - opened)
-    return accountant.get_epsilon(setup.settings.delta)
+    return accountant.compose(NoisyUpdate(noise, unopened), len(trace) - opened)
 
 
-def _number(value: float) -> str:
-    return f"{value:.3g}" if np.isfinite(value) else "infinity"
+def _known(noise: float, trace: TrainingTrace) -> NodePrivacyAccountant:
+    return NodePrivacyAccountant().compose(NoisyUpdate(noise), _most(trace))
+
+
+def _most(trace: TrainingTrace) -> int:
+    """Updates of the node that made, and so opened, most."""
+    return int(np.bincount(trace.node).max(initial=0))

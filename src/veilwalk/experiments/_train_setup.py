@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from veilwalk.audit import scheme_law
+from veilwalk.audit import chosen_law
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.support import DistanceSupport
-from veilwalk.design import DestinationLaw, DistanceLaw, load_law
+from veilwalk.design import DestinationLaw
 from veilwalk.experiments._train_settings import PRIVATE, TrainSettings
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.learning import (
@@ -120,14 +119,6 @@ def set_up(settings: TrainSettings) -> Setup:
         raise InvalidParameterError("partition", settings.partition, need)
     learner = make_learner(settings.learner, n_features=data.n_features, n_classes=data.n_classes)
     return Setup(settings=settings, graph=graph, law=law, data=data, partitions=dealt, learner=learner)
-
-
-def chosen_law(name: str, graph: Graph, support: DistanceSupport) -> DestinationLaw:
-    """Return the law called ``name``, or the one in the file of that name."""
-    if not name.endswith((".json", ".npz")):
-        return scheme_law(name, graph, support)
-    found = load_law(Path(name))
-    return found.on(graph) if isinstance(found, DistanceLaw) else found
 
 
 def _mod(settings: TrainSettings) -> UpdateMod | None:

@@ -1,6 +1,12 @@
-"""Learners, partitions and training along a walk."""
+"""Learners, partitions and training along a walk.
 
-from veilwalk.learning._algorithms import ALGORITHMS, central_trace, gossip_trace, plain_trace
+What needs compiled walks or SciPy is imported when it is first asked for: a node, which only makes updates, needs none
+of it and starts in half the time.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
 from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from veilwalk.learning._content import candidate_losses
@@ -10,8 +16,6 @@ from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes, r
 from veilwalk.learning._mlp import MlpLearner
 from veilwalk.learning._mods import ClipUpdate, GaussianNoise, Quantise, compose, private_mods
 from veilwalk.learning._partition import Partitioner, Partitions, partitions_of
-from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
-from veilwalk.learning._partition_spec import PARTITION_KINDS, PartitionKind, parse_partition_spec
 from veilwalk.learning._partitioners import (
     DirichletPartitioner,
     IidPartitioner,
@@ -19,14 +23,29 @@ from veilwalk.learning._partitioners import (
     PathologicalPartitioner,
     ShardPartitioner,
 )
-from veilwalk.learning._privacy import NodePrivacyAccountant, NoisyUpdate, noise_for
 from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
-from veilwalk.learning._sender import SenderPosterior
 from veilwalk.learning._softmax import SoftmaxLearner
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
-from veilwalk.learning._trace import TrainingTrace, private_trace, trace_of
 from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, apply_update, average, train
+
+if TYPE_CHECKING:
+    from veilwalk.learning._algorithms import ALGORITHMS, central_trace, gossip_trace, plain_trace
+    from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
+    from veilwalk.learning._partition_spec import PARTITION_KINDS, PartitionKind, parse_partition_spec
+    from veilwalk.learning._privacy import NodePrivacyAccountant, NoisyUpdate, noise_for
+    from veilwalk.learning._sender import SenderPosterior
+    from veilwalk.learning._trace import TrainingTrace, private_trace, trace_of
+
+_LATE = {
+    "_algorithms": ("ALGORITHMS", "central_trace", "gossip_trace", "plain_trace"),
+    "_partition_graph": ("GraphCorrelatedPartitioner",),
+    "_partition_spec": ("PARTITION_KINDS", "PartitionKind", "parse_partition_spec"),
+    "_privacy": ("NodePrivacyAccountant", "NoisyUpdate", "noise_for"),
+    "_sender": ("SenderPosterior",),
+    "_trace": ("TrainingTrace", "private_trace", "trace_of"),
+}
+_HOMES = {name: home for home, names in _LATE.items() for name in names}
 
 __all__ = [
     "ALGORITHMS",
@@ -98,3 +117,12 @@ __all__ = [
     "update_generator",
     "update_generators",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name of a module that is not imported yet."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

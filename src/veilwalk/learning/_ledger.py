@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.learning._api import Params
-from veilwalk.learning._trace import TrainingTrace
+
+if TYPE_CHECKING:
+    from veilwalk.learning._trace import TrainingTrace
 
 # What a node really sends (the message of ``veilwalk.node``; a test compares): the parameters padded to a bucket, of
 # which there are 16 from each power of two to the next and none below 16 KiB, one tag a chunk, and a sealed header.

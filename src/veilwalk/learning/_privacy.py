@@ -122,13 +122,12 @@ class NodePrivacyAccountant:
 
     def statement(self, delta: float) -> str:
         """Say in plain words what epsilon is, which case was used, against whom it holds and what it assumes."""
-        epsilon = self.get_epsilon(delta)
-        lines = [
-            f"epsilon <= {epsilon:.3g} at delta = {delta:g}: whether one node's data, all of them, were used at all.",
-        ]
+        found = self.get_epsilon(delta)
+        epsilon = f"{found:.3g}" if math.isfinite(found) else "infinity"
+        lines = [f"epsilon <= {epsilon} at delta = {delta:g}: whether one node's data, all of them, were used at all."]
         for event, count in self._counts.items():
             who = "sender known" if event.sender is None else f"sender unknown ({event.sender.origin})"
-            lines.append(f"  {count} updates with noise multiplier {event.noise_multiplier:g}, {who}")
+            lines.append(f"  {count} updates with noise multiplier {event.noise_multiplier:g}, {who}.")
         if self.sender_known:
             lines.append("Holds against everybody together, whatever they know of the routes.")
         else:

@@ -67,8 +67,10 @@ class SenderPosterior:
         Args:
             top_posteriors: One for each audited update, 100 at least.
             origin: The audit and the observer.
-            largest_share: The largest share that one node has among the updates one receiver gets. Without it every
-                update counts as if the node in question were the likeliest source.
+            largest_share: The largest share that one node has among the updates one receiver gets, which bounds its
+                mean weight; for updates straight from their maker, the weight of :meth:`of_law`. The node counts as
+                the likeliest source where the top is highest, until that share is used up. Without it every update
+                counts as if the node were the likeliest source.
         """
         values = np.asarray(top_posteriors, dtype=np.float64)
         if values.ndim != 1 or len(values) < _LEAST_MEASURED:
@@ -79,7 +81,10 @@ class SenderPosterior:
         shares = np.full(len(weights), 1 / len(weights))
         if largest_share is not None:
             _check_share(largest_share)
-            shares = np.minimum(shares, shares * largest_share / weights)
+            # All of a node's weight may fall on the most telling updates: to spread it evenly would understate.
+            order = np.argsort(-weights, kind="stable")
+            mass = (shares * weights)[order]
+            shares[order] = np.clip(largest_share - (np.cumsum(mass) - mass), 0.0, mass) / weights[order]
         return cls(*_rounded_up(shares, weights), origin=f"{origin}, {len(values)} updates measured")
 
     @classmethod

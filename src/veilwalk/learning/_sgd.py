@@ -33,16 +33,20 @@ def check_descent(*, learning_rate: float, momentum: float) -> None:
 
 def draw_batch(data: Partition, size: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Return ``size`` different rows drawn evenly, or all rows, in order, where there are no more than that."""
-    if size >= len(data):
-        return data.features, data.labels
-    rows = rng.choice(len(data), size, replace=False, shuffle=False)
-    return data.features.take(rows, axis=0), data.labels.take(rows)
+    features, labels = data.features, data.labels
+    if size >= len(labels):
+        return features, labels
+    rows = rng.choice(len(labels), size, replace=False, shuffle=False)
+    return features.take(rows, axis=0), labels.take(rows)
 
 
 def descend(params: Params, step: Params, ctx: StepContext, *, momentum: float) -> Params:
-    """Return ``params`` less ``step``, which is the gradient times the step size; velocities stay in ``ctx.state``."""
+    """Return ``params`` less ``step``, which is the gradient times the step size; velocities stay in ``ctx.state``.
+
+    ``step`` is used up: what is returned, or kept, may be its arrays.
+    """
     if momentum == 0.0:
-        return {name: value - step[name] for name, value in params.items()}
+        return {name: np.subtract(value, step[name], out=step[name]) for name, value in params.items()}
     moved: dict[str, Array] = {}
     for name, value in params.items():
         key = f"velocity/{name}"
@@ -53,27 +57,24 @@ def descend(params: Params, step: Params, ctx: StepContext, *, momentum: float) 
     return moved
 
 
-def softmax_slope(logits: Float32Array, labels: Array, scale: float) -> tuple[Float32Array, float]:
-    """Turn logits (class by example) in place into ``scale`` times the slope of the mean loss; return it and the loss.
+def softmax_slope(logits: Float32Array, labels: Array, scale: float) -> Float32Array:
+    """Turn logits (class by example) in place into ``scale`` times the slope of the mean loss, and return it.
 
     Classes run down the first axis, so that every reduction is over whole rows. The step size is multiplied in here,
-    where arrays are smallest. The loss is the mean, in nats. The logits are fresh from a matrix product, hence
-    contiguous, and one number finds an entry.
+    where arrays are smallest. The logits are fresh from a matrix product, hence contiguous, and one number finds an
+    entry. The loss itself is not needed to descend; whoever wants it evaluates.
     """
     n_rows = len(labels)
     logits -= np.maximum.reduce(logits, axis=0)
-    entries = logits.ravel()
-    truth = np.multiply(labels, n_rows, dtype=np.int64)
-    truth += np.arange(n_rows)
-    of_truth = np.add.reduce(entries.take(truth))
     np.exp(logits, out=logits)
     total = np.add.reduce(logits, axis=0)
-    loss = float(np.add.reduce(np.log(total)) - of_truth) / n_rows
     # One division brings each column to the scale wanted.
     total *= n_rows / scale
     logits /= total
-    entries[truth] -= scale / n_rows
-    return logits, loss
+    truth = np.multiply(labels, n_rows, dtype=np.int64)
+    truth += np.arange(n_rows)
+    logits.ravel()[truth] -= scale / n_rows
+    return logits
 
 
 def score_rows(logits_of: Callable[[Array], Float32Array], data: Partition) -> tuple[FloatArray, BoolArray]:

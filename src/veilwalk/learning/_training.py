@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +21,12 @@ from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_c
 from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
-from veilwalk.learning._trace import TrainingTrace
+
+if TYPE_CHECKING:
+    # Types only: a node, which makes single updates, starts without SciPy and compiled walks.
+    from scipy import sparse
+
+    from veilwalk.learning._trace import TrainingTrace
 
 _TELL_EVERY = 32
 
@@ -38,12 +44,12 @@ def apply_update(
 ) -> UpdateResult:
     """Make one update of one node, and refuse parameters of another shape or type than were given.
 
-    Whether they are finite is left to the caller, who knows what to say of it. ``state`` is what the node keeps;
-    ``mod`` is middleware, with the same stream as the learner.
+    Whether they are finite is left to the caller, who knows what to say of it: NumPy's warnings are off. ``state`` is
+    what the node keeps; ``mod`` is middleware, with the same stream as the learner.
     """
-    return _updated(
-        learner, params, data, StepContext(rng=update_generator(seed, node, step), step=step, state=state), mod
-    )
+    context = StepContext(rng=update_generator(seed, node, step), step=step, state=state)
+    with np.errstate(all="ignore"):
+        return _updated(learner, params, data, context, mod)
 
 
 def _updated(
@@ -53,10 +59,10 @@ def _updated(
     if mod is not None:
         result = mod(params, result, context)
     made = result.params
-    for name, before in params.items():
-        after = made.get(name)
-        if after is None or len(made) != len(params):
-            raise InvalidParameterError("learner", sorted(made), f"one that returns {sorted(params)}")
+    if made.keys() != params.keys():
+        raise InvalidParameterError("learner", sorted(made), f"one that returns {sorted(params)}")
+    for name, after in made.items():
+        before = params[name]
         if after.shape != before.shape or after.dtype != before.dtype:
             need = f"one that keeps {name} at shape {before.shape} and type {before.dtype}"
             raise InvalidParameterError("learner", f"{name} of shape {after.shape} and type {after.dtype}", need)
@@ -247,23 +253,25 @@ class _Loop:
         nodes, steps = self._trace.node[rows], self._trace.steps[rows]
         columns = nodes.tolist(), steps.tolist(), self._trace.model[rows].tolist()
         streams = update_generators(self._task.seed, nodes, steps)
+        learner, mod, mixing = self._task.learner, self._task.mod, self._trace.mixing
+        partitions, kept, models = self._partitions, state.kept, state.models
         for node, step, model, rng in zip(*columns, streams, strict=True):
-            before = state.models[model]
-            context = StepContext(rng=rng, step=step, state=state.kept[node])
-            after = _updated(self._task.learner, before, self._partitions[node], context, self._task.mod).params
+            before = models[model]
+            context = StepContext(rng=rng, step=step, state=kept[node])
+            after = _updated(learner, before, partitions[node], context, mod).params
             if not _finite(after):
                 raise TrainingError(
                     f"{self._trace.algorithm}: update {state.done + 1}, the {step + 1}. of node {node}, gave "
                     f"parameters that are not finite: try a smaller step{keep.where()}"
                 )
-            state.models[model] = after
+            models[model] = after
             if observe is not None:
                 observe(state.done, before, after)
             state.done += 1
             if tell is not None and state.done % _TELL_EVERY == 0:
                 tell(state.done, self._total, state.points[-1])
-            if self._trace.mixing is not None and state.done % self._round == 0:
-                state.models = _mixed(state.models, self._trace)
+            if mixing is not None and state.done % self._round == 0:
+                models[:] = _mixed(models, mixing)
 
     def _evaluate(self, state: TrainingState, keep: _Keeper) -> Point:
         found = self._task.learner.evaluate(average(state.models), self._task.held_out)
@@ -287,17 +295,16 @@ class _Loop:
 
 def _finite(params: Params) -> bool:
     for array in params.values():
-        flat = array.ravel()
         # A finite sum of squares is quick proof; one that overflowed is none.
-        if array.dtype.kind == "f" and not math.isfinite(flat.dot(flat)) and not np.isfinite(flat).all():
+        if array.dtype.kind == "f" and not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
             return False
     return True
 
 
-def _mixed(models: list[Params], trace: TrainingTrace) -> list[Params]:
+def _mixed(models: list[Params], mixing: sparse.csr_array) -> list[Params]:
     """Average every model with its neighbours'."""
     mixed = {}
     for name, array in models[0].items():
         rows = np.stack([model[name] for model in models])
-        mixed[name] = np.asarray(trace.mixing @ rows.reshape(len(models), -1)).reshape(rows.shape).astype(array.dtype)
+        mixed[name] = np.asarray(mixing @ rows.reshape(len(models), -1)).reshape(rows.shape).astype(array.dtype)
     return [{name: rows[m] for name, rows in mixed.items()} for m in range(len(models))]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
+from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, RecordError
 from veilwalk.experiments import RunFolder, TrainSettings
 
 
@@ -118,6 +118,20 @@ def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
     assert RunFolder(fresh).open(TrainSettings(), resume=False) == []
     with pytest.raises(ConfigError, match="not an empty folder"):
         RunFolder(tmp_path / "thesis.tex").open(TrainSettings(), resume=False)
+
+
+def test_a_folder_is_open_to_one_at_a_time(tmp_path: Path) -> None:
+    """The second is told so, and comes in once the first has closed it; a refused one leaves no folder behind."""
+    with RunFolder(tmp_path / "run") as first:
+        first.open(TrainSettings(), resume=False)
+        with pytest.raises(RecordError, match="run: another process trains in this folder") as refused:
+            RunFolder(tmp_path / "run").open(TrainSettings(), resume=True)
+        assert refused.value.exit_code == 4
+    with RunFolder(tmp_path / "run") as second:
+        assert second.open(TrainSettings(), resume=True) == []
+    with pytest.raises(ConfigError, match="no run to resume"):
+        RunFolder(tmp_path / "none").open(TrainSettings(), resume=True)
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(

@@ -228,6 +228,22 @@ def test_the_share_of_a_node_tightens_what_the_top_leaves() -> None:
         assert named + rest <= bound < used_divergence(at(epsilon), without)[0]
 
 
+def test_all_of_a_share_may_fall_where_the_receiver_is_surest() -> None:
+    """One update in a hundred names its maker, and it is always this node: its share spread evenly would not hold."""
+    z, sure, faint = 1.0, 50, 0.001
+    tops = [0.9] * sure + [faint] * (5000 - sure)
+    share = 0.9 * sure / 5000 + faint * (5000 - sure) / 5000
+    posterior = SenderPosterior.measured(tops, origin="test", largest_share=share)
+    assert posterior.mean_weight == pytest.approx(share)
+    for epsilon in (0.2, 1.0):
+        true = used_divergence(at(epsilon), unknown(z, 0.9))[0] * sure / 5000
+        true += used_divergence(at(epsilon), unknown(z, faint))[0] * (5000 - sure) / 5000
+        # The mutant gives every update the same part of the share.
+        spread = SenderPosterior((sure / 5000 * share / 0.9,), (0.9,), "mutant")
+        assert used_divergence(at(epsilon), NoisyUpdate(z, spread))[0] < 0.2 * true
+        assert true <= used_divergence(at(epsilon), NoisyUpdate(z, posterior))[0] < 1.2 * true
+
+
 def test_a_mean_alone_counts_as_certainty_that_often() -> None:
     """No spread of posteriors with this mean gives more: even ones, or all or nothing."""
     event = NoisyUpdate(1.0, SenderPosterior.from_mean(0.2, origin="record"))

@@ -8,7 +8,7 @@ from scipy.special import log_softmax
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.randomness import task_generator
-from veilwalk.learning import Array, Params, Partition, SoftmaxLearner, StepContext
+from veilwalk.learning import Array, Params, Partition, SoftmaxLearner, StepContext, apply_update
 
 
 def some_data(n_rows: int = 12, n_features: int = 5, n_classes: int = 3, *, seed: int = 0) -> Partition:
@@ -136,11 +136,12 @@ def test_a_node_without_data_changes_nothing() -> None:
     assert all(np.array_equal(result.params[name], params[name]) for name in params)
 
 
-def test_a_diverged_model_reports_a_loss_that_is_not_finite() -> None:
-    """No warning (they are errors here): the caller looks at the loss."""
+def test_a_diverged_model_shows_in_its_numbers() -> None:
+    """No warning (they are errors here): the caller looks at parameters and loss."""
     params = {name: np.full_like(value, np.inf) for name, value in some_params().items()}
-    result = LEARNER.update(params, some_data(), context())
-    assert not np.isfinite(result.metrics["loss"])
+    result = apply_update(LEARNER, params, some_data(), seed=1, node=0, step=0, state={})
+    assert not np.isfinite(result.params["weight"]).any()
+    assert not np.isfinite(LEARNER.evaluate(params, some_data())["loss"])
 
 
 def test_loss_survives_huge_logits() -> None:
