@@ -11,8 +11,9 @@ from typing import Any
 
 
 def apply(name: str) -> None:
-    """Make every node of this process wrong in the way called ``name``."""
-    MUTANTS[name]()
+    """Make every node of this process wrong in the way called ``name``, or in several, joined by ``+``."""
+    for part in name.split("+"):
+        MUTANTS[part]()
 
 
 def _ack_before_commit() -> None:
@@ -155,8 +156,8 @@ def _size_of_any(custody: Any) -> int:
 def _watched() -> None:
     """Nothing is wrong: note what every node sees and does, with the machine's clock, for the attacker and its judge.
 
-    ``seen.log``: digest, from whom, when. ``made.log``: digest of what was sealed here. ``gaps.log``: seconds between
-    taking and offering, and whether the node trained in between.
+    ``seen.log``: digest, from whom, when. ``made.log``: digest of what was sealed here, when, its length; the bytes
+    themselves in ``made.bin``. ``gaps.log``: seconds between taking and offering, and whether the node trained.
     """
     import hashlib
     import time
@@ -182,7 +183,10 @@ def _watched() -> None:
     def progressing(self: Any, row: Any, done: Any) -> Any:
         made = progress(self, row, done)
         if made is not None and done.message is not None:
-            note(self, "made.log", hashlib.sha256(done.message).hexdigest(), time.monotonic_ns())
+            words = hashlib.sha256(done.message).hexdigest(), time.monotonic_ns(), len(done.message)
+            note(self, "made.log", *words)
+            with (Path(self.spool._disk._files).parents[1] / "made.bin").open("ab") as stream:
+                stream.write(done.message)
             taken_at[made.id] = (taken_at.pop(row.id, (time.monotonic(), True))[0], True)
         return made
 

@@ -59,20 +59,16 @@ class ForgetfulDisk:
         #: What the database may be after a cut: the last safe state first, then what was committed since.
         self._images = [image or b""]
 
-    def create(self, name: str, data: Bytes) -> None:
-        """Write a new file."""
+    def write(self, name: str, data: Bytes) -> None:
+        """Write a file; over an older one it is the same file, safe under its name and with what content, who knows."""
         self._step()
-        self._names[name] = _File(bytes(data))
+        file = self._names.setdefault(name, _File(b""))
+        file.content, file.safe = bytes(data), None
 
     def sync(self, name: str) -> None:
         """Make the content of a file safe."""
         self._step()
         self._names[name].safe = self._names[name].content
-
-    def rename(self, old: str, new: str) -> None:
-        """Give a file another name."""
-        self._step()
-        self._names[new] = self._names.pop(old)
 
     def sync_folder(self) -> None:
         """Make all names safe."""

@@ -168,3 +168,99 @@ def test_an_expired_roster_is_refused_and_an_older_one_too(
     ended = veilwalk("node", "run", "--config", config, timeout=30)
     assert ended.returncode == 3
     assert "the root signed two" in ended.stderr
+
+
+def test_a_roster_with_a_wrong_key_for_this_node_is_refused_and_mended_by_the_next(
+    cluster: tuple[Path, dict[str, object]], tmp_path: Path
+) -> None:
+    """While running: one event, and on under the one before; at the start: one line. The next version is followed."""
+    from dataclasses import replace
+
+    from veilwalk.node import new_node_keys
+
+    out, _ = cluster
+    here = tmp_path / "copy"
+    shutil.copytree(out, here)
+    root = load_root_key(here / "root")
+    roster = read_signed_roster(here / "roster.json", root.public_key())
+    stranger = new_node_keys(tmp_path / "s", node_id="n1", address="127.0.0.1:9", suite=roster.suite).member
+    members = tuple(replace(member, kem=stranger.kem) if member.id == "n1" else member for member in roster.members)
+    wrong = replace(roster, version=2, prev_digest=roster.digest, members=members)
+    mended = replace(roster, version=3, prev_digest=wrong.digest)
+    log = tmp_path / "log"
+    with log.open("wb") as stream:
+        node = subprocess.Popen([*COMMAND, "node", "run", "--config", str(here / "n1" / "node.toml")], stderr=stream)
+    try:
+        _wait_for(log, '"started"')
+        sign_roster(here / "roster.json", wrong, root)
+        node.send_signal(signal.SIGHUP)
+        _wait_for(log, '"roster_refused"')
+        assert "the sealing key of n1" in log.read_text()
+        # It has been noted as the root's word: a start under it is refused in one line.
+        sign_roster(here / "roster.json", mended, root)
+        node.send_signal(signal.SIGHUP)
+        _wait_for(log, '"roster", "version": 3')
+    finally:
+        node.terminate()
+        assert node.wait(20) == 0
+    shutil.copytree(out, tmp_path / "other")
+    sign_roster(tmp_path / "other" / "roster.json", wrong, root)
+    ended = veilwalk("node", "run", "--config", str(tmp_path / "other" / "n1" / "node.toml"), timeout=30)
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert "the sealing key of n1" in ended.stderr
+
+
+def _wait_for(log: Path, word: str) -> None:
+    end = time.monotonic() + 30
+    while word not in log.read_text():
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.05)
+
+
+def test_a_cluster_stops_when_the_model_is_good_enough(tmp_path: Path) -> None:
+    """Well before its budget of updates, by the held-out data as a public test set; every node has that model."""
+    out = tmp_path / "c"
+    ended = veilwalk(
+        *("cluster", "up", "--nodes", "6", "--degree", "3", "--updates", "400", "--seed", "2", "--out", str(out)),
+        *("--target-accuracy", "0.7", "--evaluations", "100", "--json"),
+    )
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout)
+    assert result["ended_by"] == "target accuracy"
+    assert result["updates"] < 200
+    assert result["accuracy"] >= 0.7
+    states = [node_status(load_config(out / f"n{i}" / "node.toml").state, with_model=True) for i in range(6)]
+    assert {(state.finished, state.iteration, state.model) for state in states} == {
+        (True, states[0].iteration, states[0].model)
+    }
+    assert states[0].iteration == result["updates"]
+    # The set is the one that was signed for: another is refused.
+    config = out / "n1" / "node.toml"
+    config.write_text(config.read_text().replace("../test.npz", "data.npz"))
+    refused = veilwalk("node", "run", "--config", str(config), timeout=30)
+    assert refused.returncode == 2
+    assert "test" in refused.stderr
+    assert "the manifest's is" in refused.stderr
+    config.write_text(config.read_text().replace('test = "data.npz"', ""))
+    refused = veilwalk("node", "run", "--config", str(config), timeout=30)
+    assert refused.returncode == 2
+    assert "set test to its file" in refused.stderr
+
+
+def test_a_manifest_may_name_a_target_and_its_test_set(cluster: tuple[Path, dict[str, object]], tmp_path: Path) -> None:
+    """Only both together; the walk's waiting time says how it was found."""
+    out, _ = cluster
+    command = [
+        *("node", "manifest", "--root", str(out / "root"), "--roster", str(out / "roster.json")),
+        *("--law", str(out / "law.npz"), "--features", "64", "--classes", "10", "--updates", "400"),
+        *("--target-accuracy", "0.9", "--walk", "non-backtracking", "--out", str(tmp_path / "m.json")),
+    ]
+    refused = veilwalk(*command)
+    assert refused.returncode == 2
+    assert "go together" in refused.stderr
+    made = veilwalk(*command, "--test", str(out / "n0" / "data.npz"))
+    assert made.returncode == 0, made.stderr
+    assert "target=0.9" in made.stdout
+    assert "exact" in made.stdout
+    assert len(json.loads((tmp_path / "m.json").read_text())["test_digest"]) == 64

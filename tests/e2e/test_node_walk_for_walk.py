@@ -15,6 +15,7 @@ from veilwalk.core.support import DistanceSupport
 from veilwalk.design import DistanceLaw
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.learning import (
+    Stopping,
     TrainingTask,
     load_data,
     make_learner,
@@ -31,6 +32,7 @@ from veilwalk.walks import run_protocol, walk_positions
 
 SEED = 5
 UPDATES = 40
+EVALUATIONS = 30
 # Momentum stays at its node between visits, so the order of a node's own updates matters too.
 LEARNER = "softmax:learning_rate=0.2:momentum=0.5:batch_size=8:local_steps=2"
 
@@ -63,9 +65,14 @@ def recorded(graph: Graph, law: Any, played: Any) -> dict[int, list[float]]:
     return draws
 
 
-@pytest.mark.parametrize("spec", ["rrg:10:3:seed=2", "ba:12:2:seed=1"])
-def test_the_same_draws_give_the_same_model(tmp_path: Path, spec: str) -> None:
-    """Same hops, same updates in the same order, same parameters; on a regular graph and on one that is not."""
+@pytest.mark.parametrize(
+    ("spec", "target"), [("rrg:10:3:seed=2", None), ("ba:12:2:seed=1", None), ("rrg:10:3:seed=2", 0.6)]
+)
+def test_the_same_draws_give_the_same_model(tmp_path: Path, spec: str, target: float | None) -> None:
+    """Same hops, same updates in the same order, same parameters; on a regular graph and on one that is not.
+
+    Also where a target ends the run: after the same update in both.
+    """
     graph = parse_graph_spec(spec)
     law = DistanceLaw(DistanceSupport(2, 2), np.ones(1)).on(graph)
     data = load_data("digits", seed=SEED)
@@ -73,7 +80,10 @@ def test_the_same_draws_give_the_same_model(tmp_path: Path, spec: str) -> None:
     learner = make_learner(LEARNER, n_features=data.n_features, n_classes=data.n_classes)
     played = run_protocol(graph, law.matrix, updates=UPDATES, seed=SEED, replicas=1, burn_in=0)
     task = TrainingTask(learner=learner, partitions=parts, held_out=data.test, seed=SEED)
-    simulated = train(task, trace_of(graph, played), evaluations=1).params
+    stopping = Stopping(target_accuracy=target)
+    trained = train(task, trace_of(graph, played), evaluations=EVALUATIONS, stopping=stopping)
+    simulated, updates = trained.params, trained.updates
+    assert (updates < UPDATES) == (target is not None)
 
     plan = ClusterPlan(
         graph=graph,
@@ -82,8 +92,9 @@ def test_the_same_draws_give_the_same_model(tmp_path: Path, spec: str) -> None:
         learner=learner,
         learner_spec=LEARNER,
         n_classes=data.n_classes,
-        rules=RunRules(walk="simple", updates=UPDATES, late=1e9),
+        rules=RunRules(walk="simple", updates=UPDATES, target=target or 0.0, evaluations=EVALUATIONS, late=1e9),
         seed=SEED,
+        test=None if target is None else data.test,
     )
     configs = prepare_cluster(tmp_path, plan)
     draws = recorded(graph, law, played)
@@ -94,11 +105,12 @@ def test_the_same_draws_give_the_same_model(tmp_path: Path, spec: str) -> None:
     manifest = assemble_manifest(tmp_path)
     for status in statuses:
         assert status.model is not None
+        assert status.iteration == updates
         real = decode_params(manifest, status.model)
         for name, expected in simulated.items():
             assert np.array_equal(real[name], expected), name
-    assert sum(status.tallies.get("hops", 0) for status in statuses) == int(played["clock"][-1])
-    made = np.bincount(played["destination"], minlength=graph.n_nodes)
+    assert sum(status.tallies.get("hops", 0) for status in statuses) == int(played["clock"][updates - 1])
+    made = np.bincount(played["destination"][:updates], minlength=graph.n_nodes)
     assert [status.tallies.get("updates", 0) for status in statuses] == made.tolist()
 
 

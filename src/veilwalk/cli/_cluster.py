@@ -38,6 +38,10 @@ def up(
     partition: Annotated[str, typer.Option(metavar="SPEC", help="iid, dirichlet:ALPHA, shards:N, ...")] = "iid",
     learner: Annotated[str, typer.Option(metavar="SPEC", help="softmax, mlp:hidden=64, or module:Class.")] = "softmax",
     updates: Annotated[int, typer.Option(help="The model is finished after so many.")] = 400,
+    target_accuracy: Annotated[
+        float | None, typer.Option(help="Or when it reaches this on the held-out data, which are then public.")
+    ] = None,
+    evaluations: Annotated[int, typer.Option(help="About how often to look whether it does.")] = 40,
     support: Annotated[
         str | None, typer.Option(metavar="LO:HI", help="Distances of a destination; 2 to as far as all reach, or 6.")
     ] = None,
@@ -66,6 +70,8 @@ def up(
         walk=walk,
         mix=mix,
         updates=updates,
+        target_accuracy=target_accuracy,
+        evaluations=evaluations,
         dwell=dwell,
         suite=suite,
         seed=seed,
@@ -99,6 +105,7 @@ def _print(result: dict[str, Any], out: Path) -> None:
     accuracy = result["accuracy"]
     rows = [
         ("updates", str(result["updates"])),
+        ("ended by", result["ended_by"]),
         ("accuracy on held-out data", "" if accuracy is None else f"{accuracy:.2%}"),
         ("loss on held-out data, nats", f"{result['loss_nats']:.4f}"),
         ("hops", str(result["hops"])),

@@ -75,6 +75,13 @@ def manifest(
     classes: Annotated[int, typer.Option(help="Labels run from 0 to one less.")],
     updates: Annotated[int, typer.Option(help="The model is finished after so many.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the manifest and its signature.")],
+    target_accuracy: Annotated[
+        float | None, typer.Option(help="Or when it reaches this on the public test set; needs --test.")
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The public test set, .npz with features and labels.")
+    ] = None,
+    evaluations: Annotated[int, typer.Option(help="About how often to look whether it does.")] = 40,
     learner: Annotated[str, typer.Option(metavar="SPEC", help="softmax, mlp:hidden=64, or module:Class.")] = "softmax",
     walk: Annotated[str, typer.Option(help="simple, non-backtracking or least-recent.")] = "simple",
     mix: Annotated[float, typer.Option(help="Share of plain steps of a least-recent walk.")] = 0.0,
@@ -103,6 +110,9 @@ def manifest(
         walk=walk,
         mix=mix,
         updates=updates,
+        target_accuracy=target_accuracy,
+        test=test,
+        evaluations=evaluations,
         dwell=dwell,
         spare=spare,
         hop=hop,
@@ -115,3 +125,5 @@ def manifest(
     )
     typer.echo(f"{out} and its signature: {made.body_bytes} bytes of model in buckets of {made.bucket_bytes}")
     typer.echo(f"walk: {made.walk}")
+    how = "simulated, with a margin of 95 %" if walk == "least-recent" else "exact"
+    typer.echo(f"late: hops after which one false alarm in {alarm_hops:g} hops is to be expected, {how}")

@@ -25,7 +25,7 @@ from veilwalk.node._keys import (
     rotate_node_keys,
 )
 from veilwalk.node._limits import Limits
-from veilwalk.node._lost_walks import late_after_hops, late_on_regular, starved_after_hops
+from veilwalk.node._lost_walks import Lateness, late_after_hops, late_on_regular, lateness, starved_after_hops
 from veilwalk.node._manifest import ArraySpec, Manifest, array_specs, load_manifest, sign_manifest
 from veilwalk.node._member import Member
 from veilwalk.node._parts import NodeParts
@@ -67,6 +67,7 @@ __all__ = [
     "DestinationRow",
     "Draws",
     "Header",
+    "Lateness",
     "Limits",
     "Manifest",
     "Member",
@@ -97,6 +98,7 @@ __all__ = [
     "first_roster",
     "late_after_hops",
     "late_on_regular",
+    "lateness",
     "load_config",
     "load_manifest",
     "load_node_keys",

@@ -54,29 +54,38 @@ def assemble(config: NodeConfig, *, log: Log | None = None) -> NodeParts:
     make_private_directory(config.state)
     membership = membership_files(config).load()
     roster, manifest = membership.roster, membership.manifest
-    if keys.id not in roster.ids:
-        raise ConfigError(f"{config.keys}: {keys.id} is not a member of roster version {roster.version}")
-    if roster.member(keys.id).tls_spki_sha256 != keys.member.tls_spki_sha256:
-        raise ConfigError(f"{config.keys}: the TLS key of {keys.id} is not the one in the roster")
-    data = read_partition(config.data)
+    check_own_entry(keys, roster)
+    rules = RunRules.from_text(manifest.walk)
+    log = log or Log()
+    disk = FolderDisk(config.state)
+    if disk.mended:
+        log.event("storage_damaged", why="the database was set aside, with what could not be read of it")
     return NodeParts(
         keys=keys,
         membership=membership,
         task=Task(
             learner=learner_of(manifest, consent=config.learner),
-            data=data,
+            data=read_partition(config.data),
             manifest=manifest,
             index=roster.index(keys.id),
             max_loss_ratio=config.max_loss_ratio,
+            test=_public_test(config, manifest, rules),
         ),
-        rules=RunRules.from_text(manifest.walk),
+        rules=rules,
         law=_law_row(config, manifest, roster, keys.id),
-        disk=FolderDisk(config.state),
+        disk=disk,
         limits=config.limits,
         listen=None if config.listen is None else host_and_port("listen", config.listen),
         starts=config.starts,
-        log=log or Log(),
+        log=log,
     )
+
+
+def check_own_entry(keys: NodeKeys, roster: Roster) -> None:
+    """Refuse a roster that leaves this node out, or lists keys for it that it does not hold."""
+    if keys.id not in roster.ids:
+        raise ConfigError(f"{keys.id} is not a member of roster version {roster.version}")
+    keys.check_entry(roster.member(keys.id))
 
 
 def learner_text(spec: str, *, n_features: int, n_classes: int) -> str:
@@ -122,6 +131,30 @@ def read_partition(path: Path) -> Partition:
     return data
 
 
+def _public_test(config: NodeConfig, manifest: Manifest, rules: RunRules) -> Partition | None:
+    """Return the run's public test set, which must be the very one the root has signed for."""
+    if not manifest.test_digest:
+        if rules.target:
+            raise ConfigError(f"the manifest asks for an accuracy of {rules.target:g} and names no test set")
+        return None
+    if config.test is None:
+        raise ConfigError("the manifest names a public test set: set test to its file")
+    digest = file_digest(config.test, "test")
+    if digest != manifest.test_digest:
+        raise ConfigError(
+            f"test {config.test}: SHA-256 {digest[:12]}..., the manifest's is {manifest.test_digest[:12]}..."
+        )
+    return read_partition(config.test)
+
+
+def file_digest(path: Path, name: str) -> str:
+    """Return the SHA-256 of a file that the manifest names, hexadecimal."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputFileError(f"{name} {path}: {error.strerror or error}") from None
+
+
 def _law_row(config: NodeConfig, manifest: Manifest, roster: Roster, node: str) -> DestinationRow:
     """Return for whom this node seals.
 
@@ -133,10 +166,7 @@ def _law_row(config: NodeConfig, manifest: Manifest, roster: Roster, node: str) 
         content = parse_canonical(read_bounded(kept, _LAW_LIMIT), str(kept))
         if content["digest"] == manifest.law_digest:
             return DestinationRow.of(dict(content["shares"])).among(roster.ids)
-    try:
-        digest = hashlib.sha256(config.law.read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputFileError(f"law {config.law}: {error.strerror or error}") from None
+    digest = file_digest(config.law, "law")
     if digest != manifest.law_digest:
         raise ConfigError(
             f"law {config.law}: SHA-256 {digest[:12]}..., the manifest's is {manifest.law_digest[:12]}..."

@@ -47,6 +47,8 @@ class ClusterSettings:
     walk: str = "simple"
     mix: float = 0.0
     updates: int = 400
+    target_accuracy: float | None = None
+    evaluations: int = 40
     dwell: float = 0.0
     hop: float = 0.05
     alarm_hops: float = 1e7
@@ -60,6 +62,8 @@ class ClusterSettings:
         validate.integer(updates=self.updates, seed=self.seed)
         validate.at_least(1, updates=self.updates)
         validate.at_least(0, seed=self.seed)
+        if self.target_accuracy is not None and not 0.0 < self.target_accuracy <= 1.0:
+            raise InvalidParameterError("target_accuracy", self.target_accuracy, "above 0 and at most 1")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -87,13 +91,18 @@ class ClusterSetup:
                 walk=node_walk(settings.walk),
                 mix=settings.mix,
                 updates=settings.updates,
-                late=late_after_hops(self.graph, alarm_hops=settings.alarm_hops),
+                target=settings.target_accuracy or 0.0,
+                evaluations=settings.evaluations,
+                late=late_after_hops(
+                    self.graph, alarm_hops=settings.alarm_hops, walk=node_walk(settings.walk), mix=settings.mix
+                ),
                 starve=starved_after_hops(self.law, mean_hops=self.predicted_hops()[0], alarm_hops=settings.alarm_hops),
                 hop=settings.hop,
                 dwell=settings.dwell,
             ),
             seed=settings.seed,
             suite=Suite[settings.suite.upper()],
+            test=None if settings.target_accuracy is None else self.data.test,
         )
 
     def predicted_hops(self) -> tuple[float, str]:
@@ -182,6 +191,7 @@ def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, sec
         result={
             "nodes": setup.graph.n_nodes,
             "updates": updates,
+            "ended_by": "updates" if final.iteration >= setup.settings.updates else "target accuracy",
             "accuracy": scores.get("accuracy"),
             "loss_nats": scores["loss"],
             "hops": hops,

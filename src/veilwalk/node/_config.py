@@ -27,6 +27,7 @@ class NodeConfig:
         law: The destination law, ``.npz``.
         data: This node's examples, ``.npz`` with ``features`` and ``labels``.
         state: Folder of its custody.
+        test: The run's public test set, ``.npz`` too, where the manifest names one.
         listen: ``host:port`` to listen on, where it is not the roster's address.
         metrics: ``host:port`` on loopback for health and metrics; none unless given.
         learner: Consent to a learner of the manifest's that is not one of ours, by its text.
@@ -43,6 +44,7 @@ class NodeConfig:
     data: Path
     state: Path
     password_file: Path | None = None
+    test: Path | None = None
     listen: str | None = None
     metrics: str | None = None
     learner: str | None = None

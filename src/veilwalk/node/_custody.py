@@ -10,8 +10,6 @@ has it on disk before it acknowledges. So a crash anywhere repeats an offer, whi
 
 from __future__ import annotations
 
-import hashlib
-
 from veilwalk.core.errors import ProtocolError
 from veilwalk.node._disk import Bytes
 from veilwalk.node._draws import Draws
@@ -24,6 +22,9 @@ from veilwalk.node._sealing import OpenedHeader
 from veilwalk.node._spares import Spares
 from veilwalk.node._spool import DamageError, Spool
 from veilwalk.node._tables import Row, Stored
+from veilwalk.node._visits import Visits
+
+_MOST_RESTING = 64
 
 
 class Custody:
@@ -39,9 +40,13 @@ class Custody:
         quota: int,
         dwells: bool,
         spares: Spares | None = None,
+        visits: Visits | None = None,
     ) -> None:
         self.spool = spool
         self.spares = spares
+        self.visits = visits
+        # Messages that wait because they came too often, and from whom: no neighbour's quota is used up by them.
+        self._resting: dict[int, str] = {}
         self.opener = opener
         self.next_hop = next_hop
         self._draws = draws
@@ -65,10 +70,11 @@ class Custody:
         stored: Stored | None = None
         try:
             with self.spool.transaction() as ledger:
-                refusal = self._refusal(ledger, peer, seq, digest, body)
+                refusal = self._refusal(ledger, peer, seq, body)
                 if refusal is not None:
                     return refusal
                 opened = self.opener.open(body)
+                wait_s = 0.0 if opened is not None or self.visits is None else self.visits.wait_s(digest)
                 ledger.set_taken(peer, seq)
                 ledger.count("taken")
                 ledger.used_edge(peer)
@@ -79,16 +85,22 @@ class Custody:
                     return Taken(Verdict.TAKEN)
                 stored = self.spool.store(body, digest=digest)
                 hit("take.file_written")
-                row = ledger.add_message(stored, came_from=peer, came_seq=seq, owed=seq)
-                if opened is None and not self._dwells:
+                row = ledger.add_message(stored, came_from=peer, owed=seq)
+                if wait_s:
+                    ledger.count("rested")
+                elif opened is None and not self._dwells:
                     row = self._pin(ledger, row)
                 hit("take.before_commit")
+        except DamageError:
+            return Taken(Verdict.DAMAGED)
         except BaseException:
             if stored is not None:
                 self.spool.discard(stored)
             raise
         hit("take.committed")
-        return Taken(Verdict.TAKEN, row, for_us=opened is not None)
+        if wait_s:
+            self._resting[row.id] = peer
+        return Taken(Verdict.TAKEN, row, for_us=opened is not None, wait_s=wait_s)
 
     def recover(self) -> list[tuple[Row, bool]]:
         """Return every message in custody, and whether it is for us; damaged ones are thrown away."""
@@ -105,16 +117,13 @@ class Custody:
 
     def examine(self, number: int) -> tuple[Row, OpenedHeader | None] | None:
         """Return a held message with its header, if it opens; None if it is gone, damaged or on its way."""
-        with self.spool.transaction(durable=False) as ledger:
-            row = ledger.message(number)
+        row = self.spool.tables.message(number)
         if row is None or row.peer is not None:
             return None
         if self.drop_if_damaged(row):
             return None
         opened = self.opener.open(self.spool.read(row))
-        with self.spool.transaction(durable=False) as ledger:
-            again = opened is not None and ledger.is_opened(opened.header.update_id)
-        if again:
+        if opened is not None and self.spool.tables.is_opened(opened.header.update_id):
             # A copy that came while the first was being trained on.
             self.drop(number, "duplicates")
             return None
@@ -122,8 +131,8 @@ class Custody:
 
     def outgoing(self, peer: str) -> Outgoing | None:
         """Return what is next on the link to ``peer``: the lowest number that is neither delivered nor cancelled."""
-        with self.spool.transaction(durable=False) as ledger:
-            rows, cancelled = ledger.pinned_to(peer), ledger.cancelled(peer)
+        tables = self.spool.tables
+        rows, cancelled = tables.pinned_to(peer), tables.cancelled(peer)
         if cancelled and (not rows or cancelled[0] < (rows[0].seq or 0)):
             return Outgoing(cancelled[0], None, b"")
         if not rows:
@@ -136,16 +145,15 @@ class Custody:
 
     def statistics(self) -> tuple[dict[str, int], int]:
         """Return all tallies, and how many messages are in custody."""
-        with self.spool.transaction(durable=False) as ledger:
-            return ledger.tallies(), len(ledger.messages())
+        return self.spool.tables.tallies(), len(self.spool.tables.messages())
 
     def waits_for(self, peer: str) -> bool:
         """Return whether anything is to be handed over to ``peer``."""
-        with self.spool.transaction(durable=False) as ledger:
-            return bool(ledger.pinned_to(peer) or ledger.cancelled(peer))
+        return bool(self.spool.tables.pinned_to(peer) or self.spool.tables.cancelled(peer))
 
     def pin(self, number: int) -> Row | None:
         """Draw the next hop of a held message; None if it is gone."""
+        self._resting.pop(number, None)
         with self.spool.transaction() as ledger:
             row = ledger.message(number)
             if row is None or row.peer is not None:
@@ -201,7 +209,9 @@ class Custody:
         return revived
 
     def cancelled(self, peer: str, seq: int) -> None:
-        """Note that a neighbour has sent number ``seq`` another way.
+        """Note that a neighbour will not offer number ``seq``: it went another way, or is damaged there.
+
+        One that was taken already stays: it may be the only copy, and of two the destination drops one.
 
         Raises:
             ProtocolError: The neighbour left a number out.
@@ -212,15 +222,11 @@ class Custody:
                 raise ProtocolError("a peer cancelled a number far ahead")
             if taken is None or seq == taken + 1:
                 ledger.set_taken(peer, seq)
-            # Taken, but still as it came: the neighbour has another copy under way.
-            row = ledger.untouched(peer, seq)
-            if row is not None:
-                ledger.drop(row)
-                ledger.count("cancelled")
             hit("cancel.before_commit")
 
     def drop(self, number: int, count: str) -> None:
         """Let a message go for good, and count why."""
+        self._resting.pop(number, None)
         with self.spool.transaction() as ledger:
             row = ledger.message(number)
             if row is not None:
@@ -262,7 +268,8 @@ class Custody:
             ledger.add_opened(done.header.update_id, done.epoch)
             ledger.saw_walk(done.header.walk_tag, done.iteration, ledger.count("turns"))
             ledger.drop(row)
-            ledger.set_model(kind, self.spool.store(done.model), tag=done.header.walk_tag, iteration=done.iteration)
+            stored = self.spool.store(done.model, plain=True)
+            ledger.set_model(kind, stored, tag=done.header.walk_tag, iteration=done.iteration)
             if done.learner_state is not None:
                 ledger.set_learner_state(done.learner_state)
             for name in done.counts:
@@ -280,17 +287,16 @@ class Custody:
         hit("train.committed" if kind == "checkpoint" else "finish.committed")
         return made
 
-    def _refusal(self, ledger: Ledger, peer: str, seq: int, digest: bytes, body: Bytes) -> Taken | None:
+    def _refusal(self, ledger: Ledger, peer: str, seq: int, body: Bytes) -> Taken | None:
         taken = ledger.taken(peer)
         if taken is not None and seq <= taken:
             return Taken(Verdict.AGAIN)
         # Where nothing is known, here or there a disk was lost: whatever is offered first is next.
         if taken is not None and seq > taken + 1:
             raise ProtocolError("a peer offered a number far ahead")
-        if ledger.count_from(peer) >= self._quota:
+        resting = min(list(self._resting.values()).count(peer), _MOST_RESTING)
+        if ledger.count_from(peer) >= self._quota + resting:
             return Taken(Verdict.BUSY)
-        if _digest(body) != digest:
-            return Taken(Verdict.DAMAGED)
         return None if self.opener.is_current(body) else Taken(Verdict.REFUSED)
 
     def _pin(self, ledger: Ledger, row: Row, *, avoid: frozenset[str] = frozenset()) -> Row:
@@ -298,7 +304,3 @@ class Custody:
         peer = self.next_hop.choose(self._draws, came_from=row.came_from, clocks=clocks, avoid=avoid)
         ledger.used_edge(peer)
         return ledger.pin(row, peer)
-
-
-def _digest(data: Bytes) -> bytes:
-    return hashlib.sha256(data).digest()

@@ -6,7 +6,9 @@ All storage is done by one thread, so that it needs no locks; training by anothe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,7 +18,7 @@ from veilwalk.core.errors import SpoolError
 from veilwalk.node._custody import Custody
 from veilwalk.node._destination import Destination
 from veilwalk.node._disk import Bytes
-from veilwalk.node._handover import Outgoing, Progress, Verdict
+from veilwalk.node._handover import Outgoing, Progress, Taken, Verdict
 from veilwalk.node._lost_walks import AgeWatch
 from veilwalk.node._roster import Roster
 from veilwalk.node._tables import Row
@@ -25,6 +27,9 @@ from veilwalk.node._wire import Hello, Offer
 T = TypeVar("T")
 
 _RETRY_STORAGE_S = 1.0
+# The event loop counts in milliseconds from whatever it did last, which after training is another phase than after
+# relaying: a message is called up this much early, and the rest is waited for exactly.
+_EARLY_S = 0.003
 
 
 class Desk:
@@ -57,6 +62,8 @@ class Desk:
         #: Notes that the disk failed.
         self.trouble = trouble
         self._arrived: dict[int, float] = {}
+        # What was pinned last, read before it is asked for: one trip to the storage thread less for every hop.
+        self._ahead: tuple[str, Outgoing] | None = None
         self._to_open: asyncio.Queue[int] = asyncio.Queue()
         self._timers: set[asyncio.TimerHandle] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -80,14 +87,16 @@ class Desk:
     async def take(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
         """Take a message from a neighbour; on disk when this returns."""
         try:
-            taken = await self.storage(self.custody.take, peer, offer.seq, offer.digest, body)
+            taken, ahead = await self.storage(self._take_in, peer, offer, body)
         except SpoolError as error:
             self.trouble(str(error))
             raise
-        if taken.verdict is Verdict.TAKEN:
+        if taken.verdict is Verdict.TAKEN and not taken.wait_s:
+            # What comes too often is no sign of life.
             self._age.seen()
         if taken.row is not None:
-            self._settle(taken.row, for_us=taken.for_us)
+            self._ahead = ahead or self._ahead
+            self._settle(taken.row, for_us=taken.for_us, wait_s=taken.wait_s)
         elif taken.verdict is Verdict.TAKEN:
             await self._pay_later()
         return taken.verdict
@@ -98,6 +107,9 @@ class Desk:
 
     async def outgoing(self, peer: str) -> Outgoing | None:
         """Return what is next for ``peer``."""
+        if self._ahead is not None and self._ahead[0] == peer:
+            (_, outgoing), self._ahead = self._ahead, None
+            return outgoing
         return await self.storage(self.custody.outgoing, peer)
 
     async def waits_for(self, peer: str) -> bool:
@@ -106,6 +118,7 @@ class Desk:
 
     async def delivered(self, peer: str, outgoing: Outgoing) -> None:
         """Let go of what ``peer`` has acknowledged."""
+        self._ahead = None
         await self.storage(self.custody.delivered, peer, outgoing.seq)
         await self._pay_later()
 
@@ -116,6 +129,7 @@ class Desk:
 
     async def reroute(self, peer: str, *, silent: frozenset[str]) -> None:
         """Send what waits for ``peer`` another way."""
+        self._ahead = None
         for other in await self.storage(partial(self.custody.reroute, peer, avoid=silent)):
             self._wake(other)
 
@@ -198,7 +212,7 @@ class Desk:
             self._settle(made, for_us=False)
         self._arrived.pop(number, None)
 
-    def _settle(self, row: Row, *, for_us: bool) -> None:
+    def _settle(self, row: Row, *, for_us: bool, wait_s: float = 0.0) -> None:
         """Put a message where it belongs: to the training, to its link, or to the side until its dwell is over."""
         loop = asyncio.get_running_loop()
         arrived = self._arrived.setdefault(row.id, loop.time())
@@ -209,13 +223,33 @@ class Desk:
             self._to_open.put_nowait(row.id)
         else:
             # Also at once where nothing dwells: a held message that was not pinned with its arrival.
-            dwells = max(1, math.ceil((loop.time() - arrived) / self._dwell_s)) if self._dwell_s else 0
-            timer = loop.call_at(arrived + dwells * self._dwell_s, self._leave, row.id)
+            stays_s = max(wait_s, loop.time() - arrived)
+            due = arrived + (max(1, math.ceil(stays_s / self._dwell_s)) * self._dwell_s if self._dwell_s else wait_s)
+            timer = loop.call_at(due - _EARLY_S, self._leave, row.id, due)
             self._timers.add(timer)
             self._timers = {other for other in self._timers if not other.cancelled() and other.when() >= loop.time()}
 
-    def _leave(self, number: int) -> None:
-        self._spawn(self._pin(number))
+    def _take_in(self, peer: str, offer: Offer, body: Bytes) -> tuple[Taken, tuple[str, Outgoing] | None]:
+        taken = self.custody.take(peer, offer.seq, offer.digest, body)
+        return taken, self._look_ahead(taken.row)
+
+    def _pin_at(self, number: int, due: float) -> tuple[Row | None, tuple[str, Outgoing] | None]:
+        time.sleep(max(0.0, due - time.monotonic()))
+        row = self.custody.pin(number)
+        return row, self._look_ahead(row)
+
+    def _look_ahead(self, row: Row | None) -> tuple[str, Outgoing] | None:
+        """Return a message that was just pinned with its bytes, if it is next on its link."""
+        if row is None or row.peer is None:
+            return None
+        with contextlib.suppress(SpoolError):
+            outgoing = self.custody.outgoing(row.peer)
+            if outgoing is not None and outgoing.row is not None and outgoing.row.id == row.id:
+                return row.peer, outgoing
+        return None
+
+    def _leave(self, number: int, due: float) -> None:
+        self._spawn(self._pin(number, due))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -244,16 +278,17 @@ class Desk:
         except SpoolError as error:
             self.trouble(str(error))
 
-    async def _pin(self, number: int) -> None:
+    async def _pin(self, number: int, due: float) -> None:
         while True:
             try:
-                row = await self.storage(self.custody.pin, number)
+                row, ahead = await self.storage(self._pin_at, number, due)
                 break
             except SpoolError as error:
                 self.trouble(str(error))
                 await asyncio.sleep(_RETRY_STORAGE_S)
         self._arrived.pop(number, None)
         if row is not None and row.peer is not None:
+            self._ahead = ahead or self._ahead
             self._wake(row.peer)
 
 

@@ -6,7 +6,7 @@ needed, :meth:`Destination.work` computes, and :meth:`veilwalk.node._custody.Cus
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import io
 import os
 from collections.abc import Mapping
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from veilwalk.node._manifest import Manifest
     from veilwalk.node._roster import Roster
 
+_DIGEST_BYTES = 32
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
@@ -43,6 +45,7 @@ class Task:
         index: This node's number in the roster.
         max_loss_ratio: A model whose loss on this node's data is more than this many times that of the node's own
             last model is refused; 0 for no such check.
+        test: The run's public test set, where it has one.
     """
 
     learner: Learner
@@ -50,6 +53,7 @@ class Task:
     manifest: Manifest
     index: int
     max_loss_ratio: float = 0.0
+    test: Partition | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,7 @@ class Arrival:
     checkpoint_iteration: int
     checkpoint_tag: bytes
     final_iteration: int
+    final_digest: bytes
     state: Mapping[str, bytes]
     step: int
 
@@ -96,6 +101,7 @@ class Destination:
                 checkpoint_iteration=0 if stored is None else stored.iteration,
                 checkpoint_tag=b"" if stored is None else stored.tag,
                 final_iteration=-1 if final is None else final.iteration,
+                final_digest=b"" if final is None else final.digest,
                 state=ledger.learner_state(),
                 step=ledger.tally("updates"),
             )
@@ -116,14 +122,16 @@ class Destination:
 
         None if there is nothing to start: the run is finished, or its first walk was made here before.
         """
+        body, iteration = self._first_model(), 0
         with spool.transaction(durable=False) as ledger:
             stored = ledger.model("checkpoint")
             if ledger.model("final") is not None or (first and ledger.tally("started")):
                 return None
-        body, iteration = self._first_model(), 0
-        if stored is not None:
-            with contextlib.suppress(DamageError):
-                body, iteration = spool.read(stored), stored.iteration
+            try:
+                if stored is not None:
+                    body, iteration = spool.read(stored), stored.iteration
+            except DamageError:
+                ledger.count("damaged")
         about = Header(update_id=b"", walk_tag=os.urandom(8), iteration=iteration, body_length=0)
         return self._seal(roster, about, body)
 
@@ -132,7 +140,7 @@ class Destination:
         counts = ["updates"]
         received, iteration = self._accepted(arrival, counts)
         hit("train.opened")
-        state = {name: np.load(io.BytesIO(data), allow_pickle=False) for name, data in arrival.state.items()}
+        state = _read_state(arrival.state, counts)
         try:
             model = encode_params(self._task.manifest, self._update(received, arrival.step, state))
         except TrainingError:
@@ -142,17 +150,29 @@ class Destination:
         hit("train.updated")
         iteration += 1
         about = Header(update_id=b"", walk_tag=header.walk_tag, iteration=iteration, body_length=0)
-        done = iteration >= self._rules.updates
+        done = iteration >= self._rules.updates or self._reached(model, iteration)
         return Progress(
             message=None if done else self._seal(roster, about, model),
             model=model,
             header=header,
             epoch=arrival.opened.context.epoch,
             iteration=iteration,
-            learner_state={name: _npy(array) for name, array in state.items()},
+            learner_state={name: _written(array) for name, array in state.items()},
             counts=tuple(counts),
             farewells=self._farewells(roster, model, iteration, os.urandom(16)) if done else {},
         )
+
+    def _reached(self, model: bytes, iteration: int) -> bool:
+        """Return whether a model is as good as the run asks for, by the public test set, after so many updates."""
+        from veilwalk.learning import evaluation_points
+
+        task, rules = self._task, self._rules
+        if not rules.target or task.test is None:
+            return False
+        if iteration not in evaluation_points(rules.updates, rules.evaluations):
+            return False
+        accuracy = task.learner.evaluate(decode_params(task.manifest, model), task.test).get("accuracy")
+        return accuracy is not None and accuracy >= rules.target
 
     def _accepted(self, arrival: Arrival, counts: list[str]) -> tuple[Params, int]:
         """Return the model to train on: the one that came, or this node's own where that one is refused."""
@@ -175,13 +195,15 @@ class Destination:
 
     def _finished(self, arrival: Arrival, roster: Roster) -> Progress | str:
         header = arrival.opened.header
-        if header.iteration <= arrival.final_iteration:
-            return "duplicates"
         try:
             body = open_body(arrival.opened, arrival.message)
             decode_params(self._task.manifest, body)
         except (CryptoError, ProtocolError):
             return "refused"
+        # Two walks may both come to an end: all members keep the same one, that of more updates, or of equals either.
+        digest = hashlib.sha256(body).digest()
+        if (header.iteration, digest) <= (arrival.final_iteration, arrival.final_digest):
+            return "duplicates"
         return Progress(
             message=None,
             model=body,
@@ -250,7 +272,17 @@ def is_surplus(header: Header, walks: Mapping[bytes, SeenWalk]) -> bool:
     )
 
 
-def _npy(array: Array) -> bytes:
+def _written(array: Array) -> bytes:
+    """Return an array of the learner's as it is kept: after its digest, so that damage is noticed."""
     buffer = io.BytesIO()
     np.save(buffer, np.asarray(array), allow_pickle=False)
-    return buffer.getvalue()
+    return hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue()
+
+
+def _read_state(kept: Mapping[str, bytes], counts: list[str]) -> dict[str, Array]:
+    """Return what the learner kept; where any of it is damaged, none, for its parts belong together."""
+    for data in kept.values():
+        if hashlib.sha256(data[_DIGEST_BYTES:]).digest() != data[:_DIGEST_BYTES]:
+            counts.append("damaged")
+            return {}
+    return {name: np.load(io.BytesIO(data[_DIGEST_BYTES:]), allow_pickle=False) for name, data in kept.items()}

@@ -18,26 +18,22 @@ from urllib.parse import quote
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.node._keyfile import make_private_directory
+from veilwalk.node._mend import open_or_mend
 
 Bytes = bytes | bytearray | memoryview
 
-DRAFT = ".draft"
 MESSAGES = "messages"
 
 
 class Disk(Protocol):
     """What the spool needs of a disk."""
 
-    def create(self, name: str, data: Bytes) -> None:
-        """Write a new file."""
+    def write(self, name: str, data: Bytes) -> None:
+        """Write a file: a new one, or over one whose content nobody needs any more."""
         ...
 
     def sync(self, name: str) -> None:
         """Make the content of a file safe."""
-        ...
-
-    def rename(self, old: str, new: str) -> None:
-        """Give a file another name."""
         ...
 
     def sync_folder(self) -> None:
@@ -70,15 +66,6 @@ class Disk(Protocol):
         ...
 
 
-def write_safely(disk: Disk, name: str, data: Bytes) -> None:
-    """Write a file such that, once this returns, it survives a power cut, and never shows half-written."""
-    draft = name + DRAFT
-    disk.create(draft, data)
-    disk.sync(draft)
-    disk.rename(draft, name)
-    disk.sync_folder()
-
-
 class FolderDisk:
     """A folder of the real disk, for one process at a time."""
 
@@ -90,21 +77,25 @@ class FolderDisk:
             self._files.mkdir(mode=0o700, exist_ok=True)
             self._lock = _lock(folder / "lock")
             self._folder = os.open(self._files, os.O_RDONLY | os.O_DIRECTORY)
-            self.database = _open_database(folder / "spool.db")
+            #: Whether the database was damaged, and is a new one with what could be read of the old.
+            self.database, self.mended = open_or_mend(folder / "spool.db", _open_database)
         except OSError as error:
             raise SpoolError(f"{folder}: {error.strerror or error}") from error
         except sqlite3.Error as error:
             raise SpoolError(f"{folder}: the database cannot be opened ({error})") from error
         self._durable = True
 
-    def create(self, name: str, data: Bytes) -> None:
-        """Write a new file; over what an interrupted write left, if need be."""
+    def write(self, name: str, data: Bytes) -> None:
+        """Write a file: a new one, or over one whose content nobody needs any more."""
         with _as_spool_error(name):
-            handle = os.open(self._files / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            # Not truncated first: a file of the same length keeps its blocks, and its sync needs no journal.
+            handle = os.open(self._files / name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(handle, view) :]
+                if os.fstat(handle).st_size != len(data):
+                    os.ftruncate(handle, len(data))
             finally:
                 os.close(handle)
 
@@ -113,14 +104,9 @@ class FolderDisk:
         with _as_spool_error(name):
             handle = os.open(self._files / name, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                os.fsync(handle)
+                os.fdatasync(handle)
             finally:
                 os.close(handle)
-
-    def rename(self, old: str, new: str) -> None:
-        """Give a file another name."""
-        with _as_spool_error(old):
-            (self._files / old).rename(self._files / new)
 
     def sync_folder(self) -> None:
         """Make all names safe."""

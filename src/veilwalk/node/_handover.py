@@ -22,11 +22,12 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A verdict, and the message where it is now in custody."""
+    """A verdict, and the message where it is now in custody, with how long it is to wait besides its dwell."""
 
     verdict: Verdict
     row: Row | None = None
     for_us: bool = False
+    wait_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,10 @@ _ARGON2_MOST = {"iterations": 64, "lanes": 64, "memory_kib": 2 * 1024 * 1024}
 
 
 def read_password(path: Path) -> bytes:
-    """Return the first line of ``path``, which may be a pipe (``/dev/fd/3``); a file must be its owner's alone."""
+    """Return the first line of ``path``, which may be a pipe (``/dev/fd/3``); a file must be its owner's alone.
+
+    A systemd credential is root's and opened to the service by an access list, which shows as the group's right.
+    """
     try:
         with path.open("rb") as stream:
             status = os.fstat(stream.fileno())
@@ -40,7 +43,8 @@ def read_password(path: Path) -> bytes:
     except OSError as error:
         raise InputFileError(f"{path}: {error.strerror or error}") from None
     if stat.S_ISREG(status.st_mode):
-        _refuse_loose(path, status, 0o077, "600")
+        credential = str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY") and status.st_uid == 0
+        _refuse_loose(path, status, 0o037 if credential else 0o077, "600")
     password = line.rstrip(b"\r\n")
     if not password or len(password) > _PASSWORD_LIMIT:
         raise ConfigError(f"{path}: the first line must hold a password of 1 to {_PASSWORD_LIMIT} bytes")

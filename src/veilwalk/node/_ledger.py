@@ -22,14 +22,13 @@ class Ledger:
         stored: Stored,
         *,
         came_from: str | None,
-        came_seq: int | None = None,
         owed: int | None = None,
         fixed_peer: str | None = None,
     ) -> Row:
         """Take a message into custody; with ``fixed_peer`` it is for that link and no other."""
         cursor = self._database.execute(
-            "INSERT INTO message (file, bytes, digest, came_from, came_seq, owed, fixed) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (stored.file, stored.inline, stored.digest, came_from, came_seq, owed, fixed_peer is not None),
+            "INSERT INTO message (file, bytes, digest, came_from, owed, fixed) VALUES (?, ?, ?, ?, ?, ?)",
+            (stored.file, stored.inline, stored.digest, came_from, owed, fixed_peer is not None),
         )
         row = self.message(cursor.lastrowid or 0)
         assert row is not None  # noqa: S101  it was just inserted
@@ -65,10 +64,6 @@ class Ledger:
     def pinned(self, peer: str, seq: int) -> Row | None:
         """Return the message with that number on the link to ``peer``."""
         return next(self._messages("WHERE peer = ? AND seq = ?", peer, seq), None)
-
-    def untouched(self, peer: str, seq: int) -> Row | None:
-        """Return the message that came with that number from ``peer``, if nothing was done with it yet."""
-        return next(self._messages("WHERE came_from = ? AND came_seq = ? AND peer IS NULL", peer, seq), None)
 
     def held(self) -> list[Row]:
         """Return the messages without a next hop, oldest first."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from veilwalk.core.arrays import FloatArray, IntArray
     from veilwalk.design import DestinationLaw
     from veilwalk.graphs import Graph
+    from veilwalk.node._routing import NodeWalk
+
+_SIMULATED_HOPS = 4_000_000
 
 
 def late_on_regular(n_nodes: int, degree: int, *, alarm_hops: float) -> float:
@@ -37,22 +41,62 @@ def late_on_regular(n_nodes: int, degree: int, *, alarm_hops: float) -> float:
     return n_nodes / escape * math.log(alarm_hops * escape)
 
 
-def late_after_hops(graph: Graph, *, alarm_hops: float) -> int:
-    """Return the least t such that a healthy simple walk makes less than one false alarm in ``alarm_hops`` hops.
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """After how many hops without a visit a node believes the walks lost, and how that was found.
+
+    Attributes:
+        hops: The hops.
+        margin: They include this much for the error of a simulation, a 95 % margin; None where they are exact.
+    """
+
+    hops: int
+    margin: float | None = None
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        if self.margin is None:
+            return f"{self.hops} hops (exact)"
+        return f"{self.hops} hops (simulated; {self.margin:.0f} of them for its error, 95 %)"
+
+
+def lateness(graph: Graph, *, alarm_hops: float, walk: NodeWalk = "simple", mix: float = 0.0) -> Lateness:
+    """Return the least t such that a healthy walk makes less than one false alarm in ``alarm_hops`` hops.
 
     The walk is at node j a share pi_j of the time, and each stay begins a return, which lasts longer than t with
-    probability S_j(t), exact from :func:`veilwalk.chains.return_survival`; then j gives a false alarm. So there are
-    sum of pi_j S_j(t) of them a hop. Walks that do not turn back come home sooner: for them this t is on the safe side.
+    probability S_j(t); then j gives a false alarm. So there are sum of pi_j S_j(t) of them a hop. S is exact for the
+    simple walk (:func:`veilwalk.chains.return_survival`) and for the non-backtracking one, as a chain on arcs
+    (:func:`veilwalk.chains.arc_return_survival`). The least-recent walk remembers too much for a chain: it is played
+    for four million hops with a fixed seed, its tail, which is geometric, is drawn out, and a 95 % margin added.
     """
-    from veilwalk.chains import WalkChain, return_survival
-
     validate.more_than(1, alarm_hops=alarm_hops)
-    chain = WalkChain.simple(graph)
+    if walk == "least-recent":
+        from veilwalk.node._memory_gaps import least_recent_gaps
 
-    def alarms(times: IntArray) -> FloatArray:
-        found: FloatArray = return_survival(chain, times) @ chain.stationary
-        return found
+        found, margin = least_recent_gaps(graph, mix=mix, hops=_SIMULATED_HOPS, seed=1).late_after(alarm_hops)
+        return Lateness(math.ceil(found + margin), margin)
+    return Lateness(_least(_alarms(graph, walk), alarm_hops))
 
+
+def late_after_hops(graph: Graph, *, alarm_hops: float, walk: NodeWalk = "simple", mix: float = 0.0) -> int:
+    """Return the hops of :func:`lateness`."""
+    return lateness(graph, alarm_hops=alarm_hops, walk=walk, mix=mix).hops
+
+
+def _alarms(graph: Graph, walk: NodeWalk) -> Callable[[IntArray], FloatArray]:
+    """Return the exact rate of false alarms, per hop, as a function of the waiting time."""
+    from veilwalk.chains import ArcChain, WalkChain, arc_return_survival, return_survival
+
+    # The same for both: every arc of the non-backtracking walk is as likely as any other.
+    share = graph.degrees / graph.degrees.sum()
+    if walk == "simple":
+        chain = WalkChain.simple(graph)
+        return lambda times: np.asarray(return_survival(chain, times) @ share)
+    arcs = ArcChain(graph)
+    return lambda times: np.asarray(arc_return_survival(arcs, times) @ share)
+
+
+def _least(alarms: Callable[[IntArray], FloatArray], alarm_hops: float) -> int:
     # Every look costs a pass over all nodes, however many times it asks for: bracket, then cut the bracket finely.
     powers = 2 ** np.arange(1, 50)
     low = 1

@@ -76,6 +76,7 @@ class Manifest:
         walk: The walk and the other rules all members follow, as their own text.
         law_digest: SHA-256 of the destination law (hexadecimal).
         graph_digest: The digest of the graph the law was designed for.
+        test_digest: SHA-256 of the public test set (hexadecimal); empty where the run has none.
         seed: Seed of the learner's own draws (start, batches). Walks draw from the OS source.
     """
 
@@ -88,6 +89,7 @@ class Manifest:
     law_digest: str
     graph_digest: str
     seed: int
+    test_digest: str = ""
 
     def __post_init__(self) -> None:
         if len(self.run_id) != RUN_ID_BYTES:
@@ -103,6 +105,8 @@ class Manifest:
                 raise InvalidParameterError(name, getattr(self, name)[:80], "at most 400 printable ASCII characters")
         for name in ("law_digest", "graph_digest"):
             decode_hex(getattr(self, name), DIGEST_BYTES, name)
+        if self.test_digest:
+            decode_hex(self.test_digest, DIGEST_BYTES, "test_digest")
         bucket_for(self.body_bytes)
 
     @cached_property
@@ -130,6 +134,7 @@ class Manifest:
                 "run": self.run_id.hex(),
                 "seed": int(self.seed),
                 "suite": int(self.suite),
+                "test_digest": self.test_digest,
                 "walk": self.walk,
             }
         )
@@ -142,8 +147,9 @@ class Manifest:
 
 _FIELDS = (
     *("arrays", "bucket", "format", "graph_digest", "law_digest", "learner"),
-    *("norm_bound", "run", "seed", "suite", "walk"),
+    *("norm_bound", "run", "seed", "suite", "test_digest", "walk"),
 )
+_TEXTS = ("graph_digest", "law_digest", "learner", "test_digest", "walk")
 
 
 def array_specs(params: Params) -> tuple[ArraySpec, ...]:
@@ -166,7 +172,7 @@ def parse_manifest(data: bytes, name: str) -> Manifest:
             suite=parse_suite(content["suite"], name),
             norm_bound=_typed(content, "norm_bound", float),
             seed=_typed(content, "seed", int),
-            **{field: _typed(content, field, str) for field in ("graph_digest", "law_digest", "learner", "walk")},
+            **{field: _typed(content, field, str) for field in _TEXTS},
         )
     except InputFileError:
         raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import socket
 import time
@@ -15,7 +14,7 @@ import numpy as np
 
 from veilwalk.core.errors import RecordError, SpoolError
 from veilwalk.core.records import write_atomically
-from veilwalk.node._assemble import learner_text
+from veilwalk.node._assemble import file_digest, learner_text
 from veilwalk.node._kem import Suite
 from veilwalk.node._keys import new_node_keys, new_root_key
 from veilwalk.node._limits import Limits
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from veilwalk.learning import Learner, Partition
 
 _DAYS = 30.0
-_PLAN = "plan.json"
+_TEST = "test.npz"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,6 +47,7 @@ class ClusterPlan:
         suite: How messages are sealed.
         limits: Patience of every node.
         norm_bound: Largest norm of a model that is accepted.
+        test: The public test set, for rules with a target.
     """
 
     graph: Graph
@@ -61,6 +61,7 @@ class ClusterPlan:
     suite: Suite = Suite.HYBRID
     limits: Limits = field(default_factory=Limits)
     norm_bound: float = 1e6
+    test: Partition | None = None
 
 
 def node_ids(n_nodes: int) -> list[str]:
@@ -91,6 +92,8 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
         )
         sign_roster(folder / "roster.json", roster, root)
         save_law(folder / "law.npz", plan.law)
+        if plan.test is not None:
+            np.savez(folder / _TEST, features=plan.test.features, labels=plan.test.labels)
         first = plan.learner.init_params(init_generator(plan.seed))
         manifest = Manifest(
             run_id=roster.run_id,
@@ -101,7 +104,8 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
                 plan.learner_spec, n_features=plan.partitions[0].features.shape[1], n_classes=plan.n_classes
             ),
             walk=plan.rules.to_text(),
-            law_digest=hashlib.sha256((folder / "law.npz").read_bytes()).hexdigest(),
+            law_digest=file_digest(folder / "law.npz", "law"),
+            test_digest="" if plan.test is None else file_digest(folder / _TEST, "test"),
             graph_digest=plan.graph.digest,
             seed=plan.seed,
         )
@@ -128,11 +132,12 @@ def _prepare_node(folder: Path, name: str, plan: ClusterPlan, index: int) -> Pat
     data = plan.partitions[index]
     np.savez(mine / "data.npz", features=data.features, labels=data.labels)
     consent = f"learner = {json.dumps(plan.learner_spec)}\n" if ":" in plan.learner_spec.partition("=")[0] else ""
+    test = "" if plan.test is None else f'test = "../{_TEST}"\n'
     limits = "".join(f"{key} = {getattr(plan.limits, key)}\n" for key in Limits.__slots__)
     text = (
         'keys = "keys"\nroot = "../root/root.pub"\nroster = "../roster.json"\nmanifest = "../manifest.json"\n'
         f'law = "../law.npz"\ndata = "data.npz"\nstate = "state"\nstarts = {str(index == 0).lower()}\n'
-        f"{consent}\n[limits]\n{limits}"
+        f"{test}{consent}\n[limits]\n{limits}"
     )
     path = mine / "node.toml"
     write_atomically(path, text.encode())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from veilwalk.core.errors import ConfigError
-from veilwalk.node._assemble import learner_text
+from veilwalk.node._assemble import file_digest, learner_text
 from veilwalk.node._keys import load_root_key
 from veilwalk.node._lost_walks import late_after_hops, starved_after_hops
 from veilwalk.node._manifest import Manifest, array_specs, sign_manifest
@@ -26,6 +25,9 @@ class RunRequest:
     n_classes: int
     walk: str
     updates: int
+    target_accuracy: float | None = None
+    evaluations: int = 40
+    test: Path | None = None
     mix: float = 0.0
     dwell: float = 0.0
     spare: float = 0.0
@@ -39,6 +41,8 @@ def make_manifest(
     request: RunRequest, *, root_keys: Path, roster: Path, law: Path, out: Path, password: bytes | None = None
 ) -> Manifest:
     """Write the signed manifest of a run to ``out``; the law must be for the roster's own graph."""
+    if (request.target_accuracy is None) != (request.test is None):
+        raise ConfigError("target-accuracy and test go together: members agree on what to reach, and on what data")
     from veilwalk.chains import WalkChain, mean_hitting_times
     from veilwalk.design import DestinationLaw, load_law
     from veilwalk.learning import init_generator, make_learner
@@ -57,7 +61,9 @@ def make_manifest(
         walk=node_walk(request.walk),
         mix=request.mix,
         updates=request.updates,
-        late=late_after_hops(graph, alarm_hops=request.alarm_hops),
+        target=request.target_accuracy or 0.0,
+        evaluations=request.evaluations,
+        late=late_after_hops(graph, alarm_hops=request.alarm_hops, walk=node_walk(request.walk), mix=request.mix),
         starve=starved_after_hops(found, mean_hops=mean_hops, alarm_hops=request.alarm_hops),
         hop=request.hop,
         dwell=request.dwell,
@@ -70,7 +76,8 @@ def make_manifest(
         norm_bound=request.norm_bound,
         learner=learner_text(request.learner, n_features=request.n_features, n_classes=request.n_classes),
         walk=rules.to_text(),
-        law_digest=hashlib.sha256(law.read_bytes()).hexdigest(),
+        law_digest=file_digest(law, "law"),
+        test_digest="" if request.test is None else file_digest(request.test, "test"),
         graph_digest=graph.digest,
         seed=request.seed,
     )

@@ -52,7 +52,7 @@ async def _main(node: Node, config: NodeConfig, log: Log) -> None:
 async def _follow(node: Node, config: NodeConfig, log: Log, news: asyncio.Event) -> None:
     """Take up a new roster when its file changes, or when told to look (SIGHUP)."""
     files = membership_files(config)
-    seen = _stamp(config.roster)
+    seen, newest = _stamp(config.roster), node.roster
     while True:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_NEWS_S):
@@ -62,8 +62,10 @@ async def _follow(node: Node, config: NodeConfig, log: Log, news: asyncio.Event)
         news.clear()
         seen = _stamp(config.roster)
         try:
-            roster = await asyncio.to_thread(files.news, node.roster)
+            roster = await asyncio.to_thread(files.news, newest)
             if roster is not None:
+                # One that this node cannot work under is history all the same: the root mends it with the next.
+                newest = roster
                 # The roster may announce an epoch whose key was made since the start.
                 await node.follow(roster, load_keys(config))
                 delete_old_keys(config.keys, epoch=roster.epoch)

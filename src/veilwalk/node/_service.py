@@ -22,6 +22,7 @@ from veilwalk.node._roster import Roster
 from veilwalk.node._routing import NextHop
 from veilwalk.node._spares import Spares
 from veilwalk.node._spool import Spool
+from veilwalk.node._visits import Visits, allowed_visits
 from veilwalk.node._wire import Hello
 
 _WATCH_S = 0.25
@@ -44,6 +45,7 @@ class Node:
             quota=parts.limits.quota,
             dwells=parts.rules.dwell > 0,
             spares=Spares(spool, most=2 * parts.limits.quota) if parts.rules.spare else None,
+            visits=Visits(self._allowed_visits(self.roster), pause_s=max(parts.rules.hop, parts.rules.dwell)),
         )
         self._destination = Destination(parts.task, parts.rules, parts.law, parts.draws)
         self.desk = Desk(
@@ -104,11 +106,14 @@ class Node:
             raise ConfigError(
                 f"roster version {roster.version} leaves {self.id} out: this node works under the one before"
             )
+        keys.check_entry(roster.member(self.id))
         self._destination.law = parts.law.among(roster.ids)
         self._parts = replace(parts, keys=keys)
         self._membership = self._membership.follow(roster)
         self.desk.custody.opener = self._membership.opener(keys)
         self.desk.custody.next_hop = self._next_hop(roster)
+        if self.desk.custody.visits is not None:
+            self.desk.custody.visits.allowed = self._allowed_visits(roster)
         neighbours = set(roster.neighbours(self.id))
         self._listening.load_verify_locations(cadata=roster.trust_anchors(neighbours))
         # Keys and addresses may have changed: every link is made anew.
@@ -157,6 +162,9 @@ class Node:
     def _next_hop(self, roster: Roster) -> NextHop:
         rules = self._parts.rules
         return NextHop(walk=rules.walk, mix=rules.mix, neighbours=roster.neighbours(self.id))
+
+    def _allowed_visits(self, roster: Roster) -> int:
+        return allowed_visits(roster.ids, roster.edges, self.id)
 
     def _dial(self, peer: str) -> None:
         parts = self._parts

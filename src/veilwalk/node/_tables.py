@@ -1,12 +1,23 @@
 """The tables of a node, and their rows as values.
 
-Nothing here knows the time: what is on disk must not tell when anything happened.
+Nothing here knows the time: what is on disk must not tell when anything happened. Where a wrong number would lose a
+message without a word, or end a run, it is written twice (``twice``), by the database itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: What is written twice, by table.
+TWICE = {
+    "message": "quote(peer) || quote(seq) || quote(came_from) || quote(owed) || fixed",
+    "link": "quote(peer) || sent || quote(taken) || quote(incarnation)",
+    "cancelled": "quote(peer) || seq",
+    "debt": "quote(peer) || seq",
+    "opened": "quote(update_id) || epoch",
+    "walk": "quote(tag) || iteration || ' ' || first_turn || ' ' || last_turn",
+    "model": "kind || quote(digest) || quote(tag) || iteration",
+}
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS message (      -- messages in custody, in the order they came
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -14,30 +25,32 @@ CREATE TABLE IF NOT EXISTS message (      -- messages in custody, in the order t
     bytes BLOB,
     digest BLOB NOT NULL,
     came_from TEXT,                       -- neighbour, or NULL for a walk made here
-    came_seq INTEGER,                     -- its number on the link from there, while it is as it came
-    owed INTEGER,                         -- that number again: released there when this, or what it became, is gone
+    owed INTEGER,                         -- its number on the link from there: released when it, or its heir, is gone
     peer TEXT,                            -- pinned next hop, or NULL while held
     seq INTEGER,                          -- its number on that link
     fixed INTEGER NOT NULL DEFAULT 0,     -- for that peer and no other
+    TWICE,
     UNIQUE (peer, seq)
 );
 CREATE TABLE IF NOT EXISTS link (
     peer TEXT PRIMARY KEY,
     sent INTEGER NOT NULL DEFAULT 0,      -- last number given out
     taken INTEGER,                        -- last number taken, NULL where none is known
-    incarnation BLOB                      -- of the neighbour's disk, which numbers what it sends
+    incarnation BLOB,                     -- of the neighbour's disk, which numbers what it sends
+    TWICE
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS cancelled (peer TEXT, seq INTEGER, PRIMARY KEY (peer, seq)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS cancelled (peer TEXT, seq INTEGER, TWICE, PRIMARY KEY (peer, seq)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS spare (        -- copies of messages that were handed on, until released
     peer TEXT, seq INTEGER, file TEXT, bytes BLOB, digest BLOB NOT NULL, came_from TEXT, PRIMARY KEY (peer, seq)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS debt (peer TEXT, seq INTEGER, PRIMARY KEY (peer, seq)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS opened (update_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS debt (peer TEXT, seq INTEGER, TWICE, PRIMARY KEY (peer, seq)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS opened (update_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, TWICE) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS walk (         -- walks this node was a destination of
     tag BLOB PRIMARY KEY,
     iteration INTEGER NOT NULL,           -- highest seen
     first_turn INTEGER NOT NULL,          -- this node's turn (its count of openings) when first seen
-    last_turn INTEGER NOT NULL
+    last_turn INTEGER NOT NULL,
+    TWICE
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS edge_use (peer TEXT PRIMARY KEY, clock INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
@@ -49,9 +62,20 @@ CREATE TABLE IF NOT EXISTS model (        -- 'checkpoint': this node's newest, '
     bytes BLOB,
     digest BLOB NOT NULL,
     tag BLOB NOT NULL,
-    iteration INTEGER NOT NULL
+    iteration INTEGER NOT NULL,
+    TWICE
 ) WITHOUT ROWID;
 """
+
+
+def statements() -> list[str]:
+    """Return the schema, statement by statement."""
+    found = []
+    for statement in SCHEMA.split(";"):
+        table = statement.partition("EXISTS ")[2].partition(" ")[0]
+        twice = f"twice TEXT GENERATED ALWAYS AS ({TWICE.get(table)}) STORED"
+        found.append(statement.replace("TWICE", twice))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +95,6 @@ class Row:
     file: str | None
     digest: bytes
     came_from: str | None
-    came_seq: int | None
     owed: int | None
     peer: str | None
     seq: int | None

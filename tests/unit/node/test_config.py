@@ -93,6 +93,8 @@ def test_rules_travel_as_one_line_of_text() -> None:
     rules = RunRules(walk="least-recent", mix=0.25, updates=400, late=7070, hop=0.02, dwell=1.5)
     assert RunRules.from_text(rules.to_text()) == rules
     assert rules.late_s == 7070 * 1.5
+    until = RunRules(walk="simple", updates=10, target=0.925, evaluations=7, late=1)
+    assert RunRules.from_text(until.to_text()) == until
     many = RunRules(walk="simple", updates=123_456_789, late=1)
     assert RunRules.from_text(many.to_text()).updates == 123_456_789
 
@@ -109,6 +111,10 @@ def test_rules_travel_as_one_line_of_text() -> None:
         "simple updates=ten late=5",
         "simple updates=10 late=nan",
         "simple updates=0 late=5",
+        "simple updates=10 late=5 target=1.5",
+        "simple updates=10 late=5 target=-0.5",
+        "simple updates=10 late=5 evaluations=0",
+        "simple updates=10 late=5 evaluations=2.5",
         "simple updates=10 late=5 mix=0.5",
         "simple updates=5000000000 late=5",
     ],

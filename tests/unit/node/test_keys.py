@@ -255,6 +255,25 @@ def test_a_password_comes_from_a_descriptor(folder: Path) -> None:
         read_password(folder / "missing")
 
 
+def test_a_systemd_credential_is_roots_and_readable_by_an_access_list(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which shows as mode 440; elsewhere, or of another owner, that mode is refused."""
+    path = folder / "password"
+    path.write_bytes(b"pw\n")
+    path.chmod(0o600)
+    found = list(path.stat())
+    found[0], found[4] = 0o100440, 0
+    monkeypatch.setattr("veilwalk.node._keyfile.os.fstat", lambda _: os.stat_result(found))
+    with pytest.raises(SpoolError, match="mode 440 lets others in"):
+        read_password(path)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder))
+    assert read_password(path) == b"pw"
+    found[4] = 12345
+    with pytest.raises(SpoolError, match="mode 440 lets others in"):
+        read_password(path)
+
+
 # ---- the root and the node ---------------------------------------------------------------------------------------
 
 

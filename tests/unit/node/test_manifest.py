@@ -65,7 +65,7 @@ def test_the_text_is_the_one_the_page_describes() -> None:
     expected = (
         '{"arrays":[{"dtype":"<f4","name":"w","shape":[2,3]}],"bucket":0,"format":"veilwalk-manifest-1",'
         f'"graph_digest":"{"cd" * 32}","law_digest":"{"ab" * 32}","learner":"softmax:rate=0.1","norm_bound":100.0,'
-        '"run":"000102030405060708090a0b0c0d0e0f","seed":7,"suite":2,"walk":"simple"}\n'
+        '"run":"000102030405060708090a0b0c0d0e0f","seed":7,"suite":2,"test_digest":"","walk":"simple"}\n'
     )
     assert small.to_bytes() == expected.encode()
 
@@ -136,6 +136,9 @@ def test_digests_are_hexadecimal(digest: str) -> None:
     for name in ("law_digest", "graph_digest"):
         with pytest.raises(InputFileError, match=f"{name}: must be 64 lower-case"):
             manifest(**{name: digest})
+    if digest:
+        with pytest.raises(InputFileError, match="test_digest: must be 64 lower-case"):
+            manifest(test_digest=digest)
 
 
 def changed(change: Callable[[dict[str, Any]], object]) -> bytes:

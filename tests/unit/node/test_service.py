@@ -400,6 +400,32 @@ def test_a_new_epoch_is_followed_while_running(network: Make) -> None:
     assert all('"roster", "version": 3, "epoch": 2' in log.getvalue() for log in net.logs.values())
 
 
+def test_a_roster_with_a_wrong_key_for_this_very_node_is_refused(network: Make, tmp_path: Any) -> None:
+    """What others seal to a key it does not hold would be lost: it says so, and works under the one before."""
+    from veilwalk.node import new_node_keys
+
+    async def main() -> Any:
+        net = network(4, rules=RunRules(walk="simple", updates=60, late=1e9))
+        await net.start()
+        await net.until(lambda: net.tally("updates") > 5)
+        stranger = new_node_keys(tmp_path / "s", node_id="n1", address="127.0.0.1:9", suite=net.roster.suite).member
+        own = net.keys["n1"].member
+        for wrong, word in (
+            (replace(own, kem=stranger.kem), "the sealing key of n1"),
+            (replace(own, certificate=stranger.certificate), "the TLS key of n1"),
+        ):
+            members = tuple(wrong if member.id == "n1" else member for member in net.roster.members)
+            bad = replace(net.roster, version=2, prev_digest=net.roster.digest, members=members)
+            with pytest.raises(ConfigError, match=word):
+                await net.nodes["n1"].follow(bad, net.keys["n1"])
+        assert net.nodes["n1"].roster.version == 1
+        await net.until(net.finished, 60)
+        await net.stop()
+        return net
+
+    assert asyncio.run(main()).tally("updates") == 60
+
+
 def test_who_leaves_the_roster_is_not_spoken_to_any_more(network: Make) -> None:
     """Its neighbours hang up and send what waits for it another way; training ends without it.
 

@@ -1,0 +1,70 @@
+"""The campaign's attacker names as many sources as its own posteriors predict, and no fewer or more."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veilwalk.core.support import DistanceSupport
+from veilwalk.design import DistanceLaw
+from veilwalk.graphs import parse_graph_spec
+
+ROOT = Path(__file__).parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from benchmarks import campaign_anonymity  # noqa: E402  found through the line above
+
+GRAPH = parse_graph_spec("rrg:16:3:seed=1")
+LAW = DistanceLaw(DistanceSupport(2, 2), np.ones(1)).on(GRAPH).matrix.toarray()
+NAMES = [f"n{node}" for node in range(GRAPH.n_nodes)]
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Notes of a simulated walk, as nodes of the campaign write them."""
+    rng = np.random.default_rng(7)
+    folder = tmp_path_factory.mktemp("notes")
+    seen: dict[str, list[str]] = {name: [] for name in NAMES}
+    made: dict[str, list[str]] = {name: [] for name in NAMES}
+    at, clock = 0, 0
+    for number in range(4000):
+        clock += 1
+        made[NAMES[at]].append(f"{number:064x} {clock} 1")
+        goal = rng.choice(GRAPH.n_nodes, p=LAW[at])
+        while True:
+            following = int(rng.choice(GRAPH.neighbours(at)))
+            clock += 1
+            seen[NAMES[following]].append(f"{number:064x} {NAMES[at]} {clock} {int(following == goal)}")
+            at = following
+            if at == goal:
+                break
+    for name in NAMES:
+        (folder / name).mkdir()
+        (folder / name / "seen.log").write_text("\n".join(seen[name]))
+        (folder / name / "made.log").write_text("\n".join(made[name]))
+    return folder
+
+
+@pytest.mark.parametrize("bridge", [False, True])
+def test_hits_are_as_predicted(logs: Path, bridge: bool) -> None:
+    found = campaign_anonymity.attack(logs, NAMES, GRAPH, LAW, range(4), bridge=bridge)
+    assert found.updates > 200
+    assert found.hits > 1.5 * found.blind
+    assert abs(found.z) < 3
+
+
+def test_an_attacker_with_a_wrong_walk_is_noticed(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant forgets that the old ciphertext ends where the new one begins."""
+
+    def careless(self: campaign_anonymity.Attacker, old: object, source: int) -> float:
+        del self, old, source
+        return 1.0
+
+    before = campaign_anonymity.attack(logs, NAMES, GRAPH, LAW, range(4), bridge=True)
+    monkeypatch.setattr(campaign_anonymity.Attacker, "_old", careless)
+    found = campaign_anonymity.attack(logs, NAMES, GRAPH, LAW, range(4), bridge=True)
+    assert found.hits < before.hits or abs(found.z) > 3

@@ -1,0 +1,307 @@
+"""A disk that goes bad while a node is down: noticed, counted, never passed on, and the node works on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veilwalk.node import RunRules
+
+ROOT = Path(__file__).parents[3]
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+from benchmarks import chaos_damage  # noqa: E402  found through the line above
+
+Make = Callable[..., Any]
+
+
+def dice() -> random.Random:
+    """The same damage every time."""
+    return random.Random(1)  # noqa: S311
+
+
+def folders(net: Any, tmp_path: Path) -> Path:
+    """The nodes' states where the campaign looks for them."""
+    where = tmp_path / "as-in-the-campaign"
+    for name in net.names:
+        (where / name).mkdir(parents=True, exist_ok=True)
+        if not (where / name / "state").exists():
+            (where / name / "state").symlink_to(net.folder / f"state-{name}")
+    return where
+
+
+async def interrupted(network: Make, **options: Any) -> Any:
+    """A network that was stopped with a message under way."""
+    net = network(4, rules=RunRules(walk="simple", updates=60, late=20, hop=0.02, **options))
+    await net.start()
+    await net.until(lambda: net.tally("updates") >= 5)
+    await net.stop()
+    assert any(net.look(name)["messages"] for name in net.names)
+    return net
+
+
+@pytest.mark.parametrize("kind", sorted(chaos_damage.KINDS))
+def test_every_damaged_message_is_noticed_and_none_passed_on(
+    network: Make, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chaos_damage, "KINDS", {kind: chaos_damage.KINDS[kind]})
+
+    async def main() -> Any:
+        net = await interrupted(network)
+        where = folders(net, tmp_path)
+        hurt = chaos_damage.hurt_messages(where, net.names, dice())
+        assert len(chaos_damage.broken(where, net.names)) == len(hurt) == len(chaos_damage.still_there(where, hurt))
+        await net.start()
+        await net.until(net.finished, 60)
+        await net.stop()
+        return net, where, hurt
+
+    net, where, hurt = asyncio.run(main())
+    assert net.tally("damaged") == len(hurt) >= 1
+    assert chaos_damage.broken(where, net.names) == []
+    assert net.look("n0")["final"].sum() == 60
+
+
+def test_a_node_that_does_not_look_is_found_out(network: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant: what is on disk is believed. Then the neighbour refuses it, and it never goes."""
+
+    async def main() -> Any:
+        net = await interrupted(network, dwell=0.0)
+        hurt = chaos_damage.hurt_messages(folders(net, tmp_path), net.names, dice())
+        monkeypatch.setattr("veilwalk.node._custody.Custody.drop_if_damaged", lambda *_: False)
+        monkeypatch.setattr("veilwalk.node._spool.Spool.read", lambda spool, row: spool.read_unchecked(row))
+        await net.start()
+        await asyncio.sleep(1)
+        await net.stop()
+        return chaos_damage.still_there(folders(net, tmp_path), hurt), net.tally("damaged")
+
+    left, noticed = asyncio.run(main())
+    assert left or not noticed
+
+
+def test_a_damaged_model_and_a_damaged_memory_are_as_good_as_none(network: Make, tmp_path: Path) -> None:
+    """Neither is trained on: the walk's own model is, and the learner begins anew."""
+
+    async def main() -> Any:
+        net = await interrupted(network)
+        hurt = chaos_damage.hurt_keepings(folders(net, tmp_path), net.names, dice())
+        await net.start()
+        await net.until(net.finished, 60)
+        await net.stop()
+        return net, hurt
+
+    net, hurt = asyncio.run(main())
+    assert hurt["model"] >= 1
+    assert hurt["learner_state"] >= 1
+    assert net.tally("damaged") >= hurt["learner_state"] + hurt["model"]
+    assert net.look("n0")["final"].sum() == 60
+    for name in net.names:
+        with closing(sqlite3.connect(net.folder / f"state-{name}" / "spool.db")) as database:
+            assert database.execute("SELECT count(*) FROM learner_state").fetchone()[0] <= 1
+
+
+def test_a_copy_that_was_damaged_after_it_was_handed_over_takes_nothing_with_it(network: Make) -> None:
+    """The sender did not hear the acknowledgement, and its disk went bad: the receiver's copy is the last."""
+
+    async def main() -> Any:
+        net = network(4, rules=RunRules(walk="simple", updates=8, late=1e9, dwell=0.1))
+        await net.start()
+        await net.until(lambda: net.tally("updates") >= 2)
+        await net.until(lambda: any(_held(net, name) for name in net.names))
+        await net.stop()
+        receiver, row = next((name, _held(net, name)[0]) for name in net.names if _held(net, name))
+        with closing(sqlite3.connect(net.folder / f"state-{row.came_from}" / "spool.db")) as database:
+            database.execute(
+                "INSERT INTO message (bytes, digest, peer, seq) VALUES (zeroblob(5000), ?, ?, ?)",
+                (row.digest, receiver, row.owed),
+            )
+            database.commit()
+        await net.start()
+        await net.until(net.finished, 60)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.tally("damaged") == 1
+    assert net.look("n0")["final"].tolist() == [net.tally("updates", name) for name in net.names]
+    assert net.tally("updates") == 8
+
+
+def _held(net: Any, name: str) -> list[Any]:
+    return [row for row in net.look(name)["messages"] if row.peer is None and row.came_from]
+
+
+PAGE = 4096
+
+
+def test_a_database_that_is_none_is_set_aside_and_the_node_goes_on(network: Make) -> None:
+    """Its first pages overwritten at every node, then some page at random: no crash, and training comes to its end."""
+
+    async def main() -> Any:
+        net = await interrupted(network)
+        for turn, name in enumerate(net.names):
+            path = net.folder / f"state-{name}" / "spool.db"
+            data = bytearray(path.read_bytes())
+            start = 0 if turn < 2 else PAGE * dice().randrange(1, len(data) // PAGE)
+            data[start : start + PAGE] = bytes(PAGE)
+            path.write_bytes(data)
+        await net.start()
+        await net.until(net.finished, 60)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    for name in net.names[:2]:
+        assert net.tally("damaged", name) >= 1
+        assert (net.folder / f"state-{name}" / "spool.db.damaged").exists()
+    assert len({net.look(name)["final"].tobytes() for name in net.names}) == 1
+
+
+def test_what_can_be_read_of_a_damaged_database_is_taken_over(tmp_path: Path) -> None:
+    """Messages, ids that were opened and models stay; the numbers of links do not. A healthy one is left alone."""
+    from contextlib import closing
+
+    from veilwalk.node._disk import FolderDisk
+    from veilwalk.node._spool import Spool
+
+    spool = Spool(FolderDisk(tmp_path))
+    with spool.transaction() as ledger:
+        ledger.add_opened(b"u" * 16, 0)
+        row = ledger.add_message(spool.store(b"precious" * 1000), came_from="a")
+        ledger.pin(row, "b")
+        ledger.set_taken("a", 7)
+        for number in range(500):
+            ledger.saw_walk(number.to_bytes(8, "big"), 1, number)
+    mark = spool.incarnation
+    spool.close()
+    healthy = Spool(FolderDisk(tmp_path))
+    assert healthy.incarnation == mark
+    healthy.close()
+    path = tmp_path / "spool.db"
+    with closing(sqlite3.connect(path)) as database:
+        (page,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'walk'").fetchone()
+    data = bytearray(path.read_bytes())
+    data[PAGE * (page - 1) : PAGE * page] = b"\xff" * PAGE
+    path.write_bytes(data)
+    disk = FolderDisk(tmp_path)
+    assert disk.mended
+    mended = Spool(disk)
+    assert mended.incarnation != mark
+    with mended.transaction() as ledger:
+        assert ledger.is_opened(b"u" * 16)
+        assert ledger.taken("a") is None
+        (found,) = ledger.held()
+        assert ledger.tally("damaged") == 1
+    assert mended.read(found) == b"precious" * 1000
+    mended.close()
+
+
+def killed(tmp_path: Path) -> Path:
+    """The folder of a node that was killed after 30 commits, which are all in its log."""
+    import shutil
+
+    from veilwalk.node._disk import FolderDisk
+    from veilwalk.node._spool import Spool
+
+    spool = Spool(FolderDisk(tmp_path / "alive"))
+    for number in range(30):
+        with spool.transaction() as ledger:
+            row = ledger.add_message(spool.store(bytes([number]) * 5000), came_from="a")
+            ledger.pin(row, "b")
+            ledger.set_taken("a", number + 1)
+    shutil.copytree(tmp_path / "alive", tmp_path / "dead")
+    spool.close()
+    assert (tmp_path / "dead" / "spool.db-wal").stat().st_size > 100_000
+    return tmp_path / "dead"
+
+
+@pytest.mark.parametrize(
+    ("at", "noticed"),
+    [(None, False), (0.5, True), (0.001, True), (20, True), (9, True), (0.9999, False), ("short", False)],
+)
+def test_a_log_that_is_damaged_in_the_middle_is_noticed(tmp_path: Path, at: Any, noticed: bool) -> None:
+    """SQLite would silently forget the commits behind; the last alone looks like a write that was cut off."""
+    from veilwalk.node._disk import FolderDisk
+    from veilwalk.node._spool import Spool
+
+    folder = killed(tmp_path)
+    log = folder / "spool.db-wal"
+    data = bytearray(log.read_bytes())
+    if at == "short":
+        del data[-100:]
+    elif at is not None:
+        data[int(at * len(data)) if isinstance(at, float) else at] ^= 16
+    log.write_bytes(data)
+    disk = FolderDisk(folder)
+    assert disk.mended == noticed
+    spool = Spool(disk)
+    with spool.transaction() as ledger:
+        rows, taken = ledger.messages(), ledger.taken("a")
+    if noticed:
+        assert taken is None
+        assert {row.peer for row in rows} <= {None}
+    else:
+        assert taken == len(rows) == (30 if at is None else 29)
+    spool.close()
+
+
+def test_every_single_bit_of_a_database_is_noticed_or_does_not_matter(tmp_path: Path) -> None:
+    """Drawn from all bits: no crash, and whatever reads differently is found by a digest, a copy or SQLite itself."""
+    import hashlib
+    import shutil
+
+    from veilwalk.node._disk import FolderDisk
+    from veilwalk.node._spool import Spool
+
+    spool = Spool(FolderDisk(tmp_path / "whole"))
+    with spool.transaction() as ledger:
+        for number in range(4):
+            row = ledger.add_message(spool.store(bytes([number]) * 300), came_from="n3", owed=number + 5)
+            ledger.pin(row, f"n{number}")
+            ledger.set_taken(f"n{number}", 17 + number)
+            ledger.greeted(f"n{number}", b"x" * 8)
+            ledger.add_opened(bytes([number]) * 16, 0)
+            ledger.saw_walk(bytes([number]) * 8, number, number)
+        ledger.set_model("checkpoint", spool.store(b"m" * 500), tag=b"t" * 8, iteration=44)
+    spool.close()
+
+    def content(path: Path) -> Any:
+        with closing(sqlite3.connect(path)) as database:
+            tables = ("message", "link", "opened", "walk", "model", "cancelled")
+            return {table: database.execute(f"SELECT * FROM {table}").fetchall() for table in tables}  # noqa: S608
+
+    expected = content(tmp_path / "whole" / "spool.db")
+    data = (tmp_path / "whole" / "spool.db").read_bytes()
+    # Where the rows are, and where the file says what they are: most other bytes are free.
+    used = [at for at in range(len(data)) if data[at]]
+    coins, found = dice(), {"mended": 0, "digest": 0, "same": 0}
+    for _ in range(150):
+        folder = tmp_path / "one"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        flipped = bytearray(data)
+        flipped[coins.choice(used)] ^= 1 << coins.randrange(8)
+        (folder / "spool.db").write_bytes(flipped)
+        disk = FolderDisk(folder)
+        Spool(disk).close()
+        if disk.mended:
+            found["mended"] += 1
+            continue
+        now = content(folder / "spool.db")
+        stored = [(row[2], row[3]) for row in now["message"]] + [(row[2], row[3]) for row in now["model"]]
+        if any(hashlib.sha256(inline).digest() != digest for inline, digest in stored):
+            found["digest"] += 1
+            continue
+        found["same"] += 1
+        assert now == expected
+    assert found["mended"] > 15
+    assert found["digest"] > 15
