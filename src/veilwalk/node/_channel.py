@@ -27,6 +27,8 @@ class Channel(asyncio.BufferedProtocol):
         self._on_open = on_open
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[Frame] | None = None
+        # What is waited for while there is nothing to do; set also when the connection ends.
+        self._idle: asyncio.Event | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self.closed = asyncio.Event()
@@ -47,7 +49,7 @@ class Channel(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  why is all the same
         """Wake whoever waits."""
-        self.closed.set()
+        self._ended()
         self._writable.set()
         self._fail(TransportError("a peer closed the connection"))
 
@@ -106,16 +108,18 @@ class Channel(asyncio.BufferedProtocol):
         if self._transport is None or self.closed.is_set():
             raise TransportError("a peer closed the connection")
         self._transport.resume_reading()
-        waits = [asyncio.ensure_future(wake.wait()), asyncio.ensure_future(self.closed.wait())]
+        self._idle = wake
         try:
-            await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            async with asyncio.timeout(timeout_s):
+                await wake.wait()
+        except TimeoutError:
+            return False
         finally:
-            for wait in waits:
-                wait.cancel()
+            self._idle = None
             self._pause()
         if self.closed.is_set():
             raise TransportError("a peer closed the connection")
-        return wake.is_set()
+        return True
 
     async def send(self, frame: Frame, body: Bytes = b"") -> None:
         """Send a frame, and after it the message it announces, no faster than the peer reads."""
@@ -136,7 +140,12 @@ class Channel(asyncio.BufferedProtocol):
         """Cut the connection; nothing that matters is lost with it."""
         if self._transport is not None:
             self._transport.abort()
+        self._ended()
+
+    def _ended(self) -> None:
         self.closed.set()
+        if self._idle is not None:
+            self._idle.set()
 
     def _pause(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -77,7 +77,7 @@ class Custody:
                 wait_s = 0.0 if opened is not None or self.visits is None else self.visits.wait_s(digest)
                 ledger.set_taken(peer, seq)
                 ledger.count("taken")
-                ledger.used_edge(peer)
+                self._note_use(ledger, peer)
                 if opened is not None and ledger.is_opened(opened.header.update_id):
                     ledger.count("duplicates")
                     if self.spares is not None:
@@ -85,11 +85,11 @@ class Custody:
                     return Taken(Verdict.TAKEN)
                 stored = self.spool.store(body, digest=digest)
                 hit("take.file_written")
-                row = ledger.add_message(stored, came_from=peer, owed=seq)
                 if wait_s:
                     ledger.count("rested")
-                elif opened is None and not self._dwells:
-                    row = self._pin(ledger, row)
+                at_once = opened is None and not wait_s and not self._dwells
+                onward = self._next(ledger, peer) if at_once else None
+                row = ledger.add_message(stored, came_from=peer, owed=seq, peer=onward)
                 hit("take.before_commit")
         except DamageError:
             return Taken(Verdict.DAMAGED)
@@ -255,9 +255,9 @@ class Custody:
     def create(self, message: Bytes, count: str) -> Row:
         """Put a walk made here under way."""
         with self.spool.transaction() as ledger:
-            row = ledger.add_message(self.spool.store(message), came_from=None)
             ledger.count(count)
-            return row if self._dwells else self._pin(ledger, row)
+            peer = None if self._dwells else self._next(ledger, None)
+            return ledger.add_message(self.spool.store(message), came_from=None, peer=peer)
 
     def progress(self, row: Row, done: Progress) -> Row | None:
         """Put what came of an opened message in its place; return the new message, if there is one."""
@@ -276,13 +276,13 @@ class Custody:
                 ledger.count(name)
             if done.message is not None:
                 # It goes on as the message it replaces would have: not straight back where that came from.
-                made = ledger.add_message(self.spool.store(done.message), came_from=row.came_from, owed=row.owed)
-                if not self._dwells:
-                    made = self._pin(ledger, made)
+                stored = self.spool.store(done.message)
+                onward = None if self._dwells else self._next(ledger, row.came_from)
+                made = ledger.add_message(stored, came_from=row.came_from, owed=row.owed, peer=onward)
             elif self.spares is not None:
                 self.spares.owe(ledger, row.came_from, row.owed)
             for peer, farewell in done.farewells.items():
-                ledger.add_message(self.spool.store(farewell), came_from=None, fixed_peer=peer)
+                ledger.add_message(self.spool.store(farewell), came_from=None, peer=peer, fixed=True)
             hit("train.before_commit" if kind == "checkpoint" else "finish.before_commit")
         hit("train.committed" if kind == "checkpoint" else "finish.committed")
         return made
@@ -300,7 +300,15 @@ class Custody:
         return None if self.opener.is_current(body) else Taken(Verdict.REFUSED)
 
     def _pin(self, ledger: Ledger, row: Row, *, avoid: frozenset[str] = frozenset()) -> Row:
-        clocks = ledger.edge_clocks() if self.next_hop.walk == "least-recent" else {}
-        peer = self.next_hop.choose(self._draws, came_from=row.came_from, clocks=clocks, avoid=avoid)
-        ledger.used_edge(peer)
-        return ledger.pin(row, peer)
+        return ledger.pin(row, self._next(ledger, row.came_from, avoid=avoid))
+
+    def _next(self, ledger: Ledger, came_from: str | None, *, avoid: frozenset[str] = frozenset()) -> str:
+        """Draw the next hop of a message that came from there."""
+        clocks = ledger.edge_clocks() if self.next_hop.remembers else {}
+        peer = self.next_hop.choose(self._draws, came_from=came_from, clocks=clocks, avoid=avoid)
+        self._note_use(ledger, peer)
+        return peer
+
+    def _note_use(self, ledger: Ledger, peer: str) -> None:
+        if self.next_hop.remembers:
+            ledger.used_edge(peer)

@@ -112,7 +112,9 @@ class InLinks:
         frame = await channel.receive(idle_s)
         match frame:
             case Offer():
-                await asyncio.sleep(self._bucket(peer).delay_s())
+                delay_s = self._bucket(peer).delay_s()
+                if delay_s:
+                    await asyncio.sleep(delay_s)
                 await channel.send(await self._take(peer, frame, channel.wire.body))
             case Cancel():
                 await self._desk.cancelled(peer, frame.seq)

@@ -23,16 +23,29 @@ class Ledger:
         *,
         came_from: str | None,
         owed: int | None = None,
-        fixed_peer: str | None = None,
+        peer: str | None = None,
+        fixed: bool = False,
     ) -> Row:
-        """Take a message into custody; with ``fixed_peer`` it is for that link and no other."""
+        """Take a message into custody; with ``peer`` it is pinned to the next number of that link, or ``fixed`` to it.
+
+        Pinned at once it is written once: to change a row is to write all of it anew, the message with it.
+        """
+        seq = None if peer is None else self._next_seq(peer)
         cursor = self._database.execute(
-            "INSERT INTO message (file, bytes, digest, came_from, owed, fixed) VALUES (?, ?, ?, ?, ?, ?)",
-            (stored.file, stored.inline, stored.digest, came_from, owed, fixed_peer is not None),
+            "INSERT INTO message (file, bytes, digest, came_from, owed, peer, seq, fixed) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (stored.file, stored.inline, stored.digest, came_from, owed, peer, seq, fixed),
         )
-        row = self.message(cursor.lastrowid or 0)
-        assert row is not None  # noqa: S101  it was just inserted
-        return row if fixed_peer is None else self.pin(row, fixed_peer)
+        return Row(
+            id=cursor.lastrowid or 0,
+            file=stored.file,
+            digest=stored.digest,
+            came_from=came_from,
+            owed=owed,
+            peer=peer,
+            seq=seq,
+            fixed=fixed,
+        )
 
     def pin(self, row: Row, peer: str) -> Row:
         """Pin a message to the next number of the link to ``peer``; a number it had before is cancelled."""
@@ -153,11 +166,12 @@ class Ledger:
 
     def count(self, name: str, by: int = 1) -> int:
         """Add to a tally and return it."""
-        self._database.execute(
-            "INSERT INTO tally VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
-            (name, by),
+        return self._one(
+            "INSERT INTO tally VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value "
+            "RETURNING value",
+            name,
+            by,
         )
-        return self.tally(name)
 
     def tally(self, name: str) -> int:
         """Return a tally; 0 if nothing was counted."""
@@ -211,10 +225,11 @@ class Ledger:
         return self._database.execute(statement, values).fetchall()
 
     def _next_seq(self, peer: str) -> int:
-        self._database.execute(
-            "INSERT INTO link (peer, sent) VALUES (?, 1) ON CONFLICT (peer) DO UPDATE SET sent = sent + 1", (peer,)
+        return self._one(
+            "INSERT INTO link (peer, sent) VALUES (?, 1) ON CONFLICT (peer) DO UPDATE SET sent = sent + 1 "
+            "RETURNING sent",
+            peer,
         )
-        return self._one("SELECT sent FROM link WHERE peer = ?", peer)
 
     def _messages(self, condition: str, *values: object) -> Iterator[Row]:
         query = f"SELECT {', '.join(Row.__slots__)} FROM message {condition}"  # noqa: S608  both are ours

@@ -53,6 +53,11 @@ class NextHop:
         if not self.neighbours:
             raise InvalidParameterError("neighbours", self.neighbours, "at least one")
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the walk asks when edges were used."""
+        return self.walk == "least-recent"
+
     def choose(
         self,
         draws: Draws,
