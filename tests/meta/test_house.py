@@ -106,6 +106,14 @@ def test_the_readme_shows_the_two_commands() -> None:
         assert (ROOT / image).is_file()
 
 
+def test_tables_of_the_readme_are_those_of_the_benchmark() -> None:
+    """Every row and heading, to the letter: a new run changes both or the test fails."""
+    written = (ROOT / "docs" / "reference" / "learning.md").read_text().splitlines()
+    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| ")]
+    assert len(rows) == 5
+    assert set(rows) <= set(written)
+
+
 def test_links_between_documents_resolve() -> None:
     """Every relative link of every page points at a file."""
     for page in DOCS:
