@@ -126,11 +126,22 @@ def _words(counts: Counts) -> str:
     parts = []
     for key, value in counts.items():
         if isinstance(value, dict):
-            inner = ", ".join(f"{inner_key} {inner_value}" for inner_key, inner_value in value.items())
-            parts.append(f"{key.replace('_', ' ')}: {inner}")
+            inner = ", ".join(f"{inner_key} {_word(inner_value)}" for inner_key, inner_value in value.items())
+            parts.append(f"{key}: {inner}")
         else:
-            parts.append(f"{key.replace('_', ' ')} {value:,g}" if isinstance(value, int | float) else f"{key} {value}")
-    return "; ".join(parts) + "."
+            parts.append(f"{key} {_word(value)}")
+    return "; ".join(parts).replace("_", " ") + "."
+
+
+def _word(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int() | float():
+            return f"{value:,}"
+        case list():
+            return ", ".join(_word(one) for one in value)
+    return str(value)
 
 
 if __name__ == "__main__":

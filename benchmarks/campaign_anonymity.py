@@ -203,8 +203,19 @@ def frames(folder: Path, names: Sequence[str]) -> tuple[set[int], float]:
         for size in sizes:
             counts += np.bincount(np.frombuffer(data[at + _NOT_CIPHER : at + size], dtype=np.uint8), minlength=256)
             at += size
+    if not lengths:
+        return lengths, 1.0
     expected = counts.sum() / 256
     return lengths, float(chi2.sf(((counts - expected) ** 2 / expected).sum(), 255))
+
+
+def strangers(folder: Path, names: Sequence[str]) -> int:
+    """Return how many of the ciphertexts that nodes saw nobody had made: messages must not change on their way."""
+    seen, made, created = (
+        {line[0] for name in names for line in _lines(folder / name / file)}
+        for file in ("seen.log", "made.log", "created.log")
+    )
+    return len(seen - made - created)
 
 
 def _lines(path: Path) -> list[list[str]]:

@@ -79,6 +79,42 @@ def _no_dedup() -> None:
     Ledger.add_opened = add_opened  # type: ignore[method-assign]
 
 
+def _hop_counter() -> None:
+    """The last of the clear bytes counts hops: whoever relays knows how far a message has come."""
+    import hashlib
+
+    from veilwalk.node._custody import Custody
+    from veilwalk.node._opener import Opener
+
+    take, open_current = Custody.take, Opener.open
+
+    def counting(self: Any, peer: str, seq: int, _digest: bytes, body: Any) -> Any:
+        counted = bytearray(body)
+        counted[3] = (counted[3] + 1) % 256
+        return take(self, peer, seq, hashlib.sha256(counted).digest(), counted)
+
+    def opening(self: Any, message: Any) -> Any:
+        clear = next(iter(self._clear))
+        return open_current(self, clear + bytes(memoryview(message)[len(clear) :]))
+
+    def accepting(_self: Any, _message: Any) -> bool:
+        return True
+
+    Custody.take, Opener.open = counting, opening  # type: ignore[method-assign,assignment]
+    Opener.is_current = accepting  # type: ignore[method-assign,assignment]
+
+
+def _unpadded() -> None:
+    """Messages are as long as what is in them: here a few bytes shorter, each another number."""
+    import secrets
+
+    from veilwalk.node import _destination
+
+    module: Any = _destination
+    seal = module.seal
+    module.seal = lambda *values, **named: seal(*values, **named)[: -1 - secrets.randbelow(64)]
+
+
 def _pac_man() -> None:
     """Swallow every second message that is taken, acknowledged and all."""
     from veilwalk.node._custody import Custody
@@ -157,7 +193,8 @@ def _watched() -> None:
     """Nothing is wrong: note what every node sees and does, with the machine's clock, for the attacker and its judge.
 
     ``seen.log``: digest, from whom, when. ``made.log``: digest of what was sealed here, when, its length; the bytes
-    themselves in ``made.bin``. ``gaps.log``: seconds between taking and offering, and whether the node trained.
+    themselves in ``made.bin``. ``created.log``: digest of what began a walk. ``gaps.log``: seconds between taking and
+    offering, and whether the node trained.
     """
     import hashlib
     import time
@@ -165,7 +202,7 @@ def _watched() -> None:
 
     from veilwalk.node._custody import Custody
 
-    take, progress, outgoing = Custody.take, Custody.progress, Custody.outgoing
+    take, progress, outgoing, create = Custody.take, Custody.progress, Custody.outgoing, Custody.create
     taken_at: dict[int, tuple[float, bool]] = {}
 
     def note(self: Any, file: str, *words: object) -> None:
@@ -179,6 +216,10 @@ def _watched() -> None:
             note(self, "seen.log", digest.hex(), peer, time.monotonic_ns(), int(found.for_us))
             taken_at[found.row.id] = (time.monotonic(), False)
         return found
+
+    def creating(self: Any, message: Any, count: str) -> Any:
+        note(self, "created.log", hashlib.sha256(message).hexdigest())
+        return create(self, message, count)
 
     def progressing(self: Any, row: Any, done: Any) -> Any:
         made = progress(self, row, done)
@@ -197,13 +238,16 @@ def _watched() -> None:
             note(self, "gaps.log", time.monotonic() - since, int(trained))
         return found
 
-    Custody.take, Custody.progress, Custody.outgoing = taking, progressing, offering  # type: ignore[method-assign]
+    Custody.take, Custody.progress = taking, progressing  # type: ignore[method-assign]
+    Custody.outgoing, Custody.create = offering, creating  # type: ignore[method-assign]
 
 
 MUTANTS: dict[str, Callable[[], None]] = {
     "ack-before-commit": _ack_before_commit,
     "unpinned-hop": _unpinned_hop,
     "no-dedup": _no_dedup,
+    "hop-counter": _hop_counter,
+    "unpadded": _unpadded,
     "pac-man": _pac_man,
     "replayer": _replayer,
     "garbler": _garbler,
