@@ -25,12 +25,18 @@ def test_the_facebook_example_runs_on_a_small_graph() -> None:
 
 
 def test_the_table_of_graphs_is_written(tmp_path: Path) -> None:
-    """Every graph, walk and law has its row; a bound is never below what it bounds."""
+    """Every graph, walk and law has its row; a bound is never below what it bounds, nor optimal below others."""
     run("-m", "benchmarks.graph_table", "--small", "--docs", str(tmp_path))
     text = (tmp_path / "reference" / "graphs.md").read_text()
-    rows = [line.split(" | ") for line in text.splitlines() if line.startswith(("| rrg", "| ba"))]
+    designed, attacked = text.split("## The laws attacked")
+    rows, scores = (
+        [line.split(" | ") for line in part.splitlines() if line.startswith(("| rrg", "| ba"))]
+        for part in (designed, attacked)
+    )
     assert len(rows) == 2 * 2 * 5
     for row in rows:
         if row[6].strip():
             assert float(row[5]) <= float(row[6]) + 1e-4
+    assert [row[1] for row in scores] == 2 * ["uniform-node", "equalised", "optimal"]
+    assert all(float(row[6].strip(" |")) >= 0 for row in scores if row[1] != "optimal")
     assert (tmp_path / "images" / "frontier-hubs.png").stat().st_size > 10_000
