@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -104,6 +106,20 @@ def test_the_readme_shows_the_two_commands() -> None:
     assert "make test" in text
     for image in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
         assert (ROOT / image).is_file()
+
+
+def test_commands_of_the_readme_can_be_given_as_they_stand() -> None:
+    """Every line of its shell block is parsed: no option is unknown, none that is required is missing."""
+    block = re.search(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert block is not None
+    for line in block[1].splitlines():
+        program, *words = shlex.split(line, comments=True)
+        context: Any = typer.main.get_command(app).make_context(program, words)
+        while hasattr(context.command, "resolve_command"):
+            name, command, words = context.command.resolve_command(context, [*context._protected_args, *context.args])
+            context = command.make_context(name, words, parent=context)
+        assert program == "veilwalk"
+        assert context.command.params
 
 
 def test_tables_of_the_readme_are_those_of_the_benchmark() -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 
+DEFAULT_OUT = Path("out/cluster")
+
 
 @app.callback(invoke_without_command=True)
 def root(context: typer.Context) -> None:
@@ -28,7 +30,6 @@ def root(context: typer.Context) -> None:
 @app.command("up")
 def up(
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for keys, configurations and state.")],
     nodes: Annotated[int, typer.Option(help="How many nodes.")] = 20,
     degree: Annotated[int, typer.Option(help="Neighbours of each.")] = 3,
     graph: Annotated[
@@ -51,13 +52,14 @@ def up(
     suite: Annotated[str, typer.Option(help="hybrid (ML-KEM-768 and X25519) or x25519.")] = "hybrid",
     seed: Annotated[int, typer.Option(help="Seed of network, data and training; walks are not seeded.")] = 1,
     timeout: Annotated[float, typer.Option(help="Give up after so many seconds.")] = 3600.0,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for keys, configurations and state.")] = DEFAULT_OUT,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Make keys, roster, law and configurations, start every node as a process, and train until the model is finished.
 
     Ctrl-C stops all nodes cleanly; the same command again goes on where they stopped.
 
-    Example: veilwalk cluster up --nodes 20 --degree 3 --data digits --updates 400 --out out/cluster
+    Example: veilwalk cluster up --nodes 20 --degree 3 --data digits --updates 400
     """
     from veilwalk.node import ClusterSettings, cluster_record, prepare_or_resume, run_cluster, set_up_cluster
 
