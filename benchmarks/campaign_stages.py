@@ -275,7 +275,11 @@ def anonymity(counts: Counts, folder: Path, seed: int) -> None:
         counts.setdefault("faults", []).append(f"frames: lengths {sorted(lengths)}, bytes uniform with p {uniform:.2g}")
     for name, dwell, seconds in (("no_dwell", 0.0, 10), ("dwell", 0.15, 240)):
         auc, error, trained = _timing(folder, name, dwell, seconds)
-        counts[f"auc_{name}"] = {"auc": round(auc, 3), "within": round(1.96 * error, 3), "trained": trained}
+        counts[f"auc_{name}"] = {
+            "auc": round(auc, 3),
+            "half_of_95%_interval": round(1.96 * error, 3),
+            "trained": trained,
+        }
         if dwell and not auc - 1.96 * error <= 0.52:
             counts.setdefault("faults", []).append(f"time tells training from relaying: AUC {auc:.3f}, seed {seed}")
     add(counts, runs=1)

@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from veilwalk.node import load_config, load_root_key, node_status, sign_roster
-from veilwalk.node._roster import read_signed_roster
+from veilwalk.node._roster import Roster, read_signed_roster
 
 COMMAND = [sys.executable, "-c", "from veilwalk.cli import main; main()"]
 UP = ["cluster", "up", "--nodes", "6", "--degree", "3", "--updates", "40", "--seed", "2"]
@@ -147,16 +148,20 @@ def test_nodes_say_what_is_wrong_in_one_line(cluster: tuple[Path, dict[str, obje
     refused(3, "not signed by this root key")
 
 
+def copy_of(cluster: Path, folder: Path) -> tuple[Path, Ed25519PrivateKey, Roster]:
+    """Return a copy of a cluster that may be spoilt, its root key and its roster."""
+    here = folder / "copy"
+    shutil.copytree(cluster, here)
+    root = load_root_key(here / "root")
+    return here, root, read_signed_roster(here / "roster.json", root.public_key())
+
+
 def test_an_expired_roster_is_refused_and_an_older_one_too(
     cluster: tuple[Path, dict[str, object]], tmp_path: Path
 ) -> None:
     from dataclasses import replace
 
-    out, _ = cluster
-    here = tmp_path / "copy"
-    shutil.copytree(out, here)
-    root = load_root_key(here / "root")
-    roster = read_signed_roster(here / "roster.json", root.public_key())
+    here, root, roster = copy_of(cluster[0], tmp_path)
     config = str(here / "n1" / "node.toml")
     later = replace(roster, version=2, prev_digest=roster.digest, expires=int(time.time()) - 5)
     sign_roster(here / "roster.json", later, root)
@@ -178,11 +183,7 @@ def test_a_roster_with_a_wrong_key_for_this_node_is_refused_and_mended_by_the_ne
 
     from veilwalk.node import new_node_keys
 
-    out, _ = cluster
-    here = tmp_path / "copy"
-    shutil.copytree(out, here)
-    root = load_root_key(here / "root")
-    roster = read_signed_roster(here / "roster.json", root.public_key())
+    here, root, roster = copy_of(cluster[0], tmp_path)
     stranger = new_node_keys(tmp_path / "s", node_id="n1", address="127.0.0.1:9", suite=roster.suite).member
     members = tuple(replace(member, kem=stranger.kem) if member.id == "n1" else member for member in roster.members)
     wrong = replace(roster, version=2, prev_digest=roster.digest, members=members)
@@ -203,7 +204,7 @@ def test_a_roster_with_a_wrong_key_for_this_node_is_refused_and_mended_by_the_ne
     finally:
         node.terminate()
         assert node.wait(20) == 0
-    shutil.copytree(out, tmp_path / "other")
+    shutil.copytree(cluster[0], tmp_path / "other")
     sign_roster(tmp_path / "other" / "roster.json", wrong, root)
     ended = veilwalk("node", "run", "--config", str(tmp_path / "other" / "n1" / "node.toml"), timeout=30)
     assert ended.returncode == 2

@@ -8,65 +8,14 @@ import numba
 import numpy as np
 
 from veilwalk.audit._kernels_paths import entry_of
-from veilwalk.walks._compile import kernel, serial
-from veilwalk.walks._kernels_memory_paths import step
-from veilwalk.walks._kernels_random import WALK, ZERO, block_words
+from veilwalk.walks._compile import kernel
+from veilwalk.walks._kernels_memory_paths import walk_on
+from veilwalk.walks._kernels_random import ZERO
 
 _TWO = np.uint64(2)
 _JOBS = np.uint64(20)
 
 Array = Any
-
-
-@serial
-def _try_out(
-    kind: int,
-    offsets: Array,
-    table: Array,
-    reverse: Array,
-    threshold: Any,
-    n_words: int,
-    used: Array,
-    seed: Any,
-    job: Any,
-    home: Any,
-    back: Any,
-    now: int,
-    way: Array,
-) -> int:
-    """Go on from ``way[0]`` until the token is back ``home``, and return after how many hops, 0 if never.
-
-    ``way`` receives the nodes on the way and sets how many hops to try; ``used`` is what the nodes remember at clock
-    ``now``, and is changed.
-    """
-    words = np.empty(4, np.uint64)
-    node = np.uint64(way[0])
-    block_hops = 4 // n_words
-    for hop in range(way.shape[0] - 1):
-        block = np.uint64(hop // block_hops)
-        part = hop % block_hops * n_words
-        if part == 0:
-            words[0], words[1], words[2], words[3] = block_words(seed, job, WALK, ZERO, block)
-        node, back = step(
-            kind,
-            offsets,
-            table,
-            reverse,
-            threshold,
-            used,
-            seed,
-            job,
-            (block << _TWO) | np.uint64(part),
-            words[part],
-            words[part + n_words - 1],
-            node,
-            back,
-            now + hop + 1,
-        )
-        way[hop + 1] = np.int32(node)
-        if node == home:
-            return hop + 1
-    return 0
 
 
 @kernel
@@ -128,7 +77,7 @@ def foretell(
                 job = np.uint64(row) << _JOBS
                 for number in range(n_trials):
                     trial[:] = used
-                    took = _try_out(
+                    took = walk_on(
                         kind, offsets, table, reverse, threshold, n_words, trial, seed, job + np.uint64(number),
                         np.uint64(node), np.uint64(back), hop + 1, way,
                     )  # fmt: skip
@@ -139,7 +88,7 @@ def foretell(
                     if misses[number] > worst:
                         continue
                     trial[:] = used
-                    took = _try_out(
+                    took = walk_on(
                         kind, offsets, table, reverse, threshold, n_words, trial, seed, job + np.uint64(number),
                         np.uint64(node), np.uint64(back), hop + 1, way,
                     )  # fmt: skip

@@ -16,7 +16,7 @@ from veilwalk.core.records import plain
 if TYPE_CHECKING:
     from veilwalk.core.arrays import FloatArray
     from veilwalk.core.support import DistanceSupport
-    from veilwalk.design import ClassLikelihood, SampledDesign
+    from veilwalk.design import ClassLikelihood, LawDesign, SampledDesign
     from veilwalk.graphs import Graph
 
 _BITS = 1 / math.log(2)
@@ -94,15 +94,21 @@ def _print_classes(likelihood: ClassLikelihood, support: DistanceSupport, sums: 
     )
 
 
-def sampled_as_dict(found: SampledDesign, graph: Graph) -> dict[str, Any]:
-    """Return a sampled design as plain data under its stable JSON keys."""
-    prior = found.law.source_prior * graph.n_nodes
-    content: dict[str, Any] = {
+def identity(found: SampledDesign | LawDesign, graph: Graph) -> dict[str, Any]:
+    """Return which law this is, for which walk and graph, as plain data."""
+    return {
         "law": found.name,
         "walk": found.walk,
         "n_nodes": graph.n_nodes,
         "graph_digest": found.law.graph_digest,
         "support": [found.law.support.lo, found.law.support.hi],
+    }
+
+
+def sampled_as_dict(found: SampledDesign, graph: Graph) -> dict[str, Any]:
+    """Return a sampled design as plain data under its stable JSON keys."""
+    prior = found.law.source_prior * graph.n_nodes
+    content = identity(found, graph) | {
         "seed": found.seed,
         "mean_iteration_hops": found.hops.mean,
         "mean_iteration_hops_interval": [found.hops.low, found.hops.high],

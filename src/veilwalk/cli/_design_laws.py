@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from veilwalk.cli._design_large import large_graph, nats_and_bits, prior_range
+from veilwalk.cli._design_large import identity, large_graph, nats_and_bits, prior_range
 from veilwalk.cli._output import console, print_table
 from veilwalk.core.records import plain
 
@@ -73,12 +73,7 @@ def frontier(
 def law_as_dict(found: LawDesign, graph: Graph) -> dict[str, Any]:
     """Return the design as plain data under its stable JSON keys."""
     prior = found.law.source_prior * graph.n_nodes
-    content: dict[str, Any] = {
-        "law": found.name,
-        "walk": found.walk,
-        "n_nodes": graph.n_nodes,
-        "graph_digest": found.law.graph_digest,
-        "support": [found.law.support.lo, found.law.support.hi],
+    content = identity(found, graph) | {
         "balanced": found.is_balanced,
         "mean_iteration_hops": found.mean_iteration_hops,
         "prior_range": [prior.min(), prior.max()],

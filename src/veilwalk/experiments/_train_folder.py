@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import json
 import os
@@ -16,6 +15,7 @@ from typing import Any, Self
 
 from veilwalk import __version__
 from veilwalk.core.errors import ConfigError, InputFileError, RecordError
+from veilwalk.core.locks import lock_file
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.experiments._train_settings import TrainSettings
 
@@ -128,24 +128,18 @@ class RunFolder:
             raise ConfigError(f"{self.path} is not an empty folder and holds no run: choose another --out")
 
     def _hold(self) -> None:
-        """Take the lock; the file stays, since removing it would let in two who wait for it."""
+        """Take the lock."""
         if self._lock is not None:
             return
         path = self.path / _LOCK
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._lock = lock_file(path)
+        except BlockingIOError:
+            need = "wait for it, or choose another --out"
+            raise RecordError(f"{self.path}: another process trains in this folder: {need}") from None
         except OSError as error:
             raise RecordError(f"cannot write {path}: {error.strerror or error}") from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(handle)
-            if isinstance(error, BlockingIOError):
-                need = "wait for it, or choose another --out"
-                raise RecordError(f"{self.path}: another process trains in this folder: {need}") from None
-            raise RecordError(f"cannot lock {path}: {error.strerror or error}") from error
-        self._lock = handle
 
     def _sweep(self) -> None:
         """Remove drafts that a killed writer has left; whole files never begin with a dot."""

@@ -7,7 +7,6 @@ forgets whatever was not made safe.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from veilwalk.core.errors import SpoolError
+from veilwalk.core.locks import lock_file
 from veilwalk.node._keyfile import make_private_directory
 from veilwalk.node._mend import open_or_mend
 
@@ -75,10 +75,12 @@ class FolderDisk:
         try:
             self._files = folder / MESSAGES
             self._files.mkdir(mode=0o700, exist_ok=True)
-            self._lock = _lock(folder / "lock")
+            self._lock = lock_file(folder / "lock")
             self._folder = os.open(self._files, os.O_RDONLY | os.O_DIRECTORY)
             #: Whether the database was damaged, and is a new one with what could be read of the old.
             self.database, self.mended = open_or_mend(folder / "spool.db", _open_database)
+        except BlockingIOError:
+            raise SpoolError(f"{folder}: another node runs with this folder") from None
         except OSError as error:
             raise SpoolError(f"{folder}: {error.strerror or error}") from error
         except sqlite3.Error as error:
@@ -177,16 +179,6 @@ def _open_database(path: Path) -> sqlite3.Connection:
     # What was deleted is overwritten: a stolen disk shows no earlier state.
     database.execute("PRAGMA secure_delete=ON")
     return database
-
-
-def _lock(path: Path) -> int:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise SpoolError(f"{path.parent}: another node runs with this folder") from None
-    return handle
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from veilwalk.walks._kernels_random import HALF, MASK, ONE, START, WALK, ZERO, b
 from veilwalk.walks._memory import LEAST_RECENT, METROPOLIS
 
 _TWO = np.uint64(2)
+#: No node, and no entry of a table.
+NOWHERE = MASK << HALF | MASK
 
 Array = Any
 
@@ -107,6 +109,57 @@ def step(
     return np.uint64(table[entry]), back
 
 
+@serial
+def walk_on(
+    kind: int,
+    offsets: Array,
+    table: Array,
+    reverse: Array,
+    threshold: Any,
+    n_words: int,
+    used: Array,
+    seed: Any,
+    job: Any,
+    home: Any,
+    back: Any,
+    now: int,
+    way: Array,
+) -> int:
+    """Go on from ``way[0]`` until the token is back ``home``, and return after how many hops, 0 if never.
+
+    ``way`` receives the nodes on the way and sets how many hops to try; ``used`` is what the nodes remember at clock
+    ``now``, and is changed.
+    """
+    words = np.empty(4, np.uint64)
+    node = np.uint64(way[0])
+    block_hops = 4 // n_words
+    for hop in range(way.shape[0] - 1):
+        block = np.uint64(hop // block_hops)
+        part = hop % block_hops * n_words
+        if part == 0:
+            words[0], words[1], words[2], words[3] = block_words(seed, job, WALK, ZERO, block)
+        node, back = step(
+            kind,
+            offsets,
+            table,
+            reverse,
+            threshold,
+            used,
+            seed,
+            job,
+            (block << _TWO) | np.uint64(part),
+            words[part],
+            words[part + n_words - 1],
+            node,
+            back,
+            now + hop + 1,
+        )
+        way[hop + 1] = np.int32(node)
+        if node == home:
+            return hop + 1
+    return 0
+
+
 @kernel
 def trace_memory(
     kind: int,
@@ -122,34 +175,8 @@ def trace_memory(
     out: Array,
 ) -> None:
     """Write into ``out[lane]`` the path from ``starts[lane]`` of a walk with memory; nodes remember nothing yet."""
-    n_hops = out.shape[1] - 1
-    block_hops = 4 // n_words
     for lane in numba.prange(out.shape[0]):
         job = first_job + np.uint64(lane)
         used = np.full(lane_entries, -1, np.int64)
-        words = np.empty(4, np.uint64)
-        node = np.uint64(starts[lane])
-        back = MASK << HALF | MASK
-        out[lane, 0] = np.int32(node)
-        for hop in range(n_hops):
-            block = np.uint64(hop // block_hops)
-            part = hop % block_hops * n_words
-            if part == 0:
-                words[0], words[1], words[2], words[3] = block_words(seed, job, WALK, ZERO, block)
-            node, back = step(
-                kind,
-                offsets,
-                table,
-                reverse,
-                threshold,
-                used,
-                seed,
-                job,
-                (block << _TWO) | np.uint64(part),
-                words[part],
-                words[part + n_words - 1],
-                node,
-                back,
-                hop + 1,
-            )
-            out[lane, hop + 1] = np.int32(node)
+        out[lane, 0] = np.int32(starts[lane])
+        walk_on(kind, offsets, table, reverse, threshold, n_words, used, seed, job, NOWHERE, NOWHERE, 0, out[lane])

@@ -370,9 +370,11 @@ def test_a_node_whose_disk_was_lost_is_not_cut_off(network: Make) -> None:
         before = net.tally("updates")
         await net.until(lambda: net.tally("updates") >= before + 20 and net.tally("hops", "n1") >= 10, 40)
         await net.stop()
-        return net
+        return net.tally("updates") - before, net.tally("hops", "n1")
 
-    asyncio.run(main())
+    more_updates, hops_of_the_new_disk = asyncio.run(main())
+    assert more_updates >= 20
+    assert hops_of_the_new_disk >= 10
 
 
 def test_a_new_epoch_is_followed_while_running(network: Make) -> None:
