@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One pinned set for every target, so that two installs are the same.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check browser figures bench audit-campaign walk-comparison graph-table learning campaign clean
+.PHONY: demo test check browser figures bench api audit-campaign walk-comparison graph-table learning campaign clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## The main job, offline: 300 peers learn digits, and what that hides and costs
@@ -30,27 +30,30 @@ figures: $(VENV)/.demo  ## The paper's three figures into out/paper
 	$(BIN)/veilwalk paper reproduce all --out out/paper
 
 bench: $(VENV)/.bench  ## Ratios against the peers a user would pick; takes a while
-	$(BIN)/python -m benchmarks.graphs
-	$(BIN)/python -m benchmarks.chains
-	$(BIN)/python -m benchmarks.walks
-	$(BIN)/python -m benchmarks.learning_speed
-	$(BIN)/python -m benchmarks.sealing
-	$(BIN)/python -m benchmarks.node
+	$(BIN)/python -m benchmarks.speed.graphs
+	$(BIN)/python -m benchmarks.speed.chains
+	$(BIN)/python -m benchmarks.speed.walks
+	$(BIN)/python -m benchmarks.speed.learning
+	$(BIN)/python -m benchmarks.speed.sealing
+	$(BIN)/python -m benchmarks.speed.node
+
+api: $(VENV)/.demo  ## The Python reference from the code; writes docs
+	$(BIN)/python -m benchmarks.tables.api
 
 graph-table: $(VENV)/.demo  ## Graphs, walks and laws side by side; ten minutes; writes docs
-	$(BIN)/python -m benchmarks.graph_table
+	$(BIN)/python -m benchmarks.tables.graph_table
 
 learning: $(VENV)/.test  ## Accuracy of every algorithm on MNIST; a quarter of an hour, resumes; writes docs
-	$(BIN)/python -m benchmarks.learning
+	$(BIN)/python -m benchmarks.tables.learning
 
 audit-campaign: $(VENV)/.demo  ## Every law, every observer, the curve over colluders; ten minutes; writes docs
-	$(BIN)/python -m benchmarks.audit_campaign
+	$(BIN)/python -m benchmarks.tables.audit_campaign
 
 walk-comparison: $(VENV)/.demo  ## Hops, entropy, attackers of the walks side by side; a quarter of an hour, resumes; writes docs
-	$(BIN)/python -m benchmarks.walk_comparison
+	$(BIN)/python -m benchmarks.tables.walk_comparison
 
 campaign: $(VENV)/.test  ## Kills, pauses, power cuts, bad networks, fuzzing; hours, resumes; writes docs
-	$(BIN)/python -m benchmarks.campaign
+	$(BIN)/python -m benchmarks.reliability.campaign
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "veilwalk needs Python 3.11 or newer; $(PYTHON) is older: set PYTHON=..."; exit 2; }

@@ -15,11 +15,8 @@ import time
 
 import numpy as np
 
-from veilwalk.audit import AuditSettings, audit, scheme_law
-from veilwalk.chains import WalkChain, mean_hitting_times
-from veilwalk.core.support import DistanceSupport
+import veilwalk as vw
 from veilwalk.design import balanced
-from veilwalk.graphs import Graph, parse_graph_spec
 
 
 def main() -> None:
@@ -33,42 +30,36 @@ def main() -> None:
     if (options.file is None) == (options.graph is None):
         parser.error("give an edge list or --graph")
     began = time.monotonic()
-    name = options.graph or f"file:{options.file}"
-    graph = parse_graph_spec(name)
-    support = DistanceSupport.parse(options.support)
+    graph = vw.parse_graph_spec(options.graph or f"file:{options.file}")
     print(f"{graph.n_nodes} nodes, degrees {graph.degrees.min()} to {graph.degrees.max()}")
-    show_laws(graph, support)
-    show_audit(graph, support, name, options.updates)
+    show_laws(graph, options.support)
+    show_audit(graph, options.support, options.updates)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"took {time.monotonic() - began:.0f} s and {peak:.1f} GiB")
 
 
-def show_laws(graph: Graph, support: DistanceSupport) -> None:
-    """Print price and fairness of the uniform-node law, as it is and balanced, for two walks: exact."""
-    law = scheme_law("uniform-node", graph, support)
-    for title, chain in (("simple", WalkChain.simple(graph)), ("metropolis", WalkChain.metropolis(graph))):
-        hitting = mean_hitting_times(chain)
+def show_laws(graph: vw.Graph, support: str) -> None:
+    """Print price and fairness of the uniform-node law, as it is and balanced, for two walks."""
+    for walk in (vw.Walk("simple"), vw.Walk("metropolis")):
+        law = vw.choose_scheme(graph, "uniform-node", support=support).law
         for kind, one in (("uniform-node", law), ("balanced", balanced(law))):
-            often = one.source_prior * graph.n_nodes
+            scheme = vw.Scheme(graph, one, walk)
+            low, high = scheme.prior_range
             print(
-                f"{title} walk, {kind}: {one.mean_hops(hitting):.0f} hops per update (exact); a node updates "
-                f"{often.min():.2f} to {often.max():.2f} times the mean"
+                f"{walk} walk, {kind}: {scheme.price.hops:.0f} hops per update ({scheme.price.kind}); a node updates "
+                f"{low:.2f} to {high:.2f} times the mean"
             )
 
 
-def show_audit(graph: Graph, support: DistanceSupport, name: str, updates: int) -> None:
+def show_audit(graph: vw.Graph, support: str, updates: int) -> None:
     """Print what a destination learns, overall and at the shortest return times, and about leaves."""
-    law = scheme_law("uniform-node", graph, support)
-    settings = AuditSettings(
-        updates=updates, seed=1, posterior="by-class", observers=("prior", "return-time", "last-hop")
-    )
-    result = audit(graph, law, settings, names=(name, "uniform-node")).result
-    low, high = result["hops_per_update_interval"]
-    print(
-        f"simple walk, uniform-node: {result['hops_per_update']:.0f} hops per update, measured [{low:.0f}, {high:.0f}]"
-    )
-    for observer, report in result["observers"].items():
-        overall, shortest = report["overall"], report["by_return_time"][0]
+    scheme = vw.choose_scheme(graph, "uniform-node", support=support)
+    observers = ("prior", "return-time", "last-hop")
+    audit = vw.audit(scheme, updates=updates, seed=1, posterior="by-class", observers=observers)
+    hops = audit.hops_per_update
+    print(f"simple walk, uniform-node: {hops.mean:.0f} hops per update, measured [{hops.low:.0f}, {hops.high:.0f}]")
+    for observer, found in audit.findings.items():
+        overall, shortest = found.overall, found.by_return_time[0]
         print(
             f"{observer}: node entropy {overall['node_entropy_nats']:.3f} nats, hit ratio {overall['hit_ratio']:.2%} "
             f"(blind {overall['blind_hit_ratio']:.2%}); shortest return times {shortest['node_entropy_nats']:.3f} nats"

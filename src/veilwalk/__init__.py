@@ -1,16 +1,127 @@
 """veilwalk: train a model across a network of peers so that no receiver can tell whose update it got.
 
-The layers, lower ones first; each may import only what stands below it (checked by import-linter):
+    >>> import veilwalk as vw
+    >>> graph = vw.random_regular(20, 3, seed=1)
+    >>> found = vw.design(graph, law="uniform-node", support=(2, 3), walk="non-backtracking")
+    >>> audit = vw.audit(found.scheme, updates=2_000, observers=("prior", "last-hop"))
+    >>> audit["last-hop"].hit_ratio > audit["prior"].hit_ratio
+    True
 
-* ``core``: errors, validation, random sources, records;
+The rooms, lower ones first; each may import only what stands below it (checked by import-linter):
+
+* ``core``: errors, validation, random sources, records, progress, units, the walk as a value;
 * ``graphs``: the network;
 * ``theory`` | ``chains`` | ``walks``: three independent roads to the laws of the walk (closed forms, exact chains,
   compiled sampling);
-* ``design``: destination laws, what they guarantee and cost;
-* ``audit``: observers, adversaries, scores: what really leaks;
-* ``experiments``: the paper's figures as records;
+* ``design``: destination laws and schemes, what they guarantee and cost;
+* ``audit`` | ``learning``: observers and what really leaks | learners, partitions, privacy of noise;
+* ``training``: a run from scenario to report;
+* ``experiments`` | ``node``: the paper's figures and comparisons | the real peer;
 * ``report``: tables and figures from records;
 * ``cli``: one thin module a verb.
+
+This is the front door: names of these rooms, loaded when they are first asked for, and nothing of its own.
 """
 
-__version__ = "0.1.0"
+from typing import TYPE_CHECKING
+
+from veilwalk.core.rooms import late_names
+from veilwalk.core.version import __version__
+
+if TYPE_CHECKING:
+    from veilwalk.audit import Audit, AuditSettings, audit
+    from veilwalk.core.support import DistanceSupport
+    from veilwalk.core.walk import Walk
+    from veilwalk.design import (
+        Design,
+        DestinationLaw,
+        Scheme,
+        choose_scheme,
+        design,
+        design_regular,
+        load_law,
+        save_law,
+        save_scheme,
+    )
+    from veilwalk.graphs import (
+        Graph,
+        barabasi_albert,
+        complete,
+        erdos_renyi,
+        from_networkx,
+        from_sparse,
+        hypercube,
+        parse_graph_spec,
+        random_regular,
+        read_graph,
+        ring,
+        torus,
+        watts_strogatz,
+    )
+    from veilwalk.learning import Data, Learner, check_learner, load_data, make_learner
+    from veilwalk.training import Scenario, TrainingRun, train
+
+_ROOM_OF = {
+    "core.support": ("DistanceSupport",),
+    "core.walk": ("Walk",),
+    "graphs": (
+        "Graph", "barabasi_albert", "complete", "erdos_renyi", "from_networkx", "from_sparse", "hypercube",
+        "parse_graph_spec", "random_regular", "read_graph", "ring", "torus", "watts_strogatz",
+    ),
+    "design": (
+        "Design", "DestinationLaw", "Scheme", "choose_scheme", "design_regular", "load_law", "save_law", "save_scheme",
+    ),
+    "audit": ("Audit", "AuditSettings"),
+    "learning": ("Data", "Learner", "check_learner", "load_data", "make_learner"),
+    "training": ("Scenario", "TrainingRun", "train"),
+}  # fmt: skip
+
+__all__ = [
+    "Audit",
+    "AuditSettings",
+    "Data",
+    "Design",
+    "DestinationLaw",
+    "DistanceSupport",
+    "Graph",
+    "Learner",
+    "Scenario",
+    "Scheme",
+    "TrainingRun",
+    "Walk",
+    "__version__",
+    "audit",
+    "barabasi_albert",
+    "check_learner",
+    "choose_scheme",
+    "complete",
+    "design",
+    "design_regular",
+    "erdos_renyi",
+    "from_networkx",
+    "from_sparse",
+    "hypercube",
+    "load_data",
+    "load_law",
+    "make_learner",
+    "parse_graph_spec",
+    "random_regular",
+    "read_graph",
+    "ring",
+    "save_law",
+    "save_scheme",
+    "torus",
+    "train",
+    "watts_strogatz",
+]
+
+
+__getattr__ = late_names(
+    __name__,
+    _ROOM_OF,
+    rooms=("audit", "chains", "design", "experiments", "graphs", "learning", "node", "theory", "training", "walks"),
+)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

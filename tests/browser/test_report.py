@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from veilwalk.core.records import Record
-from veilwalk.experiments import TrainSettings, run_training
 from veilwalk.report import training_report
+from veilwalk.training import Scenario, TrainSettings, run_training
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next((found for name in NAMES if (found := shutil.which(name))), None)
@@ -52,7 +52,7 @@ class Shown(HTMLParser):
 def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Record, Path]:
     folder = tmp_path_factory.mktemp("report")
     settings = TrainSettings(graph="rrg:30:3:seed=1", support="2:3", updates=120, attack=40, evaluations=5)
-    record = run_training(settings)
+    record = run_training(Scenario.of(settings), settings).record()
     return record, training_report(record, folder / "report.html")
 
 
@@ -77,7 +77,7 @@ def test_a_person_reads_gain_price_and_leak(opened: tuple[Record, Path]) -> None
     shown.feed(dom)
     text = re.sub(r"\s+", " ", " ".join(shown.words))
     private = record.result["algorithms"]["private-walk"]
-    assert "30 peers learnt digits without telling whose update is whose" in text
+    assert "30 peers trained on digits without telling whose update is whose" in text
     assert f"{private['accuracy']:.1%} accuracy on 359 held-out rows" in text
     assert (
         f"{private['anonymity']['hit_ratio']:.2%} of updates: the receiver's first guess at the maker is right" in text

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+
+from veilwalk.graphs import parse_graph_spec
+
 ROOT = Path(__file__).parents[2]
+WALKS = ("simple", "metropolis")
 
 
 def run(*arguments: str) -> str:
@@ -15,18 +21,35 @@ def run(*arguments: str) -> str:
 
 
 def test_the_facebook_example_runs_on_a_small_graph() -> None:
-    """It prints exact prices, measured ones, and what leaves give away."""
-    asked = ["--graph", "er:80:3:seed=1:component=largest", "--support", "2:4", "--updates", "4000"]
-    shown = run("examples/facebook.py", *asked)
-    assert "simple walk, balanced:" in shown
-    assert "last-hop: node entropy" in shown
-    assert "nodes have one neighbour" in shown
-    assert "GiB" in shown
+    """Its numbers hang together: exact price and measured one, what balancing does, what each observer adds."""
+    spec = "er:80:3:seed=1:component=largest"
+    shown = run("examples/facebook.py", "--graph", spec, "--support", "2:4", "--updates", "4000")
+    prices = {
+        title: [float(number) for number in numbers]
+        for title, *numbers in re.findall(
+            r"^(.+): (\d+) hops .*exact.* updates ([\d.]+) to ([\d.]+) times", shown, re.MULTILINE
+        )
+    }
+    assert list(prices) == [f"{walk} walk, {law}" for walk in WALKS for law in ("uniform-node", "balanced")]
+    for walk in WALKS:
+        (plain, least, most), (dearer, *even) = (prices[f"{walk} walk, {law}"] for law in ("uniform-node", "balanced"))
+        assert dearer > plain
+        assert least < 1 < most
+        assert even == [1, 1]
+    low, high = (int(end) for end in re.findall(r"measured \[(\d+), (\d+)\]", shown)[0])
+    assert low < prices["simple walk, uniform-node"][0] < high < prices["metropolis walk, uniform-node"][0]
+    degrees = np.bincount(parse_graph_spec(spec).edges().reshape(-1))
+    entropies = re.findall(r"^([\w-]+): node entropy ([\d.]+) nats", shown, re.MULTILINE)
+    assert [name for name, _ in entropies] == ["prior", "return-time", "last-hop"]
+    prior, timed, last = (float(nats) for _, nats in entropies)
+    assert np.log(len(degrees)) > prior > timed > last > 0
+    assert f"{len(degrees)} nodes, degrees 1 to {degrees.max()}\n" in shown
+    assert f"\n{np.count_nonzero(degrees == 1)} nodes have one neighbour" in shown
 
 
 def test_the_table_of_graphs_is_written(tmp_path: Path) -> None:
     """Every graph, walk and law has its row; a bound is never below what it bounds, nor optimal below others."""
-    run("-m", "benchmarks.graph_table", "--small", "--docs", str(tmp_path))
+    run("-m", "benchmarks.tables.graph_table", "--small", "--docs", str(tmp_path))
     text = (tmp_path / "reference" / "graphs.md").read_text()
     designed, attacked = text.split("## The laws attacked")
     rows, scores = (

@@ -5,19 +5,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.reliability.chaos import ChaosCluster
 
-ROOT = Path(__file__).parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
-
-from benchmarks.chaos import ChaosCluster  # noqa: E402  found through the line above
-
-from veilwalk.node import Limits  # noqa: E402
+from veilwalk.node import Limits
 
 SPEC = "rrg:6:3:seed=1"
 

@@ -13,18 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchmarks.reliability.chaos import tally_plan
+from benchmarks.reliability.chaos_checker import check
+
+from veilwalk.graphs import parse_graph_spec
+from veilwalk.node import Limits, prepare_cluster
+from veilwalk.node.cluster._files import node_ids
 
 ROOT = Path(__file__).parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
-
-from benchmarks.chaos import tally_plan  # noqa: E402  found through the line above
-from benchmarks.chaos_checker import check  # noqa: E402
-
-from veilwalk.graphs import parse_graph_spec  # noqa: E402
-from veilwalk.node import Limits, prepare_cluster  # noqa: E402
-from veilwalk.node._prepare import node_ids  # noqa: E402
-
 HOSTS = 3
 UPDATES = 80
 

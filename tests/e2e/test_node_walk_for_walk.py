@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import SIMPLE
 from veilwalk.design import DistanceLaw
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.learning import (
@@ -24,10 +25,11 @@ from veilwalk.learning import (
     trace_of,
     train,
 )
-from veilwalk.node import ClusterPlan, Node, RecordedDraws, RunRules, load_config, node_status, prepare_cluster
-from veilwalk.node._assemble import assemble
-from veilwalk.node._encoding import decode_params
-from veilwalk.node._prepare import node_ids
+from veilwalk.node import ClusterPlan, Node, RunRules, load_config, node_status, prepare_cluster
+from veilwalk.node.cluster._files import node_ids
+from veilwalk.node.members._encoding import decode_params
+from veilwalk.node.peer import RecordedDraws
+from veilwalk.node.peer._assemble import assemble
 from veilwalk.walks import run_protocol, walk_positions
 
 SEED = 5
@@ -92,7 +94,7 @@ def test_the_same_draws_give_the_same_model(tmp_path: Path, spec: str, target: f
         learner=learner,
         learner_spec=LEARNER,
         n_classes=data.n_classes,
-        rules=RunRules(walk="simple", updates=UPDATES, target=target or 0.0, evaluations=EVALUATIONS, late=1e9),
+        rules=RunRules(walk=SIMPLE, updates=UPDATES, target=target or 0.0, evaluations=EVALUATIONS, late_hops=1e9),
         seed=SEED,
         test=None if target is None else data.test,
     )
@@ -115,7 +117,7 @@ def test_the_same_draws_give_the_same_model(tmp_path: Path, spec: str, target: f
 
 
 def assemble_manifest(folder: Path) -> Any:
-    from veilwalk.node import load_manifest, load_root_public_key
+    from veilwalk.node.members import load_manifest, load_root_public_key
 
     return load_manifest(folder / "manifest.json", load_root_public_key(folder / "root" / "root.pub"))
 

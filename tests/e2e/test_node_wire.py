@@ -21,14 +21,15 @@ import pytest
 from scipy import stats
 
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import SIMPLE
 from veilwalk.design import DistanceLaw
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.learning import load_data, make_learner, parse_partition_spec, partitions_of
 from veilwalk.node import ClusterPlan, Node, RunRules, load_config, node_status, prepare_cluster
-from veilwalk.node._assemble import assemble
-from veilwalk.node._channel import Channel
-from veilwalk.node._log import Log
-from veilwalk.node._wire import Frame
+from veilwalk.node.link._connection import Connection
+from veilwalk.node.link._wire import Frame
+from veilwalk.node.peer._assemble import assemble
+from veilwalk.node.peer._log import Log
 
 UPDATES = 25
 #: A time, a hash or an id; the line of a log that told when a model was trained would have one.
@@ -82,7 +83,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
         learner=make_learner("softmax", n_features=data.n_features, n_classes=data.n_classes),
         learner_spec="softmax",
         n_classes=data.n_classes,
-        rules=RunRules(walk="simple", updates=UPDATES, late=1e9),
+        rules=RunRules(walk=SIMPLE, updates=UPDATES, late_hops=1e9),
         seed=1,
     )
     configs = prepare_cluster(folder, plan)
@@ -113,7 +114,7 @@ async def _run(configs: list[Path], found: Recording, patch: pytest.MonkeyPatch)
         states = [node_status(load_config(path).state) for path in configs]
         if all(state.finished and not state.in_custody for state in states):
             break
-    from veilwalk.node._metrics import MetricsServer
+    from veilwalk.node.peer._metrics import MetricsServer
 
     for node in nodes.values():
         found.metrics.append(await MetricsServer(node)._metrics())
@@ -125,10 +126,10 @@ async def _run(configs: list[Path], found: Recording, patch: pytest.MonkeyPatch)
 
 def _record(found: Recording, by_key: dict[bytes, str], patch: pytest.MonkeyPatch) -> None:
     """Note whatever a node writes, with the receiver by its key and the sender by the other end of the socket."""
-    send = Channel.send
+    send = Connection.send
     ports: dict[int, str] = {}
 
-    async def sending(self: Channel, frame: Any, body: bytes = b"") -> None:
+    async def sending(self: Connection, frame: Any, body: bytes = b"") -> None:
         transport: Any = self._transport
         mine, theirs = transport.get_extra_info("sockname")[1], transport.get_extra_info("peername")[1]
         receiver = by_key[self.peer_spki]
@@ -147,7 +148,7 @@ def _record(found: Recording, by_key: dict[bytes, str], patch: pytest.MonkeyPatc
             self.wire.send = original  # type: ignore[method-assign]
         found.streams[ports.get(mine, "?"), receiver, id(self)] += b"".join(encoded) + body
 
-    patch.setattr(Channel, "send", sending)
+    patch.setattr(Connection, "send", sending)
 
 
 def test_the_recording_is_complete(recording: Recording) -> None:

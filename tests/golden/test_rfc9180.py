@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from veilwalk.node._kem import Suite, kem_private_key, kem_public_bytes, kem_public_key, new_kem_secret
-from veilwalk.node._sealing import CLEAR_BYTES, SealContext, open_header, seal
+from veilwalk.core.geometry import CLEAR_BYTES
+from veilwalk.node.sealing._envelope import SealContext, open_header, seal
+from veilwalk.node.sealing._kem import Suite, kem_private_key, kem_public_bytes, kem_public_key, new_kem_secret
 
 RFC = {
     "info": "4f6465206f6e2061204772656369616e2055726e",

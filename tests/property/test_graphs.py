@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import json
+from itertools import pairwise
+from pathlib import Path
+
 import networkx as nx
 import numba
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from veilwalk import graphs
-from veilwalk.graphs import Graph, _readers
+from veilwalk.graphs import Graph, _edge_lists
 
 SEEDS = st.integers(0, 2**63)
 
@@ -102,11 +107,50 @@ def test_results_do_not_depend_on_the_number_of_threads(spec: str) -> None:
         numba.set_num_threads(threads)
 
 
+def _csv(network: nx.Graph, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        # Quoted, since a line that begins with # is a comment.
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(network.edges)
+
+
+def _tsv(network: nx.Graph, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter="\t", quoting=csv.QUOTE_ALL).writerows(network.edges)
+
+
+def _json(network: nx.Graph, path: Path) -> None:
+    path.write_text(json.dumps(nx.node_link_data(network, edges="edges")), encoding="utf-8")
+
+
+WRITERS = {"csv": _csv, "tsv": _tsv, "json": _json, "gml": nx.write_gml, "graphml": nx.write_graphml_xml}
+NO_CONTROLS = st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"], exclude_characters="\ufffe\uffff")
+LABELS = st.text(NO_CONTROLS, min_size=1, max_size=12).map(str.strip).filter(bool)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data(), st.sampled_from(sorted(WRITERS)))
+def test_labels_survive_every_text_format(tmp_path: Path, data: st.DataObject, kind: str) -> None:
+    """Whatever nodes are called, the file that was written says who neighbours whom."""
+    labels = data.draw(st.lists(LABELS, min_size=3, max_size=8, unique=True))
+    # A path first, so that the graph is connected and no line stands alone as a header would.
+    pairs = [*pairwise(labels), *data.draw(st.lists(st.permutations(labels).map(lambda order: tuple(order[:2]))))]
+    network = nx.Graph(pairs)
+    path = tmp_path / f"network.{kind}"
+    WRITERS[kind](network, path)
+    graph = graphs.read_graph(path)
+    assert {frozenset((graph.label(a), graph.label(b))) for a, b in graph.edges()} == set(map(frozenset, pairs))
+    assert [graph.node(graph.label(node)) for node in range(graph.n_nodes)] == list(range(graph.n_nodes))
+    assert graphs.from_networkx(network).labels in {None, tuple(network.nodes)}
+
+
 @given(st.lists(st.tuples(st.integers(0, 10**17), st.integers(0, 10**17)), min_size=1, max_size=30))
 def test_edge_lists_survive_any_numbering(pairs: list[tuple[int, int]]) -> None:
     """Whatever numbers nodes have, their order is kept and the edges are the same."""
     ends = np.array(pairs)
-    n_nodes, edges = _readers._renumbered(ends)
-    numbers = np.unique(ends)
-    assert n_nodes == len(numbers)
-    assert np.array_equal(numbers[edges], ends)
+    numbers, edges = _edge_lists.renumbered(ends)
+    if numbers is None:
+        assert np.array_equal(np.unique(ends), np.arange(ends.max() + 1))
+        assert np.array_equal(edges, ends)
+    else:
+        assert np.array_equal(numbers, np.unique(ends))
+        assert np.array_equal(numbers[edges], ends)

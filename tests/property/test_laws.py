@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from veilwalk.core.errors import InfeasibleDesignError
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import Walk
 from veilwalk.design import Channel, DestinationLaw, LawBench, balanced, exposure, law_by_distance
 from veilwalk.graphs import Graph, distances
 
@@ -58,7 +59,7 @@ def test_a_balanced_law_updates_every_node_alike_or_does_not_exist(graph: Graph)
 def test_no_law_passes_its_certificate(graph: Graph, walk: str) -> None:
     """Uniform-node lies below the bound for its own prior and hops, and the best law found between them."""
     law = uniform_law(graph)
-    bench = LawBench(graph, support=law.support, walk=walk)
+    bench = LawBench(graph, support=law.support, walk=Walk(walk))
     channel = bench.channel(law)
     problem = bench.problem(law, channel, law.mean_hops(bench.hops), balanced=False)
     best = problem.solve("entropy")

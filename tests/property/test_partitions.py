@@ -22,6 +22,7 @@ from veilwalk.learning import (
 )
 
 LABELS = st.lists(st.integers(0, 4), min_size=1, max_size=120).map(lambda found: np.array(found, dtype=np.int64))
+AMOUNTS = st.lists(st.floats(-9, 9, width=32), min_size=1, max_size=120).map(lambda found: np.array(found, np.float32))
 SEEDS = st.integers(0, 2**63)
 NODES = st.integers(1, 12)
 ANY = st.booleans()
@@ -86,6 +87,21 @@ def test_rows_and_labels_stay_together(partitioner: Partitioner, labels: Array) 
         return
     for part in partitioner.bind(rows):
         assert np.array_equal(labels[part.features[:, 0].astype(np.int64)], part.labels)
+
+
+@given(st.one_of(*PARTITIONERS.values()), AMOUNTS)
+def test_real_labels_are_dealt_whole_or_refused(partitioner: Partitioner, labels: Array) -> None:
+    """By what shares out classes, always; by others only where there are too few rows."""
+    rows = Partition(np.arange(len(labels), dtype=np.float32)[:, np.newaxis], labels)
+    if partitioner.by_class:
+        with pytest.raises(InvalidParameterError, match=r"^partition = "):
+            partitioner.bind(rows)
+        return
+    if isinstance(dealt(partitioner, labels), InvalidParameterError):
+        return
+    parts = partitioner.bind(rows)
+    assert sorted(parts.rows.features[:, 0].tolist()) == list(range(len(labels)))
+    assert parts.rows.labels.dtype == np.float32
 
 
 @given(NODES, LABELS, SEEDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from veilwalk import theory
@@ -85,3 +85,24 @@ def test_shells_sum_to_the_network(model: theory.AnonymityModel) -> None:
     reach = theory.typical_diameter(model.walk) + 20
     sizes = theory.gompertz_shell_sizes(np.arange(1, reach), model=model.walk)
     assert abs(sizes.sum() / model.walk.n_nodes - 1) < 1e-9
+
+
+@settings(max_examples=25)
+@given(models(), st.floats(0.001, 0.95), st.one_of(st.none(), return_factors))
+def test_no_return_time_covered_is_below_the_floor(
+    model: theory.AnonymityModel, tail: float, design: float | None
+) -> None:
+    """Of 10^5 return times, the first ones and others up to far beyond the mean, none passes what is guaranteed."""
+    kappa = None if design is None else seen(model, design)
+    if kappa is None:
+        assume(theory.design_return_time(tail, model=model) > model.support.hi)
+    promise = theory.guarantee(tail, model=model, return_time_design=kappa)
+    start = promise.return_time_from
+    later = start - np.log(np.linspace(1.0, 1e-12, 50_000)) / model.walk.decay_rate
+    tried = np.concatenate(([start], math.ceil(start) + np.arange(50_000.0), np.ceil(later)))
+    worst = max(
+        float(theory.bound_total_variation(part, promise.return_time_design, model=model, shortest_paths=True).max())
+        for part in np.array_split(tried, 20)
+    )
+    # Return times reach 1e13 hops: their centres are rounded, and log E with them.
+    assert worst <= promise.total_variation_bound * (1 + 1e-9) + 1e-11

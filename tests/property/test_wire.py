@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from veilwalk.core.errors import ProtocolError
-from veilwalk.node._wire import (
+from veilwalk.node.link._wire import (
     PROTOCOL,
     TRANSITIONS,
     Ack,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -13,19 +13,18 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from veilwalk.audit import AuditSettings, Run, Sightings, audit, choose_colluders, estimate, play, scheme_law, score
-from veilwalk.audit._posteriors import ColluderPosteriors, from_last_hop
+from veilwalk.audit import Audit, AuditSettings, Run, Sightings, audit, choose_colluders, estimate, play, score
+from veilwalk.audit.inference.coalition import ColluderPosteriors
+from veilwalk.audit.inference.exact import FromLaw
 from veilwalk.chains import DeliveryLaw, WalkChain, iter_deliveries, mean_hitting_times, token_law
 from veilwalk.core.arrays import FloatArray, IntArray
-from veilwalk.core.records import Record
 from veilwalk.core.support import DistanceSupport
-from veilwalk.design import DestinationLaw, law_by_distance
+from veilwalk.design import DestinationLaw, choose_scheme, law_by_distance
 from veilwalk.graphs import Graph, distances, parse_graph_spec, random_regular
 
 PASS, FAIL = 1e-6, 1e-6
 SUPPORT = DistanceSupport(2, 5)
 SETTINGS = AuditSettings(updates=60_000, seed=5, colluders=10)
-NAMES = ("rrg:60:3:seed=1", "uniform-distance")
 EXACT = ("prior", "return-time", "last-hop", "first-sight", "bridge", "predecessor")
 
 
@@ -38,23 +37,21 @@ class Played:
     run: Run
     apart: IntArray
     deliveries: list[DeliveryLaw]
-    record: Record
+    audit: Audit
 
     def overall(self, observer: str) -> dict[str, Any]:
         """Return what an observer learns from all updates."""
-        found: dict[str, Any] = self.record.result["observers"][observer]["overall"]
-        return found
+        return self.audit[observer].overall
 
 
 @pytest.fixture(scope="module")
 def played() -> Played:
     """RRG(60, 3) at distances 2 to 5."""
     graph = random_regular(60, 3, seed=1)
-    law = scheme_law("uniform-distance", graph, SUPPORT)
-    run = play(graph, law, SETTINGS, choose_colluders(60, 10, SETTINGS.seed), lambda _: None)
-    deliveries = list(iter_deliveries(WalkChain.simple(graph), law.matrix.toarray(), 500))
-    record = audit(graph, law, SETTINGS, names=NAMES)
-    return Played(graph, law, run, distances(graph).astype(np.int64), deliveries, record)
+    scheme = choose_scheme(graph, "uniform-distance", support=SUPPORT)
+    run = play(scheme, SETTINGS, choose_colluders(scheme.graph, 10, SETTINGS.seed))
+    deliveries = list(iter_deliveries(WalkChain.simple(graph), scheme.law.matrix.toarray(), 500))
+    return Played(graph, scheme.law, run, distances(graph).astype(np.int64), deliveries, audit(scheme, SETTINGS))
 
 
 # Return-time bins: finely where they are short; the last goes to the horizon and beyond.
@@ -156,7 +153,7 @@ def test_overconfident_posteriors_are_not_calibrated(played: Played) -> None:
     lanes = []
     for law in played.deliveries:
         rows = np.flatnonzero(seen.destination == law.destination)
-        honest = from_last_hop(law, seen.at(rows), 60)
+        honest = FromLaw(law, 60).posterior(seen.at(rows), use_last_hop=True).weights
         for power, found in gaps.items():
             sharpened = honest**power / (honest**power).sum(axis=1, keepdims=True)
             scores = score(sharpened, source[rows], played.apart[law.destination], SUPPORT)
@@ -173,7 +170,7 @@ def test_observers_who_see_more_learn_more(played: Played) -> None:
     entropy = {name: played.overall(name)["node_entropy_nats"] for name in EXACT}
     assert entropy["prior"] > entropy["return-time"] > entropy["last-hop"]
     assert entropy["first-sight"] > max(entropy["bridge"], entropy["predecessor"])
-    linked = played.record.result["observers"]["repeated"]["by_linked_updates"]
+    linked = played.audit["repeated"].by_linked_updates
     assert [row["linked"] for row in linked] == [1, 2, 4, 8]
     assert all(a["node_entropy_nats"] > b["node_entropy_nats"] for a, b in pairwise(linked))
     assert linked[0]["node_entropy_nats"] == pytest.approx(entropy["last-hop"], rel=1e-9)
@@ -187,14 +184,11 @@ def test_estimated_posteriors_agree_with_exact_ones(spec: str) -> None:
     what the estimate leaves out is of order one over the candidates.
     """
     graph = parse_graph_spec(spec)
-    law = scheme_law("uniform-node", graph, DistanceSupport(2, 3))
+    scheme = choose_scheme(graph, "uniform-node", support=(2, 3))
     asked: dict[str, Any] = {"updates": 200_000, "seed": 5, "observers": ("return-time", "last-hop")}
-    exact, estimated, by_class = (
-        audit(graph, law, AuditSettings(posterior=kind, **asked), names=NAMES).result["observers"]
-        for kind in ("exact", "estimated", "by-class")
-    )
+    exact, estimated, by_class = (audit(scheme, posterior=kind, **asked) for kind in ("exact", "estimated", "by-class"))
     for name in ("return-time", "last-hop"):
-        true, found = exact[name]["overall"], estimated[name]["overall"]
+        true, found = exact[name].overall, estimated[name].overall
         for column in ("node_entropy_nats", "distance_entropy_nats", "hit_ratio"):
             low, high = true[f"{column}_interval"]
             assert low < found[column] < high
@@ -203,19 +197,16 @@ def test_estimated_posteriors_agree_with_exact_ones(spec: str) -> None:
         low, high = wide_interval(found)
         assert low < found["top_posterior"] < high
     # The named mutant: nodes of one class told apart by the prior alone leave more entropy.
-    crude = by_class["last-hop"]["overall"]["node_entropy_nats_interval"]
-    assert crude[0] > exact["last-hop"]["overall"]["node_entropy_nats"]
+    crude = by_class["last-hop"].overall["node_entropy_nats_interval"]
+    assert crude[0] > exact["last-hop"].node_entropy_nats
 
 
 def test_a_sample_of_destinations_says_so_in_its_interval() -> None:
     """With 64 of 120 destinations the interval comes from their spread, and covers what all of them give."""
     graph = parse_graph_spec("rrg:120:3:seed=1")
-    law = scheme_law("uniform-node", graph, DistanceSupport(2, 6))
+    scheme = choose_scheme(graph, "uniform-node", support=(2, 6))
     asked: dict[str, Any] = {"updates": 100_000, "seed": 5, "observers": ("return-time",), "horizon": 200}
-    exact, estimated = (
-        audit(graph, law, AuditSettings(posterior=kind, **asked), names=NAMES).result["observers"]["return-time"]
-        for kind in ("exact", "estimated")
-    )
+    exact, estimated = (audit(scheme, posterior=kind, **asked)["return-time"].report for kind in ("exact", "estimated"))
     assert estimated["scored_updates"] < 0.6 * exact["scored_updates"]
     low, high = estimated["overall"]["node_entropy_nats_interval"]
     assert low < exact["overall"]["node_entropy_nats"] < high
@@ -226,29 +217,22 @@ def test_a_sample_of_destinations_says_so_in_its_interval() -> None:
 def test_hops_per_update_are_what_the_design_predicts(played: Played) -> None:
     """Within 1%; assuming that every pair were as far apart as two nodes at random misses by more."""
     hitting = mean_hitting_times(WalkChain.simple(played.graph))
-    measured = played.record.result["hops_per_update"]
+    measured = played.audit.hops_per_update.mean
     assert measured == pytest.approx(played.law.mean_hops(hitting), rel=0.01)
-    low, high = played.record.result["hops_per_update_interval"]
-    assert low < measured < high
+    assert played.audit.hops_per_update_predicted == pytest.approx(played.law.mean_hops(hitting), rel=1e-12)
+    assert played.audit.hops_per_update.low < measured < played.audit.hops_per_update.high
     at_random = hitting.sum() / (60 * 59)
     assert measured != pytest.approx(at_random, rel=0.01)
-
-
-@pytest.fixture
-def two_threads() -> Iterator[int]:
-    before = numba.get_num_threads()
-    yield min(2, before)
-    numba.set_num_threads(before)
 
 
 def test_one_seed_one_record(two_threads: int) -> None:
     """Every byte of it, on one thread and on two; another seed gives another."""
     graph = random_regular(30, 3, seed=4)
-    law = scheme_law("paper", graph, DistanceSupport(2, 3))
+    scheme = choose_scheme(graph, "paper", support=(2, 3))
 
     def record(seed: int, threads: int) -> str:
         numba.set_num_threads(threads)
-        return audit(graph, law, AuditSettings(updates=3000, seed=seed, colluders=4), names=NAMES).to_json()
+        return audit(scheme, updates=3000, seed=seed, colluders=4).record().to_json()
 
     assert record(1, 1) == record(1, two_threads)
     other = record(2, two_threads).replace('"seed": 2', '"seed": 1')
@@ -260,9 +244,8 @@ TABLE = {3: (1.5, 8.18), 15: (6.6, 7.74), 30: (13.2, 6.98), 60: (24.8, 5.49), 90
 
 
 def first_sights(destination: int, came_from: IntArray) -> Sightings:
-    every = {field.name: np.full(len(came_from), -1) for field in fields(Sightings)}
-    every |= {"destination": np.full(len(came_from), destination), "first_sight_from": came_from}
-    return Sightings(**every)
+    size = len(came_from)
+    return Sightings.empty(size, destination=np.full(size, destination), first_sight_from=came_from)
 
 
 def coalition(graph: Graph, matrix: FloatArray, colluders: IntArray) -> tuple[float, float, float]:
@@ -275,7 +258,7 @@ def coalition(graph: Graph, matrix: FloatArray, colluders: IntArray) -> tuple[fl
     assert weight.sum() == pytest.approx(1, rel=1e-10)
     chain = WalkChain.simple(graph)
     adversary = ColluderPosteriors(chain, matrix, colluders, token_law(chain, matrix, mean_hitting_times(chain)))
-    guess = adversary.posterior("first-sight", first_sights(int(colluders[0]), free))
+    guess = adversary.posterior("first-sight", first_sights(int(colluders[0]), free)).weights
     entropy = -(guess * np.log2(np.where(guess > 0, guess, 1.0))).sum(axis=1)
     # Only which colluder it was: the largest of the joint over sources, summed over colluders.
     only_who = np.linalg.solve(system, into).max(axis=0).sum() / len(free)
@@ -305,10 +288,11 @@ def test_the_table_of_the_threat_model_is_reproduced() -> None:
 def test_what_colluders_did_not_see_is_weighed(observer: str, column: str) -> None:
     """Where nothing was told or seen before, posteriors are calibrated; the named mutant, first sight alone, is not."""
     graph = random_regular(30, 3, seed=1)
-    law = scheme_law("uniform-distance", graph, DistanceSupport(2, 4))
+    scheme = choose_scheme(graph, "uniform-distance", support=(2, 4))
+    law = scheme.law
     settings = AuditSettings(updates=600_000, seed=23, colluders=8)
-    colluders = choose_colluders(30, 8, settings.seed)
-    run = play(graph, law, settings, colluders, lambda _: None)
+    colluders = choose_colluders(scheme.graph, 8, settings.seed)
+    run = play(scheme, settings, colluders)
     member = np.isin(np.arange(30), colluders)
     silent = getattr(run.seen, column) < 0
     rows = np.flatnonzero(silent & member[run.seen.destination] & ~member[run.truth.source])
@@ -316,7 +300,7 @@ def test_what_colluders_did_not_see_is_weighed(observer: str, column: str) -> No
     adversary = ColluderPosteriors(chain, matrix, colluders, token_law(chain, matrix, mean_hitting_times(chain)))
     deviations = {}
     for name in (observer, "first-sight"):
-        guess = adversary.posterior(name, run.seen.at(rows))
+        guess = adversary.posterior(name, run.seen.at(rows)).weights
         scores = score(guess, run.truth.source[rows], distances(graph)[0], law.support)
         gap = scores[:, 3] - scores[:, 4]
         deviations[name] = abs(gap.mean()) / (gap.std() / len(gap) ** 0.5)

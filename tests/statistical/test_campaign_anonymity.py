@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.reliability import campaign_anonymity
 
+from veilwalk.core.arrays import FloatArray
 from veilwalk.core.support import DistanceSupport
 from veilwalk.design import DistanceLaw
 from veilwalk.graphs import parse_graph_spec
-
-ROOT = Path(__file__).parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
-
-from benchmarks import campaign_anonymity  # noqa: E402  found through the line above
 
 GRAPH = parse_graph_spec("rrg:16:3:seed=1")
 LAW = DistanceLaw(DistanceSupport(2, 2), np.ones(1)).on(GRAPH).matrix.toarray()
@@ -57,14 +54,42 @@ def test_hits_are_as_predicted(logs: Path, bridge: bool) -> None:
     assert abs(found.z) < 3
 
 
-def test_an_attacker_with_a_wrong_walk_is_noticed(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mutant forgets that the old ciphertext ends where the new one begins."""
+def resting(step: FloatArray) -> FloatArray:
+    """A walk that stays where it is every other time."""
+    return (np.eye(len(step)) + step) / 2
+
+
+def leaning(step: FloatArray) -> FloatArray:
+    """A walk that likes neighbours with high numbers."""
+    leant = step * np.arange(1, len(step) + 1)
+    return np.asarray(leant / leant.sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize(("believed", "bridge"), [(leaning, False), (resting, True)])
+def test_an_attacker_with_a_wrong_walk_is_noticed(
+    logs: Path, monkeypatch: pytest.MonkeyPatch, believed: Callable[[FloatArray], FloatArray], bridge: bool
+) -> None:
+    """The mutants believe in another walk: the hits they promise are not those they make."""
+    right = campaign_anonymity.Attacker.__init__
+
+    def wrong(self: campaign_anonymity.Attacker, *arguments: Any) -> None:
+        right(self, *arguments)
+        self._step = believed(self._step)
+        self._hidden = self._avoiding(self._colluders)
+
+    monkeypatch.setattr(campaign_anonymity.Attacker, "__init__", wrong)
+    found = campaign_anonymity.attack(logs, NAMES, GRAPH, LAW, range(4), bridge=bridge)
+    assert abs(found.z) > 3
+
+
+def test_an_attacker_that_forgets_is_noticed(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant ignores where the old ciphertext was seen: honest about its own odds, it misses what can be had."""
 
     def careless(self: campaign_anonymity.Attacker, old: object, source: int) -> float:
         del self, old, source
         return 1.0
 
-    before = campaign_anonymity.attack(logs, NAMES, GRAPH, LAW, range(4), bridge=True)
+    right = campaign_anonymity.attack(logs, NAMES, GRAPH, LAW, range(4), bridge=True)
     monkeypatch.setattr(campaign_anonymity.Attacker, "_old", careless)
     found = campaign_anonymity.attack(logs, NAMES, GRAPH, LAW, range(4), bridge=True)
-    assert found.hits < before.hits or abs(found.z) > 3
+    assert (found.hits - right.predicted) / right.spread < -3

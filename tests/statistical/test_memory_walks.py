@@ -10,26 +10,35 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from veilwalk.audit import AuditSettings, _path, _rehearsal, all_observers, attacked, audit, observer_report, scheme_law
-from veilwalk.core.support import DistanceSupport
+from veilwalk.audit import AuditSettings, audit, make_plan
+from veilwalk.audit._attack import Attack
+from veilwalk.audit.inference.coalition import coalition_of
+from veilwalk.audit.inference.rehearsed import rehearsed_deliveries
+from veilwalk.core.progress import silent
+from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.walks import WalkKind
 
 GRAPH = parse_graph_spec("rrg:60:3:seed=1")
-LAW = scheme_law("uniform-node", GRAPH, DistanceSupport(2, 4))
-NAMES = ("rrg:60:3:seed=1", "uniform-node")
 COALITIONS = ("first-sight", "bridge", "predecessor")
 Results = dict[str, dict[str, Any]]
 
 
+def walking(walk: str) -> Scheme:
+    """One law under any walk."""
+    return choose_scheme(GRAPH, "uniform-node", support=(2, 4), walk=walk)
+
+
+def all_but(walk: str, *left_out: str) -> tuple[str, ...]:
+    """All observers that suit a walk that is rehearsed, but some."""
+    names = make_plan(walking(walk), AuditSettings(posterior="rehearsed")).observers
+    return tuple(name for name in names if name not in left_out)
+
+
 @cache
-def results(walk: WalkKind, mix: float, posterior: str, observers: tuple[str, ...]) -> Results:
+def results(walk: str, posterior: str, observers: tuple[str, ...]) -> Results:
     """Audit 100,000 updates with 8 colluders; the run is the same for every kind of posterior."""
-    settings = AuditSettings(
-        observers=observers, updates=100_000, seed=5, walk=walk, mix=mix, colluders=8, posterior=posterior
-    )
-    found: Results = audit(GRAPH, LAW, settings, names=NAMES).result["observers"]
-    return found
+    found = audit(walking(walk), observers=observers, updates=100_000, seed=5, colluders=8, posterior=posterior)
+    return {name: found[name].report for name in found}
 
 
 def inside(row: dict[str, Any], other: dict[str, Any], name: str) -> bool:
@@ -52,29 +61,29 @@ def test_rehearsed_coalitions_are_the_exact_ones(observer: str) -> None:
 
     The named mutant is the exact coalition that sees less, or for first sight more: it lies outside.
     """
-    exact, found = (results("simple", 0.0, kind, COALITIONS)[observer]["overall"] for kind in ("exact", "rehearsed"))
+    exact, found = (results("simple", kind, COALITIONS)[observer]["overall"] for kind in ("exact", "rehearsed"))
     assert inside(exact, found, "node_entropy_nats")
     assert inside(exact, found, "hit_ratio")
     assert calibrated(found)
     mutant = "bridge" if observer == "first-sight" else "first-sight"
-    other = results("simple", 0.0, "exact", COALITIONS)[mutant]["overall"]
+    other = results("simple", "exact", COALITIONS)[mutant]["overall"]
     assert not inside(other, found, "node_entropy_nats")
 
 
 @pytest.mark.parametrize("walk", ["simple", "non-backtracking"])
 @pytest.mark.parametrize("observer", ["return-time", "last-hop"])
-def test_rehearsed_return_times_are_the_exact_ones(walk: WalkKind, observer: str) -> None:
+def test_rehearsed_return_times_are_the_exact_ones(walk: str, observer: str) -> None:
     """Never below the exact entropy, above it by 0.003 nats overall and 0.05 in the shortest percent; the prior is not.
 
     Both score the same updates, so that sampling does not come between them.
     """
     names = ("prior", "return-time", "last-hop")
-    exact, found = (results(walk, 0.0, kind, names)[observer] for kind in ("exact", "rehearsed"))
+    exact, found = (results(walk, kind, names)[observer] for kind in ("exact", "rehearsed"))
     assert exact["posterior"] == "exact"
     assert found["posterior"].startswith("rehearsed")
     assert calibrated(found["overall"])
     assert found["overall"]["hit_ratio"] == pytest.approx(exact["overall"]["hit_ratio"], rel=0.04)
-    mutant = results(walk, 0.0, "exact", names)["prior"]
+    mutant = results(walk, "exact", names)["prior"]
     truth, estimated, blind = (
         np.array([row["node_entropy_nats"] for row in (table["overall"], table["by_return_time"][0])])
         for table in (exact, found, mutant)
@@ -87,20 +96,18 @@ def test_rehearsed_return_times_are_the_exact_ones(walk: WalkKind, observer: str
 def test_linked_updates_are_joined_from_rehearsed_likelihoods_too() -> None:
     """As from exact ones, within intervals; a single update tells less than four."""
     names = ("last-hop", "repeated")
-    exact, found = (
-        results("simple", 0.0, kind, names)["repeated"]["by_linked_updates"] for kind in ("exact", "rehearsed")
-    )
+    exact, found = (results("simple", kind, names)["repeated"]["by_linked_updates"] for kind in ("exact", "rehearsed"))
     for one, other in zip(exact[:3], found[:3], strict=True):
         assert one["linked"] == other["linked"]
         assert other["node_entropy_nats"] == pytest.approx(one["node_entropy_nats"], abs=0.01)
     assert found[2]["node_entropy_nats"] < found[0]["node_entropy_nats"] - 0.02
 
 
-@pytest.mark.parametrize(("walk", "mix"), [("non-backtracking", 0.0), ("least-recent", 0.2)])
-def test_every_observer_of_a_walk_that_remembers_is_calibrated(walk: WalkKind, mix: float) -> None:
+@pytest.mark.parametrize("walk", ["non-backtracking", "least-recent:0.2"])
+def test_every_observer_of_a_walk_that_remembers_is_calibrated(walk: str) -> None:
     """The top posterior is the hit ratio; who sees more is left with less."""
-    names = tuple(name for name in all_observers(walk, "rehearsed") if name not in {"round", "repeated"})
-    found = results(walk, mix, "rehearsed", names)
+    names = all_but(walk, "round", "repeated", "linked-coalition", "linked-neighbour")
+    found = results(walk, "rehearsed", names)
     for name in names:
         assert calibrated(found[name]["overall"]), name
     entropy = {name: found[name]["overall"]["node_entropy_nats"] for name in names}
@@ -110,32 +117,29 @@ def test_every_observer_of_a_walk_that_remembers_is_calibrated(walk: WalkKind, m
 
 def test_colluders_and_path_learn_less_of_walks_that_do_not_turn_back() -> None:
     """Each coalition names fewer sources than against the simple walk, by more than the intervals."""
-    names = tuple(name for name in all_observers("least-recent", "rehearsed") if name not in {"round", "repeated"})
-    simple = results("simple", 0.0, "exact", COALITIONS)
+    names = all_but("least-recent:0.2", "round", "repeated")
+    simple = results("simple", "exact", COALITIONS)
     for found in (
-        results("least-recent", 0.2, "rehearsed", names),
-        results("non-backtracking", 0.0, "rehearsed", names),
+        results("least-recent:0.2", "rehearsed", names),
+        results("non-backtracking", "rehearsed", names),
     ):
         for name in COALITIONS:
             other = simple[name]["overall"]["hit_ratio_interval"]
             assert found[name]["overall"]["hit_ratio_interval"][1] < other[0]
 
 
-def test_memory_tells_less_the_more_is_left_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_tells_less_the_more_is_left_to_chance() -> None:
     """Who knows all that nodes remember: at mix 0 as much as the path tells; at mix 0.5 less, and calibrated."""
-    monkeypatch.setattr(_path, "_TRIED_HOPS", 100_000)
     entropy = {}
     for mix in (0.0, 0.5):
-        settings = AuditSettings(
+        found = audit(
+            walking(f"least-recent:{mix}"),
             observers=("path", "round", "last-hop"),
             updates=4_000,
             seed=9,
-            walk="least-recent",
-            mix=mix,
-            posterior="rehearsed",
+            tried_hops=100_000,
         )
-        _, found = attacked(GRAPH, LAW, settings)
-        reports = {name: observer_report(found[name])["overall"] for name in settings.observers}
+        reports = {name: found[name].overall for name in found}
         assert calibrated(reports["round"])
         entropy[mix] = {name: row["node_entropy_nats"] for name, row in reports.items()}
     assert entropy[0.0]["round"] == pytest.approx(entropy[0.0]["path"], abs=0.02)
@@ -143,26 +147,17 @@ def test_memory_tells_less_the_more_is_left_to_chance(monkeypatch: pytest.Monkey
     assert entropy[0.5]["round"] < entropy[0.5]["last-hop"] - 0.02
 
 
-def test_rehearsals_are_the_same_on_one_thread_and_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rehearsals_are_the_same_on_one_thread_and_two() -> None:
     """Every byte of the record; another seed gives another."""
-    monkeypatch.setattr(_path, "_TRIED_HOPS", 5_000)
-    monkeypatch.setattr(_rehearsal, "_HOPS_ENOUGH", 20_000)
-    law = scheme_law("uniform-node", GRAPH, DistanceSupport(2, 3))
+    scheme = choose_scheme(GRAPH, "uniform-node", support=(2, 3), walk="least-recent:0.2")
     observers = ("return-time", "last-hop", *COALITIONS, "path", "round")
 
     def record(seed: int, threads: int) -> str:
         before = numba.get_num_threads()
         numba.set_num_threads(min(threads, before))
-        settings = AuditSettings(
-            observers=observers,
-            updates=1_000,
-            seed=seed,
-            walk="least-recent",
-            mix=0.2,
-            colluders=6,
-            posterior="rehearsed",
-        )
-        made = audit(GRAPH, law, settings, names=NAMES).to_json()
+        limits: dict[str, Any] = {"tried_hops": 5_000, "rehearsed_hops": 20_000}
+        found = audit(scheme, observers=observers, updates=1_000, seed=seed, colluders=6, **limits)
+        made = found.record().to_json()
         numba.set_num_threads(before)
         return made
 
@@ -173,24 +168,16 @@ def test_rehearsals_are_the_same_on_one_thread_and_two(monkeypatch: pytest.Monke
 
 def test_impossible_sources_have_exactly_zero() -> None:
     """Colluders, who is too far for the return time or for the stretch, and whom the law never has seal for one."""
-    settings = AuditSettings(
-        observers=("last-hop", *COALITIONS),
-        updates=5_000,
-        walk="least-recent",
-        mix=0.2,
-        colluders=8,
-        posterior="rehearsed",
-    )
-    bench, _ = attacked(GRAPH, LAW, settings)
-    seen, truth = bench.run.seen, bench.run.truth
-    member = np.isin(np.arange(60), bench.run.colluders)
+    settings = AuditSettings(observers=("last-hop", *COALITIONS), updates=5_000, colluders=8)
+    attack = Attack(make_plan(walking("least-recent:0.2"), settings), silent)
+    scene, seen, truth = attack.scene, attack.run.seen, attack.run.truth
+    sights, deliveries = coalition_of(scene), rehearsed_deliveries(scene)
+    member = np.isin(np.arange(60), attack.run.colluders)
     rows = np.flatnonzero(member[seen.destination] & ~member[truth.source])[:200]
-    never = bench.matrix[:, seen.destination[rows]].T == 0
-    apart = bench.apart.astype(np.int64)
-    assert bench.sights is not None
-    assert bench.deliveries is not None
+    never = scene.matrix[:, seen.destination[rows]].T == 0
+    apart = scene.apart.astype(np.int64)
     for name in COALITIONS:
-        guess = bench.sights.posterior(name, seen.at(rows))
+        guess = sights.posterior(name, seen.at(rows)).weights
         assert np.all(guess[:, member] == 0)
         assert np.all(guess[never] == 0)
         assert np.all(guess[np.arange(len(rows)), truth.source[rows]] > 0)
@@ -202,6 +189,6 @@ def test_impossible_sources_have_exactly_zero() -> None:
             assert far[before].any()
     for row in rows[:50]:
         here, node = seen.at(np.array([row])), int(seen.destination[row])
-        guess = bench.deliveries.posterior(node, here, use_last_hop=True)[0]
+        guess = deliveries.posterior(node, here, use_last_hop=True)[0]
         assert np.all(guess[2 * apart[node] > seen.return_time[row]] == 0)
         assert guess[truth.source[row]] > 0

@@ -8,11 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy import stats
+from tests.helpers.graphs import bushy_tree
 
 from veilwalk import chains, theory, walks
 from veilwalk.chains import ArcChain, DeliveryLaw, WalkChain
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import Walk
 from veilwalk.design import DestinationLaw, law_by_distance
 from veilwalk.graphs import Graph, distances, random_regular
 
@@ -83,7 +85,7 @@ def test_hops_per_update_are_those_of_the_simulated_protocol() -> None:
     graph, support = random_regular(300, 3, seed=1), DistanceSupport(2, 6)
     law = uniform_node_law(graph, support)
     exact = chains.arc_updates(ArcChain(graph), law.matrix.toarray()).mean_hops
-    run = walks.run_protocol(graph, law.matrix, updates=300_000, seed=3, replicas=256, walk="non-backtracking")
+    run = walks.run_protocol(graph, law.matrix, updates=300_000, seed=3, replicas=256, walk=Walk("non-backtracking"))
     lanes = np.bincount(run["replica"], weights=run["leg_hops"]) / np.bincount(run["replica"])
     error = lanes.std(ddof=1) / len(lanes) ** 0.5
     assert abs(lanes.mean() - exact) < 3 * error
@@ -96,17 +98,7 @@ def test_hops_per_update_are_those_of_the_simulated_protocol() -> None:
     assert closed == pytest.approx(exact, rel=0.01)
 
 
-def leafy() -> Graph:
-    """Return a random tree with some more edges: leaves, hubs and cycles, 24 nodes."""
-    rng = np.random.default_rng(4)
-    edges = {(int(rng.integers(0, node)), node) for node in range(1, 24)}
-    while len(edges) < 30:
-        low, high = sorted(rng.choice(24, size=2, replace=False).tolist())
-        edges.add((low, high))
-    return Graph.from_edges(24, np.array(sorted(edges)))
-
-
-GRAPHS = {"rrg-30-3": lambda: random_regular(30, 3, seed=1), "leafy": leafy}
+GRAPHS = {"rrg-30-3": lambda: random_regular(30, 3, seed=1), "leafy": lambda: bushy_tree(24, 30)}
 
 
 def uneven_law(graph: Graph) -> FloatArray:
@@ -152,7 +144,7 @@ def test_simulated_deliveries_have_the_exact_law(name: str) -> None:
     """Return time, last hop and source jointly; the simple walk's law, and even last hops, are noticed."""
     graph = GRAPHS[name]()
     law, chain, horizon, node = uneven_law(graph), ArcChain(graph), 120, 0
-    run = walks.run_protocol(graph, law, updates=600_000, seed=12, replicas=256, walk="non-backtracking")
+    run = walks.run_protocol(graph, law, updates=600_000, seed=12, replicas=256, walk=Walk("non-backtracking"))
     exact = next(chains.iter_arc_deliveries(chain, law, horizon, [node]))
     counts = delivered(run, exact)
     assert counts.sum() > 50_000
@@ -168,7 +160,7 @@ def test_sources_are_reached_by_the_arcs_that_the_long_run_says(name: str) -> No
     law, chain = uneven_law(graph), ArcChain(graph)
     got = chains.arc_updates(chain, law)
     # Every twelfth update of a lane: neighbouring ones depend on each other.
-    run = walks.run_protocol(graph, law, updates=1_200_000, seed=14, replicas=600, walk="non-backtracking")[::12]
+    run = walks.run_protocol(graph, law, updates=1_200_000, seed=14, replicas=600, walk=Walk("non-backtracking"))[::12]
     place = {arc: k for k, arc in enumerate(zip(graph.indices.tolist(), chain.heads.tolist(), strict=True))}
     arcs = [place[arc] for arc in zip(run["last_hop"].tolist(), run["destination"].tolist(), strict=True)]
     counts = np.bincount(arcs, minlength=chain.n_arcs)
@@ -182,7 +174,7 @@ def test_sources_are_reached_by_the_arcs_that_the_long_run_says(name: str) -> No
 
 def test_legs_start_with_the_arc_by_which_the_source_was_reached() -> None:
     """Leg times of the pair that tells most; named mutant: a token that forgets its past where it is sealed."""
-    graph = leafy()
+    graph = bushy_tree(24, 30)
     law, chain, horizon = uneven_law(graph), ArcChain(graph), 400
     got = chains.arc_updates(chain, law)
     shares = np.add.reduceat(got.sources, graph.indptr[:-1])
@@ -191,7 +183,7 @@ def test_legs_start_with_the_arc_by_which_the_source_was_reached() -> None:
         for arrived in (got.sources / shares[chain.heads], chain.uniform_arrivals)
     ]
     source = int(np.argmax(shares * law[:, 0] * ((laws[0] - laws[1]) ** 2).sum(axis=0)))
-    run = walks.run_protocol(graph, law, updates=1_200_000, seed=15, replicas=256, walk="non-backtracking")
+    run = walks.run_protocol(graph, law, updates=1_200_000, seed=15, replicas=256, walk=Walk("non-backtracking"))
     times = run["leg_hops"][(run["source"] == source) & (run["destination"] == 0)]
     counts = np.bincount(np.minimum(times, horizon + 1), minlength=horizon + 2).astype(np.float64)
     p_values = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veilwalk import chains, theory
+from veilwalk import theory
 from veilwalk.core.support import DistanceSupport
 from veilwalk.experiments import SampledGraphs
 from veilwalk.theory import printed
@@ -47,7 +47,7 @@ def test_mean_hitting_times_are_within_one_percent(sample: SampledGraphs) -> Non
 def test_return_law_with_retroceding_part_matches_the_chain(sample: SampledGraphs) -> None:
     """P(RETRO) and the tree's first returns complete ass:frt; alone it misses by half."""
     times = np.array([3, 5, 10, 50, 200, 1000])
-    exact = np.mean([chains.return_survival(chain, times).mean(axis=1) for chain, _ in sample.each], axis=0)
+    exact = np.mean([chain.return_survival(times).mean(axis=1) for chain, _ in sample.each], axis=0)
     other = theory.return_survival(times, model=WALK)
     early = np.array([theory.retroceding_pmf(np.arange(t + 1), model=WALK).sum() for t in times])
     whole = (0.5 - early) + 0.5 * other

@@ -1,56 +1,54 @@
-"""Attack a design and report what really leaks: observers, adversaries, scores.
+"""Attack a scheme and report what really leaks: observers, inference, scores.
 
-What is seen (``_sightings``), what is inferred (``_posteriors``, ``_estimated``, ``_rehearsed_*``, ``_path``) and the
-truth (``_run.Truth``) are kept apart; only the scorer (``_scores``) sees both sides.
+What is seen (``_sightings``), what is inferred from it (``observers``, ``inference``) and the truth (``_play.Truth``)
+are kept apart; only the judge (``_judge``) sees both sides.
 """
 
-from veilwalk.audit._attacks import LINKED
-from veilwalk.audit._audit import attacked, audit
+from veilwalk.audit._audit import audit
 from veilwalk.audit._collusion import collusion
-from veilwalk.audit._plain import audit_plain
-from veilwalk.audit._posteriors import last_hop_joint
+from veilwalk.audit._feasible import coalitions, make_plan, predicted_memory
+from veilwalk.audit._plan import Plan
+from veilwalk.audit._play import Run, Truth, choose_colluders, play
 from veilwalk.audit._report import Scored, observer_report
-from veilwalk.audit._run import Run, Truth, choose_colluders, play
-from veilwalk.audit._schemes import SCHEMES, chosen_law, scheme_law
+from veilwalk.audit._result import Audit, Findings
 from veilwalk.audit._scores import SCORES, Estimate, estimate, score
-from veilwalk.audit._settings import (
-    EXACT_NODES,
-    AuditSettings,
-    all_observers,
-    check_colluders,
-    chosen_horizon,
-    predicted_memory,
-)
-from veilwalk.audit._sightings import COLLUDING, OBSERVERS, WORST_CASES, Sightings
+from veilwalk.audit._settings import AuditSettings, parse_colluders
+from veilwalk.audit._sightings import Sightings
+from veilwalk.audit.inference import INFERENCES, Inference, Posterior
+from veilwalk.audit.inference.exact import last_hop_joint
+from veilwalk.audit.observers import COALITIONS, OBSERVERS, Observer, Place
+from veilwalk.core.rooms import make_callable
 
 __all__ = [
-    "COLLUDING",
-    "EXACT_NODES",
-    "LINKED",
+    "COALITIONS",
+    "INFERENCES",
     "OBSERVERS",
-    "SCHEMES",
     "SCORES",
-    "WORST_CASES",
+    "Audit",
     "AuditSettings",
     "Estimate",
+    "Findings",
+    "Inference",
+    "Observer",
+    "Place",
+    "Plan",
+    "Posterior",
     "Run",
     "Scored",
     "Sightings",
     "Truth",
-    "all_observers",
-    "attacked",
     "audit",
-    "audit_plain",
-    "check_colluders",
     "choose_colluders",
-    "chosen_horizon",
-    "chosen_law",
+    "coalitions",
     "collusion",
     "estimate",
     "last_hop_joint",
+    "make_plan",
     "observer_report",
+    "parse_colluders",
     "play",
     "predicted_memory",
-    "scheme_law",
     "score",
 ]
+
+make_callable(__name__)

@@ -2,85 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import replace
+from typing import Any
 
-from veilwalk.audit._attacks import attack
-from veilwalk.audit._bench import Bench
-from veilwalk.audit._large import attack_large
-from veilwalk.audit._report import Scored, observer_report
-from veilwalk.audit._run import Say, choose_colluders, play
-from veilwalk.audit._settings import (
-    LARGE_NODES,
-    AuditSettings,
-    check,
-    chosen_horizon,
-    require_memory,
-    walked_chain,
-)
-from veilwalk.chains import WalkChain
-from veilwalk.core.records import Record
-from veilwalk.design import DestinationLaw
-from veilwalk.graphs import Graph, distances
+from veilwalk.audit._attack import Attack
+from veilwalk.audit._feasible import make_plan
+from veilwalk.audit._plan import Plan
+from veilwalk.audit._result import Audit, Findings
+from veilwalk.audit._settings import AuditSettings
+from veilwalk.core.progress import Progress, silent
+from veilwalk.design import Scheme
 
 
 def audit(
-    graph: Graph,
-    law: DestinationLaw,
-    settings: AuditSettings,
+    scheme: Scheme,
+    settings: AuditSettings | None = None,
     *,
-    names: tuple[str, str],
     floor: float | None = None,
-    say: Say = lambda _: None,
-) -> Record:
-    """Audit ``law`` on ``graph``.
+    progress: Progress = silent,
+    **options: Any,
+) -> Audit:
+    """Attack ``scheme`` with observers and say what each of them learns.
 
     Args:
-        graph: the network.
-        law: the law, designed for that graph.
+        scheme: graph, law and walk.
         settings: what to look at and how hard.
-        names: of graph and law, for the record.
         floor: the distance entropy the design promises, in nats, to be drawn beside what is measured.
-        say: told what is going on.
+        progress: told what is going on.
+        options: fields of :class:`AuditSettings`, to be set instead of or beside ``settings``.
+
+    Example:
+        >>> from veilwalk.design import choose_scheme
+        >>> from veilwalk.graphs import random_regular
+        >>> scheme = choose_scheme(random_regular(20, 3, seed=1), "uniform-node", support=(2, 3))
+        >>> found = audit(scheme, updates=2_000, observers="prior,last-hop")
+        >>> found["last-hop"].how, found["prior"].hit_ratio < found["last-hop"].hit_ratio
+        ('exact', True)
     """
-    horizon, predicted, profile = 0, None, []
-    if graph.n_nodes >= LARGE_NODES:
-        run, found = attack_large(graph, law, settings, say)
-    else:
-        bench, found = attacked(graph, law, settings, say=say)
-        run, horizon, predicted, profile = bench.run, bench.horizon, bench.predicted_hops, bench.profile.rows()
-    reports = {name: observer_report(scored) for name, scored in found.items()}
-    hops = run.hops_per_update
-    return Record(
-        kind="audit",
-        params={"graph": names[0], "law": names[1], "support": str(law.support), "horizon": horizon}
-        | {"nodes": graph.n_nodes, "graph_digest": graph.digest, "anonymity_floor_nats": floor}
-        | {key: value for key, value in asdict(settings).items() if key not in {"seed", "horizon"}},
-        seed=settings.seed,
-        result={
-            "updates": len(run.seen),
-            "complete": run.complete,
-            "hops_per_update": hops.mean,
-            "hops_per_update_interval": [hops.low, hops.high],
-            "hops_per_update_predicted": predicted,
-            "return_time_mean": float(run.seen.return_time.mean()),
-            "observers": reports,
-            "posterior_by_distance": profile,
-        },
+    plan = make_plan(scheme, replace(settings or AuditSettings(), **options))
+    attack = Attack(plan, progress)
+    run = attack.run
+    return Audit(
+        plan=plan,
+        findings={name: Findings(name, scored) for name, scored in attack.found.items()},
+        updates=len(run.seen),
+        complete=run.complete,
+        hops_per_update=run.hops_per_update,
+        hops_per_update_predicted=_predicted_hops(plan),
+        return_time_mean=None if scheme.is_direct else float(run.seen.return_time.mean()),
+        posterior_by_distance=attack.profile,
+        left_out=attack.left_out,
+        anonymity_floor_nats=floor,
     )
 
 
-def attacked(
-    graph: Graph, law: DestinationLaw, settings: AuditSettings, *, say: Say = lambda _: None
-) -> tuple[Bench, dict[str, Scored]]:
-    """Play and attack as :func:`audit` does, and return every update's scores instead of a record of their means."""
-    check(graph, law, settings)
-    chain = walked_chain(graph, settings.walk)
-    # On arcs all this is dear: only where return times are read from it.
-    exact = bool(settings.timed) and settings.posterior == "exact"
-    known = chain if exact or isinstance(chain, WalkChain) else None
-    horizon = settings.horizon if known is None else chosen_horizon(known, law, settings)
-    require_memory(graph, law, settings, horizon)
-    colluders = choose_colluders(graph.n_nodes, settings.colluders if settings.colluding else 0, settings.seed)
-    run = play(graph, law, settings, colluders, say)
-    bench = Bench(graph, law, settings, run, apart=distances(graph), chain=known, horizon=horizon)
-    return bench, attack(bench, say)
+def _predicted_hops(plan: Plan) -> float | None:
+    """Mean hops per update from the chain of the walk, None where it has none or the graph is too large for it."""
+    scheme = plan.scheme
+    known = scheme.is_direct or not (plan.looked_up or scheme.is_large or scheme.chain is None)
+    return scheme.price.hops if known else None

@@ -7,49 +7,50 @@ from dataclasses import replace
 from typing import Any
 
 from veilwalk.audit._audit import audit
-from veilwalk.audit._run import Say
+from veilwalk.audit._feasible import coalitions
 from veilwalk.audit._settings import AuditSettings
-from veilwalk.audit._sightings import COLLUDING
 from veilwalk.core.errors import ResourceLimitError
+from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record
-from veilwalk.design import DestinationLaw
-from veilwalk.graphs import Graph
+from veilwalk.design import Scheme
 
 # Updates to score for each number of colluders: intervals of about a percentage point.
 _WANTED = 6_000
 _SHOWN = ("hit_ratio", "hit_ratio_interval", "top_posterior", "node_entropy_nats", "node_entropy_bits", "updates")
 
 
-def collusion(
-    graph: Graph,
-    law: DestinationLaw,
-    settings: AuditSettings,
-    counts: Sequence[int],
-    *,
-    names: tuple[str, str],
-    say: Say = lambda _: None,
-) -> Record:
+def collusion(scheme: Scheme, settings: AuditSettings, counts: Sequence[int], *, progress: Progress = silent) -> Record:
     """Audit the coalitions at each number of colluders.
 
     The destination is one of them. A bridge whose gaps are too long for memory is left out of its row.
+
+    Example:
+        >>> from veilwalk.design import choose_scheme
+        >>> from veilwalk.graphs import random_regular
+        >>> scheme = choose_scheme(random_regular(20, 3, seed=1), "uniform-node", support=(2, 3))
+        >>> few, many = collusion(scheme, AuditSettings(updates=2_000), [2, 10]).result["rows"]
+        >>> few["first-sight"]["hit_ratio"] < many["first-sight"]["hit_ratio"]
+        True
     """
     rows: list[dict[str, Any]] = []
-    for count in counts:
-        needed = _WANTED * graph.n_nodes // count
+    names = coalitions(scheme, settings)
+    for number, count in enumerate(counts):
+        progress("coalitions", number, len(counts), f"{count} colluders")
+        needed = _WANTED * scheme.graph.n_nodes // count
         row: dict[str, Any] = {"colluders": count}
-        asked = replace(settings, observers=COLLUDING, colluders=count, updates=min(settings.updates, needed))
-        say(f"{count} colluders")
+        asked = replace(settings, observers=names, colluders=count, updates=min(settings.updates, needed))
         try:
-            record = audit(graph, law, asked, names=names)
+            found = audit(scheme, asked)
         except ResourceLimitError:
-            record = audit(graph, law, replace(asked, observers=("first-sight", "predecessor")), names=names)
-        for name, found in record.result["observers"].items():
-            row[name] = {key: found["overall"][key] for key in _SHOWN}
-            row["blind_hit_ratio"] = found["overall"]["blind_hit_ratio"]
+            found = audit(scheme, asked, observers=tuple(name for name in names if name != "bridge"))
+        for name, one in found.findings.items():
+            row[name] = {key: one.overall[key] for key in _SHOWN}
+            row["blind_hit_ratio"] = one.overall["blind_hit_ratio"]
         rows.append(row)
+    about = {"graph": getattr(scheme.graph, "name", ""), "law": scheme.law.name}
     return Record(
         kind="collusion",
-        params={"graph": names[0], "law": names[1], "walk": settings.walk, "nodes": graph.n_nodes},
+        params=about | {"walk": scheme.walk.kind, "nodes": scheme.graph.n_nodes},
         seed=settings.seed,
         result={"rows": rows},
     )

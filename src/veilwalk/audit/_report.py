@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from veilwalk.audit._scores import SCORES, estimate
+from veilwalk.audit._scores import SCORES, SHARES, estimate
 from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.core.bins import quantile_bins, quantile_edges
 
 # Where return times are cut: finely where they are short, for there the observer learns most.
 _CUTS = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -36,7 +37,7 @@ class Scored:
     ``sampled`` says that the destinations are a sample of all: intervals then come from their spread, not the lanes'.
     """
 
-    kind: str
+    how: str
     sampled: bool = False
     scores: FloatArray = field(default_factory=_nothing)
     blind: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -44,11 +45,12 @@ class Scored:
     return_time: IntArray = field(default_factory=_no_column)
     destination: IntArray = field(default_factory=_no_column)
     linked: dict[int, Linked] = field(default_factory=dict)
+    facts: dict[str, float] = field(default_factory=dict)
 
 
 def observer_report(scored: Scored) -> dict[str, Any]:
     """Return overall, by_return_time (quantiles) and worst_destination rows; by_linked_updates where there are."""
-    report: dict[str, Any] = {"posterior": scored.kind, "scored_updates": len(scored.scores)}
+    report: dict[str, Any] = {"posterior": scored.how, "scored_updates": len(scored.scores)} | scored.facts
     if scored.linked:
         report["by_linked_updates"] = [
             {"linked": count, **_row(scores, lanes, None)} for count, (scores, lanes) in scored.linked.items()
@@ -64,13 +66,13 @@ def observer_report(scored: Scored) -> dict[str, Any]:
 def _quantile_bins(return_time: IntArray) -> list[IntArray]:
     if not len(return_time):
         return []
-    edges = np.unique(np.quantile(return_time, _CUTS, method="inverted_cdf"))
-    index = np.searchsorted(edges, return_time, side="left")
+    edges = quantile_edges(return_time, _CUTS)
+    index = quantile_bins(edges, return_time)
     return [rows for b in range(len(edges) + 1) if len(rows := np.flatnonzero(index == b))]
 
 
 def _chosen(scored: Scored, rows: IntArray) -> dict[str, Any]:
-    place: dict[str, Any] = {"lo": None, "hi": None, "share": len(rows) / len(scored.scores)}
+    place: dict[str, Any] = {"lo": None, "hi": None, "share": len(rows) / len(scored.scores)} | scored.facts
     if len(scored.return_time):
         times = scored.return_time[rows]
         place |= {"lo": int(times.min()), "hi": int(times.max())}
@@ -82,7 +84,7 @@ def _row(scores: FloatArray, groups: IntArray, blind: FloatArray | None) -> dict
     """Mean and 95% interval of every score, in nats and bits; what a blind guess would hit stands beside."""
     row: dict[str, Any] = {"updates": len(scores)}
     for column, name in enumerate(SCORES):
-        found = estimate(scores[:, column], groups)
+        found = estimate(scores[:, column], groups, share=name in SHARES)
         row[name], row[f"{name}_interval"] = found.mean, [found.low, found.high]
         if name.endswith("_nats"):
             row[name.replace("_nats", "_bits")] = found.mean / math.log(2)

@@ -20,6 +20,8 @@ SCORES = (
     "inverse_rank",
     "ndcg",
 )
+#: Those that lie from 0 to 1, and so do their intervals.
+SHARES = ("top_posterior", "hit_ratio", "inverse_rank", "ndcg")
 _CONFIDENCE = 0.95
 
 
@@ -71,10 +73,12 @@ class Estimate:
     high: float
 
 
-def estimate(values: FloatArray, lanes: IntArray) -> Estimate:
+def estimate(values: FloatArray, lanes: IntArray, *, share: bool = False) -> Estimate:
     """Mean of ``values`` with an interval from the spread of lane means.
 
-    Updates of one token follow each other and are not quite independent; lanes are, so they are the sample.
+    Updates of one token follow each other and are not quite independent; lanes are, so they are the sample. Of a
+    ``share``, whose values lie from 0 to 1, an interval that would leave these is replaced by Wilson's for as many
+    independent updates as would spread as far.
     """
     counts = np.bincount(lanes)
     used = counts > 0
@@ -82,9 +86,21 @@ def estimate(values: FloatArray, lanes: IntArray) -> Estimate:
     weight = normalised(counts[used].astype(np.float64))
     mean = float(weight @ means)
     if len(means) < 2:
-        return Estimate(mean, -np.inf, np.inf)
+        return Estimate(mean, 0.0, 1.0) if share else Estimate(mean, -np.inf, np.inf)
     # Variance of a weighted mean of independent lane means.
     size = len(means)
     variance = float((weight**2) @ (means - mean) ** 2) * size / (size - 1)
-    half = float(stats.t.ppf((1 + _CONFIDENCE) / 2, size - 1)) * variance**0.5
+    quantile = float(stats.t.ppf((1 + _CONFIDENCE) / 2, size - 1))
+    half = quantile * variance**0.5
+    if share and 0.0 < mean < 1.0 and not 0.0 <= mean - half <= mean + half <= 1.0:
+        return _wilson(mean, variance, quantile)
     return Estimate(mean, mean - half, mean + half)
+
+
+def _wilson(mean: float, variance: float, quantile: float) -> Estimate:
+    """Wilson's score interval, with the number of updates that has this variance: mean (1 - mean) / variance."""
+    weight = quantile**2 * variance / (mean * (1 - mean))
+    centre = (mean + weight / 2) / (1 + weight)
+    half = quantile * (variance + weight * variance / (4 * mean * (1 - mean))) ** 0.5 / (1 + weight)
+    # Rounding alone could leave what it never leaves in exact arithmetic.
+    return Estimate(mean, max(centre - half, 0.0), min(centre + half, 1.0))

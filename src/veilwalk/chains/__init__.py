@@ -24,15 +24,21 @@ from veilwalk.chains._deliveries import (
     stationary_law,
     token_law,
 )
+from veilwalk.chains._interface import CHAINS, ArcWalk, Chain, NodeWalk, States, chain_of, require_chain
 from veilwalk.chains._laws import hitting_expectations, hitting_pmf, hitting_survival, iter_hitting_pmf
 from veilwalk.chains._means import mean_hitting_times
 from veilwalk.chains._returns import return_pmf, return_survival
 from veilwalk.chains._truncated import hitting_cdf, truncated_means, window_masses
 
 __all__ = [
+    "CHAINS",
     "ArcChain",
     "ArcUpdates",
+    "ArcWalk",
+    "Chain",
     "DeliveryLaw",
+    "NodeWalk",
+    "States",
     "WalkChain",
     "arc_hitting_pmf",
     "arc_mean_hitting_times",
@@ -41,6 +47,7 @@ __all__ = [
     "arc_truncated_means",
     "arc_updates",
     "arc_window_masses",
+    "chain_of",
     "hitting_cdf",
     "hitting_expectations",
     "hitting_pmf",
@@ -50,6 +57,7 @@ __all__ = [
     "iter_deliveries",
     "iter_hitting_pmf",
     "mean_hitting_times",
+    "require_chain",
     "return_pmf",
     "return_survival",
     "stationary_law",

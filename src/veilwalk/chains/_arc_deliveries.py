@@ -20,9 +20,10 @@ from veilwalk.chains._arc_updates import ArcUpdates, arc_updates
 from veilwalk.chains._deliveries import DeliveryLaw, stationary_law
 from veilwalk.chains._kernels import thread_count
 from veilwalk.chains._kernels_arcs import deliver_on_arcs
-from veilwalk.chains._limits import DEFAULT_MEMORY_BYTES, chosen_horizon, chosen_targets, require_memory
+from veilwalk.chains._limits import chosen_horizon, chosen_targets, require_memory
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 
 
 def iter_arc_deliveries(

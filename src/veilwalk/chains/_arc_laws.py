@@ -19,11 +19,12 @@ from veilwalk.chains._arc_chain import ArcChain
 from veilwalk.chains._arc_columns import ArcColumns, arc_batches, stops
 from veilwalk.chains._arc_potentials import Potentials
 from veilwalk.chains._evolution import GeometricTail, blocked, unblocked
-from veilwalk.chains._limits import DEFAULT_MEMORY_BYTES, chosen_horizon, chosen_targets, require_memory
+from veilwalk.chains._limits import chosen_horizon, chosen_targets, require_memory
 from veilwalk.chains._truncated import _window_ends
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 
 # Beyond this many times its own mean a geometric tail is below rounding.
 _TAIL_MEANS = 60.0

@@ -14,9 +14,10 @@ import numpy as np
 from scipy import linalg
 
 from veilwalk.chains._arc_chain import ArcChain
-from veilwalk.chains._limits import DEFAULT_MEMORY_BYTES, require_memory
+from veilwalk.chains._limits import require_memory
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import GraphError
+from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 
 
 class Potentials:
@@ -24,7 +25,7 @@ class Potentials:
 
     def __init__(self, chain: ArcChain, *, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
         if chain.is_ring:
-            raise GraphError("the graph is a ring, where a non-backtracking walk never turns: must have another node")
+            raise GraphError("the graph is a ring, where a non-backtracking walk never turns: take another walk")
         require_memory("potentials of arcs", 3 * chain.n_arcs**2, memory_bytes)
         self._chain = chain
         system = -chain.transition_matrix.toarray()

@@ -20,9 +20,10 @@ import numpy as np
 from veilwalk.chains._arc_chain import ArcChain
 from veilwalk.chains._arc_potentials import Potentials
 from veilwalk.chains._deliveries import stationary_law
-from veilwalk.chains._limits import DEFAULT_MEMORY_BYTES, require_memory
+from veilwalk.chains._limits import require_memory
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 
 
 @dataclass(frozen=True, eq=False)

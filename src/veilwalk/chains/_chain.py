@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy import linalg, sparse
+from scipy.sparse import csgraph
 from scipy.sparse import linalg as sparse_linalg
 
 from veilwalk.core import validate
@@ -112,6 +113,12 @@ class WalkChain:
         """The transition probabilities as a sparse matrix sharing this chain's arrays."""
         shape = (self.n_nodes, self.n_nodes)
         return sparse.csr_array((self.probabilities, self.indices, self.indptr), shape=shape)
+
+    @cached_property
+    def sides(self) -> IntArray:
+        """Which of its two sides each node of a periodic chain is on: the walk changes sides at every hop."""
+        hops = csgraph.shortest_path(self.transition_matrix, unweighted=True, indices=0)
+        return np.asarray(hops, dtype=np.int64) % 2
 
     @cached_property
     def symmetric_matrix(self) -> sparse.csr_array:

@@ -9,10 +9,11 @@ import numpy as np
 from veilwalk.chains import _kernels
 from veilwalk.chains._chain import WalkChain
 from veilwalk.chains._evolution import WIDTH, KilledWalks, batches, blocked_targets, starting_columns
-from veilwalk.chains._limits import DEFAULT_MEMORY_BYTES, chosen_horizon, chosen_targets, require_memory
+from veilwalk.chains._limits import chosen_horizon, chosen_targets, require_memory
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 
 
 def hitting_pmf(

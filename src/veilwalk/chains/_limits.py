@@ -11,7 +11,6 @@ from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
 
-DEFAULT_MEMORY_BYTES = 4 * 2**30
 _FLOAT_BYTES = 8
 
 

@@ -10,9 +10,10 @@ from scipy.linalg import lapack
 
 from veilwalk.chains._chain import WalkChain
 from veilwalk.chains._kernels_means import refined_means
-from veilwalk.chains._limits import DEFAULT_MEMORY_BYTES, chosen_targets, require_memory
+from veilwalk.chains._limits import chosen_targets, require_memory
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import NumericalError
+from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 
 _TOLERANCE = 1e-13
 # Targets solved together: measured best of 16 to 64 at 2000 and 5000 nodes, where blocks no longer fit into L2.

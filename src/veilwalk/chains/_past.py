@@ -12,7 +12,10 @@ the walk from i that meets j before it is back at i,
     V_i = m_ij T_ij / T_ij(1),   T_ij = F_ij / (G_ii (1 - F_ij F_ji)),   m_ij = \sum_k q_ik P_k(j before i).
 
 Of U one thing is approximated: that the length of an avoiding leg and the age A_k at its start are correlated through
-k, which both are near or far from. It is of order 1 / n, and only where the past has several legs.
+k, which both are near or far from. It is of order 1 / n, and only where the past has several legs. A walk that swings
+between two sides ties both to the side k is on; there predecessors are kept apart in groups, by side and by half of the
+graph (of its slowest mode: trees and rings are long), and the correlation is lost only within a group. With a group for
+each node nothing would be approximated.
 
 Functions are evaluated on a circle inside the unit disc: a transform of length ``size`` then wraps what lies beyond
 it by a factor 1e-7, and undoing the damping costs three digits of sixteen.
@@ -24,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from veilwalk.chains._chain import WalkChain
-from veilwalk.core.arrays import FloatArray
+from veilwalk.core.arrays import BoolArray, FloatArray
 
 ComplexArray = npt.NDArray[np.complex128]
 
@@ -51,15 +54,21 @@ class PastLaws:
         # q_ik: who came before a source.
         self._before = (law * prior[:, np.newaxis]).T / prior[:, np.newaxis]
         self._returns = _product(self._resolvent, self._vectors**2)
-        scaled = (self._before / root) @ self._vectors
-        self._arrivals = _product(self._resolvent, scaled * self._vectors * root[:, np.newaxis]) / self._returns
+        self._groups = _groups(chain, self._vectors[:, -2] / root)
+        self._arrivals = [self._arrived(group) for group in self._groups]
+
+    def _arrived(self, group: BoolArray) -> ComplexArray:
+        """Return the transforms of the leg to each source from those of a group who came before it, summed."""
+        scaled = (np.where(group, self._before, 0.0) / self._root) @ self._vectors
+        return _product(self._resolvent, scaled * self._vectors * self._root[:, np.newaxis]) / self._returns
 
     def at(self, node: int) -> ComplexArray:
         """Return the transform of A_i, damped, for destination ``node``: a row a frequency, a column a source."""
         before = self._before.copy()
         from_node = before[:, node].copy()
         before[:, node] = 0.0
-        share = before.sum(axis=1)
+        parts = [np.where(group, before, 0.0) for group in self._groups]
+        shares = [np.maximum(part.sum(axis=1), np.finfo(float).tiny) for part in parts]
         passed = self._passed(node)
         ages = np.empty_like(self._returns)
         for start in range(0, len(ages), _BLOCK):
@@ -73,17 +82,19 @@ class PastLaws:
             # The node itself is nobody's candidate, and its own column would divide by zero.
             towards[:, node], back[:, node], loops[:, node] = 0.0, 0.0, 1.0
             first = towards / (returns * loops) * passed
-            legs = self._arrivals[rows] - from_node * back
-            legs[:, node] = 0.0
-            # The first guess gives all predecessors one age; it has total mass one, and each pass keeps that.
-            avoiding = (legs - back * _product(towards, before)) / loops
-            mean = before.mean(axis=0) / before.mean(axis=0).sum()
-            common = (first @ mean) / (1 - avoiding @ mean)
-            guess = first + avoiding * common[:, np.newaxis]
-            legs /= np.maximum(share, np.finfo(float).tiny)
+            legs = [
+                arrivals[rows] - from_node * group[node] * back
+                for arrivals, group in zip(self._arrivals, self._groups, strict=True)
+            ]
+            for leg in legs:
+                leg[:, node] = 0.0
+            avoiding = [(leg - back * _product(towards, part)) / loops for leg, part in zip(legs, parts, strict=True)]
+            guess = _first_guess(first, avoiding, parts)
             for _ in range(_PASSES):
-                detour = back * _product(towards * guess, before)
-                guess = first + (legs * _product(guess, before) - detour) / loops
+                onward = -back * _product(towards * guess, before)
+                for leg, part, share in zip(legs, parts, shares, strict=True):
+                    onward += leg / share * _product(guess, part)
+                guess = first + onward / loops
             ages[rows] = guess
         return ages
 
@@ -95,6 +106,22 @@ class PastLaws:
         hitting = self._hitting
         mean = (self._before * hitting.T).sum(axis=1) + hitting[:, node] - self._before @ hitting[:, node]
         return np.asarray(np.maximum(mean, 0.0) * self._root**2)
+
+
+def _groups(chain: WalkChain, slowest: FloatArray) -> list[BoolArray]:
+    """Return who is kept apart: nobody, unless the walk swings; ``slowest`` is its slowest mode."""
+    if not chain.is_periodic:
+        return [np.ones(chain.n_nodes, dtype=np.bool_)]
+    group = chain.sides + 2 * (slowest > np.median(slowest))
+    return [group == number for number in np.unique(group)]
+
+
+def _first_guess(first: ComplexArray, avoiding: list[ComplexArray], parts: list[FloatArray]) -> ComplexArray:
+    """Return ages if all predecessors of a group had one; the total mass is one, and each pass keeps that."""
+    means = np.array([part.sum(axis=0) / max(part.sum(), np.finfo(float).tiny) for part in parts])
+    system = np.eye(len(means)) - np.stack([leg @ means.T for leg in avoiding], axis=-1)
+    common = np.linalg.solve(system, (first @ means.T)[..., np.newaxis])
+    return np.asarray(first + (np.stack(avoiding, axis=-1) @ common)[..., 0])
 
 
 def _product(left: ComplexArray, right: FloatArray) -> ComplexArray:

@@ -13,9 +13,10 @@ from veilwalk.chains._evolution import (
     merged_stops,
     refuse_unsettled,
 )
-from veilwalk.chains._limits import DEFAULT_MEMORY_BYTES, chosen_horizon, chosen_targets, require_memory
+from veilwalk.chains._limits import chosen_horizon, chosen_targets, require_memory
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 
 
 def return_pmf(

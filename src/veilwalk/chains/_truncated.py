@@ -23,10 +23,11 @@ from veilwalk.chains._evolution import (
     refuse_unsettled,
     unblocked,
 )
-from veilwalk.chains._limits import DEFAULT_MEMORY_BYTES, chosen_targets, require_memory
+from veilwalk.chains._limits import chosen_targets, require_memory
 from veilwalk.chains._means import mean_hitting_times
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 
 Times = float | Sequence[float] | FloatArray | IntArray
 # From the sums up to a time, or the sums and a tail, to the (n_nodes, k) answer for that time.

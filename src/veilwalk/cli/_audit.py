@@ -1,22 +1,24 @@
-"""``veilwalk audit``: attack a design and report what really leaks."""
+"""``veilwalk audit``: attack a scheme and report what really leaks."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilwalk.cli._graph import SPEC_HELP
-from veilwalk.cli._output import console, print_table
-from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.records import plain
-from veilwalk.core.support import DistanceSupport
+from veilwalk.cli._graph import SPEC_HELP, network_of
+from veilwalk.cli._output import asked_walk, console, drawn, live_progress, print_table
+from veilwalk.core.memory import parse_memory
+from veilwalk.core.records import plain, require_writable, write_atomically
+from veilwalk.core.walk import Walk
 
 if TYPE_CHECKING:
     from veilwalk.audit import AuditSettings
     from veilwalk.core.records import Record
+    from veilwalk.design import Scheme
     from veilwalk.graphs import Graph
 
 
@@ -24,105 +26,123 @@ def audit(
     *,
     graph: Annotated[str, typer.Option(metavar="SPEC", help=f"Network: {SPEC_HELP}")] = "rrg:300:3:seed=1",
     law: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME|FILE",
-            help="plain, uniform-distance, uniform-node, paper, paper-printed, or a file written by design --out.",
+            show_default="paper on regular graphs, else uniform-node",
+            help="plain, uniform-distance, uniform-node, equalised, paper, paper-printed, paper-exact, optimal, or a "
+            "file written by design --out, which brings its walk.",
         ),
-    ] = "paper",
-    support: Annotated[str, typer.Option(metavar="LO:HI", help="Distances of a law given by name.")] = "2:6",
+    ] = None,
+    support: Annotated[
+        str | None,
+        typer.Option(metavar="LO:HI", show_default="2:6, or what fits", help="Distances of a law given by name."),
+    ] = None,
     walk: Annotated[
-        str, typer.Option(help="Kind of walk: simple, lazy, metropolis, non-backtracking or least-recent.")
-    ] = "simple",
+        str | None,
+        typer.Option(
+            show_default="simple, or the law file's",
+            help="simple, lazy, metropolis, non-backtracking, least-recent, or least-recent:MIX.",
+        ),
+    ] = None,
     mix: Annotated[
         float, typer.Option(help="Share of plain non-backtracking steps of a least-recent walk, from 0 to 1.")
     ] = 0.0,
     observers: Annotated[
         str,
         typer.Option(
-            help="all that suit the walk, or some of prior, window, return-time, last-hop, repeated, first-sight, "
-            "bridge, predecessor, path, round, separated by commas."
+            help="all that suit the scheme, or some of prior, window, return-time, last-hop, memory, repeated, "
+            "neighbour, linked-neighbour, first-sight, bridge, predecessor, coalition, linked-coalition, path, round, "
+            "separated by commas."
         ),
     ] = "all",
     updates: Annotated[int, typer.Option(help="Updates to play.")] = 500_000,
     seed: Annotated[int, typer.Option(help="Seed of walks and colluders.")] = 7,
     colluders: Annotated[
-        str, typer.Option(help="How many nodes pool what they see; several numbers, 1,3,15,30, add a curve over them.")
-    ] = "30",
+        str,
+        typer.Option(
+            metavar="N|SHARE%",
+            help="How many nodes pool what they see, 30 or 5%; several, 1%,5%,10%, add a curve over them.",
+        ),
+    ] = "10%",
+    placement: Annotated[
+        str, typer.Option(help="Which nodes collude: random ones, or spread, as far from each other as can be.")
+    ] = "random",
     posterior: Annotated[
         str,
         typer.Option(
-            help="exact (up to 500 nodes), estimated (nearly exact, at 64 destinations), rehearsed (nearly exact, any "
-            "walk), or by-class (cruder; any walk)."
+            metavar="auto|exact|estimated|rehearsed|by-class",
+            help="How return times are read: exact up to 500 nodes, estimated within 0.5 % of its hits, at 64 nodes, "
+            "rehearsed for any walk (1 to 16 % lost), by-class for any (4 to 29 % lost); auto takes the first it can.",
         ),
-    ] = "exact",
+    ] = "auto",
     window: Annotated[int, typer.Option(help="Half-width of the window observer's window, in hops.")] = 5,
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", show_default="most of the machine's", help="Memory it may take, such as 8G."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the memory it would take, and stop.")] = False,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the record and its figures there.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead of tables.")] = False,
 ) -> None:
-    """Play the protocol, attack it with every observer, and score their guesses against the truth.
+    """Attack a design and report what really leaks.
 
-    About a minute for 300 nodes and 500,000 updates on two cores. Ctrl-C while walking audits what was walked.
+    Plays the protocol, attacks it with every observer, and scores their guesses against the truth. Some minutes for
+    300 nodes and 500,000 updates on two cores. Ctrl-C while walking audits what was walked.
 
     Example: veilwalk audit --graph rrg:300:3:seed=1 --law paper --support 2:6 --observers all --seed 7
     """
-    from veilwalk import audit as auditing
-    from veilwalk.graphs import parse_graph_spec
+    import veilwalk.audit as auditing
+    from veilwalk.design import choose_scheme
 
-    every = auditing.all_observers(walk, posterior)
-    names = every if observers == "all" else tuple(name.strip() for name in observers.split(","))
-    counts = _counts(colluders)
+    if out is not None:
+        require_writable(out)
+    network = network_of(graph)
+    counts = auditing.parse_colluders(colluders, network.n_nodes)
     settings = auditing.AuditSettings(
-        observers=names,
+        observers=observers,
         updates=updates,
         seed=seed,
-        walk=walk,  # type: ignore[arg-type]  # checked by AuditSettings
-        mix=mix,
         colluders=counts[-1],
+        placement=placement,
         posterior=posterior,
         window_radius=window,
+        **({} if memory is None else {"memory_bytes": parse_memory(memory)}),
     )
-    network, distances = parse_graph_spec(graph), DistanceSupport.parse(support)
-    if settings.colluding or len(counts) > 1:
+    scheme = choose_scheme(network, law, support=support, walk=asked_walk(walk, mix or None))
+    if remark := scheme.remark():
+        typer.echo(f"veilwalk: {remark}", err=True)
+    if len(counts) > 1:
+        # Before anything is walked: a curve that cannot be drawn is refused.
         for count in counts:
-            auditing.check_colluders(network, count)
+            asked = replace(settings, observers=auditing.coalitions(scheme, settings), colluders=count)
+            auditing.make_plan(scheme, asked)
     if dry_run:
-        # A plain walk has no law; as a bound on its memory any will do.
-        chosen = auditing.chosen_law("uniform-node" if law == "plain" else law, network, distances)
-        needed = auditing.predicted_memory(network, chosen, settings)
+        needed = auditing.predicted_memory(auditing.make_plan(scheme, settings))
         size = f"{needed / 2**20:.0f} MiB beyond the program itself"
         typer.echo(f"would take about {size} for {updates} updates on {network.n_nodes} nodes")
         return
-    curve_over = counts if len(counts) > 1 else []
-    record, curve = _attack(network, law, distances, settings, names=(graph, law), counts=curve_over)
-    _show(record, curve, out, as_json=as_json)
+    record, curve = _attack(scheme, settings, counts if len(counts) > 1 else ())
+    _show(record, curve, out, network, as_json=as_json)
 
 
-def _attack(
-    graph: Graph,
-    law: str,
-    support: DistanceSupport,
-    settings: AuditSettings,
-    *,
-    names: tuple[str, str],
-    counts: list[int],
-) -> tuple[Record, Record | None]:
+def _attack(scheme: Scheme, settings: AuditSettings, counts: tuple[int, ...]) -> tuple[Record, Record | None]:
     """Run the audit, and the curve over several numbers of colluders where there are several."""
-    from veilwalk import audit as auditing
+    import veilwalk.audit as auditing
+    from veilwalk.design import closed_form
 
-    if law == "plain":
-        return auditing.audit_plain(graph, settings, names=names), None
-    chosen = auditing.chosen_law(law, graph, support)
-    floor = _floor(law, graph, support)
-    with console().status("starting") as status:
-        record = auditing.audit(graph, chosen, settings, names=names, floor=floor, say=status.update)
-        if not counts:
-            return record, None
-        return record, auditing.collusion(graph, chosen, settings, counts, names=names, say=status.update)
+    floor = None
+    if scheme.law.name == "paper" and scheme.walk == Walk():
+        floor = closed_form(scheme.graph, scheme.law.support).anonymity_floor_nats
+    with live_progress() as progress:
+        found = auditing.audit(scheme, settings, floor=floor, progress=progress)
+        curve = auditing.collusion(scheme, settings, counts, progress=progress) if counts else None
+    for name, why in found.left_out.items():
+        typer.echo(f"veilwalk: {name} is left out: {why}", err=True)
+    return found.record(), curve
 
 
-def _show(record: Record, curve: Record | None, out: Path | None, *, as_json: bool) -> None:
+def _show(record: Record, curve: Record | None, out: Path | None, graph: Graph, *, as_json: bool) -> None:
     paths = _write(out, record, curve) if out is not None else []
     if as_json:
         content = record.to_dict()
@@ -130,44 +150,35 @@ def _show(record: Record, curve: Record | None, out: Path | None, *, as_json: bo
             content["by_colluders"] = plain(curve.result["rows"])
         typer.echo(json.dumps(content, indent=2))
         return
-    print_audit(record)
+    print_audit(record, graph)
     if curve is not None:
         print_collusion(curve)
     for path in paths:
         typer.echo(f"wrote {path}")
 
 
-def _counts(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InvalidParameterError("colluders", text, "one or more whole numbers, separated by commas") from None
-
-
-def _floor(law: str, graph: Graph, support: DistanceSupport) -> float | None:
-    """The floor the closed form promises for the paper's own law; nothing for others."""
-    if law != "paper":
-        return None
-    from veilwalk import theory
-    from veilwalk.design import design_regular
-
-    walk = theory.WalkModel(n_nodes=graph.n_nodes, degree=int(graph.degrees[0]))
-    model = theory.AnonymityModel(walk=walk, support=support)
-    return design_regular(model).anonymity_floor_nats
-
-
 def _write(folder: Path, record: Record, curve: Record | None) -> list[Path]:
-    from veilwalk.report import audit_files, collusion_files
+    """Write the records, then whatever can be drawn of them."""
+    records = {"audit.json": record} | ({} if curve is None else {"colluders.json": curve})
+    for name, one in records.items():
+        write_atomically(folder / name, one.to_json().encode())
 
-    return audit_files(record, folder) + (collusion_files(curve, folder) if curve is not None else [])
+    def draw() -> list[Path]:
+        from veilwalk.report import audit_figures, collusion_figures
+
+        return audit_figures(record, folder) + ([] if curve is None else collusion_figures(curve, folder))
+
+    return [folder / name for name in records] + drawn(draw)
 
 
-def print_audit(record: Record) -> None:
+def print_audit(record: Record, graph: Graph) -> None:
     """Print what each observer learns, overall and in the worst tenth of return times."""
-    result = record.result
+    result, params = record.result, record.params
     low, high = result["hops_per_update_interval"]
+    expected = result["hops_per_update_predicted"]
+    walk = Walk(params["walk"], params["mix"])
     print_table(
-        f"{record.params['graph']}, law {record.params['law']}, {record.params['walk']} walk: "
+        f"{params['graph'] or 'graph'}, law {params['law']}, {walk} walk: "
         f"{result['updates']} updates" + ("" if result["complete"] else " (interrupted)"),
         ("", ">measured", ">95% interval", ">predicted"),
         [
@@ -175,28 +186,34 @@ def print_audit(record: Record) -> None:
                 "hops per update",
                 f"{result['hops_per_update']:.2f}",
                 f"{low:.2f} to {high:.2f}",
-                "-" if (expected := result["hops_per_update_predicted"]) is None else f"{expected:.2f}",
+                "-" if expected is None else f"{expected:.2f}",
             )
         ],
     )
     observers: dict[str, Any] = dict(result["observers"])
-    rows = [row for name, found in observers.items() if "overall" in found for row in _observer_rows(name, found)]
+    rows = [
+        row for name, found in observers.items() if "overall" in found for row in _observer_rows(name, found, graph)
+    ]
     if rows:
-        columns = (
-            "observer",
-            "return times",
-            ">node entropy",
-            ">bits",
-            ">distance entropy",
-            ">hit ratio",
-            ">blind",
-            ">95%",
+        print_table(
+            "what an observer learns (mean entropies in nats, of nodes also in bits)",
+            (
+                "observer",
+                "return times",
+                ">node entropy",
+                ">in bits",
+                ">distance entropy",
+                ">hit ratio",
+                ">blind guess",
+                ">95% interval",
+            ),
+            rows,
         )
-        print_table("what an observer learns (entropies of its posterior, in nats unless said; means)", columns, rows)
+        console().print(_yardsticks(observers, graph))
     for name, found in observers.items():
         if "by_linked_updates" in found:
             print_table(
-                f"{name}: updates known to have one source (last-hop observer)",
+                f"{name}: updates known to have one source",
                 (">updates linked", ">node entropy, nats", ">hit ratio", ">groups"),
                 [
                     (
@@ -210,31 +227,47 @@ def print_audit(record: Record) -> None:
             )
 
 
+def _yardsticks(observers: dict[str, Any], graph: Graph) -> str:
+    """Say in peers what the entropies come to, and what a blind guess is."""
+    among = ", ".join(
+        f"{name} {found['overall']['effective_anonymity_set']:.1f}"
+        for name, found in observers.items()
+        if "overall" in found
+    )
+    return (
+        f"as if among so many equally likely peers: {among}, of {graph.n_nodes}. blind guess: the likeliest of those "
+        f"who may choose that destination at all, so more often right than 1 in {graph.n_nodes}.\n"
+    )
+
+
 def print_collusion(curve: Record) -> None:
     """Print the chance of naming the source against the number of colluders."""
-    names = ("first-sight", "bridge", "predecessor")
+    rows = list(curve.result["rows"])
+    names = list(dict.fromkeys(name for row in rows for name in row if name not in {"colluders", "blind_hit_ratio"}))
     print_table(
         "share of sources named by so many colluders, the destination among them",
-        (">colluders", *(f">{name}" for name in names), ">blind"),
+        (">colluders", *(f">{name}" for name in names), ">blind guess"),
         [
             (
                 str(row["colluders"]),
                 *(f"{row[name]['hit_ratio']:.4f}" if name in row else "-" for name in names),
                 f"{row['blind_hit_ratio']:.4f}",
             )
-            for row in curve.result["rows"]
+            for row in rows
         ],
     )
 
 
-def _observer_rows(name: str, found: dict[str, Any]) -> list[tuple[str, ...]]:
+def _observer_rows(name: str, found: dict[str, Any], graph: Graph) -> list[tuple[str, ...]]:
+    from veilwalk.audit import OBSERVERS
+
     rows = [(name, "all", found["overall"])]
-    if found["by_return_time"] and name not in {"prior", "first-sight", "bridge", "predecessor"}:
+    if found["by_return_time"] and name != "prior" and not OBSERVERS[name].colluding:
         shortest = found["by_return_time"][0]
         rows.append(("", f"to {shortest['hi']} ({shortest['share']:.0%})", shortest))
     worst = found["worst_destination"]
     if worst is not None and name == "last-hop":
-        rows.append(("", f"worst: node {worst['destination']}", worst))
+        rows.append(("", f"worst: {graph.label(worst['destination'])}", worst))
     shown: list[tuple[str, ...]] = []
     for label, times, row in rows:
         low, high = row["hit_ratio_interval"]
@@ -247,7 +280,7 @@ def _observer_rows(name: str, found: dict[str, Any]) -> list[tuple[str, ...]]:
                 f"{row['distance_entropy_nats']:.3f}",
                 f"{row['hit_ratio']:.4f}",
                 f"{row['blind_hit_ratio']:.4f}",
-                f"{low:.4f}-{high:.4f}",
+                f"{low:.4f} to {high:.4f}",
             )
         )
     return shown

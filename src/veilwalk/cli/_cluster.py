@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from veilwalk.cli._graph import SPEC_HELP
-from veilwalk.cli._output import console, help_without_verb, print_table
+from veilwalk.cli._output import AllowSandwich, announce_compiling, console, help_without_verb, print_table
 from veilwalk.core.records import plain
 
 if TYPE_CHECKING:
-    from veilwalk.node import ClusterStatus
+    from veilwalk.node.cluster import ClusterStatus
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -35,7 +35,9 @@ def up(
     graph: Annotated[
         str | None, typer.Option(metavar="SPEC", help=f"The network, instead of a random regular one: {SPEC_HELP}")
     ] = None,
-    data: Annotated[str, typer.Option(metavar="SPEC", help="digits, mnist:DIR or npz:FILE.")] = "digits",
+    data: Annotated[
+        str, typer.Option(metavar="SPEC", help="digits, mnist:DIR, npz:FILE, csv:FILE or parquet:FILE.")
+    ] = "digits",
     partition: Annotated[str, typer.Option(metavar="SPEC", help="iid, dirichlet:ALPHA, shards:N, ...")] = "iid",
     learner: Annotated[str, typer.Option(metavar="SPEC", help="softmax, mlp:hidden=64, or module:Class.")] = "softmax",
     updates: Annotated[int, typer.Option(help="The model is finished after so many.")] = 400,
@@ -46,31 +48,45 @@ def up(
     support: Annotated[
         str | None, typer.Option(metavar="LO:HI", help="Distances of a destination; 2 to as far as all reach, or 6.")
     ] = None,
-    walk: Annotated[str, typer.Option(help="simple, non-backtracking or least-recent.")] = "simple",
+    law: Annotated[
+        str, typer.Option(metavar="NAME|FILE", help="Any law of veilwalk design, or a file that it wrote.")
+    ] = "paper-exact",
+    walk: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="simple, non-backtracking or least-recent[:MIX]. [default: non-backtracking, or the law file's own]",
+        ),
+    ] = None,
     mix: Annotated[float, typer.Option(help="Share of plain steps of a least-recent walk.")] = 0.0,
+    allow_sandwich: AllowSandwich = False,
     dwell: Annotated[float, typer.Option(help="Seconds every message stays at every node; 0 for none.")] = 0.0,
-    suite: Annotated[str, typer.Option(help="hybrid (ML-KEM-768 and X25519) or x25519.")] = "hybrid",
+    suite: Annotated[str, typer.Option(metavar="hybrid|x25519", help="hybrid: ML-KEM-768 and X25519.")] = "hybrid",
     seed: Annotated[int, typer.Option(help="Seed of network, data and training; walks are not seeded.")] = 1,
     timeout: Annotated[float, typer.Option(help="Give up after so many seconds.")] = 3600.0,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for keys, configurations and state.")] = DEFAULT_OUT,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Make keys, roster, law and configurations, start every node as a process, and train until the model is finished.
+    """Start every node as a process and train to the end.
 
-    Ctrl-C stops all nodes cleanly; the same command again goes on where they stopped.
+    Makes keys, roster, law and configurations first. Ctrl-C stops all nodes cleanly; the same command again goes on
+    where they stopped.
 
     Example: veilwalk cluster up --nodes 20 --degree 3 --data digits --updates 400
     """
-    from veilwalk.node import ClusterSettings, cluster_record, prepare_or_resume, run_cluster, set_up_cluster
+    from veilwalk.node import ClusterSettings
+    from veilwalk.node.cluster import cluster_record, prepare_or_resume, run_cluster, set_up_cluster
 
     settings = ClusterSettings(
         graph=f"rrg:{nodes}:{degree}:seed={seed}" if graph is None else graph,
         data=data,
         partition=partition,
         learner=learner,
+        law=law,
         support=support,
         walk=walk,
         mix=mix,
+        allow_sandwich=allow_sandwich,
         updates=updates,
         target_accuracy=target_accuracy,
         evaluations=evaluations,
@@ -78,6 +94,7 @@ def up(
         suite=suite,
         seed=seed,
     )
+    announce_compiling()
     screen = console()
     started = time.monotonic()
     with screen.status("designing the law, making keys") as line:

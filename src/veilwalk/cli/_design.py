@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilwalk.cli import _design_laws
-from veilwalk.cli._graph import SPEC_HELP
-from veilwalk.cli._output import console, print_table
-from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.records import plain
+from veilwalk.cli._graph import SPEC_HELP, network_of
+from veilwalk.cli._output import drawn, live_progress
+from veilwalk.core.errors import ConfigError, InvalidParameterError
+from veilwalk.core.memory import DEFAULT_MEMORY_BYTES, parse_memory
+from veilwalk.core.records import plain, require_writable
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import WALKS, Walk
 
 if TYPE_CHECKING:
-    from veilwalk.design import Design
     from veilwalk.graphs import Graph
+
+_SUPPORT = DistanceSupport(2, 6)
 
 
 def design(
@@ -28,28 +30,35 @@ def design(
     graph: Annotated[
         str | None, typer.Option(metavar="SPEC", help=f"Design on this very graph instead, exactly. {SPEC_HELP}")
     ] = None,
-    support: Annotated[str, typer.Option(metavar="LO:HI", help="Distances a destination may have, in hops.")] = "2:6",
-    law: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="paper, or for any graph uniform-node, equalised or optimal, with a certificate."
-        ),
-    ] = "paper",
-    walk: Annotated[
+    support: Annotated[
         str | None,
         typer.Option(
-            help="simple, lazy, metropolis or non-backtracking; with --frontier several, separated by commas."
+            metavar="LO:HI", help="Distances a destination may have. [default: 2 to as far as all nodes reach, or 6]"
         ),
+    ] = None,
+    law: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="paper-exact, uniform-node, equalised, optimal, paper, paper-printed, uniform-distance or plain. "
+            "[default: the paper's rule, in closed form or with exact chains; uniform-node from 10,000 nodes on]",
+        ),
+    ] = None,
+    walk: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help=f"{', '.join(WALKS)}; with --frontier several. [default: simple]"),
     ] = None,
     budget_hops: Annotated[
         float | None, typer.Option(metavar="B", help="Most mean hops per update (laws for any graph).")
     ] = None,
     objective: Annotated[
-        str, typer.Option(help="What to optimise and certify: entropy (node entropy) or hit-ratio.")
-    ] = "entropy",
+        str | None,
+        typer.Option(metavar="entropy|hit-ratio", help="What to optimise and certify. [default: entropy]"),
+    ] = None,
     observer: Annotated[
-        str, typer.Option(help="Against whom: return-time, or last-hop, who also knows the last hop.")
-    ] = "return-time",
+        str | None,
+        typer.Option(metavar="return-time|last-hop", help="Against whom; last-hop knows more. [default: return-time]"),
+    ] = None,
     balanced: Annotated[
         bool | None,
         typer.Option("--balanced/--no-balanced", help="Every node updates equally often; optimal laws do anyway."),
@@ -58,24 +67,36 @@ def design(
         bool,
         typer.Option("--frontier", help="Walks and laws side by side: privacy against price; --out for the figure."),
     ] = False,
-    window: Annotated[int, typer.Option(help="Half-width of the observer's window, in hops (delta).")] = 5,
-    tail: Annotated[float, typer.Option(help="The guarantee holds with probability 1 - tail (delta').")] = 0.3,
+    window: Annotated[
+        int | None, typer.Option(help="Half-width of the observer's window, in hops (delta). [default: 5]")
+    ] = None,
+    tail: Annotated[
+        float | None, typer.Option(help="The guarantee holds with probability 1 - tail (delta'). [default: 0.3]")
+    ] = None,
     return_time: Annotated[
         float | None, typer.Option(help="Return time designed for, in hops (kappa); inf for none seen.")
     ] = None,
     formulas: Annotated[
-        str, typer.Option(help="corrected, or printed: what the paper's own text gives.")
-    ] = "corrected",
+        str | None,
+        typer.Option(
+            metavar="corrected|printed", help="printed: what the paper's own text gives. [default: corrected]"
+        ),
+    ] = None,
     allow_neighbours: Annotated[
         bool, typer.Option("--allow-neighbours", help="Admit distance 1, against the paper's advice.")
     ] = False,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Most memory for tables, such as 8G. [default: 0.7 of all]")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the law to FILE, .npz or .json; with --frontier, a folder."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Design a destination law: print it, what it guarantees, what it costs, which assumptions bend.
+    """Choose how destinations are drawn; see privacy and price.
+
+    Prints the law, what it guarantees, what it costs and which assumptions bend.
 
     Closed forms: veilwalk design --nodes 300 --degree 3 --support 2:6 --window 5 --tail 0.3
 
@@ -85,128 +106,135 @@ def design(
 
     Privacy against price: veilwalk design --graph rrg:300:3:seed=1 --frontier --out frontier
     """
-    distances = DistanceSupport.parse(support, allow_neighbours=allow_neighbours)
-    window_options: dict[str, Any] = {"tail_probability": tail, "window_radius": window}
-    if frontier:
-        network = _network(graph, "frontier", nodes=nodes, degree=degree, formulas=formulas)
-        options = {"name": graph, "observer": observer, "as_json": as_json} | window_options
-        _design_laws.frontier(network, distances, walk, out, **options)
-        return
-    window_options["return_time"] = return_time
-    if law != "paper":
-        network = _network(graph, f"law {law}", nodes=nodes, degree=degree, formulas=formulas)
-        options = {"budget_hops": math.inf if budget_hops is None else budget_hops, "balanced": balanced}
-        options |= {"objective": objective, "observer": observer, "walk": walk or "simple"} | window_options
-        _design_laws.any_graph(network, law, distances, out, as_json=as_json, **options)
-        return
-    if budget_hops is not None or balanced is not None or objective != "entropy" or observer != "return-time":
-        need = "uniform-node, equalised or optimal with --budget-hops, --balanced, --objective or --observer"
-        raise InvalidParameterError("law", law, need)
-    if graph is not None:
-        from veilwalk.design import design_on_graph
-
-        network = _network(graph, "graph", nodes=nodes, degree=degree, formulas=formulas)
-        result = design_on_graph(network, support=distances, walk=walk or "simple", **window_options)
-    else:
-        if walk not in {None, "simple"}:
-            raise InvalidParameterError("walk", walk, "simple for the closed forms; give --graph instead")
-        result = _closed_form(nodes, degree, distances, formulas, **window_options)
-    _finish(result, out, as_json=as_json)
-
-
-def _network(graph: str | None, what: str, *, nodes: int | None, degree: int | None, formulas: str) -> Graph:
-    """Read the graph, which rules out all that belongs to the closed forms."""
-    from veilwalk.graphs import parse_graph_spec
-
+    given = {"budget_hops": budget_hops, "objective": objective, "observer": observer, "balanced": balanced}
+    given |= {"window_radius": window, "tail_probability": tail, "return_time": return_time}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    distances = None if support is None else DistanceSupport.parse(support, allow_neighbours=allow_neighbours)
+    if out is not None:
+        require_writable(out if frontier else out.parent)
+        if not frontier and out.suffix not in {".json", ".npz"}:
+            raise InvalidParameterError("out", str(out), "a .json or .npz file")
     if graph is None:
-        raise InvalidParameterError(what, "without a graph", "given with --graph")
-    if nodes is not None or degree is not None or formulas != "corrected":
-        raise InvalidParameterError("graph", graph, "given without --nodes, --degree or --formulas")
-    return parse_graph_spec(graph)
+        if frontier or law is not None or memory is not None:
+            what = "--frontier" if frontier else "--memory" if law is None else f"--law {law}"
+            raise ConfigError(f"{what} needs --graph")
+        if walk not in {None, "simple"}:
+            raise InvalidParameterError("walk", walk, "simple for --nodes and --degree; others need --graph")
+        options["formulas"] = formulas or "corrected"
+        _closed_form(nodes, degree, distances or _SUPPORT, options, out=out, as_json=as_json)
+        return
+    if nodes is not None or degree is not None or formulas is not None:
+        raise ConfigError("--nodes, --degree and --formulas are for closed forms: leave them out with --graph")
+    from veilwalk.design import LARGE_NODES
+
+    network = network_of(graph)
+    if frontier:
+        if law is not None:
+            raise InvalidParameterError("law", law, "left out with a frontier, which has them all")
+        if network.n_nodes >= LARGE_NODES:
+            need = f"of fewer than {LARGE_NODES} for a frontier: beyond, design laws one by one and audit them"
+            raise InvalidParameterError("graph", f"{network.n_nodes} nodes", need)
+        _frontier(network, distances, walk, options, out=out, as_json=as_json)
+        return
+    limit = DEFAULT_MEMORY_BYTES if memory is None else parse_memory(memory)
+    options |= {"support": distances, "walk": walk or "simple", "memory_bytes": limit}
+    usual = "paper-exact" if network.n_nodes < LARGE_NODES else "uniform-node"
+    _on_graph(network, law or usual, options, out, as_json=as_json)
 
 
 def _closed_form(
     nodes: int | None,
     degree: int | None,
     support: DistanceSupport,
-    formulas: str,
+    options: dict[str, Any],
     *,
-    window_radius: int,
-    **options: Any,
-) -> Design:
+    out: Path | None,
+    as_json: bool,
+) -> None:
     from veilwalk import theory
-    from veilwalk.design import design_regular
+    from veilwalk.cli._design_tables import print_window_design
+    from veilwalk.design import design_regular, relay_warning, save_law
 
     if nodes is None or degree is None:
-        raise InvalidParameterError("nodes, degree", (nodes, degree), "both given, or --graph instead")
-    walk = theory.WalkModel(n_nodes=nodes, degree=degree)
-    model = theory.AnonymityModel(walk=walk, support=support, window_radius=window_radius)
-    return design_regular(model, formulas=formulas, **options)
-
-
-def _finish(result: Design, out: Path | None, *, as_json: bool) -> None:
-    from veilwalk.design import save_law
-
-    if out is not None:
-        save_law(out, result.law)
-    if as_json:
-        typer.echo(json.dumps(plain(as_dict(result)), indent=2, allow_nan=False))
-    else:
-        _print(result)
-
-
-def as_dict(result: Design) -> dict[str, Any]:
-    """Return the design as plain data under its stable JSON keys."""
-    from veilwalk.design import DestinationLaw
-
-    content: dict[str, Any] = {
-        "n_nodes": result.n_nodes,
-        "degree": result.degree,
-        "formulas": result.formulas,
-        "support": [int(result.distances[0]), int(result.distances[-1])],
-        "window_radius": result.window_radius,
-        "tail_probability": result.tail_probability,
-        "return_time_design": result.return_time_design,
-        "return_time_from": result.return_time_from,
-        "distance_pmf": result.distance_pmf,
-        "shell_sizes": result.shell_sizes,
-        "distance_entropy_nats": result.distance_entropy_nats,
-        "node_entropy_nats": result.node_entropy_nats,
-        "anonymity_floor_nats": result.anonymity_floor_nats,
-        "floor_kind": result.floor_kind,
-        "mean_iteration_hops": result.mean_iteration_hops,
-        "warnings": list(result.warnings),
-    }
-    if isinstance(result.law, DestinationLaw):
-        content["graph_digest"] = result.law.graph_digest
-        content["worst_destination"] = result.worst_destination
-        content["destination_pmf"] = result.law.matrix.toarray()
-    return content
-
-
-def _print(result: Design) -> None:
-    where = f"{result.n_nodes} nodes" + (f" of degree {result.degree}" if result.degree else "")
-    print_table(
-        f"destination law, {where}, {result.formulas}",
-        (">distance", ">probability", ">nodes there", ">each"),
-        [
-            (str(distance), f"{share:.6f}", f"{size:.2f}", f"{share / size:.3e}" if size else "-")
-            for distance, share, size in zip(result.distances, result.distance_pmf, result.shell_sizes, strict=True)
-        ],
+        raise ConfigError("what to design for: give --graph, or both --nodes and --degree")
+    taken = {"window_radius", "tail_probability", "return_time", "formulas"}
+    for name in options.keys() - taken:
+        raise InvalidParameterError(name, options[name], "left out, or given with a graph and a law that takes it")
+    model = theory.AnonymityModel(
+        walk=theory.WalkModel(n_nodes=nodes, degree=degree),
+        support=support,
+        window_radius=options.pop("window_radius", 5),
     )
-    bits = 1 / math.log(2)
-    floor, kept = result.anonymity_floor_nats, 1 - result.tail_probability
-    rows = [
-        ("return time designed for", f"{result.return_time_design:.0f} hops", "chosen"),
-        ("return times covered", f">= {result.return_time_from:.0f} hops", f"with probability >= {kept:g}"),
-    ]
-    for name, nats in (("distance", result.distance_entropy_nats), ("node", result.node_entropy_nats)):
-        kind = "window notion, at the return time designed for"
-        rows.append((f"{name} entropy", f"{nats:.4f} nats = {nats * bits:.4f} bits", kind))
-    rows.append(("distance entropy floor", f"{floor:.4f} nats = {floor * bits:.4f} bits", result.floor_kind))
-    rows.append(("price", f"{result.mean_iteration_hops:.1f} hops per update", "mean"))
-    if result.worst_destination is not None:
-        rows.append(("worst destination", f"node {result.worst_destination}", "least node entropy"))
-    print_table("what it guarantees and costs", ("what", ">value", "kind"), rows)
-    for warning in result.warnings:
-        console().print(f"warning: {warning}")
+    found = design_regular(model, **options)
+    if out is not None:
+        save_law(out, found.law)
+    _show(found.to_dict(), lambda: print_window_design(found), out, as_json=as_json)
+    if not as_json:
+        typer.echo(f"warning: {relay_warning(1 / degree, turns=True)}")
+
+
+def _on_graph(graph: Graph, law: str, options: dict[str, Any], out: Path | None, *, as_json: bool) -> None:
+    from veilwalk.cli._design_tables import print_design
+    from veilwalk.design import design as make_design
+    from veilwalk.design import save_scheme
+
+    with live_progress() as progress:
+        progress(f"designing {law}")
+        found = make_design(graph, law, **options)
+    if out is not None:
+        save_scheme(out, found.scheme)
+    _show(found.to_dict(), lambda: print_design(found), out, as_json=as_json)
+    if not as_json and (warning := found.scheme.relay_warning()):
+        typer.echo(f"warning: {warning}")
+
+
+def _show(content: Mapping[str, Any], show: Any, out: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(plain(content), indent=2, allow_nan=False))
+        return
+    show()
+    if out is not None:
+        typer.echo(f"wrote {out}")
+
+
+def _frontier(
+    graph: Graph,
+    support: DistanceSupport | None,
+    walks: str | None,
+    options: dict[str, Any],
+    *,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Put walks and laws side by side, write the figure where asked, and print the table."""
+    from veilwalk.cli._design_tables import print_frontier
+    from veilwalk.design import default_support
+    from veilwalk.experiments import privacy_price
+
+    for name in options.keys() - {"observer", "window_radius", "tail_probability"}:
+        raise InvalidParameterError(name, options[name], "left out with a frontier")
+    if walks is None:
+        # On a regular graph a Metropolis walk refuses no move: it is the simple one. On a ring a non-backtracking walk
+        # never turns.
+        is_ring = graph.is_regular and graph.degrees[0] == 2
+        kinds = ["simple", *([] if graph.is_regular else ["metropolis"]), *([] if is_ring else ["non-backtracking"])]
+        walks = ",".join(kinds)
+    with live_progress() as progress:
+        record = privacy_price(
+            graph,
+            support=support or default_support(graph),
+            walks=[Walk.of(kind) for kind in walks.split(",")],
+            progress=progress,
+            **options,
+        )
+    paths: list[Path] = []
+    if out is not None:
+        from veilwalk.report import frontier_files
+
+        paths = drawn(lambda: frontier_files(record, out))
+    if as_json:
+        typer.echo(record.to_json(), nl=False)
+        return
+    print_frontier(record)
+    for path in paths:
+        typer.echo(f"wrote {path}")

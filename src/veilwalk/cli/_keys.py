@@ -39,12 +39,15 @@ def new(
         str | None, typer.Option(metavar="HOST:PORT", help="Where its neighbours reach it. Needed for a node.")
     ] = None,
     suite: Annotated[
-        str, typer.Option(help="hybrid (ML-KEM-768 and X25519) or x25519; the same for all members.")
+        str,
+        typer.Option(metavar="hybrid|x25519", help="hybrid: ML-KEM-768 and X25519; the same for all members."),
     ] = "hybrid",
     epoch: Annotated[int, typer.Option(help="First epoch to make sealing keys for; the next gets one too.")] = 0,
     password_file: PasswordFile = None,
 ) -> None:
-    """Make the keys of a node, or with --root the key that signs rosters and manifests.
+    """Make the keys of a node, or of the root.
+
+    The root's key (--root) signs rosters and manifests.
 
     A node: veilwalk keys new --id clinic-a --address 10.0.0.1:7100 --out keys/clinic-a
 
@@ -53,7 +56,8 @@ def new(
     Send a node's card.json to the root's keeper; it is public. Every other file stays where it is. Give every member
     the root's root.pub. Key files have mode 0600; without a password that is all that protects them.
     """
-    from veilwalk.node import Suite, new_node_keys, new_root_key
+    from veilwalk.node import Suite
+    from veilwalk.node.members import new_node_keys, new_root_key
 
     password = read_optional_password(password_file)
     if is_root:
@@ -85,14 +89,16 @@ def rotate(
     *,
     password_file: PasswordFile = None,
 ) -> None:
-    """Make a node's sealing key for the next epoch, and a card that shows it.
+    """Make a node's sealing key for the next epoch.
+
+    And a card that shows it.
 
     Example: veilwalk keys rotate keys/clinic-a
 
     Send the new card.json to the root's keeper, who signs the next roster (veilwalk roster rotate). The running node
     takes up the new key with that roster, and then deletes the keys that are two epochs old.
     """
-    from veilwalk.node import rotate_node_keys
+    from veilwalk.node.members import rotate_node_keys
 
     keys = rotate_node_keys(directory, password=read_optional_password(password_file))
     typer.echo(f"{keys.id} has a sealing key for epoch {max(keys.kem)}")
@@ -101,7 +107,7 @@ def rotate(
 
 def read_optional_password(path: Path | None) -> bytes | None:
     """Return the password in ``path``, None without one."""
-    from veilwalk.node import read_password
+    from veilwalk.node.members import read_password
 
     return None if path is None else read_password(path)
 

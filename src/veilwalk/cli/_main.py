@@ -9,19 +9,32 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from veilwalk import __version__
 from veilwalk.cli import _audit, _cluster, _design, _graph, _keys, _node, _paper, _roster, _train
 from veilwalk.cli._output import help_without_verb
-from veilwalk.core.errors import VeilwalkError
+from veilwalk.core.errors import InvalidParameterError, VeilwalkError
+from veilwalk.core.version import __version__
 
+# Parameters whose flags have other names.
+_FLAGS = {
+    "window_radius": "window",
+    "tail_probability": "tail",
+    "support lo": "support",
+    "memory_bytes": "memory",
+    "n_nodes": "nodes",
+}
 # Typer's base of all usage errors has no public name of its own.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
-app = typer.Typer(name="veilwalk", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(
+    name="veilwalk",
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 app.command("design")(_design.design)
 app.command("audit")(_audit.audit)
 app.command("train")(_train.train)
@@ -65,6 +78,8 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(arguments: list[str] | None) -> int:
     try:
         code = app(args=arguments, standalone_mode=False)
+    except InvalidParameterError as error:
+        code = _complain(f"{_flag(error.name, arguments)} = {error.value!r}: must be {error.need}", error.exit_code)
     except VeilwalkError as error:
         code = _complain(str(error), error.exit_code)
     except _UsageError as error:
@@ -83,6 +98,17 @@ def _run(arguments: list[str] | None) -> int:
         traceback.print_exc()
         code = _complain("this is a fault in veilwalk; please report it with the lines above", 70)
     return code if isinstance(code, int) else 0
+
+
+def _flag(parameter: str, arguments: list[str] | None) -> str:
+    """Return the flag that sets a parameter of the verb that was called, or the parameter where there is none."""
+    command: Any = typer.main.get_command(app)
+    for word in sys.argv[1:] if arguments is None else arguments:
+        command = getattr(command, "commands", {}).get(word, command)
+    known = {option for each in command.params for option in each.opts}
+    name = _FLAGS.get(parameter, parameter)
+    flag = "--" + name.replace("_", "-").replace(" ", "-")
+    return flag if flag in known else parameter
 
 
 def _complain(message: str, code: int) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from veilwalk.cli._keys import PasswordFile, read_optional_password
-from veilwalk.cli._output import help_without_verb, print_table
+from veilwalk.cli._output import AllowSandwich, asked_walk, help_without_verb, print_table
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -25,7 +25,9 @@ def root(context: typer.Context) -> None:
 
 @app.command("run")
 def run(*, config: ConfigFile = Path("node.toml")) -> None:
-    """Run a node until SIGTERM or Ctrl-C; started again, it goes on where it stopped.
+    """Run a node until SIGTERM or Ctrl-C.
+
+    Started again, it goes on where it stopped.
 
     node.toml names its keys, the root's public key, roster, manifest, law, its data and a folder for its state; see
     docs/how-to/deploy-on-three-machines.md. Events go to standard error, one JSON object a line. A new version of the
@@ -44,7 +46,9 @@ def status(
     config: ConfigFile = Path("node.toml"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
-    """Print what a node has done, from its own folder; it need not be running. For its operator only.
+    """Print what a node has done, for its operator only.
+
+    From its own folder; it need not be running.
 
     Example: veilwalk node status --config clinic-a/node.toml
     """
@@ -72,7 +76,7 @@ def manifest(
     roster: Annotated[Path, typer.Option(metavar="FILE", help="The signed roster.")],
     law: Annotated[Path, typer.Option(metavar="FILE", help="The law, .npz, made by design --graph for its graph.")],
     features: Annotated[int, typer.Option(help="Numbers in a row of everybody's data.")],
-    classes: Annotated[int, typer.Option(help="Labels run from 0 to one less.")],
+    classes: Annotated[int, typer.Option(help="Labels run from 0 to one less; 0 for real labels.")],
     updates: Annotated[int, typer.Option(help="The model is finished after so many.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the manifest and its signature.")],
     target_accuracy: Annotated[
@@ -83,8 +87,12 @@ def manifest(
     ] = None,
     evaluations: Annotated[int, typer.Option(help="About how often to look whether it does.")] = 40,
     learner: Annotated[str, typer.Option(metavar="SPEC", help="softmax, mlp:hidden=64, or module:Class.")] = "softmax",
-    walk: Annotated[str, typer.Option(help="simple, non-backtracking or least-recent.")] = "simple",
-    mix: Annotated[float, typer.Option(help="Share of plain steps of a least-recent walk.")] = 0.0,
+    walk: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="simple, non-backtracking or least-recent[:MIX]. [default: the law's own]"),
+    ] = None,
+    mix: Annotated[float | None, typer.Option(help="Share of plain steps of a least-recent walk.")] = None,
+    allow_sandwich: AllowSandwich = False,
     dwell: Annotated[float, typer.Option(help="Seconds every message stays at every node; 0 for none.")] = 0.0,
     spare: Annotated[
         float,
@@ -96,7 +104,9 @@ def manifest(
     seed: Annotated[int, typer.Option(help="Seed of training; walks draw from the operating system.")] = 1,
     password_file: PasswordFile = None,
 ) -> None:
-    """Make and sign what all members of a run agree on: model, learner, law, walk and end.
+    """Make and sign what all members of a run agree on.
+
+    Model, learner, law, walk and end.
 
     Example: veilwalk node manifest --root root --roster roster.json --law law.npz --features 64 --classes 10
     --updates 400 --out manifest.json
@@ -107,23 +117,22 @@ def manifest(
         learner=learner,
         n_features=features,
         n_classes=classes,
-        walk=walk,
-        mix=mix,
+        walk=asked_walk(walk, mix),
+        allow_sandwich=allow_sandwich,
         updates=updates,
         target_accuracy=target_accuracy,
         test=test,
         evaluations=evaluations,
-        dwell=dwell,
-        spare=spare,
-        hop=hop,
+        dwell_s=dwell,
+        spare_s=spare,
+        hop_s=hop,
         alarm_hops=alarm_hops,
         norm_bound=norm_bound,
         seed=seed,
     )
-    made = make_manifest(
+    made, late = make_manifest(
         request, root_keys=root_keys, roster=roster, law=law, out=out, password=read_optional_password(password_file)
     )
     typer.echo(f"{out} and its signature: {made.body_bytes} bytes of model in buckets of {made.bucket_bytes}")
     typer.echo(f"walk: {made.walk}")
-    how = "simulated, with a margin of 95 %" if walk == "least-recent" else "exact"
-    typer.echo(f"late: hops after which one false alarm in {alarm_hops:g} hops is to be expected, {how}")
+    typer.echo(f"late: after {late} one false alarm in {alarm_hops:g} hops is to be expected")

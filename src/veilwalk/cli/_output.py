@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from veilwalk.core.progress import Progress
+from veilwalk.core.walk import Walk
 
 _PLAIN_WIDTH = 110
+# What drawing needs and a plain installation has not.
+_DRAWING = {"matplotlib", "jinja2"}
+COMPILING = "veilwalk: compiling once, about half a minute"
+
+AllowSandwich = Annotated[
+    bool,
+    typer.Option("--allow-sandwich", help="Admit the simple walk, under which a relay can be certain of the maker."),
+]
 
 
 class _Console(Console):
@@ -24,16 +42,105 @@ def console() -> Console:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table under its title; columns whose heading starts with ``>`` are set to the right."""
-    screen = console()
-    sheet = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    for column in columns:
-        sheet.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
-    for row in rows:
-        sheet.add_row(*row)
-    screen.print(f"[bold]{title}[/bold]", soft_wrap=True)
-    screen.print(sheet)
+    """Print a table under its title; columns whose heading starts with ``>`` are set to the right.
+
+    Where it is wider than the screen, words wrap, then gaps are narrowed and headings broken; where even that is too
+    wide, every row becomes a list of its own. No word and no number is ever cut.
+    """
+    screen, cells = console(), [tuple(row) for row in rows]
+    screen.print(Text(title, style="bold"), soft_wrap=True)
+    names = [column.removeprefix(">") for column in columns]
+    broken = [re.sub(r"(?<=[/,]) ?| ", "\n", name) for name in names]
+    for gap, headings, rigid in ((3, names, True), (3, names, False), (1, broken, False)):
+        sheet = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+        needed = 0
+        for column, heading, held in zip(columns, headings, zip(*cells, strict=True), strict=False):
+            right = column.startswith(">")
+            # A word is the least that a column which may wrap needs; any other needs its longest cell.
+            parts = [
+                *heading.split("\n"),
+                *(word for cell in held for word in (cell.split() if not (rigid or right) else [cell])),
+            ]
+            least = max(map(cell_len, parts), default=0)
+            sheet.add_column(heading, justify="right" if right else "left", no_wrap=rigid or right, min_width=least)
+            needed += least + gap
+        for row in cells:
+            # As text: a label may hold what would else be markup.
+            sheet.add_row(*map(Text, row))
+        if needed - gap <= screen.width:
+            screen.print(sheet)
+            break
+    else:
+        for row in cells:
+            for name, cell in zip(names, row, strict=True):
+                screen.print(Text(f"{name}: {cell}" if name else cell), soft_wrap=True)
+            screen.print()
     screen.print()
+
+
+@cache
+def announce_compiling() -> None:
+    """From now on say so, once, when numba compiles: with a cold cache it is silent for long, with a warm one never."""
+    from numba.core import event
+
+    class Announcer(event.Listener):
+        told = False
+
+        def on_start(self, _event: Any) -> None:
+            if not self.told:
+                self.told = True
+                typer.echo(COMPILING, err=True)
+
+        def on_end(self, _event: Any) -> None:
+            pass
+
+    # Numba tells of what it compiles, and not of what it finds in its cache.
+    event.register("numba:compile", Announcer())  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def live_progress() -> Iterator[Progress]:
+    """A live display on standard error, where that is a terminal: a line a stage, how far it is, time left."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Display
+
+    announce_compiling()
+    screen = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[news]}"),
+        TimeRemainingColumn(),
+    )
+    with Display(*columns, console=screen, transient=True, disable=not screen.is_terminal) as live:
+        lines: dict[str, Any] = {}
+
+        def hear(stage: str, done: int = 0, total: int = 0, news: str = "") -> None:
+            if stage not in lines:
+                lines[stage] = live.add_task(stage, total=total or None, news="")
+            live.update(lines[stage], completed=done, total=total or None, news=news)
+
+        yield hear
+
+
+def asked_walk(kind: str | None, mix: float | None) -> Walk | None:
+    """Return the walk that ``--walk`` and ``--mix`` ask for, None where neither was given."""
+    if kind is None and mix is None:
+        return None
+    walk = Walk.of(kind or "simple")
+    return walk if mix is None else Walk(walk.kind, mix)
+
+
+def drawn(draw: Callable[[], list[Path]]) -> list[Path]:
+    """Return what ``draw`` wrote; without the drawing libraries nothing, and one line that says so."""
+    try:
+        return draw()
+    except ModuleNotFoundError as error:
+        if error.name not in _DRAWING:
+            raise
+        typer.echo(f"figures are left out: {error.name} is missing; pip install 'veilwalk[report]' brings it", err=True)
+        return []
 
 
 def help_without_verb(context: typer.Context) -> None:

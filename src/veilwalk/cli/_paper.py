@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from veilwalk.cli._output import console, help_without_verb, print_table
+from veilwalk.cli._output import console, drawn, help_without_verb, live_progress, print_table
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.records import Record, require_writable, write_atomically
 
 app = typer.Typer(rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
 def root(context: typer.Context) -> None:
-    """The paper's figures and claims, as printed and as they should be."""
+    """The paper's figures and claims, printed and corrected."""
     help_without_verb(context)
 
 
@@ -31,7 +33,9 @@ def reproduce(
     graphs: Annotated[int, typer.Option(help="Sampled graphs behind the exact curves, for each degree.")] = 5,
     seed: Annotated[int, typer.Option(help="Seed of the sampled graphs.")] = 1,
 ) -> None:
-    """Draw the paper's figures for c = 3 and c = 4: printed formulas, corrected ones, and exact chains.
+    """Draw the paper's figures: printed, corrected and exact.
+
+    For c = 3 and c = 4: printed formulas, corrected ones, and exact chains.
 
     Example: veilwalk paper reproduce trade-off --out figures
     """
@@ -39,21 +43,32 @@ def reproduce(
 
     if figure not in (*experiments.FIGURES, "all"):
         raise InvalidParameterError("figure", figure, f"one of {', '.join(experiments.FIGURES)}, all")
+    require_writable(out)
+    for name in experiments.FIGURES if figure == "all" else (figure,):
+        with live_progress() as progress:
+            record = experiments.reproduce(name, n_graphs=graphs, seed=seed, progress=progress)
+        for path in drawn(partial(_draw, record, out)) or [_written(record, out / f"{name}.json")]:
+            typer.echo(f"wrote {path}")
+
+
+def _draw(record: Record, folder: Path) -> list[Path]:
     from veilwalk.report import figure_files
 
-    screen = console()
-    with screen.status("starting") as status:
-        for name in experiments.FIGURES if figure == "all" else (figure,):
-            record = experiments.reproduce(name, n_graphs=graphs, seed=seed, say=status.update)
-            for path in figure_files(record, out):
-                screen.print(f"wrote {path}")
+    return figure_files(record, folder)
+
+
+def _written(record: Record, path: Path) -> Path:
+    write_atomically(path, record.to_json().encode())
+    return path
 
 
 @app.command("claims")
 def claims(
     *, as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array instead of a table.")] = False
 ) -> None:
-    """List every claim of the paper with the function that implements it and how it stands.
+    """List the paper's claims and how each stands here.
+
+    Each with the function that implements it.
 
     as-printed: holds as the paper has it. corrected: wrong or loose in print, right here. not-reproduced: the
     paper's own numbers cannot be had, and the note says why.

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from veilwalk.cli._graph import SPEC_HELP
+from veilwalk.cli._graph import SPEC_HELP, network_of
 from veilwalk.cli._keys import PasswordFile, read_optional_password
 from veilwalk.cli._output import help_without_verb, print_table
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 
 if TYPE_CHECKING:
-    from veilwalk.node import Member, Roster
+    from veilwalk.node.members import Member, Roster
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -41,9 +41,15 @@ def make(
     out: Out,
     graph: Annotated[
         str | None,
-        typer.Option(metavar="SPEC", help=f"The network; node i is the i-th member by name. {SPEC_HELP}"),
+        typer.Option(
+            metavar="SPEC",
+            help=f"The network; nodes without labels are the members in order of their names. {SPEC_HELP}",
+        ),
     ] = None,
-    edges: Annotated[Path | None, typer.Option(metavar="FILE", help="The network, as two names a line.")] = None,
+    edges: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The network as a file of any such format, nodes called as the members."),
+    ] = None,
     previous: Annotated[
         Path | None, typer.Option(metavar="ROSTER", help="Change this roster instead of making the first.")
     ] = None,
@@ -51,7 +57,9 @@ def make(
     run: Annotated[str | None, typer.Option(metavar="HEX", help="Run id, 32 digits; fresh unless given.")] = None,
     days: Days = 90,
 ) -> None:
-    """Draft a roster from members' cards and a network. Nothing is signed yet.
+    """Draft a roster from members' cards and a network.
+
+    Nothing is signed yet.
 
     The first: veilwalk roster make keys/* --graph rrg:20:3:seed=1 --out roster.json
 
@@ -59,7 +67,7 @@ def make(
 
     With --previous, cards add members or replace those of their name; all others stay as they are.
     """
-    from veilwalk.node import changed_roster, first_roster, parse_run_id, read_cards
+    from veilwalk.node.members import changed_roster, first_roster, parse_run_id, read_cards
 
     members, suite = read_cards(cards or [])
     now = int(time.time())
@@ -88,13 +96,15 @@ def rotate(
     out: Out,
     days: Days = 90,
 ) -> None:
-    """Draft the roster of the next epoch from members' new cards. Nothing is signed yet.
+    """Draft the next epoch's roster from members' new cards.
+
+    Nothing is signed yet.
 
     Example: veilwalk roster rotate roster.json keys/* --out next.json
 
     Every member first runs veilwalk keys rotate and sends its new card.
     """
-    from veilwalk.node import read_cards, rotated_roster
+    from veilwalk.node.members import read_cards, rotated_roster
 
     old = _draft(roster)
     members, suite = read_cards(cards or [])
@@ -113,13 +123,15 @@ def sign(
     ] = None,
     password_file: PasswordFile = None,
 ) -> None:
-    """Sign a drafted roster with the root key; the signature goes beside it, into ROSTER.sig.
+    """Sign a drafted roster with the root key.
+
+    The signature goes beside it, into ROSTER.sig.
 
     Example: veilwalk roster sign roster.json --root root --password-file /dev/fd/3 3<secret
 
     Look at the members and fingerprints it prints before handing the two files to everybody.
     """
-    from veilwalk.node import check_succession, check_time, load_root_key, sign_roster
+    from veilwalk.node.members import check_succession, check_time, load_root_key, sign_roster
 
     draft = _draft(roster)
     check_time(draft, time.time(), str(roster))
@@ -142,13 +154,15 @@ def check(
         Path | None, typer.Option(metavar="ROSTER", help="The signed version a node holds; ROSTER must follow it.")
     ] = None,
 ) -> None:
-    """Check a signed roster as a node would: signature, dates, form, and that it follows the version held.
+    """Check a signed roster as a node would.
+
+    Signature, dates, form, and that it follows the version held.
 
     Example: veilwalk roster check roster.json --root-public root.pub
 
     Exit code 3 for a bad signature, an expired roster, a rollback, a gap or a fork.
     """
-    from veilwalk.node import load_root_public_key, load_roster, read_signed_roster
+    from veilwalk.node.members import load_root_public_key, load_roster, read_signed_roster
 
     key = load_root_public_key(root_public)
     held = None if current is None else read_signed_roster(current, key)
@@ -157,19 +171,16 @@ def check(
 
 
 def _edges(graph: str | None, edges: Path | None, ids: set[str]) -> list[tuple[str, str]]:
-    from veilwalk.node import edges_of_graph, read_edges
+    from veilwalk.graphs import read_graph
+    from veilwalk.node.members import edges_of_graph
 
     if (graph is None) == (edges is None):
-        raise InvalidParameterError("graph, edges", (graph, edges and str(edges)), "one of them, not both")
-    if edges is not None:
-        return read_edges(edges)
-    from veilwalk.graphs import parse_graph_spec
-
-    return edges_of_graph(parse_graph_spec(graph or ""), ids)
+        raise ConfigError("the network: give either --graph or --edges")
+    return edges_of_graph(network_of(graph or "") if edges is None else read_graph(edges), ids)
 
 
 def _draft(path: Path) -> Roster:
-    from veilwalk.node import read_roster_draft
+    from veilwalk.node.members import read_roster_draft
 
     return read_roster_draft(path)
 

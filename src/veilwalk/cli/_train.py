@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,70 +13,82 @@ import typer
 
 from veilwalk.cli._config import collected
 from veilwalk.cli._graph import SPEC_HELP
-from veilwalk.cli._output import print_table
+from veilwalk.cli._output import drawn, live_progress, print_table
 from veilwalk.core.errors import ConfigError
+from veilwalk.core.units import readable_bytes
+from veilwalk.core.walk import WALKS
+from veilwalk.training import TrainSettings
 
 if TYPE_CHECKING:
     from veilwalk.core.records import Record
-    from veilwalk.experiments import TrainSettings, Watch
+    from veilwalk.training import TrainingRun
+
+#: What is shown of each default, where nothing is chosen until the network is known.
+_CHOSEN = {
+    "law": "paper on regular graphs, uniform-node on others",
+    "support": "2 to 6, or to as far as all nodes reach",
+    "walk": "the one a law file was designed for, or simple",
+}
+_DEFAULTS = {field.name: field.default for field in fields(TrainSettings)} | _CHOSEN
+
+
+def _setting(name: str, about: str, metavar: str | None = None) -> Any:
+    """An option for one setting; its default is the setting's own."""
+    default = _DEFAULTS[name]
+    shown = f"{default:g}" if isinstance(default, float) else default
+    return typer.Option(metavar=metavar, help=f"{about} [default: {shown}]")
 
 
 def train(
     *,
-    graph: Annotated[
-        str | None, typer.Option(metavar="SPEC", help=f"Network: {SPEC_HELP} [default: rrg:300:3:seed=1]")
-    ] = None,
+    graph: Annotated[str | None, _setting("graph", f"Network: {SPEC_HELP}", "SPEC")] = None,
     law: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="uniform-distance, uniform-node, paper, paper-printed, or a file written by design --out. "
-            "[default: paper]",
+        _setting(
+            "law",
+            "uniform-distance, uniform-node, equalised, paper, paper-printed, paper-exact, optimal, "
+            "or a file written by design --out.",
+            "NAME|FILE",
         ),
     ] = None,
-    support: Annotated[
-        str | None, typer.Option(metavar="LO:HI", help="Distances of a law given by name. [default: 2:6]")
-    ] = None,
+    support: Annotated[str | None, _setting("support", "Distances of a law given by name.", "LO:HI")] = None,
     walk: Annotated[
         str | None,
-        typer.Option(help="simple, lazy, metropolis, non-backtracking or least-recent. [default: simple]"),
+        _setting("walk", f"{', '.join(WALKS)}; least-recent:MIX takes a share of plain steps.", "KIND[:MIX]"),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="SPEC", help="digits, mnist:DIR or npz:FILE. [default: digits]")
+        str | None, _setting("data", "digits, mnist:DIR, npz:FILE, csv:FILE or parquet:FILE.", "SPEC")
     ] = None,
     learner: Annotated[
         str | None,
-        typer.Option(
-            metavar="SPEC",
-            help="softmax, mlp, sklearn, or module:Class of your own, each with :name=value options. "
-            "[default: softmax:learning_rate=0.3]",
+        _setting(
+            "learner",
+            "softmax, linear, mlp, sklearn, or module:Class of your own, each with :name=value options.",
+            "SPEC",
         ),
     ] = None,
     partition: Annotated[
         str | None,
-        typer.Option(
-            metavar="SPEC",
-            help="How data are dealt out: iid, dirichlet:ALPHA, shards:PER_NODE, pathological:CLASSES, "
-            "graph:CORRELATION or natural:COLUMN. [default: dirichlet:0.3]",
+        _setting(
+            "partition",
+            "How data are dealt out: iid, dirichlet:ALPHA, shards:PER_NODE, pathological:CLASSES, "
+            "graph:CORRELATION or natural:COLUMN.",
+            "SPEC",
         ),
     ] = None,
-    tokens: Annotated[int | None, typer.Option(help="Models that walk side by side, averaged. [default: 1]")] = None,
-    updates: Annotated[int | None, typer.Option(help="Updates of every algorithm. [default: 3000]")] = None,
+    tokens: Annotated[int | None, _setting("tokens", "Models that walk side by side, averaged.")] = None,
+    updates: Annotated[int | None, _setting("updates", "Updates of every algorithm.")] = None,
     compare: Annotated[
-        str | None,
-        typer.Option(help="none, or some of plain-walk,gossip,central. [default: plain-walk,gossip,central]"),
+        str | None, _setting("compare", "none, or some of plain-walk, gossip and central, with commas between.")
     ] = None,
     noise: Annotated[
-        float | None,
-        typer.Option(metavar="MULTIPLIER", help="Gaussian noise on every update, in units of --clip. [default: 0]"),
+        float | None, _setting("noise", "Gaussian noise on every update, in units of --clip.", "MULTIPLIER")
     ] = None,
-    clip: Annotated[
-        float | None, typer.Option(metavar="NORM", help="Largest norm of an update; 0 does not clip. [default: 0]")
-    ] = None,
+    clip: Annotated[float | None, _setting("clip", "Largest norm of an update; 0 does not clip.", "NORM")] = None,
     attack: Annotated[
-        int | None, typer.Option(help="Deliveries on which to try the content attack; 0 for none. [default: 400]")
+        int | None, _setting("attack", "Deliveries on which to try the content attack; 0 for none.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of everything. [default: 7]")] = None,
+    seed: Annotated[int | None, _setting("seed", "Seed of everything.")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the run there: settings, checkpoints, table, report.")
     ] = None,
@@ -86,10 +99,10 @@ def train(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead of tables.")] = False,
 ) -> None:
-    """Train a model over a network of peers so that no receiver can tell whose update it got.
+    """Train a model over a network of peers, privately.
 
-    Says what was gained and what it cost, beside a plain walk, gossip and central training on the same data. By
-    default 300 peers learn to read digits: about a minute on two cores, offline.
+    No receiver can tell whose update it got. Says what was gained and what it cost, beside a plain walk, gossip and
+    central training on the same data. By default 300 peers learn to read digits: about a minute on two cores, offline.
 
     Example: veilwalk train --data mnist:DIR --partition iid --updates 5000 --out run
     """
@@ -98,17 +111,15 @@ def train(
         "partition": partition, "tokens": tokens, "updates": updates, "compare": compare, "noise": noise,
         "clip": clip, "attack": attack, "seed": seed,
     }  # fmt: skip
-    from veilwalk.experiments import run_training
-
     settings = _settings(collected(config, sets or [], flags), out, resume=resume)
     try:
-        with _watching() as watch:
-            record = run_training(settings, out=out, resume=resume, watch=watch)
+        run = _trained(settings, out, resume=resume)
     except KeyboardInterrupt:
         if out is not None:
             typer.echo(f"veilwalk train --resume --out {out} goes on from the last checkpoint", err=True)
         raise
-    paths = _write(record, out) if out is not None else []
+    record = run.record()
+    paths = [] if out is None else [out / "record.json", out / "metrics.csv", *drawn(partial(_draw, record, out))]
     if as_json:
         typer.echo(json.dumps(record.to_dict(), indent=2))
         return
@@ -119,66 +130,53 @@ def train(
 
 def _settings(asked: dict[str, Any], out: Path | None, *, resume: bool) -> TrainSettings:
     """Return the settings asked for; a run that is resumed brings its own, which must agree with what is asked."""
-    from veilwalk.experiments import RunFolder, TrainSettings
+    from veilwalk.training import RunFolder
 
-    if not resume:
-        return TrainSettings.of(asked)
     if out is None:
-        raise ConfigError("--resume needs --out: the folder of the run to go on with")
+        if resume:
+            raise ConfigError("--resume needs --out: the folder of the run to go on with")
+        return TrainSettings.of(asked)
     folder = RunFolder(out)
-    if not folder.started:
-        raise ConfigError(f"{out} holds no run to resume: leave out --resume")
-    return folder.settings(asked)
+    folder.check(resume=resume)
+    return folder.settings(asked) if resume else TrainSettings.of(asked)
 
 
-def _write(record: Record, folder: Path) -> list[Path]:
+def _trained(settings: TrainSettings, out: Path | None, *, resume: bool) -> TrainingRun:
+    from veilwalk.training import Scenario, run_training
+
+    with live_progress() as progress:
+        scenario = Scenario.of(settings)
+        remark = scenario.scheme.remark()
+        if remark is not None:
+            typer.echo(f"note: {remark}", err=True)
+        return run_training(scenario, settings, out=out, resume=resume, progress=progress)
+
+
+def _draw(record: Record, folder: Path) -> list[Path]:
     from veilwalk.report import training_report
 
-    return [folder / "record.json", folder / "metrics.csv", training_report(record, folder / "report.html")]
-
-
-@contextmanager
-def _watching() -> Iterator[Watch]:
-    """A live display on standard error, where that is a terminal: updates, hops, accuracy, time left."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    screen = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[news]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as live:
-        rows: dict[str, Any] = {}
-
-        def watch(stage: str, done: int, total: int, news: str) -> None:
-            if stage not in rows:
-                rows[stage] = live.add_task(stage, total=total or None, news="")
-            live.update(rows[stage], completed=done, total=total or None, news=news)
-
-        yield watch
+    return [training_report(record, folder / "report.html")]
 
 
 def print_training(record: Record) -> None:
     """Print one table of what was gained, what it cost and what leaks; then the attacks, and what is not protected."""
+    from veilwalk.core.records import score_of
+
     result, params = record.result, record.params
     noisy = result["privacy"]
-    rows = [_algorithm_row(name, found, noisy) for name, found in result["algorithms"].items()]
+    rows = [_algorithm_row(name, found, noisy, result["equal_hops"]) for name, found in result["algorithms"].items()]
     print_table(
         f"{params['data']} over {params['graph']} ({result['network']['nodes']} peers), {params['partition']}, "
         f"{params['learner']}",
         (
             "algorithm",
-            ">accuracy",
+            f">{score_of(result['algorithms']['private-walk']['points'][-1])[0]}",
             f">at {result['equal_hops']} hops",
             ">hops/update",
             ">bytes/update",
             ">entropy, nats",
             ">named (blind)",
-            *([">epsilon"] if noisy else []),
+            *([f">epsilon ({noisy['against']})"] if noisy else []),
         ),
         rows,
     )
@@ -198,9 +196,7 @@ def print_training(record: Record) -> None:
         typer.echo(f"warning: {warning}")
 
 
-def _algorithm_row(name: str, found: dict[str, Any], noisy: dict[str, Any] | None) -> tuple[str, ...]:
-    from veilwalk.learning import readable_bytes
-
+def _algorithm_row(name: str, found: dict[str, Any], noisy: dict[str, Any] | None, hops: int) -> tuple[str, ...]:
     leak = found["anonymity"]
     epsilon = []
     if noisy:
@@ -208,8 +204,8 @@ def _algorithm_row(name: str, found: dict[str, Any], noisy: dict[str, Any] | Non
         epsilon = ["-" if known is None else f"{known:.3g}"]
     return (
         name,
-        _share(found["accuracy"]),
-        _share(found["accuracy_at_equal_hops"]) if found["hops"] else "-",
+        _score(found["points"][-1]),
+        _score([point for point in found["points"] if point["hops"] <= hops][-1]) if found["hops"] else "-",
         f"{found['hops_per_update']:.1f}",
         readable_bytes(found["bytes_per_update"]),
         f"{leak['node_entropy_nats']:.3f}",
@@ -241,11 +237,14 @@ def _privacy(result: Mapping[str, Any]) -> str:
 def _tokens(result: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     if params["tokens"] == 1:
         return ""
+    from veilwalk.core.records import score_of
+
     found = result["algorithms"]["private-walk"]
     single = found["single_models"]
-    average, alone = _share(found["accuracy"]), _share(single["mean_accuracy"] if single else None)
+    average, alone = _score(found["points"][-1]), _share(single["mean_accuracy"] if single else None)
     return (
-        f"{params['tokens']} tokens train each for itself and are averaged when read: accuracy {average} averaged, "
+        f"{params['tokens']} tokens train each for itself and are averaged when read: "
+        f"{score_of(found['points'][-1])[0]} {average} averaged, "
         f"{alone} a single one; {found['seconds_modelled_per_update']:.2f} modelled seconds per update. "
         f"Entropy is {found['anonymity']['tokens']}."
     )
@@ -253,24 +252,33 @@ def _tokens(result: Mapping[str, Any], params: Mapping[str, Any]) -> str:
 
 def _print_content(rows: list[dict[str, Any]], partition: str) -> None:
     print_table(
-        f"what content gives away ({rows[0]['deliveries']} deliveries; attacker granted every candidate's data; "
-        f"{partition})",
-        ("attacker", ">names maker", ">95% interval", ">node entropy, nats"),
+        f"what content gives away ({rows[0]['deliveries']} deliveries; {partition})",
+        ("attacker", ">names maker", ">95% interval", ">entropy, nats", "granted"),
         [
             (
                 row["attacker"],
                 f"{row['hit_ratio']:.2%}",
                 "{:.2%} to {:.2%}".format(*row["hit_ratio_interval"]),
                 f"{row['node_entropy_nats']:.3f}",
+                row.get("granted", "-"),
             )
             for row in rows
         ],
     )
     typer.echo(
-        "loss: of the received model, lowest first. drop: since the receiver's own last model. step: over the very "
-        "update; that takes the model before it, which only the predecessor holds, who knows the maker anyway: the "
-        "most that evidence of this kind could give."
+        "Strongest first; data: every candidate's. gradient: the very update, held against the one each candidate"
+        " would have made; that takes the model before it, which its predecessor holds, and whoever colludes with"
+        " it. step: how far each candidate's loss fell, with the same grant. count: how often each candidate took"
+        " part since the receiver's own last model, with drop; the receiver can do it alone. drop: how far the "
+        "loss fell since then. loss: of the received model, lowest first."
     )
+
+
+def _score(point: Mapping[str, Any]) -> str:
+    from veilwalk.core.records import score_of
+
+    name, value = score_of(point)
+    return _share(value) if name == "accuracy" else f"{value:.3f}"
 
 
 def _share(value: float | None, digits: int = 1) -> str:

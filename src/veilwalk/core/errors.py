@@ -9,6 +9,7 @@
     ``InputFileError`` (also ``OSError``)            a file is missing, unreadable or malformed
     ``ConfigError`` (also ``ValueError``)            a configuration names an unknown key or lacks a needed one
     ``TrainingError`` (also ``ArithmeticError``)     training cannot go on: the loss is no longer a number
+    ``LearnerError`` (also ``RuntimeError``)         somebody's own learner raised an error or broke its contract
     ``RecordError`` (also ``ValueError``)            a record cannot be written or read
     ``CryptoError``                                  something sealed or signed was refused; never says why
     ``ProtocolError``                                a peer broke the protocol
@@ -74,6 +75,12 @@ class ConfigError(VeilwalkError, ValueError):
 
 class TrainingError(VeilwalkError, ArithmeticError):
     """Training cannot go on: the loss or the parameters are no longer finite."""
+
+    exit_code = 1
+
+
+class LearnerError(VeilwalkError, RuntimeError):
+    """A learner that is not ours raised an error or returned what it must not; the message names its file and line."""
 
     exit_code = 1
 

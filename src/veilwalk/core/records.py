@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from veilwalk import __version__
 from veilwalk.core.errors import RecordError
+from veilwalk.core.version import __version__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +77,22 @@ def write_atomically(path: Path, data: bytes) -> None:
             raise
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def score_of(point: Mapping[str, Any]) -> tuple[str, float]:
+    """Return what tells best how good a model is at a :class:`Point` of a record, and its name.
+
+    That is the accuracy; where there is none, ``r2``; else the loss.
+    """
+    if point["accuracy"] is not None:
+        return "accuracy", point["accuracy"]
+    # Records of before have no further scores.
+    r2 = point.get("scores", {}).get("r2")
+    return ("loss", point["loss"]) if r2 is None else ("r2", r2)
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that could not be made or written to, before anything is computed; nothing is created."""
+    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise RecordError(f"cannot write into {folder}: {place} is {'not writable' if place.is_dir() else 'a file'}")

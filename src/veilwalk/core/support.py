@@ -30,7 +30,7 @@ class DistanceSupport:
         validate.integer(support_lo=self.lo, support_hi=self.hi)
         least = 1 if self.allow_neighbours else 2
         if self.lo < least:
-            need = ">= 1" if self.allow_neighbours else ">= 2 (direct neighbours are excluded; see --allow-neighbours)"
+            need = ">= 1" if self.allow_neighbours else ">= 2 (direct neighbours are excluded unless allowed by name)"
             raise InvalidParameterError("support lo", self.lo, need)
         if self.hi < self.lo:
             raise InvalidParameterError("support", f"{self.lo}:{self.hi}", "LO:HI with LO <= HI")
@@ -42,6 +42,13 @@ class DistanceSupport:
         if match is None:
             raise InvalidParameterError("support", text, "LO:HI, two whole numbers, for example 2:6")
         return cls(int(match[1]), int(match[2]), allow_neighbours)
+
+    @classmethod
+    def of(cls, given: DistanceSupport | tuple[int, int] | str) -> DistanceSupport:
+        """Return a support given as such, as its two ends or as text."""
+        if isinstance(given, DistanceSupport):
+            return given
+        return cls.parse(given) if isinstance(given, str) else cls(*given)
 
     @property
     def size(self) -> int:

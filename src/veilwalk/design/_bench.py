@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilwalk.chains import ArcChain, WalkChain
+from veilwalk.chains import require_chain
 from veilwalk.core import validate
 from veilwalk.core.arrays import BoolArray, FloatArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._channel import Channel, Exposure, derive_channel, exposure
 from veilwalk.design._law import DestinationLaw, law_by_distance
 from veilwalk.design._on_graph import covered_return_times, exact_window_likelihood
 from veilwalk.design._optimal import Optimum, Problem
 from veilwalk.design._scaling import scaled, total_support, with_matrix
-from veilwalk.design._walk import Chain, delivery_products, mean_hops_table, walk_chain
 from veilwalk.graphs import Graph
 
 # Products that the window notion may take: half a minute on two cores.
@@ -54,11 +55,13 @@ class Best:
 class LawBench:
     """One graph, support and walk, and what designs on them share."""
 
-    def __init__(self, graph: Graph, *, support: DistanceSupport, walk: str = "simple", memory_bytes: int = 8 << 30):
+    def __init__(
+        self, graph: Graph, *, support: DistanceSupport, walk: Walk = SIMPLE, memory_bytes: int = DEFAULT_MEMORY_BYTES
+    ):
         """Prepare; ``memory_bytes`` is the most that an observation channel may take."""
         self.graph, self.support, self.walk = graph, support, walk
-        self.chain: Chain = walk_chain(graph, walk)
-        self.hops = mean_hops_table(self.chain)
+        self.chain = require_chain(graph, walk)
+        self.hops = self.chain.mean_hitting_times(memory_bytes=memory_bytes)
         self.uniform = law_by_distance(graph, support, np.ones(support.hi + 1))
         self._memory_bytes = memory_bytes
 
@@ -69,9 +72,8 @@ class LawBench:
         so slowly that finding it would take hours, it is the longest that the window notion can afford.
         """
         validate.probability(tail=tail_probability)
-        a_hop = delivery_products(self.chain) / self.graph.n_nodes
-        simple = WalkChain.simple(self.graph) if isinstance(self.chain, ArcChain) else self.chain
-        settling = _SETTLING_NATS / -math.log(max(simple.mixing_rate, 1e-3))
+        a_hop = self.chain.products_per_hop / self.graph.n_nodes
+        settling = _SETTLING_NATS / -math.log(max(self.chain.mixing_rate, 1e-3))
         if _SEARCH_PASSES * settling * a_hop > _WINDOW_PRODUCTS:
             longest = max(math.floor(_WINDOW_PRODUCTS / (2 * a_hop)), self.support.hi + 1)
             return float(longest), "the longest affordable: walks mix too slowly here for the paper's rule"

@@ -1,4 +1,4 @@
-"""Laws for any graph, each with its price, what it leaves hidden, and how near it is to the best there can be."""
+"""How near a law is to the best there can be, and what the window notion says of it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray
-from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError
-from veilwalk.core.support import DistanceSupport
-from veilwalk.design._bench import Best, LawBench, Round, objective_value
-from veilwalk.design._channel import Channel, Exposure, exposure
-from veilwalk.design._equalised import Equalised, equalised_law, weight_ratio
+from veilwalk.core.errors import InfeasibleDesignError
+from veilwalk.design._bench import Best, LawBench, objective_value
+from veilwalk.design._channel import Channel, exposure
 from veilwalk.design._law import DestinationLaw
-from veilwalk.design._on_graph import window_entropies
-from veilwalk.design._optimal import OBJECTIVES, Optimum
-from veilwalk.design._scaling import balanced as balanced_law
-from veilwalk.graphs import Graph, distances
+from veilwalk.design._optimal import Optimum
 
-LAWS = ("uniform-node", "equalised", "optimal")
 # A prior that is uniform to this is.
 _EVEN = 1e-8
 
@@ -28,6 +21,8 @@ _EVEN = 1e-8
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Certificate:
     """A law's value beside a bound that no comparable law can pass, the observation channel held fixed.
+
+    With the channel that a law has of its own it may pass by as much as the channel moves: some millionths of a nat.
 
     Comparable is a law on the same support with at most ``budget_hops`` mean hops; with ``prior`` ``uniform`` any
     balanced one, with ``its own`` any that makes each node the source as often as this law does.
@@ -45,7 +40,8 @@ class Certificate:
     def shortfall(self) -> float:
         """How far the law may be from the best, as a share of the bound; negative where it does better."""
         behind = self.bound - self.value if self.objective == "entropy" else self.value - self.bound
-        return behind / self.bound
+        # Where nobody can hide at all, no law is behind another.
+        return behind / self.bound if self.bound else behind
 
     def in_words(self) -> str:
         """Return the certificate as a sentence."""
@@ -79,99 +75,6 @@ class WindowFloor:
         return np.argsort(self.node_entropy_by_destination, kind="stable")[:count]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LawDesign:
-    """A law on one graph under one walk: price, exposure, guarantee and certificates.
-
-    ``exposure`` is exact or approximate as ``channel.kind`` says; the prior is the law's own. ``weight_ratio`` says how
-    many times one source of a destination outweighs another, at most, in the window notion at its return time: 1 in an
-    equalised law that is exact. ``equalised`` and ``rounds`` are there where the law is of that kind.
-    """
-
-    name: str
-    walk: str
-    law: DestinationLaw
-    is_balanced: bool
-    mean_iteration_hops: float
-    channel: Channel
-    exposure: Exposure
-    window: WindowFloor
-    weight_ratio: float
-    certificates: tuple[Certificate, ...]
-    equalised: Equalised | None = None
-    rounds: tuple[Round, ...] = ()
-
-
-def design_law(
-    graph: Graph,
-    name: str,
-    *,
-    support: DistanceSupport,
-    walk: str = "simple",
-    balanced: bool | None = None,
-    budget_hops: float = math.inf,
-    objective: str = "entropy",
-    observer: str = "return-time",
-    window_radius: int = 5,
-    tail_probability: float = 0.3,
-    return_time: float | None = None,
-    memory_bytes: int = 8 << 30,
-) -> LawDesign:
-    """Design the law called ``name`` on ``graph``.
-
-    Args:
-        graph: any connected graph.
-        name: ``uniform-node``, ``equalised`` or ``optimal``.
-        support: distances a destination may have.
-        walk: kind of walk, one that is a chain.
-        balanced: whether every node must update equally often; None for only an optimal law. An optimal law that need
-            not be balanced has the prior of uniform-node.
-        budget_hops: most mean hops per update; an optimal law without a budget may use what uniform-node uses.
-        objective: ``entropy`` or ``hit-ratio``: what certificates compare, and what ``optimal`` improves.
-        observer: ``return-time`` or ``last-hop``.
-        window_radius: delta, of the window notion.
-        tail_probability: delta', which chooses the return time designed for.
-        return_time: kappa, instead.
-        memory_bytes: most that an observation channel may take.
-    """
-    if name not in LAWS:
-        raise InvalidParameterError("law", name, f"one of {', '.join(LAWS)}")
-    if objective not in OBJECTIVES:
-        raise InvalidParameterError("objective", objective, f"one of {', '.join(OBJECTIVES)}")
-    validate.more_than(0, budget_hops=budget_hops)
-    bench = LawBench(graph, support=support, walk=walk, memory_bytes=memory_bytes)
-    kappa, chosen_by = bench.return_time(tail_probability) if return_time is None else (return_time, "given")
-    likelihood = bench.window_likelihood(kappa, window_radius)
-    even = name == "optimal" if balanced is None else balanced
-    equal = equalised_law(bench.uniform, likelihood) if name == "equalised" else None
-    law = bench.uniform if equal is None else equal.law
-    law = bench.within_budget(balanced_law(law) if even else law, budget_hops)
-    rounds: tuple[Round, ...] = ()
-    if name == "optimal":
-        budget = law.mean_hops(bench.hops) if math.isinf(budget_hops) else budget_hops
-        best = bench.optimal(law, budget, objective=objective, observer=observer)
-        certificates = _beside(best, law, budget=budget, even=even)
-        law, channel, rounds = best.law, best.channel, best.rounds
-    else:
-        channel = bench.channel(law, observer)
-        certificates = certify(bench, name, law, channel, objective=objective)
-    floors = window_entropies(law, likelihood, distances(graph)).by_node
-    return LawDesign(
-        name=name,
-        walk=walk,
-        law=law,
-        is_balanced=even,
-        mean_iteration_hops=law.mean_hops(bench.hops),
-        channel=channel,
-        exposure=exposure(law, channel),
-        window=WindowFloor(return_time=kappa, chosen_by=chosen_by, node_entropy_by_destination=floors),
-        weight_ratio=weight_ratio(law, likelihood),
-        certificates=certificates,
-        equalised=equal,
-        rounds=rounds,
-    )
-
-
 def certify(
     bench: LawBench, name: str, law: DestinationLaw, channel: Channel, *, objective: str = "entropy"
 ) -> tuple[Certificate, ...]:
@@ -191,7 +94,7 @@ def certify(
     return tuple(found)
 
 
-def _beside(best: Best, simple: DestinationLaw, *, budget: float, even: bool) -> tuple[Certificate, ...]:
+def certify_best(best: Best, simple: DestinationLaw, *, budget: float, even: bool) -> tuple[Certificate, ...]:
     """Certify the best law, and the simple one it started from, on the channel that was held fixed."""
     prior, simply = ("uniform", "uniform-node, balanced,") if even else ("its own", "uniform-node")
     return tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from veilwalk import theory
 from veilwalk.core.arrays import FloatArray, IntArray
@@ -15,8 +16,8 @@ FORMULAS = ("corrected", "printed")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Design:
-    """A law, what it guarantees, what it costs, and which assumptions bend.
+class WindowDesign:
+    """A law by the paper's window notion: what it guarantees, what it costs, and which assumptions bend.
 
     Entropies are those of the paper's window notion at the design return time. ``floor_kind`` says what stands
     behind ``anonymity_floor_nats``: a proved bound, the printed bound, or a computed minimum.
@@ -41,6 +42,39 @@ class Design:
     warnings: tuple[str, ...]
     law: DistanceLaw | DestinationLaw
 
+    @property
+    def destination_law(self) -> DestinationLaw:
+        """The law of a design that was made on a graph."""
+        if isinstance(self.law, DistanceLaw):
+            raise InvalidParameterError("law", "of distances", "one made on a graph")
+        return self.law
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the design as plain data under its stable JSON keys."""
+        content: dict[str, Any] = {
+            "n_nodes": self.n_nodes,
+            "degree": self.degree,
+            "formulas": self.formulas,
+            "support": [int(self.distances[0]), int(self.distances[-1])],
+            "window_radius": self.window_radius,
+            "tail_probability": self.tail_probability,
+            "return_time_design": self.return_time_design,
+            "return_time_from": self.return_time_from,
+            "distance_pmf": self.distance_pmf,
+            "shell_sizes": self.shell_sizes,
+            "distance_entropy_nats": self.distance_entropy_nats,
+            "node_entropy_nats": self.node_entropy_nats,
+            "anonymity_floor_nats": self.anonymity_floor_nats,
+            "floor_kind": self.floor_kind,
+            "mean_iteration_hops": self.mean_iteration_hops,
+            "warnings": list(self.warnings),
+        }
+        if not isinstance(self.law, DistanceLaw):
+            content["graph_digest"] = self.law.graph_digest
+            content["worst_destination"] = self.worst_destination
+            content["destination_pmf"] = self.law.matrix.toarray()
+        return content
+
 
 def design_regular(
     model: theory.AnonymityModel,
@@ -48,7 +82,7 @@ def design_regular(
     tail_probability: float = 0.3,
     return_time: float | None = None,
     formulas: str = "corrected",
-) -> Design:
+) -> WindowDesign:
     """Design the law of lemma:rrgopt and say what it guarantees and costs.
 
     Args:
@@ -56,6 +90,13 @@ def design_regular(
         tail_probability: delta'; the guarantee holds with probability 1 - delta'.
         return_time: kappa; without it the paper's choice, to the nearest hop.
         formulas: ``corrected``, or ``printed`` to see what the paper's own text would give.
+
+    Example:
+        >>> from veilwalk.core.support import DistanceSupport
+        >>> walk = theory.WalkModel(n_nodes=300, degree=3)
+        >>> found = design_regular(theory.AnonymityModel(walk=walk, support=DistanceSupport(2, 6)))
+        >>> found.return_time_design, round(found.mean_iteration_hops, 1)
+        (634.0, 574.9)
     """
     if formulas not in FORMULAS:
         raise InvalidParameterError("formulas", formulas, f"one of {', '.join(FORMULAS)}")
@@ -69,7 +110,7 @@ def design_regular(
         posterior = theory.source_posterior(pmf, kappa, model=model)
         promise = theory.guarantee(tail_probability, model=model, return_time_design=kappa)
         floor, start = promise.anonymity_floor_nats, promise.return_time_from
-        kind = "proved lower bound at 257 of the return times covered, given ass:frt"
+        kind = "proved lower bound at every return time covered, given ass:frt"
     else:
         theory.window_likelihood(kappa, model=model)  # refuses what the printed forms would turn into nonsense
         pmf = printed.optimal_distance_pmf(kappa, model=model)
@@ -78,7 +119,7 @@ def design_regular(
         start = printed.guaranteed_return_time(tail_probability, model=model)
         kind = "bound as printed in the paper, which is not what it should be (erratum 3)"
     sizes = theory.shell_sizes(model)
-    return Design(
+    return WindowDesign(
         n_nodes=model.walk.n_nodes,
         degree=model.walk.degree,
         formulas=formulas,
@@ -96,7 +137,7 @@ def design_regular(
         mean_iteration_hops=theory.mean_iteration_hops(pmf, model=model),
         worst_destination=None,
         warnings=_warnings(model, kappa, start, formulas),
-        law=DistanceLaw(model.support, pmf),
+        law=DistanceLaw(model.support, pmf, model.walk.n_nodes, model.walk.degree),
     )
 
 

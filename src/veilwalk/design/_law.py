@@ -1,28 +1,21 @@
-"""Destination laws as values, and the files other commands read them from."""
+"""Destination laws as values."""
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from veilwalk import __version__
 from veilwalk.chains import stationary_law
 from veilwalk.core.arrays import FloatArray, IntArray, frozen, normalised
-from veilwalk.core.errors import InfeasibleDesignError, InputFileError, InvalidParameterError, NumericalError
-from veilwalk.core.records import plain, write_atomically
+from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError, NumericalError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.graphs import Graph, balls
 
-_FORMAT = "veilwalk-law-1"
 # Rows of a law made at a time.
 _ROWS = 50_000
 # Up to here the stationary law of the sources is solved for directly; beyond, by powers.
@@ -32,10 +25,15 @@ _POWERS = 10_000
 
 @dataclass(frozen=True, eq=False)
 class DistanceLaw:
-    """p(l): a destination at distance l is drawn with probability p(l), evenly among the nodes there."""
+    """p(l): a destination at distance l is drawn with probability p(l), evenly among the nodes there.
+
+    ``n_nodes`` and ``degree`` are those of the networks that a closed form had in mind; None where it is for any.
+    """
 
     support: DistanceSupport
     distance_pmf: FloatArray
+    n_nodes: int | None = None
+    degree: int | None = None
 
     def __post_init__(self) -> None:
         pmf = np.array(self.distance_pmf, dtype=np.float64)
@@ -49,6 +47,11 @@ class DistanceLaw:
         A node with an empty shell at some distance spreads that distance's probability over the others in
         proportion; a node with no other node in the support at all makes the law infeasible.
         """
+        if self.n_nodes not in {None, graph.n_nodes}:
+            raise InvalidParameterError("graph", f"{graph.n_nodes} nodes", f"of {self.n_nodes}, as the law is for")
+        if self.degree is not None and np.any(graph.degrees != self.degree):
+            found = f"degrees {graph.degrees.min()} to {graph.degrees.max()}"
+            raise InvalidParameterError("graph", found, f"of degree {self.degree}, as the law is for")
         weight = np.concatenate((np.zeros(self.support.lo), self.distance_pmf))
         return law_by_distance(graph, self.support, weight, per_shell=True)
 
@@ -58,12 +61,13 @@ class DestinationLaw:
     """P_ij: the probability that node i, having updated the model, seals it for node j.
 
     Rows sum to one; entries outside the support are exactly zero and not stored. The law belongs to one graph,
-    named by its digest.
+    named by its digest; ``name`` is what it is called where results are shown.
     """
 
     support: DistanceSupport
     graph_digest: str
     matrix: sparse.csr_array
+    name: str = ""
 
     def __post_init__(self) -> None:
         rows = np.asarray(self.matrix.sum(axis=1)).ravel()
@@ -72,6 +76,10 @@ class DestinationLaw:
         if not np.all(np.abs(rows - 1) < 1e-9):
             worst = int(np.argmax(np.abs(rows - 1)))
             raise InvalidParameterError(f"law, row {worst}", float(rows[worst]), "probabilities that sum to 1")
+
+    def named(self, name: str) -> DestinationLaw:
+        """Return the same law called ``name``."""
+        return replace(self, name=name)
 
     def check_graph(self, graph: Graph) -> None:
         """Refuse any graph but the one this law was designed for."""
@@ -159,63 +167,3 @@ def scaled_rows(table: sparse.csr_array, scale: FloatArray) -> sparse.csr_array:
     """Return the table with every row multiplied by its scale."""
     data = table.data * np.repeat(scale, np.diff(table.indptr))
     return sparse.csr_array((data, table.indices, table.indptr), shape=table.shape)
-
-
-def save_law(path: Path, law: DistanceLaw | DestinationLaw) -> None:
-    """Write ``law`` to a ``.json`` or ``.npz`` file, whole or not at all."""
-    content: dict[str, Any] = {
-        "format": _FORMAT,
-        "version": __version__,
-        "support": np.array([law.support.lo, law.support.hi]),
-    }
-    if isinstance(law, DistanceLaw):
-        content |= {"kind": "distance", "distance_pmf": law.distance_pmf}
-    else:
-        matrix = law.matrix
-        content |= {"kind": "destination", "graph_digest": law.graph_digest}
-        content |= {"indptr": matrix.indptr, "indices": matrix.indices, "data": matrix.data}
-    match path.suffix:
-        case ".json":
-            data = json.dumps(plain(content), allow_nan=False).encode()
-        case ".npz":
-            buffer = io.BytesIO()
-            np.savez_compressed(buffer, **content)
-            data = buffer.getvalue()
-        case _:
-            raise InvalidParameterError("out", str(path), "a .json or .npz file")
-    write_atomically(path, data)
-
-
-def load_law(path: Path) -> DistanceLaw | DestinationLaw:
-    """Read a law written by :func:`save_law`."""
-    try:
-        content = _read(path)
-        if str(content["format"]) != _FORMAT:
-            raise InputFileError(f"law {path}: format {content['format']} is not {_FORMAT}")
-        lo, hi = (int(value) for value in content["support"])
-        support = DistanceSupport(lo, hi, allow_neighbours=lo < 2)
-        if str(content["kind"]) == "distance":
-            return DistanceLaw(support, np.asarray(content["distance_pmf"], dtype=np.float64))
-        indptr, indices = np.asarray(content["indptr"]), np.asarray(content["indices"])
-        size = len(indptr) - 1
-        data = np.asarray(content["data"], dtype=np.float64)
-        matrix = sparse.csr_array((data, indices, indptr), shape=(size, size))
-        return DestinationLaw(support, str(content["graph_digest"]), matrix)
-    except OSError as error:
-        raise InputFileError(f"law {path}: {error.strerror or error}") from error
-    except (KeyError, ValueError, TypeError) as error:
-        raise InputFileError(f"law {path}: not a law file ({error})") from error
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    match path.suffix:
-        case ".json":
-            content = json.loads(path.read_text())
-            if not isinstance(content, dict):
-                raise InputFileError(f"law {path}: not a law file (no object)")
-            return content
-        case ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
-        case _:
-            raise InvalidParameterError("law", str(path), "a .json or .npz file")

@@ -15,21 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from veilwalk.chains import Chain, require_chain
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
+from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.core.support import DistanceSupport
-from veilwalk.design._closed_form import Design
+from veilwalk.core.walk import SIMPLE, Walk
+from veilwalk.design._closed_form import WindowDesign
 from veilwalk.design._law import DestinationLaw, law_by_distance
-from veilwalk.design._walk import (
-    Chain,
-    masses_within,
-    mean_hops_table,
-    means_until,
-    node_shares,
-    survival_of_returns,
-    walk_chain,
-)
 from veilwalk.graphs import Graph, distances
 
 # Dense n x n tables of doubles alive at once.
@@ -53,9 +47,9 @@ def design_on_graph(
     window_radius: int = 5,
     tail_probability: float = 0.3,
     return_time: float | None = None,
-    walk: str = "simple",
-    memory_bytes: int = 8 << 30,
-) -> Design:
+    walk: Walk = SIMPLE,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> WindowDesign:
     """Design the paper's law for every node of ``graph``; entropies and floor are minima over destinations.
 
     Cost: about 2 * 7 passes over all pairs of nodes, each of a few hundred sparse products (``chains``).
@@ -66,7 +60,7 @@ def design_on_graph(
         window_radius: delta.
         tail_probability: delta'; return times shorter than the covered ones come with this probability.
         return_time: kappa; without it the one whose survival is half that of the shortest covered.
-        walk: kind of walk, one that is a chain.
+        walk: one that is a chain.
         memory_bytes: refuse rather than use more for the n x n tables.
     """
     validate.probability(tail=tail_probability)
@@ -75,7 +69,7 @@ def design_on_graph(
     _require_memory(graph.n_nodes, memory_bytes)
     apart = distances(graph)
     _require_support(apart, support)
-    chain = walk_chain(graph, walk)
+    chain = require_chain(graph, walk)
     start, half = covered_return_times(chain, support, (1 - tail_probability, (1 - tail_probability) / 2))
     kappa = float(max(half, support.hi + 1)) if return_time is None else return_time
     if not kappa > support.hi:
@@ -94,7 +88,7 @@ def design_on_graph(
         found = window_entropies(law, exact_window_likelihood(chain, seen, window_radius), apart)
         floor = min(floor, float(found.by_distance.min()))
     share = np.stack([_row_by_distance(law, node, apart, support) for node in range(graph.n_nodes)])
-    return Design(
+    return WindowDesign(
         n_nodes=graph.n_nodes,
         degree=int(graph.degrees[0]) if graph.is_regular else None,
         formulas="exact chains on this graph",
@@ -109,7 +103,7 @@ def design_on_graph(
         node_entropy_nats=float(at_design.by_node.min()),
         anonymity_floor_nats=floor,
         floor_kind=f"computed minimum over all destinations and {_EXAMINED + 1} return times",
-        mean_iteration_hops=law.mean_hops(mean_hops_table(chain)),
+        mean_iteration_hops=law.mean_hops(chain.mean_hitting_times(memory_bytes=memory_bytes)),
         worst_destination=int(at_design.by_node.argmin()),
         warnings=(),
         law=law,
@@ -122,14 +116,14 @@ def exact_window_likelihood(chain: Chain, return_time_seen: float, window_radius
     Pairs that cannot meet within ``return_time_seen`` get exactly zero; so does the diagonal.
     Paper: the integrals of Definition PrivacyNotion, with no assumption.
     """
-    centre = means_until(chain, return_time_seen)
+    centre = chain.truncated_means(return_time_seen)
     possible = np.isfinite(centre)
     np.fill_diagonal(possible, val=False)
     centre = np.where(possible, centre, 0.0)
     # Symmetric graphs have whole-numbered means: rounding noise must not move a window by a hop.
     first = np.maximum(np.ceil(centre - window_radius - 1e-9), 1).astype(np.int64)
     last = np.floor(centre + window_radius + 1e-9).astype(np.int64)
-    return np.where(possible, masses_within(chain, first, last), 0.0)
+    return np.where(possible, chain.window_masses(first, last), 0.0)
 
 
 def window_entropies(law: DestinationLaw, likelihood: FloatArray, apart: IntArray) -> WindowEntropies:
@@ -168,7 +162,7 @@ def covered_return_times(chain: Chain, support: DistanceSupport, shares: Sequenc
 
     def survival(times: IntArray) -> FloatArray:
         """P(T_FR >= t | T_FR >= first) for each t."""
-        found = survival_of_returns(chain, np.append(first - 1, times - 1))
+        found = chain.return_survival(np.append(first - 1, times - 1))
         return np.asarray((found[1:] / found[0]).mean(axis=1))
 
     # Every look costs one pass over all pairs, however many times it asks for: bracket all shares, then cut each
@@ -190,7 +184,7 @@ def covered_return_times(chain: Chain, support: DistanceSupport, shares: Sequenc
 
 def _examined(chain: Chain, first: int) -> list[float]:
     """Return times from ``first`` to infinity, a factor of two or so apart around the mean return time."""
-    mean_return = 1 / float(node_shares(chain).min())
+    mean_return = 1 / float(chain.node_shares.min())
     last = max(8 * mean_return, 2.0 * first)
     return [*np.unique(np.round(np.geomspace(first, last, _EXAMINED - 1))), math.inf]
 
@@ -213,5 +207,5 @@ def _require_memory(n_nodes: int, memory_bytes: int) -> None:
     if needed > memory_bytes:
         raise ResourceLimitError(
             f"exact design on {n_nodes} nodes needs about {needed / 2**30:.0f} GiB and may use "
-            f"{memory_bytes / 2**30:.0f} GiB; use the closed forms (--nodes, --degree) or a smaller graph"
+            f"{memory_bytes / 2**30:.0f} GiB; use the closed forms, a smaller graph or more memory"
         )

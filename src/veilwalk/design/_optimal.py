@@ -1,4 +1,4 @@
-r"""The best law for a fixed channel, prior and budget, with a bound that no law can pass.
+r"""The best law for a fixed channel, prior and budget, with a bound that no law can pass while the channel is held.
 
 For a joint law J with both margins equal to a fixed prior, what the observer sees of a source has the law C of the
 channel, and two things are asked for:

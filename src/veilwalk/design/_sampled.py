@@ -14,19 +14,16 @@ import numpy as np
 from scipy import special
 
 from veilwalk.core.arrays import FloatArray, IntArray
-from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import Walk
 from veilwalk.design._equalised import nearest_shares
-from veilwalk.design._law import DestinationLaw, law_by_distance, scaled_rows, weighted_pairs
+from veilwalk.design._law import DestinationLaw, scaled_rows, weighted_pairs
 from veilwalk.design._sampled_classes import ClassLikelihood, degree_classes, sample_likelihood
-from veilwalk.design._scaling import balanced
 from veilwalk.graphs import Graph, balls
-from veilwalk.walks import WalkKind, run_protocol
+from veilwalk.walks import run_protocol
 
 #: From this size on a law is priced by sampling.
 LARGE_NODES = 10_000
-#: The laws that need no table of all pairs.
-SAMPLED_LAWS = ("uniform-node", "equalised")
 _LEGS = 4_000
 _REPLICAS = 16
 # Two-sided 95% of a normal law.
@@ -44,78 +41,38 @@ class SampledMean:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SampledDesign:
-    """A law on a large graph: prior and blind entropy exact, hops by sampled legs.
+class SampledLegs:
+    """What a law costs by sampled legs: in all, by how far the destination is, and by its degree."""
 
-    ``likelihood`` and ``row_sums`` are those of an equalised law: what it was made from, and how nearly it equalises
-    that; see :class:`Equalised`.
-    """
-
-    name: str
-    walk: WalkKind
     seed: int
-    law: DestinationLaw
     hops: SampledMean
-    hops_by_distance: dict[int, SampledMean]
-    hops_by_degree: dict[tuple[int, int], SampledMean]
-    blind_node_entropy_nats: float
-    likelihood: ClassLikelihood | None = None
-    row_sums: FloatArray | None = None
+    by_distance: dict[int, SampledMean]
+    by_degree: dict[tuple[int, int], SampledMean]
 
 
-def sample_design(
-    graph: Graph,
-    name: str,
-    *,
-    support: DistanceSupport,
-    walk: WalkKind,
-    is_balanced: bool = False,
-    tail_probability: float = 0.3,
-    seed: int = 1,
-    legs: int = _LEGS,
-) -> SampledDesign:
-    """Return the law called ``name`` with its price from ``legs`` sampled legs.
-
-    Args:
-        graph: the network, of any size whose law fits into memory.
-        name: one of ``SAMPLED_LAWS``.
-        support: distances a destination may have.
-        walk: any kind of walk.
-        is_balanced: scale the law until every node updates equally often.
-        tail_probability: delta' of an equalised law's return time.
-        seed: of the sample.
-        legs: how many to walk.
-    """
-    if name not in SAMPLED_LAWS:
-        need = f"{', '.join(SAMPLED_LAWS)} from {LARGE_NODES} nodes on: others need tables of all pairs"
-        raise InvalidParameterError("law", name, need)
-    likelihood, sums = None, None
-    if name == "equalised":
-        likelihood = sample_likelihood(graph, support, walk=walk, tail_probability=tail_probability, seed=seed)
-        law, sums = _equalised(graph, support, likelihood)
-    else:
-        law = law_by_distance(graph, support, np.ones(support.hi + 1))
-    if is_balanced:
-        law = balanced(law)
+def sample_legs(graph: Graph, law: DestinationLaw, walk: Walk, *, seed: int = 1, legs: int = _LEGS) -> SampledLegs:
+    """Walk ``legs`` legs of any kind of walk and sort them."""
     played = run_protocol(graph, law.matrix, updates=legs, seed=seed, replicas=_REPLICAS, walk=walk, burn_in=1)
     hops = played["leg_hops"].astype(np.float64)
-    apart = _distances(graph, support.hi, played["source"], played["destination"])
-    degrees = graph.degrees[played["destination"]]
-    classes = degree_classes(degrees)
-    return SampledDesign(
-        name=name,
-        walk=walk,
+    apart = _distances(graph, law.support.hi, played["source"], played["destination"])
+    classes = degree_classes(graph.degrees[played["destination"]])
+    return SampledLegs(
         seed=seed,
-        law=law,
-        hops=_mean(hops),
-        hops_by_distance={int(one): _mean(hops[apart == one]) for one in np.unique(apart)},
-        hops_by_degree={
-            (2**one, 2 ** (one + 1) - 1): _mean(hops[classes == one]) for one in np.unique(classes).tolist()
+        hops=sampled_mean(hops),
+        by_distance={int(one): sampled_mean(hops[apart == one]) for one in np.unique(apart)},
+        by_degree={
+            (2**one, 2 ** (one + 1) - 1): sampled_mean(hops[classes == one]) for one in np.unique(classes).tolist()
         },
-        blind_node_entropy_nats=_blind_entropy(law),
-        likelihood=likelihood,
-        row_sums=sums,
     )
+
+
+def sampled_equalised(
+    graph: Graph, support: DistanceSupport, *, walk: Walk, tail_probability: float, seed: int
+) -> tuple[DestinationLaw, ClassLikelihood, FloatArray]:
+    """Return the nearest equalised law under a sampled likelihood, that likelihood, and the law's row sums."""
+    likelihood = sample_likelihood(graph, support, walk=walk, tail_probability=tail_probability, seed=seed)
+    law, sums = _equalised(graph, support, likelihood)
+    return law, likelihood, sums
 
 
 def _equalised(
@@ -135,7 +92,8 @@ def _equalised(
     return DestinationLaw(support, graph.digest, scaled_rows(table, 1 / sums)), sums
 
 
-def _mean(values: FloatArray) -> SampledMean:
+def sampled_mean(values: FloatArray) -> SampledMean:
+    """Return the mean of independent values with its interval."""
     mean = float(values.mean())
     half = _NORMAL * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
     return SampledMean(len(values), mean, mean - half, mean + half)
@@ -147,7 +105,7 @@ def _distances(graph: Graph, radius: int, sources: IntArray, destinations: IntAr
     return np.asarray(around.hops[around.nodes == destinations[rows]])
 
 
-def _blind_entropy(law: DestinationLaw) -> float:
+def blind_node_entropy(law: DestinationLaw) -> float:
     """Mean entropy of the source given only its destination, in nats: H(source, destination) - H(destination)."""
     rows = np.repeat(np.arange(law.matrix.shape[0]), np.diff(law.matrix.indptr))
     pairs = special.entr(law.source_prior[rows] * law.matrix.data).sum()

@@ -14,8 +14,9 @@ from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph, balls
-from veilwalk.walks import WalkKind, token_paths
+from veilwalk.walks import token_paths
 
 # Windows are this share of the mean time wide to each side: so long after the start hits come at all times alike, and
 # a window of a few hops would hardly ever be hit.
@@ -54,7 +55,7 @@ def sample_likelihood(
     graph: Graph,
     support: DistanceSupport,
     *,
-    walk: WalkKind,
+    walk: Walk,
     tail_probability: float,
     seed: int,
     hops: int = 0,
@@ -90,7 +91,7 @@ def sample_likelihood(
 class _Way:
     """One long walk, in which the next visit to a node after any time is looked up by bisection."""
 
-    def __init__(self, graph: Graph, walk: WalkKind, hops: int, seed: int):
+    def __init__(self, graph: Graph, walk: Walk, hops: int, seed: int):
         path = token_paths(graph, hops=hops, lanes=1, seed=seed, walk=walk)[0]
         self._length = len(path)
         # Node and time in one number, so that one sort groups the visits of every node.

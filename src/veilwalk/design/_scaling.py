@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -202,10 +202,10 @@ def balanced(law: DestinationLaw) -> DestinationLaw:
         table.data *= by_column[table.indices]
         if error <= _MARGIN_TOLERANCE:
             sums = np.asarray(table.sum(axis=1)).ravel()
-            return DestinationLaw(law.support, law.graph_digest, scaled_rows(table, 1 / sums))
+            return replace(law, matrix=scaled_rows(table, 1 / sums))
     raise _unsettled(error)
 
 
 def with_matrix(law: DestinationLaw, joint: FloatArray) -> DestinationLaw:
     """Return a law on the same graph and support with the rows of ``joint``, normalised."""
-    return DestinationLaw(law.support, law.graph_digest, sparse.csr_array(normalised(joint)))
+    return replace(law, matrix=sparse.csr_array(normalised(joint)))

@@ -15,9 +15,10 @@ from veilwalk import theory
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.support import DistanceSupport
-from veilwalk.experiments._sampled import Progress, SampledGraphs, posterior, silent
+from veilwalk.experiments._sampled import SampledGraphs, posterior
 from veilwalk.theory import printed, published
 
 N_NODES = 300
@@ -30,7 +31,7 @@ FIGURES = ("side-information", "probability", "trade-off")
 _FARTHEST_SUPPORTS = range(4, 10)
 
 
-def reproduce(name: str, *, n_graphs: int = 5, seed: int = 1, say: Progress = silent) -> Record:
+def reproduce(name: str, *, n_graphs: int = 5, seed: int = 1, progress: Progress = silent) -> Record:
     """Return the record of one figure: ``side-information``, ``probability`` or ``trade-off``."""
     validate.integer(graphs=n_graphs, seed=seed)
     validate.at_least(1, graphs=n_graphs)
@@ -40,7 +41,7 @@ def reproduce(name: str, *, n_graphs: int = 5, seed: int = 1, say: Progress = si
         raise InvalidParameterError("figure", name, f"one of {', '.join(FIGURES)}")
     rows: list[dict[str, Any]] = []
     for degree in DEGREES:
-        sample = SampledGraphs(n_nodes=N_NODES, degree=degree, n_graphs=n_graphs, seed=seed, say=say)
+        sample = SampledGraphs(n_nodes=N_NODES, degree=degree, n_graphs=n_graphs, seed=seed, progress=progress)
         rows.extend(makers[name](sample))
     return Record(
         kind=f"paper figure: {name}",

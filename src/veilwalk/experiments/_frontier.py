@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from veilwalk.core.errors import InfeasibleDesignError
+from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import Walk
 from veilwalk.design import (
     Channel,
     DestinationLaw,
@@ -20,7 +22,6 @@ from veilwalk.design import (
     exposure,
     with_matrix,
 )
-from veilwalk.experiments._sampled import Progress, silent
 from veilwalk.graphs import Graph
 
 #: Budgets of the optimal laws, as shares of the hops of the best balanced law without one.
@@ -31,12 +32,11 @@ def privacy_price(
     graph: Graph,
     *,
     support: DistanceSupport,
-    walks: Sequence[str],
+    walks: Sequence[Walk],
     observer: str = "return-time",
     window_radius: int = 5,
     tail_probability: float = 0.3,
-    name: str,
-    say: Progress = silent,
+    progress: Progress = silent,
 ) -> Record:
     """Put simple laws and the optimal ones at several budgets side by side, for each walk.
 
@@ -46,11 +46,11 @@ def privacy_price(
     rows: list[dict[str, Any]] = []
     channels: dict[str, dict[str, Any]] = {}
     for walk in walks:
-        say(f"{walk}: deriving what a destination sees")
+        progress(f"{walk}: deriving what a destination sees")
         bench = LawBench(graph, support=support, walk=walk)
         even = balanced(bench.uniform)
         channel = bench.channel(even, observer)
-        channels[walk] = {"kind": channel.kind, "horizon": channel.horizon}
+        channels[str(walk)] = {"kind": channel.kind, "horizon": channel.horizon}
         kappa, _ = bench.return_time(tail_probability)
         equal = equalised_law(bench.uniform, bench.window_likelihood(kappa, window_radius)).law
         for law, is_balanced in ((bench.uniform, False), (even, True), (equal, False), (balanced(equal), True)):
@@ -59,7 +59,7 @@ def privacy_price(
         free = bench.problem(even, channel, np.inf, balanced=False).solve()
         most = float((free.joint.T * bench.hops).sum())
         for share in BUDGETS:
-            say(f"{walk}: the best law with {share:.0%} of {most:.0f} hops")
+            progress(f"{walk}: the best law with {share:.0%} of {most:.0f} hops")
             try:
                 best = bench.problem(even, channel, share * most, balanced=False).solve()
             except InfeasibleDesignError:
@@ -68,7 +68,7 @@ def privacy_price(
             rows.append(_row(bench, channel, law, walk=walk, law_name="optimal", is_balanced=True, best=best))
     return Record(
         kind="frontier",
-        params={"graph": name, "nodes": graph.n_nodes, "graph_digest": graph.digest, "support": str(support)}
+        params={"graph": graph.name, "nodes": graph.n_nodes, "graph_digest": graph.digest, "support": str(support)}
         | {"observer": observer, "channels": channels},
         result={"rows": rows},
     )
@@ -79,7 +79,7 @@ def _row(
     channel: Channel,
     law: DestinationLaw,
     *,
-    walk: str,
+    walk: Walk,
     law_name: str,
     is_balanced: bool,
     best: Optimum | None = None,
@@ -87,7 +87,7 @@ def _row(
     found, prior = exposure(law, channel), law.source_prior * len(law.source_prior)
     worst = int(found.worst_destinations(1)[0])
     return {
-        "walk": walk,
+        "walk": str(walk),
         "law": law_name,
         "balanced": is_balanced,
         "mean_iteration_hops": law.mean_hops(bench.hops),

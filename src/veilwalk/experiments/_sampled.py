@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from veilwalk.chains import WalkChain, mean_hitting_times, truncated_means
+from veilwalk.chains import Chain, require_chain
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
+from veilwalk.core.progress import Progress, silent
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import SIMPLE
 from veilwalk.design import covered_return_times, exact_window_likelihood, mean_by_distance
 from veilwalk.graphs import distances, random_regular
-
-Progress = Callable[[str], None]
-
-
-def silent(_: str) -> None:
-    """Say nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,13 +24,13 @@ class SampledGraphs:
     degree: int
     n_graphs: int
     seed: int
-    say: Progress = silent
+    progress: Progress = silent
 
     @cached_property
-    def each(self) -> list[tuple[WalkChain, IntArray]]:
+    def each(self) -> list[tuple[Chain, IntArray]]:
         """The chain and the table of distances of every sampled graph."""
         graphs = [random_regular(self.n_nodes, self.degree, seed=self.seed + k) for k in range(self.n_graphs)]
-        return [(WalkChain.simple(graph), distances(graph)) for graph in graphs]
+        return [(require_chain(graph, SIMPLE), distances(graph)) for graph in graphs]
 
     def mean_shells(self, support: DistanceSupport) -> FloatArray:
         """Mean number of nodes at each distance of the support."""
@@ -44,13 +39,13 @@ class SampledGraphs:
 
     def mean_hitting_times(self, support: DistanceSupport) -> FloatArray:
         """E[T | l] of each graph (row) at each distance of the support; NaN where a graph has no such pair."""
-        return np.stack([mean_by_distance(mean_hitting_times(chain), apart, support) for chain, apart in self.each])
+        return np.stack([mean_by_distance(chain.mean_hitting_times(), apart, support) for chain, apart in self.each])
 
     def truncated_means(self, return_time: float, support: DistanceSupport) -> FloatArray:
         """E[T | l, T <= return_time] of each graph (row), averaged over pairs at each distance."""
         rows = []
         for chain, apart in self.each:
-            rows.append(mean_by_distance(truncated_means(chain, return_time), apart, support))
+            rows.append(mean_by_distance(chain.truncated_means(return_time), apart, support))
         return np.stack(rows)
 
     def window_likelihoods(
@@ -63,7 +58,7 @@ class SampledGraphs:
                 total[row] += mean_by_distance(
                     exact_window_likelihood(chain, float(seen), window_radius), apart, support
                 )
-            self.say(f"degree {self.degree}: exact chains on graph {number} of {self.n_graphs}")
+            self.progress(f"degree {self.degree}: exact chains", number, self.n_graphs, "graphs")
         return total / self.n_graphs
 
     def covered_return_times(self, support: DistanceSupport, shares: FloatArray) -> FloatArray:

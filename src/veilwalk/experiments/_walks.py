@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from veilwalk.audit import AuditSettings, Scored, attacked, estimate, observer_report
+from veilwalk.audit import AuditSettings, Estimate, Scored, audit, estimate, observer_report
 from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record
-from veilwalk.design import DestinationLaw
-from veilwalk.experiments._sampled import Progress, silent
+from veilwalk.core.walk import Walk
+from veilwalk.design import DestinationLaw, Scheme
 from veilwalk.graphs import Graph
-from veilwalk.walks import WalkKind, iter_protocol
+from veilwalk.walks import iter_protocol
 
 _ALONE = ("prior", "return-time", "last-hop")
 _SHOWN = ("lo", "hi", "share", "updates")
@@ -25,51 +26,49 @@ _SCORES = ("node_entropy_nats", "hit_ratio")
 def compare_walks(
     graph: Graph,
     law: DestinationLaw,
-    walks: Sequence[tuple[WalkKind, float]],
+    walks: Sequence[Walk],
     *,
     updates: int,
     seed: int,
-    names: tuple[str, str],
     observers: Sequence[str] = ("path",),
     colluders: int = 30,
     posterior: str = "rehearsed",
-    say: Progress = silent,
+    progress: Progress = silent,
+    **settings: Any,
 ) -> Record:
-    """Audit the same law under each ``(walk, mix)``, with posteriors of one kind for all of them alike.
+    """Audit the same law under each walk, with posteriors of one kind for all of them alike.
 
     Those attack that are a destination alone, and ``observers`` (round only where nodes remember). Hops are also given
     relative to the first walk. Rows go by return time, cut at the same shares of deliveries for every walk, so that row
     k of one compares with row k of another. ``node_entropy_lost_nats`` is how far a posterior's node entropy is below
     that of the prior at the same destination: which destinations happen to have such return times cancels out.
+    Further ``settings`` are the audit's.
     """
     rows: list[dict[str, Any]] = []
-    for walk, mix in walks:
-        say(f"walking {walk}" + (f", mix {mix:g}" if mix else ""))
-        asked = tuple(name for name in observers if name != "round" or walk == "least-recent")
-        settings = AuditSettings(
-            observers=(*_ALONE, *asked),
-            updates=updates,
-            seed=seed,
-            walk=walk,
-            mix=mix,
-            posterior=posterior,
-            colluders=colluders,
-            replicas=256,
-        )
-        bench, found = attacked(graph, law, settings)
-        hops = bench.run.hops_per_update
-        row: dict[str, Any] = {"walk": walk, "mix": mix, "hops": hops.mean * updates}
+    for walk in walks:
+        progress(f"walking {walk}")
+        asked = (*_ALONE, *(name for name in observers if name != "round" or walk.remembers))
+        options = {"updates": updates, "seed": seed, "posterior": posterior, "colluders": colluders, "replicas": 256}
+        options |= settings
+        hops, found = _attacked(Scheme(graph, law, walk), observers=asked, **options)
+        row: dict[str, Any] = {"walk": walk.kind, "mix": walk.mix, "hops": hops.mean * updates}
         row |= {"hops_per_update": hops.mean, "hops_per_update_interval": [hops.low, hops.high]}
         row["relative_hops"] = hops.mean / (rows[0] if rows else row)["hops_per_update"]
-        row["observers"] = {name: _told(found[name], found["prior"]) for name in settings.observers[1:]}
+        row["observers"] = {name: _told(found[name], found["prior"]) for name in asked[1:]}
         rows.append(row)
     return Record(
         kind="walks",
-        params={"graph": names[0], "law": names[1], "support": str(law.support), "nodes": graph.n_nodes}
+        params={"graph": graph.name, "law": law.name, "support": str(law.support), "nodes": graph.n_nodes}
         | {"updates": updates, "posterior": posterior, "colluders": colluders},
         seed=seed,
         result={"rows": rows},
     )
+
+
+def _attacked(scheme: Scheme, **options: Any) -> tuple[Estimate, dict[str, Scored]]:
+    """Return the hops per update and every observer's scores of single updates."""
+    found = audit(scheme, AuditSettings(**options))
+    return found.hops_per_update, {name: one.scored for name, one in found.findings.items()}
 
 
 def _told(scored: Scored, prior: Scored) -> dict[str, Any]:
@@ -92,24 +91,24 @@ def _with_intervals(row: dict[str, Any], *names: str) -> dict[str, Any]:
 def price_walks(
     graph: Graph,
     rows: sparse.csr_array,
-    walks: Sequence[tuple[WalkKind, float]],
+    walks: Sequence[Walk],
     *,
     hops: int,
     seed: int,
     replicas: int = 64,
 ) -> list[dict[str, Any]]:
-    """Return the hops per update of each ``(walk, mix)``, measured on about ``hops`` hops, and relative to the first.
+    """Return the hops per update of each walk, measured on about ``hops`` hops, and relative to the first.
 
     ``rows`` is the law as ``walks.iter_protocol`` takes it; nothing is kept but means, so any size will do.
     """
     found: list[dict[str, Any]] = []
-    for walk, mix in walks:
+    for walk in walks:
         # A first look says how many updates so many hops are.
-        legs, lanes = _legs(graph, rows, walk, mix, updates=2 * replicas, seed=seed, replicas=replicas)
+        legs, lanes = _legs(graph, rows, walk, updates=2 * replicas, seed=seed, replicas=replicas)
         updates = int(max(2 * replicas, hops / legs.mean()))
-        legs, lanes = _legs(graph, rows, walk, mix, updates=updates, seed=seed + 1, replicas=replicas)
+        legs, lanes = _legs(graph, rows, walk, updates=updates, seed=seed + 1, replicas=replicas)
         mean = estimate(legs, lanes)
-        line: dict[str, Any] = {"walk": walk, "mix": mix, "hops_per_update": mean.mean}
+        line: dict[str, Any] = {"walk": walk.kind, "mix": walk.mix, "hops_per_update": mean.mean}
         line["hops_per_update_interval"] = [mean.low, mean.high]
         line["relative_hops"] = mean.mean / (found[0] if found else line)["hops_per_update"]
         found.append(line)
@@ -117,9 +116,9 @@ def price_walks(
 
 
 def _legs(
-    graph: Graph, rows: sparse.csr_array, walk: WalkKind, mix: float, *, updates: int, seed: int, replicas: int
+    graph: Graph, rows: sparse.csr_array, walk: Walk, *, updates: int, seed: int, replicas: int
 ) -> tuple[FloatArray, IntArray]:
     """Hops of every update, and its lane."""
-    chunks = list(iter_protocol(graph, rows, updates=updates, seed=seed, walk=walk, mix=mix, replicas=replicas))
+    chunks = list(iter_protocol(graph, rows, updates=updates, seed=seed, walk=walk, replicas=replicas))
     legs = np.concatenate([chunk["leg_hops"] for chunk in chunks]).astype(np.float64)
     return legs, np.concatenate([chunk["replica"] for chunk in chunks]).astype(np.int64)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
 from veilwalk.core import validate
-from veilwalk.core.arrays import FloatArray, IntArray, frozen
-from veilwalk.core.errors import GraphError
+from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, frozen
+from veilwalk.core.errors import GraphError, InvalidParameterError
+from veilwalk.graphs._labels import checked_labels, cut, none_if_numbers, shown
 
 _SHOWN = 8
 
@@ -23,11 +26,19 @@ class Graph:
 
     Build it with :meth:`from_edges` or :meth:`from_csr`; both check every promise made here. Neighbour lists
     are sorted, both arrays are read-only, and their integer type is the narrowest of int32 and int64 that
-    holds them. Two graphs are the same graph when their digests agree.
+    holds them. Two graphs are the same graph when their digests agree; name and labels do not count.
+
+    Attributes:
+        indptr: Where each neighbour list begins.
+        indices: The neighbour lists, one after the other.
+        name: What made it, a spec such as ``rrg:300:3:seed=1`` or ``file:edges.csv``; empty when unknown.
+        labels: What its owner calls each node, all different; None where that is the number itself.
     """
 
     indptr: IntArray
     indices: IntArray
+    name: str = ""
+    labels: tuple[str, ...] | None = None
 
     @classmethod
     def from_edges(
@@ -37,6 +48,7 @@ class Graph:
         *,
         merge_repeats: bool = False,
         largest_component: bool = False,
+        labels: Sequence[str] | None = None,
     ) -> Graph:
         """Build a graph on nodes 0..n_nodes-1 from an (m, 2) array with each edge once.
 
@@ -44,30 +56,39 @@ class Graph:
             n_nodes: Number of nodes.
             edges: The two ends of each edge, in either order.
             merge_repeats: Count an edge that is listed again, in either direction, once.
-            largest_component: Keep the largest connected component, renumbered in ascending order.
+            largest_component: Keep the largest connected component, renumbered in ascending order; labels keep
+                the old numbers where they were not given.
+            labels: What to call each node.
         """
         from veilwalk.graphs import _kernels
 
         validate.integer(nodes=n_nodes)
         validate.at_least(2, nodes=n_nodes)
         pairs = _checked_pairs(n_nodes, edges)
+        names = checked_labels(labels, n_nodes)
         loops = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
         if loops.size:
-            _refuse_loops(pairs[loops, 0])
+            _refuse_loops(pairs[loops, 0], names)
         indptr, indices = _kernels.neighbour_lists(n_nodes, pairs)
         if merge_repeats:
             indptr, indices = _kernels.without_repeats(indptr, indices)
         else:
-            _refuse_repeats(indptr, indices)
-        return cls._from_lists(indptr, indices, largest_component=largest_component)
+            _refuse_repeats(indptr, indices, names)
+        return cls._from_lists(
+            indptr, indices, largest_component=largest_component, labels=names, keep_numbers=names is None
+        )
 
     @classmethod
-    def from_csr(cls, adjacency: sparse.csr_array, *, largest_component: bool = False) -> Graph:
+    def from_csr(
+        cls, adjacency: sparse.csr_array, *, largest_component: bool = False, labels: Sequence[str] | None = None
+    ) -> Graph:
         """Build a graph from a symmetric 0/1 adjacency matrix; anything else is refused.
 
         Args:
             adjacency: The matrix; entries that are stored but zero are no edges.
-            largest_component: Keep the largest connected component, renumbered in ascending order.
+            largest_component: Keep the largest connected component, renumbered in ascending order; labels keep
+                the old numbers where they were not given.
+            labels: What to call each node.
         """
         rows, columns = adjacency.shape
         if rows != columns:
@@ -81,24 +102,44 @@ class Graph:
             raise GraphError(f"adjacency matrix is malformed ({error}): must be a valid CSR matrix") from error
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
-        _refuse_not_simple(matrix)
-        return cls._from_lists(matrix.indptr, matrix.indices, largest_component=largest_component)
+        names = checked_labels(labels, rows)
+        _refuse_not_simple(matrix, names)
+        return cls._from_lists(
+            matrix.indptr,
+            matrix.indices,
+            largest_component=largest_component,
+            labels=names,
+            keep_numbers=names is None,
+        )
 
     @classmethod
-    def _from_lists(cls, indptr: IntArray, indices: IntArray, *, largest_component: bool = False) -> Graph:
+    def _from_lists(
+        cls,
+        indptr: IntArray,
+        indices: IntArray,
+        *,
+        largest_component: bool = False,
+        labels: tuple[str, ...] | None = None,
+        keep_numbers: bool = False,
+    ) -> Graph:
         """Take over sorted, symmetric, simple neighbour lists; only their connection is checked."""
         from veilwalk.graphs import _kernels
 
         dtype = index_type(max(len(indptr), len(indices)))
         indptr = frozen(indptr.astype(dtype, copy=False))
         indices = frozen(indices.astype(dtype, copy=False))
-        n_parts, labels = _kernels.component_labels(indptr, indices)
+        n_parts, part_of = _kernels.component_labels(indptr, indices)
         if n_parts == 1:
-            return cls(indptr=indptr, indices=indices)
+            return cls(indptr=indptr, indices=indices, labels=labels)
         if not largest_component:
-            _refuse_disconnected(labels)
-        indptr, indices = _largest_part(indptr, indices, labels)
-        return cls(indptr=frozen(indptr), indices=frozen(indices))
+            _refuse_disconnected(part_of)
+        kept = part_of == np.argmax(np.bincount(part_of))
+        if labels is not None:
+            labels = tuple(compress(labels, kept))
+        elif keep_numbers:
+            labels = tuple(map(str, np.flatnonzero(kept).tolist()))
+        indptr, indices = _part(indptr, indices, kept)
+        return cls(indptr=frozen(indptr), indices=frozen(indices), labels=none_if_numbers(labels))
 
     @property
     def n_nodes(self) -> int:
@@ -156,6 +197,28 @@ class Graph:
             state.update(array.astype("<i8").tobytes())
         return state.hexdigest()
 
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {label: node for node, label in enumerate(self.labels or map(str, range(self.n_nodes)))}
+
+    def label(self, node: int) -> str:
+        """Return what its owner calls ``node``."""
+        validate.integer(node=node)
+        if not 0 <= node < self.n_nodes:
+            raise InvalidParameterError("node", node, f"from 0 to {self.n_nodes - 1}")
+        return str(node) if self.labels is None else self.labels[node]
+
+    def node(self, label: str) -> int:
+        """Return the number of the node called ``label``."""
+        found = self._numbers.get(label)
+        if found is None:
+            raise InvalidParameterError("node", label, f"a label of this graph, such as {cut(self.label(0))!r}")
+        return found
+
+    def named(self, name: str) -> Graph:
+        """Return the same graph under another name."""
+        return replace(self, name=name)
+
     def neighbours(self, node: int) -> IntArray:
         """Return the sorted neighbours of ``node``."""
         return self.indices[self.indptr[node] : self.indptr[node + 1]]
@@ -167,7 +230,8 @@ class Graph:
         return np.column_stack((heads[once], self.indices[once]))
 
     def __repr__(self) -> str:
-        return f"Graph(n_nodes={self.n_nodes}, n_edges={self.n_edges}, digest={self.digest[:12]})"
+        name = f"{self.name!r}, " if self.name else ""
+        return f"Graph({name}n_nodes={self.n_nodes}, n_edges={self.n_edges}, digest={self.digest[:12]})"
 
 
 def index_type(largest: int) -> type[np.int32 | np.int64]:
@@ -184,26 +248,27 @@ def _checked_pairs(n_nodes: int, edges: npt.ArrayLike) -> IntArray:
     return np.ascontiguousarray(pairs, dtype=index_type(max(n_nodes, 2 * len(pairs))))
 
 
-def _refuse_loops(nodes: IntArray) -> None:
-    raise GraphError(f"the graph has {nodes.size} self-loops (first at node {nodes[0]}): must be simple")
+def _refuse_loops(nodes: IntArray, labels: tuple[str, ...] | None) -> None:
+    first = shown(nodes[0], labels)
+    raise GraphError(f"the graph has {nodes.size} self-loops (first at node {first}): must be simple")
 
 
-def _refuse_repeats(indptr: IntArray, indices: IntArray) -> None:
+def _refuse_repeats(indptr: IntArray, indices: IntArray, labels: tuple[str, ...] | None) -> None:
     from veilwalk.graphs import _kernels
 
     entry: int = _kernels.first_repeat(indptr, indices)
     if entry >= 0:
-        pair = f"{_row_of(indptr, entry)}-{indices[entry]}"
+        pair = f"{shown(_row_of(indptr, entry), labels)}-{shown(indices[entry], labels)}"
         raise GraphError(f"edge {pair} is listed more than once: must be simple, each edge once")
 
 
-def _refuse_not_simple(matrix: sparse.csr_array) -> None:
+def _refuse_not_simple(matrix: sparse.csr_array, labels: tuple[str, ...] | None) -> None:
     loops = np.flatnonzero(matrix.diagonal())
     if loops.size:
-        _refuse_loops(loops)
+        _refuse_loops(loops, labels)
     if matrix.nnz and not bool(np.all(matrix.data == 1)):
         entry = int(np.flatnonzero(matrix.data != 1)[0])
-        pair = f"{_row_of(matrix.indptr, entry)}-{matrix.indices[entry]}"
+        pair = f"{shown(_row_of(matrix.indptr, entry), labels)}-{shown(matrix.indices[entry], labels)}"
         raise GraphError(f"edge {pair} has weight {matrix.data[entry]}: must be simple, each edge once, unweighted")
     reverse = matrix.T.tocsr()
     if not (np.array_equal(matrix.indptr, reverse.indptr) and np.array_equal(matrix.indices, reverse.indices)):
@@ -216,8 +281,8 @@ def _row_of(indptr: IntArray, entry: int) -> int:
     return int(np.searchsorted(indptr, entry, side="right")) - 1
 
 
-def _refuse_disconnected(labels: IntArray) -> None:
-    sizes = np.sort(np.bincount(labels))[::-1]
+def _refuse_disconnected(part_of: IntArray) -> None:
+    sizes = np.sort(np.bincount(part_of))[::-1]
     shown = ", ".join(str(size) for size in sizes[:_SHOWN]) + (", ..." if len(sizes) > _SHOWN else "")
     raise GraphError(
         f"the graph falls into {len(sizes)} components of {shown} nodes: must be connected "
@@ -225,8 +290,7 @@ def _refuse_disconnected(labels: IntArray) -> None:
     )
 
 
-def _largest_part(indptr: IntArray, indices: IntArray, labels: IntArray) -> tuple[IntArray, IntArray]:
-    kept = labels == np.argmax(np.bincount(labels))
+def _part(indptr: IntArray, indices: IntArray, kept: BoolArray) -> tuple[IntArray, IntArray]:
     if np.count_nonzero(kept) < 2:
         raise GraphError("the graph has no edge: its largest component is a single node")
     new_number = np.cumsum(kept, dtype=indices.dtype) - 1

@@ -24,11 +24,6 @@ _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _BIT_OF = np.argsort([(0x03F79D71B4CB0A89 << bit & 0xFFFFFFFFFFFFFFFF) >> 58 for bit in range(64)])
 
-PARSED, BAD_NUMBER, NEGATIVE, TOO_LARGE, WRONG_COLUMNS, SELF_LOOP = range(6)
-_NEWLINE, _MINUS, _HASH, _PERCENT, _ZERO, _NINE = 10, 45, 35, 37, 48, 57
-_SEPARATORS = (32, 9, 44, 59, 13)  # blank, tab, comma, semicolon, carriage return
-_MAX_DIGITS = 18
-
 
 @njit(cache=True)
 def neighbour_lists(n_nodes: int, pairs: IntArray) -> tuple[IntArray, IntArray]:
@@ -321,50 +316,3 @@ def rewired_ring(n_nodes: int, reach: int, rewire: float, rng: np.random.Generat
             degree[other] += 1
             target[node, step] = other
     return target
-
-
-@njit(cache=True)
-def _number_at(text: npt.NDArray[np.uint8], at: int) -> tuple[int, int, int]:
-    """Return the whole number that begins ``at``, where it ends, and what is wrong with it."""
-    negative = text[at] == _MINUS
-    at += negative
-    first, value = at, 0
-    while at < len(text) and _ZERO <= text[at] <= _NINE:
-        value = 10 * value + (text[at] - _ZERO)
-        at += 1
-    ended = at == len(text) or text[at] == _NEWLINE or text[at] in _SEPARATORS
-    if at == first or not ended:
-        return value, at, BAD_NUMBER
-    if negative:
-        return value, at, NEGATIVE
-    return value, at, PARSED if at - first <= _MAX_DIGITS else TOO_LARGE
-
-
-@njit(cache=True)
-def parse_pairs(text: npt.NDArray[np.uint8], first_line: int, out: IntArray) -> tuple[int, int, int]:
-    """Read two whole numbers a line into ``out``; return how many pairs, what went wrong, and where."""
-    size, line, at, column, status = 0, first_line, 0, 0, PARSED
-    while at <= len(text) and status == PARSED:
-        char = text[at] if at < len(text) else _NEWLINE
-        if char == _NEWLINE:
-            if column == 1:
-                status = WRONG_COLUMNS
-            elif column == 2 and out[size, 0] == out[size, 1]:
-                status = SELF_LOOP
-            else:
-                size += column // 2
-                column = 0
-                at += 1
-                line += 1
-        elif char in _SEPARATORS:
-            at += 1
-        elif column == 0 and char in (_HASH, _PERCENT):
-            while at < len(text) and text[at] != _NEWLINE:
-                at += 1
-        elif column == 2:
-            status = WRONG_COLUMNS
-        else:
-            value, at, status = _number_at(text, at)
-            out[size, column] = value
-            column += 1
-    return size, status, line

@@ -28,7 +28,7 @@ def ring(n_nodes: int) -> Graph:
     """Return the cycle of ``n_nodes`` nodes, at least 3."""
     validate.integer(nodes=n_nodes)
     validate.at_least(3, nodes=n_nodes)
-    return torus(n_nodes)
+    return torus(n_nodes).named(f"ring:{n_nodes}")
 
 
 def torus(*sides: int) -> Graph:
@@ -42,7 +42,7 @@ def torus(*sides: int) -> Graph:
     refuse_huge(len(sides) * n_nodes)
     grid = np.arange(n_nodes).reshape(sides)
     edges = [np.column_stack((grid.ravel(), np.roll(grid, -1, axis).ravel())) for axis in range(len(sides))]
-    return Graph.from_edges(n_nodes, np.concatenate(edges))
+    return Graph.from_edges(n_nodes, np.concatenate(edges)).named(":".join(["torus", *map(str, sides)]))
 
 
 def hypercube(dimension: int) -> Graph:
@@ -52,7 +52,7 @@ def hypercube(dimension: int) -> Graph:
     refuse_huge(dimension * 2 ** (dimension - 1))
     nodes = np.arange(2**dimension)
     edges = [np.column_stack((nodes, nodes | 1 << bit))[nodes & 1 << bit == 0] for bit in range(dimension)]
-    return Graph.from_edges(len(nodes), np.concatenate(edges))
+    return Graph.from_edges(len(nodes), np.concatenate(edges)).named(f"hypercube:{dimension}")
 
 
 def complete(n_nodes: int) -> Graph:
@@ -60,4 +60,4 @@ def complete(n_nodes: int) -> Graph:
     validate.integer(nodes=n_nodes)
     validate.at_least(2, nodes=n_nodes)
     refuse_huge(n_nodes * (n_nodes - 1) // 2)
-    return Graph.from_edges(n_nodes, np.column_stack(np.triu_indices(n_nodes, 1)))
+    return Graph.from_edges(n_nodes, np.column_stack(np.triu_indices(n_nodes, 1))).named(f"complete:{n_nodes}")

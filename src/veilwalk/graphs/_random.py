@@ -41,12 +41,13 @@ def random_regular(n_nodes: int, degree: int, *, seed: int) -> Graph:
         raise InvalidParameterError("degree", degree, f"even, since the number of nodes, {n_nodes}, is odd")
     refuse_huge(n_nodes * degree // 2)
     rng = task_generator(seed, _GRAPH_STREAM)
+    name = f"rrg:{n_nodes}:{degree}:seed={seed}"
     if degree > (n_nodes - 1) / 2:
-        return _complement_of_regular(n_nodes, n_nodes - 1 - degree, rng)
+        return _complement_of_regular(n_nodes, n_nodes - 1 - degree, rng).named(name)
     for _ in range(_REDRAWS_WHEN_DISCONNECTED):
         indptr, indices = _regular_lists(n_nodes, degree, rng)
         try:
-            return Graph._from_lists(indptr, indices)  # noqa: SLF001  (lists are simple by construction)
+            return Graph._from_lists(indptr, indices).named(name)  # noqa: SLF001  (lists are simple by construction)
         except GraphError:
             continue
     raise GraphError(f"{_REDRAWS_WHEN_DISCONNECTED} draws gave no connected graph: must be connected")
@@ -69,7 +70,8 @@ def erdos_renyi(n_nodes: int, mean_degree: float, *, seed: int, largest_componen
     refuse_huge(math.ceil(n_nodes * mean_degree / 2))
     rng = task_generator(seed, _GRAPH_STREAM)
     edges = _binomial_pairs(n_nodes, mean_degree / (n_nodes - 1), rng)
-    return Graph.from_edges(n_nodes, edges, largest_component=largest_component)
+    name = f"er:{n_nodes}:{_text(mean_degree)}:seed={seed}"
+    return _maybe_cut(n_nodes, edges, name, largest_component=largest_component)
 
 
 def barabasi_albert(n_nodes: int, attach: int, *, seed: int) -> Graph:
@@ -88,7 +90,8 @@ def barabasi_albert(n_nodes: int, attach: int, *, seed: int) -> Graph:
         raise InvalidParameterError("attach", attach, f"less than the number of nodes, {n_nodes}")
     refuse_huge(n_nodes * attach)
     rng = task_generator(seed, _GRAPH_STREAM)
-    return Graph.from_edges(n_nodes, _kernels.preferential_edges(n_nodes, attach, rng))
+    edges = _kernels.preferential_edges(n_nodes, attach, rng)
+    return Graph.from_edges(n_nodes, edges).named(f"ba:{n_nodes}:{attach}:seed={seed}")
 
 
 def watts_strogatz(n_nodes: int, degree: int, rewire: float, *, seed: int, largest_component: bool = False) -> Graph:
@@ -115,7 +118,23 @@ def watts_strogatz(n_nodes: int, degree: int, rewire: float, *, seed: int, large
     targets = _kernels.rewired_ring(n_nodes, degree // 2, float(rewire), rng)
     owners = np.repeat(np.arange(n_nodes), degree // 2)
     edges = np.column_stack((owners, targets.ravel()))
-    return Graph.from_edges(n_nodes, edges, largest_component=largest_component)
+    name = f"ws:{n_nodes}:{degree}:{_text(rewire)}:seed={seed}"
+    return _maybe_cut(n_nodes, edges, name, largest_component=largest_component)
+
+
+def _text(number: float) -> str:
+    """Return the shortest text that a spec reads back as ``number``."""
+    return repr(float(number)).removesuffix(".0")
+
+
+def _maybe_cut(n_nodes: int, edges: IntArray, name: str, *, largest_component: bool) -> Graph:
+    """Return the graph of edges that are simple by construction, under the name that a spec gives it."""
+    from veilwalk.graphs import _kernels
+
+    # Not from_edges: its labels would tell which nodes were kept, which nobody asks of a random graph.
+    lists = _kernels.neighbour_lists(n_nodes, edges.astype(index_type(max(n_nodes, 2 * len(edges)))))
+    graph = Graph._from_lists(*lists, largest_component=largest_component)  # noqa: SLF001
+    return graph.named(f"{name}:component=largest" if largest_component else name)
 
 
 def _regular_lists(n_nodes: int, degree: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:

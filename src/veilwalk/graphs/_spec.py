@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -63,7 +64,7 @@ GRAPH_KINDS: Mapping[str, GraphKind] = MappingProxyType(
         "complete": GraphKind("complete:NODES", "every node neighbours every other", complete, (int,)),
         "file": GraphKind(
             "file:PATH[:component=largest]",
-            "edge list (also .csv, .gz), Matrix Market (.mtx) or .npz",
+            "edge list, .csv, .tsv, .graphml, .gml, node-link .json, .adjlist, .mtx, .npz; each also .gz",
             read_graph,
             (str,),
             ("component",),
@@ -77,10 +78,14 @@ def parse_graph_spec(text: str) -> Graph:
 
     :data:`GRAPH_KINDS` lists what there is. Random kinds are seeded 0 unless told otherwise;
     ``component=largest`` keeps the largest connected component instead of refusing a disconnected graph.
+    The graph is named by ``text``.
     """
-    name, colon, rest = text.strip().partition(":")
+    text = text.strip()
+    name, colon, rest = text.partition(":")
     kind = GRAPH_KINDS.get(name)
     if kind is None:
+        if text and Path(text).is_file():
+            raise InvalidParameterError("graph", text, f"file:{text}, if this file is meant")
         known = ", ".join(GRAPH_KINDS)
         raise InvalidParameterError("graph", text, f"KIND:..., KIND one of {known}")
     fields = rest.split(":") if colon else []
@@ -89,7 +94,7 @@ def parse_graph_spec(text: str) -> Graph:
     if kind.values == (str,):
         # A path may hold colons of its own; only the options behind it are split off.
         fields = [":".join(fields)]
-    return kind.build(*_values(text, kind, fields), **options)
+    return kind.build(*_values(text, kind, fields), **options).named(text)
 
 
 def _take_options(text: str, kind: GraphKind, fields: list[str]) -> dict[str, Any]:

@@ -4,15 +4,18 @@ What needs compiled walks or SciPy is imported when it is first asked for: a nod
 of it and starts in half the time.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from veilwalk.core.rooms import late_names
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
 from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from veilwalk.learning._content import candidate_losses
 from veilwalk.learning._contract import check_learner
-from veilwalk.learning._data import DATA_USAGE, Data, checked_partition, load_data
-from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes, readable_bytes, sealed_bytes
+from veilwalk.learning._data import DATA_USAGE, Data, checked_partition, data_of, load_data, require_fit
+from veilwalk.learning._guard import guarded
+from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes, sealed_bytes
+from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
+from veilwalk.learning._matching import Candidates
 from veilwalk.learning._mlp import MlpLearner
 from veilwalk.learning._mods import ClipUpdate, GaussianNoise, Quantise, compose, private_mods
 from veilwalk.learning._partition import Partitioner, Partitions, partitions_of
@@ -24,7 +27,6 @@ from veilwalk.learning._partitioners import (
     ShardPartitioner,
 )
 from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
-from veilwalk.learning._softmax import SoftmaxLearner
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
 from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, apply_update, average, train
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
     from veilwalk.learning._partition_spec import PARTITION_KINDS, PartitionKind, parse_partition_spec
     from veilwalk.learning._privacy import NodePrivacyAccountant, NoisyUpdate, noise_for
-    from veilwalk.learning._sender import SenderPosterior
     from veilwalk.learning._trace import TrainingTrace, private_trace, trace_of
 
 _LATE = {
@@ -42,10 +43,8 @@ _LATE = {
     "_partition_graph": ("GraphCorrelatedPartitioner",),
     "_partition_spec": ("PARTITION_KINDS", "PartitionKind", "parse_partition_spec"),
     "_privacy": ("NodePrivacyAccountant", "NoisyUpdate", "noise_for"),
-    "_sender": ("SenderPosterior",),
     "_trace": ("TrainingTrace", "private_trace", "trace_of"),
 }
-_HOMES = {name: home for home, names in _LATE.items() for name in names}
 
 __all__ = [
     "ALGORITHMS",
@@ -53,6 +52,7 @@ __all__ = [
     "LEARNERS",
     "PARTITION_KINDS",
     "Array",
+    "Candidates",
     "ClipUpdate",
     "CostModel",
     "Data",
@@ -63,6 +63,7 @@ __all__ = [
     "Learner",
     "LearnerKind",
     "Ledger",
+    "LinearLearner",
     "MlpLearner",
     "NaturalIdPartitioner",
     "NodePrivacyAccountant",
@@ -76,7 +77,6 @@ __all__ = [
     "PathologicalPartitioner",
     "Point",
     "Quantise",
-    "SenderPosterior",
     "ShardPartitioner",
     "SoftmaxLearner",
     "StepContext",
@@ -95,8 +95,10 @@ __all__ = [
     "check_learner",
     "checked_partition",
     "compose",
+    "data_of",
     "evaluation_points",
     "gossip_trace",
+    "guarded",
     "init_generator",
     "ledger",
     "load_checkpoint",
@@ -109,7 +111,7 @@ __all__ = [
     "plain_trace",
     "private_mods",
     "private_trace",
-    "readable_bytes",
+    "require_fit",
     "save_checkpoint",
     "sealed_bytes",
     "trace_of",
@@ -118,11 +120,4 @@ __all__ = [
     "update_generators",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Return a public name of a module that is not imported yet."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(__name__, _LATE)

@@ -6,7 +6,7 @@ model has just learnt from: the lower the loss, the likelier.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -14,6 +14,13 @@ import numpy as np
 from veilwalk.core.arrays import FloatArray
 from veilwalk.learning._api import Learner, Params, Partition
 from veilwalk.learning._partition import Partitions
+
+#: Told how many candidates have been tried since it was last told.
+Tried = Callable[[int], None]
+
+
+def silent(count: int) -> None:
+    """Tell nobody."""
 
 
 @runtime_checkable
@@ -25,7 +32,9 @@ class RowScorer(Protocol):
         ...
 
 
-def candidate_losses(learner: Learner, params: Params, partitions: Sequence[Partition]) -> FloatArray:
+def candidate_losses(
+    learner: Learner, params: Params, partitions: Sequence[Partition], *, tried: Tried = silent
+) -> FloatArray:
     """Return the mean loss (nats) of ``params`` on the data of each candidate; NaN for one without data.
 
     A learner with ``example_losses`` scores all rows in one pass (for the softmax, one matrix product); any other is
@@ -39,4 +48,5 @@ def candidate_losses(learner: Learner, params: Params, partitions: Sequence[Part
     totals, sizes = np.diff(sums[stacked.starts]), stacked.sizes
     losses = np.full(len(sizes), np.nan)
     np.divide(totals, sizes, out=losses, where=sizes > 0)
+    tried(len(sizes))
     return losses

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Callable, MutableMapping
 
 import numpy as np
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.randomness import task_generator
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateResult
+from veilwalk.learning._guard import guarded
 
 
 def check_learner(learner: Learner, data: Partition, *, seed: int = 0) -> None:
@@ -18,6 +18,7 @@ def check_learner(learner: Learner, data: Partition, *, seed: int = 0) -> None:
     It must be reproducible (the same arguments give the same bits), stateless (what it did before does not matter,
     what it keeps for a node is in ``ctx.state``, as arrays), leave its arguments alone, and return parameters with
     the names, order, shapes and types it started from, all finite, sharing no memory with its arguments or state.
+    What it raises, and what it changes of what it was given, is a :class:`~veilwalk.core.errors.LearnerError`.
 
     Args:
         learner: The learner.
@@ -33,7 +34,7 @@ def check_learner(learner: Learner, data: Partition, *, seed: int = 0) -> None:
 
 class _Contract:
     def __init__(self, learner: Learner, data: Partition, seed: int) -> None:
-        self._learner, self._seed = learner, seed
+        self._learner, self._seed, self._name = guarded(learner), seed, type(learner).__name__
         # Read-only: a learner that writes to its data fails at once, and on its own line.
         self._data = Partition(_read_only(data.features), _read_only(data.labels))
         half = len(data) // 2
@@ -41,7 +42,7 @@ class _Contract:
 
     def _need(self, holds: bool, need: str) -> None:  # noqa: FBT001 - reads as a sentence
         if not holds:
-            raise InvalidParameterError("learner", type(self._learner).__name__, need)
+            raise InvalidParameterError("learner", self._name, need)
 
     def _start(self) -> Params:
         params = self._learner.init_params(task_generator(self._seed, 0))
@@ -55,12 +56,10 @@ class _Contract:
 
     def starts(self) -> None:
         """Named arrays of numbers, the same for the same stream."""
-        # Anything may come back from a stranger's code.
-        params: Any = self._learner.init_params(task_generator(self._seed, 0))
-        self._need(isinstance(params, Mapping) and len(params) > 0, "one whose init_params returns named arrays")
+        params = self._learner.init_params(task_generator(self._seed, 0))
+        self._need(len(params) > 0, "one whose init_params returns named arrays")
         for name, array in params.items():
-            plain = isinstance(name, str) and isinstance(array, np.ndarray) and array.dtype.kind in "biuf"
-            self._need(plain, f"one whose parameter {name!r} is an array of numbers")
+            self._need(array.dtype.kind in "biuf", f"one whose parameter {name!r} is an array of numbers")
             self._need(bool(np.isfinite(array).all()), f"one whose first parameter {name!r} is finite")
         self._same(params, self._start(), "init_params with the same stream")
 
@@ -99,7 +98,7 @@ class _Contract:
         """A finite loss, an accuracy between 0 and 1, the same twice."""
         params = self._start()
         scores = self._learner.evaluate(params, self._data)
-        self._need("loss" in scores and bool(np.isfinite(scores["loss"])), "one whose evaluate gives a finite loss")
+        self._need(bool(np.isfinite(scores["loss"])), "one whose evaluate gives a finite loss")
         self._need(0 <= scores.get("accuracy", 0) <= 1, "one whose accuracy is between 0 and 1")
         self._need(dict(scores) == dict(self._learner.evaluate(params, self._data)), "one that evaluates alike twice")
 

@@ -1,6 +1,7 @@
-"""Data sets by a line of text: bundled digits, IDX files (MNIST, Fashion-MNIST), npz archives. Nothing is downloaded.
+"""Data sets by a line of text: bundled digits, IDX files (MNIST), npz archives, tables. Nothing is downloaded.
 
-Features come out as float32 in [0, 1], one flat row an example; labels as whole numbers from 0.
+Features come out as float32 in [0, 1], one flat row an example; labels as whole numbers from 0 or, where they are real
+numbers to be fitted, as float32.
 """
 
 from __future__ import annotations
@@ -9,19 +10,22 @@ import math
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from veilwalk.core import validate
 from veilwalk.core.errors import InputFileError, InvalidParameterError
 from veilwalk.core.randomness import task_generator
 from veilwalk.learning._api import Array, Partition
 from veilwalk.learning._idx import find_idx, read_idx
+from veilwalk.learning._labels import as_classes, checked_labels, is_real
+from veilwalk.learning._table import parse_table_spec, read_csv, read_parquet, roles
 
-DATA_USAGE = "digits, mnist:DIR or npz:FILE"
+DATA_USAGE = "digits, mnist:DIR, npz:FILE, csv:FILE[:label=COLUMN] or parquet:FILE[:label=COLUMN]"
 # A file that unpacks to more is refused before it is unpacked.
 _LARGEST_BYTES = 8 << 30
 _HELD_OUT = 0.2
@@ -31,13 +35,23 @@ _HELD_OUT = 0.2
 class Data:
     """What is trained on and what is held out.
 
-    ``columns`` holds further facts about each row of ``train`` by name (a writer, a hospital), for partitioners.
+    Attributes:
+        name: Where it comes from.
+        train: Rows to be dealt out to nodes.
+        test: Rows nobody trains on.
+        columns: Further facts about each row of ``train`` by name (a writer, a hospital), for partitioners.
+        class_names: What each class was called, in the order of their numbers; empty where nobody said.
+        feature_range: Least and largest value of each feature, where they were scaled by it to [0, 1].
+        target_range: The same of real labels.
     """
 
     name: str
     train: Partition
     test: Partition
     columns: Mapping[str, Array] = field(default_factory=dict)
+    class_names: tuple[str, ...] = ()
+    feature_range: tuple[Array, Array] | None = None
+    target_range: tuple[float, float] | None = None
 
     @property
     def n_features(self) -> int:
@@ -45,9 +59,16 @@ class Data:
         return int(self.train.features.shape[1])
 
     @property
+    def is_regression(self) -> bool:
+        """Whether labels are real numbers to be fitted, not classes."""
+        return is_real(self.train.labels)
+
+    @property
     def n_classes(self) -> int:
-        """One more than the largest label."""
-        return 1 + int(max(self.train.labels.max(), self.test.labels.max()))
+        """How many classes there are; 0 for regression."""
+        if self.is_regression:
+            return 0
+        return len(self.class_names) or 1 + int(max(self.train.labels.max(), self.test.labels.max()))
 
 
 def load_data(spec: str, *, seed: int = 0) -> Data:
@@ -61,9 +82,15 @@ def load_data(spec: str, *, seed: int = 0) -> Data:
     ``npz:FILE``
         Arrays ``x_train, y_train, x_test, y_test``, or ``features, labels``. An array named ``NAME_train`` (or
         ``NAME`` beside ``features``) with one entry a row becomes the column ``NAME``.
+    ``csv:FILE[:label=COLUMN]``, ``parquet:FILE[:label=COLUMN]``
+        A table of numbers. Labels are the column named, or one called ``label``, or the last; ``target=COLUMN``
+        instead fits the numbers there. ``group=COLUMN``, as often as need be, is no feature but a column for
+        partitioners. Columns of a CSV file without names are called ``c1``, ``c2`` and so on.
 
-    Where no test part is given, a fifth drawn by ``seed`` is held out. Whole-number pixels of one byte are divided
-    by 255; other features outside [0, 1] are scaled each by its least and largest value in the training part.
+    Labels may be names or any whole numbers: classes are numbered from 0 in sorted order. Real numbers make it
+    regression. Where no test part is given, a fifth drawn by ``seed`` is held out. Whole-number pixels of one byte are
+    divided by 255; other features outside [0, 1] are scaled each by its least and largest value in the training part,
+    and so are real labels.
     """
     kind, _, rest = spec.strip().partition(":")
     match kind:
@@ -73,12 +100,32 @@ def load_data(spec: str, *, seed: int = 0) -> Data:
             return _mnist(Path(rest))
         case "npz" if rest:
             return _npz(Path(rest), seed)
+        case "csv" | "parquet" if rest:
+            return _table(spec, kind, rest, seed)
         case _:
             raise InvalidParameterError("data", spec, DATA_USAGE)
 
 
+def data_of(
+    features: ArrayLike,
+    labels: ArrayLike,
+    *,
+    columns: Mapping[str, Array] | None = None,
+    seed: int = 0,
+    name: str = "arrays",
+) -> Data:
+    """Return rows and labels that are in memory as :func:`load_data` would from a file; a fifth is held out."""
+    given = np.asarray(labels)
+    # Text in a table of pandas comes as objects.
+    given = np.array(given.tolist()) if given.dtype == np.object_ else given
+    return _split(name, checked_partition(name, np.asarray(features), given), columns or {}, seed)
+
+
 def checked_partition(name: str, features: Array, labels: Array) -> Partition:
-    """Return rows and labels as a partition, flat and float32; refuse what no learner could use."""
+    """Return rows and labels as a partition, flat and float32; refuse what no learner could use.
+
+    Labels come out as text, as whole numbers or, for regression, as real ones; classes are not numbered yet.
+    """
     if features.ndim < 2 or labels.ndim != 1 or len(features) != len(labels):
         need = "one row of features for each label"
         raise InputFileError(f"{name}: features have shape {features.shape}, labels {labels.shape}: need {need}")
@@ -91,17 +138,36 @@ def checked_partition(name: str, features: Array, labels: Array) -> Partition:
     if not np.isfinite(flat).all():
         row = int(np.flatnonzero(~np.isfinite(flat).all(axis=1))[0])
         raise InputFileError(f"{name}: features of row {row} are not finite")
-    return Partition(np.ascontiguousarray(flat), _checked_labels(name, labels))
+    return Partition(np.ascontiguousarray(flat), checked_labels(name, labels))
 
 
-def _checked_labels(name: str, labels: Array) -> Array:
-    whole = labels.dtype.kind in "iu" or (labels.dtype.kind == "f" and bool(np.all(labels == np.floor(labels))))
-    if not whole:
-        raise InputFileError(f"{name}: labels are missing or of type {labels.dtype}: need whole numbers from 0")
-    low, high = labels.min(), labels.max()
-    if low < 0 or high >= max(len(labels), 2):
-        raise InputFileError(f"{name}: labels run from {low} to {high}: need 0 to fewer than the {len(labels)} rows")
-    return labels.astype(np.int64)
+def require_fit(data: Partition, *, n_features: int, n_classes: int, name: str) -> None:
+    """Refuse rows that a learner made for ``n_features`` and ``n_classes`` (0: real labels) could not be given.
+
+    A node asks this of its own file when it starts: in its first update it would fail with the model in its hands.
+    """
+    rows, labels = data.features, data.labels
+    if (
+        rows.ndim != 2
+        or labels.shape != (len(rows),)
+        or rows.dtype.kind not in "biuf"
+        or labels.dtype.kind not in "iuf"
+    ):
+        need = "rows of numbers with one number as label each"
+        raise InputFileError(f"{name}: features have shape {rows.shape}, labels {labels.shape}: need {need}")
+    if rows.shape[1] != n_features:
+        raise InputFileError(f"{name}: rows have {rows.shape[1]} features: need {n_features}, as the learner was made")
+    if n_classes and labels.dtype.kind == "f":
+        raise InputFileError(f"{name}: labels have type {labels.dtype}: need whole numbers, classes from 0")
+    bad = ~np.isfinite(rows).all(axis=1) | ~np.isfinite(labels)
+    if bad.any():
+        raise InputFileError(f"{name}: row {int(bad.argmax())} is not finite")
+    unknown = (labels < 0) | (labels >= n_classes) if n_classes else np.zeros(0, dtype=np.bool_)
+    if unknown.any():
+        row = int(unknown.argmax())
+        raise InputFileError(
+            f"{name}: label {labels[row]} in row {row}: need 0 to {n_classes - 1}, the learner's classes"
+        )
 
 
 def _digits(seed: int) -> Data:
@@ -118,7 +184,7 @@ def _split(name: str, rows: Partition, columns: Mapping[str, Array], seed: int) 
     validate.at_least(5, rows=len(rows))
     order = task_generator(seed).permutation(len(rows))
     test, train = np.split(order, [round(_HELD_OUT * len(rows))])
-    return _scaled(
+    return _finished(
         Data(
             name=name,
             train=Partition(rows.features[train], rows.labels[train]),
@@ -128,30 +194,58 @@ def _split(name: str, rows: Partition, columns: Mapping[str, Array], seed: int) 
     )
 
 
-def _scaled(data: Data) -> Data:
-    """Bring features into [0, 1] by the range of the training part, where they are not there already."""
+def _finished(data: Data) -> Data:
+    """Number the classes, and bring features and real labels into [0, 1] by the range of the training part."""
     train, test = data.train.features, data.test.features
     if train.shape[1] != test.shape[1]:
         raise InputFileError(f"{data.name}: rows have {train.shape[1]} features in training, {test.shape[1]} in test")
+    *labels, names = as_classes(data.name, data.train.labels, data.test.labels)
+    rows, of_features = _scaled(train, test)
+    # What lies beyond the training part's range is cut off in features; a label says what it says.
+    rows = rows if of_features is None else [np.clip(part, 0, 1) for part in rows]
+    target_range = None
+    if not names:
+        labels, of_labels = _scaled(*labels)
+        target_range = None if of_labels is None else (float(of_labels[0]), float(of_labels[1]))
+    return replace(
+        data,
+        train=Partition(rows[0], labels[0]),
+        test=Partition(rows[1], labels[1]),
+        class_names=names,
+        feature_range=of_features,
+        target_range=target_range,
+    )
+
+
+def _scaled(train: Array, test: Array) -> tuple[list[Array], tuple[Array, Array] | None]:
+    """Return both parts scaled, each column by its range in ``train``, and that; as they are if all are in [0, 1]."""
     if min(train.min(), test.min()) >= 0 and max(train.max(), test.max()) <= 1:
-        return data
+        return [train, test], None
     low, high = train.min(axis=0), train.max(axis=0)
     width = np.where(high > low, high - low, np.float32(1))
-    scaled = [Partition(np.clip((part.features - low) / width, 0, 1), part.labels) for part in (data.train, data.test)]
-    return Data(name=data.name, train=scaled[0], test=scaled[1], columns=data.columns)
+    return [(part - low) / width for part in (train, test)], (low, high)
 
 
 def _npz(path: Path, seed: int) -> Data:
     arrays = _archive(path)
     if "features" in arrays:
-        rows = checked_partition(str(path), arrays.pop("features"), _labels(path, arrays, "labels"))
-        return _split(str(path), rows, _columns(arrays, len(rows), ""), seed)
+        features, labels = arrays.pop("features"), _labels(path, arrays, "labels")
+        return data_of(features, labels, columns=_columns(arrays, labels.size, ""), seed=seed, name=str(path))
     if "x_train" not in arrays or "x_test" not in arrays:
         raise InputFileError(f"{path}: need arrays x_train, y_train, x_test, y_test, or features, labels")
     test = checked_partition(f"{path}, x_test", arrays.pop("x_test"), _labels(path, arrays, "y_test"))
     train = checked_partition(f"{path}, x_train", arrays.pop("x_train"), _labels(path, arrays, "y_train"))
     columns = _columns(arrays, len(train), "_train")
-    return _scaled(Data(name=str(path), train=train, test=test, columns=columns))
+    return _finished(Data(name=str(path), train=train, test=test, columns=columns))
+
+
+def _table(spec: str, kind: str, rest: str, seed: int) -> Data:
+    asked = parse_table_spec(spec, rest)
+    features, labels, columns = roles((read_csv if kind == "csv" else read_parquet)(asked.file), asked)
+    rows = checked_partition(str(asked.file), features, labels)
+    if asked.target:
+        rows = Partition(rows.features, labels.astype(np.float32))
+    return _split(str(asked.file), rows, columns, seed)
 
 
 def _columns(arrays: Mapping[str, Array], n_rows: int, ending: str) -> dict[str, Array]:
@@ -190,4 +284,4 @@ def _mnist(folder: Path) -> Data:
     for part, start in (("train", "train"), ("test", "t10k")):
         images, labels = (read_idx(find_idx(folder, start, what), what) for what in ("images", "labels"))
         parts[part] = checked_partition(f"{folder}, {part}", images, labels)
-    return _scaled(Data(name=str(folder), train=parts["train"], test=parts["test"]))
+    return _finished(Data(name=str(folder), train=parts["train"], test=parts["test"]))

@@ -1,14 +1,16 @@
-"""Minibatch descent around a model written out in NumPy: what softmax regression and the network have in common."""
+"""Minibatch descent around a model written out in NumPy: what linear models and the network have in common."""
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from veilwalk.core.arrays import BoolArray, FloatArray
+from veilwalk.core import validate
+from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 from veilwalk.learning._api import Array, Params, Partition, StepContext, UpdateResult
 from veilwalk.learning._sgd import (
     Float32Array,
@@ -17,18 +19,25 @@ from veilwalk.learning._sgd import (
     check_width,
     descend,
     draw_batch,
+    fit_scores,
     mean_scores,
     score_rows,
+    softmax_slope,
+    squared_errors,
+    squared_slope,
 )
+
+#: Names of weight and bias, slope of the mean loss times the step size (unit by row), inputs (row by number).
+Layer = tuple[str, str, Float32Array, Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescentLearner(ABC):
-    """A classifier with logits and a gradient, float32.
+    """A model with outputs and a gradient, float32: logits under a softmax, or one number under a squared error.
 
     Attributes:
         n_features: Numbers in a row of data.
-        n_classes: Labels run from 0 to one less.
+        n_classes: Labels run from 0 to one less; 0 where they are real numbers to be fitted.
         learning_rate: Step size.
         batch_size: Rows of one step, drawn without repetition; a node with fewer uses all it has.
         local_steps: Steps of one visit.
@@ -43,25 +52,39 @@ class DescentLearner(ABC):
     momentum: float = 0.0
 
     def __post_init__(self) -> None:
-        check_sizes(
-            n_features=self.n_features,
-            n_classes=self.n_classes,
-            batch_size=self.batch_size,
-            local_steps=self.local_steps,
-        )
+        check_sizes(n_features=self.n_features, batch_size=self.batch_size, local_steps=self.local_steps)
+        validate.integer(n_classes=self.n_classes)
+        validate.at_least(0, n_classes=self.n_classes)
         check_descent(learning_rate=self.learning_rate, momentum=self.momentum)
+
+    @property
+    def n_outputs(self) -> int:
+        """Numbers the model makes of a row: one for each class, or the one that is fitted."""
+        return self.n_classes or 1
 
     @abstractmethod
     def init_params(self, rng: np.random.Generator) -> Params:
         """Return the parameters training starts from."""
 
     @abstractmethod
-    def _step(self, params: Params, features: Array, labels: Array) -> Params:
-        """Return the gradient of the mean loss times the step size, in fresh arrays."""
+    def _layers(self, params: Params, features: Array, labels: Array) -> tuple[Layer, ...]:
+        """Return the layers in the order of their parameters."""
 
     @abstractmethod
-    def _logits(self, params: Params, features: Array) -> Float32Array:
-        """Return the logits, class by example."""
+    def _outputs(self, params: Params, features: Array) -> Float32Array:
+        """Return the outputs, class by example, in a fresh array."""
+
+    def _slope(self, outputs: Float32Array, labels: Array) -> Float32Array:
+        """Turn outputs in place into the slope of the mean loss times the step size."""
+        slope = softmax_slope if self.n_classes else squared_slope
+        return slope(outputs, labels, self.learning_rate)
+
+    def _step(self, params: Params, features: Array, labels: Array) -> Params:
+        """Return the gradient of the mean loss times the step size, in fresh arrays."""
+        step: dict[str, Array] = {}
+        for weight, bias, slope, inputs in self._layers(params, features, labels):
+            step[weight], step[bias] = slope @ inputs, np.add.reduce(slope, axis=1)
+        return step
 
     def update(self, params: Params, data: Partition, ctx: StepContext) -> UpdateResult:
         """Return ``params`` after ``local_steps`` minibatch steps on ``data``; a node without data changes nothing.
@@ -78,15 +101,49 @@ class DescentLearner(ABC):
             seen += len(labels)
         return UpdateResult(params=params, num_examples=seen)
 
+    def whole_steps(self, params: Params, data: Partition, starts: IntArray) -> Float32Array:
+        """Return the step that each part of ``data`` would make with all its rows: one line a part, flat.
+
+        The forward pass is one for all; a part without rows makes none.
+        """
+        steps = np.zeros((len(starts) - 1, sum(value.size for value in params.values())), dtype=np.float32)
+        layers = self._layers(params, data.features, data.labels)
+        for part, (start, end) in enumerate(itertools.pairwise(starts.tolist())):
+            if start == end:
+                continue
+            share, place = np.float32(-len(data) / (end - start)), 0
+            for _, _, slope, inputs in layers:
+                rows = slope[:, start:end] * share
+                for found in (rows @ inputs[start:end], np.add.reduce(rows, axis=1)):
+                    steps[part, place : place + found.size] = found.ravel()
+                    place += found.size
+        return steps
+
+    def row_products(self, params: Params, data: Partition, change: Params) -> tuple[FloatArray, FloatArray]:
+        """Return the products of the steps that single rows would make: each with each, and each with ``change``.
+
+        A row's step at a layer is an outer product: none is ever written out.
+        """
+        n_rows = len(data)
+        gram, along = np.zeros((n_rows, n_rows)), np.zeros(n_rows)
+        for weight, bias, slope, inputs in self._layers(params, data.features, data.labels):
+            made, given = np.float64(-n_rows) * slope, inputs.astype(np.float64)
+            gram += (made.T @ made) * (given @ given.T + 1)
+            along += ((made.T @ change[weight]) * given).sum(axis=1) + made.T @ change[bias]
+        return gram, along
+
     def example_losses(self, params: Params, data: Partition) -> FloatArray:
-        """Return the loss of every row, in nats."""
+        """Return the loss of every row: nats, or the squared error."""
         return self._score(params, data)[0]
 
     def evaluate(self, params: Params, data: Partition) -> Mapping[str, float]:
-        """Return the mean ``loss`` (nats) and the ``accuracy`` on ``data``."""
-        return mean_scores(*self._score(params, data))
+        """Return the mean ``loss`` on ``data`` and the ``accuracy``, or ``r2`` where labels are real numbers."""
+        losses, hits = self._score(params, data)
+        return fit_scores(losses, losses, data.labels) if hits is None else mean_scores(losses, hits)
 
-    def _score(self, params: Params, data: Partition) -> tuple[FloatArray, BoolArray]:
+    def _score(self, params: Params, data: Partition) -> tuple[FloatArray, BoolArray | None]:
         check_width(data.features, self.n_features)
         with np.errstate(all="ignore"):
-            return score_rows(lambda features: self._logits(params, features), data)
+            if self.n_classes:
+                return score_rows(lambda features: self._outputs(params, features), data)
+            return squared_errors(lambda features: self._outputs(params, features), data), None

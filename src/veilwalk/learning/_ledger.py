@@ -9,26 +9,16 @@ import numpy as np
 
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.core.geometry import MessageGeometry, SuiteName
 from veilwalk.learning._api import Params
 
 if TYPE_CHECKING:
     from veilwalk.learning._trace import TrainingTrace
 
-# What a node really sends (the message of ``veilwalk.node``; a test compares): the parameters padded to a bucket, of
-# which there are 16 from each power of two to the next and none below 16 KiB, one tag a chunk, and a sealed header.
-_BUCKETS = 16
-_SMALLEST_BUCKET = 16 << 10
-_CHUNK_BYTES = 256 << 10
-_TAG_BYTES = 16
-_HEAD_BYTES = 1652
 
-
-def sealed_bytes(params_bytes: int) -> int:
+def sealed_bytes(params_bytes: int, *, suite: SuiteName = "hybrid") -> int:
     """Return the length of the sealed message that carries parameters of so many bytes: all of a run are equal."""
-    padded = max(params_bytes, _SMALLEST_BUCKET)
-    step = 1 << ((padded - 1).bit_length() - _BUCKETS.bit_length())
-    bucket = -(-padded // step) * step
-    return _HEAD_BYTES + bucket + _TAG_BYTES * -(-bucket // _CHUNK_BYTES)
+    return MessageGeometry.for_body(params_bytes, suite=suite).message_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +70,6 @@ class Ledger:
 def params_bytes(params: Params) -> int:
     """Return the bytes of the arrays of a model."""
     return sum(np.asarray(array).nbytes for array in params.values())
-
-
-def readable_bytes(count: float) -> str:
-    """Return a number of bytes as people read it: three digits and a unit."""
-    for unit in ("B", "kB", "MB"):
-        if count < 999.5:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"
 
 
 def ledger(trace: TrainingTrace, cost: CostModel, *, params_bytes: int) -> Ledger:

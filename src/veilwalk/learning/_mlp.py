@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from veilwalk.learning._api import Array, Params
-from veilwalk.learning._descent import DescentLearner
-from veilwalk.learning._sgd import Float32Array, check_sizes, softmax_slope
+from veilwalk.learning._descent import DescentLearner, Layer
+from veilwalk.learning._sgd import Float32Array, check_sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MlpLearner(DescentLearner):
-    """One hidden layer of rectified units under a softmax, float32, trained by minibatch descent.
+    """One hidden layer of rectified units under a softmax or a squared error, float32, trained by minibatch descent.
 
     Attributes:
         hidden: Units of the hidden layer.
@@ -32,24 +32,19 @@ class MlpLearner(DescentLearner):
         return {
             "hidden_weight": weight,
             "hidden_bias": np.zeros(self.hidden, dtype=np.float32),
-            "weight": np.zeros((self.n_classes, self.hidden), dtype=np.float32),
-            "bias": np.zeros(self.n_classes, dtype=np.float32),
+            "weight": np.zeros((self.n_outputs, self.hidden), dtype=np.float32),
+            "bias": np.zeros(self.n_outputs, dtype=np.float32),
         }
 
-    def _step(self, params: Params, features: Array, labels: Array) -> Params:
+    def _layers(self, params: Params, features: Array, labels: Array) -> tuple[Layer, ...]:
         hidden = _hidden(params, features)
-        slope = softmax_slope(_above(params, hidden), labels, self.learning_rate)
+        slope = self._slope(_above(params, hidden), labels)
         back = params["weight"].T @ slope
         # A unit at rest passes nothing back.
         back *= hidden > 0
-        return {
-            "hidden_weight": back @ features,
-            "hidden_bias": np.add.reduce(back, axis=1),
-            "weight": slope @ hidden.T,
-            "bias": np.add.reduce(slope, axis=1),
-        }
+        return ("hidden_weight", "hidden_bias", back, features), ("weight", "bias", slope, hidden.T)
 
-    def _logits(self, params: Params, features: Array) -> Float32Array:
+    def _outputs(self, params: Params, features: Array) -> Float32Array:
         return _above(params, _hidden(params, features))
 
 
@@ -61,7 +56,7 @@ def _hidden(params: Params, features: Array) -> Float32Array:
 
 
 def _above(params: Params, hidden: Float32Array) -> Float32Array:
-    """Return the logits that the last layer makes of the hidden one."""
-    logits: Float32Array = params["weight"] @ hidden
-    logits += params["bias"][:, np.newaxis]
-    return logits
+    """Return what the last layer makes of the hidden one."""
+    outputs: Float32Array = params["weight"] @ hidden
+    outputs += params["bias"][:, np.newaxis]
+    return outputs

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning._api import Array, Partition
 from veilwalk.learning._data import Data
+from veilwalk.learning._labels import is_real
 
 LABEL = "label"
 """The column that every data set has."""
@@ -83,7 +84,12 @@ class Partitions(Sequence[Partition]):
 
 
 class Partitioner(ABC):
-    """Deals rows to nodes: every row to exactly one node, the same way every time."""
+    """Deals rows to nodes: every row to exactly one node, the same way every time.
+
+    ``by_class`` says of a kind of partitioner that it shares out classes, which real labels have none of.
+    """
+
+    by_class: ClassVar[bool] = False
 
     @abstractmethod
     def deal(self, keys: Array) -> list[IntArray]:
@@ -94,6 +100,9 @@ class Partitioner(ABC):
         rows = data.train if isinstance(data, Data) else data
         columns = dict(data.columns) if isinstance(data, Data) else {}
         keys = column({LABEL: rows.labels} | columns, getattr(self, "partition_by", LABEL))
+        if self.by_class and is_real(keys):
+            need = "iid, graph:CORRELATION or natural:COLUMN where labels are real numbers: they have no classes"
+            raise InvalidParameterError("partition", type(self).__name__, need)
         return Partitions.of_rows(rows, self.deal(keys))
 
 
@@ -128,8 +137,11 @@ def _part(given: Any, rows: Partition) -> Partition:
         return given
     if isinstance(given, np.ndarray) and given.dtype.kind in "iu":
         return Partition(rows.features[given], rows.labels[given])
+    kind = rows.labels.dtype if is_real(rows.labels) else np.int64
     try:
-        return Partition(np.asarray(given["features"], dtype=np.float32), np.asarray(given["labels"], dtype=np.int64))
+        return Partition(
+            *(np.asarray(given[key], dtype=of) for key, of in (("features", np.float32), ("labels", kind)))
+        )
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InvalidParameterError(
             "load_partition", type(given).__name__, "a Partition, row numbers, or columns features and labels"

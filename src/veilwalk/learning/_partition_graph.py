@@ -1,4 +1,4 @@
-"""Data that resembles the neighbours' data, and partitioners by a line of text."""
+"""Data that resembles the neighbours' data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.randomness import task_generator
 from veilwalk.graphs import Graph
 from veilwalk.learning._api import Array
+from veilwalk.learning._labels import is_real
 from veilwalk.learning._partition import LABEL, Partitioner, check_feasible
+
+_CLASSES = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +24,7 @@ class GraphCorrelatedPartitioner(Partitioner):
 
     Regions grow from random nodes, one node at a time, in proportion to the rows of each class. Then a share
     1 - ``correlation`` of the rows, drawn at random, change places: 0 is even at random, 1 leaves regions pure but
-    for their borders. Sizes differ by at most one row.
+    for their borders. Sizes differ by at most one row. Real labels are sorted into ten classes of as many rows each.
     """
 
     graph: Graph
@@ -39,6 +42,8 @@ class GraphCorrelatedPartitioner(Partitioner):
         check_feasible(self.num_partitions, len(keys))
         if not 0.0 <= self.correlation <= 1.0:
             raise InvalidParameterError("correlation", self.correlation, "between 0 and 1")
+        if is_real(keys):
+            keys = np.argsort(np.argsort(keys, kind="stable")) * _CLASSES // len(keys)
         rng = task_generator(self.seed)
         # Random order within a class, so that no row is bound to a node by its place in the file.
         shuffled = rng.permutation(len(keys))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -47,6 +47,7 @@ class DirichletPartitioner(Partitioner):
             few rows a node and a small ``alpha`` no number of draws would give every node one.
     """
 
+    by_class: ClassVar[bool] = True
     num_partitions: int
     partition_by: str
     alpha: float | Sequence[float]
@@ -122,6 +123,7 @@ class ShardPartitioner(Partitioner):
     left out.
     """
 
+    by_class: ClassVar[bool] = True
     num_partitions: int
     partition_by: str
     num_shards_per_partition: int | None = None
@@ -174,6 +176,7 @@ class PathologicalPartitioner(Partitioner):
     until every class has a node: no row is left out.
     """
 
+    by_class: ClassVar[bool] = True
     num_partitions: int
     partition_by: str
     num_classes_per_partition: int

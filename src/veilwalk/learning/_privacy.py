@@ -1,20 +1,19 @@
-"""Privacy of noisy updates, in two cases: the receiver knows who sent one, or does not.
+"""Privacy of noisy updates: what a run reveals about one node's data, and against whom that holds.
 
 Who is protected: one node, all its data at once. Neighbouring worlds: its data are used, or it hands the model on with
 noise alone. An update is clipped to norm C and gets noise of standard deviation z C (z is the noise multiplier).
 
 *Sender known.* Everybody may see every model and know who made it; each update of the node counts as one Gaussian
-mechanism of sensitivity C. Nothing is assumed.
+mechanism of sensitivity C. Nothing is assumed. This is all that a run prints.
 
-*Sender unknown to the receiver.* One receiver sees every model. Given the routes it saw, the node made an update with
-probability w, else somebody else did, whose update may be any of norm at most C. Worlds differ only by the mixtures
-(1-w) Q + w M and (1-w) Q + w M'. For a > 1 the hockey-stick divergence of the first from the second is the price of a
-put on two log-normal values, 1 - a M'/M - c Q/M with c = (1-w)(a-1)/w, taken under M. It grows with each of their
-variances and with their covariance, and those are all largest when M, M' and Q stand on one line, at C, 0 and -C (the
-other way round: at 0, C and C). That pair is what is composed here, in closed form. Note that it is *not* the Poisson
-sampled Gaussian of a federated round: there the others' sum stays when a node is left out, here another update takes
-its place, up to 2 C away. Assumed: routes do not depend on data, and given the routes the sources of different updates
-are independent draws. Nothing is assumed about what the content of updates gives away; that is what is bounded.
+*Sender hidden from one observer.* Given all that this observer sees, the node made an update with probability at most
+w, else somebody else did, whose update may be any of norm at most C. Worlds differ only by the mixtures (1-w) Q + w M
+and (1-w) Q + w M'. For a > 1 the hockey-stick divergence of the first from the second is the price of a put on two
+log-normal values, 1 - a M'/M - c Q/M with c = (1-w)(a-1)/w, taken under M. It grows with each of their variances and
+with their covariance, and those are all largest when M, M' and Q stand on one line, at C, 0 and -C (the other way
+round: at 0, C and C). That pair is what is composed here, in closed form. Note that it is *not* the Poisson sampled
+Gaussian of a federated round: there the others' sum stays when a node is left out, here another update takes its
+place, up to 2 C away. Where the weights come from is the caller's affair: see :meth:`NodePrivacyAccountant.observed`.
 """
 
 from __future__ import annotations
@@ -26,63 +25,85 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import log_ndtr, ndtr
 
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import ConfigError, InvalidParameterError
-from veilwalk.learning._sender import SenderPosterior
 
-_FORMAT = "veilwalk-privacy-1"
+# The second: an observer is named, and a weight is one number.
+_FORMAT = "veilwalk-privacy-2"
 _FINEST = 1e-4
 _GRID = 50_000
 # What lies beyond the grid of privacy losses counts as if everything were revealed.
 _TAIL = 1e-15
 # Below this a single update reveals more than any grid holds.
 _LEAST_NOISE = 0.01
+# Logarithm of the ratio of two weights that are kept apart.
+_WEIGHT_STEP = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class NoisyUpdate:
     """An update clipped to norm C that got Gaussian noise of standard deviation ``noise_multiplier`` times C.
 
-    ``sender`` is None where the receiver may know who made it, else what it knows, measured.
+    ``weight`` bounds the probability, to the observer of the account, that the node made it; 1 where it may know.
     """
 
     noise_multiplier: float
-    sender: SenderPosterior | None = None
+    weight: float = 1.0
 
     def __post_init__(self) -> None:
-        validate.more_than(0, noise_multiplier=self.noise_multiplier)
+        validate.more_than(0, noise_multiplier=self.noise_multiplier, weight=self.weight)
         validate.finite(noise_multiplier=self.noise_multiplier)
-        known: object = self.sender
-        if known is not None and not isinstance(known, SenderPosterior):
-            raise InvalidParameterError("sender", known, "None (known) or a measured SenderPosterior, not a number")
+        if not self.weight <= 1:
+            raise InvalidParameterError("weight", self.weight, "at most 1")
 
 
 class NodePrivacyAccountant:
     """Adds up what the updates of a run reveal about one node's data.
 
-    Count for the known case every noisy update of the node. Count for the unknown case all updates of the run,
-    whoever made them: those that one receiver opened, with the measured posterior, and all others, which it sees only
-    inside later models, with :meth:`SenderPosterior.of_law`.
+    Against everybody: count every update that the node may make, with its sender known. Against one ``observer``, who
+    is named in words: count all updates of the run by :meth:`observed`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, observer: str | None = None) -> None:
+        self._observer = observer
         self._counts: dict[NoisyUpdate, int] = {}
 
     def compose(self, event: NoisyUpdate, count: int = 1) -> NodePrivacyAccountant:
         """Count ``event``, ``count`` times; return the accountant itself."""
         validate.integer(count=count)
         validate.at_least(0, count=count)
+        if event.weight < 1 and not self._observer:
+            raise InvalidParameterError("weight", event.weight, "1, unless the account names its observer")
         if count:
             self._counts[event] = self._counts.get(event, 0) + count
         return self
 
-    @property
-    def sender_known(self) -> bool:
-        """Whether any update was counted with its sender known."""
-        return any(event.sender is None for event in self._counts)
+    def observed(self, noise_multiplier: float, weights: npt.ArrayLike) -> NodePrivacyAccountant:
+        """Count every update of a run with what the observer can hold the node responsible for; return self.
+
+        Valid only under this contract, which nothing here can check:
+
+        - ``weights`` has an entry for *each* update of the run, opened by the observer or not: it sees them all inside
+          later models. The entry is at least the probability that the node made that update given *everything* the
+          observer sees: hops relayed and their times, what it drew itself, its own updates, the past. It is 1 where
+          the observer is certain (it drew the source, or handed a message over and got another straight back).
+        - They are this observer's, not a mean over several, and this node's or a bound for every node.
+        - Given all that, who made one update is independent of who made the others. A law that draws the next source
+          from the last one does not give that by itself.
+        - Routes do not depend on data.
+        """
+        values = np.asarray(weights, dtype=np.float64)
+        if values.ndim != 1 or not np.all((values >= 0) & (values <= 1)):
+            raise InvalidParameterError("weights", "values", "one for each update, between 0 and 1")
+        # Few different weights, rounded up: divergences grow with the weight, so that nothing is understated.
+        powers = np.floor(-np.log(values[values > 0]) / _WEIGHT_STEP * (1 - 1e-12))
+        for power, count in zip(*np.unique(powers, return_counts=True), strict=True):
+            self.compose(NoisyUpdate(noise_multiplier, math.exp(-power * _WEIGHT_STEP)), int(count))
+        return self
 
     def get_epsilon(self, delta: float) -> float:
         """Return an upper bound on epsilon at ``delta``; infinite where the noise is too small to say."""
@@ -91,50 +112,51 @@ class NodePrivacyAccountant:
 
     def would_exceed(self, event: NoisyUpdate, *, epsilon: float, delta: float, count: int = 1) -> bool:
         """Return whether ``count`` more of ``event`` would lift epsilon at ``delta`` above ``epsilon``."""
-        after = NodePrivacyAccountant()
+        after = NodePrivacyAccountant(self._observer)
         after._counts = dict(self._counts)
         return after.compose(event, count).get_epsilon(delta) > epsilon
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain data, fit for JSON, that :meth:`load_state_dict` reads."""
         ledger = [
-            {
-                "noise_multiplier": event.noise_multiplier,
-                "sender": None if event.sender is None else event.sender.to_dict(),
-                "count": count,
-            }
+            {"noise_multiplier": event.noise_multiplier, "weight": event.weight, "count": count}
             for event, count in self._counts.items()
         ]
-        return {"format": _FORMAT, "ledger": ledger}
+        return {"format": _FORMAT, "observer": self._observer, "ledger": ledger}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace all counts by those of ``state``."""
+        """Replace observer and all counts by those of ``state``."""
         try:
             if state["format"] != _FORMAT:
                 raise ConfigError(f"privacy state: format {state['format']} is not {_FORMAT}")
-            counts: dict[NoisyUpdate, int] = {}
-            for row in state["ledger"]:
-                sender = None if row["sender"] is None else SenderPosterior.from_dict(row["sender"])
-                counts[NoisyUpdate(float(row["noise_multiplier"]), sender)] = int(row["count"])
+            counts = {
+                NoisyUpdate(float(row["noise_multiplier"]), float(row["weight"])): int(row["count"])
+                for row in state["ledger"]
+            }
+            self._observer, self._counts = state["observer"], counts
         except (KeyError, TypeError) as error:
             raise ConfigError(f"privacy state: not written by state_dict ({error})") from error
-        self._counts = counts
 
     def statement(self, delta: float) -> str:
-        """Say in plain words what epsilon is, which case was used, against whom it holds and what it assumes."""
+        """Say in plain words what epsilon is, against whom it holds and what it assumes."""
         found = self.get_epsilon(delta)
         epsilon = f"{found:.3g}" if math.isfinite(found) else "infinity"
         lines = [f"epsilon <= {epsilon} at delta = {delta:g}: whether one node's data, all of them, were used at all."]
         for event, count in self._counts.items():
-            who = "sender known" if event.sender is None else f"sender unknown ({event.sender.origin})"
-            lines.append(f"  {count} updates with noise multiplier {event.noise_multiplier:g}, {who}.")
-        if self.sender_known:
-            lines.append("Holds against everybody together, whatever they know of the routes.")
-        else:
+            if event.weight == 1:
+                lines.append(f"  {count} updates with noise multiplier {event.noise_multiplier:g}, sender known.")
+        hidden = {event: count for event, count in self._counts.items() if event.weight < 1}
+        if hidden:
+            least, most = min(e.noise_multiplier for e in hidden), max(e.weight for e in hidden)
             lines.append(
-                "Holds against one receiver, even if it sees every model, for routes drawn apart from the data"
+                f"  {sum(hidden.values())} updates with noise multiplier {least:g} or more, of which the node is the "
+                f"maker with probability {most:.3g} or less each."
             )
-            lines.append("and sources of different updates independent of each other; not against receivers together.")
+        if self._observer is None:
+            lines.append("Holds against everybody together, sender known: whatever they see of models and routes.")
+        else:
+            lines.append(f"Holds against one observer only ({self._observer}), if it learns no more of who made what")
+            lines.append("than these probabilities say, and makers of different updates are independent to it.")
         return "\n".join(lines)
 
 
@@ -151,27 +173,28 @@ def _dp_accounting() -> Any:
     try:
         import dp_accounting
     except ImportError as error:
-        raise ConfigError("privacy is accounted with dp-accounting, not installed here: veilwalk[dp]") from error
+        raise ConfigError(
+            "privacy is accounted with dp-accounting, not installed here: pip install 'veilwalk[dp]' brings it"
+        ) from error
     return dp_accounting
 
 
 @lru_cache(maxsize=32)
 def _epsilon(counts: tuple[tuple[NoisyUpdate, int], ...], delta: float) -> float:
-    known = sum(count / event.noise_multiplier**2 for event, count in counts if event.sender is None)
-    unknown = [(event, count) for event, count in counts if event.sender is not None]
+    known = sum(count / event.noise_multiplier**2 for event, count in counts if event.weight == 1)
+    hidden = [(event, count) for event, count in counts if event.weight < 1]
     accounting = _dp_accounting()
-    if not unknown:
+    if not hidden:
         # Gaussians compose to one Gaussian, whose epsilon is known exactly.
         return float(accounting.get_epsilon_gaussian(1 / math.sqrt(known), delta)) if known else 0.0
     if min(event.noise_multiplier for event, _ in counts) < _LEAST_NOISE:
         return math.inf
     if known:
-        certain = SenderPosterior((1.0,), (1.0,), "known")
-        unknown.append((NoisyUpdate(1 / math.sqrt(known), certain), 1))
-    reach = max(_reach(event) for event, _ in unknown)
+        hidden.append((NoisyUpdate(1 / math.sqrt(known)), 1))
+    reach = max(_reach(event) for event, _ in hidden)
     step = max(_FINEST, reach / _GRID)
     total = accounting.pld.privacy_loss_distribution.identity(step)
-    for event, count in unknown:
+    for event, count in hidden:
         total = total.compose(_losses(event, step).self_compose(count))
     return float(total.get_epsilon_for_delta(delta))
 
@@ -205,17 +228,15 @@ def used_divergence(epsilon: FloatArray, event: NoisyUpdate) -> FloatArray:
     Of (1-w) N(-1) + w N(1) from (1-w) N(-1) + w N(0), standard deviation z: positive above one point x, found from
     a k u + c u^2 = 1 with u = exp(-x / z^2), k = exp(1 / (2 z^2)).
     """
-    z, total = event.noise_multiplier, np.zeros_like(epsilon)
-    for share, w in _weights(event):
-        with np.errstate(divide="ignore"):
-            # log((1 - w)(a - 1) / w), safe where a = e^epsilon overflows.
-            log_c = epsilon + np.log1p(-np.exp(-epsilon)) + np.log1p(-w) - math.log(w)
-        linear = epsilon + 1 / (2 * z**2)
-        x = z**2 * (np.logaddexp(linear, 0.5 * np.logaddexp(2 * linear, math.log(4) + log_c)) - math.log(2))
-        # Logarithms, since e^epsilon may overflow where the tail it multiplies is nothing.
-        gain = ndtr((1 - x) / z) - np.exp(epsilon + log_ndtr(-x / z)) - np.exp(log_c + log_ndtr((-1 - x) / z))
-        total += share * w * np.maximum(gain, 0.0)
-    return total
+    z, w = event.noise_multiplier, event.weight
+    with np.errstate(divide="ignore"):
+        # log((1 - w)(a - 1) / w), safe where a = e^epsilon overflows.
+        log_c = epsilon + np.log1p(-np.exp(-epsilon)) + np.log1p(-w) - math.log(w)
+    linear = epsilon + 1 / (2 * z**2)
+    x = z**2 * (np.logaddexp(linear, 0.5 * np.logaddexp(2 * linear, math.log(4) + log_c)) - math.log(2))
+    # Logarithms, since e^epsilon may overflow where the tail it multiplies is nothing.
+    gain = ndtr((1 - x) / z) - np.exp(epsilon + log_ndtr(-x / z)) - np.exp(log_c + log_ndtr((-1 - x) / z))
+    return np.asarray(w * np.maximum(gain, 0.0))
 
 
 def unused_divergence(epsilon: FloatArray, event: NoisyUpdate) -> FloatArray:
@@ -223,17 +244,8 @@ def unused_divergence(epsilon: FloatArray, event: NoisyUpdate) -> FloatArray:
 
     Of (1-w) N(1) + w N(0) from N(1): w times that of the Gaussian mechanism at 1 + (a - 1) / w.
     """
-    z, total = event.noise_multiplier, np.zeros_like(epsilon)
-    for share, w in _weights(event):
-        # log(1 + (e^epsilon - 1) / w), safe where e^epsilon overflows.
-        inner = epsilon - math.log(w) + np.log1p((w - 1) * np.exp(-epsilon))
-        gain = ndtr(1 / (2 * z) - inner * z) - np.exp(inner + log_ndtr(-1 / (2 * z) - inner * z))
-        total += share * w * np.maximum(gain, 0.0)
-    return total
-
-
-def _weights(event: NoisyUpdate) -> list[tuple[float, float]]:
-    if event.sender is None:
-        return [(1.0, 1.0)]
-    pairs = zip(event.sender.shares, event.sender.weights, strict=True)
-    return [(share, weight) for share, weight in pairs if share > 0 and weight > 0]
+    z, w = event.noise_multiplier, event.weight
+    # log(1 + (e^epsilon - 1) / w), safe where e^epsilon overflows.
+    inner = epsilon - math.log(w) + np.log1p((w - 1) * np.exp(-epsilon))
+    gain = ndtr(1 / (2 * z) - inner * z) - np.exp(inner + log_ndtr(-1 / (2 * z) - inner * z))
+    return np.asarray(w * np.maximum(gain, 0.0))

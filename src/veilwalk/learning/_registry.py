@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -10,10 +11,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.errors import InvalidParameterError, LearnerError
 from veilwalk.learning._api import Learner
+from veilwalk.learning._guard import guarded, theirs
+from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
 from veilwalk.learning._mlp import MlpLearner
-from veilwalk.learning._softmax import SoftmaxLearner
+
+_DESCENT = ("learning_rate", "batch_size", "local_steps", "momentum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +25,21 @@ class LearnerKind:
     """A learner a spec can name.
 
     Attributes:
-        usage: How it is written; options as ``name=value`` behind it.
+        name: How it is called.
         help: What it is, in one line.
-        build: Makes it from ``n_features``, ``n_classes`` and the options.
+        build: Makes it from ``n_features``, ``n_classes`` (0 where labels are real numbers) and the options.
+        options: Numbers that may be given as ``name=value`` behind it.
     """
 
-    usage: str
+    name: str
     help: str
     build: Callable[..., Learner]
+    options: tuple[str, ...]
+
+    @property
+    def usage(self) -> str:
+        """How it is written."""
+        return self.name + "".join(f"[:{option}=..]" for option in self.options)
 
 
 def _sklearn(**options: Any) -> Learner:
@@ -39,41 +50,54 @@ def _sklearn(**options: Any) -> Learner:
 
 LEARNERS: Mapping[str, LearnerKind] = MappingProxyType(
     {
-        "softmax": LearnerKind(
-            "softmax[:learning_rate=..][:batch_size=..][:local_steps=..][:momentum=..]",
-            "softmax regression in NumPy",
-            SoftmaxLearner,
-        ),
-        "mlp": LearnerKind(
-            "mlp[:hidden=..][:learning_rate=..][:batch_size=..][:local_steps=..][:momentum=..]",
-            "one hidden layer in NumPy",
-            MlpLearner,
-        ),
-        "sklearn": LearnerKind(
-            "sklearn[:learning_rate=..][:batch_size=..]", "scikit-learn's SGDClassifier, by partial_fit", _sklearn
-        ),
+        kind.name: kind
+        for kind in (
+            LearnerKind("softmax", "softmax regression in NumPy, for classes", SoftmaxLearner, _DESCENT),
+            LearnerKind("linear", "least squares in NumPy, for real labels", LinearLearner, _DESCENT),
+            LearnerKind("mlp", "one hidden layer in NumPy, for either", MlpLearner, ("hidden", *_DESCENT)),
+            LearnerKind(
+                "sklearn",
+                "scikit-learn's SGDClassifier, or SGDRegressor, by partial_fit",
+                _sklearn,
+                ("learning_rate", "batch_size"),
+            ),
+        )
     }
 )
 
 
 def make_learner(spec: str, *, n_features: int, n_classes: int) -> Learner:
-    """Make the learner that ``spec`` names for data of this shape.
+    """Make the learner that ``spec`` names for data of this shape; ``n_classes`` is 0 where labels are real numbers.
 
     ``softmax``, ``mlp:hidden=128``, or ``module:Class``: any class or function that takes ``n_features`` and
     ``n_classes`` by keyword, with the options given, and returns a :class:`Learner`. Such a module is looked for
-    where Python looks, and then in the folder the command runs in. Naming one runs its code.
+    where Python looks, and then in the folder the command runs in. Naming one runs its code, :func:`guarded`.
     """
     fields = spec.strip().split(":")
     first_option = next((index for index, part in enumerate(fields) if "=" in part), len(fields))
     name, options = ":".join(fields[:first_option]), _options(spec, fields[first_option:])
-    build = LEARNERS[name].build if name in LEARNERS else _imported(spec, name)
+    if name in LEARNERS:
+        _check_options(spec, LEARNERS[name], options)
+        return LEARNERS[name].build(n_features=n_features, n_classes=n_classes, **options)
+    home, build = _imported(spec, name)
+    given = {"n_features": n_features, "n_classes": n_classes, **options}
     try:
-        learner = build(n_features=n_features, n_classes=n_classes, **options)
+        inspect.signature(build).bind(**given)
     except TypeError as error:
-        raise InvalidParameterError("learner", spec, f"options that it takes ({error})") from error
+        raise InvalidParameterError("learner", spec, f"one that takes {', '.join(given)} ({error})") from error
+    learner = theirs(name, "when made", home, lambda: build(**given))
     if not isinstance(learner, Learner):
         raise InvalidParameterError("learner", spec, "an object with init_params, update and evaluate")
-    return learner
+    return guarded(learner, name=name, home=home)
+
+
+def _check_options(spec: str, kind: LearnerKind, options: Mapping[str, int | float | str]) -> None:
+    for option, value in options.items():
+        if option not in kind.options:
+            known = ", ".join(kind.options)
+            raise InvalidParameterError("learner", spec, f"{kind.name} with options among {known} (not {option})")
+        if isinstance(value, str):
+            raise InvalidParameterError(option, value, "a number")
 
 
 def _options(spec: str, fields: list[str]) -> dict[str, int | float | str]:
@@ -95,7 +119,8 @@ def _value(text: str) -> int | float | str:
     return text
 
 
-def _imported(spec: str, name: str) -> Callable[..., Any]:
+def _imported(spec: str, name: str) -> tuple[str | None, Callable[..., Any]]:
+    """Return the file of a module and what it has under the name."""
     known = f"{', '.join(LEARNERS)} or module:Class"
     module_name, _, attribute = name.partition(":")
     if not attribute or not all(part.isidentifier() for part in [*module_name.split("."), attribute]):
@@ -105,11 +130,15 @@ def _imported(spec: str, name: str) -> Callable[..., Any]:
         # Last, so that nothing installed is hidden by a file that happens to lie here.
         sys.path.append(here)
     try:
-        build = getattr(importlib.import_module(module_name), attribute)
-    except ImportError as error:
-        raise InvalidParameterError("learner", spec, f"{known}; {module_name} cannot be imported ({error})") from error
+        module = theirs(name, "when imported", None, lambda: importlib.import_module(module_name))
+        build = getattr(module, attribute)
+    except LearnerError as error:
+        if isinstance(error.__cause__, ImportError):
+            need = f"{known}; {module_name} cannot be imported ({error.__cause__})"
+            raise InvalidParameterError("learner", spec, need) from error
+        raise
     except AttributeError as error:
         raise InvalidParameterError("learner", spec, f"{known}; {module_name} has no {attribute}") from error
     if not callable(build):
         raise InvalidParameterError("learner", spec, f"{known}; {attribute} is not a class or function")
-    return build  # type: ignore[no-any-return]
+    return module.__file__, build

@@ -1,4 +1,4 @@
-"""What the NumPy learners share: drawing a batch, one step of descent, scores from logits."""
+"""What the NumPy learners share: drawing a batch, one step of descent, scores from outputs."""
 
 from __future__ import annotations
 
@@ -77,6 +77,13 @@ def softmax_slope(logits: Float32Array, labels: Array, scale: float) -> Float32A
     return logits
 
 
+def squared_slope(outputs: Float32Array, labels: Array, scale: float) -> Float32Array:
+    """Turn outputs (one row) in place into ``scale`` times the slope of the mean squared error, and return it."""
+    outputs -= labels
+    outputs *= 2 * scale / len(labels)
+    return outputs
+
+
 def score_rows(logits_of: Callable[[Array], Float32Array], data: Partition) -> tuple[FloatArray, BoolArray]:
     """Return the loss of every row, in nats, and whether its label has the highest logit."""
     losses, hits = np.empty(len(data)), np.empty(len(data), dtype=np.bool_)
@@ -91,11 +98,35 @@ def score_rows(logits_of: Callable[[Array], Float32Array], data: Partition) -> t
     return losses, hits
 
 
+def squared_errors(outputs_of: Callable[[Array], Float32Array], data: Partition) -> FloatArray:
+    """Return the squared error of every row."""
+    errors = np.empty(len(data))
+    for start in range(0, len(data), _BLOCK_ROWS):
+        block = slice(start, start + _BLOCK_ROWS)
+        errors[block] = outputs_of(data.features[block])[0]
+        errors[block] -= data.labels[block]
+    return errors * errors
+
+
+def fit_scores(losses: FloatArray, squares: FloatArray, labels: Array) -> Mapping[str, float]:
+    """Return mean ``loss`` and ``r2``, the share of the labels' variance that is explained, from squared errors."""
+    _need_rows(losses)
+    real = np.asarray(labels, dtype=np.float64)
+    spread, left = float(np.square(real - real.mean()).sum()), float(squares.sum())
+    # Labels that are all the same have nothing to be explained.
+    r2 = 1 - left / spread if spread > 0 else float(left == 0)
+    return {"loss": float(losses.mean()), "r2": r2}
+
+
 def mean_scores(losses: FloatArray, hits: BoolArray) -> Mapping[str, float]:
     """Return mean ``loss`` and ``accuracy``, as an evaluation reports them."""
+    _need_rows(losses)
+    return {"loss": float(losses.mean()), "accuracy": float(hits.mean())}
+
+
+def _need_rows(losses: FloatArray) -> None:
     if not len(losses):
         raise InvalidParameterError("data", "no rows", "at least one row to evaluate on")
-    return {"loss": float(losses.mean()), "accuracy": float(hits.mean())}
 
 
 def check_width(features: Array, n_features: int) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,7 +15,10 @@ from veilwalk.learning._ledger import Ledger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One evaluation on held-out data, and what had been spent by then. Accuracy is None where there is none."""
+    """One evaluation on held-out data, and what had been spent by then.
+
+    Accuracy is None where there is none; ``scores`` are all others that the learner gives.
+    """
 
     update: int
     clock: int
@@ -24,6 +27,7 @@ class Point:
     seconds: float
     loss: float
     accuracy: float | None
+    scores: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

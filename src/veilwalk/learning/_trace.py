@@ -15,8 +15,9 @@ from scipy import sparse
 
 from veilwalk.core.arrays import IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
-from veilwalk.walks import WalkKind, run_protocol
+from veilwalk.walks import run_protocol
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,15 +91,14 @@ def private_trace(
     updates: int,
     seed: int,
     tokens: int = 1,
-    walk: WalkKind = "simple",
-    mix: float = 0.0,
+    walk: Walk = SIMPLE,
 ) -> TrainingTrace:
     """Walk the private protocol: tokens go from destination to destination, drawn from ``law``.
 
     A token has been everywhere before the first update counts, so that every return time is known. Each of the
     ``tokens`` makes the same number of updates, give or take one.
     """
-    records = run_protocol(graph, law, updates=updates, seed=seed, tokens=tokens, replicas=1, walk=walk, mix=mix)
+    records = run_protocol(graph, law, updates=updates, seed=seed, tokens=tokens, replicas=1, walk=walk)
     return trace_of(graph, records)
 
 

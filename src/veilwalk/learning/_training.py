@@ -18,6 +18,7 @@ import numpy as np
 from veilwalk.core.errors import InvalidParameterError, TrainingError
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
 from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
+from veilwalk.learning._guard import guarded
 from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
@@ -87,6 +88,9 @@ class TrainingTask:
     seed: int
     mod: UpdateMod | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "learner", guarded(self.learner))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Training:
@@ -99,6 +103,7 @@ class Training:
         reason: Why it ended.
         costs: Running costs of the whole trace.
         updates: Updates made.
+        planned: Updates that the trace and the budgets allowed, which data have no part in.
     """
 
     algorithm: str
@@ -107,6 +112,7 @@ class Training:
     reason: str
     costs: Ledger
     updates: int
+    planned: int
 
     @property
     def params(self) -> Params:
@@ -173,6 +179,7 @@ def train(
         reason=state.finished or "",
         costs=loop.costs,
         updates=state.done,
+        planned=loop.total,
     )
 
 
@@ -220,9 +227,9 @@ class _Loop:
         self.costs = ledger(trace, cost, params_bytes=params_bytes(self._first))
         # Gossip is cut between rounds.
         self._round = trace.n_models if trace.mixing is not None else 1
-        self._total, self._end = stopping.budget(self.costs, every=self._round)
-        points = evaluation_points(self._total, evaluations, every=self._round) if self._total else [0]
-        self._points = [point for point in points if point <= self._total]
+        self.total, self._end = stopping.budget(self.costs, every=self._round)
+        points = evaluation_points(self.total, evaluations, every=self._round) if self.total else [0]
+        self._points = [point for point in points if point <= self.total]
 
     def start(self) -> TrainingState:
         return TrainingState(
@@ -237,14 +244,14 @@ class _Loop:
                 state.finished = self._reason(state)
                 keep.write(state)
                 if tell is not None:
-                    tell(state.done, self._total, state.points[-1])
+                    tell(state.done, self.total, state.points[-1])
                 continue
             until = next(point for point in self._points if point > state.done)
             self._advance(state, until, keep, observe, tell)
 
     def _reason(self, state: TrainingState) -> str | None:
         reached = self._stopping.reached(state.points)
-        return reached or (self._end if state.done == self._total else None)
+        return reached or (self._end if state.done == self.total else None)
 
     def _advance(
         self, state: TrainingState, until: int, keep: _Keeper, observe: Observe | None, tell: Tell | None
@@ -269,7 +276,7 @@ class _Loop:
                 observe(state.done, before, after)
             state.done += 1
             if tell is not None and state.done % _TELL_EVERY == 0:
-                tell(state.done, self._total, state.points[-1])
+                tell(state.done, self.total, state.points[-1])
             if mixing is not None and state.done % self._round == 0:
                 models[:] = _mixed(models, mixing)
 
@@ -290,6 +297,7 @@ class _Loop:
             seconds=float(self.costs.seconds[state.done]),
             loss=float(found["loss"]),
             accuracy=None if accuracy is None else float(accuracy),
+            scores={name: float(score) for name, score in found.items() if name not in {"loss", "accuracy"}},
         )
 
 

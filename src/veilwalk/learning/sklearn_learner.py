@@ -1,4 +1,4 @@
-"""Any linear scikit-learn classifier with ``partial_fit`` as a learner."""
+"""Any linear scikit-learn classifier or regressor with ``partial_fit`` as a learner."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from typing import Any
 
 import numpy as np
 
+from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning._api import Params, Partition, StepContext, UpdateResult
-from veilwalk.learning._sgd import check_descent, check_sizes, check_width, draw_batch, mean_scores
+from veilwalk.learning._sgd import check_descent, check_sizes, check_width, draw_batch, fit_scores, mean_scores
 
-_NEEDED = ("partial_fit", "predict_proba", "coef_", "intercept_")
+_NEEDED = ("partial_fit", "coef_", "intercept_")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SklearnLearner:
-    """A linear classifier of scikit-learn: ``coef_`` and ``intercept_`` travel, nothing else.
+    """A linear model of scikit-learn: ``coef_`` and ``intercept_`` travel, nothing else.
 
     Attributes:
         n_features: Numbers in a row of data.
-        n_classes: Labels run from 0 to one less.
+        n_classes: Labels run from 0 to one less; 0 where they are real numbers to be fitted.
         learning_rate: Constant step size of the default estimator.
         batch_size: Rows of one visit, each a step of ``partial_fit``.
-        estimator_fn: Makes another unfitted estimator with ``partial_fit`` and ``predict_proba`` instead of
-            ``SGDClassifier(loss="log_loss")``; ``learning_rate`` is then not used.
+        estimator_fn: Makes another unfitted estimator with ``partial_fit`` and ``predict_proba`` (or ``predict``)
+            instead of ``SGDClassifier(loss="log_loss")`` (or ``SGDRegressor()``); ``learning_rate`` is then not used.
     """
 
     n_features: int
@@ -38,17 +39,21 @@ class SklearnLearner:
     estimator_fn: Callable[[], Any] | None = None
 
     def __post_init__(self) -> None:
-        check_sizes(n_features=self.n_features, n_classes=self.n_classes, batch_size=self.batch_size)
+        check_sizes(n_features=self.n_features, batch_size=self.batch_size)
+        validate.integer(n_classes=self.n_classes)
+        validate.at_least(0, n_classes=self.n_classes)
         check_descent(learning_rate=self.learning_rate, momentum=0.0)
 
     @cached_property
     def _prototype(self) -> Any:
         """An estimator that has seen one empty row of each class, so that all it needs is allocated."""
-        made = self.estimator_fn() if self.estimator_fn is not None else _default_estimator(self.learning_rate)
-        labels = np.arange(self.n_classes)
+        made = self.estimator_fn() if self.estimator_fn is not None else self._default_estimator()
+        labels = np.arange(self.n_classes or 1)
+        rows = np.zeros((len(labels), self.n_features), dtype=np.float32)
         if hasattr(made, "partial_fit"):
-            made.partial_fit(np.zeros((self.n_classes, self.n_features), dtype=np.float32), labels, classes=labels)
-        missing = [name for name in _NEEDED if not hasattr(made, name)]
+            made.partial_fit(rows, labels, **({"classes": labels} if self.n_classes else {}))
+        needed = (*_NEEDED, "predict_proba" if self.n_classes else "predict")
+        missing = [name for name in needed if not hasattr(made, name)]
         if missing:
             raise InvalidParameterError("estimator_fn", type(made).__name__, f"one with {', '.join(missing)}")
         return made
@@ -84,19 +89,32 @@ class SklearnLearner:
         return UpdateResult(params=moved, num_examples=len(labels), metrics={"loss": loss})
 
     def example_losses(self, params: Params, data: Partition) -> FloatArray:
-        """Return the loss of every row, in nats, by the estimator's own probabilities."""
-        return _losses(self._probabilities(params, data), data)
+        """Return the loss of every row, in nats by the estimator's own probabilities, or the squared error."""
+        return self._losses(self._given(params, data), data)
 
     def evaluate(self, params: Params, data: Partition) -> Mapping[str, float]:
-        """Return the mean ``loss`` (nats) and the ``accuracy`` on ``data``."""
-        given = self._probabilities(params, data)
-        return mean_scores(_losses(given, data), given.argmax(axis=1) == data.labels)
+        """Return the mean ``loss`` on ``data`` and the ``accuracy``, or ``r2`` where labels are real numbers."""
+        given = self._given(params, data)
+        losses = self._losses(given, data)
+        if not self.n_classes:
+            return fit_scores(losses, losses, data.labels)
+        return mean_scores(losses, given.argmax(axis=1) == data.labels)
 
-    def _probabilities(self, params: Params, data: Partition) -> FloatArray:
+    def _given(self, params: Params, data: Partition) -> FloatArray:
+        """Return the probability of each class in every row, or the number fitted to it."""
         check_width(data.features, self.n_features)
         if not len(data):
-            return np.zeros((0, self.n_classes))
-        return np.asarray(self._loaded(params).predict_proba(data.features), dtype=np.float64)
+            return np.zeros((0, self.n_classes) if self.n_classes else 0)
+        estimator = self._loaded(params)
+        predict = estimator.predict_proba if self.n_classes else estimator.predict
+        return np.asarray(predict(data.features), dtype=np.float64)
+
+    def _losses(self, given: FloatArray, data: Partition) -> FloatArray:
+        if not self.n_classes:
+            return np.square(given - data.labels)
+        # One-against-all probabilities may underflow to zero: count such a row as the smallest number there is.
+        of_truth = given[np.arange(len(data)), data.labels]
+        return -np.log(np.maximum(of_truth, np.finfo(np.float64).tiny))
 
     def _loaded(self, params: Params) -> Any:
         estimator = copy.deepcopy(self._prototype)
@@ -104,18 +122,12 @@ class SklearnLearner:
         estimator.intercept_ = np.array(params["intercept"], order="C")
         return estimator
 
-
-def _losses(given: FloatArray, data: Partition) -> FloatArray:
-    # One-against-all probabilities may underflow to zero: count such a row as the smallest number there is.
-    of_truth = given[np.arange(len(data)), data.labels]
-    return -np.log(np.maximum(of_truth, np.finfo(np.float64).tiny))
-
-
-def _default_estimator(learning_rate: float) -> Any:
-    try:
-        from sklearn.linear_model import SGDClassifier
-    except ImportError as error:
-        raise InvalidParameterError(
-            "learner", "sklearn", "used with scikit-learn installed: veilwalk[sklearn]"
-        ) from error
-    return SGDClassifier(loss="log_loss", learning_rate="constant", eta0=learning_rate, alpha=0.0)
+    def _default_estimator(self) -> Any:
+        try:
+            from sklearn.linear_model import SGDClassifier, SGDRegressor
+        except ImportError as error:
+            raise InvalidParameterError(
+                "learner", "sklearn", "used with scikit-learn installed: pip install 'veilwalk[sklearn]'"
+            ) from error
+        steps = {"learning_rate": "constant", "eta0": self.learning_rate, "alpha": 0.0}
+        return SGDClassifier(loss="log_loss", **steps) if self.n_classes else SGDRegressor(**steps)

@@ -16,9 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from veilwalk.core.arrays import FloatArray
 from veilwalk.learning._api import Array, Params, Partition, StepContext, UpdateResult
 from veilwalk.learning._data import checked_partition
-from veilwalk.learning._sgd import check_sizes, draw_batch, mean_scores
+from veilwalk.learning._labels import is_real
+from veilwalk.learning._sgd import check_sizes, draw_batch, fit_scores, mean_scores
 
 _BLOCK_ROWS = 1024
 
@@ -29,20 +31,24 @@ def _plain_descent(parameters: list[Tensor]) -> torch.optim.Optimizer:
 
 @dataclass(frozen=True, kw_only=True)
 class TorchLearner:
-    """A classifier made of any ``nn.Module`` that takes flat float32 rows and returns logits.
+    """A model made of any ``nn.Module`` that takes flat float32 rows and returns logits or, for regression, one number.
 
-    On the command line name a function of ``n_features`` and ``n_classes`` that returns one.
+    On the command line name a function of ``n_features`` and ``n_classes`` (0 for regression) that returns one.
 
     Attributes:
         module_fn: Makes the module; reshape flat rows in it, for example with ``nn.Unflatten(1, (1, 28, 28))``.
-        loss: Mean loss of logits and labels, in nats.
+        loss: Mean loss of outputs and labels; the cross-entropy of classes, in nats, and the squared error of real
+            labels where nothing is said.
+        metric: Scores by name of all outputs and labels, instead of ``accuracy`` for classes and ``r2`` for real
+            labels.
         optimizer_fn: Makes the optimiser of a list of tensors; its state stays at the node.
         batch_size: Rows of one step, drawn without repetition; a node with fewer uses all it has.
         local_steps: Steps of one visit.
     """
 
     module_fn: Callable[[], nn.Module]
-    loss: Callable[[Tensor, Tensor], Tensor] = nn.functional.cross_entropy
+    loss: Callable[[Tensor, Tensor], Tensor] | None = None
+    metric: Callable[[Tensor, Tensor], Mapping[str, float]] | None = None
     optimizer_fn: Callable[[list[Tensor]], torch.optim.Optimizer] = _plain_descent
     batch_size: int = 32
     local_steps: int = 1
@@ -78,7 +84,7 @@ class TorchLearner:
             for _ in range(self.local_steps):
                 features, labels = draw_batch(data, self.batch_size, ctx.rng)
                 optimizer.zero_grad(set_to_none=True)
-                found = self.loss(self._logits(tensors, features), torch.tensor(labels))
+                found = self._loss(self._outputs(tensors, features, labels), labels)
                 found.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 loss, seen = float(found.detach()), seen + len(labels)
@@ -88,24 +94,35 @@ class TorchLearner:
         return UpdateResult(params=moved, num_examples=seen, metrics={"loss": loss})
 
     def evaluate(self, params: Params, data: Partition) -> Mapping[str, float]:
-        """Return the mean ``loss`` (nats) and the ``accuracy`` on ``data``."""
-        losses, hits = np.zeros(len(data)), np.zeros(len(data), dtype=np.bool_)
+        """Return the mean ``loss`` on ``data``, and ``metric``, or ``accuracy``, or ``r2`` where labels are real."""
+        losses, outputs = np.zeros(len(data)), []
         with _one_thread(), torch.no_grad():
             tensors = {name: torch.tensor(value) for name, value in params.items()}
             self._module.eval()
             for start in range(0, len(data), _BLOCK_ROWS):
                 block = slice(start, start + _BLOCK_ROWS)
                 labels = data.labels[block]
-                logits = self._logits(tensors, data.features[block])
+                outputs.append(self._outputs(tensors, data.features[block], labels))
                 # A loss is a mean: it stands for every row of its block.
-                losses[block] = float(self.loss(logits, torch.tensor(labels)))
-                hits[block] = logits.argmax(dim=1).numpy() == labels
-        return mean_scores(losses, hits)
+                losses[block] = float(self._loss(outputs[-1], labels))
+            return self._scores(losses, torch.cat(outputs) if outputs else torch.zeros(0, 1), data.labels)
 
-    def _logits(self, tensors: Mapping[str, Tensor], features: Array) -> Tensor:
+    def _scores(self, losses: FloatArray, outputs: Tensor, labels: Array) -> Mapping[str, float]:
+        if self.metric is not None:
+            return {"loss": float(losses.mean()), **self.metric(outputs, torch.tensor(labels))}
+        if is_real(labels):
+            return fit_scores(losses, np.square(outputs.double().numpy() - labels), labels)
+        return mean_scores(losses, outputs.argmax(dim=1).numpy() == labels)
+
+    def _loss(self, outputs: Tensor, labels: Array) -> Tensor:
+        usual = nn.functional.mse_loss if is_real(labels) else nn.functional.cross_entropy
+        return (self.loss or usual)(outputs, torch.tensor(labels))
+
+    def _outputs(self, tensors: Mapping[str, Tensor], features: Array, labels: Array) -> Tensor:
         # Buffers that a layer changes (running means) are changed in ``tensors``, never in the module.
         made: Tensor = torch.func.functional_call(self._module, dict(tensors), (torch.tensor(features),))
-        return made
+        # One number a row, beside one label a row: torch would compare every one with every other.
+        return made.squeeze(1) if is_real(labels) and made.shape == (len(labels), 1) else made
 
 
 def _restore(optimizer: torch.optim.Optimizer, learnt: Mapping[str, Tensor], ctx: StepContext) -> None:
@@ -149,4 +166,4 @@ def partition_of_dataset(dataset: Any) -> Partition:
     """Return the rows and labels of a torch ``Dataset`` of (features, label) pairs, flat and float32."""
     rows = [dataset[index] for index in range(len(dataset))]
     features = np.stack([np.asarray(row[0]) for row in rows]) if rows else np.zeros((0, 1))
-    return checked_partition("torch dataset", features, np.array([int(row[1]) for row in rows], dtype=np.int64))
+    return checked_partition("torch dataset", features, np.array([np.asarray(row[1]).item() for row in rows]))

@@ -1,6 +1,6 @@
 """Figures and tables, drawn from records and nothing else."""
 
-from veilwalk.report._audit import audit_files, collusion_files
+from veilwalk.report._audit import audit_figures, collusion_figures
 from veilwalk.report._figures import figure_files
 from veilwalk.report._frontier import frontier_files
 from veilwalk.report._training import training_report
@@ -8,8 +8,8 @@ from veilwalk.report._training_figures import learning_figure
 from veilwalk.report._walks import walk_files
 
 __all__ = [
-    "audit_files",
-    "collusion_files",
+    "audit_figures",
+    "collusion_figures",
     "figure_files",
     "frontier_files",
     "learning_figure",

@@ -26,13 +26,13 @@ _COALITIONS: dict[str, dict[str, Any]] = {
     "first-sight": {"color": "#d98200", "marker": "^", "label": "first sight"},
     "bridge": {"color": "black", "marker": "o", "label": "bridge (common clock)"},
     "predecessor": {"color": "#c1272d", "marker": "s", "label": "first sight + a colluder sealed before"},
+    "coalition": {"color": "#1f5fa8", "marker": "D", "label": "everything they saw"},
 }
 
 
-def audit_files(record: Record, folder: Path) -> list[Path]:
-    """Write ``audit.json`` and the figures that its observers allow; return the paths."""
-    paths = [folder / "audit.json"]
-    write_atomically(paths[0], record.to_json().encode())
+def audit_figures(record: Record, folder: Path) -> list[Path]:
+    """Draw what the observers of an audit allow; return the paths."""
+    paths: list[Path] = []
     observers: dict[str, Any] = dict(record.result["observers"])
     if any(name in observers and observers[name]["by_return_time"] for name in _LOOKS):
         paths += _save(folder / "entropy-by-return-time", _by_return_time(record, observers))
@@ -42,10 +42,8 @@ def audit_files(record: Record, folder: Path) -> list[Path]:
     return paths
 
 
-def collusion_files(record: Record, folder: Path) -> list[Path]:
-    """Write the figure of hit ratio against the number of colluders, and the record behind it."""
-    paths = [folder / "colluders.json"]
-    write_atomically(paths[0], record.to_json().encode())
+def collusion_figures(record: Record, folder: Path) -> list[Path]:
+    """Draw the hit ratio against the number of colluders; return the paths."""
     figure, axis = plt.subplots(figsize=(7.2, 4.6))
     rows = list(record.result["rows"])
     share = [row["colluders"] / record.params["nodes"] for row in rows]
@@ -55,7 +53,7 @@ def collusion_files(record: Record, folder: Path) -> list[Path]:
     axis.plot(share, [row["blind_hit_ratio"] for row in rows], color="#999999", ls=":", label="blind guess")
     axis.set_xlabel("share of the nodes that collude, the destination among them")
     axis.set_ylabel("share of sources named at the first guess")
-    return paths + _save(folder / "colluders", _finished(figure, axis, record))
+    return _save(folder / "colluders", _finished(figure, axis, record))
 
 
 def _by_return_time(record: Record, observers: dict[str, Any]) -> Figure:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from veilwalk.core.records import Record, write_atomically
-from veilwalk.learning import readable_bytes
+from veilwalk.core.records import Record, score_of, write_atomically
+from veilwalk.core.units import readable_bytes
 from veilwalk.report._training_figures import accuracy_svg, entropy_svg, posterior_svg
 
 _NAMES = {
@@ -26,11 +27,22 @@ def training_report(record: Record, path: Path) -> Path:
     found: Mapping[str, Any] = record.to_dict()
     source = resources.files("veilwalk.report").joinpath("training.html").read_text()
     page = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    page.filters |= {"share": _share, "size": readable_bytes, "count": _count, "time": _time, "epsilon": _epsilon}
+    labels = found.get("labels")
+    filters: dict[str, Callable[..., str]] = {
+        "peer": lambda node: str(node) if labels is None else labels[node],
+        "share": _share,
+        "score": _score,
+        "size": readable_bytes,
+        "count": _count,
+        "time": _time,
+        "epsilon": _epsilon,
+    }
+    page.filters |= filters
     sample = found["sample"]
     text = page.from_string(source).render(
         run=found,
         names=_NAMES,
+        gain=score_of(found["algorithms"]["private-walk"]["points"][-1])[0],
         private=found["algorithms"]["private-walk"],
         figures={
             "accuracy": accuracy_svg(found["algorithms"]),
@@ -44,6 +56,12 @@ def training_report(record: Record, path: Path) -> Path:
 
 def _share(value: float | None, digits: int = 1) -> str:
     return "–" if value is None else f"{100 * value:.{digits}f}%"
+
+
+def _score(found: Mapping[str, Any], hops: float = math.inf) -> str:
+    """What the last model of an algorithm is good for, or the last within so many hops."""
+    name, value = score_of([point for point in found["points"] if point["hops"] <= hops][-1])
+    return _share(value) if name == "accuracy" else f"{value:.3f}"
 
 
 def _count(value: float) -> str:

@@ -24,6 +24,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "private-walk": {"color": "black", "lw": 2.0, "label": "private walk"},
     "plain-walk": {"color": "#d98200", "ls": "--", "label": "plain walk"},
     "gossip": {"color": "#1f5fa8", "ls": "-.", "label": "gossip (average model)"},
+    "gossip, own models": {"color": "#6fa8dc", "ls": "-.", "label": "gossip (single models)"},
     "central": {"color": "#999999", "ls": ":", "label": "central (ceiling)"},
 }
 _AXES = (("update", "updates"), ("hops", "hops, all together"), ("sent_bytes", "bytes sent, all together"))

@@ -1,4 +1,4 @@
-"""How large the terms are that the paper's three assumptions ignore, for given parameters."""
+"""How large the terms are that the paper's assumptions ignore, for given parameters."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from veilwalk.theory import _hitting as hitting
 from veilwalk.theory import _returns as returns
 from veilwalk.theory import _window as window
 from veilwalk.theory._model import AnonymityModel
+from veilwalk.theory._shells import gompertz_shell_sizes
 
 # An assumption "bends" when it ignores more than this share of what it approximates.
 TOLERANCE = 0.05
@@ -30,10 +31,11 @@ class IgnoredTerm:
 
 
 def ignored_terms(return_time: float, *, model: AnonymityModel) -> tuple[IgnoredTerm, ...]:
-    """Return what ass:fht, ass:eth and ass:frt leave out when the return time seen is ``return_time``."""
+    """Return what ass:fht, ass:eth, ass:frt and a tree around every node leave out at the return time seen."""
     return (
         _ignored_by_fht(return_time, model),
         _ignored_by_eth(return_time, model),
+        _ignored_by_trees(model),
         _ignored_by_frt(model),
     )
 
@@ -64,6 +66,23 @@ def _ignored_by_eth(return_time: float, model: AnonymityModel) -> IgnoredTerm:
         meaning=(
             f"at distance {ell[share.argmax()]}, the share of the mean hitting time below {return_time:.0f} "
             "that comes from the shortest path"
+        ),
+    )
+
+
+def _ignored_by_trees(model: AnonymityModel) -> IgnoredTerm:
+    """Every closed form takes the graph for a tree around each node: it must miss neither neighbours nor room."""
+    nodes, degree = model.walk.n_nodes, model.walk.degree
+    missed = 1 - float(gompertz_shell_sizes(1, model=model.walk)) / degree
+    beyond = window.shell_sizes(model)[model.support.distances >= 2].sum()
+    # Shells that hold more nodes than there are beyond the neighbours are not shells of any graph.
+    crowded = (beyond - (nodes - 1 - degree)) / beyond if beyond else 0.0
+    return IgnoredTerm(
+        label="ass:tree",
+        ignored_share=float(max(missed, crowded)),
+        meaning=(
+            f"the share by which shell sizes are off, and hitting times with them: {nodes} nodes are too few for "
+            f"trees of degree {degree}"
         ),
     )
 

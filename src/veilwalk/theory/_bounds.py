@@ -28,9 +28,10 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.theory import _hitting as hitting
 from veilwalk.theory import _returns as returns
 from veilwalk.theory import _window as window
+from veilwalk.theory import _worst_case as worst_case
 from veilwalk.theory._model import AnonymityModel
 
-# Return times at which a worst case over [t1, infinity) is looked for; both ends are among them.
+# Return times at which the notion's own worst entropies are looked for; both ends are among them.
 _GRID = 257
 
 
@@ -39,8 +40,8 @@ class Guarantee:
     """What holds, in the window notion, with probability at least ``1 - tail_probability``.
 
     ``anonymity_floor_nats`` is a proved lower bound on the distance entropy; of the paper's assumptions it needs
-    only ass:frt, for the probability. The two ``worst_`` entropies are the notion's own values at the least
-    favourable of the return times examined.
+    only ass:frt, for the probability. It holds at every return time covered: whole hops, from t1 on. The two
+    ``worst_`` entropies are the notion's own values at the least favourable of 257 return times.
     """
 
     tail_probability: float
@@ -67,10 +68,7 @@ def bound_total_variation(
     """
     seen = window.window_likelihood(return_time_seen, model=model, shortest_paths=shortest_paths)
     designed = window.window_likelihood(return_time_design, model=model, shortest_paths=False)
-    ratio = np.log(seen / designed)
-    # The median minimises the sum to first order; any V0 is valid. The cap only keeps an idle bound finite.
-    deviation = np.minimum(np.abs(ratio - np.median(ratio, axis=-1, keepdims=True)), 50.0)
-    return np.asarray(np.expm1(deviation).mean(axis=-1))
+    return worst_case.mean_excess(np.log(seen / designed))
 
 
 def bound_distance_entropy(total_variation: npt.ArrayLike, *, n_distances: int) -> FloatArray:
@@ -92,7 +90,8 @@ def guarantee(tail_probability: float, *, model: AnonymityModel, return_time_des
     """Return what the law designed for ``return_time_design`` guarantees with probability 1 - tail.
 
     Without ``return_time_design`` the paper's choice is taken; its mean return time or infinity give the case of
-    the corollary. Worst cases are maxima over 257 return times that cut [t1, infinity] into equal probabilities.
+    the corollary. The bound is searched with a certificate over all of [t1, infinity]; the ``worst_`` entropies are
+    those of 257 return times that cut it into equal probabilities.
     Paper: thm:optimalsol_entropybound and its corollary, corrected.
     """
     kappa = return_time_design
@@ -102,7 +101,8 @@ def guarantee(tail_probability: float, *, model: AnonymityModel, return_time_des
     survival = np.linspace(1.0, 0.0, _GRID)
     with np.errstate(divide="ignore"):
         seen = start - np.log(survival) / model.walk.decay_rate
-    rho = float(np.max(bound_total_variation(seen, kappa, model=model, shortest_paths=True)))
+    designed = window.window_likelihood(kappa, model=model, shortest_paths=False)
+    rho = worst_case.worst_total_variation(start, designed, model=model)
     pmf = window.optimal_distance_pmf(kappa, model=model)
     posterior = window.source_posterior(pmf, seen, model=model, shortest_paths=True)
     by_distance = window.distance_entropy(posterior)

@@ -176,20 +176,27 @@ def _bernoulli(x: FloatArray) -> FloatArray:
     return x / np.expm1(x)
 
 
+def shortest_path_hops(distance: int, *, model: WalkModel) -> tuple[IntArray, FloatArray]:
+    """Return the hitting times along the shortest path that are not negligible, from the distance on, and their law.
+
+    With gamma = log c - log(c-1)/2 - log 2 > 0 the law is below (c-1)^(l/2) e^(-gamma t): so far it may go.
+    """
+    c = model.degree
+    gamma = math.log(c) - math.log(c - 1) / 2 - math.log(2)
+    last = math.ceil((distance / 2 * math.log(c - 1) - math.log(_NEGLIGIBLE)) / gamma)
+    hops = np.arange(distance, last + 1)
+    return hops, hitting_pmf_sp(hops, distance=distance, model=model)
+
+
 def _accumulate_sp(bound: npt.ArrayLike, distance: npt.ArrayLike, *, model: WalkModel) -> tuple[FloatArray, FloatArray]:
     """Return P(T <= bound | SP) and E[T; T <= bound | SP].
 
-    With gamma = log c - log(c-1)/2 - log 2 > 0 the law is below (c-1)^(l/2) e^(-gamma t), which says where the
-    sum may stop. Cost: a few hundred terms for each distance, whatever the bound.
+    Cost: a few hundred terms for each distance, whatever the bound.
     """
     kappa, ell = np.broadcast_arrays(np.asarray(bound, dtype=np.float64), _distances(distance))
-    c = model.degree
-    gamma = math.log(c) - math.log(c - 1) / 2 - math.log(2)
     mass, moment = np.zeros(kappa.shape), np.zeros(kappa.shape)
     for value in np.unique(ell):
-        last = math.ceil((value / 2 * math.log(c - 1) - math.log(_NEGLIGIBLE)) / gamma)
-        t = np.arange(value, last + 1)
-        pmf = hitting_pmf_sp(t, distance=value, model=model)
+        t, pmf = shortest_path_hops(int(value), model=model)
         # Index 0 means "nothing yet", so that bounds below the distance give zero.
         cumulative = np.concatenate(([0.0], np.cumsum(pmf)))
         moments = np.concatenate(([0.0], np.cumsum(t * pmf)))

@@ -68,7 +68,12 @@ def nonbacktracking_return_delay(*, model: WalkModel) -> float:
 
 
 def nonbacktracking_mean_hitting_time(distance: npt.ArrayLike, *, model: WalkModel) -> FloatArray:
-    """E[T | distance] = l + (1 - s_l) (N - D + d_l); exact at distance 1."""
+    """E[T | distance] = l + (1 - s_l) (N - D + d_l); exact at distance 1.
+
+    Example:
+        >>> nonbacktracking_mean_hitting_time([1, 2, 6], model=WalkModel(n_nodes=300, degree=3)).round(1)
+        array([199.7, 249.3, 299.1])
+    """
     straight = nonbacktracking_straight_probability(distance, model=model)
     return _distances(distance) + (1 - straight) * _mean_search(distance, model=model)
 

@@ -43,8 +43,11 @@ def shell_sizes(model: AnonymityModel) -> FloatArray:
     """Return the expected number of nodes at each distance of the support, refusing empty shells.
 
     The paper bounds the support by the diameter. A random graph's diameter is random; a shell is refused when
-    fewer than one pair of nodes in the whole graph is expected that far apart.
+    fewer than one pair of nodes in the whole graph is expected that far apart. In a complete graph all others are
+    neighbours, whatever the formula says.
     """
+    if model.support.hi > 1 and model.walk.degree == model.walk.n_nodes - 1:
+        raise InvalidParameterError("support", str(model.support), "1:1: in a complete graph all others are neighbours")
     sizes = gompertz_shell_sizes(model.support.distances, model=model.walk)
     empty = model.walk.n_nodes * sizes < 1.0
     if empty.any():
@@ -83,6 +86,13 @@ def optimal_distance_pmf(
 
     A destination at distance l is then drawn with p*(l)/A(l).
     Paper: lemma:rrgopt; at infinity lemma:rrgoptprelim_sp.
+
+    Example:
+        >>> from veilwalk.core.support import DistanceSupport
+        >>> from veilwalk.theory import WalkModel
+        >>> walk = WalkModel(n_nodes=300, degree=3)
+        >>> optimal_distance_pmf(634, model=AnonymityModel(walk=walk, support=DistanceSupport(2, 6))).round(3)
+        array([0.049, 0.086, 0.157, 0.276, 0.432])
     """
     likelihood = window_likelihood(return_time_design, model=model, shortest_paths=shortest_paths)
     return normalised(likelihood.min() / likelihood)

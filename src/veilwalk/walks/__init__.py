@@ -8,8 +8,9 @@ from veilwalk.walks._jobs import (
     return_times,
     walk_positions,
 )
+from veilwalk.walks._memory import MemoryMoves, memory_moves_of
 from veilwalk.walks._memory_paths import token_paths
-from veilwalk.walks._moves import WalkKind
+from veilwalk.walks._moves import TABLES
 from veilwalk.walks._protocol import UPDATE_DTYPE, estimate_memory, iter_protocol, run_protocol
 from veilwalk.walks._skip_ahead import HittingTail, hitting_tail, skip_ahead_hitting_times
 from veilwalk.walks._trace import Trace, read_trace, write_trace
@@ -17,15 +18,17 @@ from veilwalk.walks._trace import Trace, read_trace, write_trace
 __all__ = [
     "NOT_REACHED",
     "NOT_WALKED",
+    "TABLES",
     "UPDATE_DTYPE",
     "HittingTail",
+    "MemoryMoves",
     "Trace",
-    "WalkKind",
     "estimate_memory",
     "hitting_tail",
     "hitting_time_histogram",
     "hitting_times",
     "iter_protocol",
+    "memory_moves_of",
     "read_trace",
     "return_times",
     "run_protocol",

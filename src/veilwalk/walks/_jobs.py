@@ -8,7 +8,6 @@ numbers as the whole. Streams do not depend on the question asked: the walker of
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,12 @@ import numpy.typing as npt
 from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.progress import Progress, silent
+from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
-from veilwalk.walks._moves import Moves, WalkKind, far_moves, moves_of
+from veilwalk.walks._moves import Moves, far_moves, moves_of
 
 #: Called with what is done and what there is to do.
-Progress = Callable[[int, int], None]
 
 #: What a time is when the walk was stopped before it.
 NOT_REACHED = -1
@@ -44,7 +44,7 @@ def walk_positions(
     steps: int,
     *,
     seed: int,
-    walk: WalkKind = "simple",
+    walk: Walk = SIMPLE,
     first_job: int = 0,
 ) -> IntArray:
     """Return where walkers from ``starts`` are after ``steps`` steps.
@@ -54,7 +54,7 @@ def walk_positions(
         starts: Start node of every walker.
         steps: Number of steps, 0 or more.
         seed: Seed of the run, below 2**64.
-        walk: Kind of walk.
+        walk: The walk.
         first_job: Number of the first walker's stream.
 
     Returns:
@@ -88,10 +88,10 @@ def hitting_times(
     targets: npt.ArrayLike,
     *,
     seed: int,
-    walk: WalkKind = "simple",
+    walk: Walk = SIMPLE,
     max_steps: int | None = None,
     first_job: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> IntArray:
     """Return the first time from 0 on at which each walk is at its target; 0 where it starts there.
 
@@ -100,10 +100,10 @@ def hitting_times(
         sources: Start node of every walk; a single node serves all.
         targets: Node that each walk is to hit; a single node serves all.
         seed: Seed of the run, below 2**64.
-        walk: Kind of walk; steps in which a lazy walk stays count.
+        walk: The walk; steps in which a lazy walk stays count.
         max_steps: Stop each walk after so many steps; its time is then ``NOT_REACHED``.
         first_job: Number of the first walk's stream.
-        progress: Called between batches with walks done and walks in all.
+        progress: Told between batches.
 
     Returns:
         The times, int64, one per walk. An interrupt (Ctrl-C) returns those of the walks made so far; the others are
@@ -128,10 +128,10 @@ def return_times(
     nodes: npt.ArrayLike,
     *,
     seed: int,
-    walk: WalkKind = "simple",
+    walk: Walk = SIMPLE,
     max_steps: int | None = None,
     first_job: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> IntArray:
     """Return the first time from 1 on at which each walk is back at the node it starts from.
 
@@ -158,8 +158,8 @@ def hitting_time_histogram(
     bin_edges: npt.ArrayLike,
     repeats: int,
     seed: int,
-    walk: WalkKind = "simple",
-    progress: Progress | None = None,
+    walk: Walk = SIMPLE,
+    progress: Progress = silent,
 ) -> IntArray:
     """Count first-hitting times by group of pairs (their distance, say) in memory that does not grow.
 
@@ -173,8 +173,8 @@ def hitting_time_histogram(
         bin_edges: Ascending whole numbers; bin k counts times in [edge k, edge k+1).
         repeats: Walks per pair.
         seed: Seed of the run.
-        walk: Kind of walk.
-        progress: Called between batches with walks done and walks in all.
+        walk: The walk.
+        progress: Told between batches.
 
     Returns:
         Counts, shape (groups, bins + 2): the first column is below the first edge, the last is at or beyond
@@ -203,8 +203,7 @@ def hitting_time_histogram(
         np.add.at(counts, (labels[made], np.searchsorted(edges, times[made], side="right")), 1)
         if not made.all():
             break
-        if progress is not None:
-            progress(done + len(from_nodes), total)
+        progress("walking", done + len(from_nodes), total, "walks")
     return counts
 
 
@@ -260,7 +259,7 @@ def _first_hits(
     seed: int,
     max_steps: int | None,
     first_job: int,
-    progress: Progress | None,
+    progress: Progress,
 ) -> IntArray:
     from veilwalk.walks import _kernels_hits
 
@@ -294,8 +293,7 @@ def _first_hits(
             done = part.stop
             if time.perf_counter() - began < _BATCH_S:
                 batch *= 2
-            if progress is not None:
-                progress(done, len(sources))
+            progress("walking", done, len(sources), "walks")
     except KeyboardInterrupt:
         # What was walked is worth keeping; with nothing walked there is nothing to return.
         if done == 0:

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from veilwalk.core.arrays import IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
+from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph
-from veilwalk.walks._moves import TABLE_WALKS, WalkKind
 
 # The numbers by which the kernel knows the kinds.
 METROPOLIS = 0
 NON_BACKTRACKING = 1
 LEAST_RECENT = 2
-_CODES: dict[WalkKind, int] = {
+_CODES: dict[str, int] = {
     "metropolis": METROPOLIS,
     "non-backtracking": NON_BACKTRACKING,
     "least-recent": LEAST_RECENT,
@@ -69,33 +68,25 @@ class MemoryMoves:
         return self.code, self.offsets, self.table, self.reverse, np.uint64(self.threshold), self.words
 
 
-def check_walk(walk: WalkKind, *, mix: float, tokens: int) -> None:
-    """Refuse kinds that do not exist, and ``mix`` or ``tokens`` that the kind cannot have."""
-    known = (*TABLE_WALKS, *_CODES)
-    if walk not in known:
-        raise InvalidParameterError("walk", walk, "one of " + ", ".join(known))
-    given: object = mix
-    if isinstance(given, bool) or not isinstance(given, Real) or not 0.0 <= float(given) <= 1.0:
-        raise InvalidParameterError("mix", mix, "a number from 0 to 1")
-    if walk != "least-recent" and mix != 0.0:
-        raise InvalidParameterError("mix", mix, f"0 for the {walk} walk: only least-recent mixes")
-    if walk == "least-recent" and tokens > 1:
+def check_tokens(walk: Walk, tokens: int) -> None:
+    """Refuse several tokens of a walk whose nodes remember."""
+    if walk.remembers and tokens > 1:
         raise InvalidParameterError(
-            "tokens", tokens, "1 for the least-recent walk: tokens would share the nodes' memory: not modelled"
+            "tokens", tokens, f"1 for the {walk.kind} walk: tokens would share the nodes' memory: not modelled"
         )
 
 
-def memory_moves_of(graph: Graph, walk: WalkKind, *, mix: float = 0.0) -> MemoryMoves:
+def memory_moves_of(graph: Graph, walk: Walk) -> MemoryMoves:
     """Return what the kernel needs for ``walk`` on ``graph``."""
     if graph.n_nodes > _INT32_MAX:
         raise ResourceLimitError(f"the graph has {graph.n_nodes} nodes: walks number at most {_INT32_MAX}")
-    threshold = math.floor(float(mix) * _WORD + 0.5)
-    coin = not graph.is_regular if walk == "metropolis" else 0 < threshold < _WORD
+    threshold = math.floor(float(walk.mix) * _WORD + 0.5)
+    coin = not graph.is_regular if walk.kind == "metropolis" else 0 < threshold < _WORD
     # Sorted by neighbour, and by node where that is the same, entries come in the order of their reverses.
     reverse = np.argsort(graph.indices, kind="stable").astype(graph.indices.dtype)
     return MemoryMoves(
         n_nodes=graph.n_nodes,
-        code=_CODES[walk],
+        code=_CODES[walk.kind],
         offsets=frozen(graph.indptr.astype(np.int64)),
         table=frozen(graph.indices.astype(np.int32)),
         reverse=frozen(reverse),
@@ -104,10 +95,10 @@ def memory_moves_of(graph: Graph, walk: WalkKind, *, mix: float = 0.0) -> Memory
     )
 
 
-def estimate_bytes(graph: Graph, walk: WalkKind, lanes: int) -> int:
+def estimate_bytes(graph: Graph, walk: Walk, lanes: int) -> int:
     """Return the bytes of the tables and of the memory that nodes keep for ``lanes`` lanes."""
     n_entries = len(graph.indices)
     tables = 8 * (graph.n_nodes + 1) + n_entries * (4 + graph.indices.itemsize)
     # Sorting takes an order in 64 bits and, while it lasts, some more.
     sorting = 3 * 8 * n_entries
-    return tables + max(sorting, 8 * n_entries * lanes if walk == "least-recent" else 0)
+    return tables + max(sorting, 8 * n_entries * lanes if walk.remembers else 0)

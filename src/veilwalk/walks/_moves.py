@@ -6,20 +6,17 @@ and, as often, the node itself. One set of kernels then serves every such walk, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from veilwalk.core.arrays import IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
+from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph
-
-WalkKind = Literal["simple", "lazy", "metropolis", "non-backtracking", "least-recent"]
-
-#: The kinds that are a table of equally likely moves; the others are for the protocol only.
-TABLE_WALKS: tuple[WalkKind, ...] = ("simple", "lazy")
 
 # The double-step tables must stay in the first cache, their 16-bit halves below 2**15, a double step in 8 bits.
 _MAX_PAIRS = 8192
@@ -36,6 +33,10 @@ _FAR_STEPS = 8
 _MAX_SPAN = 1 << 24
 _WORD = 1 << 32
 _INT32_MAX = np.iinfo(np.int32).max
+
+
+# Where the moves of each node start, with the end of the last; and the moves.
+Rows = tuple[IntArray, IntArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +76,40 @@ class Moves:
         return np.uint64(self.width), self.digits, np.uint64(self.span), np.uint64(self.limit)
 
 
-def moves_of(graph: Graph, walk: WalkKind) -> Moves:
+def _neighbours(graph: Graph) -> Rows:
+    return graph.indptr.astype(np.int64), graph.indices.astype(np.int32, copy=False)
+
+
+def _neighbours_or_stay(graph: Graph) -> Rows:
+    """Row i of length d becomes its d neighbours and d times i itself."""
+    offsets, table = _neighbours(graph)
+    nodes = np.arange(graph.n_nodes, dtype=np.int32)
+    places = np.arange(len(table)) + offsets[np.repeat(nodes, graph.degrees)]
+    doubled = np.repeat(nodes, 2 * graph.degrees)
+    doubled[places] = table
+    return 2 * offsets, doubled
+
+
+#: The kinds that are a table of equally likely moves, and how each makes it; the others are for the protocol only.
+TABLES: dict[str, Callable[[Graph], Rows]] = {"simple": _neighbours, "lazy": _neighbours_or_stay}
+
+
+def moves_of(graph: Graph, walk: Walk) -> Moves:
     """Return the moves of ``walk`` on ``graph``."""
-    if walk not in TABLE_WALKS:
-        raise InvalidParameterError("walk", walk, "one of " + ", ".join(TABLE_WALKS))
+    if walk.kind not in TABLES:
+        raise InvalidParameterError("walk", str(walk), "one of " + ", ".join(TABLES))
     if graph.n_nodes > _INT32_MAX:
         raise ResourceLimitError(f"the graph has {graph.n_nodes} nodes: walks number at most {_INT32_MAX}")
-    if not graph.is_regular:
-        return _ragged_moves(graph, walk)
-    rows = graph.neighbour_table.astype(np.int32, copy=False)
-    if walk == "lazy":
-        nodes = np.arange(graph.n_nodes, dtype=np.int32)
-        rows = np.hstack((rows, np.repeat(nodes[:, None], rows.shape[1], axis=1)))
-    width = rows.shape[1]
+    offsets, table = TABLES[walk.kind](graph)
+    width = int(offsets[1])
+    if np.any(np.diff(offsets) != width):
+        ends, pairs = frozen(np.empty(0, np.uint16)), frozen(np.empty(0, np.uint32))
+        return Moves(graph.n_nodes, 0, frozen(table), frozen(offsets), 1, 1, 0, ends, pairs)
     digits = digits_per_word(width)
-    ends, pairs = _double_steps(rows)
+    ends, pairs = _double_steps(table.reshape(graph.n_nodes, width))
     span = width**digits
-    table = frozen(rows.reshape(-1))
     no_offsets = frozen(np.empty(0, dtype=np.int64))
-    return Moves(graph.n_nodes, width, table, no_offsets, digits, span, _WORD % span, ends, pairs)
+    return Moves(graph.n_nodes, width, frozen(table), no_offsets, digits, span, _WORD % span, ends, pairs)
 
 
 def far_moves(moves: Moves, steps: int) -> IntArray:
@@ -122,20 +138,6 @@ def digits_per_word(width: int) -> int:
     while digits < 32 and width ** (digits + 1) <= most:
         digits += 1
     return digits if digits == 1 else digits - digits % 2
-
-
-def _ragged_moves(graph: Graph, walk: WalkKind) -> Moves:
-    table = graph.indices.astype(np.int32, copy=False)
-    offsets = graph.indptr.astype(np.int64)
-    if walk == "lazy":
-        # Row i of length d becomes its d neighbours and d times i itself.
-        rows = np.repeat(np.arange(graph.n_nodes, dtype=np.int32), graph.degrees)
-        places = np.arange(len(table)) + offsets[rows]
-        doubled = np.repeat(np.arange(graph.n_nodes, dtype=np.int32), 2 * graph.degrees)
-        doubled[places] = table
-        table, offsets = doubled, 2 * offsets
-    ends, pairs = frozen(np.empty(0, np.uint16)), frozen(np.empty(0, np.uint32))
-    return Moves(graph.n_nodes, 0, frozen(table), frozen(offsets), 1, 1, 0, ends, pairs)
 
 
 def _double_steps(rows: IntArray) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint32]]:

@@ -17,11 +17,13 @@ import numpy.typing as npt
 from veilwalk.core import validate
 from veilwalk.core.arrays import BoolArray, IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.progress import Progress, silent
+from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
-from veilwalk.walks._jobs import Progress, stream_key
+from veilwalk.walks._jobs import stream_key
 from veilwalk.walks._law import AliasRows, DestinationRows, alias_rows, checked_rows
-from veilwalk.walks._memory import MemoryMoves, check_walk, estimate_bytes, memory_moves_of
-from veilwalk.walks._moves import TABLE_WALKS, Moves, WalkKind, moves_of
+from veilwalk.walks._memory import MemoryMoves, check_tokens, estimate_bytes, memory_moves_of
+from veilwalk.walks._moves import TABLES, Moves, moves_of
 
 #: One update, as written on arrival at its destination; nodes are int32, clocks and hops int64, and -1 means
 #: that there is none. Clocks count the hops of the token since its run began.
@@ -78,12 +80,11 @@ def iter_protocol(
     seed: int,
     tokens: int = 1,
     replicas: int = 64,
-    walk: WalkKind = "simple",
-    mix: float = 0.0,
+    walk: Walk = SIMPLE,
     colluders: npt.ArrayLike | None = None,
     burn_in: int | None = None,
     chunk_updates: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Iterator[Updates]:
     """Play the protocol and yield its updates chunk by chunk, in memory that does not grow with ``updates``.
 
@@ -97,14 +98,13 @@ def iter_protocol(
         seed: Seed of the run, below 2**64.
         tokens: Tokens of each replica.
         replicas: Independent repetitions of the network, played side by side.
-        walk: Kind of walk; hops in which a lazy or metropolis walk stays count.
-        mix: Probability with which a hop of the least-recent walk is a plain non-backtracking one; with none, each
-            lane soon goes the same round for ever, and only lanes are independent.
+        walk: The walk; hops in which a lazy or metropolis walk stays count. Without a mix each lane of a least-recent
+            walk soon goes the same round for ever, and only lanes are independent.
         colluders: Mask of the nodes that share their sightings of ciphertexts.
         burn_in: Updates of each lane to play unseen first. By default: until the token has been everywhere,
             so that every return time is known, and 16 more.
         chunk_updates: Updates per chunk; by default what takes about a second, at most 65536.
-        progress: Called after each chunk with updates done and updates in all.
+        progress: Told after each chunk.
 
     Returns:
         An iterator over arrays of ``UPDATE_DTYPE``. Stop when you like: what was yielded stays valid.
@@ -117,12 +117,12 @@ def iter_protocol(
             validate.at_least(0 if name == "burn_in" else 1, **{name: value})
     key = stream_key(seed)
     watching = _colluder_mask(graph, colluders)
-    check_walk(walk, mix=mix, tokens=tokens)
+    check_tokens(walk, tokens)
     aliases = alias_rows(graph, law)
     lanes: _Lanes = (
         _TableLanes(moves_of(graph, walk), aliases, watching, tokens=tokens, key=key)
-        if walk in TABLE_WALKS
-        else _MemoryLanes(memory_moves_of(graph, walk, mix=mix), aliases, watching, tokens=tokens, key=key)
+        if walk.kind in TABLES
+        else _MemoryLanes(memory_moves_of(graph, walk), aliases, watching, tokens=tokens, key=key)
     )
     chunk = chunk_updates if chunk_updates is not None else default_chunk_updates(graph)
     n_lanes = min(tokens * replicas, updates)
@@ -152,7 +152,7 @@ def estimate_memory(
     updates: int,
     tokens: int = 1,
     replicas: int = 64,
-    walk: WalkKind = "simple",
+    walk: Walk = SIMPLE,
     chunk_updates: int | None = None,
     collect: bool = False,
 ) -> int:
@@ -162,7 +162,7 @@ def estimate_memory(
     """
     validate.integer(updates=updates, tokens=tokens, replicas=replicas)
     validate.at_least(1, updates=updates, tokens=tokens, replicas=replicas)
-    check_walk(walk, mix=0.0, tokens=tokens)
+    check_tokens(walk, tokens)
     lanes = min(tokens * replicas, updates)
     chunk = chunk_updates if chunk_updates is not None else default_chunk_updates(graph)
     entries = checked_rows(graph, law).nnz
@@ -170,7 +170,7 @@ def estimate_memory(
     # The kernel's chunk and the one the caller still holds.
     chunks = 2 * min(updates, max(chunk, lanes)) * UPDATE_DTYPE.itemsize
     collected = 2 * updates * UPDATE_DTYPE.itemsize if collect else 0
-    tables = moves_of(graph, walk).n_bytes if walk in TABLE_WALKS else estimate_bytes(graph, walk, lanes)
+    tables = moves_of(graph, walk).n_bytes if walk.kind in TABLES else estimate_bytes(graph, walk, lanes)
     return tables + aliases + lanes * graph.n_nodes * 8 + chunks + collected
 
 
@@ -289,7 +289,7 @@ class _MemoryLanes(_Lanes):
 
 
 def _chunks(
-    lanes: _Lanes, n_lanes: int, *, updates: int, burn_in: int | None, chunk: int, progress: Progress | None
+    lanes: _Lanes, n_lanes: int, *, updates: int, burn_in: int | None, chunk: int, progress: Progress
 ) -> Iterator[Updates]:
     lanes.start(n_lanes)
     lanes.burn_in(burn_in)
@@ -303,8 +303,7 @@ def _chunks(
         left -= quotas
         done += len(out)
         yield out
-        if progress is not None:
-            progress(done, updates)
+        progress("walking", done, updates, "updates")
 
 
 def _colluder_mask(graph: Graph, colluders: npt.ArrayLike | None) -> BoolArray:

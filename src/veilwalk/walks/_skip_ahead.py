@@ -20,10 +20,12 @@ from scipy.sparse import csgraph
 from veilwalk.core import validate
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError, NumericalError
+from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
 from veilwalk.walks._jobs import NOT_REACHED, hitting_times, job_number, node_array, node_pairs, stream_key
-from veilwalk.walks._moves import TABLE_WALKS, WalkKind
 
+# The walks whose survival is stepped here.
+_STEPPED = ("simple", "lazy")
 _MAX_ROUNDS = 100_000
 # Corrections that are rounding noise do not fall any more; they are taken to fall by this share at least, so
 # that noise of 1e-16 stays below the tightest tolerance.
@@ -46,13 +48,13 @@ class HittingTail:
     transient_steps: int
 
 
-def hitting_tail(graph: Graph, target: int, *, walk: WalkKind = "simple", tolerance: float = 1e-9) -> HittingTail:
+def hitting_tail(graph: Graph, target: int, *, walk: Walk = SIMPLE, tolerance: float = 1e-9) -> HittingTail:
     """Return the tail of first-hitting times of ``target``, by stepping the survival of all sources.
 
     Args:
         graph: The graph to walk on.
         target: The node to hit.
-        walk: Kind of walk.
+        walk: The walk.
         tolerance: Error that replacing the rest by the tail may cause in any source's distribution function;
             judged from how fast the last corrections fall.
 
@@ -60,10 +62,10 @@ def hitting_tail(graph: Graph, target: int, *, walk: WalkKind = "simple", tolera
         The Perron value and the length of the transient.
     """
     validate.at_least(_MIN_TOLERANCE, tolerance=tolerance)
-    if walk not in TABLE_WALKS:
-        raise InvalidParameterError("walk", walk, "one of " + ", ".join(TABLE_WALKS))
+    if walk.kind not in _STEPPED:
+        raise InvalidParameterError("walk", str(walk), f"one of {', '.join(_STEPPED)}")
     node = int(node_array(graph, "target", target)[0])
-    alternating = walk == "simple" and graph.is_bipartite
+    alternating = walk.kind == "simple" and graph.is_bipartite
     shares = graph.stationary_distribution
     survival = np.ones(graph.n_nodes)
     survival[node] = 0.0
@@ -93,7 +95,7 @@ def skip_ahead_hitting_times(
     targets: npt.ArrayLike,
     *,
     seed: int,
-    walk: WalkKind = "simple",
+    walk: Walk = SIMPLE,
     perron_values: npt.ArrayLike | None = None,
     transient_steps: int | None = None,
     first_job: int = 0,
@@ -105,7 +107,7 @@ def skip_ahead_hitting_times(
         sources: Start node of every walk; a single node serves all.
         targets: Node that each walk is to hit; a single node serves all.
         seed: Seed of the run, below 2**64.
-        walk: Kind of walk.
+        walk: The walk.
         perron_values: Perron value of each walk's target, or one for all; with ``transient_steps``. Without
             both, :func:`hitting_tail` finds them, once for every different target.
         transient_steps: Steps to walk before the geometric tail.
@@ -126,7 +128,7 @@ def skip_ahead_hitting_times(
     times = hitting_times(graph, from_nodes, to_nodes, seed=seed, walk=walk, max_steps=steps, first_job=first_job)
     open_jobs = np.flatnonzero(times == NOT_REACHED)
     waits = _geometric(seed, job_number(first_job) + open_jobs.astype(np.uint64))
-    if walk == "simple" and graph.is_bipartite:
+    if walk.kind == "simple" and graph.is_bipartite:
         sides = _sides(graph)
         odd = (sides[from_nodes] ^ sides[to_nodes])[open_jobs] ^ bool(steps % 2)
         pairs = waits(values[open_jobs] ** 2)
@@ -136,13 +138,13 @@ def skip_ahead_hitting_times(
     return times
 
 
-def _killed_step(graph: Graph, walk: WalkKind, survival: FloatArray, target: int) -> tuple[FloatArray, float]:
+def _killed_step(graph: Graph, walk: Walk, survival: FloatArray, target: int) -> tuple[FloatArray, float]:
     """Return survival one step earlier, and the stationary share of walks that the step loses."""
     moved = (graph.adjacency @ survival) / graph.degrees
     # By reversibility, what flows into the target is what its own neighbours would send out.
     lost = float(graph.stationary_distribution[target] * moved[target])
     moved[target] = 0.0
-    return (moved, lost) if walk == "simple" else (0.5 * (moved + survival), 0.5 * lost)
+    return (moved, lost) if walk.kind == "simple" else (0.5 * (moved + survival), 0.5 * lost)
 
 
 def _rest(correction: float, fall: float) -> float:
@@ -150,7 +152,7 @@ def _rest(correction: float, fall: float) -> float:
     return correction / max(1.0 - fall, _MIN_FALL)
 
 
-def _tails(graph: Graph, targets: IntArray, walk: WalkKind) -> tuple[FloatArray, int]:
+def _tails(graph: Graph, targets: IntArray, walk: Walk) -> tuple[FloatArray, int]:
     nodes, places = np.unique(targets, return_inverse=True)
     tails = [hitting_tail(graph, int(node), walk=walk) for node in nodes]
     values = np.array([tail.perron_value for tail in tails])

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from veilwalk import __version__
 from veilwalk.core.errors import InputFileError, RecordError
 from veilwalk.core.records import plain
+from veilwalk.core.version import __version__
 from veilwalk.graphs import Graph
 from veilwalk.walks._protocol import UPDATE_DTYPE, Updates
 

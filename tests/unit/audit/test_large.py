@@ -5,25 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veilwalk.audit import AuditSettings, audit, scheme_law
+from veilwalk.audit import AuditSettings, audit
 from veilwalk.core.arrays import FloatArray
-from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.support import DistanceSupport
-from veilwalk.design import DestinationLaw
+from veilwalk.design import DestinationLaw, choose_scheme
 from veilwalk.graphs import Graph, barabasi_albert, random_regular
 
 OBSERVERS = ("prior", "return-time", "last-hop")
-NAMES = ("graph", "law")
 SETTINGS = AuditSettings(updates=40_000, seed=3, posterior="by-class", observers=OBSERVERS)
 
 
 @pytest.mark.parametrize("graph", [random_regular(80, 3, seed=1), barabasi_albert(60, 2, seed=1)])
-def test_both_audits_say_the_same(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_audits_say_the_same(graph: Graph) -> None:
     """The same run, the same prior; classes are counted on other updates, so posteriors agree within intervals."""
-    law = scheme_law("uniform-node", graph, DistanceSupport(2, 3))
-    small = audit(graph, law, SETTINGS, names=NAMES).result
-    call_it_large(monkeypatch)
-    large = audit(graph, law, SETTINGS, names=NAMES).result
+    scheme = choose_scheme(graph, "uniform-node", support=(2, 3))
+    small = audit(scheme, SETTINGS).record().result
+    large = audit(scheme, SETTINGS, large_nodes=1).record().result
     assert small["posterior_by_distance"] == large["posterior_by_distance"] == []
     assert large["hops_per_update"] == small["hops_per_update"]
     for name in OBSERVERS:
@@ -38,26 +34,10 @@ def test_both_audits_say_the_same(graph: Graph, monkeypatch: pytest.MonkeyPatch)
     assert large["observers"]["last-hop"]["overall"]["node_entropy_nats"] < blind
 
 
-def call_it_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take every graph for one that is too large for tables of all pairs."""
-    for module in ("_audit", "_settings"):
-        monkeypatch.setattr(f"veilwalk.audit.{module}.LARGE_NODES", 1)
-
-
-def test_what_needs_tables_of_all_pairs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line that says what to ask for."""
-    graph = random_regular(40, 3, seed=1)
-    law = scheme_law("uniform-node", graph, DistanceSupport(2, 3))
-    call_it_large(monkeypatch)
-    for wrong in (AuditSettings(), AuditSettings(posterior="by-class", observers=("prior", "window"))):
-        with pytest.raises(InvalidParameterError, match="must be --posterior by-class and --observers prior"):
-            audit(graph, law, wrong, names=NAMES)
-
-
 def test_the_stationary_law_by_powers_is_the_direct_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a graph where sources differ in how often they come."""
     graph = barabasi_albert(60, 2, seed=1)
-    law = scheme_law("uniform-node", graph, DistanceSupport(2, 3))
+    law = choose_scheme(graph, "uniform-node", support=(2, 3)).law
     monkeypatch.setattr("veilwalk.design._law._DIRECT_NODES", 0)
     again = DestinationLaw(law.support, law.graph_digest, law.matrix)
     np.testing.assert_allclose(again.source_prior, stationary(law), atol=1e-11)

@@ -5,22 +5,20 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pytest
 
-from veilwalk.audit import AuditSettings, _path, attacked, play, scheme_law
-from veilwalk.audit._kernels_paths import gap_bin, tally_candidates, tally_deliveries, tally_sights
-from veilwalk.audit._path import first_updates, from_path, from_round
-from veilwalk.audit._rehearsal import colluder_numbers, follow_paths
+from veilwalk.audit import AuditSettings, play
+from veilwalk.audit.inference._kernels_paths import gap_bin, tally_candidates, tally_deliveries, tally_sights
+from veilwalk.audit.inference.paths import first_updates, from_path, from_round
+from veilwalk.audit.inference.rehearsal import colluder_numbers, follow_paths
 from veilwalk.core.arrays import FloatArray, IntArray
-from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
-from veilwalk.core.support import DistanceSupport
-from veilwalk.design import DestinationLaw
+from veilwalk.design import choose_scheme
 from veilwalk.graphs import Graph, distances, random_regular
-from veilwalk.walks._memory_paths import token_paths
+from veilwalk.walks import token_paths
 
 EDGES = [(0, 1), (1, 2), (2, 3), (3, 1), (1, 4), (4, 5), (5, 6), (6, 7), (7, 4), (2, 6), (7, 8), (8, 3)]
 GRAPH = Graph.from_edges(9, np.array(EDGES))
-LAW = scheme_law("uniform-node", GRAPH, DistanceSupport(2, 3))
+SCHEME = choose_scheme(GRAPH, "uniform-node", support=(2, 3))
+LAW = SCHEME.law
 MATRIX = LAW.matrix.toarray()
 COLLUDERS = np.array([2, 8])
 MEMBER = colluder_numbers(9, COLLUDERS)
@@ -85,8 +83,8 @@ def test_what_colluders_relay_is_what_they_have_not_sealed() -> None:
 def test_who_knows_the_path_weighs_every_visit_since() -> None:
     """For each delivery of a run: P(sealed there and then) times the law; never a node off the path."""
     settings = AuditSettings(observers=("path",), updates=400, seed=5, replicas=4)
-    run = play(GRAPH, LAW, settings, np.zeros(0, dtype=np.int64), lambda _: None)
-    guess = from_path(GRAPH, LAW, settings, seen=run.seen, lanes=run.truth.lane)
+    run = play(SCHEME, settings)
+    guess = from_path(SCHEME, settings, seen=run.seen, lanes=run.truth.lane).weights
     paths = token_paths(GRAPH, hops=int(run.seen.clock.max()), lanes=4, seed=5)
     np.testing.assert_allclose(guess.sum(axis=1), 1, atol=1e-12)
     assert np.all(guess[np.arange(400), run.truth.source] > 0)
@@ -177,25 +175,22 @@ def test_bins_of_stretches_widen_slowly() -> None:
     assert np.all(np.diff(bins) >= 0)
 
 
-def test_a_round_without_chance_is_as_good_as_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_without_chance_is_as_good_as_the_path() -> None:
     """With mix 0 what nodes remember foretells every hop; with chance it does not. Distances are respected in both."""
-    monkeypatch.setattr(_path, "_TRIED_HOPS", 30_000)
     graph = random_regular(40, 3, seed=2)
-    law: DestinationLaw = scheme_law("uniform-node", graph, DistanceSupport(2, 4))
     apart = distances(graph).astype(np.int64)
     for mix in (0.0, 0.3):
-        settings = AuditSettings(
-            observers=("round",), updates=600, seed=5, replicas=4, walk="least-recent", mix=mix, posterior="rehearsed"
-        )
-        run = play(graph, law, settings, np.zeros(0, dtype=np.int64), lambda _: None)
+        scheme = choose_scheme(graph, "uniform-node", support=(2, 4), walk=f"least-recent:{mix}")
+        settings = AuditSettings(observers=("round",), updates=600, seed=5, replicas=4, tried_hops=30_000)
+        run = play(scheme, settings)
         rows = first_updates(run.truth.lane, np.arange(600), 40)
         assert [int((run.truth.lane[rows] == lane).sum()) for lane in range(4)] == [10] * 4
         seen, lanes = run.seen.at(rows), run.truth.lane[rows]
         possible = 2 * apart[seen.destination] <= seen.return_time[:, np.newaxis]
-        otherwise = np.where(possible, law.matrix.toarray().T[seen.destination], 0.0)
+        otherwise = np.where(possible, scheme.law.matrix.toarray().T[seen.destination], 0.0)
         otherwise /= otherwise.sum(axis=1, keepdims=True)
-        known = from_path(graph, law, settings, seen=seen, lanes=lanes)
-        foretold = from_round(graph, law, settings, seen=seen, lanes=lanes, otherwise=otherwise)
+        known = from_path(scheme, settings, seen=seen, lanes=lanes).weights
+        foretold = from_round(scheme, settings, seen=seen, lanes=lanes, otherwise=otherwise).weights
         np.testing.assert_allclose(foretold.sum(axis=1), 1, atol=1e-12)
         assert np.all(foretold[np.arange(len(rows)), run.truth.source[rows]] > 0)
         assert np.all(foretold[~possible] == 0)
@@ -203,13 +198,3 @@ def test_a_round_without_chance_is_as_good_as_the_path(monkeypatch: pytest.Monke
             np.testing.assert_allclose(foretold, known, atol=1e-12)
         else:
             assert np.abs(foretold - known).sum(axis=1).mean() > 0.2
-
-
-def test_worst_cases_are_for_who_can_have_them() -> None:
-    """One line each: a walk without memory has no round, a large graph no paths."""
-    law = scheme_law("uniform-node", GRAPH, DistanceSupport(2, 3))
-    with pytest.raises(InvalidParameterError, match="observers = 'round': must be left out: nodes of a simple walk"):
-        attacked(GRAPH, law, AuditSettings(observers=("round",), updates=100))
-    large = random_regular(2002, 3, seed=1)
-    with pytest.raises(ResourceLimitError, match="the path observers take up to 2000 nodes, the graph has 2002"):
-        attacked(large, scheme_law("uniform-node", large, DistanceSupport(2, 2)), AuditSettings(observers=("path",)))

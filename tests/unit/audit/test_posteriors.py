@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
+from scipy import sparse
 
-from veilwalk.audit import AuditSettings, Sightings, audit, scheme_law
-from veilwalk.audit._posteriors import (
-    ColluderPosteriors,
-    WindowPosteriors,
-    from_last_hop,
-    from_return_time,
-    source_priors,
-)
-from veilwalk.chains import DeliveryLaw, WalkChain, iter_deliveries
-from veilwalk.core.arrays import FloatArray
+from veilwalk.audit import Sightings, audit
+from veilwalk.audit._scene import source_flows
+from veilwalk.audit.inference.coalition import ColluderPosteriors
+from veilwalk.audit.inference.exact import FromLaw
+from veilwalk.audit.observers.window import WindowPosteriors
+from veilwalk.chains import DeliveryLaw, WalkChain, chain_of, iter_deliveries
+from veilwalk.core.arrays import FloatArray, normalised
 from veilwalk.core.errors import ResourceLimitError
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import SIMPLE
+from veilwalk.design import DestinationLaw, Scheme, choose_scheme
 from veilwalk.graphs import Graph
 
 N_NODES = 9
@@ -77,12 +75,18 @@ SIGMA = token_visits()
 def sightings(**columns: list[int]) -> Sightings:
     """Sightings with the columns given; there was nothing else to see."""
     size = len(next(iter(columns.values())))
-    every = {field.name: np.full(size, -1) for field in fields(Sightings)}
-    return Sightings(**every | {name: np.array(column) for name, column in columns.items()})
+    return Sightings.empty(size, **{name: np.array(column) for name, column in columns.items()})
 
 
 def to_one(weight: FloatArray) -> FloatArray:
     return np.asarray(weight / weight.sum())
+
+
+def source_priors(law: FloatArray) -> FloatArray:
+    """The prior of every destination under a law given as a table."""
+    support = DistanceSupport(1, 9, allow_neighbours=True)
+    scheme = Scheme(GRAPH, DestinationLaw(support, GRAPH.digest, sparse.csr_array(law)))
+    return normalised(source_flows(scheme).toarray().T)
 
 
 def test_the_prior_is_the_long_run_of_sources_times_the_law() -> None:
@@ -98,7 +102,7 @@ def test_without_timing_the_posterior_is_the_prior() -> None:
     """A horizon of zero leaves only that the update came: the return-time posterior is the prior itself."""
     prior = source_priors(LAW)
     for delivery in iter_deliveries(CHAIN, LAW, 0):
-        got = from_return_time(delivery, sightings(return_time=[4, 50]), N_NODES)
+        got = FromLaw(delivery, N_NODES).posterior(sightings(return_time=[4, 50]), use_last_hop=False).weights
         np.testing.assert_allclose(got, np.tile(prior[delivery.destination], (2, 1)), atol=1e-12, rtol=0)
 
 
@@ -106,9 +110,8 @@ def test_the_audited_prior_is_exact_where_the_graph_is_the_same_from_every_node(
     """On the Petersen graph at two hops: log 6 nats, one guess in six, blind or not, whatever the sample."""
     edges = [(i, (i + 1) % 5) for i in range(5)] + [(5 + i, 5 + (i + 2) % 5) for i in range(5)]
     graph = Graph.from_edges(10, np.array(edges + [(i, i + 5) for i in range(5)]))
-    law = scheme_law("uniform-node", graph, DistanceSupport(2, 2))
-    record = audit(graph, law, AuditSettings(observers=("prior",), updates=500), names=("petersen", "uniform-node"))
-    row = record.result["observers"]["prior"]["overall"]
+    found = audit(choose_scheme(graph, "uniform-node", support=(2, 2)), observers=("prior",), updates=500)
+    row = found["prior"].overall
     assert row["node_entropy_nats"] == pytest.approx(np.log(6), rel=1e-12)
     assert row["blind_hit_ratio"] == pytest.approx(1 / 6, rel=1e-12)
     assert row["top_posterior"] == pytest.approx(1 / 6, rel=1e-12)
@@ -120,8 +123,7 @@ def test_return_time_and_last_hop_read_the_right_entries() -> None:
     beyond = np.array([[20.0, 5.0], [1.0, 3.0]])
     delivery = DeliveryLaw(1, np.array([0, 3]), np.array([2, 4]), joint, beyond)
     seen = sightings(return_time=[1, 2, 3, 99], last_hop=[3, 0, 3, 0])
-    hop = from_last_hop(delivery, seen, 5)
-    time = from_return_time(delivery, seen, 5)
+    hop, time = (FromLaw(delivery, 5).posterior(seen, use_last_hop=use).weights for use in (True, False))
     for row, (a, b) in enumerate([(7, 8), (9, 10), (1, 3), (20, 5)]):
         np.testing.assert_allclose(hop[row], [0, 0, a / (a + b), 0, b / (a + b)], atol=1e-15)
     for row, (a, b) in enumerate([(5 + 7, 6 + 8), (9 + 11, 10 + 12), (21, 8), (21, 8)]):
@@ -131,7 +133,9 @@ def test_return_time_and_last_hop_read_the_right_entries() -> None:
 def test_the_window_posterior_is_the_law_times_the_window_likelihood() -> None:
     """P_ij L_ij at one return time, L from the dense absorbing chain; P_ij alone would miss it."""
     kappa, radius, times = 15, 2, np.arange(2001)
-    posterior = WindowPosteriors(CHAIN, LAW, np.full(7, kappa), window_radius=radius)
+    chain = chain_of(GRAPH, SIMPLE)
+    assert chain is not None
+    posterior = WindowPosteriors(chain, LAW, np.full(7, kappa), window_radius=radius)
     for node in range(N_NODES):
         pmf, arriving = [np.zeros(N_NODES)], STEP[:, node]
         for _ in times[1:]:
@@ -142,7 +146,7 @@ def test_the_window_posterior_is_the_law_times_the_window_likelihood() -> None:
         total = seen.sum(axis=0)
         centre = (times[: kappa + 1] @ seen) / np.where(total > 0, total, 1)
         likelihood = np.where(np.abs(times[:, None] - centre) <= radius + 1e-9, table, 0).sum(axis=0)
-        got = posterior.at(node, sightings(return_time=[kappa]))[0]
+        got = posterior.at(node, sightings(return_time=[kappa])).weights[0]
         np.testing.assert_allclose(got, to_one(LAW[:, node] * likelihood), atol=1e-9, rtol=0)
         assert np.abs(got - to_one(LAW[:, node])).max() > 1e-3
 
@@ -172,7 +176,7 @@ def test_first_sight_is_bayes_on_the_absorbing_chain() -> None:
                     continue
                 seen = sightings(destination=[destination], first_sight_from=[y], first_sight_node=[c])
                 want = to_one(mu * LAW[:, destination] * exits[:, y, c])
-                got = adversary.posterior("first-sight", seen)[0]
+                got = adversary.posterior("first-sight", seen).weights[0]
                 np.testing.assert_allclose(got, want, atol=1e-12, rtol=0)
                 assert np.all(got[COLLUDERS] == 0)
                 checked += 1
@@ -215,7 +219,7 @@ def test_the_bridge_sums_over_all_paths_through_the_source() -> None:
         first_sight_from=y.tolist(),
         first_sight_clock=(100 + 2 + hops).tolist(),
     )
-    got = adversary.posterior("bridge", seen)
+    got = adversary.posterior("bridge", seen).weights
     for row, case in enumerate(possible):
         weight = np.zeros(N_NODES)
         for i in FREE:
@@ -229,10 +233,10 @@ def test_who_was_told_knows() -> None:
     mu = long_run(LAW)
     adversary = ColluderPosteriors(CHAIN, LAW, COLLUDERS, SIGMA)
     seen = sightings(destination=[8, 8], first_sight_from=[1, 1], told_source=[3, -1])
-    got = adversary.posterior("predecessor", seen)
+    got = adversary.posterior("predecessor", seen).weights
     np.testing.assert_array_equal(got[0], np.eye(N_NODES)[3])
     by_others = np.array([sum(mu[h] * LAW[h, i] for h in FREE) / mu[i] for i in range(N_NODES)])
-    first = adversary.posterior("first-sight", seen)[1]
+    first = adversary.posterior("first-sight", seen).weights[1]
     np.testing.assert_allclose(got[1], to_one(first * by_others), atol=1e-12, rtol=0)
     assert np.abs(got[1] - first).max() > 1e-3
 
@@ -249,7 +253,7 @@ def test_a_bridge_with_no_sight_before_weighs_that_nothing_was_seen() -> None:
         previous_sight_to=[-1, 3],
         previous_sight_clock=[-1, 4],
     )
-    got = adversary.posterior("bridge", seen)
+    got = adversary.posterior("bridge", seen).weights
     unseen = np.zeros(N_NODES)
     for i in FREE:
         law, reached = np.eye(N_NODES), np.zeros(N_NODES)
@@ -258,10 +262,10 @@ def test_a_bridge_with_no_sight_before_weighs_that_nothing_was_seen() -> None:
             reached += law[:, i]
             law[:, [i, *COLLUDERS.tolist()]] = 0.0
         unseen[i] = sum(mu[h] * LAW[h, i] * reached[h] for h in range(N_NODES)) / mu[i]
-    first = adversary.posterior("first-sight", seen)[0]
+    first = adversary.posterior("first-sight", seen).weights[0]
     np.testing.assert_allclose(got[0], to_one(first * unseen), atol=1e-12, rtol=0)
     assert np.abs(got[0] - first).max() > 1e-3
-    np.testing.assert_array_equal(got[1], adversary.posterior("bridge", seen.at(np.array([1])))[0])
+    np.testing.assert_array_equal(got[1], adversary.posterior("bridge", seen.at(np.array([1]))).weights[0])
 
 
 def test_a_bridge_too_long_for_memory_says_so() -> None:

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veilwalk.audit import AuditSettings, _run, audit, play, scheme_law
-from veilwalk.core.support import DistanceSupport
+from veilwalk.audit import AuditSettings, _play, audit, play
+from veilwalk.design import choose_scheme
 from veilwalk.graphs import random_regular
 from veilwalk.walks import iter_protocol
 
-GRAPH = random_regular(30, 3, seed=1)
-LAW = scheme_law("uniform-node", GRAPH, DistanceSupport(2, 4))
+SCHEME = choose_scheme(random_regular(30, 3, seed=1), "uniform-node", support=(2, 4))
 SETTINGS = AuditSettings(observers=("prior",), updates=4000, replicas=8)
-NOBODY = np.zeros(0, dtype=np.int64)
 
 
 def interrupted_after(chunks: int) -> Any:
@@ -33,9 +31,9 @@ def interrupted_after(chunks: int) -> Any:
 
 def test_an_interrupt_keeps_what_was_played(monkeypatch: pytest.MonkeyPatch) -> None:
     """The updates so far are those of the whole run, and the record says that it is not complete."""
-    whole = play(GRAPH, LAW, SETTINGS, NOBODY, lambda _: None)
-    monkeypatch.setattr(_run, "iter_protocol", interrupted_after(3))
-    kept = play(GRAPH, LAW, SETTINGS, NOBODY, lambda _: None)
+    whole = play(SCHEME, SETTINGS)
+    monkeypatch.setattr(_play, "iter_protocol", interrupted_after(3))
+    kept = play(SCHEME, SETTINGS)
     assert (whole.complete, len(whole.seen)) == (True, 4000)
     assert (kept.complete, len(kept.seen)) == (False, 1200)
     for lane in range(8):
@@ -43,22 +41,22 @@ def test_an_interrupt_keeps_what_was_played(monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_array_equal(
             kept.truth.source[mine], whole.truth.source[whole.truth.lane == lane][: mine.sum()]
         )
-    record = audit(GRAPH, LAW, SETTINGS, names=("g", "l"))
-    assert record.result["complete"] is False
-    assert record.result["updates"] == 1200
+    found = audit(SCHEME, SETTINGS)
+    assert (found.complete, found.updates) == (False, 1200)
+    assert found.record().result["complete"] is False
 
 
 def test_an_interrupt_before_the_first_chunk_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to audit yet."""
-    monkeypatch.setattr(_run, "iter_protocol", interrupted_after(0))
+    monkeypatch.setattr(_play, "iter_protocol", interrupted_after(0))
     with pytest.raises(KeyboardInterrupt):
-        play(GRAPH, LAW, SETTINGS, NOBODY, lambda _: None)
+        play(SCHEME, SETTINGS)
 
 
 def test_only_a_colluder_that_made_the_update_before_is_told() -> None:
     """told_source is the true source exactly where the previous updater of that lane colludes."""
     colluders = np.array([3, 7, 11])
-    run = play(GRAPH, LAW, SETTINGS, colluders, lambda _: None)
+    run = play(SCHEME, SETTINGS, colluders)
     told, source, lane = run.seen.told_source, run.truth.source, run.truth.lane
     for row in range(1, len(source)):
         knows = lane[row] == lane[row - 1] and source[row - 1] in colluders

@@ -130,3 +130,45 @@ def test_one_lane_says_nothing_about_its_spread() -> None:
     """The mean is there; the interval is everything."""
     found = estimate(np.array([1.0, 2.0]), np.array([3, 3]))
     assert (found.mean, found.low, found.high) == (1.5, -math.inf, math.inf)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_intervals_of_shares_stay_within_bounds(share: bool) -> None:
+    """Of few hits in few lanes: Wilson's by hand with as many updates as spread so far; inside nothing changes."""
+    values, lanes = np.zeros(40), np.repeat(np.arange(8), 5)
+    values[0] = 1.0
+    found = estimate(values, lanes, share=share)
+    assert found.mean == pytest.approx(1 / 40)
+    assert (found.low < 0) == (not share)
+    if share:
+        # Lane means are one fifth and seven times nothing: their mean spreads by 1/40.
+        t, mean, variance = 2.3646242515927844, 1 / 40, (1 / 40) ** 2
+        size = mean * (1 - mean) / variance
+        root = math.sqrt(mean * (1 - mean) / size + t**2 / (4 * size**2))
+        centre, scale = mean + t**2 / (2 * size), 1 + t**2 / size
+        assert found.low == pytest.approx((centre - t * root) / scale, rel=1e-9)
+        assert found.high == pytest.approx((centre + t * root) / scale, rel=1e-9)
+        assert 0 < found.low < found.mean < found.high < 1
+    even = np.tile([0.0, 1.0, 1.0, 0.0, 0.0], 8)
+    even[:5] = 1.0
+    assert estimate(even, lanes, share=True) == estimate(even, lanes)
+
+
+def test_one_lane_leaves_a_share_anywhere() -> None:
+    """From nothing to all."""
+    found = estimate(np.array([1.0, 0.0]), np.array([3, 3]), share=True)
+    assert (found.mean, found.low, found.high) == (0.5, 0.0, 1.0)
+
+
+def test_wilsons_intervals_hold_as_often_as_they_say() -> None:
+    """Of a share of two percent in 32 lanes of 30: at least as often as the normal ones, which leave 0 to 1."""
+    lanes, rng = np.repeat(np.arange(32), 30), np.random.default_rng(5)
+    ours = normal = 0
+    for _ in range(400):
+        values = (rng.random(len(lanes)) < 0.004).astype(np.float64)
+        inside, plain = estimate(values, lanes, share=True), estimate(values, lanes)
+        assert 0 <= inside.low <= inside.mean <= inside.high <= 1
+        ours += inside.low <= 0.004 <= inside.high
+        normal += plain.low <= 0.004 <= plain.high
+    assert ours > 367
+    assert ours >= normal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, pairwise
@@ -267,13 +267,6 @@ def test_from_the_neighbours_the_mean_is_known_on_every_regular_graph() -> None:
         for node in range(40):
             around = means[chain.graph.neighbours(node), node].mean()
             assert around == pytest.approx(1 / degree + (1 - 1 / degree) * 39, rel=1e-11)
-
-
-@pytest.fixture
-def two_threads() -> Iterator[int]:
-    before = numba.get_num_threads()
-    yield min(2, before)
-    numba.set_num_threads(before)
 
 
 def test_threads_change_no_bit(two_threads: int) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 
-import numba
 import numpy as np
 import pytest
+from tests.helpers.token_chains import (
+    TokenChain,
+    assert_bits_are_the_same,
+    assert_sources_have_the_prior,
+    drawn_law,
+    graph_of,
+    hops_apart,
+)
 
 from veilwalk.chains import (
     ArcChain,
@@ -19,44 +25,15 @@ from veilwalk.chains import (
     iter_arc_deliveries,
     iter_deliveries,
 )
-from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
 from veilwalk.graphs import Graph
 
 HORIZON = 50
-# Two triangles with an edge between each two corners: regular, of degree three.
-PRISM = [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (0, 3), (1, 4), (2, 5)]
-# Leaves, a cut vertex, triangles: degrees from 1 to 4.
-IRREGULAR = [(0, 1), (1, 2), (2, 3), (3, 1), (1, 4), (4, 5), (5, 6), (6, 7), (7, 4), (2, 6)]
-CUBE = [(i, i ^ bit) for i in range(8) for bit in (1, 2, 4) if i < i ^ bit]
-# The walk is never free here: end to end and back, and the law alone leaves things to chance.
-PATH = [(i, i + 1) for i in range(5)]
-EDGES = {"prism": PRISM, "irregular": IRREGULAR, "cube": CUBE, "path": PATH}
+# On the path the walk is never free: end to end and back, and the law alone leaves things to chance.
+GRAPHS = ("prism", "irregular", "cube", "path")
 
 
-@cache
-def hops_apart(name: str) -> IntArray:
-    """Distances by relaxing every edge until nothing changes."""
-    n_nodes = max(max(edge) for edge in EDGES[name]) + 1
-    far = np.full((n_nodes, n_nodes), n_nodes)
-    np.fill_diagonal(far, 0)
-    for _ in range(n_nodes):
-        for one, other in EDGES[name]:
-            far[one] = np.minimum(far[one], far[other] + 1)
-            far[other] = np.minimum(far[other], far[one] + 1)
-    return far
-
-
-@cache
-def drawn_law(name: str) -> FloatArray:
-    """An uneven law over nodes two or more hops away; one pair is taken out, so that sources differ."""
-    far = hops_apart(name)
-    law = np.where(far >= 2, np.random.default_rng(3).uniform(0.5, 2.0, far.shape), 0.0)
-    law[0, np.flatnonzero(far[0] >= 2)[0]] = 0.0
-    return np.asarray(law / law.sum(axis=1, keepdims=True))
-
-
-class TokenChain:
+class ArcTokenChain(TokenChain):
     """States (whence, position, destination, source of the ciphertext); the stationary law by one dense solve."""
 
     def __init__(self, name: str, *, forgets: bool = False) -> None:
@@ -83,29 +60,15 @@ class TokenChain:
         self.stationary = np.linalg.solve(system, np.eye(len(number))[-1])
         self.whence, self.position, self.goal, self.source = np.array(self.states).T
 
-    def deliveries(self, node: int, horizon: int) -> FloatArray:
-        """P(return time, last node, source | a delivery at ``node``): follow every visit, killed at the return."""
-        arriving = np.where(self.goal == node, self.arriving, 0.0)
-        per_visit = (self.stationary @ arriving) / self.stationary[self.position == node].sum()
-        mass = np.where(self.position == node, self.stationary, 0.0)
-        mass /= mass.sum()
-        n_nodes = int(self.position.max()) + 1
-        table = np.zeros((horizon + 1, n_nodes, n_nodes))
-        for hop in range(1, horizon + 1):
-            np.add.at(table[hop], (self.position, self.source), mass * arriving)
-            mass = mass @ self.matrix
-            mass[self.position == node] = 0.0
-        return np.asarray(table / per_visit)
-
 
 @cache
-def token_chain(name: str) -> TokenChain:
-    return TokenChain(name)
+def token_chain(name: str) -> ArcTokenChain:
+    return ArcTokenChain(name)
 
 
 @cache
 def chain_of(name: str) -> ArcChain:
-    return ArcChain(Graph.from_edges(len(hops_apart(name)), np.array(EDGES[name])))
+    return ArcChain(graph_of(name))
 
 
 @cache
@@ -118,7 +81,7 @@ def updates_of(name: str) -> ArcUpdates:
     return arc_updates(chain_of(name), drawn_law(name))
 
 
-@pytest.mark.parametrize("name", EDGES)
+@pytest.mark.parametrize("name", GRAPHS)
 def test_the_joint_law_is_that_of_the_whole_token_chain(name: str) -> None:
     """Return time, last hop and source at every destination; swapped last hops would not do."""
     for law in found(name):
@@ -132,7 +95,7 @@ def test_the_joint_law_is_that_of_the_whole_token_chain(name: str) -> None:
 @pytest.mark.parametrize("name", ["prism", "irregular", "cube"])
 def test_the_past_counts_where_an_update_is_sealed(name: str) -> None:
     """Named mutants: a token that forgets on sealing whence it came, and the simple walk, have other laws."""
-    forgetful = TokenChain(name, forgets=True)
+    forgetful = ArcTokenChain(name, forgets=True)
     simple = list(iter_deliveries(WalkChain.simple(chain_of(name).graph), drawn_law(name), HORIZON))
     for law, other in zip(found(name), simple, strict=True):
         mutant = forgetful.deliveries(law.destination, HORIZON)[:, law.neighbours][:, :, law.sources]
@@ -140,23 +103,13 @@ def test_the_past_counts_where_an_update_is_sealed(name: str) -> None:
         assert np.abs(law.joint - other.joint).max() > 1e-4
 
 
-@pytest.mark.parametrize("name", EDGES)
+@pytest.mark.parametrize("name", GRAPHS)
 def test_everything_sums_to_one_and_sources_to_the_prior(name: str) -> None:
     """Summed over what is seen, the posterior is mu_i P_ij; with an even mu it would not be."""
-    matrix = drawn_law(name)
-    mu = np.full(len(matrix), 1 / len(matrix))
-    for _ in range(5000):
-        mu = mu @ (matrix + np.eye(len(matrix))) / 2
-    for law in found(name):
-        by_source = law.joint.sum(axis=(0, 1)) + law.beyond.sum(axis=0)
-        assert by_source.sum() == pytest.approx(1, abs=1e-12)
-        want = mu * matrix[:, law.destination]
-        np.testing.assert_allclose(by_source, (want / want.sum())[law.sources], atol=1e-12, rtol=0)
-        even = matrix[law.sources, law.destination]
-        assert len(even) < 2 or np.abs(by_source - even / even.sum()).max() > 1e-4
+    assert_sources_have_the_prior(found(name), drawn_law(name))
 
 
-@pytest.mark.parametrize("name", EDGES)
+@pytest.mark.parametrize("name", GRAPHS)
 def test_what_cannot_happen_has_exactly_zero(name: str) -> None:
     """Sources outside the law, returns shorter than there and back, odd returns on a bipartite graph."""
     far = hops_apart(name)
@@ -180,7 +133,7 @@ def test_beyond_is_the_tail_of_a_longer_horizon(name: str) -> None:
         assert short.beyond.sum() > 0.05
 
 
-@pytest.mark.parametrize("name", EDGES)
+@pytest.mark.parametrize("name", GRAPHS)
 def test_the_long_run_is_that_of_the_whole_token_chain(name: str) -> None:
     """Sources with the arc they were reached by, visits on the way, mean hops."""
     dense, chain, got = token_chain(name), chain_of(name), updates_of(name)
@@ -211,25 +164,10 @@ def test_the_arc_by_which_a_source_was_reached_matters() -> None:
     assert (shares[:, np.newaxis] * law * uniform).sum() != pytest.approx(got.mean_hops, rel=1e-3)
 
 
-@pytest.fixture
-def two_threads() -> Iterator[int]:
-    before = numba.get_num_threads()
-    yield min(2, before)
-    numba.set_num_threads(before)
-
-
 def test_threads_and_the_choice_of_destinations_change_no_bit(two_threads: int) -> None:
     """One thread, two, and the destinations asked for in another order."""
     chain, law = chain_of("irregular"), drawn_law("irregular")
-    numba.set_num_threads(1)
-    one = list(iter_arc_deliveries(chain, law, 40))
-    numba.set_num_threads(two_threads)
-    two = list(iter_arc_deliveries(chain, law, 40))
-    some = list(iter_arc_deliveries(chain, law, 40, [5, 0, 2]))
-    assert [law.destination for law in some] == [5, 0, 2]
-    for left, right in [*zip(one, two, strict=True), *((one[law.destination], law) for law in some)]:
-        for name in ("neighbours", "sources", "joint", "beyond"):
-            np.testing.assert_array_equal(getattr(left, name), getattr(right, name))
+    assert_bits_are_the_same(lambda goals: list(iter_arc_deliveries(chain, law, 40, goals)), two_threads)
 
 
 def test_unfit_requests_are_refused_before_anything_is_computed() -> None:

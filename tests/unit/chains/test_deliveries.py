@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 
-import numba
 import numpy as np
 import pytest
+from tests.helpers.token_chains import (
+    TokenChain,
+    assert_bits_are_the_same,
+    assert_sources_have_the_prior,
+    drawn_law,
+    graph_of,
+    hops_apart,
+)
 
 from veilwalk.chains import DeliveryLaw, WalkChain, iter_deliveries, mean_hitting_times, stationary_law, token_law
-from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
-from veilwalk.graphs import Graph
 
 HORIZON = 60
-PETERSEN = [(i, (i + 1) % 5) for i in range(5)] + [(5 + i, 5 + (i + 2) % 5) for i in range(5)]
-PETERSEN += [(i, i + 5) for i in range(5)]
-# A leaf, a cut vertex, a triangle: degrees from 1 to 4.
-IRREGULAR = [(0, 1), (1, 2), (2, 3), (3, 1), (1, 4), (4, 5), (5, 6), (6, 7), (7, 4), (2, 6)]
-CUBE = [(i, i ^ bit) for i in range(8) for bit in (1, 2, 4) if i < i ^ bit]
-EDGES = {"petersen": PETERSEN, "irregular": IRREGULAR, "cube": CUBE}
-CASES = [(graph, "simple") for graph in EDGES] + [("irregular", "lazy"), ("irregular", "metropolis"), ("cube", "lazy")]
-
-
-@cache
-def hops_apart(name: str) -> IntArray:
-    """Distances by relaxing every edge until nothing changes."""
-    n_nodes = max(max(edge) for edge in EDGES[name]) + 1
-    far = np.full((n_nodes, n_nodes), n_nodes)
-    np.fill_diagonal(far, 0)
-    for _ in range(n_nodes):
-        for one, other in EDGES[name]:
-            far[one] = np.minimum(far[one], far[other] + 1)
-            far[other] = np.minimum(far[other], far[one] + 1)
-    return far
+CASES = [(graph, "simple") for graph in ("petersen", "irregular", "cube")] + [
+    ("irregular", "lazy"),
+    ("irregular", "metropolis"),
+    ("cube", "lazy"),
+]
 
 
 @cache
@@ -56,16 +46,7 @@ def one_hop(name: str, kind: str) -> FloatArray:
     return step
 
 
-@cache
-def drawn_law(name: str) -> FloatArray:
-    """An uneven law over nodes two or more hops away; one pair is taken out, so that sources differ."""
-    far = hops_apart(name)
-    law = np.where(far >= 2, np.random.default_rng(3).uniform(0.5, 2.0, far.shape), 0.0)
-    law[0, np.flatnonzero(far[0] >= 2)[0]] = 0.0
-    return np.asarray(law / law.sum(axis=1, keepdims=True))
-
-
-class TokenChain:
+class NodeTokenChain(TokenChain):
     """States (position, destination, source of the ciphertext); the stationary law by one dense solve."""
 
     def __init__(self, step: FloatArray, law: FloatArray) -> None:
@@ -83,29 +64,16 @@ class TokenChain:
         system = np.vstack((self.matrix.T - np.eye(len(number)), np.ones(len(number))))
         self.stationary = np.linalg.lstsq(system, np.append(np.zeros(len(number)), 1.0), rcond=None)[0]
         self.position, self.goal, self.source = np.array(self.states).T
-        self.step = step
-
-    def deliveries(self, node: int, horizon: int) -> FloatArray:
-        """P(return time, last node, source | a delivery at ``node``): follow every visit, killed at the return."""
-        arriving = (self.goal == node) * self.step[self.position, node]
-        per_visit = (self.stationary @ arriving) / self.stationary[self.position == node].sum()
-        mass = np.where(self.position == node, self.stationary, 0.0)
-        mass /= mass.sum()
-        table = np.zeros((horizon + 1, len(self.step), len(self.step)))
-        for hop in range(1, horizon + 1):
-            np.add.at(table[hop], (self.position, self.source), mass * arriving)
-            mass = mass @ self.matrix
-            mass[self.position == node] = 0.0
-        return np.asarray(table / per_visit)
+        self.arriving = step[self.position, self.goal]
 
 
 @cache
-def token_chain(name: str, kind: str) -> TokenChain:
-    return TokenChain(one_hop(name, kind), drawn_law(name))
+def token_chain(name: str, kind: str) -> NodeTokenChain:
+    return NodeTokenChain(one_hop(name, kind), drawn_law(name))
 
 
 def chain_of(name: str, kind: str) -> WalkChain:
-    return WalkChain.of(Graph.from_edges(len(hops_apart(name)), np.array(EDGES[name])), kind)
+    return WalkChain.of(graph_of(name), kind)
 
 
 @cache
@@ -129,17 +97,8 @@ def test_the_joint_law_is_that_of_the_whole_token_chain(name: str, kind: str) ->
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_everything_sums_to_one_and_sources_to_the_prior(name: str, kind: str) -> None:
     """Summed over what is seen, the posterior is mu_i P_ij; with an even mu it would not be."""
-    matrix = drawn_law(name)
-    mu = np.full(len(matrix), 1 / len(matrix))
-    for _ in range(5000):
-        mu = mu @ (matrix + np.eye(len(matrix))) / 2
-    for law in found(name, kind):
-        by_source = law.joint.sum(axis=(0, 1)) + law.beyond.sum(axis=0)
-        assert by_source.sum() == pytest.approx(1, abs=1e-12)
-        want = mu * matrix[:, law.destination]
-        np.testing.assert_allclose(by_source, (want / want.sum())[law.sources], atol=1e-12, rtol=0)
-        even = matrix[law.sources, law.destination]
-        assert np.abs(by_source - even / even.sum()).max() > 1e-4
+    assert_sources_have_the_prior(found(name, kind), drawn_law(name))
+    assert all(len(law.sources) > 1 for law in found(name, kind))
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
@@ -175,7 +134,7 @@ def test_the_token_law_is_the_stationary_law_of_position_and_destination(name: s
     np.add.at(want, (dense.position, dense.goal), dense.stationary)
     got = token_law(chain, drawn_law(name), mean_hitting_times(chain))
     np.testing.assert_allclose(got / got.sum(), want, atol=1e-12, rtol=0)
-    per_hop = dense.stationary @ dense.step[dense.position, dense.goal]
+    per_hop = dense.stationary @ dense.arriving
     assert got.sum() == pytest.approx(1 / per_hop, rel=1e-10)
     assert np.all(np.diag(got) == 0)
 
@@ -191,25 +150,10 @@ def test_the_stationary_law_is_the_left_eigenvector() -> None:
         np.testing.assert_allclose(stationary_law(matrix), vector / vector.sum(), atol=1e-13, rtol=0)
 
 
-@pytest.fixture
-def two_threads() -> Iterator[int]:
-    before = numba.get_num_threads()
-    yield min(2, before)
-    numba.set_num_threads(before)
-
-
 def test_threads_and_the_choice_of_destinations_change_no_bit(two_threads: int) -> None:
     """One thread, two, and the destinations asked for in another order."""
     chain, law = chain_of("irregular", "simple"), drawn_law("irregular")
-    numba.set_num_threads(1)
-    one = list(iter_deliveries(chain, law, 40))
-    numba.set_num_threads(two_threads)
-    two = list(iter_deliveries(chain, law, 40))
-    some = list(iter_deliveries(chain, law, 40, [5, 0, 2]))
-    assert [found.destination for found in some] == [5, 0, 2]
-    for left, right in [*zip(one, two, strict=True), *((one[found.destination], found) for found in some)]:
-        for name in ("neighbours", "sources", "joint", "beyond"):
-            np.testing.assert_array_equal(getattr(left, name), getattr(right, name))
+    assert_bits_are_the_same(lambda goals: list(iter_deliveries(chain, law, 40, goals)), two_threads)
 
 
 def test_unfit_requests_are_refused_before_anything_is_computed() -> None:

@@ -3,45 +3,44 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import typer
+from tests.helpers.cli import Cli
 
-from veilwalk.audit import OBSERVERS, SCORES, _settings
-from veilwalk.cli import main
+from veilwalk.audit import INFERENCES, OBSERVERS, SCORES, AuditSettings
+from veilwalk.audit.inference import Posterior
+from veilwalk.audit.inference.direct import HandedOver
+from veilwalk.cli import _output
+from veilwalk.cli._main import app
+from veilwalk.core.walk import WALKS
+from veilwalk.design import LAWS
 
 GRAPH = ["--graph", "rrg:30:3:seed=1"]
 SMALL = ["audit", *GRAPH, "--support", "2:3", "--updates", "3000", "--colluders", "4"]
+ASKED = [name for name in OBSERVERS if name not in {"path", "round"}]
 ROW = {"lo", "hi", "share", "distance_entropy_nats", "node_entropy_nats", "top_posterior", "hit_ratio"}
 ROW |= {"blind_hit_ratio", "updates"} | {f"{name}_interval" for name in SCORES}
 
 
-def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    shown = capsys.readouterr()
-    assert isinstance(stopped.value.code, int)
-    return stopped.value.code, shown.out, shown.err
-
-
-def run_json(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
-    code, out, err = run([*arguments, "--json"], capsys)
-    assert (code, err) == (0, "")
-    return json.loads(out)
-
-
-def test_json_has_the_promised_keys(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_promised_keys(run: Cli) -> None:
     """hops_per_update, and for every observer an overall row and rows by return time, each with intervals."""
-    found = run_json([*SMALL, "--law", "paper"], capsys)
+    found = run.json([*SMALL, "--law", "paper"])
     low, high = found["hops_per_update_interval"]
     assert low < found["hops_per_update"] < high
     assert found["hops_per_update"] == pytest.approx(found["hops_per_update_predicted"], rel=0.1)
-    assert list(found["observers"]) == list(OBSERVERS)
+    assert list(found["observers"]) == ASKED
     assert (found["seed"], found["updates"], found["complete"]) == (7, 3000, True)
     for name, observer in found["observers"].items():
-        if name == "repeated":
-            assert [row["linked"] for row in observer["by_linked_updates"]] == [1, 2, 4, 8]
+        if OBSERVERS[name].links:
+            counts = [row["linked"] for row in observer["by_linked_updates"]]
+            assert counts == [1, 2, 4, 8, 16][: len(counts)]
+            assert len(counts) > 2
             continue
         assert set(observer["overall"]) >= ROW
         assert observer["overall"]["share"] == 1
@@ -54,41 +53,52 @@ def test_json_has_the_promised_keys(capsys: pytest.CaptureFixture[str]) -> None:
         assert starts == sorted(starts)
 
 
-def test_tables_name_observers_and_units(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_name_observers_and_units(run: Cli) -> None:
     """Entropies in nats and bits, the blind guess beside the hit ratio, every observer."""
-    code, out, err = run([*SMALL, "--law", "paper"], capsys)
+    code, out, err = run([*SMALL, "--law", "paper"])
     assert (code, err) == (0, "")
-    for words in ("hops per update", "node entropy", "bits", "nats", "distance entropy", "blind", *OBSERVERS):
-        assert words in out
+    for words in ("hops per update", "entropy", "bits", "nats", "blind", *ASKED):
+        assert words in " ".join(out.split())
+    assert " to " in out
 
 
-def test_a_curve_over_colluders(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("law", ["paper", "plain"])
+def test_eighty_columns_suffice(law: str, run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line is longer, none is cut off, and rows stay rows."""
+    monkeypatch.setattr(_output, "_PLAIN_WIDTH", 80)
+    code, out, _ = run([*SMALL, "--law", law, *(["--colluders", "4,12"] if law == "paper" else [])])
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert "…" not in out
+    rows = [line.split() for line in out.splitlines() if line.startswith("last-hop")]
+    assert [len(row) for row in rows] == [10]
+
+
+def test_a_curve_over_colluders(run: Cli, tmp_path: Path) -> None:
     """Several numbers of colluders add a row each, and a figure; more colluders name more sources."""
     arguments = [*SMALL, "--law", "uniform-node", "--observers", "prior", "--colluders", "2,12"]
-    found = run_json([*arguments, "--out", str(tmp_path)], capsys)
+    found = run.json([*arguments, "--out", str(tmp_path)])
     few, many = found["by_colluders"]
     assert (few["colluders"], many["colluders"]) == (2, 12)
-    for name in ("first-sight", "bridge", "predecessor"):
+    for name in ("first-sight", "bridge", "predecessor", "coalition"):
         assert few[name]["hit_ratio"] < many[name]["hit_ratio"]
     assert {"colluders.json", "colluders.png", "colluders.svg"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_a_dry_run_tells_the_memory_and_runs_nothing(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_tells_the_memory_and_runs_nothing(run: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line with the memory; the engine is not called and nothing is written."""
-    monkeypatch.setattr("veilwalk.audit._run.iter_protocol", None)
+    monkeypatch.setattr("veilwalk.audit._play.iter_protocol", None)
     folder = tmp_path / "out"
-    code, out, err = run([*SMALL, "--law", "paper", "--dry-run", "--out", str(folder)], capsys)
+    code, out, err = run([*SMALL, "--law", "paper", "--dry-run", "--out", str(folder)])
     assert (code, err) == (0, "")
     assert len(out.splitlines()) == 1
     assert "MiB beyond the program itself for 3000 updates on 30 nodes" in out
     assert not folder.exists()
 
 
-def test_out_writes_the_record_and_its_figures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_out_writes_the_record_and_its_figures(run: Cli, tmp_path: Path) -> None:
     """audit.json and each figure as PNG and SVG; the record holds what was printed."""
-    found = run_json([*SMALL, "--law", "paper", "--out", str(tmp_path / "new")], capsys)
+    found = run.json([*SMALL, "--law", "paper", "--out", str(tmp_path / "new")])
     figures = {
         f"{stem}.{suffix}" for stem in ("entropy-by-return-time", "posterior-by-distance") for suffix in ("png", "svg")
     }
@@ -102,50 +112,62 @@ def test_out_writes_the_record_and_its_figures(capsys: pytest.CaptureFixture[str
     assert record["observers"] == found["observers"]
 
 
-def test_the_plain_walk_names_every_source(capsys: pytest.CaptureFixture[str]) -> None:
-    """One hop, hit ratio one, no entropy, for every observer; a blind guess hits one neighbour in three."""
-    found = run_json([*SMALL, "--law", "plain"], capsys)
-    assert found["hops_per_update"] == 1
-    assert list(found["observers"]) == list(OBSERVERS)
-    for observer in found["observers"].values():
-        row = observer["overall"]
-        assert (row["hit_ratio"], row["top_posterior"], row["node_entropy_nats"]) == (1, 1, 0)
-        assert row["blind_hit_ratio"] == pytest.approx(1 / 3, rel=1e-12)
+def names_every_source(found: Any) -> bool:
+    """Whether the last hop is certain and right, and the prior alone a guess among three neighbours."""
+    blind, certain = (found["observers"][name]["overall"] for name in ("prior", "last-hop"))
+    third = all(abs(row["blind_hit_ratio"] - 1 / 3) < 1e-12 for row in (blind, certain))
+    guesses = abs(blind["hit_ratio"] - 1 / 3) < 1e-12 and abs(blind["node_entropy_nats"] - np.log(3)) < 1e-12
+    return third and guesses and (certain["hit_ratio"], certain["node_entropy_nats"]) == (1, 0)
+
+
+def test_the_plain_walk_names_every_source(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One hop, certain by the last hop and not without; the named mutant, who does not look at it, is not certain."""
+    plain = [*SMALL, "--law", "plain"]
+    found = run.json(plain)
+    assert found["hops_per_update"] == found["hops_per_update_predicted"] == 1
+    assert list(found["observers"]) == ["prior", "last-hop"]
+    assert names_every_source(found)
+
+    def blindfolded(local: HandedOver, seen: Any, *, use_last_hop: bool) -> Posterior:
+        return Posterior(np.full((len(seen), len(local.candidates)), 1 / len(local.candidates)), f"{use_last_hop}")
+
+    monkeypatch.setattr(HandedOver, "posterior", blindfolded)
+    assert not names_every_source(run.json(plain))
 
 
 @pytest.mark.parametrize("suffix", ["json", "npz"])
-def test_a_law_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path, suffix: str) -> None:
+def test_a_law_from_a_file(run: Cli, tmp_path: Path, suffix: str) -> None:
     """What design --out wrote for this graph is audited; its support comes with it."""
     path = tmp_path / f"law.{suffix}"
-    assert run(["design", *GRAPH, "--support", "2:3", "--out", str(path)], capsys)[0] == 0
+    assert run(["design", *GRAPH, "--support", "2:3", "--out", str(path)])[0] == 0
     arguments = ["audit", *GRAPH, "--law", str(path), "--updates", "3000", "--observers", "prior,last-hop"]
-    found = run_json(arguments, capsys)
+    found = run.json(arguments)
     assert found["params"]["support"] == "2:3"
     assert found["hops_per_update"] == pytest.approx(found["hops_per_update_predicted"], rel=0.1)
     assert list(found["observers"]) == ["prior", "last-hop"]
 
 
-def test_a_distance_law_from_a_file_fits_any_graph(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_distance_law_from_a_file_fits_any_graph(run: Cli, tmp_path: Path) -> None:
     """The closed form, written without a graph, is spread over the one that is audited."""
     path = tmp_path / "law.json"
-    assert run(["design", "--nodes", "30", "--degree", "3", "--support", "2:3", "--out", str(path)], capsys)[0] == 0
-    by_file = run_json([*SMALL, "--law", str(path), "--observers", "prior"], capsys)
-    by_name = run_json([*SMALL, "--law", "paper", "--observers", "prior"], capsys)
+    assert run(["design", "--nodes", "30", "--degree", "3", "--support", "2:3", "--out", str(path)])[0] == 0
+    by_file = run.json([*SMALL, "--law", str(path), "--observers", "prior"])
+    by_name = run.json([*SMALL, "--law", "paper", "--observers", "prior"])
     assert by_file["observers"] == by_name["observers"]
 
 
-def test_the_seed_is_all_there_is_to_chance(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_seed_is_all_there_is_to_chance(run: Cli) -> None:
     """The same seed prints the same JSON; another does not."""
     quick = [*SMALL, "--law", "paper", "--observers", "last-hop"]
-    first, again, other = (run_json([*quick, "--seed", seed], capsys) for seed in ("3", "3", "4"))
+    first, again, other = (run.json([*quick, "--seed", seed]) for seed in ("3", "3", "4"))
     assert first == again
     assert first["observers"] != other["observers"]
 
 
-def refused(arguments: list[str], culprit: str, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def refused(arguments: list[str], culprit: str, run: Cli, folder: Path) -> None:
     """Exit 2, one line on stderr that names the culprit, nothing on stdout, nothing written."""
     before = sorted(folder.iterdir())
-    code, out, err = run([*arguments, "--out", str(folder / "out")], capsys)
+    code, out, err = run([*arguments, "--out", str(folder / "out")])
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1
     assert err.startswith("veilwalk: ")
@@ -157,45 +179,133 @@ BAD = {
     "colluders, all": (["--colluders", "30"], "colluders = 30: must be from 1 to 29"),
     "colluders, none": (["--colluders", "0"], "colluders = 0"),
     "colluders, not a number": (["--colluders", "three"], "three"),
+    "colluders, no share": (["--colluders", "0%"], "colluders = 0"),
+    "a curve of a plain walk": (["--law", "plain", "--colluders", "2,4"], "the receiver of a plain walk knows"),
+    "memory, not a size": (["--memory", "much"], "memory = 'much'"),
+    "memory, too little": (["--memory", "1k"], "may take 0.0 GiB"),
+    "mix of another walk": (["--mix", "0.2"], "mix = 0.2"),
     "zero updates": (["--updates", "0"], "updates = 0"),
     "updates not a number": (["--updates", "many"], "--updates"),
     "unknown law": (["--law", "moon"], "law = 'moon'"),
     "law file missing": (["--law", "nowhere.json"], "nowhere.json"),
     "support that misses the graph": (["--law", "uniform-node", "--support", "20:25"], "20:25"),
-    "support with neighbours": (["--support", "1:3"], "support lo = 1"),
+    "support with neighbours": (["--support", "1:3"], "--support = 1"),
     "support not a range": (["--support", "six"], "six"),
     "paper on an irregular graph": (["--graph", "ba:30:2:seed=1", "--law", "paper"], "regular"),
     "unknown observer": (["--observers", "prior,moon"], "moon"),
     "unknown walk": (["--walk", "moon"], "moon"),
     "unknown posterior": (["--posterior", "moon"], "moon"),
-    "negative window": (["--window", "-1"], "window = -1"),
+    "negative window": (["--window", "-1"], "--window = -1"),
     "graph": (["--graph", "moon:3"], "moon:3"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_gets_one_clear_line(
-    case: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_input_gets_one_clear_line(case: str, run: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit 2, the culprit named, nothing written."""
     monkeypatch.chdir(tmp_path)
     arguments, culprit = BAD[case]
-    refused([*SMALL, *arguments], culprit, capsys, tmp_path)
+    refused([*SMALL, *arguments], culprit, run, tmp_path)
 
 
-def test_a_law_for_another_graph_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_law_for_another_graph_is_refused(run: Cli, tmp_path: Path) -> None:
     """The same size and degree is not enough."""
     path = tmp_path / "law.npz"
-    assert run(["design", "--graph", "rrg:30:3:seed=2", "--support", "2:3", "--out", str(path)], capsys)[0] == 0
-    refused([*SMALL, "--law", str(path)], "the one the law was designed for", capsys, tmp_path)
+    assert run(["design", "--graph", "rrg:30:3:seed=2", "--support", "2:3", "--out", str(path)])[0] == 0
+    refused([*SMALL, "--law", str(path)], "the one the law was designed for", run, tmp_path)
 
 
-def test_a_graph_too_large_for_exact_observers_is_told_what_to_do(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_graph_too_large_for_exact_observers_is_estimated(
+    run: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line that offers the estimate; asked for, it runs and says that it is one."""
-    monkeypatch.setattr(_settings, "EXACT_NODES", 20)
-    refused([*SMALL, "--law", "paper"], "--posterior estimated", capsys, tmp_path)
-    refused([*SMALL, "--law", "paper", "--dry-run"], "--posterior estimated", capsys, tmp_path)
-    found = run_json([*SMALL, "--posterior", "estimated", "--observers", "return-time,last-hop"], capsys)
+    """Left to itself it is, and says so; asked for exact ones it is told what to do."""
+    monkeypatch.setattr("veilwalk.audit.AuditSettings", partial(AuditSettings, exact_nodes=20))
+    found = run.json([*SMALL, "--law", "paper"])
+    assert found["params"]["posterior"] == "estimated"
     assert found["observers"]["last-hop"]["posterior"].startswith("estimated")
+    for extra in ([], ["--dry-run"]):
+        culprit = "posterior = 'exact': must be estimated or rehearsed or by-class"
+        refused([*SMALL, "--posterior", "exact", *extra], culprit, run, tmp_path)
+
+
+def test_a_law_file_brings_its_walk(run: Cli, tmp_path: Path) -> None:
+    """Unless another is asked for, and then one line says that they differ."""
+    from veilwalk.design import choose_scheme, save_scheme
+    from veilwalk.graphs import parse_graph_spec
+
+    path = tmp_path / "law.json"
+    scheme = choose_scheme(parse_graph_spec(GRAPH[1]), "uniform-node", support=(2, 3), walk="non-backtracking")
+    save_scheme(path, scheme)
+    arguments = ["audit", *GRAPH, "--law", str(path), "--updates", "1000", "--observers", "prior", "--json"]
+    code, out, err = run(arguments)
+    assert (code, err, json.loads(out)["params"]["walk"]) == (0, "", "non-backtracking")
+    code, out, err = run([*arguments, "--walk", "least-recent:0.2"])
+    assert (code, json.loads(out)["params"]["mix"]) == (0, 0.2)
+    assert err == ("veilwalk: the law was designed for the non-backtracking walk, and this one is least-recent:0.2\n")
+
+
+def test_the_floor_belongs_to_the_papers_law_and_walk(run: Cli) -> None:
+    """For others nothing is promised."""
+    quick = [*SMALL, "--observers", "prior"]
+    floors = [
+        run.json([*quick, *extra])["params"]["anonymity_floor_nats"]
+        for extra in (["--law", "paper"], ["--law", "paper", "--walk", "lazy"], ["--law", "uniform-node"])
+    ]
+    assert floors[0] > 0
+    assert floors[1:] == [None, None]
+
+
+def test_any_graph_is_audited_without_further_flags(run: Cli) -> None:
+    """Law and support fit it; a tenth of its nodes collude."""
+    found = run.json(["audit", "--graph", "ba:40:2:seed=1", "--updates", "3000"])
+    assert (found["params"]["law"], found["params"]["colluders"]) == ("uniform-node", 4)
+    assert list(found["observers"]) == ASKED
+
+
+def test_intervals_of_shares_are_shares(run: Cli) -> None:
+    """Every one of them, in a run so short that normal ones would leave 0 to 1."""
+    found = run.json([*SMALL, "--updates", "300"])
+    rows = [row for one in found["observers"].values() for row in one.get("by_return_time", [])]
+    ends = [row[f"{name}_interval"] for row in rows for name in ("hit_ratio", "top_posterior", "inverse_rank", "ndcg")]
+    assert len(ends) > 100
+    for (low, high), name in zip(ends, ["hit_ratio"] * len(ends), strict=True):
+        assert 0 <= low <= high <= 1, name
+    assert any(low > 0 for low, _ in ends)
+
+
+def test_help_lists_what_there_is() -> None:
+    """Observers, posteriors, laws and walks: the registries and the help say the same."""
+    command = typer.main.get_command(app).commands["audit"]  # type: ignore[attr-defined]
+    texts = {option.name: option.help for option in command.params}
+    registries = {"observers": [*OBSERVERS], "posterior": [*INFERENCES], "law": [*LAWS], "walk": [*WALKS]}
+    for option, names in registries.items():
+        listed = re.split(r"[^a-z-]+", texts[option])
+        assert [name for name in names if name not in listed] == []
+
+
+def test_an_unwritable_folder_is_noticed_before_anything_is_walked(
+    run: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file stands where the folder should be."""
+    monkeypatch.setattr("veilwalk.audit._play.iter_protocol", None)
+    (tmp_path / "file").write_text("")
+    code, out, err = run([*SMALL, "--out", str(tmp_path / "file" / "deeper")])
+    assert (code, out) == (4, "")
+    assert err.startswith("veilwalk: cannot write into ")
+    assert len(err.splitlines()) == 1
+
+
+def test_without_matplotlib_the_record_is_written_all_the_same(
+    run: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says that figures are left out."""
+
+    def missing(*_: Any) -> Any:
+        raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+
+    monkeypatch.setattr("veilwalk.report.audit_figures", missing)
+    code, out, err = run([*SMALL, "--observers", "prior", "--out", str(tmp_path)])
+    assert code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["audit.json"]
+    assert out.endswith(f"wrote {tmp_path / 'audit.json'}\n")
+    assert err.startswith("figures are left out: matplotlib is missing")

@@ -6,17 +6,10 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.helpers.cli import Cli
 
-from veilwalk.cli import main
-from veilwalk.node import Suite, _keyfile, load_node_keys, load_root_key, load_root_public_key
-
-
-def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    shown = capsys.readouterr()
-    assert isinstance(stopped.value.code, int)
-    return stopped.value.code, shown.out, shown.err
+from veilwalk.node import Suite
+from veilwalk.node.members import _keyfile, load_node_keys, load_root_key, load_root_public_key
 
 
 @pytest.fixture(autouse=True)
@@ -32,10 +25,10 @@ def password(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_node_gets_keys_and_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_gets_keys_and_a_card(tmp_path: Path, run: Cli) -> None:
     """Hybrid keys for two epochs, named after the directory, with a fingerprint to compare by telephone."""
     out = tmp_path / "clinic-a"
-    code, shown, err = run(["keys", "new", "--out", str(out), "--address", "10.0.0.1:7100"], capsys)
+    code, shown, err = run(["keys", "new", "--out", str(out), "--address", "10.0.0.1:7100"])
     assert (code, err) == (0, "")
     keys = load_node_keys(out)
     assert (keys.id, keys.suite, sorted(keys.kem)) == ("clinic-a", Suite.HYBRID, [0, 1])
@@ -45,11 +38,11 @@ def test_a_node_gets_keys_and_a_card(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert {stat.S_IMODE(path.stat().st_mode) for path in out.glob("*.key")} == {0o600}
 
 
-def test_a_password_seals_the_files(tmp_path: Path, password: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_password_seals_the_files(tmp_path: Path, password: Path, run: Cli) -> None:
     """They open with it, and the password is never shown."""
     out = tmp_path / "keys"
     options = ["--id", "b", "--address", "b.example:1", "--suite", "x25519", "--epoch", "3"]
-    code, shown, _ = run(["keys", "new", "--out", str(out), *options, "--password-file", str(password)], capsys)
+    code, shown, _ = run(["keys", "new", "--out", str(out), *options, "--password-file", str(password)])
     assert code == 0
     assert "sealed with the password" in shown
     assert "correct horse" not in shown
@@ -57,22 +50,22 @@ def test_a_password_seals_the_files(tmp_path: Path, password: Path, capsys: pyte
     assert (keys.id, keys.suite, sorted(keys.kem)) == ("b", Suite.X25519, [3, 4])
 
 
-def test_the_root_gets_one_key(tmp_path: Path, password: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_root_gets_one_key(tmp_path: Path, password: Path, run: Cli) -> None:
     """And prints the public half every member needs."""
     out = tmp_path / "root"
-    code, shown, _ = run(["keys", "new", "--root", "--out", str(out), "--password-file", str(password)], capsys)
+    code, shown, _ = run(["keys", "new", "--root", "--out", str(out), "--password-file", str(password)])
     assert code == 0
     public = load_root_public_key(out / "root.pub")
     assert public == load_root_key(out, password=b"correct horse").public_key()
     assert public.public_bytes_raw().hex() in shown
 
 
-def test_rotation_makes_the_next_key(tmp_path: Path, password: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rotation_makes_the_next_key(tmp_path: Path, password: Path, run: Cli) -> None:
     """With the password the files were sealed with."""
     out = tmp_path / "keys"
     sealed = ["--password-file", str(password)]
-    run(["keys", "new", "--out", str(out), "--address", "h:1", "--suite", "x25519", *sealed], capsys)
-    code, shown, _ = run(["keys", "rotate", str(out), *sealed], capsys)
+    run(["keys", "new", "--out", str(out), "--address", "h:1", "--suite", "x25519", *sealed])
+    code, shown, _ = run(["keys", "rotate", str(out), *sealed])
     assert (code, "epoch 2" in shown) == (0, True)
     assert sorted(load_node_keys(out, password=b"correct horse").kem) == [0, 1, 2]
 
@@ -96,16 +89,16 @@ BAD: dict[str, tuple[list[str], int, str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_gets_one_line_and_its_code(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_gets_one_line_and_its_code(case: str, tmp_path: Path, run: Cli) -> None:
     """Never a traceback, never a half-made directory of keys."""
     (tmp_path / "loose").write_text("pw\n")
     (tmp_path / "loose").chmod(0o644)
     (tmp_path / "empty").touch(0o600)
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o755)
-    run(["keys", "new", "--root", "--out", str(tmp_path / "root")], capsys)
+    run(["keys", "new", "--root", "--out", str(tmp_path / "root")])
     arguments, code, line = BAD[case]
-    found, out, err = run(["keys", *(word.format(tmp=tmp_path) for word in arguments)], capsys)
+    found, out, err = run(["keys", *(word.format(tmp=tmp_path) for word in arguments)])
     assert found == code
     assert line in err
     assert err.count("\n") == (0 if case == "no verb" else 1)
@@ -113,13 +106,13 @@ def test_bad_input_gets_one_line_and_its_code(case: str, tmp_path: Path, capsys:
     assert not (tmp_path / "n").exists()
 
 
-def test_a_wrong_password_is_code_3(tmp_path: Path, password: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_password_is_code_3(tmp_path: Path, password: Path, run: Cli) -> None:
     """And a missing one is code 2."""
     out = tmp_path / "keys"
     made = ["keys", "new", "--out", str(out), "--address", "h:1", "--suite", "x25519"]
-    run([*made, "--password-file", str(password)], capsys)
-    assert run(["keys", "rotate", str(out)], capsys)[0] == 2
+    run([*made, "--password-file", str(password)])
+    assert run(["keys", "rotate", str(out)])[0] == 2
     password.write_text("wrong horse\n")
-    code, _, err = run(["keys", "rotate", str(out), "--password-file", str(password)], capsys)
+    code, _, err = run(["keys", "rotate", str(out), "--password-file", str(password)])
     assert code == 3
     assert "wrong password, or the file was changed" in err

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers.cli import Cli, without_compiling
 
-from veilwalk.cli import main
 from veilwalk.cli._config import collected, parsed
 from veilwalk.core.errors import ConfigError, InputFileError
 
@@ -21,26 +21,18 @@ SMALL = [
 ]  # fmt: skip
 
 
-def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    shown = capsys.readouterr()
-    assert isinstance(stopped.value.code, int)
-    return stopped.value.code, shown.out, shown.err
-
-
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
+def refused(arguments: list[str], run: Cli, code: int = 2) -> str:
     """Run what must be refused: one line on standard error, nothing on standard output."""
-    found, out, err = run(arguments, capsys)
+    found, out, err = run(arguments)
     assert (found, out) == (code, ""), err
     assert err.startswith("veilwalk: ")
     assert err.count("\n") == 1
     return err
 
 
-def test_the_table_says_what_every_number_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_says_what_every_number_is(run: Cli) -> None:
     """Accuracy, cost, node entropy in nats and bits, hit ratio beside a blind guess; then content."""
-    code, out, err = run(SMALL, capsys)
+    code, out, err = run(SMALL)
     assert (code, err) == (0, "")
     head = out.splitlines()[1]
     for column in ("accuracy", "at 120 hops", "hops/update", "bytes/update", "entropy, nats", "named (blind)"):
@@ -55,9 +47,9 @@ def test_the_table_says_what_every_number_is(capsys: pytest.CaptureFixture[str])
     assert "route and content: drop" in out
 
 
-def test_json_is_versioned_and_alone_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_versioned_and_alone_on_standard_output(run: Cli) -> None:
     """A program reads it."""
-    code, out, err = run([*SMALL, "--json", "--compare", "plain-walk"], capsys)
+    code, out, err = run([*SMALL, "--json", "--compare", "plain-walk"])
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert found["format"] == "veilwalk-train-1"
@@ -69,21 +61,22 @@ def test_json_is_versioned_and_alone_on_standard_output(capsys: pytest.CaptureFi
     }  # fmt: skip
 
 
-def test_noise_prints_epsilon_beside_accuracy_and_the_case(capsys: pytest.CaptureFixture[str]) -> None:
-    """Both cases by name."""
-    code, out, _ = run([*SMALL, "--noise", "1", "--clip", "0.2", "--attack", "0"], capsys)
+def test_noise_prints_epsilon_beside_accuracy_and_against_whom(run: Cli) -> None:
+    """In the table's head and in words; nothing for unknown senders."""
+    code, out, _ = run([*SMALL, "--noise", "1", "--clip", "0.2", "--attack", "0"])
     assert code == 0
-    assert "epsilon" in out.splitlines()[1]
-    assert "sender known" in out
-    assert "sender unknown" in out
+    head = out.split("private-walk")[0].split()
+    assert {"epsilon", "(everybody,", "sender", "known)"} <= set(head)
+    assert "Holds against everybody together, sender known" in out
+    assert "unknown" not in out
 
 
-def test_flags_win_over_sets_and_sets_over_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_win_over_sets_and_sets_over_the_file(tmp_path: Path, run: Cli) -> None:
     """And the resolved settings are kept."""
     config = tmp_path / "c.toml"
     config.write_text('graph = "rrg:30:3:seed=1"\nsupport = "2:3"\nupdates = 60\nseed = 1\ntokens = 3\nattack = 0\n')
     arguments = ["train", "--config", str(config), "--set", "seed=2", "--set", "tokens=2", "--tokens", "1", "--json"]
-    code, out, _ = run([*arguments, "--compare", "none"], capsys)
+    code, out, _ = run([*arguments, "--compare", "none"])
     params = json.loads(out)["params"]
     assert code == 0
     assert (params["updates"], params["seed"], params["tokens"]) == (60, 2, 1)
@@ -104,7 +97,7 @@ def test_sets_are_read_as_toml_or_as_text(entry: str, expected: tuple[str, Any])
     assert parsed(entry) == expected
 
 
-@pytest.mark.parametrize("entry", ["a", "=1", "a=[1, 2]", "a={b = 1}"])
+@pytest.mark.parametrize("entry", ["a", "=1"])
 def test_bad_sets_are_refused(entry: str) -> None:
     """By what was written."""
     with pytest.raises(ConfigError, match="--set"):
@@ -112,45 +105,43 @@ def test_bad_sets_are_refused(entry: str) -> None:
 
 
 def test_bad_files_are_refused(tmp_path: Path) -> None:
-    """Not there, not TOML, not flat."""
+    """Not there, not TOML."""
     with pytest.raises(InputFileError, match="No such file"):
         collected(tmp_path / "none.toml", [], {})
     bad = tmp_path / "bad.toml"
     bad.write_text("a = ")
     with pytest.raises(InputFileError, match="not TOML"):
         collected(bad, [], {})
-    bad.write_text("[table]\na = 1")
-    with pytest.raises(ConfigError, match="table must be a single value"):
-        collected(bad, [], {})
 
 
-def test_a_run_is_kept_and_resumed_by_its_folder_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_kept_and_resumed_by_its_folder_alone(tmp_path: Path, run: Cli) -> None:
     """Its own settings come back; others are refused; nothing is overwritten unasked."""
     out = ["--out", str(tmp_path / "run")]
-    code, shown, _ = run([*SMALL, *out], capsys)
+    code, shown, _ = run([*SMALL, *out])
     assert code == 0
     report = tmp_path / "run" / "report.html"
     assert f"wrote {report}" in shown
     assert report.stat().st_size > 50_000
     before = (tmp_path / "run" / "record.json").read_bytes()
-    code, again, _ = run(["train", "--resume", *out], capsys)
+    code, again, _ = run(["train", "--resume", *out])
     assert (code, again) == (0, shown)
-    assert "holds a run already: ask for --resume" in refused([*SMALL, *out], capsys)
-    message = refused(["train", "--resume", *out, "--seed", "8"], capsys)
+    assert "holds a run already: resume it" in refused([*SMALL, *out], run)
+    message = refused(["train", "--resume", *out, "--seed", "8"], run)
     assert "other settings (seed = 7, not 8)" in message
     assert (tmp_path / "run" / "record.json").read_bytes() == before
 
 
-def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_needs_a_run(tmp_path: Path, run: Cli) -> None:
     """A folder, and something in it."""
-    assert "--resume needs --out" in refused(["train", "--resume"], capsys)
-    assert "holds no run to resume" in refused(["train", "--resume", "--out", str(tmp_path)], capsys)
+    assert "--resume needs --out" in refused(["train", "--resume"], run)
+    assert "holds no run to resume" in refused(["train", "--resume", "--out", str(tmp_path)], run)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--set", "uptades=5"], "unknown key uptades"),
+        (["--set", "updates=[5]"], "updates = [5]: must be a whole number"),
+        (["--set", "uptades=5"], "unknown key 'uptades'"),
         (["--partition", "dirichlet:x"], "partition = 'dirichlet:x'"),
         (["--partition", "thirds"], "partition = 'thirds': must be one of iid"),
         (["--graph", "rrg:2000:3:seed=1", "--support", "2:6"], "2000"),
@@ -158,7 +149,7 @@ def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["--learner", "no_such_module:Thing"], "cannot be imported"),
         (["--data", "mnist:/no/such/folder"], "no such folder"),
         (["--data", "imagenet"], "data = 'imagenet': must be digits"),
-        (["--noise", "1"], "must be given with --clip"),
+        (["--noise", "1"], "must be given with clip"),
         (["--law", "plain"], "law = 'plain'"),
         (["--law", "law.npz"], "law.npz"),
         (["--walk", "least-recent", "--tokens", "2"], "tokens = 2"),
@@ -166,15 +157,15 @@ def test_resume_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["--support", "2:40"], "support"),
     ],
 )
-def test_bad_input_is_one_line_and_code_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_and_code_2(arguments: list[str], words: str, run: Cli) -> None:
     """Before anything is trained."""
-    assert words in refused(["train", "--graph", "rrg:30:3:seed=1", "--support", "2:3", *arguments], capsys)
+    assert words in refused(["train", "--graph", "rrg:30:3:seed=1", "--support", "2:3", *arguments], run)
 
 
-def test_more_nodes_than_rows_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_more_nodes_than_rows_is_refused_by_name(run: Cli) -> None:
     """1,438 rows of digits cannot be dealt to 2,000 nodes."""
-    message = refused(["train", "--graph", "rrg:2000:3:seed=1", "--partition", "iid"], capsys)
-    assert "num_partitions = 2000: must be at most 1438, the number of rows" in message
+    message = refused(["train", "--graph", "rrg:2000:3:seed=1", "--partition", "iid"], run)
+    assert "graph = '2000 nodes': must be of at most 1438 nodes" in message
 
 
 @pytest.mark.parametrize(
@@ -183,23 +174,21 @@ def test_more_nodes_than_rows_is_refused_by_name(capsys: pytest.CaptureFixture[s
         ({"features": np.zeros((50, 3))}, "has no labels"),
         ({"features": np.zeros((50, 3)), "labels": np.zeros(40, dtype=int)}, "need one row of features for each label"),
         ({"features": np.full((50, 3), np.nan), "labels": np.zeros(50, dtype=int)}, "are not finite"),
-        ({"features": np.zeros((50, 3)), "labels": np.full(50, np.nan)}, "labels are missing"),
+        ({"features": np.zeros((50, 3)), "labels": np.full(50, np.nan)}, "the label of row 0 is missing"),
         ({"x_train": np.zeros((50, 3)), "y_train": np.zeros(50, dtype=int)}, "need arrays x_train, y_train"),
     ],
 )
-def test_bad_data_are_refused_in_one_line(
-    arrays: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_data_are_refused_in_one_line(arrays: dict[str, Any], words: str, tmp_path: Path, run: Cli) -> None:
     """Labels missing, shapes that do not fit, numbers that are none."""
     np.savez(tmp_path / "d.npz", **arrays)
     arguments = ["train", "--graph", "rrg:30:3:seed=1", "--support", "2:3", "--data", f"npz:{tmp_path / 'd.npz'}"]
-    assert words in refused(arguments, capsys)
+    assert words in refused(arguments, run)
 
 
-def test_a_diverging_run_stops_and_keeps_what_was_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_diverging_run_stops_and_keeps_what_was_good(tmp_path: Path, run: Cli) -> None:
     """Exit code 1; node, update and the kept checkpoint are named; the checkpoint is finite."""
     steep = ["--learner", "softmax:learning_rate=1e38", "--out", str(tmp_path / "run")]
-    message = refused([*SMALL, *steep], capsys, code=1)
+    message = refused([*SMALL, *steep], run, code=1)
     assert "private-walk: " in message
     assert "of node" in message
     kept = tmp_path / "run" / "checkpoints" / "private-walk.npz"
@@ -209,12 +198,12 @@ def test_a_diverging_run_stops_and_keeps_what_was_good(tmp_path: Path, capsys: p
 
 
 @pytest.mark.parametrize("name", ["checkpoints/private-walk.npz", "config.toml", "run.json"])
-def test_an_unreadable_run_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_run_is_refused(name: str, tmp_path: Path, run: Cli) -> None:
     """One line that names the file; the file stays as it is."""
-    run([*SMALL, "--attack", "0", "--compare", "none", "--out", str(tmp_path / "run")], capsys)
+    run([*SMALL, "--attack", "0", "--compare", "none", "--out", str(tmp_path / "run")])
     path = tmp_path / "run" / name
     path.write_bytes(b"\xff\x00 garbage")
-    assert path.name in refused(["train", "--resume", "--out", str(tmp_path / "run")], capsys)
+    assert path.name in refused(["train", "--resume", "--out", str(tmp_path / "run")], run)
     assert path.read_bytes() == b"\xff\x00 garbage"
 
 
@@ -238,4 +227,4 @@ def test_a_learner_of_ones_own_with_wrong_shapes_is_refused(tmp_path: Path) -> N
     )
     assert shown.returncode == 2
     assert "w of shape (4,)" in shown.stderr
-    assert shown.stderr.count("\n") == 1
+    assert without_compiling(shown.stderr).count("\n") == 1

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from veilwalk.chains import Chain
 from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import Walk
 from veilwalk.design import (
     Certificate,
     Channel,
@@ -17,14 +19,13 @@ from veilwalk.design import (
     LawBench,
     balanced,
     certify,
-    design_law,
+    design,
     equalised_law,
     exposure,
     window_entropies,
     with_matrix,
 )
 from veilwalk.design import _bench as bench_module
-from veilwalk.design._walk import Chain, deliveries
 from veilwalk.graphs import Graph, barabasi_albert, distances, erdos_renyi, random_regular, torus, watts_strogatz
 
 BA = barabasi_albert(40, 2, seed=1)
@@ -40,7 +41,7 @@ GRAPHS = {
 def every_hop(chain: Chain, law: DestinationLaw, hops: float) -> Channel:
     """The channel with all return times told apart, up to a horizon that one delivery in fifty passes."""
     sources, tables = [], []
-    for one in deliveries(chain, law.matrix.toarray(), int(6 * hops)):
+    for one in chain.deliveries(law.matrix.toarray(), int(6 * hops)):
         times = np.concatenate((one.joint.sum(axis=1), one.beyond.sum(axis=0)[np.newaxis]))
         sources.append(one.sources)
         tables.append(times / times.sum(axis=0))
@@ -54,7 +55,7 @@ def test_optimal_is_never_worse_at_equal_hops(name: str, walk: str) -> None:
     Both laws are judged by their own exact channels, every return time told apart: nothing is held fixed.
     """
     graph, support = GRAPHS[name]
-    bench = LawBench(graph, support=support, walk=walk)
+    bench = LawBench(graph, support=support, walk=Walk(walk))
     kappa, _ = bench.return_time(0.3)
     equal = equalised_law(bench.uniform, bench.window_likelihood(kappa, 5)).law
     laws = [bench.uniform, balanced(bench.uniform), equal, balanced(equal)]
@@ -107,24 +108,26 @@ def test_a_start_that_is_best_with_its_own_channel_is_kept(monkeypatch: pytest.M
 
 def test_uniform_node_states_the_prior_it_induces() -> None:
     """On an irregular graph nodes with wider supports update more often; balanced, all alike."""
-    found = design_law(BA, "uniform-node", support=SUPPORT)
-    sizes = (found.law.matrix.toarray() > 0).sum(axis=0)
-    np.testing.assert_allclose(found.law.source_prior, sizes / sizes.sum(), rtol=1e-9)
+    found = design(BA, "uniform-node", support=SUPPORT)
+    sizes = (found.scheme.law.matrix.toarray() > 0).sum(axis=0)
+    np.testing.assert_allclose(found.scheme.law.source_prior, sizes / sizes.sum(), rtol=1e-9)
     assert not found.is_balanced
     assert {one.prior for one in found.certificates} == {"uniform", "its own"}
-    even = design_law(BA, "uniform-node", support=SUPPORT, balanced=True)
-    np.testing.assert_allclose(even.law.source_prior, 1 / 40, atol=1e-10)
+    even = design(BA, "uniform-node", support=SUPPORT, balanced=True)
+    np.testing.assert_allclose(even.scheme.law.source_prior, 1 / 40, atol=1e-10)
     assert [one.prior for one in even.certificates] == ["uniform"]
     assert 0 <= even.certificates[0].shortfall < 0.001
 
 
 def test_the_floor_is_definition_one() -> None:
     """The least window entropy over destinations at the return time designed for, the worst named first."""
-    found = design_law(BA, "equalised", support=SUPPORT)
+    found = design(BA, "equalised", support=SUPPORT)
     bench = LawBench(BA, support=SUPPORT)
+    assert found.window is not None
+    assert found.weight_ratio is not None
     assert (found.window.return_time, found.window.chosen_by) == bench.return_time(0.3)
     likelihood = bench.window_likelihood(found.window.return_time, 5)
-    by_node = window_entropies(found.law, likelihood, distances(BA)).by_node
+    by_node = window_entropies(found.scheme.law, likelihood, distances(BA)).by_node
     assert found.window.node_entropy_nats == by_node.min()
     assert by_node[found.window.worst_destinations(1)[0]] == by_node.min()
     assert found.equalised is not None
@@ -135,28 +138,33 @@ def test_the_floor_is_definition_one() -> None:
 def test_budgets_are_kept_by_every_law() -> None:
     """The nearest law with the same prior, or the best one; and the price of saving hops by the law alone is steep."""
     for name in ("uniform-node", "optimal"):
-        free, tight = (design_law(BA, name, support=SUPPORT, balanced=True, budget_hops=b) for b in (math.inf, 68.0))
-        assert free.mean_iteration_hops > 68.0 >= tight.mean_iteration_hops > 67.99
+        free, tight = (design(BA, name, support=SUPPORT, balanced=True, budget_hops=b) for b in (math.inf, 68.0))
+        assert free.price.hops > 68.0 >= tight.price.hops > 67.99
+        assert free.exposure is not None
+        assert tight.exposure is not None
         assert tight.exposure.node_entropy_nats < free.exposure.node_entropy_nats - 0.02
-    ample = design_law(BA, "optimal", support=SUPPORT, budget_hops=1000.0)
+    ample = design(BA, "optimal", support=SUPPORT, budget_hops=1000.0)
+    assert free.exposure is not None
+    assert ample.exposure is not None
     assert ample.exposure.node_entropy_nats >= free.exposure.node_entropy_nats
     with pytest.raises(InfeasibleDesignError, match="budget of 12 hops"):
-        design_law(BA, "optimal", support=SUPPORT, budget_hops=12.0)
+        design(BA, "optimal", support=SUPPORT, budget_hops=12.0)
 
 
 def test_optimal_says_what_was_held_fixed_and_how_far_it_moved() -> None:
     """One round or more; the channel moves by less than a thousandth; both laws certified on it."""
-    found = design_law(BA, "optimal", support=SUPPORT, observer="last-hop")
+    found = design(BA, "optimal", support=SUPPORT, observer="last-hop")
     assert found.is_balanced
+    assert found.channel is not None
     assert found.channel.observer == "last-hop"
     assert 1 <= len(found.rounds) <= 3
     assert 0 < found.rounds[-1].channel_moved < 1e-3
     optimal, simple = found.certificates
     assert 0 <= optimal.shortfall < 2e-6 < simple.shortfall < 1e-3
     assert simple.best_found <= simple.bound == optimal.bound
-    own = design_law(BA, "optimal", support=SUPPORT, balanced=False)
+    own = design(BA, "optimal", support=SUPPORT, balanced=False)
     assert [one.prior for one in own.certificates] == ["its own", "its own"]
-    assert np.ptp(own.law.source_prior) > 0.001
+    assert np.ptp(own.scheme.law.source_prior) > 0.001
 
 
 def test_certificates_speak_plainly() -> None:
@@ -187,7 +195,7 @@ def test_without_a_balanced_law_as_cheap_only_its_own_prior_is_compared() -> Non
 
 def test_slowly_mixing_graphs_get_an_affordable_return_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the paper's rule would take hours, the longest return time the notion can afford, and it says so."""
-    bench = LawBench(torus(5, 6), support=SUPPORT, walk="non-backtracking")
+    bench = LawBench(torus(5, 6), support=SUPPORT, walk=Walk("non-backtracking"))
     assert bench.return_time(0.3)[1] == "the paper's rule"
     monkeypatch.setattr(bench_module, "_WINDOW_PRODUCTS", 1e6)
     kappa, why = bench.return_time(0.3)
@@ -210,6 +218,6 @@ def test_bad_requests_get_one_clear_line() -> None:
     ]
     for options, culprit in cases:
         with pytest.raises(InvalidParameterError) as caught:
-            design_law(graph, support=SUPPORT, **options)
+            design(graph, options.pop("name"), support=SUPPORT, **options)
         assert culprit in str(caught.value)
         assert "\n" not in str(caught.value)

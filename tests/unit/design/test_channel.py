@@ -9,20 +9,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from veilwalk.chains import arc_updates, iter_arc_deliveries, iter_deliveries
+from veilwalk.chains import require_chain
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import Walk
 from veilwalk.design import (
     Channel,
     anonymity_by_destination,
     derive_channel,
     exposure,
     law_by_distance,
-    mean_hops_table,
-    walk_chain,
 )
 from veilwalk.design import _channel as subject
-from veilwalk.design._walk import hitting_laws
 from veilwalk.graphs import Graph, barabasi_albert, random_regular, ring
 
 GRAPH = barabasi_albert(24, 2, seed=1)
@@ -53,7 +51,7 @@ def by_hand(law: Floats, prior: Floats, channel: Channel) -> tuple[float, float,
 @pytest.mark.parametrize("observer", ["return-time", "last-hop"])
 def test_exposure_is_bayes_rule_spelt_out(walk: str, observer: str) -> None:
     """Entropy, hit ratio and their blind versions; columns of the channel are probabilities."""
-    channel = derive_channel(walk_chain(GRAPH, walk), LAW, observer=observer)
+    channel = derive_channel(require_chain(GRAPH, Walk(walk)), LAW, observer=observer)
     for nodes, table in zip(channel.sources, channel.tables, strict=True):
         np.testing.assert_allclose(table.sum(axis=0), 1.0, rtol=1e-9)
         assert table.shape[1] == len(nodes)
@@ -73,7 +71,7 @@ def test_exposure_is_bayes_rule_spelt_out(walk: str, observer: str) -> None:
 
 def test_destinations_average_to_the_whole_and_the_worst_come_first() -> None:
     """Weighted by how often each is a destination, which is how often it is a source."""
-    channel = derive_channel(walk_chain(GRAPH, "simple"), LAW)
+    channel = derive_channel(require_chain(GRAPH, Walk("simple")), LAW)
     found = exposure(LAW, channel)
     own = anonymity_by_destination(LAW, channel)
     assert own @ LAW.source_prior == pytest.approx(found.node_entropy_nats, rel=1e-9)
@@ -86,13 +84,12 @@ def test_destinations_average_to_the_whole_and_the_worst_come_first() -> None:
 @pytest.mark.parametrize("walk", ["simple", "non-backtracking"])
 def test_classes_merge_return_times_and_lose_little(walk: str) -> None:
     """Each class is a sum over delivery laws; telling all times apart leaves less, by less than a thousandth."""
-    chain = walk_chain(GRAPH, walk)
+    chain = require_chain(GRAPH, Walk(walk))
     channel = derive_channel(chain, LAW)
     starts = subject.class_starts(channel.horizon)
-    horizon = int(8 * LAW.mean_hops(mean_hops_table(chain)))
-    make = iter_arc_deliveries if walk == "non-backtracking" else iter_deliveries
+    horizon = int(8 * LAW.mean_hops(chain.mean_hitting_times()))
     fine = []
-    for delivery in make(chain, LAW.matrix.toarray(), horizon):  # type: ignore[arg-type]
+    for delivery in chain.deliveries(LAW.matrix.toarray(), horizon):
         times = np.concatenate((delivery.joint.sum(axis=1), delivery.beyond.sum(axis=0)[np.newaxis]))
         shares = times / times.sum(axis=0)
         fine.append(shares)
@@ -112,7 +109,7 @@ def test_large_graphs_get_a_named_approximation(walk: str, monkeypatch: pytest.M
     for size in (30, 120):
         graph = random_regular(size, 3, seed=1)
         law = law_by_distance(graph, DistanceSupport(2, 4), np.ones(5))
-        chain = walk_chain(graph, walk)
+        chain = require_chain(graph, Walk(walk))
         exact = derive_channel(chain, law)
         with monkeypatch.context() as patch:
             patch.setattr(subject, "EXACT_NODES", 20)
@@ -127,7 +124,7 @@ def test_large_graphs_get_a_named_approximation(walk: str, monkeypatch: pytest.M
         off.append(exact.distance_to(near))
     assert 0 < off[1] < off[0] < 0.05
     target, horizon = 7, near.horizon
-    laws = {int(node): pmf[:, :, at].copy() for own, pmf in hitting_laws(chain, horizon) for at, node in enumerate(own)}
+    laws = {int(node): pmf[:, :, at].copy() for own, pmf in chain.hitting_laws(horizon) for at, node in enumerate(own)}
     starts = subject.class_starts(horizon)
     for place, source in enumerate(near.sources[target][:4]):
         hits = laws[target][:, source]
@@ -140,18 +137,16 @@ def test_hops_of_a_non_backtracking_walk_are_near_the_long_run_on_arcs() -> None
     """Arrivals by any arc alike: within one part in ten thousand of the exact mean."""
     for graph in (GRAPH, random_regular(40, 3, seed=1)):
         law = law_by_distance(graph, DistanceSupport(2, 3), np.ones(4))
-        chain = walk_chain(graph, "non-backtracking")
-        exact = arc_updates(chain, law.matrix.toarray()).mean_hops  # type: ignore[arg-type]
-        assert law.mean_hops(mean_hops_table(chain)) == pytest.approx(exact, rel=1e-4)
+        chain = require_chain(graph, Walk("non-backtracking"))
+        exact = chain.mean_hops(law.matrix)
+        assert law.mean_hops(chain.mean_hitting_times()) == pytest.approx(exact, rel=1e-4)
 
 
 def test_what_cannot_be_is_refused() -> None:
     """Walks without a chain, observers nobody knows, more memory than allowed, a ring that never turns."""
-    with pytest.raises(InvalidParameterError, match="veilwalk audit --walk least-recent"):
-        walk_chain(GRAPH, "least-recent")
-    with pytest.raises(InvalidParameterError, match="one of simple, lazy"):
-        walk_chain(GRAPH, "drunken")
-    chain = walk_chain(GRAPH, "simple")
+    with pytest.raises(InvalidParameterError, match=r"least-recent.*no chain; its audit measures it"):
+        require_chain(GRAPH, Walk("least-recent"))
+    chain = require_chain(GRAPH, Walk("simple"))
     with pytest.raises(InvalidParameterError, match="return-time, last-hop"):
         derive_channel(chain, LAW, observer="window")
     with pytest.raises(ResourceLimitError, match="GiB"):
@@ -163,4 +158,4 @@ def test_a_graph_of_one_cycle_has_no_long_run_for_a_walk_that_never_turns() -> N
     graph: Graph = ring(9)
     law = law_by_distance(graph, DistanceSupport(2, 4), np.ones(5))
     with pytest.raises(GraphError, match="ring"):
-        derive_channel(walk_chain(graph, "non-backtracking"), law)
+        derive_channel(require_chain(graph, Walk("non-backtracking")), law)

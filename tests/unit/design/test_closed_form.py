@@ -50,6 +50,23 @@ def test_a_high_degree_leaves_no_assumption_bent() -> None:
     assert design_regular(model).warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("nodes", "degree", "warned"), [(300, 3, False), (300, 20, False), (300, 40, True), (300, 150, True), (20, 3, True)]
+)
+def test_graphs_too_dense_for_trees_are_warned_of(nodes: int, degree: int, warned: bool) -> None:
+    """Shell sizes that miss neighbours, or hold more nodes than there are, make every closed form wrong."""
+    model = theory.AnonymityModel(walk=theory.WalkModel(n_nodes=nodes, degree=degree), support=DistanceSupport(2, 2))
+    found = [line for line in design_regular(model).warnings if line.startswith("ass:tree")]
+    assert bool(found) == warned
+
+
+def test_a_complete_graph_has_no_far_nodes() -> None:
+    """c = 299 on 300 nodes: refused, where the formulas would find 110 nodes two hops away."""
+    model = theory.AnonymityModel(walk=theory.WalkModel(n_nodes=300, degree=299), support=DistanceSupport(2, 2))
+    with pytest.raises(InvalidParameterError, match="complete graph"):
+        design_regular(model)
+
+
 @pytest.mark.parametrize("kappa", [6.0, 0.0, -3.0, math.nan])
 def test_return_times_within_the_support_are_refused(kappa: float) -> None:
     """In either set of formulas."""

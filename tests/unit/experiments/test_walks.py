@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from veilwalk.audit import _path, _rehearsal, scheme_law
 from veilwalk.core.records import Record
 from veilwalk.core.support import DistanceSupport
-from veilwalk.experiments import compare_walks
-from veilwalk.experiments._walks import price_walks
+from veilwalk.core.walk import SIMPLE, Walk
+from veilwalk.design import make_law
+from veilwalk.experiments import compare_walks, price_walks
 from veilwalk.graphs import random_regular
 from veilwalk.report import walk_files
-from veilwalk.walks import WalkKind
+
+WALKS = (SIMPLE, Walk("non-backtracking"), Walk("least-recent", 0.1))
 
 
 @pytest.fixture(scope="module")
 def record() -> Record:
     graph = random_regular(60, 3, seed=1)
-    law = scheme_law("uniform-node", graph, DistanceSupport(2, 4))
-    walks: list[tuple[WalkKind, float]] = [("simple", 0.0), ("non-backtracking", 0.0), ("least-recent", 0.1)]
+    law = make_law("uniform-node", graph, DistanceSupport(2, 4))
     observers = ("path", "first-sight", "round")
-    names = ("rrg:60:3:seed=1", "uniform-node")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_path, "_TRIED_HOPS", 2_000)
-        patch.setattr(_rehearsal, "_HOPS_ENOUGH", 40_000)
-        return compare_walks(graph, law, walks, updates=60_000, seed=3, names=names, observers=observers, colluders=6)
+    limits: dict[str, Any] = {"tried_hops": 2_000, "rehearsed_hops": 40_000}
+    return compare_walks(graph, law, WALKS, updates=60_000, seed=3, observers=observers, colluders=6, **limits)
 
 
 def test_hops_are_relative_to_the_first_walk(record: Record) -> None:
@@ -60,9 +58,8 @@ def test_what_is_lost_is_what_the_prior_had(record: Record) -> None:
 def test_prices_agree_with_the_comparison(record: Record) -> None:
     """The same law, given as bare rows: hops per update within both intervals; relative to the first."""
     graph = random_regular(60, 3, seed=1)
-    law = scheme_law("uniform-node", graph, DistanceSupport(2, 4))
-    walks: list[tuple[WalkKind, float]] = [("simple", 0.0), ("non-backtracking", 0.0), ("least-recent", 0.1)]
-    priced = price_walks(graph, law.matrix, walks, hops=2_000_000, seed=8)
+    law = make_law("uniform-node", graph, DistanceSupport(2, 4))
+    priced = price_walks(graph, law.matrix, WALKS, hops=2_000_000, seed=8)
     for one, other in zip(priced, record.result["rows"], strict=True):
         assert (one["walk"], one["mix"]) == (other["walk"], other["mix"])
         half = sum(np.ptp(row["hops_per_update_interval"]) / 2 for row in (one, other))

@@ -91,6 +91,69 @@ def test_bad_matrices() -> None:
         Graph.from_csr(broken)
 
 
+def test_labels_name_nodes() -> None:
+    """Both ways, through naming and cutting, and none of it changes the digest."""
+    graph = Graph.from_edges(4, TRIANGLE_WITH_TAIL, labels=["a", "b c", "ö", "0"]).named("mine")
+    assert (graph.name, graph.label(1), graph.node("ö"), graph.node("0")) == ("mine", "b c", 2, 3)
+    assert graph.digest == Graph.from_edges(4, TRIANGLE_WITH_TAIL).digest
+    plain = graphs.ring(5)
+    assert (plain.labels, plain.label(3), plain.node("3")) == (None, "3", 3)
+    assert Graph.from_edges(4, TRIANGLE_WITH_TAIL, labels=["0", "1", "2", "3"]).labels is None
+    assert Graph.from_csr(graph.adjacency, labels=["a", "b", "c", "d"]).labels == ("a", "b", "c", "d")
+    for label in ("5", "03", "x"):
+        with pytest.raises(InvalidParameterError, match="must be a label of this graph, such as '0'"):
+            plain.node(label)
+    for node in (-1, 5):
+        with pytest.raises(InvalidParameterError, match="from 0 to 4"):
+            plain.label(node)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a", "b", "c"], "'3 labels': must be one for each of the 4 nodes"),
+        (["a", "b", "a", "c"], "'a': must be different"),
+        (["a", "b", "", "c"], "texts of one line"),
+        (["a", "b", "c\nd", "e"], "texts of one line"),
+        (["a", "b", "\ud800", "e"], "texts of one line"),
+        (["a", "b", 3, "c"], "texts of one line"),
+    ],
+)
+def test_bad_labels(labels: list[str], message: str) -> None:
+    """Every constructor checks them."""
+    matrix = Graph.from_edges(4, TRIANGLE_WITH_TAIL).adjacency
+    with pytest.raises(InvalidParameterError, match=message) as caught:
+        Graph.from_edges(4, TRIANGLE_WITH_TAIL, labels=labels)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InvalidParameterError, match=message):
+        Graph.from_csr(matrix, labels=labels)
+    with pytest.raises(InvalidParameterError, match=message):
+        graphs.from_sparse(matrix, labels=labels)
+
+
+def test_errors_name_nodes_by_label() -> None:
+    """The owner knows labels, not numbers."""
+    with pytest.raises(GraphError, match="first at node y"):
+        Graph.from_edges(2, [(0, 1), (1, 1)], labels=["x", "y"])
+    with pytest.raises(GraphError, match="edge x-y is listed"):
+        Graph.from_edges(2, [(0, 1), (1, 0)], labels=["x", "y"])
+    with pytest.raises(GraphError, match="edge x-y has weight 2"):
+        Graph.from_csr(sparse.csr_array(np.array([[0, 2], [2, 0]])), labels=["x", "y"])
+
+
+@pytest.mark.parametrize("edges", [[(0, 1)], [(0, 1), (1, 2), (2, 3)], [(0, 1), (0, 2), (0, 3), (0, 4)]])
+def test_the_smallest_graphs_have_answers(edges: list[tuple[int, int]]) -> None:
+    """Two nodes, a path, a star: nothing here needs more."""
+    graph = Graph.from_edges(max(max(edge) for edge in edges) + 1, edges)
+    found = graphs.summary(graph)
+    width = int(graphs.distances(graph).max())
+    assert found.bipartite
+    assert (found.diameter_lower, found.diameter_upper, found.absolute_spectral_gap) == (width, width, 0.0)
+    assert graphs.shell_sizes(graph).sum() == graph.n_nodes**2
+    assert len(graphs.balls(graph, width).nodes) == graph.n_nodes**2
+    assert graphs.walk_spectrum(graph).smallest == -1.0
+
+
 def test_repeats_can_be_merged() -> None:
     """An edge named in both directions and twice counts once when asked to."""
     edges = [*TRIANGLE_WITH_TAIL, (1, 0), (2, 3), (3, 2)]
@@ -102,6 +165,8 @@ def test_largest_component_is_renumbered_in_order() -> None:
     edges = [(0, 1), (2, 5), (5, 7), (7, 2)]
     kept = Graph.from_edges(8, edges, largest_component=True)
     assert kept.digest == graphs.ring(3).digest
+    assert kept.labels == ("2", "5", "7")
+    assert Graph.from_edges(8, edges, largest_component=True, labels="abcdefgh").labels == ("c", "f", "h")
     matrix = sparse.coo_array((np.ones(4), np.array(edges).T), shape=(8, 8))
     assert Graph.from_csr((matrix + matrix.T).tocsr(), largest_component=True).digest == kept.digest
     with pytest.raises(GraphError, match="single node"):

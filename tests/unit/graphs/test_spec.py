@@ -36,7 +36,31 @@ from veilwalk.graphs import Graph, parse_graph_spec
 )
 def test_specs(spec: str, graph: Graph) -> None:
     """The spec and the call give one graph."""
-    assert parse_graph_spec(spec).digest == graph.digest
+    found = parse_graph_spec(spec)
+    assert found.digest == graph.digest
+    assert found.name == spec.strip()
+    assert parse_graph_spec(graph.name).digest == graph.digest
+    assert found.labels is graph.labels is None
+
+
+def test_python_and_command_line_say_the_same_name() -> None:
+    """A record reads the same wherever the graph was made."""
+    assert graphs.random_regular(300, 3, seed=1).name == "rrg:300:3:seed=1"
+    assert graphs.random_regular(8, 6, seed=1).name == "rrg:8:6:seed=1"
+    assert graphs.erdos_renyi(50, 9, seed=2).name == "er:50:9:seed=2"
+    assert graphs.watts_strogatz(50, 4, 0.1, seed=0, largest_component=True).name == (
+        "ws:50:4:0.1:seed=0:component=largest"
+    )
+    assert graphs.ring(9).name == "ring:9"
+    assert graphs.torus(3, 4).name == "torus:3:4"
+
+
+def test_a_file_without_its_prefix_is_recognised(tmp_path: Path) -> None:
+    """The commonest slip gets the commonest answer."""
+    path = tmp_path / "edges.txt"
+    path.write_text("0 1\n")
+    with pytest.raises(InvalidParameterError, match=f"must be file:{path}, if this file is meant"):
+        parse_graph_spec(str(path))
 
 
 def test_files_may_have_colons_and_equals_signs(tmp_path: Path) -> None:

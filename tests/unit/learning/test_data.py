@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from veilwalk.core.errors import InputFileError, InvalidParameterError
-from veilwalk.learning import Array, load_data
+from veilwalk.learning import Array, Partition, data_of, load_data, require_fit
 
 SHARED_MNIST = Path(__file__).parents[4] / "shared" / "data" / "mnist"
 
@@ -167,6 +167,104 @@ def test_features_of_other_ranges_are_scaled_by_the_training_part(tmp_path: Path
     assert data.test.features.tolist() == [[1, 0, 0.25], [0.75, 0, 0], [0, 0, 1]]
 
 
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        ([0, 5], ("0", "5")),
+        ([1, 2, 3], ("1", "2", "3")),
+        ([-1, 1], ("-1", "1")),
+        ([2, 10], ("2", "10")),
+        ([0.0, 1.0], ("0", "1")),
+        ([10**9], ("1000000000",)),
+        ([False, True], ("0", "1")),
+        (["dog", "cat"], ("cat", "dog")),
+    ],
+)
+def test_any_whole_numbers_and_names_are_classes_in_sorted_order(
+    tmp_path: Path, labels: list[object], names: tuple[str, ...]
+) -> None:
+    """No class is made for a number that no row has; both parts are numbered alike."""
+    given = np.array(labels * 10)
+    data = load_data(
+        write_npz(
+            tmp_path, x_train=np.zeros((len(given), 1)), y_train=given, x_test=np.zeros((1, 1)), y_test=given[-1:]
+        )
+    )
+    assert (data.class_names, data.n_classes, data.is_regression) == (names, len(names), False)
+    assert data.train.labels.dtype == np.int64
+    shown = [str(label if isinstance(label, str) else int(label)) for label in given.tolist()]
+    assert [names[label] for label in data.train.labels] == shown
+    assert names[data.test.labels[0]] == shown[-1]
+
+
+def test_digits_keep_their_numbers() -> None:
+    """What their name says is their number, and nothing about them is scaled again."""
+    data = load_data("digits")
+    assert data.class_names == tuple("0123456789")
+    assert (data.feature_range, data.target_range, data.is_regression) == (None, None, False)
+
+
+def test_real_labels_are_regression(tmp_path: Path) -> None:
+    """Scaled by the range of the training part, which is kept; what the test part has beyond stays beyond."""
+    x, y = np.linspace(0, 1, 10)[:, None], np.linspace(-5, 15.5, 10)
+    data = load_data(write_npz(tmp_path, x_train=x, y_train=y, x_test=x, y_test=np.full(10, 36)))
+    assert data.is_regression
+    assert (data.n_classes, data.class_names, data.target_range) == (0, (), (-5, 15.5))
+    assert data.train.labels == pytest.approx((y + 5) / 20.5, abs=1e-6)
+    assert data.test.labels == pytest.approx(np.full(10, 2.0), abs=1e-6)
+    assert data.train.labels.dtype == np.float32
+
+
+def test_arrays_in_memory_are_taken_as_files_are(tmp_path: Path) -> None:
+    """Lists and objects, as a table of pandas gives text."""
+    rows, names = np.arange(50.0)[:, None], np.array(["b", "a"] * 25, dtype=np.object_)
+    ours = data_of(rows.tolist(), names, columns={"group": np.arange(50)}, seed=1)
+    theirs = load_data(write_npz(tmp_path, features=rows, labels=names.astype(str), group=np.arange(50)), seed=1)
+    assert np.array_equal(ours.train.features, theirs.train.features)
+    assert np.array_equal(ours.train.labels, theirs.train.labels)
+    assert np.array_equal(ours.columns["group"], theirs.columns["group"])
+    assert ours.class_names == theirs.class_names == ("a", "b")
+    with pytest.raises(InputFileError, match="labels are missing"):
+        data_of(rows, np.array([None] * 50))
+
+
+def test_features_keep_the_range_they_were_scaled_by(tmp_path: Path) -> None:
+    """Whoever uses the model must scale likewise."""
+    x, y = np.array([[-10.0, 0], [10, 1]]), np.array([0, 1])
+    data = load_data(write_npz(tmp_path, x_train=x, y_train=y, x_test=x, y_test=y))
+    assert data.feature_range is not None
+    assert [edge.tolist() for edge in data.feature_range] == [[-10, 0], [10, 1]]
+
+
+FIT = Partition(np.zeros((3, 4), dtype=np.float32), np.array([0, 1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("data", "classes", "says"),
+    [
+        (FIT, 3, None),
+        (Partition(FIT.features[:0], FIT.labels[:0]), 3, None),
+        (Partition(FIT.features, np.array([0.5, -9, 2])), 0, None),
+        (FIT, 0, None),
+        (FIT, 2, "label 2 in row 2: need 0 to 1"),
+        (Partition(FIT.features, np.array([0, -1, 2])), 3, "label -1 in row 1"),
+        (Partition(FIT.features, np.array([0.5, 1, 2])), 3, "need whole numbers, classes from 0"),
+        (Partition(FIT.features, np.array(["a", "b", "c"])), 3, "one number as label each"),
+        (Partition(FIT.features[:, :2], FIT.labels), 3, "rows have 2 features: need 4"),
+        (Partition(FIT.features[:2], FIT.labels), 3, r"features have shape \(2, 4\), labels \(3,\)"),
+        (Partition(np.full((3, 4), np.inf), FIT.labels), 3, "row 0 is not finite"),
+        (Partition(FIT.features, np.array([0.5, np.nan, 2])), 0, "row 1 is not finite"),
+    ],
+)
+def test_rows_are_held_against_what_a_learner_was_made_for(data: Partition, classes: int, says: str | None) -> None:
+    """Before the first update, in one line that names the file."""
+    if says is None:
+        require_fit(data, n_features=4, n_classes=classes, name="data mine.npz")
+        return
+    with pytest.raises(InputFileError, match=f"^data mine.npz: .*{says}"):
+        require_fit(data, n_features=4, n_classes=classes, name="data mine.npz")
+
+
 GOOD = {"features": np.zeros((10, 2)), "labels": np.arange(10) % 2}
 
 
@@ -181,11 +279,19 @@ GOOD = {"features": np.zeros((10, 2)), "labels": np.arange(10) % 2}
         (GOOD | {"features": np.full((10, 2), np.nan)}, "features of row 0 are not finite"),
         (GOOD | {"features": np.full((10, 2), np.inf)}, "not finite"),
         (GOOD | {"features": np.full((10, 2), "a")}, "need numbers"),
-        (GOOD | {"labels": np.full(10, np.nan)}, "labels are missing"),
-        (GOOD | {"labels": np.full(10, 0.5)}, "labels are missing"),
-        (GOOD | {"labels": np.full(10, "cat")}, "labels are missing"),
-        (GOOD | {"labels": np.full(10, -1)}, "labels run from -1"),
-        (GOOD | {"labels": np.full(10, 10**9)}, "labels run from"),
+        (GOOD | {"labels": np.full(10, np.nan)}, "the label of row 0 is missing"),
+        (GOOD | {"labels": np.array(["cat", ""] * 5)}, "the label of row 1 is missing"),
+        (GOOD | {"labels": np.full(10, 1j)}, "labels are missing or of type complex128"),
+        ({"features": np.zeros((50, 2)), "labels": np.arange(50)}, "50 different values in 50 rows: need fewer"),
+        (
+            {
+                "x_train": GOOD["features"],
+                "y_train": np.full(10, "cat"),
+                "x_test": GOOD["features"],
+                "y_test": np.full(10, 0.5),
+            },
+            "names in one part and real numbers in the other",
+        ),
         ({"features": np.zeros((0, 2)), "labels": np.zeros(0, int)}, "has no rows"),
         (GOOD | {"labels": np.array([object()] * 10)}, "plain arrays"),
         (
@@ -223,8 +329,8 @@ def test_an_archive_that_would_fill_memory_is_refused(tmp_path: Path, monkeypatc
         load_data(write_npz(tmp_path, **GOOD))
 
 
-@pytest.mark.parametrize("spec", ["", "digits:8", "mnist", "npz:", "cifar10"])
+@pytest.mark.parametrize("spec", ["", "digits:8", "mnist", "npz:", "csv:", "parquet", "cifar10"])
 def test_unknown_specs_are_refused_with_what_there_is(spec: str) -> None:
     """One line."""
-    with pytest.raises(InvalidParameterError, match="must be digits, mnist:DIR or npz:FILE"):
+    with pytest.raises(InvalidParameterError, match="must be digits, mnist:DIR, npz:FILE, csv:FILE"):
         load_data(spec)

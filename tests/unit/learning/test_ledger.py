@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from veilwalk.learning import (
     gossip_trace,
     ledger,
     plain_trace,
-    readable_bytes,
     sealed_bytes,
 )
 from veilwalk.learning._trace import TrainingTrace
@@ -80,15 +80,22 @@ def test_plain_and_central() -> None:
     assert central.seconds[-1] == pytest.approx(20.0)
 
 
+@pytest.mark.parametrize("suite", ["x25519", "hybrid"])
 @pytest.mark.parametrize("size", [0, 1, 2600, 16_384, 16_385, 31_400, 177_704, 262_144, 262_145, 4_800_000, 44_700_000])
-def test_the_modelled_message_is_the_one_a_node_sends(size: int) -> None:
-    """The real envelope has exactly this length."""
-    from veilwalk.node._sealing import CLEAR_BYTES, HEADER_BYTES
-    from veilwalk.node._sealing_body import TAG_BYTES, bucket_for, sealed_body_bytes
+def test_the_modelled_message_is_the_one_a_node_sends(size: int, suite: Literal["x25519", "hybrid"]) -> None:
+    """The real envelope has exactly this length, with either key exchange."""
+    from veilwalk.node.sealing import SealContext, Suite, bucket_for
 
-    hybrid_key = 1120
-    head = CLEAR_BYTES + hybrid_key + HEADER_BYTES + TAG_BYTES
-    assert sealed_bytes(size) == head + sealed_body_bytes(bucket_for(size))
+    context = SealContext(
+        run_id=bytes(16), roster_digest=bytes(32), suite=Suite[suite.upper()], epoch=0, bucket_bytes=bucket_for(size)
+    )
+    assert sealed_bytes(size, suite=suite) == context.message_bytes
+
+
+def test_a_small_model_costs_what_it_always_did() -> None:
+    """By hand: 4 clear bytes, 1120 of the key or 32, 528 of the header, 16 KiB and one tag."""
+    assert sealed_bytes(2600) == 4 + 1120 + 528 + 16_384 + 16
+    assert sealed_bytes(2600, suite="x25519") == 4 + 32 + 528 + 16_384 + 16
 
 
 def test_a_budget_cuts_before_it_is_exceeded() -> None:
@@ -107,12 +114,3 @@ def test_impossible_costs_are_refused_by_name(name: str, value: float) -> None:
     """One line with the parameter in it."""
     with pytest.raises(InvalidParameterError, match=name.split("_", maxsplit=1)[0]):
         CostModel(**{name: value})
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (999, "999 B"), (999.6, "1 kB"), (2600, "2.6 kB"), (10_167_367, "10.2 MB"), (3.05e10, "30.5 GB")],
-)
-def test_bytes_are_read_with_three_digits(count: float, text: str) -> None:
-    """Never as 1e+03."""
-    assert readable_bytes(count) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -65,7 +66,8 @@ def test_every_name_makes_a_learner_that_starts() -> None:
     """What is listed works."""
     pytest.importorskip("sklearn")
     for name in LEARNERS:
-        params = make_learner(name, n_features=4, n_classes=3).init_params(task_generator(0))
+        classes = 0 if name == "linear" else 3
+        params = make_learner(name, n_features=4, n_classes=classes).init_params(task_generator(0))
         assert all(isinstance(array, np.ndarray) for array in params.values())
 
 
@@ -82,15 +84,21 @@ def test_a_users_own_class_or_function_is_found_where_the_command_runs() -> None
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        ("perceptron", "softmax, mlp, sklearn or module:Class"),
-        ("", "softmax, mlp, sklearn or module:Class"),
+        ("perceptron", "softmax, linear, mlp, sklearn or module:Class"),
+        ("", "softmax, linear, mlp, sklearn or module:Class"),
         ("no_such_module:Class", "cannot be imported"),
         ("my_own_learner:Absent", "has no Absent"),
         ("my_own_learner:nothing", "not a class or function"),
         ("my_own_learner:broken", "init_params, update and evaluate"),
         ("../evil:Class", "module:Class"),
-        ("softmax:depth=3", "options that it takes"),
-        ("softmax:learning_rate=fast", "learning_rate"),
+        ("softmax:lr=1", r"options among learning_rate, batch_size, local_steps, momentum \(not lr\)"),
+        ("mlp:depth=3", r"options among hidden, learning_rate, batch_size, local_steps, momentum \(not depth\)"),
+        ("softmax:n_classes=3", "not n_classes"),
+        ("sklearn:momentum=3", r"options among learning_rate, batch_size \(not momentum\)"),
+        ("softmax:learning_rate=abc", "^learning_rate = 'abc': must be a number$"),
+        ("softmax:batch_size=1.5", "^batch_size = 1.5: must be a whole number$"),
+        ("linear", "^learner = 'linear': must be softmax, mlp or sklearn where labels are classes"),
+        ("my_own_learner:Mean:height=2", r"one that takes n_features, n_classes, height \(.*'height'"),
         ("softmax:batch_size=", "followed by name=value"),
     ],
 )
@@ -99,3 +107,23 @@ def test_what_is_no_learner_is_refused_in_one_line(spec: str, says: str) -> None
     with pytest.raises(InvalidParameterError, match=says) as caught:
         make_learner(spec, n_features=4, n_classes=3)
     assert "\n" not in str(caught.value)
+
+
+def test_real_labels_take_a_learner_for_them() -> None:
+    """The one for classes says which."""
+    with pytest.raises(InvalidParameterError, match="must be linear, mlp or sklearn where labels are real"):
+        make_learner("softmax", n_features=4, n_classes=0)
+
+
+def test_the_options_listed_are_those_the_learners_have() -> None:
+    """And the reference lists each of them, with its default."""
+    pytest.importorskip("sklearn")
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "training.md").read_text()
+    for name, kind in LEARNERS.items():
+        made = make_learner(name, n_features=4, n_classes=0 if name == "linear" else 3)
+        has = {field.name: field.default for field in dataclasses.fields(made)}  # type: ignore[arg-type]
+        assert {*kind.options} == {*has} - {"n_features", "n_classes", "estimator_fn"}
+        assert kind.usage == name + "".join(f"[:{option}=..]" for option in kind.options)
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+        assert [f"`{option}` [{has[option]:g}]" in row for option in kind.options] == [True] * len(kind.options)
+        assert row.count("[") == len(kind.options)

@@ -161,7 +161,7 @@ def test_loss_survives_huge_logits() -> None:
         ({"batch_size": 2.5}, "batch_size"),
         ({"local_steps": 0}, "local_steps"),
         ({"momentum": 1.0}, "momentum"),
-        ({"n_classes": 0}, "n_classes"),
+        ({"n_classes": -1}, "n_classes"),
     ],
 )
 def test_bad_parameters_are_refused_by_name(options: dict[str, float], name: str) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veilwalk.audit import scheme_law
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import Walk
+from veilwalk.design import make_law
 from veilwalk.graphs import distances, random_regular
 from veilwalk.learning import private_trace, trace_of
 from veilwalk.walks import run_protocol
 
 GRAPH = random_regular(40, 3, seed=3)
-LAW = scheme_law("uniform-node", GRAPH, DistanceSupport(2, 4)).matrix
+LAW = make_law("uniform-node", GRAPH, DistanceSupport(2, 4)).matrix
 
 
 def test_a_trace_is_the_protocol_in_order_of_time() -> None:
@@ -44,7 +45,7 @@ def test_tokens_are_merged_by_their_own_clocks() -> None:
 @pytest.mark.parametrize("walk", ["simple", "lazy", "metropolis", "non-backtracking", "least-recent"])
 def test_every_walk_gives_a_trace(walk: str) -> None:
     """The law decides who updates; the walk what it costs."""
-    trace = private_trace(GRAPH, LAW, updates=400, seed=2, walk=walk)  # type: ignore[arg-type]
+    trace = private_trace(GRAPH, LAW, updates=400, seed=2, walk=Walk(walk))
     assert len(np.unique(trace.node)) > 30
     assert trace.hops.mean() > 10
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veilwalk.audit import scheme_law
 from veilwalk.core.errors import InvalidParameterError, TrainingError
 from veilwalk.core.support import DistanceSupport
+from veilwalk.design import make_law
 from veilwalk.graphs import random_regular
 from veilwalk.learning import (
     Array,
@@ -37,7 +37,7 @@ from veilwalk.learning import (
 )
 
 GRAPH = random_regular(20, 3, seed=3)
-LAW = scheme_law("uniform-node", GRAPH, DistanceSupport(2, 3)).matrix
+LAW = make_law("uniform-node", GRAPH, DistanceSupport(2, 3)).matrix
 
 
 @dataclass(frozen=True)

@@ -15,22 +15,23 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from veilwalk.core.walk import SIMPLE
 from veilwalk.learning import Partition, UpdateResult
-from veilwalk.node._destination import Task
-from veilwalk.node._disk import FolderDisk
-from veilwalk.node._kem import Suite
-from veilwalk.node._keys import NodeKeys, new_node_keys, new_root_key
-from veilwalk.node._ledger import Ledger
-from veilwalk.node._limits import Limits
-from veilwalk.node._log import Log
-from veilwalk.node._manifest import Manifest, array_specs
-from veilwalk.node._membership import Membership
-from veilwalk.node._parts import NodeParts
-from veilwalk.node._prepare import free_ports
-from veilwalk.node._roster import Roster
-from veilwalk.node._routing import DestinationRow
-from veilwalk.node._rules import RunRules
-from veilwalk.node._service import Node
+from veilwalk.node.cluster._files import free_ports
+from veilwalk.node.link._limits import Limits
+from veilwalk.node.members._keys import NodeKeys, new_node_keys, new_root_key
+from veilwalk.node.members._manifest import Manifest, array_specs
+from veilwalk.node.members._roster import Roster
+from veilwalk.node.members._rules import RunRules
+from veilwalk.node.peer._destination import Task
+from veilwalk.node.peer._log import Log
+from veilwalk.node.peer._membership import Membership
+from veilwalk.node.peer._node import Node
+from veilwalk.node.peer._parts import NodeParts
+from veilwalk.node.peer._routing import DestinationRow
+from veilwalk.node.sealing._kem import Suite
+from veilwalk.node.spool._disk import FolderDisk
+from veilwalk.node.spool._register import Register
 
 
 class Tally:
@@ -110,14 +111,14 @@ class Network:
 
     def look(self, name: str) -> dict[str, Any]:
         """What a node has on disk now."""
-        with FolderReader(self.folder / f"state-{name}") as ledger:
-            final, checkpoint = ledger.model("final"), ledger.model("checkpoint")
+        with FolderReader(self.folder / f"state-{name}") as register:
+            final, checkpoint = register.model("final"), register.model("checkpoint")
             return {
-                "tallies": ledger.tallies(),
-                "messages": ledger.messages(),
-                "final": None if final is None else np.frombuffer(ledger.inline(final)),
-                "checkpoint": None if checkpoint is None else np.frombuffer(ledger.inline(checkpoint)),
-                "walks": dict(ledger.walks()),
+                "tallies": register.tallies(),
+                "messages": register.messages(),
+                "final": None if final is None else np.frombuffer(register.inline(final)),
+                "checkpoint": None if checkpoint is None else np.frombuffer(register.inline(checkpoint)),
+                "walks": dict(register.walks()),
             }
 
     def tally(self, name: str, *names: str) -> int:
@@ -133,12 +134,12 @@ class FolderReader:
     """The tables of a folder, read only."""
 
     def __init__(self, folder: Path) -> None:
-        from veilwalk.node._disk import open_read_only
+        from veilwalk.node.spool._disk import open_read_only
 
         self._database = open_read_only(folder)
 
-    def __enter__(self) -> Ledger:
-        return Ledger(self._database)
+    def __enter__(self) -> Register:
+        return Register(self._database)
 
     def __exit__(self, *_: object) -> None:
         self._database.close()
@@ -201,7 +202,7 @@ def network(tmp_path: Path) -> Callable[..., Network]:
                     manifest=manifest,
                     index=index,
                 ),
-                rules=rules or RunRules(walk="simple", updates=20, late=1e9),
+                rules=rules or RunRules(walk=SIMPLE, updates=20, late_hops=1e9),
                 law=DestinationRow.of({other: 1 / (n_nodes - 1) for other in names if other != name}),
                 disk=cast("Any", None),  # given at each start
                 limits=limits or Limits(retry_s=0.2, connect_s=2.0, answer_s=3.0),

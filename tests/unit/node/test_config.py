@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, VeilwalkError
+from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.node import Limits, NodeConfig, RunRules, load_config
-from veilwalk.node._failpoints import FAILPOINTS, arm
+from veilwalk.node.spool._failpoints import FAILPOINTS, arm
 
 ROOT = Path(__file__).parents[3]
 GOOD = """
@@ -52,16 +53,16 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (("starts", "start"), ConfigError, "'start'"),
         (("pin_s", "pins_s"), ConfigError, "'pins_s'"),
         (('keys = "keys"', ""), ConfigError, "lacks 'keys'"),
-        (("starts = true", "starts = 1"), ConfigError, "bool"),
-        (('data = "data.npz"', "data = 3"), ConfigError, "text"),
-        (("quota = 2", "quota = 2.5"), ConfigError, "int"),
+        (("starts = true", "starts = 1"), InvalidParameterError, "starts = 1: must be true or false"),
+        (('data = "data.npz"', "data = 3"), InvalidParameterError, "data = 3: must be text"),
+        (("quota = 2", "quota = 2.5"), InvalidParameterError, "quota = 2.5: must be a whole number"),
         (("quota = 2", "quota = 0"), InvalidParameterError, "quota"),
         (("pin_s = 30", "pin_s = -1"), InvalidParameterError, "pin_s"),
         (("127.0.0.1:9100", "0.0.0.0:9100"), InvalidParameterError, "loopback"),
         (("127.0.0.1:9100", "nonsense"), InvalidParameterError, "host:port"),
         (("max_loss_ratio = 2", "max_loss_ratio = -2"), InvalidParameterError, "max_loss_ratio"),
         (("[limits]", "[limits"), InputFileError, "TOML"),
-        (("[limits]\npin_s = 30\nquota = 2", "limits = 3"), ConfigError, "limits"),
+        (("[limits]\npin_s = 30\nquota = 2", "limits = 3"), InvalidParameterError, "limits = 3: must be a table"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -90,12 +91,16 @@ def test_every_key_is_documented() -> None:
 
 
 def test_rules_travel_as_one_line_of_text() -> None:
-    rules = RunRules(walk="least-recent", mix=0.25, updates=400, late=7070, hop=0.02, dwell=1.5)
-    assert RunRules.from_text(rules.to_text()) == rules
+    rules = RunRules(walk=Walk("least-recent", 0.25), updates=400, late_hops=7070, hop_s=0.02, dwell_s=1.5)
+    signed = (
+        "least-recent mix=0.25 updates=400 target=0 evaluations=40 late=7070 starve=1e+12 hop=0.02 dwell=1.5 spare=0"
+    )
+    assert rules.to_text() == signed
+    assert RunRules.from_text(signed) == rules
     assert rules.late_s == 7070 * 1.5
-    until = RunRules(walk="simple", updates=10, target=0.925, evaluations=7, late=1)
+    until = RunRules(walk=SIMPLE, updates=10, target=0.925, evaluations=7, late_hops=1)
     assert RunRules.from_text(until.to_text()) == until
-    many = RunRules(walk="simple", updates=123_456_789, late=1)
+    many = RunRules(walk=SIMPLE, updates=123_456_789, late_hops=1)
     assert RunRules.from_text(many.to_text()).updates == 123_456_789
 
 

@@ -5,21 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.reliability import chaos_damage
 
+from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules
-
-ROOT = Path(__file__).parents[3]
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
-
-from benchmarks import chaos_damage  # noqa: E402  found through the line above
 
 Make = Callable[..., Any]
 
@@ -41,7 +36,7 @@ def folders(net: Any, tmp_path: Path) -> Path:
 
 async def interrupted(network: Make, **options: Any) -> Any:
     """A network that was stopped with a message under way."""
-    net = network(4, rules=RunRules(walk="simple", updates=60, late=20, hop=0.02, **options))
+    net = network(4, rules=RunRules(walk=SIMPLE, updates=60, late_hops=20, hop_s=0.02, **options))
     await net.start()
     await net.until(lambda: net.tally("updates") >= 5)
     await net.stop()
@@ -75,10 +70,10 @@ def test_a_node_that_does_not_look_is_found_out(network: Make, tmp_path: Path, m
     """The mutant: what is on disk is believed. Then the neighbour refuses it, and it never goes."""
 
     async def main() -> Any:
-        net = await interrupted(network, dwell=0.0)
+        net = await interrupted(network, dwell_s=0.0)
         hurt = chaos_damage.hurt_messages(folders(net, tmp_path), net.names, dice())
-        monkeypatch.setattr("veilwalk.node._custody.Custody.drop_if_damaged", lambda *_: False)
-        monkeypatch.setattr("veilwalk.node._spool.Spool.read", lambda spool, row: spool.read_unchecked(row))
+        monkeypatch.setattr("veilwalk.node.peer._custody.Custody.drop_if_damaged", lambda *_: False)
+        monkeypatch.setattr("veilwalk.node.spool._spool.Spool.read", lambda spool, row: spool.read_unchecked(row))
         await net.start()
         await asyncio.sleep(1)
         await net.stop()
@@ -113,7 +108,7 @@ def test_a_copy_that_was_damaged_after_it_was_handed_over_takes_nothing_with_it(
     """The sender did not hear the acknowledgement, and its disk went bad: the receiver's copy is the last."""
 
     async def main() -> Any:
-        net = network(4, rules=RunRules(walk="simple", updates=8, late=1e9, dwell=0.1))
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=8, late_hops=1e9, dwell_s=0.1))
         await net.start()
         await net.until(lambda: net.tally("updates") >= 2)
         await net.until(lambda: any(_held(net, name) for name in net.names))
@@ -170,17 +165,17 @@ def test_what_can_be_read_of_a_damaged_database_is_taken_over(tmp_path: Path) ->
     """Messages, ids that were opened and models stay; the numbers of links do not. A healthy one is left alone."""
     from contextlib import closing
 
-    from veilwalk.node._disk import FolderDisk
-    from veilwalk.node._spool import Spool
+    from veilwalk.node.spool._disk import FolderDisk
+    from veilwalk.node.spool._spool import Spool
 
     spool = Spool(FolderDisk(tmp_path))
-    with spool.transaction() as ledger:
-        ledger.add_opened(b"u" * 16, 0)
-        row = ledger.add_message(spool.store(b"precious" * 1000), came_from="a")
-        ledger.pin(row, "b")
-        ledger.set_taken("a", 7)
+    with spool.transaction() as register:
+        register.add_opened(b"u" * 16, 0)
+        row = register.add_message(spool.store(b"precious" * 1000), came_from="a")
+        register.pin(row, "b")
+        register.set_taken("a", 7)
         for number in range(500):
-            ledger.saw_walk(number.to_bytes(8, "big"), 1, number)
+            register.saw_walk(number.to_bytes(8, "big"), 1, number)
     mark = spool.incarnation
     spool.close()
     healthy = Spool(FolderDisk(tmp_path))
@@ -196,11 +191,11 @@ def test_what_can_be_read_of_a_damaged_database_is_taken_over(tmp_path: Path) ->
     assert disk.mended
     mended = Spool(disk)
     assert mended.incarnation != mark
-    with mended.transaction() as ledger:
-        assert ledger.is_opened(b"u" * 16)
-        assert ledger.taken("a") is None
-        (found,) = ledger.held()
-        assert ledger.tally("damaged") == 1
+    with mended.transaction() as register:
+        assert register.is_opened(b"u" * 16)
+        assert register.taken("a") is None
+        (found,) = register.held()
+        assert register.tally("damaged") == 1
     assert mended.read(found) == b"precious" * 1000
     mended.close()
 
@@ -209,15 +204,15 @@ def killed(tmp_path: Path) -> Path:
     """The folder of a node that was killed after 30 commits, which are all in its log."""
     import shutil
 
-    from veilwalk.node._disk import FolderDisk
-    from veilwalk.node._spool import Spool
+    from veilwalk.node.spool._disk import FolderDisk
+    from veilwalk.node.spool._spool import Spool
 
     spool = Spool(FolderDisk(tmp_path / "alive"))
     for number in range(30):
-        with spool.transaction() as ledger:
-            row = ledger.add_message(spool.store(bytes([number]) * 5000), came_from="a")
-            ledger.pin(row, "b")
-            ledger.set_taken("a", number + 1)
+        with spool.transaction() as register:
+            row = register.add_message(spool.store(bytes([number]) * 5000), came_from="a")
+            register.pin(row, "b")
+            register.set_taken("a", number + 1)
     shutil.copytree(tmp_path / "alive", tmp_path / "dead")
     spool.close()
     assert (tmp_path / "dead" / "spool.db-wal").stat().st_size > 100_000
@@ -230,8 +225,8 @@ def killed(tmp_path: Path) -> Path:
 )
 def test_a_log_that_is_damaged_in_the_middle_is_noticed(tmp_path: Path, at: Any, noticed: bool) -> None:
     """SQLite would silently forget the commits behind; the last alone looks like a write that was cut off."""
-    from veilwalk.node._disk import FolderDisk
-    from veilwalk.node._spool import Spool
+    from veilwalk.node.spool._disk import FolderDisk
+    from veilwalk.node.spool._spool import Spool
 
     folder = killed(tmp_path)
     log = folder / "spool.db-wal"
@@ -244,8 +239,8 @@ def test_a_log_that_is_damaged_in_the_middle_is_noticed(tmp_path: Path, at: Any,
     disk = FolderDisk(folder)
     assert disk.mended == noticed
     spool = Spool(disk)
-    with spool.transaction() as ledger:
-        rows, taken = ledger.messages(), ledger.taken("a")
+    with spool.transaction() as register:
+        rows, taken = register.messages(), register.taken("a")
     if noticed:
         assert taken is None
         assert {row.peer for row in rows} <= {None}
@@ -259,19 +254,19 @@ def test_every_single_bit_of_a_database_is_noticed_or_does_not_matter(tmp_path: 
     import hashlib
     import shutil
 
-    from veilwalk.node._disk import FolderDisk
-    from veilwalk.node._spool import Spool
+    from veilwalk.node.spool._disk import FolderDisk
+    from veilwalk.node.spool._spool import Spool
 
     spool = Spool(FolderDisk(tmp_path / "whole"))
-    with spool.transaction() as ledger:
+    with spool.transaction() as register:
         for number in range(4):
-            row = ledger.add_message(spool.store(bytes([number]) * 300), came_from="n3", owed=number + 5)
-            ledger.pin(row, f"n{number}")
-            ledger.set_taken(f"n{number}", 17 + number)
-            ledger.greeted(f"n{number}", b"x" * 8)
-            ledger.add_opened(bytes([number]) * 16, 0)
-            ledger.saw_walk(bytes([number]) * 8, number, number)
-        ledger.set_model("checkpoint", spool.store(b"m" * 500), tag=b"t" * 8, iteration=44)
+            row = register.add_message(spool.store(bytes([number]) * 300), came_from="n3", owed=number + 5)
+            register.pin(row, f"n{number}")
+            register.set_taken(f"n{number}", 17 + number)
+            register.greeted(f"n{number}", b"x" * 8)
+            register.add_opened(bytes([number]) * 16, 0)
+            register.saw_walk(bytes([number]) * 8, number, number)
+        register.set_model("checkpoint", spool.store(b"m" * 500), tag=b"t" * 8, iteration=44)
     spool.close()
 
     def content(path: Path) -> Any:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from veilwalk.core.errors import InvalidParameterError, ProtocolError, TrainingError
-from veilwalk.node._encoding import decode_params, encode_params, params_norm
-from veilwalk.node._kem import Suite
-from veilwalk.node._manifest import Manifest, array_specs
+from veilwalk.node.members._encoding import decode_params, encode_params, params_norm
+from veilwalk.node.members._manifest import Manifest, array_specs
+from veilwalk.node.sealing._kem import Suite
 
 
 def manifest_for(params: dict[str, Any], norm_bound: float = 1e300) -> Manifest:

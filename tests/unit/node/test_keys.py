@@ -25,10 +25,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from veilwalk.core.errors import ConfigError, CryptoError, InputFileError, InvalidParameterError, SpoolError
-from veilwalk.node import _keyfile
-from veilwalk.node._kem import Suite
-from veilwalk.node._keyfile import read_password, read_secret, write_secret
-from veilwalk.node._keys import (
+from veilwalk.node.members import _keyfile
+from veilwalk.node.members._keyfile import read_password, read_secret, write_secret
+from veilwalk.node.members._keys import (
     NodeKeys,
     _self_signed,
     delete_old_keys,
@@ -40,8 +39,9 @@ from veilwalk.node._keys import (
     new_root_key,
     rotate_node_keys,
 )
-from veilwalk.node._member import Member, make_card, read_card, spki_sha256
-from veilwalk.node._sealing import SealContext, open_header, seal
+from veilwalk.node.members._member import Member, make_card, read_card, spki_sha256
+from veilwalk.node.sealing._envelope import SealContext, open_header, seal
+from veilwalk.node.sealing._kem import Suite
 
 ABOUT = {"kind": "test"}
 
@@ -264,7 +264,7 @@ def test_a_systemd_credential_is_roots_and_readable_by_an_access_list(
     path.chmod(0o600)
     found = list(path.stat())
     found[0], found[4] = 0o100440, 0
-    monkeypatch.setattr("veilwalk.node._keyfile.os.fstat", lambda _: os.stat_result(found))
+    monkeypatch.setattr("veilwalk.node.members._keyfile.os.fstat", lambda _: os.stat_result(found))
     with pytest.raises(SpoolError, match="mode 440 lets others in"):
         read_password(path)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder))

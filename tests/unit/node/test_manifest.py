@@ -16,10 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veilwalk.core.errors import CryptoError, InputFileError, InvalidParameterError, VeilwalkError
-from veilwalk.node import _manifest
-from veilwalk.node._kem import Suite
-from veilwalk.node._manifest import ArraySpec, Manifest, array_specs, load_manifest, parse_manifest, sign_manifest
-from veilwalk.node._sealing_body import bucket_for
+from veilwalk.node.members import _manifest
+from veilwalk.node.members._manifest import (
+    ArraySpec,
+    Manifest,
+    array_specs,
+    load_manifest,
+    parse_manifest,
+    sign_manifest,
+)
+from veilwalk.node.sealing._body import bucket_for
+from veilwalk.node.sealing._kem import Suite
 
 ROOT = Ed25519PrivateKey.generate()
 PARAMS: dict[str, Any] = {

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Any
+from dataclasses import FrozenInstanceError
+from typing import Any, cast
 
 import pytest
 
 from veilwalk.core.errors import TransportError
-from veilwalk.node import RunRules
-from veilwalk.node._metrics import PUBLIC_TALLIES, MetricsServer
-from veilwalk.node._prepare import free_ports
+from veilwalk.core.walk import SIMPLE
+from veilwalk.node import Node, RunRules
+from veilwalk.node.cluster._files import free_ports
+from veilwalk.node.peer._metrics import PUBLIC_TALLIES, MetricsServer
+from veilwalk.node.peer._node import NodeStatistics
 
 
 async def ask(port: int, request: bytes) -> str:
@@ -27,7 +30,7 @@ def test_health_and_metrics_are_served(network: Callable[..., Any]) -> None:
     """Prometheus text with every public tally; unwell while no neighbour answers; nonsense is turned away."""
 
     async def main() -> tuple[str, ...]:
-        net = network(4, rules=RunRules(walk="simple", updates=5, late=1e9))
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=5, late_hops=1e9))
         await net.start("n0")
         (port,) = free_ports(1)
         server = MetricsServer(net.nodes["n0"])
@@ -55,6 +58,55 @@ def test_health_and_metrics_are_served(network: Callable[..., Any]) -> None:
     names = set(re.findall(r"^veilwalk_(\w+) \d+$", metrics, re.MULTILINE))
     assert {f"{name}_total" for name in PUBLIC_TALLIES} <= names
     assert re.search(r"^veilwalk_links_up 2$", metrics, re.MULTILINE)
+
+
+def test_metrics_ask_the_node_and_nothing_behind_it() -> None:
+    """One snapshot is all that is shown."""
+
+    class Counting:
+        links_up = 2
+
+        async def statistics(self) -> NodeStatistics:
+            return NodeStatistics(
+                tallies={"hops": 7},
+                events={"turned_away": 1, "storage_troubles": 0, "link_losses": 3},
+                in_custody=5,
+                links_up=2,
+                roster_version=4,
+            )
+
+    async def main() -> str:
+        (port,) = free_ports(1)
+        server = MetricsServer(cast("Node", Counting()))
+        await server.start("127.0.0.1", port)
+        answer = await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
+        server.close()
+        return answer
+
+    shown = asyncio.run(main())
+    for line in ("hops_total 7", "taken_total 0", "link_losses_total 3", "in_custody 5", "roster_version 4"):
+        assert f"\nveilwalk_{line}\n" in shown
+
+
+def test_statistics_are_of_one_moment(network: Callable[..., Any]) -> None:
+    """What happens later does not change them."""
+
+    async def main() -> tuple[NodeStatistics, NodeStatistics]:
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=5, late_hops=1e9))
+        await net.start()
+        await net.until(net.finished)
+        before = await net.nodes["n0"].statistics()
+        net.nodes["n0"].turned_away("a test")
+        after = await net.nodes["n0"].statistics()
+        await net.stop()
+        return before, after
+
+    before, after = asyncio.run(main())
+    assert after.events["turned_away"] == before.events["turned_away"] + 1
+    assert before.tallies["taken"] > 0
+    assert before.roster_version == 1
+    with pytest.raises(FrozenInstanceError):
+        before.in_custody = 3  # type: ignore[misc]
 
 
 def test_what_a_node_did_itself_is_not_a_metric() -> None:

@@ -24,22 +24,28 @@ from veilwalk.core.errors import (
     ProtocolError,
     VeilwalkError,
 )
-from veilwalk.graphs import ring
-from veilwalk.node import _roster
-from veilwalk.node._kem import Suite, kem_public_bytes, new_kem_secret
-from veilwalk.node._keys import _self_signed
-from veilwalk.node._manifest import Manifest, array_specs, sign_manifest
-from veilwalk.node._member import Member, make_card, read_card
-from veilwalk.node._roster import Roster, check_succession, load_roster, parse_roster, read_signed_roster, sign_roster
-from veilwalk.node._roster_draft import (
+from veilwalk.graphs import Graph, ring
+from veilwalk.node.members import _roster
+from veilwalk.node.members._drafts import (
     changed_roster,
     edges_of_graph,
     first_roster,
     read_cards,
-    read_edges,
     rotated_roster,
 )
-from veilwalk.node._signed import read_bounded, sign_file
+from veilwalk.node.members._keys import _self_signed
+from veilwalk.node.members._manifest import Manifest, array_specs, sign_manifest
+from veilwalk.node.members._member import Member, make_card, read_card
+from veilwalk.node.members._roster import (
+    Roster,
+    check_succession,
+    load_roster,
+    parse_roster,
+    read_signed_roster,
+    sign_roster,
+)
+from veilwalk.node.members._signed import read_bounded, sign_file
+from veilwalk.node.sealing._kem import Suite, kem_public_bytes, new_kem_secret
 
 NOW = 1_800_000_000
 DAY = 24 * 3600
@@ -518,20 +524,24 @@ def test_cards_are_read_from_files_and_directories(tmp_path: Path) -> None:
         read_cards([tmp_path / "d"])
 
 
-def test_edges_are_read_from_files_and_graphs(tmp_path: Path) -> None:
-    """Two names a line, comments; nodes of a graph are names in order."""
-    path = tmp_path / "edges"
-    path.write_text("# network\na b\n\n b   c # note\n")
-    assert read_edges(path) == [("a", "b"), ("b", "c")]
-    path.write_text("a b\na b c\n")
-    with pytest.raises(InputFileError, match="line 2: must hold two ids"):
-        read_edges(path)
-    path.write_bytes(b"\xff\xfe" * 50)
-    with pytest.raises(InputFileError):
-        read_edges(path)
+def test_edges_come_from_graphs_by_label() -> None:
+    """Nodes called as the members are stand for them, in whatever order; unnamed ones for the members in order."""
     assert edges_of_graph(ring(3), ["c", "a", "b"]) == [("a", "b"), ("a", "c"), ("b", "c")]
+    path = Graph.from_edges(3, [(0, 1), (1, 2)], labels=["c", "a", "b"])
+    assert edges_of_graph(path, ["a", "b", "c"]) == [("c", "a"), ("a", "b")]
+    # Numbers sort otherwise as text, and are names all the same.
+    many = edges_of_graph(ring(12), [str(number) for number in range(12)])
+    assert {("9", "10"), ("0", "11")} <= set(many)
     with pytest.raises(InvalidParameterError, match="of 2 nodes, one for each member"):
         edges_of_graph(ring(3), ["a", "b"])
+    with pytest.raises(InvalidParameterError, match="a node called c"):
+        edges_of_graph(path, ["a", "b", "d"])
+
+
+def test_the_graph_of_a_roster_has_the_names_of_its_members() -> None:
+    """So that laws find their rows by name."""
+    roster = first()
+    assert roster.graph().labels == roster.ids
 
 
 def test_a_manifest_is_no_roster(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from scipy import stats
 
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
 from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design import DistanceLaw, save_law
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.node import DestinationRow, NextHop, OsDraws
-from veilwalk.node._routing import read_law_row
+from veilwalk.node.peer import DestinationRow, NextHop, OsDraws
+from veilwalk.node.peer._routing import read_law_row
 from veilwalk.walks import run_protocol
 
 PEERS = ("a", "b", "c", "d")
@@ -43,23 +44,23 @@ def shares(rule: NextHop, draws: int = 8000, **where: object) -> np.ndarray:
 
 
 def test_the_simple_walk_is_uniform() -> None:
-    counts = shares(NextHop(walk="simple", neighbours=PEERS), came_from="b", clocks={})
+    counts = shares(NextHop(walk=SIMPLE, neighbours=PEERS), came_from="b", clocks={})
     assert stats.chisquare(counts).pvalue > 1e-6
-    backless = shares(NextHop(walk="non-backtracking", neighbours=PEERS), came_from="b", clocks={})
+    backless = shares(NextHop(walk=Walk("non-backtracking"), neighbours=PEERS), came_from="b", clocks={})
     assert stats.chisquare(backless).pvalue < 1e-6
 
 
 def test_the_non_backtracking_walk_turns_back_only_at_a_leaf() -> None:
-    rule = NextHop(walk="non-backtracking", neighbours=PEERS)
+    rule = NextHop(walk=Walk("non-backtracking"), neighbours=PEERS)
     counts = shares(rule, came_from="b", clocks={})
     assert counts[1] == 0
     assert stats.chisquare(counts[[0, 2, 3]]).pvalue > 1e-6
     assert stats.chisquare(shares(rule, came_from=None, clocks={})).pvalue > 1e-6
-    assert NextHop(walk="non-backtracking", neighbours=("a",)).choose(OsDraws(), came_from="a", clocks={}) == "a"
+    assert NextHop(walk=Walk("non-backtracking"), neighbours=("a",)).choose(OsDraws(), came_from="a", clocks={}) == "a"
 
 
 def test_the_least_recent_walk_takes_the_edge_used_longest_ago() -> None:
-    rule = NextHop(walk="least-recent", neighbours=PEERS)
+    rule = NextHop(walk=Walk("least-recent"), neighbours=PEERS)
     clocks = {"a": 5, "b": 9, "c": 2, "d": 7}
     assert set(np.flatnonzero(shares(rule, 50, came_from="b", clocks=clocks))) == {2}
     new = shares(rule, came_from="b", clocks={"b": 9, "c": 2})
@@ -69,12 +70,12 @@ def test_the_least_recent_walk_takes_the_edge_used_longest_ago() -> None:
 
 def test_mixing_adds_plain_steps() -> None:
     """With mix m an edge is the oldest with probability 1 - m + m/3, else one of the two others that do not go back."""
-    rule = NextHop(walk="least-recent", neighbours=PEERS, mix=0.6)
+    rule = NextHop(walk=Walk("least-recent", 0.6), neighbours=PEERS)
     counts = shares(rule, came_from="b", clocks={"a": 5, "b": 9, "c": 2, "d": 7})
     expected = np.array([0.2, 0.0, 0.6, 0.2]) * counts.sum()
     assert counts[1] == 0
     assert stats.chisquare(counts[[0, 2, 3]], expected[[0, 2, 3]]).pvalue > 1e-6
-    full = NextHop(walk="least-recent", neighbours=PEERS, mix=1.0)
+    full = NextHop(walk=Walk("least-recent", 1.0), neighbours=PEERS)
     assert stats.chisquare(shares(full, came_from="b", clocks={"c": 1})[[0, 2, 3]]).pvalue > 1e-6
 
 
@@ -85,7 +86,7 @@ def test_nodes_playing_their_rules_walk_as_the_simulator_does(walk: str, mix: fl
     law = DistanceLaw(DistanceSupport(2, 3), np.array([0.5, 0.5])).on(graph)
     legs = played_by_nodes(graph, law, walk, mix, 4000)
     hops = {
-        kind: run_protocol(graph, law.matrix, updates=200_000, seed=1, walk=kind, mix=share)["leg_hops"]
+        kind: run_protocol(graph, law.matrix, updates=200_000, seed=1, walk=Walk(kind, share))["leg_hops"]
         for kind, share in (("simple", 0.0), ("non-backtracking", 0.0), (walk, mix))
     }
     error = float(np.hypot(legs.std() / len(legs) ** 0.5, hops[walk].std() / len(hops[walk]) ** 0.5))
@@ -99,7 +100,7 @@ def played_by_nodes(graph: object, law: object, walk: str, mix: float, updates: 
     names = [f"n{index:02d}" for index in range(graph.n_nodes)]  # type: ignore[attr-defined]
     draws = Seeded(3)
     neighbours = [tuple(names[j] for j in graph.neighbours(i)) for i in range(len(names))]  # type: ignore[attr-defined]
-    rules = [NextHop(walk=walk, mix=mix, neighbours=near) for near in neighbours]  # type: ignore[arg-type]
+    rules = [NextHop(walk=Walk(walk, mix), neighbours=near) for near in neighbours]
     rows = [
         DestinationRow.of({names[j]: share for j, share in enumerate(row) if share})
         for row in law.matrix.toarray()  # type: ignore[attr-defined]
@@ -170,10 +171,8 @@ def test_a_row_is_read_from_a_law_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"walk": "lazy"},
-        {"walk": "simple", "mix": 0.5},
-        {"walk": "least-recent", "mix": 1.5},
-        {"walk": "simple", "neighbours": ()},
+        {"walk": Walk("lazy")},
+        {"walk": SIMPLE, "neighbours": ()},
     ],
 )
 def test_rules_that_make_no_sense_are_refused(options: dict[str, object]) -> None:

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from veilwalk.core.errors import CryptoError, InvalidParameterError
-from veilwalk.node._kem import KemPrivateKey, Suite, kem_private_key, kem_public_bytes, kem_public_key, new_kem_secret
-from veilwalk.node._sealing import (
-    CLEAR_BYTES,
-    HEADER_BYTES,
+from veilwalk.core.geometry import CHUNK_BYTES, CLEAR_BYTES, HEADER_BYTES, SMALLEST_BUCKET
+from veilwalk.node.sealing._body import LARGEST_BUCKET, bucket_bytes_of, bucket_code, bucket_for
+from veilwalk.node.sealing._envelope import (
     Header,
     OpenedHeader,
     SealContext,
@@ -29,13 +28,13 @@ from veilwalk.node._sealing import (
     seal,
     seal_into,
 )
-from veilwalk.node._sealing_body import (
-    CHUNK_BYTES,
-    LARGEST_BUCKET,
-    SMALLEST_BUCKET,
-    bucket_bytes_of,
-    bucket_code,
-    bucket_for,
+from veilwalk.node.sealing._kem import (
+    KemPrivateKey,
+    Suite,
+    kem_private_key,
+    kem_public_bytes,
+    kem_public_key,
+    new_kem_secret,
 )
 
 SMALL = SMALLEST_BUCKET

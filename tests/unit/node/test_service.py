@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,32 +18,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veilwalk.core.errors import ConfigError, SpoolError
-from veilwalk.node import (
-    DestinationRow,
-    Limits,
-    RunRules,
-    changed_roster,
-    new_node_keys,
-    rotate_node_keys,
-    rotated_roster,
-)
-from veilwalk.node._channel import Channel, dial, dialing_context
-from veilwalk.node._disk import FolderDisk
-from veilwalk.node._keys import NodeKeys
-from veilwalk.node._sealing import seal
-from veilwalk.node._wire import Ack, Hello, Nak, Offer, Refusal
+from veilwalk.core.errors import ConfigError, SpoolError, VeilwalkError
+from veilwalk.core.walk import SIMPLE, Walk
+from veilwalk.node import Limits, RunRules
+from veilwalk.node.link._connection import Connection, dial, dialing_context
+from veilwalk.node.link._wire import Ack, Hello, Nak, Offer, Refusal
+from veilwalk.node.members import changed_roster, new_node_keys, rotate_node_keys, rotated_roster
+from veilwalk.node.members._keys import NodeKeys
+from veilwalk.node.peer import DestinationRow
+from veilwalk.node.sealing._envelope import seal
+from veilwalk.node.spool._disk import FolderDisk
 
 Make = Callable[..., Any]
 
 
-async def greet(net: Any, name: str, peer: str, keys: NodeKeys | None = None) -> Channel:
+async def greet(net: Any, name: str, peer: str, keys: NodeKeys | None = None) -> Connection:
     """A connection to ``peer`` in the name of ``name``, as far as offering messages."""
     context = dialing_context(keys or net.keys[name], net.roster.trust_anchors([peer]))
-    channel = await dial(net.roster.member(peer), context, message_bytes=size_of(net), timeout_s=5)
-    await channel.send(net.parts[name].membership.hello(b"incarnat"))
-    assert isinstance(await channel.receive(5), Hello)
-    return channel
+    connection = await dial(net.roster.member(peer), context, message_bytes=size_of(net), timeout_s=5)
+    await connection.send(net.parts[name].membership.hello(b"incarnat"))
+    assert isinstance(await connection.receive(5), Hello)
+    return connection
 
 
 def size_of(net: Any) -> int:
@@ -58,18 +54,18 @@ def message_for(net: Any, goal: str, *, counts: list[float], iteration: int = 0,
     return seal(context, membership.roster.kem_key(goal, 0), iteration=iteration, body=body, **options)
 
 
-async def offer(channel: Channel, seq: int, message: bytes) -> Any:
+async def offer(connection: Connection, seq: int, message: bytes) -> Any:
     import hashlib
 
-    await channel.send(Offer(seq, len(message), hashlib.sha256(message).digest()), message)
-    return await channel.receive(5)
+    await connection.send(Offer(seq, len(message), hashlib.sha256(message).digest()), message)
+    return await connection.receive(5)
 
 
 def test_a_model_is_trained_and_handed_to_every_member(network: Make) -> None:
     """Every update is in the finished model once, and everybody ends with the same model."""
 
     async def main() -> Any:
-        net = network(5, rules=RunRules(walk="simple", updates=30, late=1e9))
+        net = network(5, rules=RunRules(walk=SIMPLE, updates=30, late_hops=1e9))
         await net.start()
         await net.until(net.finished)
         await net.stop()
@@ -87,7 +83,7 @@ def test_a_model_is_trained_and_handed_to_every_member(network: Make) -> None:
 @pytest.mark.parametrize(("walk", "mix"), [("non-backtracking", 0.0), ("least-recent", 0.0), ("least-recent", 0.5)])
 def test_other_walks_arrive_too(network: Make, walk: Any, mix: float) -> None:
     async def main() -> Any:
-        net = network(6, chords=((0, 3), (1, 4)), rules=RunRules(walk=walk, mix=mix, updates=15, late=1e9))
+        net = network(6, chords=((0, 3), (1, 4)), rules=RunRules(walk=Walk(walk, mix), updates=15, late_hops=1e9))
         await net.start()
         await net.until(net.finished)
         await net.stop()
@@ -100,7 +96,7 @@ def test_a_node_goes_on_where_it_stopped(network: Make) -> None:
     """All stop in the middle, start again, and nothing is lost or doubled."""
 
     async def main() -> Any:
-        net = network(4, rules=RunRules(walk="simple", updates=40, late=1e9))
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=40, late_hops=1e9))
         await net.start()
         await net.until(lambda: net.tally("updates") >= 5)
         await net.stop()
@@ -129,7 +125,7 @@ def test_every_message_stays_the_dwell_time_trained_or_not(network: Make) -> Non
             return self._learner.update(*values)
 
     async def main() -> None:
-        net = network(4, rules=RunRules(walk="simple", updates=6, late=1e9, dwell=0.3))
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=6, late_hops=1e9, dwell_s=0.3))
         for name in net.names:
             net.change(name, task=replace(net.parts[name].task, learner=Slow(net.parts[name].task.learner)))
         await net.start()
@@ -167,7 +163,7 @@ def test_a_silent_neighbour_is_passed_by_and_its_number_cancelled(network: Make)
 
     async def main() -> Any:
         limits = Limits(pin_s=0.3, retry_s=0.1, connect_s=1.0, answer_s=1.0, ping_s=0.5)
-        net = network(4, rules=RunRules(walk="simple", updates=60, late=1e9), limits=limits)
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=60, late_hops=1e9), limits=limits)
         everybody_but = dict.fromkeys(("n1", "n3"), 1 / 2)
         net.change("n0", law=DestinationRow.of(everybody_but))
         for name in ("n1", "n3"):
@@ -187,17 +183,17 @@ def test_replayed_messages_are_opened_once(network: Make) -> None:
     """A neighbour that offers the same ciphertext again and again adds nothing to the model."""
 
     async def main() -> Any:
-        net = network(4, starts=False, rules=RunRules(walk="simple", updates=1000, late=1e9))
+        net = network(4, starts=False, rules=RunRules(walk=SIMPLE, updates=1000, late_hops=1e9))
         await net.start("n1")
-        channel = await greet(net, "n0", "n1")
+        connection = await greet(net, "n0", "n1")
         message = message_for(net, "n1", counts=[0.0] * 4)
         for seq in (1, 2, 3, 4):
-            assert await offer(channel, seq, message) == Ack(seq)
+            assert await offer(connection, seq, message) == Ack(seq)
             if seq > 2:
                 # The first copies come while the very first is still being trained on.
                 await net.until(lambda: net.tally("updates") == 1)
         await net.until(lambda: net.tally("duplicates") == 3)
-        channel.close()
+        connection.close()
         await net.stop()
         return net
 
@@ -210,14 +206,14 @@ def test_an_offer_repeated_is_acknowledged_again_and_one_far_ahead_is_not(networ
     async def main() -> Any:
         net = network(4, starts=False)
         await net.start("n1")
-        channel = await greet(net, "n0", "n1")
+        connection = await greet(net, "n0", "n1")
         message = message_for(net, "n3", counts=[0.0] * 4)
-        assert await offer(channel, 1, message) == Ack(1)
-        assert await offer(channel, 1, message) == Ack(1)
+        assert await offer(connection, 1, message) == Ack(1)
+        assert await offer(connection, 1, message) == Ack(1)
         from veilwalk.core.errors import TransportError
 
         with pytest.raises(TransportError):
-            await offer(channel, 3, message)
+            await offer(connection, 3, message)
         await net.stop()
         return net
 
@@ -232,13 +228,13 @@ def test_a_neighbour_is_held_to_its_quota(network: Make) -> None:
     async def main() -> Any:
         net = network(4, starts=False, limits=Limits(quota=2))
         await net.start("n1")
-        channel = await greet(net, "n0", "n1")
+        connection = await greet(net, "n0", "n1")
         answers: list[Any] = []
         for _ in range(4):
             garbage = message_for(net, "n3", counts=[0.0] * 4)
             clear, rest = garbage[:4], os.urandom(len(garbage) - 4)
-            answers.append(await offer(channel, len([a for a in answers if isinstance(a, Ack)]) + 1, clear + rest))
-        channel.close()
+            answers.append(await offer(connection, len([a for a in answers if isinstance(a, Ack)]) + 1, clear + rest))
+        connection.close()
         await net.stop()
         return answers
 
@@ -251,13 +247,13 @@ def test_damaged_bytes_and_other_epochs_are_refused(network: Make) -> None:
     async def main() -> Any:
         net = network(4, starts=False)
         await net.start("n1")
-        channel = await greet(net, "n0", "n1")
+        connection = await greet(net, "n0", "n1")
         message = message_for(net, "n3", counts=[0.0] * 4)
-        await channel.send(Offer(1, len(message), bytes(32)), message)
-        damaged = await channel.receive(5)
+        await connection.send(Offer(1, len(message), bytes(32)), message)
+        damaged = await connection.receive(5)
         later = message[:2] + bytes([message[2] + 9]) + message[3:]
-        other = await offer(channel, 1, later)
-        channel.close()
+        other = await offer(connection, 1, later)
+        connection.close()
         await net.stop()
         return damaged, other
 
@@ -268,14 +264,14 @@ def test_poisoned_models_are_refused_and_the_walk_goes_on_from_the_nodes_own(net
     """Not finite, too large, or much worse on local data: the node trains its own last model instead."""
 
     async def main() -> Any:
-        net = network(4, starts=False, rules=RunRules(walk="simple", updates=1000, late=1e9))
+        net = network(4, starts=False, rules=RunRules(walk=SIMPLE, updates=1000, late_hops=1e9))
         net.change("n1", task=replace(net.parts["n1"].task, max_loss_ratio=3.0))
         await net.start("n1")
-        channel = await greet(net, "n0", "n1")
+        connection = await greet(net, "n0", "n1")
         for seq, counts in enumerate(([1.0, 0, 0, 0], [np.nan] * 4, [1e9] * 4, [50.0] * 4), start=1):
-            await offer(channel, seq, message_for(net, "n1", counts=list(counts), iteration=seq))
+            await offer(connection, seq, message_for(net, "n1", counts=list(counts), iteration=seq))
             await net.until(lambda seq=seq: net.tally("updates") == seq)
-        channel.close()
+        connection.close()
         await net.stop()
         return net
 
@@ -295,8 +291,8 @@ def test_only_neighbours_with_their_own_key_are_let_in(network: Make, tmp_path: 
         for keys in (stranger, net.keys["n3"]):
             with pytest.raises(TransportError):
                 await greet(net, "n0", "n1", keys)
-        channel = await greet(net, "n0", "n1")
-        channel.close()
+        connection = await greet(net, "n0", "n1")
+        connection.close()
         await net.stop()
         return net
 
@@ -324,7 +320,7 @@ def test_lost_walks_are_made_again_and_surplus_ones_give_way(network: Make) -> N
     """Nobody starts a walk: after the waiting time somebody does, and training ends with one model all the same."""
 
     async def main() -> Any:
-        rules = RunRules(walk="simple", updates=120, late=20, hop=0.02)
+        rules = RunRules(walk=SIMPLE, updates=120, late_hops=20, hop_s=0.02)
         net = network(4, starts=False, rules=rules)
         await net.start()
         await net.until(net.finished, 60)
@@ -361,7 +357,7 @@ def test_a_node_whose_disk_was_lost_is_not_cut_off(network: Make) -> None:
     import shutil
 
     async def main() -> Any:
-        net = network(3, rules=RunRules(walk="simple", updates=2000, late=30, hop=0.02))
+        net = network(3, rules=RunRules(walk=SIMPLE, updates=2000, late_hops=30, hop_s=0.02))
         await net.start()
         await net.until(lambda: net.tally("hops", "n1") >= 10)
         await net.stop("n1")
@@ -381,7 +377,7 @@ def test_a_new_epoch_is_followed_while_running(network: Make) -> None:
     """Keys change one node after the other, under way: nothing is lost, and the old epoch's messages still open."""
 
     async def main() -> Any:
-        net = network(5, chords=((0, 2),), rules=RunRules(walk="simple", updates=120, late=1e9))
+        net = network(5, chords=((0, 2),), rules=RunRules(walk=SIMPLE, updates=120, late_hops=1e9))
         await net.start()
         for _ in range(2):
             before = net.tally("updates")
@@ -402,12 +398,75 @@ def test_a_new_epoch_is_followed_while_running(network: Make) -> None:
     assert all('"roster", "version": 3, "epoch": 2' in log.getvalue() for log in net.logs.values())
 
 
+def test_a_new_roster_reaches_custody_in_the_storage_thread(network: Make) -> None:
+    """Custody belongs to one thread: the loop asks that one, and never writes itself."""
+    writers: dict[str, str] = {}
+
+    def watch(thing: Any) -> None:
+        def note(self: Any, name: str, value: object) -> None:
+            writers[name] = threading.current_thread().name
+            object.__setattr__(self, name, value)
+
+        thing.__class__ = type("Watched", (type(thing),), {"__setattr__": note})
+
+    async def main() -> None:
+        net = network(4, starts=False)
+        await net.start()
+        custody = net.nodes["n1"].desk.custody
+        watch(custody)
+        watch(custody.visits)
+        following = replace(net.roster, version=2, prev_digest=net.roster.digest)
+        await net.nodes["n1"].follow(following, net.keys["n1"])
+        await net.until(lambda: net.nodes["n1"].links_up == 2)
+        await net.stop()
+
+    asyncio.run(main())
+    assert {"opener", "next_hop", "allowed"} <= writers.keys()
+    assert all(name.startswith("storage") for name in writers.values())
+
+
+def test_a_part_that_ends_by_itself_is_our_own_fault(network: Make) -> None:
+    """Not a peer's: so no error of the protocol, and exit code 70 in the end."""
+
+    async def nothing() -> None:
+        pass
+
+    async def main() -> None:
+        net = network(4, starts=False)
+        await net.start("n0")
+        node = net.nodes["n0"]
+        node._start("one part", nothing())
+        with pytest.raises(RuntimeError, match="one part ended by itself") as caught:
+            await net.runs["n0"]
+        assert not isinstance(caught.value, VeilwalkError)
+
+    asyncio.run(main())
+
+
+def test_what_nobody_foresaw_ends_with_code_70() -> None:
+    """With its traceback, as on the command line; Python itself would end with 1, the code of a failed check."""
+    code = """
+import runpy, sys
+import veilwalk.node.peer
+
+def broken(path):
+    raise RuntimeError("training ended by itself")
+
+veilwalk.node.peer.run_node = broken
+sys.argv = ["node", "node.toml"]
+runpy.run_module("veilwalk.node", run_name="__main__")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 70
+    assert "training ended by itself" in ended.stderr
+
+
 def test_a_roster_with_a_wrong_key_for_this_very_node_is_refused(network: Make, tmp_path: Any) -> None:
     """What others seal to a key it does not hold would be lost: it says so, and works under the one before."""
-    from veilwalk.node import new_node_keys
+    from veilwalk.node.members import new_node_keys
 
     async def main() -> Any:
-        net = network(4, rules=RunRules(walk="simple", updates=60, late=1e9))
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=60, late_hops=1e9))
         await net.start()
         await net.until(lambda: net.tally("updates") > 5)
         stranger = new_node_keys(tmp_path / "s", node_id="n1", address="127.0.0.1:9", suite=net.roster.suite).member
@@ -436,7 +495,9 @@ def test_who_leaves_the_roster_is_not_spoken_to_any_more(network: Make) -> None:
 
     async def main() -> Any:
         net = network(
-            5, chords=((0, 2), (1, 3)), rules=RunRules(walk="simple", updates=80, late=40, starve=100, hop=0.02)
+            5,
+            chords=((0, 2), (1, 3)),
+            rules=RunRules(walk=SIMPLE, updates=80, late_hops=40, starve_hops=100, hop_s=0.02),
         )
         await net.start()
         await net.until(lambda: net.tally("updates") > 5)
@@ -459,7 +520,7 @@ def test_a_message_cut_short_on_disk_is_thrown_away_and_the_link_goes_on(network
     """The walk is lost and made again; nothing broken is ever offered."""
 
     async def main() -> Any:
-        net = network(4, rules=RunRules(walk="simple", updates=40, late=20, hop=0.02))
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=40, late_hops=20, hop_s=0.02))
         await net.start()
         await net.until(lambda: net.tally("updates") >= 3)
         await net.stop()
@@ -483,7 +544,7 @@ def test_spare_copies_are_released_after_a_fixed_time(network: Make) -> None:
     """With spares, every message is there twice for a while, and at the end none is left."""
 
     async def main() -> Any:
-        net = network(4, rules=RunRules(walk="simple", updates=30, late=1e9, spare=0.3))
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=30, late_hops=1e9, spare_s=0.3))
         await net.start()
         await net.until(lambda: net.tally("updates") >= 5)
         during = sum(spares(net, name) for name in net.names)
@@ -510,7 +571,7 @@ def test_what_a_lost_node_was_carrying_is_sent_again(network: Make, spare: float
     """A node is lost for good with a message it was only carrying; with spares its neighbour sends the copy again."""
 
     async def main() -> Any:
-        rules = RunRules(walk="simple", updates=40, late=1e9, spare=spare)
+        rules = RunRules(walk=SIMPLE, updates=40, late_hops=1e9, spare_s=spare)
         net = network(5, chords=((0, 2), (0, 3)), rules=rules)
         # Nobody seals for n4, so whatever it holds it only carries.
         for name in net.names:
@@ -548,12 +609,12 @@ def test_a_node_waits_while_its_roster_does_not_hold(network: Make, monkeypatch:
     """The clock jumps past the roster's end: links go down, nothing is lost; it jumps back, and training ends."""
 
     async def main() -> Any:
-        net = network(4, rules=RunRules(walk="simple", updates=60, late=1e9))
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=60, late_hops=1e9))
         await net.start()
         await net.until(lambda: net.tally("updates") >= 3)
         now = time.time
         with monkeypatch.context() as patch:
-            patch.setattr("veilwalk.node._membership.time.time", lambda: now() + 7200)
+            patch.setattr("veilwalk.node.peer._membership.time.time", lambda: now() + 7200)
             await net.until(lambda: not any(node.links_up for node in net.nodes.values()))
             before = net.tally("hops")
             await asyncio.sleep(0.5)
@@ -568,7 +629,7 @@ def test_a_node_waits_while_its_roster_does_not_hold(network: Make, monkeypatch:
 
 def test_a_node_starts_without_the_heavy_libraries() -> None:
     """A relay imports NumPy and cryptography, and neither numba nor SciPy: it is restarted often."""
-    code = "import sys, veilwalk.node._run; print(sorted({'numba', 'scipy', 'torch', 'typer'} & set(sys.modules)))"
+    code = "import sys, veilwalk.node.peer; print(sorted({'numba', 'scipy', 'torch', 'typer'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 
@@ -590,7 +651,7 @@ def test_a_disk_that_fails_for_a_while_loses_nothing(network: Make, monkeypatch:
     monkeypatch.setattr(FolderDisk, "transaction", transaction)
 
     async def main() -> Any:
-        net = network(4, rules=RunRules(walk="simple", updates=40, late=1e9))
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=40, late_hops=1e9))
         await net.start()
         await net.until(lambda: net.tally("updates") >= 3)
         failing["now"] = True

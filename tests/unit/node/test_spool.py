@@ -5,27 +5,22 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from benchmarks.reliability import forgetful_disk, power_loss
 
 from veilwalk.core.errors import ProtocolError, SpoolError
-from veilwalk.node._custody import Custody
-from veilwalk.node._disk import FolderDisk
-from veilwalk.node._draws import OsDraws
-from veilwalk.node._handover import Progress, Verdict
-from veilwalk.node._routing import NextHop
-from veilwalk.node._sealing import Header
-from veilwalk.node._spool import Spool
-
-ROOT = Path(__file__).parents[3]
-if str(ROOT) not in sys.path:
-    sys.path.append(str(ROOT))
-
-from benchmarks import power_loss  # noqa: E402  found through the line above
+from veilwalk.core.walk import SIMPLE
+from veilwalk.node.peer._custody import Custody
+from veilwalk.node.peer._draws import OsDraws
+from veilwalk.node.peer._routing import NextHop
+from veilwalk.node.sealing._envelope import Header
+from veilwalk.node.spool._disk import FolderDisk
+from veilwalk.node.spool._handover import Progress, Verdict
+from veilwalk.node.spool._spool import Spool
 
 NEIGHBOURS = ("a", "b", "c")
 HEADER = Header(update_id=b"u" * 16, walk_tag=b"w" * 8, iteration=1, body_length=3)
@@ -62,7 +57,7 @@ def open_custody(folder: Path, inline_bytes: int = 0, *, dwells: bool = False, q
     return Custody(
         Spool(FolderDisk(folder), inline_bytes=inline_bytes),
         opener=cast("Any", Opener()),
-        next_hop=NextHop(walk="simple", neighbours=NEIGHBOURS),
+        next_hop=NextHop(walk=SIMPLE, neighbours=NEIGHBOURS),
         draws=OsDraws(),
         quota=quota,
         dwells=dwells,
@@ -145,13 +140,13 @@ def test_an_update_replaces_its_message_in_one_step(custody: Custody) -> None:
     assert made is not None
     assert made.peer is not None
     assert made.came_from == "a"
-    with custody.spool.transaction() as ledger:
-        assert [custody.spool.read(row) for row in ledger.messages()] == [b"sealed anew"]
-        model = ledger.model("checkpoint")
+    with custody.spool.transaction() as register:
+        assert [custody.spool.read(row) for row in register.messages()] == [b"sealed anew"]
+        model = register.model("checkpoint")
         assert model is not None
         assert custody.spool.read(model) == b"model"
-        assert ledger.learner_state() == {"velocity": b"v"}
-        assert ledger.tally("updates") == 1
+        assert register.learner_state() == {"velocity": b"v"}
+        assert register.tally("updates") == 1
     again = take(custody, 2, b"mine" + b"u" * 16)
     assert (again.verdict, again.row) == (Verdict.TAKEN, None)
     assert custody.statistics()[0]["duplicates"] == 1
@@ -167,7 +162,7 @@ def test_a_failed_commit_leaves_nothing_behind(custody: Custody, monkeypatch: py
         raise FullDiskError
 
     with monkeypatch.context() as patch:
-        patch.setattr("veilwalk.node._ledger.Ledger.add_message", fail)
+        patch.setattr("veilwalk.node.spool._register.Register.add_message", fail)
         with pytest.raises(FullDiskError):
             take(custody, 1, b"a message")
     assert custody.statistics() == ({}, 0)
@@ -280,7 +275,7 @@ def test_power_cuts_lose_and_double_nothing() -> None:
     assert faults == []
 
 
-@pytest.mark.parametrize("disk", [power_loss.UnsyncedDisk, power_loss.LazyDisk])
+@pytest.mark.parametrize("disk", [forgetful_disk.UnsyncedDisk, forgetful_disk.LazyDisk])
 def test_the_simulation_catches_a_node_that_does_not_sync(disk: Any) -> None:
     """Files, or the database: leaving either to chance loses messages that were acknowledged."""
     _, faults = power_loss.campaign(cuts=200, seed=2, cuts_per_world=100, disk=disk)

@@ -19,7 +19,7 @@ learner.evaluate(learner.init_params(init_generator(1)), data)
 SHOW = "import sys; print(*(name for name in {heavy!r} if name in sys.modules))"
 
 
-@pytest.mark.parametrize("start", ["import veilwalk.node._run", "import veilwalk.cli._node\nimport veilwalk.node"])
+@pytest.mark.parametrize("start", ["import veilwalk.node.peer", "import veilwalk.cli._node\nimport veilwalk.node"])
 def test_a_node_and_its_updates_need_no_simulator(start: str) -> None:
     code = "\n".join((start, UPDATE, SHOW.format(heavy=HEAVY)))
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

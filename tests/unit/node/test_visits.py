@@ -9,14 +9,15 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from veilwalk.core.walk import SIMPLE
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.node._custody import Custody
-from veilwalk.node._disk import FolderDisk
-from veilwalk.node._draws import OsDraws
-from veilwalk.node._handover import Verdict
-from veilwalk.node._routing import NextHop
-from veilwalk.node._spool import Spool
-from veilwalk.node._visits import Visits, allowed_visits
+from veilwalk.node.peer._custody import Custody
+from veilwalk.node.peer._draws import OsDraws
+from veilwalk.node.peer._repeats import Visits, allowed_visits
+from veilwalk.node.peer._routing import NextHop
+from veilwalk.node.spool._disk import FolderDisk
+from veilwalk.node.spool._handover import Verdict
+from veilwalk.node.spool._spool import Spool
 
 
 class Opener:
@@ -72,7 +73,7 @@ def test_what_came_too_often_is_kept_waits_and_blocks_nobody(tmp_path: Path) -> 
     custody = Custody(
         Spool(FolderDisk(tmp_path)),
         opener=cast("Any", Opener()),
-        next_hop=NextHop(walk="simple", neighbours=("a", "b")),
+        next_hop=NextHop(walk=SIMPLE, neighbours=("a", "b")),
         draws=OsDraws(),
         quota=2,
         dwells=False,

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from veilwalk.core.errors import ProtocolError
-from veilwalk.node._wire import (
+from veilwalk.node.link._wire import (
     PROTOCOL,
     TRANSITIONS,
     Ack,

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from veilwalk.core.records import Record
-from veilwalk.experiments import TrainSettings, run_training
 from veilwalk.report import training_report
 from veilwalk.report._training_figures import _rings
+from veilwalk.training import Scenario, TrainSettings, run_training
 
 SMALL = TrainSettings(graph="rrg:30:3:seed=1", support="2:3", updates=120, attack=40, evaluations=5)
 
@@ -49,9 +49,13 @@ def read(path: Path) -> Reader:
     return reader
 
 
+def trained(settings: TrainSettings) -> Record:
+    return run_training(Scenario.of(settings), settings).record()
+
+
 @pytest.fixture(scope="module")
 def record() -> Record:
-    return run_training(SMALL)
+    return trained(SMALL)
 
 
 def test_the_report_reads_well_and_loads_nothing(record: Record, tmp_path: Path) -> None:
@@ -59,7 +63,7 @@ def test_the_report_reads_well_and_loads_nothing(record: Record, tmp_path: Path)
     page = read(training_report(record, tmp_path / "report.html"))
     private = record.result["algorithms"]["private-walk"]
     for words in (
-        "30 peers learnt digits without telling whose update is whose",
+        "30 peers trained on digits without telling whose update is whose",
         f"{private['accuracy']:.1%}",
         f"{100 * private['anonymity']['hit_ratio']:.2f}%",
         f"{private['anonymity']['node_entropy_nats']:.3f}",
@@ -117,10 +121,11 @@ def test_what_was_not_done_is_said(record: Record, tmp_path: Path) -> None:
 
 def test_noise_and_tokens_have_their_lines(tmp_path: Path) -> None:
     """Epsilon with its case; what several tokens do and do not promise."""
-    noisy = run_training(replace(SMALL, noise=1.0, clip=0.2, tokens=2, attack=0, compare="plain-walk"))
+    noisy = trained(replace(SMALL, noise=1.0, clip=0.2, tokens=2, attack=0, compare="plain-walk"))
     page = read(training_report(noisy, tmp_path / "r.html"))
     assert "epsilon" in page.text
-    assert "sender known" in page.text
+    assert "(everybody, sender known)" in page.text
+    assert "epsilon stands above, against everybody, sender known." in page.text
     assert "2 tokens train each for itself" in page.text
     assert "no observer of several tokens" in page.text
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import numba
 import numpy as np
 import pytest
 
@@ -96,11 +95,3 @@ def any_graph(request: pytest.FixtureRequest, petersen: Graph) -> Graph:
 def slow_path() -> Callable[..., list[int]]:
     """Return the plain Python walker."""
     return _slow_path
-
-
-@pytest.fixture
-def two_threads() -> Iterator[int]:
-    """Return 2, or 1 where there is one core; leave the number of threads as it was."""
-    before = numba.get_num_threads()
-    yield min(2, before)
-    numba.set_num_threads(before)

@@ -11,10 +11,11 @@ import pytest
 
 from veilwalk import walks
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph
 from veilwalk.walks._memory_paths import token_paths
 
-KINDS: list[tuple[walks.WalkKind, float]] = [
+KINDS: list[tuple[str, float]] = [
     ("simple", 0.0),
     ("lazy", 0.0),
     ("metropolis", 0.0),
@@ -30,11 +31,11 @@ def even_law(graph: Graph) -> Any:
 
 
 @pytest.mark.parametrize(("walk", "mix"), KINDS)
-def test_records_lie_on_the_path(any_graph: Graph, walk: walks.WalkKind, mix: float) -> None:
+def test_records_lie_on_the_path(any_graph: Graph, walk: str, mix: float) -> None:
     """Source, last hop, destination and the visit before are where the path has them; another lane's path has not."""
     law = even_law(any_graph)
-    found = walks.run_protocol(any_graph, law, updates=60, seed=3, walk=walk, mix=mix, replicas=4)
-    paths = token_paths(any_graph, hops=int(found["clock"].max()), lanes=4, seed=3, walk=walk, mix=mix)
+    found = walks.run_protocol(any_graph, law, updates=60, seed=3, walk=Walk(walk, mix), replicas=4)
+    paths = token_paths(any_graph, hops=int(found["clock"].max()), lanes=4, seed=3, walk=Walk(walk, mix))
     lane, clock = found["replica"], found["clock"]
     for back, column in ((0, "destination"), (1, "last_hop")):
         np.testing.assert_array_equal(paths[lane, clock - back], found[column])
@@ -46,22 +47,20 @@ def test_records_lie_on_the_path(any_graph: Graph, walk: walks.WalkKind, mix: fl
 
 @pytest.mark.parametrize("walk", ["simple", "lazy"])
 def test_table_walks_go_as_the_plain_walker_goes(
-    any_graph: Graph, walk: walks.WalkKind, slow_path: Callable[..., list[int]]
+    any_graph: Graph, walk: str, slow_path: Callable[..., list[int]]
 ) -> None:
     """Every hop, over several words of the stream."""
-    paths = token_paths(any_graph, hops=300, lanes=3, seed=9, walk=walk, first_lane=5)
+    paths = token_paths(any_graph, hops=300, lanes=3, seed=9, walk=Walk(walk), first_lane=5)
     for row in range(3):
         assert paths[row].tolist() == slow_path(any_graph, walk, int(paths[row, 0]), 300, seed=9, job=5 + row)
 
 
 @pytest.mark.parametrize(("walk", "mix"), KINDS)
-def test_lanes_and_threads_do_not_change_a_hop(
-    petersen: Graph, walk: walks.WalkKind, mix: float, two_threads: int
-) -> None:
+def test_lanes_and_threads_do_not_change_a_hop(petersen: Graph, walk: str, mix: float, two_threads: int) -> None:
     """A lane goes the same way alone, among others, for longer, and on one thread."""
-    every = token_paths(petersen, hops=100, lanes=6, seed=2, walk=walk, mix=mix)
+    every = token_paths(petersen, hops=100, lanes=6, seed=2, walk=Walk(walk, mix))
     numba.set_num_threads(1)
-    some = token_paths(petersen, hops=250, lanes=2, seed=2, walk=walk, mix=mix, first_lane=3)
+    some = token_paths(petersen, hops=250, lanes=2, seed=2, walk=Walk(walk, mix), first_lane=3)
     numba.set_num_threads(two_threads)
     np.testing.assert_array_equal(every[3:5], some[:, :101])
     assert np.any(every[0] != every[3])
@@ -73,7 +72,6 @@ def test_lanes_and_threads_do_not_change_a_hop(
         ({"hops": 0}, "hops = 0: must be >= 1"),
         ({"lanes": 0}, "lanes = 0: must be >= 1"),
         ({"first_lane": -1}, "first_lane = -1: must be >= 0"),
-        ({"mix": 0.5}, "mix = 0.5: must be 0 for the simple walk: only least-recent mixes"),
     ],
 )
 def test_bad_input_is_one_clear_line(petersen: Graph, change: dict[str, Any], message: str) -> None:

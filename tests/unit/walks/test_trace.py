@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veilwalk import __version__, walks
+from veilwalk import walks
 from veilwalk.core.errors import InputFileError, RecordError
+from veilwalk.core.version import __version__
 from veilwalk.graphs import Graph
 from veilwalk.walks._protocol import Updates
 

@@ -1,0 +1,270 @@
+"""Power cuts at every step of the disk, in a simulated cluster: what was not synced may be gone, whole or in part.
+
+The nodes' own custody runs here, on a disk that forgets; only network, sealing and training are stand-ins. One message
+counts the updates of every node, as in the campaign, so that any loss or doubling shows.
+
+    python -m benchmarks.reliability.power_loss --cuts 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import random
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from benchmarks.reliability.forgetful_disk import NEVER, ForgetfulDisk, PowerCutError
+from veilwalk.core.errors import ProtocolError, SpoolError
+from veilwalk.core.walk import SIMPLE
+from veilwalk.node.peer._custody import Custody
+from veilwalk.node.peer._draws import OsDraws
+from veilwalk.node.peer._routing import NextHop
+from veilwalk.node.sealing._body import Bytes
+from veilwalk.node.spool._handover import Progress, Verdict
+from veilwalk.node.spool._spool import Spool
+
+if TYPE_CHECKING:
+    from veilwalk.node.sealing._opener import Opener
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    update_id: bytes
+    walk_tag: bytes
+    iteration: int
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    header: _Header
+
+
+class _Opener:
+    """Opens messages that name this node; nothing here is secret."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def is_current(self, message: Bytes) -> bool:
+        """Return whether the message is of this run."""
+        del message
+        return True
+
+    def open(self, message: Bytes) -> _Opened | None:
+        """Return the header if the message names this node."""
+        goal, update_id, *counts = bytes(message).split(b" ")
+        if goal.decode() != self._name:
+            return None
+        numbers = tuple(int(count) for count in counts)
+        return _Opened(_Header(update_id, b"walk", sum(numbers), numbers))
+
+
+@dataclass(slots=True)
+class _Node:
+    name: str
+    disk: ForgetfulDisk
+    custody: Custody
+    to_open: list[int] = field(default_factory=list)
+
+
+class World:
+    """Some nodes in a ring with chords, one message, and a power supply that fails."""
+
+    def __init__(
+        self, seed: int, *, n_nodes: int = 5, inline_bytes: int = 0, dwells: bool = False, disk: Any = None
+    ) -> None:
+        self.dice = random.Random(seed)  # noqa: S311  a simulation
+        self._inline_bytes, self._dwells = inline_bytes, dwells
+        self._disk = disk or ForgetfulDisk
+        self.names = [f"n{index}" for index in range(n_nodes)]
+        self.cuts = 0
+        self.nodes: dict[str, _Node] = {}
+        for name in self.names:
+            self.nodes[name] = self._boot(name, self._disk(self.dice))
+        first = self.nodes["n0"]
+        first.custody.create(b"n2 first " + b" ".join([b"0"] * n_nodes), "started")
+
+    def _boot(self, name: str, disk: ForgetfulDisk) -> _Node:
+        index = self.names.index(name)
+        near = {(index + step) % len(self.names) for step in (1, -1, 2)} - {index}
+        custody = Custody(
+            Spool(disk, inline_bytes=self._inline_bytes),
+            opener=cast("Opener", _Opener(name)),
+            next_hop=NextHop(walk=SIMPLE, neighbours=tuple(sorted(self.names[other] for other in near))),
+            draws=_Dice(self.dice),
+            quota=4,
+            dwells=self._dwells,
+        )
+        node = _Node(name, disk, custody)
+        node.to_open = [row.id for row, for_us in custody.recover() if for_us]
+        return node
+
+    def run(self, cuts: int) -> None:
+        """Work until the power has failed so many times."""
+        target = self.cuts + cuts
+        while self.cuts < target:
+            victims = self.names if self.dice.random() < 0.05 else [self.dice.choice(self.names)]
+            for name in victims:
+                self.nodes[name].disk.steps_left = self.dice.randrange(60)
+            self._work_until_cut()
+
+    def settle(self, updates: int) -> None:
+        """Work in peace until so many more updates are made, or it is clear that they will not be."""
+        for node in self.nodes.values():
+            node.disk.steps_left = NEVER
+        target = sum(self.committed()) + updates
+        for _ in range(2000 * updates):
+            self._act(self.dice.choice(self.names))
+            if sum(self.committed()) >= target:
+                return
+
+    def committed(self) -> list[int]:
+        """Return how many updates each node has made, by its own books."""
+        return [self.nodes[name].custody.statistics()[0].get("updates", 0) for name in self.names]
+
+    def faults(self) -> list[str]:
+        """Return what is wrong: updates lost or doubled, messages gone or copied, damage passed on."""
+        found = []
+        newest = [0] * len(self.names)
+        live: dict[bytes, int] = {}
+        for node in self.nodes.values():
+            with node.custody.spool.transaction(durable=False) as register:
+                rows, model = register.messages(), register.model("checkpoint")
+            try:
+                counts = [] if model is None else [int(count) for count in node.custody.spool.read(model).split(b" ")]
+                newest = max(newest, counts, key=sum)
+            except SpoolError as error:
+                found.append(f"the model of {node.name}: {error}")
+            for row in rows:
+                with self.nodes[row.peer or node.name].custody.spool.transaction(durable=False) as register:
+                    handed_over = row.peer is not None and (register.taken(node.name) or 0) >= (row.seq or 0)
+                if not handed_over:
+                    live[row.digest] = live.get(row.digest, 0) + 1
+        if newest != self.committed():
+            found.append(f"newest model {newest}, nodes committed {self.committed()}")
+        if sum(live.values()) != 1:
+            found.append(f"{sum(live.values())} messages on their way")
+        return found
+
+    def _work_until_cut(self) -> None:
+        while True:
+            name = self.dice.choice(self.names)
+            try:
+                self._act(name)
+            except PowerCutError:
+                for victim in self.names:
+                    node = self.nodes[victim]
+                    if node.disk.steps_left < 0:
+                        self._revive(victim)
+                return
+
+    def _revive(self, name: str) -> None:
+        self.cuts += 1
+        disk = self.nodes[name].disk.after_cut()
+        # The power may go again while the node starts.
+        while self.dice.random() < 0.2:
+            disk.steps_left = self.dice.randrange(12)
+            try:
+                self._boot(name, disk)
+            except PowerCutError:
+                self.cuts += 1
+                disk = disk.after_cut()
+        disk.steps_left = NEVER
+        self.nodes[name] = self._boot(name, disk)
+
+    def _act(self, name: str) -> None:
+        node = self.nodes[name]
+        if node.to_open:
+            self._train(node, node.to_open[0])
+            node.to_open.pop(0)
+            return
+        for row in self._held(node):
+            node.custody.pin(row)
+        for peer in node.custody.next_hop.neighbours:
+            outgoing = node.custody.outgoing(peer)
+            if outgoing is None or outgoing.row is None:
+                continue
+            other = self.nodes[peer]
+            taken = other.custody.take(name, outgoing.seq, outgoing.row.digest, outgoing.body)
+            if taken.for_us and taken.row is not None:
+                other.to_open.append(taken.row.id)
+            # The acknowledgement may be lost on the way.
+            if taken.verdict in {Verdict.TAKEN, Verdict.AGAIN} and self.dice.random() < 0.9:
+                node.custody.delivered(peer, outgoing.seq)
+
+    def _held(self, node: _Node) -> list[int]:
+        with node.custody.spool.transaction(durable=False) as register:
+            return [row.id for row in register.held() if row.id not in node.to_open]
+
+    def _train(self, node: _Node, number: int) -> None:
+        found = node.custody.examine(number)
+        if found is None or found[1] is None:
+            return
+        header: Any = found[1].header
+        counts = list(header.counts)
+        counts[self.names.index(node.name)] += 1
+        model = b" ".join(str(count).encode() for count in counts)
+        goal = self.dice.choice([other for other in self.names if other != node.name]).encode()
+        update_id = hashlib.sha256(model).hexdigest()[:16].encode()
+        done = Progress(
+            message=b" ".join((goal, update_id, model)),
+            model=model,
+            header=header,
+            epoch=0,
+            iteration=sum(counts),
+            learner_state={},
+            counts=("updates",),
+        )
+        node.custody.progress(found[0], done)
+
+
+class _Dice(OsDraws):
+    """Seeded draws, so that a fault can be played again."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+
+    def below(self, count: int) -> int:
+        """Return a whole number below ``count``."""
+        return self._dice.randrange(count)
+
+    def unit(self) -> float:
+        """Return a number from 0 to 1."""
+        return self._dice.random()
+
+
+def campaign(*, cuts: int, seed: int, cuts_per_world: int = 200, disk: Any = None) -> tuple[int, list[str]]:
+    """Cut the power so many times in fresh worlds; return how often it was, and every fault with its world's seed."""
+    done, faults, world_seed = 0, [], seed
+    while done < cuts:
+        world = World(world_seed, inline_bytes=(0, 1 << 20)[world_seed % 2], dwells=world_seed % 4 >= 2, disk=disk)
+        try:
+            world.run(min(cuts_per_world, cuts - done))
+            world.settle(5)
+            found = world.faults()
+        except ProtocolError as error:
+            found = [str(error)]
+        done += world.cuts
+        faults += [f"seed {world_seed}: {fault}" for fault in found]
+        world_seed += 1
+    return done, faults
+
+
+def main() -> None:
+    """Run the campaign and print what it found."""
+    parser = argparse.ArgumentParser(description="Power cuts at every step of a simulated disk.")
+    parser.add_argument("--cuts", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    start = time.perf_counter()
+    done, faults = campaign(cuts=options.cuts, seed=options.seed)
+    print(f"{done} power cuts from seed {options.seed} in {time.perf_counter() - start:.0f} s: {len(faults)} faults")
+    for fault in faults[:20]:
+        print(fault)
+
+
+if __name__ == "__main__":
+    main()

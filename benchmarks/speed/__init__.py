@@ -1,0 +1,1 @@
+"""Ratios against the peers a user would pick, contenders taking turns in one process."""

@@ -1,0 +1,1 @@
+"""The tables and figures under ``docs/reference``, written again from nothing."""

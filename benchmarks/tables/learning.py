@@ -1,0 +1,290 @@
+"""Learning over a network of 300 peers, measured: MNIST, two partitions, two models, four algorithms, noise, attacks.
+
+Run ``python -m benchmarks.tables.learning`` from the checkout, with MNIST's four files in ``../shared/data/mnist`` or
+where ``--data`` says. It writes ``docs/reference/learning.md`` and ``docs/images/learning.png``. Every finished cell is
+a file under ``--work``; run it again to go on where it stopped. ``--only softmax`` renews one section and leaves the
+others as they were written. ``--profile reduced`` is a smoke test of a minute or two that leaves the docs alone.
+
+Softmax regression is tuned for every algorithm by one rule (:mod:`benchmarks.tables.tuning`); the network, the noise
+and the attacks have step size 0.1 and one step an update.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.speed.learning import speed_lines
+from benchmarks.tables.learning_page import OWN_MODELS, page
+from benchmarks.tables.tuning import GRID, Setting, best, tune, without_test_rows
+from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.core.records import Record, plain, write_atomically
+from veilwalk.core.version import __version__
+from veilwalk.learning import Data, Learner, Params, Partition, Training, TrainingTrace, noise_for, train
+from veilwalk.report import learning_figure
+from veilwalk.training import (
+    Scenario,
+    TrainSettings,
+    attacked_rows,
+    content_attack,
+    gather_evidence,
+    route_anonymity,
+)
+
+ALGORITHMS = ("private-walk", "plain-walk", "gossip", "central")
+PARTITIONS = ("iid", "dirichlet:0.3")
+ATTACKED = (*PARTITIONS, "graph:0.9")
+EPSILONS, DELTA, CLIP = (8.0, 1.0), 1e-5, 0.05
+UNTUNED = Setting(learning_rate=0.1, local_steps=1)
+MODELS = {"softmax": UNTUNED.spec, "cnn": "benchmarks.tables.learning:small_cnn"}
+PARTS = (*MODELS, "noise", "attack", "speed")
+# Nodes whose own models are evaluated.
+_OWNERS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How much to do."""
+
+    seeds: tuple[int, ...]
+    updates: dict[str, int]
+    tuning_updates: int
+    evaluations: dict[str, int]
+    held_out: dict[str, int]
+    attacked: int
+    graph: str = "rrg:300:3:seed=1"
+    support: str = "2:6"
+    speed: tuple[int, int] = (4000, 15)
+
+
+PROFILES = {
+    "full": Profile(
+        seeds=(1, 2, 3),
+        updates={"softmax": 6000, "cnn": 3000},
+        tuning_updates=1500,
+        evaluations={"softmax": 80, "cnn": 14},
+        held_out={"softmax": 10_000, "cnn": 2000},
+        attacked=200,
+    ),
+    "reduced": Profile(
+        seeds=(1, 2),
+        updates={"softmax": 400, "cnn": 80},
+        tuning_updates=120,
+        evaluations={"softmax": 8, "cnn": 4},
+        held_out={"softmax": 1000, "cnn": 200},
+        attacked=40,
+        graph="rrg:40:3:seed=1",
+        support="2:4",
+        speed=(1000, 3),
+    ),
+}
+
+
+def small_cnn(*, n_features: int, n_classes: int) -> Learner:
+    """Two convolutions and a linear layer, 5,994 parameters for MNIST, plain SGD."""
+    from torch import nn, optim
+
+    from veilwalk.learning.torch_learner import TorchLearner
+
+    side = round(n_features**0.5)
+
+    def module() -> nn.Module:
+        return nn.Sequential(
+            nn.Unflatten(1, (1, side, side)), nn.Conv2d(1, 8, 5), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(8, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, n_classes),
+        )  # fmt: skip
+
+    return TorchLearner(module_fn=module, optimizer_fn=lambda tensors: optim.SGD(tensors, lr=0.1))
+
+
+class OwnModels:
+    """What some nodes of gossip hold after every round: each is shown when its owner begins the next."""
+
+    def __init__(self, trace: TrainingTrace) -> None:
+        self._n_nodes, self._every = trace.n_models, max(trace.n_models // _OWNERS, 1)
+        self._held: dict[int, list[Params]] = {}
+
+    def see(self, update: int, before: Params, after: Params) -> None:  # noqa: ARG002 - what it holds, not what it makes
+        """Keep what the owner of this update held."""
+        done, node = divmod(update, self._n_nodes)
+        if node % self._every == 0:
+            self._held.setdefault(done, []).append(before)
+
+    def accuracies(self, run: Training, scenario: Scenario) -> list[float]:
+        """Return their mean accuracy after no round, one, and so on to the last."""
+        rounds = [*self._held.values(), run.models[:: self._every]]
+        evaluate, test = scenario.learner.evaluate, scenario.data.test
+        return [float(np.mean([evaluate(params, test)["accuracy"] for params in models])) for models in rounds]
+
+
+class Campaign:
+    """All cells of one profile; each is computed once and kept."""
+
+    def __init__(self, profile: Profile, data: str, work: Path, parts: Sequence[str] = PARTS) -> None:
+        self.profile, self._data, self._work, self._parts = profile, data, work, parts
+
+    @cached_property
+    def _base(self) -> Scenario:
+        profile = self.profile
+        return Scenario.of(TrainSettings(graph=profile.graph, support=profile.support, data=self._data, seed=0))
+
+    @cached_property
+    def _validation(self) -> Data:
+        return without_test_rows(self._base.data)
+
+    def scenario(
+        self, model: str, partition: str, seed: int, *, learner: str = "", noise: float = 0.0, clip: float = 0.0
+    ) -> Scenario:
+        """Return a cell's scenario; the data are read once for all."""
+        scheme, data, count = self._base.scheme, self._base.data, self.profile.held_out[model]
+        # The first so many held-out rows, for models that are slow to evaluate.
+        fewer = replace(data, test=Partition(data.test.features[:count], data.test.labels[:count]))
+        parts: dict[str, Any] = {"data": fewer, "partition": partition, "learner": learner or MODELS[model]}
+        return Scenario.make(scheme, **parts, seed=seed, noise=noise, clip=clip)
+
+    def trace(self, name: str, model: str, seed: int) -> TrainingTrace:
+        """Return who updates when."""
+        return self._base.trace(name, updates=self.profile.updates[model], seed=seed)
+
+    def cell(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return a cell from its file, or compute and keep it."""
+        path = self._work / f"{name.replace(':', '-')}.json"
+        if not path.exists():
+            start = time.perf_counter()
+            found = plain(compute())
+            write_atomically(path, json.dumps(found).encode())
+            print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
+        return dict(json.loads(path.read_text()))
+
+    def tuned(self, partition: str, algorithm: str) -> dict[str, Any]:
+        """Try the whole grid for the softmax."""
+        updates = self.profile.tuning_updates
+        tried = tune(self._base.scheme, self._validation, partition, algorithm, updates=updates)
+        return {"chosen": asdict(best(tried)), "tried": [asdict(one) for one in tried]}
+
+    def setting(self, model: str, partition: str, algorithm: str) -> Setting:
+        """Return the setting with which an algorithm trains."""
+        if model != "softmax":
+            return UNTUNED
+        found = self.cell(f"tune-{partition}-{algorithm}", partial(self.tuned, partition, algorithm))
+        return Setting(**found["chosen"])
+
+    def trained(self, model: str, partition: str, seed: int) -> dict[str, Any]:
+        """Train by every algorithm, each with its setting."""
+        runs = {}
+        for name in ALGORITHMS:
+            setting, trace = self.setting(model, partition, name), self.trace(name, model, seed)
+            learner = setting.spec if model == "softmax" else MODELS[model]
+            scenario, own = self.scenario(model, partition, seed, learner=learner), OwnModels(trace)
+            gossip = name == "gossip"
+            run = train(
+                scenario.task(name, seed=seed),
+                trace,
+                # A round of gossip costs so much that every one counts.
+                evaluations=2 * len(trace) // trace.n_models if gossip else self.profile.evaluations[model],
+                observe=own.see if gossip else None,
+            )
+            points = [asdict(point) for point in run.points]
+            facts = {"setting": asdict(setting), "message_bytes": run.costs.message_bytes}
+            runs[name] = facts | {"points": points}
+            if gossip:
+                scores = own.accuracies(run, scenario)
+                runs[OWN_MODELS] = facts | {
+                    "points": [point | {"accuracy": scores[point["clock"]]} for point in points]
+                }
+        return runs
+
+    def route(self, seed: int) -> tuple[TrainingTrace, IntArray, FloatArray]:
+        """Return the softmax trace of a seed, deliveries to attack, and their exact posteriors."""
+        trace = self.trace("private-walk", "softmax", seed)
+        rows = attacked_rows(trace, self.profile.attacked)
+        path = self._work / f"route-{seed}.npz"
+        if not path.exists():
+            start = time.perf_counter()
+            found = route_anonymity(self._base.scheme, trace, rows, seed=seed)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = path.with_suffix(".draft.npz")
+            np.savez(draft, posteriors=found.posteriors)
+            draft.replace(path)
+            print(f"route-{seed}: {time.perf_counter() - start:.1f} s", flush=True)
+        with np.load(path) as kept:
+            return trace, rows, kept["posteriors"]
+
+    def attacked(self, partition: str, seed: int) -> dict[str, Any]:
+        """Attack the content of a softmax run."""
+        trace, rows, posteriors = self.route(seed)
+        scenario = self.scenario("softmax", partition, seed)
+        evidence = gather_evidence(scenario, trace, rows, seed=seed)
+        return {"rows": content_attack(scenario, evidence, posteriors)}
+
+    def noisy(self, partition: str, seed: int, epsilon: float) -> dict[str, Any]:
+        """Train the softmax privately with the least noise that keeps epsilon against everybody."""
+        trace = self.trace("private-walk", "softmax", seed)
+        multiplier = noise_for(epsilon, DELTA, updates=int(np.bincount(trace.node).max()))
+        scenario = self.scenario("softmax", partition, seed, noise=multiplier, clip=CLIP)
+        run = train(scenario.task("private-walk", seed=seed), trace, evaluations=2)
+        return {"noise_multiplier": multiplier, "accuracy": run.points[-1].accuracy}
+
+    def run(self) -> Record:
+        """Compute every cell that is not there yet; refuse cells that were computed with other settings."""
+        params = asdict(self.profile) | {"data": "MNIST", "delta": DELTA, "clip": CLIP, "models": MODELS}
+        params["grid"] = [asdict(setting) for setting in GRID]
+        asked = plain(params | {"from": self._data, "veilwalk": __version__})
+        if self.cell("settings", lambda: asked) != asked:
+            raise SystemExit(f"{self._work} holds cells of other settings: remove it, or choose another --work")
+        result: dict[str, Any] = {"cells": list(self._cells())}
+        if "speed" in self._parts:
+            result |= self.cell("speed", self._speed)
+        return Record(kind="learning", params=params, result=result)
+
+    def _speed(self) -> dict[str, Any]:
+        lines, medians = speed_lines(*self.profile.speed)
+        return {"speed": [asdict(line) for line in lines], "microseconds": medians}
+
+    def _cells(self) -> Iterator[dict[str, Any]]:
+        for seed in self.profile.seeds:
+            for partition in PARTITIONS:
+                for model in (model for model in MODELS if model in self._parts):
+                    found = self.cell(
+                        f"train-{model}-{partition}-{seed}", partial(self.trained, model, partition, seed)
+                    )
+                    yield {"kind": "train", "model": model, "partition": partition, "seed": seed, "found": found}
+                for epsilon in EPSILONS if "noise" in self._parts else ():
+                    name = f"noise-{partition}-{epsilon:g}-known-{seed}"
+                    found = self.cell(name, partial(self.noisy, partition, seed, epsilon))
+                    yield {"kind": "noise", "partition": partition, "seed": seed, "epsilon": epsilon, "found": found}
+            for partition in ATTACKED if "attack" in self._parts else ():
+                found = self.cell(f"attack-{partition}-{seed}", partial(self.attacked, partition, seed))
+                yield {"kind": "attack", "partition": partition, "seed": seed, "found": found}
+
+
+def main() -> None:
+    """Run the campaign and write its page and figure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--data", default="mnist:../shared/data/mnist")
+    parser.add_argument("--profile", choices=sorted(PROFILES), default="full")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="sections to renew")
+    parser.add_argument("--work", type=Path, help="where cells are kept; out/learning-PROFILE by default")
+    parser.add_argument("--docs", type=Path, help="where to write; the checkout's docs for the full profile")
+    options = parser.parse_args()
+    work = options.work or Path("out") / f"learning-{options.profile}"
+    docs = options.docs or (Path(__file__).parents[2] / "docs" if options.profile == "full" else work / "docs")
+    start = time.perf_counter()
+    record = Campaign(PROFILES[options.profile], options.data, work, options.only).run()
+    path = docs / "reference" / "learning.md"
+    write_atomically(path, page(record, before=path.read_text() if path.exists() else "").encode())
+    if any(cell["kind"] == "train" for cell in record.result["cells"]):
+        write_atomically(docs / "images" / "learning.png", learning_figure(record))
+    print(f"wrote {path} after {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

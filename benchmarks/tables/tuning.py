@@ -1,0 +1,82 @@
+"""The one rule by which every algorithm of the learning comparison gets its step size and its local steps.
+
+The same grid for all: every step size of :data:`STEP_SIZES` with every number of local steps an update of
+:data:`LOCAL_STEPS`, batches as they are. A fifth of the training rows is held back from everybody; what gives the best
+accuracy there after a fixed small number of updates (whole rounds for gossip, whose average model is evaluated) is
+chosen, for each algorithm and partition. The seed is none of the reported ones, and the test rows are not read.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from veilwalk.design import Scheme
+from veilwalk.learning import Data, data_of, make_learner, train
+from veilwalk.training import Scenario
+
+STEP_SIZES = (0.03, 0.1, 0.3, 1.0)
+LOCAL_STEPS = (1, 2, 5, 10)
+#: Seed of validation rows, partition, walk and batches.
+TUNING_SEED = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What is tuned."""
+
+    learning_rate: float
+    local_steps: int
+
+    @property
+    def spec(self) -> str:
+        """The softmax learner so set."""
+        return f"softmax:learning_rate={self.learning_rate:g}:local_steps={self.local_steps}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A setting and its accuracy on the validation rows."""
+
+    setting: Setting
+    accuracy: float
+
+
+GRID = tuple(
+    Setting(learning_rate=rate, local_steps=steps) for rate, steps in itertools.product(STEP_SIZES, LOCAL_STEPS)
+)
+
+
+def without_test_rows(data: Data) -> Data:
+    """Return the training rows alone, a fifth of them held back to choose by; the test rows are gone."""
+    rows = data.train
+    return data_of(rows.features, rows.labels, columns=data.columns, seed=TUNING_SEED, name=data.name)
+
+
+def tune(
+    scheme: Scheme,
+    data: Data,
+    partition: str,
+    algorithm: str,
+    *,
+    updates: int,
+    grid: Sequence[Setting] = GRID,
+) -> list[Tried]:
+    """Return every setting of ``grid`` with the accuracy of ``algorithm`` after ``updates`` on ``data.test``.
+
+    ``data`` are those of :func:`without_test_rows`, made once for all.
+    """
+    dealt = Scenario.make(scheme, data=data, partition=partition, learner=grid[0].spec, seed=TUNING_SEED)
+    trace = dealt.trace(algorithm, updates=updates, seed=TUNING_SEED)
+    found = []
+    for setting in grid:
+        learner = make_learner(setting.spec, n_features=data.n_features, n_classes=data.n_classes)
+        run = train(replace(dealt, learner=learner).task(algorithm, seed=TUNING_SEED), trace, evaluations=1)
+        found.append(Tried(setting=setting, accuracy=float(run.points[-1].accuracy or 0.0)))
+    return found
+
+
+def best(tried: Sequence[Tried]) -> Setting:
+    """Return the setting with the best accuracy; of equals the first, which has the smaller step."""
+    return max(tried, key=lambda one: one.accuracy).setting

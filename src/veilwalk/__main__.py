@@ -1,0 +1,5 @@
+"""``python -m veilwalk``: the command line."""
+
+from veilwalk.cli import main
+
+main()

@@ -1,0 +1,167 @@
+"""Which audits can be: ``auto`` and ``all`` decided, everything else checked, before a hop is walked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from veilwalk.audit._plan import Plan
+from veilwalk.audit._settings import AuditSettings
+from veilwalk.audit.inference import INFERENCES, inference_of
+from veilwalk.audit.observers import COALITIONS, OBSERVERS, Observer
+from veilwalk.core.errors import InvalidParameterError, ResourceLimitError, VeilwalkError
+from veilwalk.design import Scheme
+from veilwalk.graphs import Graph
+from veilwalk.walks import UPDATE_DTYPE, estimate_memory
+
+# (1 + x) e^-x = 0.02: two legs' worth of exponential waiting stay below x means in 98% of deliveries.
+_HORIZON_LEGS = 5.83
+_TRANSFORM_BYTES = 512 << 20
+_COLLUDING_SHARE = 10
+
+
+def make_plan(scheme: Scheme, settings: AuditSettings) -> Plan:
+    """Return what the settings come to for this scheme, or refuse what cannot be.
+
+    What ``all`` and ``auto`` choose can be: posteriors are tried from the best on until one fits into memory.
+    """
+    _check_names(settings)
+    if not scheme.is_direct:
+        # Refuses a law under which updates cannot travel between all nodes: no source would have a prior.
+        _ = scheme.law.source_prior
+    refusals: list[VeilwalkError] = []
+    for draft in _drafts(scheme, settings):
+        try:
+            plan = _complete(draft)
+        except InvalidParameterError as error:
+            # Another way to infer may suit the observers; it does not mend anything else.
+            if error.name not in {"observers", "posterior"}:
+                raise
+            refusals.append(error)
+            continue
+        needed, most = predicted_memory(plan), settings.memory_bytes
+        if needed <= most:
+            return plan
+        refusals.append(
+            ResourceLimitError(
+                f"the audit would take about {needed / 2**30:.1f} GiB, may take {most / 2**30:.1f} GiB: "
+                "ask for fewer updates or observers, or allow more memory"
+            )
+        )
+    raise refusals[0]
+
+
+def coalitions(scheme: Scheme, settings: AuditSettings) -> tuple[str, ...]:
+    """Return the coalitions that can be asked about this scheme."""
+    large = scheme.graph.n_nodes >= settings.large_nodes
+    plan = Plan(scheme=scheme, settings=settings, posterior="exact", looked_up=large)
+    # A graph too large for any of them is refused by what they need, not by there being none.
+    return tuple(name for name in COALITIONS if OBSERVERS[name].why_not(plan) is None) or COALITIONS
+
+
+def predicted_memory(plan: Plan) -> int:
+    """Return the bytes the audit will take, to within a small factor: records, tables and one batch of laws."""
+    graph, law, settings = plan.scheme.graph, plan.scheme.law, plan.settings
+    walking = estimate_memory(
+        graph,
+        law.matrix,
+        updates=settings.updates,
+        replicas=settings.replicas,
+        walk=plan.scheme.walk,
+        collect=True,
+    )
+    scores = settings.updates * (len(plan.observers) * 7 * 8 + UPDATE_DTYPE.itemsize)
+    # All pairs, or where candidates are looked up the law once more by columns.
+    tables = 2 * 12 * law.matrix.nnz if plan.looked_up else 20 * 8 * graph.n_nodes**2
+    laws = 0
+    if plan.timed and plan.posterior == "exact" and not plan.scheme.is_direct:
+        laws = 2 * 8 * (2 * (plan.horizon + 1) * int(graph.degrees.max()) * graph.n_nodes + 4 * graph.n_nodes**2)
+        if plan.without_node_chain:
+            laws += 8 * (4 * len(graph.indices) ** 2 + 8 * len(graph.indices) * graph.n_nodes)
+    kinds = [OBSERVERS[name] for name in plan.observers]
+    # Paths of a few tokens, and what is followed along them.
+    if (plan.timed and plan.posterior == "rehearsed") or any(kind.rehearses(plan) for kind in kinds):
+        laws += max(1_000_000, 8 * 220 * graph.n_nodes) * 20
+    # Those that come one after the other do not hold theirs at a time.
+    return walking + scores + tables + laws + max(kind.own_bytes(plan) for kind in kinds)
+
+
+def _check_names(settings: AuditSettings) -> None:
+    if not settings.takes_all and (not settings.observers or any(name not in OBSERVERS for name in settings.observers)):
+        raise InvalidParameterError("observers", ",".join(settings.observers), f"among {', '.join(OBSERVERS)}, or all")
+    if settings.posterior not in {"auto", *INFERENCES}:
+        raise InvalidParameterError("posterior", settings.posterior, f"auto or one of {', '.join(INFERENCES)}")
+
+
+def _drafts(scheme: Scheme, settings: AuditSettings) -> list[Plan]:
+    """The posteriors asked for, the best first; ``auto`` may come to any that can be had."""
+    large = scheme.graph.n_nodes >= settings.large_nodes
+    if settings.posterior != "auto":
+        return [Plan(scheme=scheme, settings=settings, posterior=settings.posterior, looked_up=large)]
+    if scheme.is_direct:
+        return [Plan(scheme=scheme, settings=settings, posterior="exact", looked_up=large)]
+    looked_up = Plan(scheme=scheme, settings=settings, posterior="by-class", looked_up=True)
+    if large:
+        return [looked_up]
+    plans = [replace(looked_up, posterior=name, looked_up=False) for name in INFERENCES if name != "by-class"]
+    return [*(plan for plan in plans if inference_of(plan).why_not(plan) is None), looked_up]
+
+
+def _complete(draft: Plan) -> Plan:
+    settings = draft.settings
+    kinds = _observers(draft)
+    timed, colluding = (any(getattr(kind, flag) for kind in kinds) for flag in ("timed", "colluding"))
+    if timed or draft.looked_up:
+        _check_posterior(draft)
+    tenth = max(round(draft.scheme.graph.n_nodes / _COLLUDING_SHARE), 1)
+    asked = tenth if settings.colluders is None else settings.colluders
+    colluders = _checked_colluders(draft.scheme.graph, asked) if colluding else 0
+    names = tuple(kind.name for kind in kinds)
+    plan = replace(draft, observers=names, timed=timed, colluders=colluders)
+    return replace(plan, horizon=_horizon(plan))
+
+
+def _checked_colluders(graph: Graph, count: int) -> int:
+    """Return the number of colluders, or refuse a coalition of nobody or of everybody."""
+    if not 1 <= count < graph.n_nodes:
+        raise InvalidParameterError("colluders", count, f"from 1 to {graph.n_nodes - 1}, fewer than the nodes")
+    return count
+
+
+def _observers(plan: Plan) -> list[type[Observer]]:
+    """The observers asked for, or all that suit."""
+    if plan.settings.takes_all:
+        return [kind for kind in OBSERVERS.values() if kind.why_not(plan) is None and kind.in_all(plan)]
+    kinds = [OBSERVERS[name] for name in plan.settings.observers]
+    for kind in kinds:
+        why = kind.why_not(plan)
+        if why is not None:
+            raise InvalidParameterError("observers", kind.name, f"left out: {why}")
+    return kinds
+
+
+def _check_posterior(plan: Plan) -> None:
+    """Refuse a way to read return times that this scheme does not allow, and say which it does."""
+    if plan.looked_up and not plan.scheme.is_direct and plan.posterior != "by-class":
+        need = f"by-class from {plan.settings.large_nodes} nodes on: others need tables of all pairs"
+        raise InvalidParameterError("posterior", plan.posterior, need)
+    why = inference_of(plan).why_not(plan)
+    if why is not None:
+        others = [replace(plan, posterior=name) for name in INFERENCES]
+        able = [other.posterior for other in others if inference_of(other).why_not(other) is None]
+        raise InvalidParameterError("posterior", plan.posterior, f"{' or '.join(able)}: {why}")
+
+
+def _horizon(plan: Plan) -> int:
+    """Return the horizon asked for, or the one that leaves about 2% of deliveries beyond it."""
+    scheme, asked = plan.scheme, plan.settings.horizon
+    if asked or plan.looked_up or scheme.is_direct or scheme.chain is None:
+        return asked
+    if plan.posterior in {"by-class", "rehearsed"} or (plan.without_node_chain and not plan.timed):
+        return 0
+    whole = math.ceil(_HORIZON_LEGS * scheme.price.hops)
+    if plan.posterior == "exact":
+        return whole
+    # Transforms of one destination's laws; longer return times tell sources apart less and less.
+    widest = int(scheme.graph.degrees.max()) + 1
+    return min(whole, max(64, _TRANSFORM_BYTES // (8 * 6 * scheme.graph.n_nodes * widest)))

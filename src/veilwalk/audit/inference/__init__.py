@@ -1,0 +1,6 @@
+"""How posteriors are computed: each way to read return times in its file, and what coalitions and worst cases use."""
+
+from veilwalk.audit.inference._base import Inference, Local, Posterior
+from veilwalk.audit.inference._registry import INFERENCES, inference_of
+
+__all__ = ["INFERENCES", "Inference", "Local", "Posterior", "inference_of"]

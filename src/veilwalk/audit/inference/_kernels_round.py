@@ -1,0 +1,102 @@
+"""Compiled loops of the observer that knows what every node remembers: it tries out how the token may have gone on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from veilwalk.audit.inference._kernels_paths import entry_of
+from veilwalk.walks.compiled import ZERO, kernel, walk_on
+
+_TWO = np.uint64(2)
+_JOBS = np.uint64(20)
+
+Array = Any
+
+
+@kernel
+def foretell(
+    paths: Array,
+    law_offsets: Array,
+    law_columns: Array,
+    law_weights: Array,
+    law: Array,
+    kind: int,
+    offsets: Array,
+    table: Array,
+    reverse: Array,
+    threshold: Any,
+    n_words: int,
+    seed: Any,
+    first_row: Array,
+    clocks: Array,
+    return_times: Array,
+    hops_per_row: int,
+    wanted: int,
+    out: Array,
+    found: Array,
+) -> None:
+    """Write into ``out[row, i]`` the weight of source i over all ways that fit, and into ``found[row]`` their number.
+
+    Rows ``first_row[lane]`` to ``first_row[lane + 1]`` are deliveries on path ``lane``, in the order of when the token
+    left the destination the time before. All up to that hop is known, and so what every node remembers; tokens are sent
+    on from there, for ``hops_per_row`` hops in all. Those that come back by the neighbour the true one came from, and
+    after the same number of hops, fit; where fewer than ``wanted`` do, so do those next to it. Updates are followed
+    along each way as in ``_kernels_paths.follow``. ``law[j]`` is the column of j.
+    """
+    n_nodes, n_entries = law.shape[0], table.shape[0]
+    for lane in numba.prange(paths.shape[0]):
+        path = paths[lane]
+        used, trial = np.full(n_entries, -1, np.int64), np.empty(n_entries, np.int64)
+        sealed, tried = np.zeros(n_nodes), np.empty(n_nodes)
+        sealed[path[0]] = 1.0
+        row, stop = first_row[lane], first_row[lane + 1]
+        for hop in range(path.shape[0] - 1):
+            if row == stop:
+                break
+            node, onward = path[hop], path[hop + 1]
+            here = sealed[node]
+            sealed[node] = 0.0
+            for entry in range(law_offsets[node], law_offsets[node + 1]):
+                sealed[law_columns[entry]] += here * law_weights[entry]
+            back = entry_of(offsets, table, onward, node)
+            used[back] = hop + 1
+            used[reverse[back]] = hop + 1
+            while row < stop and clocks[row] - return_times[row] == hop:
+                away = return_times[row] - 1
+                last = path[clocks[row] - 1]
+                slack = away // 4 + 1
+                way = np.empty(away + slack + 1, np.int32)
+                way[0] = onward
+                n_trials = 1 if threshold == ZERO else max(1, min(1 << 20, hops_per_row // way.shape[0]))
+                misses = np.full(n_trials, slack + 1, np.int64)
+                job = np.uint64(row) << _JOBS
+                for number in range(n_trials):
+                    trial[:] = used
+                    took = walk_on(
+                        kind, offsets, table, reverse, threshold, n_words, trial, seed, job + np.uint64(number),
+                        np.uint64(node), np.uint64(back), hop + 1, way,
+                    )  # fmt: skip
+                    if took > 0 and (way[took - 1] == last):
+                        misses[number] = abs(took - away)
+                worst = min(np.sort(misses)[min(wanted, n_trials) - 1], slack)
+                for number in range(n_trials):
+                    if misses[number] > worst:
+                        continue
+                    trial[:] = used
+                    took = walk_on(
+                        kind, offsets, table, reverse, threshold, n_words, trial, seed, job + np.uint64(number),
+                        np.uint64(node), np.uint64(back), hop + 1, way,
+                    )  # fmt: skip
+                    found[row] += 1
+                    tried[:] = sealed
+                    for then in range(took):
+                        source = way[then]
+                        made = tried[source]
+                        tried[source] = 0.0
+                        out[row, source] += made * law[node, source]
+                        for entry in range(law_offsets[source], law_offsets[source + 1]):
+                            tried[law_columns[entry]] += made * law_weights[entry]
+                row += 1

@@ -1,0 +1,151 @@
+"""The filter: exact Bayes for members who pool everything they see, for any walk that is a chain.
+
+What they see are :class:`MemberLog` s: where the token was when one of them held it, with times; which ciphertexts are
+the same; what they drew themselves; and, where ``counted``, how many updates a message that they open says there were.
+Where they do not see the token counts too. One hop costs states * nodes * degree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from veilwalk.audit._member_log import MemberLog, member_log
+from veilwalk.audit._settings import AuditSettings
+from veilwalk.audit._sightings import Sightings
+from veilwalk.chains import States
+from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, normalised
+from veilwalk.core.progress import Progress, silent
+from veilwalk.design import Scheme
+from veilwalk.walks import token_paths
+
+_UNASKED, _UNKNOWN = -2, -1
+# Segments that are followed before progress is told.
+_BATCH = 64
+
+
+class Filter:
+    """Who made what members saw, by following where the token can be and whom its ciphertext can be for."""
+
+    def __init__(self, states: States, law: sparse.csr_array, *, counted: bool) -> None:
+        """Prepare for a walk and a law; ``counted``: opened messages say how many updates there were."""
+        ahead = sparse.csr_array(states.transition_matrix)
+        back = sparse.csr_array(ahead.T)
+        self._states, self._counted = states, counted
+        # Copies: of one type whatever the walk, so that the kernel is compiled once.
+        self._node = np.array(states.node, dtype=np.int64)
+        self._tables: tuple[Any, ...] = tuple(
+            np.array(table, dtype=kind)
+            for matrix in (ahead, back, law)
+            for table, kind in ((matrix.indptr, np.int64), (matrix.indices, np.int64), (matrix.data, np.float64))
+        )
+
+    def opened(self, logs: Sequence[MemberLog], member: BoolArray, progress: Progress = silent) -> FloatArray:
+        """Return who made what was opened at the end of each segment, a row a segment; no member may have made it.
+
+        ``member`` is a mask of nodes, the same for all segments or a row each. Given the destination, nothing that is
+        seen after the first sight of a ciphertext tells more about its maker: this is all there is to know.
+        """
+        found = [self._answers(logs, member, at, end=True) for at in _batches(logs, progress)]
+        return np.concatenate([weights for weights, _ in found])
+
+    def first_sights(
+        self, logs: Sequence[MemberLog], member: BoolArray, progress: Progress = silent
+    ) -> tuple[FloatArray, IntArray]:
+        """Return who made each new ciphertext by all that was known when it was first seen, and the row it belongs to.
+
+        What was seen of it later is not used: it tells about its destination, and through that a little about who made
+        it. One that was opened at once is left out: :meth:`opened` answers that.
+        """
+        if self._counted:
+            raise ValueError("how many updates there were is known only when a message is opened")
+        found = [self._answers(logs, member, at, end=False) for at in _batches(logs, progress)]
+        return np.concatenate([weights for weights, _ in found]), np.concatenate([rows for _, rows in found])
+
+    def _answers(
+        self, logs: Sequence[MemberLog], member: BoolArray, at: slice, *, end: bool
+    ) -> tuple[FloatArray, IntArray]:
+        mine = logs[at]
+        masks = np.atleast_2d(member) if member.ndim == 1 else member[at]
+        group = np.zeros(len(mine), dtype=np.int64) if member.ndim == 1 else np.arange(len(mine))
+        windows = [self._windows(log, end=end) for log in mine]
+        columns: list[Any] = [np.concatenate(column).astype(np.int64) for column in zip(*windows, strict=True)]
+        bounds = np.cumsum([0] + [len(log.clock) - 1 for log in mine])
+        # How many updates they did not see: so many more than the fewest there may have been at any time.
+        slack = np.array([log.updates - int(log.new.sum()) if self._counted else 0 for log in mine])
+        out = np.zeros((bounds[-1], masks.shape[1]))
+        drawn = np.array([log.drawn for log in mine])
+        frees = np.ascontiguousarray(~masks[:, self._node])
+        from veilwalk.audit.inference._kernels_filter import follow_segments
+
+        segment_tables = (frees, group, bounds, drawn, slack, np.int64(self._counted))
+        follow_segments(*(*self._tables, self._node, *segment_tables, *columns, out))
+        asked = columns[-1] != _UNASKED
+        return normalised(out[asked]), np.concatenate([log.row[1:] for log in mine])[asked]
+
+    def _windows(self, log: MemberLog, *, end: bool) -> tuple[Any, ...]:
+        """What lies between two sightings: start, hops, last node, state at the sighting, new or not, what is asked."""
+        start = self._states.after(log.node[:-1], log.went_to[:-1])
+        target = self._states.after(log.came_from[1:], log.node[1:])
+        hops = np.diff(log.clock) - 2
+        new = log.new[1:]
+        goal = np.full(len(new), _UNASKED)
+        if end:
+            goal[np.flatnonzero(new)[-1:]] = log.node[-1]
+        else:
+            goal[:-1][new[:-1]] = _UNKNOWN
+        return start, hops, log.came_from[1:], target, new, goal
+
+
+def segments(
+    scheme: Scheme,
+    settings: AuditSettings,
+    *,
+    seen: Sightings,
+    lanes: IntArray,
+    ends: IntArray,
+    member: BoolArray,
+) -> list[MemberLog]:
+    """Return what members saw from one opening to another, for pairs of rows in which they opened.
+
+    ``member`` is one mask of nodes, or a row a pair.
+    """
+    masks = np.broadcast_to(member, (len(ends), scheme.graph.n_nodes))
+    lane_of, final = lanes[ends[:, 0]], seen.clock[ends[:, 1]]
+    logs: dict[int, MemberLog] = {}
+    for lane in np.unique(lane_of):
+        mine = np.flatnonzero(lane_of == lane)
+        path = _walked(scheme, settings, int(lane), int(final[mine].max()) + 1)
+        for place in mine:
+            first, last = (int(row) for row in ends[place])
+            clocks = seen.clock[first : last + 1]
+            part = path[clocks[0] - 1 : clocks[-1] + 2]
+            logs[int(place)] = member_log(part, clocks, int(seen.destination[first + 1]), masks[place], first)
+    return [logs[place] for place in range(len(ends))]
+
+
+def _walked(scheme: Scheme, settings: AuditSettings, lane: int, hops: int) -> IntArray:
+    paths = token_paths(scheme.graph, hops=hops, lanes=1, seed=settings.seed, walk=scheme.walk, first_lane=lane)
+    return np.asarray(paths[0])
+
+
+def _batches(logs: Sequence[MemberLog], progress: Progress) -> Iterator[slice]:
+    for first in range(0, len(logs), _BATCH):
+        progress("filtering", first, len(logs), "updates")
+        yield slice(first, first + _BATCH)
+
+
+def straight_back(scheme: Scheme, settings: AuditSettings, *, seen: Sightings, lanes: IntArray) -> float:
+    """Return the share of updates after which the token went straight back: who had handed it over knows the maker."""
+    back = total = 0
+    for lane in np.unique(lanes):
+        mine = np.flatnonzero(lanes == lane)
+        path = _walked(scheme, settings, int(lane), int(seen.clock[mine[-1]]) + 2)
+        clock, giver = seen.clock[mine], seen.last_hop[mine]
+        waited = (path[clock + 1] == path[clock]) & (path[clock + 2] == giver)
+        back += int(((path[clock + 1] == giver) | waited).sum())
+        total += len(mine)
+    return back / total

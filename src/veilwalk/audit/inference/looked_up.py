@@ -1,0 +1,101 @@
+"""Graphs too large for tables of all pairs: candidates are looked up around each destination.
+
+Laws choose destinations a few hops away, so whoever could have sealed an update is near its destination, and a search
+that stops at the end of the support finds them all. Posteriors are by class: the prior, corrected by what half of the
+lanes show, scored on the other half. Every destination serves, a few updates each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilwalk.audit._scene import Scene, source_flows
+from veilwalk.audit._sightings import Sightings
+from veilwalk.audit.inference._base import Local, Posterior
+from veilwalk.audit.inference.by_class import HOW, ClassCorrection, Classes
+from veilwalk.audit.inference.direct import HandedOver
+from veilwalk.core.arrays import FloatArray, IntArray, normalised
+from veilwalk.core.progress import Progress
+from veilwalk.graphs import balls
+
+_BLOCK = 2_000
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Who could have made one update: their prior, and how far they are from the destination and its last hop."""
+
+    row: int
+    nodes: IntArray
+    prior: FloatArray
+    away: IntArray
+    from_last_hop: IntArray
+
+
+class LookedUp:
+    """The candidates of updates one by one, and what classes say of them."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._learnt: dict[bool, ClassCorrection] = {}
+
+    def learn(self, rows: IntArray, uses: Sequence[bool], progress: Progress) -> None:
+        """Count classes on the training updates ``rows``, for observers that use the last hop or do not."""
+        scene = self._scene
+        times = scene.seen.return_time
+        self._learnt = {use: ClassCorrection(times[rows], scene.support.hi) for use in uses}
+        for found in self.candidates(rows, "calibrating", progress):
+            true = np.searchsorted(found.nodes, scene.taught[[found.row]])
+            for use_last_hop, correction in self._learnt.items():
+                classes = _classes(correction, found, times[[found.row]], use_last_hop=use_last_hop)
+                correction.count(classes, found.prior[np.newaxis], true)
+
+    def local(self, found: Candidates) -> Local:
+        """Return what is known of the candidates of one update."""
+        return HandedOver(found.nodes) if self._scene.scheme.is_direct else _Corrected(found, self._learnt)
+
+    def candidates(self, rows: IntArray, stage: str, progress: Progress) -> Iterator[Candidates]:
+        """Yield the candidates of each update in ``rows``."""
+        scene, graph = self._scene, self._scene.graph
+        seen, reach = scene.seen, scene.support.hi
+        columns = source_flows(scene.scheme).tocsc()
+        columns.sort_indices()
+        hops = np.full(graph.n_nodes, -1, np.int64)
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
+            around = balls(graph, reach, seen.destination[block])
+            # One hop beside the destination everybody is at most one hop farther.
+            beside = balls(graph, reach + 1, seen.last_hop[block])
+            for place, row in enumerate(block):
+                column = slice(columns.indptr[seen.destination[row]], columns.indptr[seen.destination[row] + 1])
+                nodes = columns.indices[column]
+                distances = [_hops_to(nodes, *found.of(place), hops) for found in (around, beside)]
+                yield Candidates(int(row), nodes, normalised(columns.data[column]), distances[0], distances[1])
+            progress(stage, start + len(block), len(rows), "updates")
+
+
+@dataclass(frozen=True, eq=False)
+class _Corrected(Local):
+    """The prior of one update's candidates, corrected by class."""
+
+    found: Candidates
+    learnt: dict[bool, ClassCorrection]
+
+    def posterior(self, seen: Sightings, *, use_last_hop: bool) -> Posterior:
+        """Return the corrected prior."""
+        correction = self.learnt[use_last_hop]
+        classes = _classes(correction, self.found, seen.return_time, use_last_hop=use_last_hop)
+        return Posterior(correction.corrected(classes, self.found.prior[np.newaxis], seen.return_time), HOW)
+
+
+def _classes(correction: ClassCorrection, found: Candidates, time: IntArray, *, use_last_hop: bool) -> Classes:
+    return correction.classes(time, found.away, found.from_last_hop[np.newaxis] if use_last_hop else None)
+
+
+def _hops_to(nodes: IntArray, near: IntArray, away: IntArray, scratch: IntArray) -> IntArray:
+    """Return how far ``nodes`` are, all being among ``near``."""
+    scratch[near] = away
+    return scratch[nodes]

@@ -1,0 +1,80 @@
+"""Rehearsals: an observer that knows graph, law and kind of walk plays tokens of its own and counts what it would see.
+
+That needs no chain, so any walk can be rehearsed. Tokens are followed over every hop, and what may happen at a hop is
+counted with its probability given the path (see ``_kernels_paths``), so that one hop tells as much as many played
+updates would. Nothing is taken from the run that is attacked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from veilwalk.audit._scene import Scene
+from veilwalk.audit.inference._kernels_paths import follow
+from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.core.progress import Progress
+from veilwalk.core.randomness import task_generator
+from veilwalk.design import DestinationLaw
+from veilwalk.walks import token_paths
+
+# A stream of its own: the tokens that are rehearsed are not those that are attacked.
+_REHEARSAL_TASK = 0x72656865
+# Hops in all cost no more than so many multiplications, unless those are very few hops.
+_WORK = 10_000_000_000
+_FEWEST_HOPS = 4_000_000
+# A lane is long enough to forget how it began and to pass every node many times. Without chance it goes the same round
+# for ever, and a second time tells nothing.
+_WARM_PER_NODE, _HOPS_PER_NODE, _HOPS_OF_A_ROUND = 20, 200, 4
+_FEWEST_LANES, _HOPS_AT_ONCE = 8, 1_000_000
+#: The weight of so many visits is granted to what is known beforehand, in every table of counts.
+TRUSTED_VISITS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """Some lanes, walked and followed; hops before ``warm`` still know how the lane began."""
+
+    paths: IntArray
+    made: FloatArray
+    relayed: FloatArray
+    warm: int
+
+
+def rehearse(scene: Scene, progress: Progress) -> None:
+    """Play tokens of the scheme and let every counter of the scene see them, a few lanes at a time."""
+    if not scene.counters:
+        return
+    graph, rows, walk, settings = scene.graph, scene.law.matrix, scene.scheme.walk, scene.settings
+    # A hop multiplies a row of the law; at a colluder it goes over all nodes.
+    work = rows.nnz / graph.n_nodes + len(scene.colluders)
+    hops = int(min(max(_WORK / work, _FEWEST_HOPS), settings.rehearsed_hops * graph.n_nodes))
+    one_round = walk.remembers and walk.mix == 0.0
+    lane_hops = (_WARM_PER_NODE + (_HOPS_OF_A_ROUND if one_round else _HOPS_PER_NODE)) * graph.n_nodes
+    n_lanes, at_once = max(_FEWEST_LANES, hops // lane_hops), max(_FEWEST_LANES, _HOPS_AT_ONCE // lane_hops)
+    member = colluder_numbers(graph.n_nodes, scene.colluders)
+    seed = int(task_generator(settings.seed, _REHEARSAL_TASK).integers(1 << 63))
+    for first in range(0, n_lanes, at_once):
+        progress("rehearsing", first, n_lanes, "tokens")
+        lanes = min(at_once, n_lanes - first)
+        paths = token_paths(graph, hops=lane_hops, lanes=lanes, seed=seed, walk=walk, first_lane=first)
+        made, relayed = follow_paths(paths, scene.law, member)
+        for counter in scene.counters:
+            counter.add(Lanes(paths, made, relayed, _WARM_PER_NODE * graph.n_nodes))
+
+
+def follow_paths(paths: IntArray, law: DestinationLaw, member: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return ``made`` and ``relayed`` of :func:`_kernels_paths.follow`."""
+    rows = law.matrix
+    made = np.empty((len(paths), 2, paths.shape[1]))
+    relayed = np.zeros((len(paths), int(member.max(initial=-1)) + 1, len(member)))
+    follow(paths, rows.indptr, rows.indices, rows.data, member, made, relayed)
+    return made, relayed.sum(axis=0)
+
+
+def colluder_numbers(n_nodes: int, colluders: IntArray) -> IntArray:
+    """Return the number of each colluder, -1 for all other nodes."""
+    member = np.full(n_nodes, -1)
+    member[colluders] = np.arange(len(colluders))
+    return member

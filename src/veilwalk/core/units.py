@@ -1,0 +1,22 @@
+"""Numbers with their units, as people read them."""
+
+from __future__ import annotations
+
+import math
+
+#: A nat in bits.
+BITS_PER_NAT = 1 / math.log(2)
+
+
+def nats_and_bits(nats: float) -> str:
+    """Return an entropy in both units."""
+    return f"{nats:.4f} nats = {nats * BITS_PER_NAT:.4f} bits"
+
+
+def readable_bytes(count: float) -> str:
+    """Return a number of bytes as people read it: three digits and a unit."""
+    for unit in ("B", "kB", "MB"):
+        if count < 999.5:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"

@@ -1,0 +1,166 @@
+"""Design: a scheme with its price, what it leaves hidden, and how near it is to the best there can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from veilwalk.core.records import Record
+from veilwalk.core.support import DistanceSupport
+from veilwalk.core.tables import frame, html_table
+from veilwalk.core.walk import SIMPLE, Walk
+from veilwalk.design._bench import Round
+from veilwalk.design._certified import Certificate, WindowFloor, certify
+from veilwalk.design._channel import Channel, Exposure, exposure
+from veilwalk.design._closed_form import WindowDesign
+from veilwalk.design._defaults import default_support
+from veilwalk.design._equalised import Equalised, weight_ratio
+from veilwalk.design._on_graph import window_entropies
+from veilwalk.design._registry import Made, Request, make
+from veilwalk.design._sampled import SampledLegs, blind_node_entropy, sample_legs
+from veilwalk.design._sampled_classes import ClassLikelihood
+from veilwalk.design._scheme import Price, Scheme
+from veilwalk.graphs import Graph, distances
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Design:
+    """A scheme and what is known about it; what is not known at its size, or for its law, is None.
+
+    Attributes:
+        scheme: graph, law and walk.
+        price: mean hops between two updates.
+        blind_node_entropy_nats: of the source given only its destination, exact.
+        is_balanced: whether it was made so that every node updates equally often.
+        exposure: what the observer of ``channel`` makes of deliveries; exact or approximate as ``channel.kind`` says.
+        window: Definition PrivacyNotion at the return time designed for; ``weight_ratio`` says how many times one
+            source of a destination outweighs another there, at most: 1 in an equalised law that is exact.
+        certificates: how near the law is to the best.
+        equalised: how nearly an equalised law is one; ``likelihood`` and ``row_sums`` what a sampled one was made from.
+        rounds: turns of the optimisation.
+        legs: what sampling found, where tables of all pairs do not fit.
+        paper: the paper's own design, of the law ``paper-exact``.
+    """
+
+    scheme: Scheme
+    price: Price
+    blind_node_entropy_nats: float
+    is_balanced: bool
+    channel: Channel | None = None
+    exposure: Exposure | None = None
+    window: WindowFloor | None = None
+    weight_ratio: float | None = None
+    certificates: tuple[Certificate, ...] = ()
+    equalised: Equalised | None = None
+    rounds: tuple[Round, ...] = ()
+    legs: SampledLegs | None = None
+    likelihood: ClassLikelihood | None = None
+    row_sums: Any = None
+    paper: WindowDesign | None = None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row a node: how often it updates, and where it is known what it learns and who knows it."""
+        graph, seen = self.scheme.graph, self.exposure
+        often = self.scheme.law.source_prior * graph.n_nodes
+        rows: list[dict[str, Any]] = [
+            {"node": graph.label(node), "degree": int(graph.degrees[node]), "updates": float(often[node])}
+            for node in range(graph.n_nodes)
+        ]
+        if seen is not None:
+            for node, row in enumerate(rows):
+                row["node_entropy_nats"] = float(seen.node_entropy_by_destination[node])
+                row["hit_ratio"] = float(seen.hit_ratio_by_destination[node])
+                row["weight_as_source"] = float(seen.weight_by_source[node])
+        return rows
+
+    def to_frame(self) -> Any:
+        """Return :meth:`rows` as a pandas data frame; only this needs pandas."""
+        return frame(self.rows())
+
+    def _repr_html_(self) -> str:
+        scheme, seen = self.scheme, self.exposure
+        shown = {
+            "law": scheme.law.name,
+            "walk": str(scheme.walk),
+            "nodes": str(scheme.graph.n_nodes),
+            "distances": str(scheme.law.support),
+            "hops per update": f"{self.price.hops:.1f} ({self.price.kind})",
+            "node entropy, nats": f"{self.blind_node_entropy_nats:.4f} (blind)",
+        }
+        if seen is not None:
+            shown |= {"node entropy, nats": f"{seen.node_entropy_nats:.4f}", "hit ratio": f"{seen.hit_ratio:.3%}"}
+        return html_table([{"": name, "value": value} for name, value in shown.items()])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the design as plain data under its stable JSON keys."""
+        from veilwalk.design._as_data import design_data
+
+        return design_data(self)
+
+    def record(self) -> Record:
+        """Return what was asked, by which code, and what came out."""
+        scheme = self.scheme
+        params = {"graph": scheme.graph.name, "law": scheme.law.name, "walk": str(scheme.walk)}
+        seed = None if self.legs is None else self.legs.seed
+        return Record(
+            kind="design", params=params | {"support": str(scheme.law.support)}, seed=seed, result=self.to_dict()
+        )
+
+
+def design(
+    graph: Graph,
+    law: str = "optimal",
+    *,
+    support: DistanceSupport | tuple[int, int] | str | None = None,
+    walk: Walk | str = SIMPLE,
+    **options: Any,
+) -> Design:
+    """Design a law for ``graph``: what it costs, what it leaves hidden, how near it is to the best.
+
+    Args:
+        graph: any connected graph.
+        law: a name of ``LAWS``.
+        support: distances a destination may have; without it the widest that every node has, from 2 to 6 at most.
+        walk: how ciphertexts walk.
+        options: of :class:`Request`; those that the law does not take are refused.
+
+    Example:
+        >>> from veilwalk.graphs import random_regular
+        >>> found = design(random_regular(20, 3, seed=1), "uniform-node", support=(2, 3))
+        >>> round(found.price.hops, 2), found.price.kind
+        (31.43, 'exact')
+    """
+    chosen = default_support(graph) if support is None else DistanceSupport.of(support)
+    request = Request(graph=graph, support=chosen, walk=Walk.of(walk), **options)
+    made = make(law, request)
+    named = made.law.named(law)
+    scheme = Scheme(graph, named, request.walk, designed_for=request.walk)
+    common: dict[str, Any] = {
+        "scheme": scheme,
+        "blind_node_entropy_nats": blind_node_entropy(named),
+        "is_balanced": law == "optimal" if request.balanced is None else request.balanced,
+    }
+    if scheme.is_direct or made.window is not None:
+        return Design(**common, price=scheme.price, paper=made.window)
+    if request.is_large:
+        legs = sample_legs(graph, named, request.walk, seed=request.seed)
+        price = Price(legs.hops.mean, f"estimated from {legs.hops.legs} legs", (legs.hops.low, legs.hops.high))
+        return Design(**common, price=price, legs=legs, likelihood=made.likelihood, row_sums=made.row_sums)
+    return Design(**common, price=scheme.price, equalised=made.equalised, **_looked_at(law, request, made))
+
+
+def _looked_at(name: str, request: Request, made: Made) -> dict[str, Any]:
+    """What tables of all pairs tell: exposure, window floor and certificates."""
+    bench, law, best = request.bench, made.law, made.best
+    channel = bench.channel(law, request.observer) if best is None else best.channel
+    certificates = made.certificates or certify(bench, name, law, channel, objective=request.objective)
+    kappa, chosen_by = request.return_time_and_why
+    floors = window_entropies(law, request.likelihood, distances(request.graph)).by_node
+    return {
+        "channel": channel,
+        "exposure": exposure(law, channel),
+        "window": WindowFloor(return_time=kappa, chosen_by=chosen_by, node_entropy_by_destination=floors),
+        "weight_ratio": weight_ratio(law, request.likelihood),
+        "certificates": certificates,
+        "rounds": () if best is None else best.rounds,
+    }

@@ -1,0 +1,134 @@
+"""The scheme: how a model gets from one update to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from veilwalk.chains import Chain, chain_of, token_law
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.walk import SIMPLE, Walk
+from veilwalk.design._law import DestinationLaw
+from veilwalk.design._sampled import LARGE_NODES, sampled_mean
+from veilwalk.graphs import Graph
+from veilwalk.walks import run_protocol
+
+# Up to so many arcs the long run of a walk on arcs is solved exactly; that takes ten seconds.
+_EXACT_ARCS = 3_000
+_SIMULATED_UPDATES = 20_000
+
+
+@dataclass(frozen=True)
+class Price:
+    """Mean hops between two updates, how they were found, and their 95% interval where they were sampled."""
+
+    hops: float
+    kind: str
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Scheme:
+    """Who is whose neighbour, whom a source may choose, and how its ciphertext walks there.
+
+    Design makes one, the audit attacks one, training and nodes follow one. ``designed_for`` is the walk that its law
+    was designed for, where that is known.
+    """
+
+    graph: Graph
+    law: DestinationLaw
+    walk: Walk = SIMPLE
+    designed_for: Walk | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.law.check_graph(self.graph)
+
+    @cached_property
+    def chain(self) -> Chain | None:
+        """The exact chain of the walk, None where it has none."""
+        return chain_of(self.graph, self.walk)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether tables of all pairs are out of the question."""
+        return self.graph.n_nodes >= LARGE_NODES
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the model goes unsealed to a neighbour, who knows where it came from: the plain walk."""
+        return self.law.support.hi == 1 and self.law.name == "plain"
+
+    @cached_property
+    def price(self) -> Price:
+        """Mean hops between two updates: exact where the walk has a chain and the graph is not too large for it."""
+        if self.is_direct:
+            return Price(1.0, "exact")
+        if self.chain is not None and not self.is_large:
+            if self.chain.on_nodes is not None or len(self.graph.indices) <= _EXACT_ARCS:
+                return Price(self.chain.mean_hops(self.law.matrix), "exact")
+            hops = self.law.mean_hops(self.chain.mean_hitting_times())
+            return Price(hops, "nearly exact: arcs into the source taken for equally likely")
+        played = run_protocol(self.graph, self.law.matrix, updates=_SIMULATED_UPDATES, seed=1, walk=self.walk)
+        found = sampled_mean(np.asarray(played["leg_hops"], dtype=np.float64))
+        return Price(found.mean, f"simulated, {found.legs} updates", (found.low, found.high))
+
+    def certain_to_a_relay(self) -> float | None:
+        """Return the share of updates whose maker one relay knows for certain; None where that is not known.
+
+        A relay that hands a ciphertext to a neighbour and gets another one straight back knows that this neighbour made
+        it; so it does where the token waited one hop there, for there was nowhere else to have been. Who does not turn
+        round does so at leaves.
+        """
+        if self.is_direct or self.chain is None:
+            return None
+        makers, nodes = self.law.source_prior, self.chain.on_nodes
+        if nodes is None:
+            return float(makers[self.graph.degrees == 1].sum())
+        steps = sparse.coo_array(nodes.transition_matrix)
+        moves, stays = steps.row != steps.col, nodes.transition_matrix.diagonal()
+        here, there = steps.row[moves], steps.col[moves]
+        back = steps.data[moves] * (1.0 + stays[here])
+        most, least = np.zeros(self.graph.n_nodes), np.ones(self.graph.n_nodes)
+        np.maximum.at(most, here, back)
+        np.minimum.at(least, here, back)
+        if np.allclose(most, least, rtol=1e-12, atol=0.0):
+            return float(makers @ most)
+        if self.is_large:
+            return None
+        visits = token_law(nodes, self.law.matrix.toarray(), self.chain.mean_hitting_times())
+        arrivals = visits * nodes.transition_matrix.toarray()
+        return float(arrivals[there, here] @ back)
+
+    def relay_warning(self) -> str | None:
+        """Return a line for who lets a single relay be certain; None where none is, or that is not known."""
+        share = self.certain_to_a_relay()
+        return relay_warning(share, turns=self.chain is not None and self.chain.on_nodes is not None) if share else None
+
+    @property
+    def prior_range(self) -> tuple[float, float]:
+        """How often the rarest and the most frequent source update, times the mean."""
+        times = self.law.source_prior * self.graph.n_nodes
+        return float(times.min()), float(times.max())
+
+    def remark(self) -> str | None:
+        """Return a line for who walks otherwise than the law was designed for; None where there is nothing to say."""
+        if self.designed_for is None or self.designed_for == self.walk:
+            return None
+        return f"the law was designed for the {self.designed_for} walk, and this one is {self.walk}"
+
+
+def relay_warning(share: float, *, turns: bool) -> str:
+    """Return a line about a share of updates whose maker one relay knows; ``turns``: the walk may go straight back."""
+    cure = "--walk non-backtracking ends that, but at leaves" if turns else "they come from leaves, with any walk"
+    return f"a relay next to the maker knows it for certain in {share:.1%} of updates; {cure}"
+
+
+def require_destinations(scheme: Scheme) -> Scheme:
+    """Return the scheme, or refuse one that hands models on unsealed."""
+    if scheme.is_direct:
+        need = "a law with destinations; the plain walk is a comparison"
+        raise InvalidParameterError("law", scheme.law.name, need)
+    return scheme

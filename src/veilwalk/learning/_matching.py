@@ -1,0 +1,179 @@
+"""Whose update was this? The update that each candidate would have made, held against the one that was.
+
+A candidate's rows, the model before and the learner's settings say what step it would make; its random draws are not
+known. A batch that is all of its rows leaves nothing to draw: the step is known to rounding. A smaller batch is a
+mean of its rows' steps, so that the update lies, but for noise, in what they span: Gaussian around the whole-data
+step, with the covariance of sampling without replacement. Learners that are not of this package are asked for a few
+updates, and the mean of those is taken. Clipping is the attacker's to apply as well; noise only adds variance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from veilwalk.core.arrays import FloatArray
+from veilwalk.learning._api import Learner, Params, Partition, StepContext
+from veilwalk.learning._content import Tried, silent
+from veilwalk.learning._descent import DescentLearner
+from veilwalk.learning._partition import Partitions
+
+# Draws of an update that is random.
+_DRAWS = 4
+# Numbers of a large model of somebody else's that are looked at: an attacker needs no more.
+_LOOKED_AT = 16_384
+# How far the deviation that no model explains may be below the largest: steps of the search.
+_DEVIATIONS = 25
+# Share of the variance of how often candidates took part that steps at both ends leave unexplained: nobody knows the
+# models in between.
+_UNEXPLAINED = 0.02
+# Nobody is ruled out by an estimate of no part at all.
+_NEVER = 0.05
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Candidates:
+    """All who may have made an update, with their data, and the mechanism that everybody knows.
+
+    Attributes:
+        learner: The model and how it is updated.
+        partitions: The data of each candidate.
+        rng: The attacker's own draws.
+        clip: Largest norm of an update; 0 does not clip.
+        noise: Standard deviation of the noise on each number of an update.
+        tried: Told how many candidates have been tried.
+    """
+
+    learner: Learner
+    partitions: Partitions
+    rng: np.random.Generator
+    clip: float = 0.0
+    noise: float = 0.0
+    tried: Tried = silent
+
+    def updates(self, params: Params) -> FloatArray:
+        """Return the change that each candidate (row) is expected to make to ``params``, flat."""
+        learner, parts = self.learner, self.partitions
+        if isinstance(learner, DescentLearner) and learner.local_steps == 1:
+            found: FloatArray = learner.whole_steps(params, parts.rows, parts.starts).astype(np.float64)
+            self.tried(len(parts))
+            return found * self._shrunk(np.sqrt(np.square(found).sum(axis=1)))[:, np.newaxis]
+        draws = _DRAWS
+        if isinstance(learner, DescentLearner):
+            # All rows at every local step: what the batches scatter around.
+            learner, draws = replace(learner, batch_size=max(int(parts.sizes.max()), 1)), 1
+        rows = []
+        for part in parts:
+            rows.append(self._drawn(learner, params, part, draws))
+            self.tried(1)
+        return np.stack(rows)
+
+    def change(self, before: Params, after: Params) -> FloatArray:
+        """Return the numbers looked at of the difference of two models, flat."""
+        return self._flat(_difference(before, after))
+
+    def _drawn(self, learner: Learner, params: Params, part: Partition, draws: int) -> FloatArray:
+        """Return the mean of a few updates, each clipped; of one, where the second is the same."""
+        made: list[FloatArray] = []
+        while len(made) < draws:
+            result = learner.update(params, part, StepContext(rng=self.rng, step=0))
+            change = _difference(params, result.params)
+            norm = math.sqrt(sum(float(np.vdot(array, array)) for array in change.values()))
+            made.append(self._flat(change) * self._shrunk(norm))
+            if len(made) == 2 and np.array_equal(made[0], made[1]):
+                break
+        return np.asarray(np.mean(made, axis=0))
+
+    def _flat(self, change: Params) -> FloatArray:
+        whole = np.concatenate([array.ravel() for array in change.values()])
+        if isinstance(self.learner, DescentLearner) or len(whole) <= _LOOKED_AT:
+            return whole
+        return whole[np.linspace(0, len(whole) - 1, _LOOKED_AT).astype(np.int64)]
+
+    def _shrunk(self, norm: FloatArray | float) -> FloatArray:
+        """Return what clipping multiplies an update of that norm with."""
+        if not self.clip:
+            return np.ones_like(norm)
+        return np.minimum(1.0, self.clip / np.maximum(norm, 1e-300))
+
+    def fits(self, before: Params, after: Params) -> tuple[FloatArray, FloatArray]:
+        """Return how well the update of each candidate fits the one made: by its residual, and by its direction.
+
+        Both are log-likelihoods (nats) up to what all have in common: the change is the expected one, or any
+        multiple of it, and Gaussian deviations. These are as large as the noise, or, where that fits better, larger:
+        what is not known of an update (momentum, the models between local steps) is deviation too.
+        """
+        change, expected = self.change(before, after), self.updates(before)
+        size, square, along = len(change), np.square(expected).sum(axis=1), expected @ change
+        own = float(change @ change)
+        least = self._least(before)
+        by_residual = _profile(np.maximum(own - 2 * along + square, 0.0), size, least)
+        cosine = np.maximum(along, 0.0) / np.sqrt(np.maximum(own * square, 1e-300))
+        by_direction = _profile(own * np.maximum(1 - np.square(cosine), 0.0), size, least)
+        learner = self.learner
+        if isinstance(learner, DescentLearner):
+            for number in np.flatnonzero(self.partitions.sizes > learner.batch_size):
+                part, off = self.partitions[int(number)], change - expected[number]
+                by_residual[number] = self._by_rows(learner, before, part, off, least)
+        return by_residual, by_direction
+
+    def _least(self, params: Params) -> float:
+        """Return the least variance of a number: the noise's, and what rounding leaves in a float32 model."""
+        numbers = sum(value.size for value in params.values())
+        mean_square = sum(float(np.vdot(value, value)) for value in params.values()) / max(numbers, 1)
+        return self.noise**2 + float(np.finfo(np.float32).eps) ** 2 * (mean_square + 1e-6)
+
+    def _by_rows(
+        self, learner: DescentLearner, before: Params, part: Partition, off: FloatArray, least: float
+    ) -> float:
+        """Return the log-likelihood of a residual where the batch is a sample of the rows of ``part``."""
+        n_rows, batch, steps = len(part), learner.batch_size, learner.local_steps
+        gram, along = learner.row_products(before, part, _shaped(off, before))
+        norm = steps * math.sqrt(float(gram.sum()) / n_rows**2 + float(np.trace(gram)) / (n_rows * batch))
+        # Of a mean of rows drawn without repetition, once for every local step, as clipped.
+        scale = steps * (n_rows - batch) / (n_rows - 1) / (batch * n_rows) * float(self._shrunk(norm)) ** 2
+        centred = gram - gram.mean(axis=0)
+        centred = scale * (centred - centred.mean(axis=1, keepdims=True))
+        weights, vectors = np.linalg.eigh(centred)
+        kept = weights > 1e-10 * weights[-1]
+        spread = weights[kept]
+        inside = np.square(vectors[:, kept].T @ (along - along.mean())) * scale / spread
+        square = float(off @ off)
+        outside, size = max(square - float(inside.sum()), 0.0), len(off)
+        variance = np.geomspace(least, max(square / size, 2 * least), _DEVIATIONS)[:, np.newaxis]
+        explained = (inside / (variance + spread) + np.log(variance + spread)).sum(axis=1)
+        rest = outside / variance[:, 0] + (size - len(spread)) * np.log(variance[:, 0])
+        return -0.5 * float((explained + rest).min())
+
+    def participation(self, earlier: Params, now: Params, expected: FloatArray) -> FloatArray:
+        """Return the logarithm of how often each candidate took part between two models, as far as that shows.
+
+        The difference is taken to be the sum of the candidates' updates, at the mean of both ends; how often each
+        took part is ``expected`` with the variance of a count, and the best linear estimate follows.
+        """
+        steps = (self.updates(earlier) + self.updates(now)) / 2
+        change, root = self.change(earlier, now), np.sqrt(expected)
+        scaled = root[:, np.newaxis] * steps
+        products = scaled @ scaled.T
+        variance = _UNEXPLAINED * float(np.trace(products)) / len(steps) + float(expected.sum()) * self.noise**2
+        matrix = products + max(variance, 1e-300) * np.eye(len(steps))
+        counts = expected + root * np.linalg.solve(matrix, scaled @ (change - expected @ steps))
+        return np.asarray(np.log(np.maximum(counts, 0.0) + _NEVER))
+
+
+def _difference(before: Params, after: Params) -> dict[str, FloatArray]:
+    return {name: np.asarray(after[name], dtype=np.float64) - value for name, value in before.items()}
+
+
+def _shaped(flat: FloatArray, like: Params) -> dict[str, FloatArray]:
+    ends = np.cumsum([value.size for value in like.values()])
+    pieces = np.split(flat, ends[:-1])
+    return {name: piece.reshape(value.shape) for (name, value), piece in zip(like.items(), pieces, strict=True)}
+
+
+def _profile(squares: FloatArray, size: int, least: float) -> FloatArray:
+    """Return the Gaussian log-likelihood of residuals at the likeliest variance that is at least ``least``."""
+    variance = np.maximum(squares / size, least)
+    return np.asarray(-0.5 * (squares / variance + size * np.log(variance)))

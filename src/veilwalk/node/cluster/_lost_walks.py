@@ -1,0 +1,116 @@
+"""Walks that get lost, and how a node notices by itself: nothing has come by for longer than chance explains.
+
+The rule is Create-If-Late by age alone: a node that has seen no walk for a given time makes one from its own last
+model. No walk has a name that relays could read, so the rule needs none. How long to wait follows from the law of the
+return time on the very graph: short enough to notice, long enough that false alarms are as rare as asked. A second,
+slower rule goes by what a node could open, which garbage cannot imitate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from veilwalk.core import validate
+from veilwalk.core.walk import SIMPLE, Walk
+
+if TYPE_CHECKING:
+    from veilwalk.core.arrays import FloatArray, IntArray
+    from veilwalk.design import DestinationLaw
+    from veilwalk.graphs import Graph
+
+_SIMULATED_HOPS = 4_000_000
+
+
+def late_on_regular(n_nodes: int, degree: int, *, alarm_hops: float) -> float:
+    """Return after how many hops a node of a random regular graph is late: (N/c') ln(X c').
+
+    A node's age passes t on about a share c' e^(-c' t / N) of the hops, c' = (c - 2)/(c - 1) being the chance that a
+    walk leaves for good rather than straight back; one such passing in ``alarm_hops`` = X hops is asked for.
+    """
+    validate.integer(n_nodes=n_nodes, degree=degree)
+    validate.at_least(3, n_nodes=n_nodes, degree=degree)
+    escape = (degree - 2) / (degree - 1)
+    validate.more_than(1 / escape, alarm_hops=alarm_hops)
+    return n_nodes / escape * math.log(alarm_hops * escape)
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """After how many hops without a visit a node believes the walks lost, and how that was found.
+
+    Attributes:
+        hops: The hops.
+        margin: They include this much for the error of a simulation, a 95 % margin; None where they are exact.
+    """
+
+    hops: int
+    margin: float | None = None
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        if self.margin is None:
+            return f"{self.hops} hops (exact)"
+        return f"{self.hops} hops (simulated; {self.margin:.0f} of them for its error, 95 %)"
+
+
+def lateness(graph: Graph, *, alarm_hops: float, walk: Walk = SIMPLE) -> Lateness:
+    """Return the least t such that a healthy walk makes less than one false alarm in ``alarm_hops`` hops.
+
+    The walk is at node j a share pi_j of the time, and each stay begins a return, which lasts longer than t with
+    probability S_j(t); then j gives a false alarm. So there are sum of pi_j S_j(t) of them a hop. S is exact for
+    walks that have a chain. The least-recent walk remembers too much for one: it is played for four million hops with
+    a fixed seed, its tail, which is geometric, is drawn out, and a 95 % margin added.
+    """
+    validate.more_than(1, alarm_hops=alarm_hops)
+    from veilwalk.chains import chain_of
+
+    chain = chain_of(graph, walk)
+    if chain is None:
+        from veilwalk.node.cluster._gaps import simulated_gaps
+
+        found, margin = simulated_gaps(graph, walk, hops=_SIMULATED_HOPS, seed=1).late_after(alarm_hops)
+        return Lateness(math.ceil(found + margin), margin)
+    return Lateness(_least(lambda times: np.asarray(chain.return_survival(times) @ chain.node_shares), alarm_hops))
+
+
+def late_after_hops(graph: Graph, *, alarm_hops: float, walk: Walk = SIMPLE) -> int:
+    """Return the hops of :func:`lateness`."""
+    return lateness(graph, alarm_hops=alarm_hops, walk=walk).hops
+
+
+def _least(alarms: Callable[[IntArray], FloatArray], alarm_hops: float) -> int:
+    # Every look costs a pass over all nodes, however many times it asks for: bracket, then cut the bracket finely.
+    powers = 2 ** np.arange(1, 50)
+    low = 1
+    high = int(powers[int(np.argmax(alarms(powers) * alarm_hops < 1))])
+    while high - low > 1:
+        cuts = np.unique(np.linspace(low, high, 65).astype(np.int64))
+        first = int(np.argmax(alarms(cuts) * alarm_hops < 1))
+        low, high = int(cuts[max(first - 1, 0)]), int(cuts[first])
+    return high
+
+
+def starved_after_hops(law: DestinationLaw, *, mean_hops: float, alarm_hops: float) -> int:
+    """Return for how many hops a node may open nothing before it makes a walk, with so many hops between false alarms.
+
+    Age alone is fooled by what nobody can open: garbage, or a model sealed for a member that has left, walks on and
+    looks like life. But every node is a destination now and then: node j of one update in 1/prior_j, each taking
+    ``mean_hops``, so its waits are nearly exponential. Estimated as such: alarms per hop are the sum over nodes of
+    r_j e^(-r_j t), r_j = prior_j / mean_hops.
+    """
+    validate.more_than(1, alarm_hops=alarm_hops)
+    validate.more_than(0, mean_hops=mean_hops)
+    rates = law.source_prior[law.source_prior > 0] / mean_hops
+    low, high = 0.0, 1.0
+    while float(np.sum(rates * np.exp(-rates * high))) * alarm_hops >= 1:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) / 2
+        late = float(np.sum(rates * np.exp(-rates * middle))) * alarm_hops < 1
+        low, high = (low, middle) if late else (middle, high)
+    return math.ceil(high)

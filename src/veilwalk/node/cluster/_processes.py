@@ -1,0 +1,142 @@
+"""Many nodes on one machine: real processes, started together, watched from outside, stopped together."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from veilwalk.core.errors import ProtocolError, SpoolError
+from veilwalk.node.peer import NodeStatus, load_config, node_status
+
+_STOP_S = 10.0
+_LOOK_S = 0.5
+_RESTARTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """All nodes at one look."""
+
+    nodes: tuple[NodeStatus | None, ...]
+    alive: int
+
+    @property
+    def finished(self) -> int:
+        """Nodes that have the finished model and nothing more to do."""
+        return sum(node is not None and node.finished and node.in_custody == 0 for node in self.nodes)
+
+    @property
+    def iteration(self) -> int:
+        """Updates that the newest model has had."""
+        return max((node.iteration for node in self.nodes if node is not None), default=0)
+
+    def total(self, name: str) -> int:
+        """Return a tally summed over all nodes."""
+        return sum(node.tallies.get(name, 0) for node in self.nodes if node is not None)
+
+
+class Cluster:
+    """The processes of a prepared cluster. Leaving the context stops them all."""
+
+    def __init__(self, configs: Sequence[Path], *, environment: dict[str, str] | None = None) -> None:
+        self._configs = list(configs)
+        self._states = [load_config(path).state for path in configs]
+        self._environment = {**os.environ, **(environment or {})}
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._restarts = [0] * len(configs)
+
+    def __enter__(self) -> Self:
+        self._processes = [self._launch(path) for path in self._configs]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def look(self) -> ClusterStatus:
+        """Return how far the cluster is; a node that died is started again, a few times.
+
+        Raises:
+            ProtocolError: A node dies again and again; the message is its last line.
+        """
+        for index, process in enumerate(self._processes):
+            if process.poll() is None:
+                continue
+            self._restarts[index] += 1
+            if self._restarts[index] > _RESTARTS:
+                raise ProtocolError(
+                    f"{self._configs[index].parent.name} ends again and again: {self._last_line(index)}"
+                )
+            self._processes[index] = self._launch(self._configs[index])
+        alive = sum(process.poll() is None for process in self._processes)
+        return ClusterStatus(nodes=tuple(_look(state) for state in self._states), alive=alive)
+
+    def watch(self, tell: Callable[[ClusterStatus], None], *, timeout_s: float) -> ClusterStatus:
+        """Look again and again until every node has the finished model.
+
+        Raises:
+            ProtocolError: Not in that time.
+        """
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            status = self.look()
+            tell(status)
+            if status.finished == len(self._states):
+                return status
+            time.sleep(_LOOK_S)
+        raise ProtocolError(f"not finished after {timeout_s:g} s; run the same again to go on")
+
+    def stop(self) -> None:
+        """Stop all nodes cleanly, and those that do not listen less so; what they hold stays on disk."""
+        for process in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+        end = time.monotonic() + _STOP_S
+        for process in self._processes:
+            try:
+                process.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _launch(self, config: Path) -> subprocess.Popen[bytes]:
+        log = config.parent / "log.jsonl"
+        with log.open("ab") as stream:
+            # Its own group: a Ctrl-C at the keyboard is for the cluster, which then stops its nodes in order.
+            return subprocess.Popen(  # noqa: S603  our own program
+                [sys.executable, "-m", "veilwalk.node", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                env=self._environment,
+                start_new_session=True,
+            )
+
+    def _last_line(self, index: int) -> str:
+        with contextlib.suppress(OSError, IndexError):
+            return (self._configs[index].parent / "log.jsonl").read_text().splitlines()[-1]
+        return "no log"
+
+
+def _look(state: Path) -> NodeStatus | None:
+    try:
+        return node_status(state)
+    except SpoolError:
+        # Not there yet, or in the middle of being made.
+        return None
+
+
+def run_cluster(configs: list[Path], tell: Callable[[ClusterStatus], None], *, timeout_s: float) -> ClusterStatus:
+    """Run the nodes until all have the finished model; leaving early in any way stops them all."""
+    with Cluster(configs) as cluster:
+        return cluster.watch(tell, timeout_s=timeout_s)

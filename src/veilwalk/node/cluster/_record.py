@@ -1,0 +1,54 @@
+"""What came out of a cluster, beside what was predicted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+
+from veilwalk.core.errors import SpoolError
+from veilwalk.core.geometry import MessageGeometry
+from veilwalk.core.records import Record
+from veilwalk.node.cluster._files import node_ids
+from veilwalk.node.cluster._processes import ClusterStatus
+from veilwalk.node.cluster._settings import ClusterSetup
+from veilwalk.node.members import decode_params, load_manifest, load_root_public_key
+from veilwalk.node.peer import load_config, node_status
+
+
+def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, seconds: float) -> Record:
+    """Return what came out, beside what was predicted."""
+    scenario = setup.scenario
+    manifest = load_manifest(out / "manifest.json", load_root_public_key(out / "root" / "root.pub"))
+    final = node_status(load_config(out / node_ids(scenario.graph.n_nodes)[0] / "node.toml").state, with_model=True)
+    if final.model is None:
+        raise SpoolError(f"{out}: no node has a finished model on its disk")
+    scores = scenario.learner.evaluate(decode_params(manifest, final.model), scenario.data.test)
+    hops, updates = status.total("hops"), status.total("updates")
+    price = scenario.scheme.price
+    message_bytes = MessageGeometry(
+        key_bytes=manifest.suite.enc_bytes, bucket_bytes=manifest.bucket_bytes
+    ).message_bytes
+    names = ("farewells", "duplicates", "rerouted", "created", "merged", "retired", "refused", "damaged")
+    return Record(
+        kind="cluster",
+        seed=setup.settings.seed,
+        params=asdict(setup.settings),
+        result={
+            "nodes": scenario.graph.n_nodes,
+            "updates": updates,
+            "ended_by": "updates" if final.iteration >= setup.settings.updates else "target accuracy",
+            "accuracy": scores.get("accuracy"),
+            "loss_nats": scores["loss"],
+            "hops": hops,
+            "hops_per_update": hops / updates,
+            "hops_per_update_predicted": price.hops,
+            "hops_per_update_prediction": price.kind,
+            # A leg is nearly geometric, so its spread is about its mean.
+            "hops_per_update_expected_error": price.hops / math.sqrt(updates),
+            "message_bytes": message_bytes,
+            "bytes_sent": (hops + status.total("farewells")) * message_bytes,
+            "seconds": seconds,
+            "counts": {name: status.total(name) for name in names},
+        },
+    )

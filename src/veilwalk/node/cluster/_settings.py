@@ -1,0 +1,155 @@
+"""A cluster from a few settings: prepared once, run until the model is finished, compared with what was predicted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from veilwalk.core import validate
+from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
+from veilwalk.core.records import write_atomically
+from veilwalk.core.walk import Walk
+from veilwalk.node.cluster._files import ClusterPlan, node_ids, prepare_cluster
+from veilwalk.node.cluster._lost_walks import late_after_hops, starved_after_hops
+from veilwalk.node.members import RunRules, new_run_walk, node_walk
+from veilwalk.node.sealing import Suite
+
+if TYPE_CHECKING:
+    from veilwalk.training import Scenario
+
+_SETTINGS = "cluster.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """What is asked of a cluster, in the words of the command line."""
+
+    graph: str
+    data: str = "digits"
+    partition: str = "iid"
+    learner: str = "softmax"
+    law: str = "paper-exact"
+    support: str | None = None
+    walk: str | None = None
+    mix: float = 0.0
+    allow_sandwich: bool = False
+    updates: int = 400
+    target_accuracy: float | None = None
+    evaluations: int = 40
+    dwell: float = 0.0
+    hop: float = 0.05
+    alarm_hops: float = 1e7
+    suite: str = "hybrid"
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        _ = self.chosen_walk
+        if self.suite.upper() not in Suite.__members__:
+            raise InvalidParameterError("suite", self.suite, "hybrid or x25519")
+        validate.integer(updates=self.updates, seed=self.seed)
+        validate.at_least(1, updates=self.updates)
+        validate.at_least(0, seed=self.seed)
+        if self.target_accuracy is not None and not 0.0 < self.target_accuracy <= 1.0:
+            raise InvalidParameterError("target_accuracy", self.target_accuracy, "above 0 and at most 1")
+
+    @property
+    def chosen_walk(self) -> Walk | None:
+        """The walk asked for; None for the one that a file's law was designed for."""
+        if self.walk is None:
+            if self.mix:
+                return Walk("least-recent", self.mix)
+            return None if self._law_in_file else Walk("non-backtracking")
+        walk = node_walk(Walk.of(self.walk))
+        return Walk(walk.kind, self.mix) if self.mix else walk
+
+    @property
+    def _law_in_file(self) -> bool:
+        return self.law.endswith((".npz", ".json"))
+
+    def as_asked_before(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return what an older cluster was asked: what it does not say it left at the default of its time."""
+        if "allow_sandwich" not in found:
+            simple = found.get("walk") is None and not found.get("mix") and not self._law_in_file
+            found = {"allow_sandwich": self.allow_sandwich} | found | ({"walk": "simple"} if simple else {})
+        return asdict(ClusterSettings(graph="")) | found
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClusterSetup:
+    """What is asked, and the scenario that it names."""
+
+    settings: ClusterSettings
+    scenario: Scenario
+
+    def plan(self) -> ClusterPlan:
+        """Return what the nodes are to run."""
+        settings, scenario, scheme = self.settings, self.scenario, self.scenario.scheme
+        return ClusterPlan(
+            graph=scheme.graph,
+            law=scheme.law,
+            partitions=scenario.partitions,
+            learner=scenario.learner,
+            learner_spec=scenario.learner_spec,
+            n_classes=scenario.n_classes,
+            rules=RunRules(
+                walk=scheme.walk,
+                updates=settings.updates,
+                target=settings.target_accuracy or 0.0,
+                evaluations=settings.evaluations,
+                late_hops=late_after_hops(scheme.graph, alarm_hops=settings.alarm_hops, walk=scheme.walk),
+                starve_hops=starved_after_hops(scheme.law, mean_hops=scheme.price.hops, alarm_hops=settings.alarm_hops),
+                hop_s=settings.hop,
+                dwell_s=settings.dwell,
+            ),
+            seed=settings.seed,
+            suite=Suite[settings.suite.upper()],
+            test=None if settings.target_accuracy is None else scenario.data.test,
+        )
+
+
+def set_up_cluster(settings: ClusterSettings) -> ClusterSetup:
+    """Make and check everything that ``settings`` name."""
+    from veilwalk.design import choose_scheme
+    from veilwalk.graphs import parse_graph_spec
+    from veilwalk.training import Scenario
+
+    graph = parse_graph_spec(settings.graph)
+    scheme = choose_scheme(graph, settings.law, support=settings.support, walk=settings.chosen_walk)
+    new_run_walk(scheme.walk, allow_sandwich=settings.allow_sandwich)
+    scenario = Scenario.make(
+        scheme,
+        data=settings.data,
+        partition=settings.partition,
+        learner=settings.learner,
+        seed=settings.seed,
+        graph_name=settings.graph,
+    )
+    return ClusterSetup(settings=settings, scenario=scenario)
+
+
+def prepare_or_resume(setup: ClusterSetup, out: Path) -> list[Path]:
+    """Return the configurations of the cluster in ``out``, made now or before with the same settings."""
+    path = out / _SETTINGS
+    wanted = asdict(setup.settings)
+    configs = [out / name / "node.toml" for name in node_ids(setup.scenario.graph.n_nodes)]
+    if path.exists():
+        try:
+            found = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise InputFileError(f"{path}: not the settings of a cluster ({error})") from None
+        found = setup.settings.as_asked_before(found)
+        other = [name for name in wanted if found[name] != wanted[name]]
+        if other:
+            name = other[0]
+            raise ConfigError(
+                f"{out} holds a cluster with {name} = {found[name]}, not {wanted[name]}: choose another folder"
+            )
+        return configs
+    if out.exists() and any(out.iterdir()):
+        raise ConfigError(f"{out} is not empty and holds no cluster: choose another folder")
+    prepare_cluster(out, setup.plan())
+    # Last: a folder with this file is complete.
+    write_atomically(path, json.dumps(wanted, indent=2).encode() + b"\n")
+    return configs

@@ -1,0 +1,86 @@
+"""What the links of a node ask of the node itself, and of its desk."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from veilwalk.node.link._wire import Hello, Offer
+from veilwalk.node.sealing import Bytes
+from veilwalk.node.spool import Outgoing, Verdict
+
+
+class Host(Protocol):
+    """A node, as its links see it."""
+
+    @property
+    def message_bytes(self) -> int:
+        """Length of every message of the run."""
+        ...
+
+    def hello(self) -> Hello:
+        """Return what this node says first."""
+        ...
+
+    def check_hello(self, hello: Hello) -> None:
+        """Refuse what a peer said first, with a ProtocolError."""
+        ...
+
+    def neighbour_of(self, spki: bytes) -> str | None:
+        """Return which neighbour shows that TLS key, if any."""
+        ...
+
+    def silent(self) -> frozenset[str]:
+        """Return the neighbours that cannot be reached now."""
+        ...
+
+    def turned_away(self, why: str) -> None:
+        """Note that somebody was turned away."""
+        ...
+
+    def link_changed(self, peer: str, *, up: bool, why: str) -> None:
+        """Note that a link came up, or went down, or is down still."""
+        ...
+
+
+class Counter(Protocol):
+    """A node's desk, as its links see it: where messages are handed in and fetched."""
+
+    def trouble(self, why: str, /) -> None:
+        """Note that the disk failed."""
+        ...
+
+    async def greeted(self, peer: str, hello: Hello) -> None:
+        """Note which disk a neighbour has that is about to offer messages."""
+        ...
+
+    async def take(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
+        """Take a message from a neighbour; on disk when this returns."""
+        ...
+
+    async def cancelled(self, peer: str, seq: int) -> None:
+        """Note that a message went another way; on disk when this returns."""
+        ...
+
+    async def outgoing(self, peer: str) -> Outgoing | None:
+        """Return what is next for ``peer``."""
+        ...
+
+    async def waits_for(self, peer: str) -> bool:
+        """Return whether anything is to be handed over to ``peer``."""
+        ...
+
+    async def delivered(self, peer: str, outgoing: Outgoing) -> None:
+        """Let go of what ``peer`` has acknowledged."""
+        ...
+
+    async def damaged(self, outgoing: Outgoing) -> None:
+        """Throw a message away if it is damaged on this node's own disk."""
+        ...
+
+    async def reroute(self, peer: str, *, silent: frozenset[str]) -> None:
+        """Send what waits for ``peer`` another way."""
+        ...
+
+    def released(self, peer: str, seq: int) -> None:
+        """Drop the spare copy of a message that ``peer`` has long handed on."""
+        ...

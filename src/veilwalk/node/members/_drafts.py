@@ -1,0 +1,162 @@
+"""Drafting rosters: the first, one with other members, one with the next epoch's keys. Signing comes after."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from veilwalk.core.errors import ConfigError, InvalidParameterError
+from veilwalk.node.members._keys import CARD_NAME
+from veilwalk.node.members._member import CARD_LIMIT, Member, read_card
+from veilwalk.node.members._roster import Roster
+from veilwalk.node.members._signed import decode_hex, read_bounded
+from veilwalk.node.sealing import RUN_ID_BYTES, Suite
+
+if TYPE_CHECKING:
+    from veilwalk.graphs import Graph
+
+Edges = Iterable[tuple[str, str]]
+DAY_S = 24 * 3600
+
+
+def parse_run_id(text: str) -> bytes:
+    """Return the run id written as 32 hexadecimal digits."""
+    return decode_hex(text, RUN_ID_BYTES, "run id")
+
+
+def read_cards(paths: Iterable[Path]) -> tuple[dict[str, Member], Suite | None]:
+    """Return the members whose cards lie at ``paths`` (files, or key directories), and their suite."""
+    members: dict[str, Member] = {}
+    common: Suite | None = None
+    for path in paths:
+        file = path / CARD_NAME if path.is_dir() else path
+        member, suite = read_card(read_bounded(file, CARD_LIMIT), str(file))
+        if member.id in members:
+            raise ConfigError(f"{file}: a second card for {member.id}")
+        if common is not None and suite != common:
+            raise ConfigError(f"{file}: of suite {int(suite)}, the others of {int(common)}; all members need the same")
+        members[member.id], common = member, suite
+    return members, common
+
+
+def edges_of_graph(graph: Graph, ids: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the edges of ``graph`` between ids: its labels, or where it has none node ``i`` is the ``i``-th id.
+
+    Raises:
+        InvalidParameterError: The nodes are more or fewer than the ids, or have other labels.
+    """
+    names = sorted(ids)
+    if len(names) != graph.n_nodes:
+        raise InvalidParameterError("graph", f"{graph.n_nodes} nodes", f"of {len(names)} nodes, one for each member")
+    called = [graph.label(node) for node in range(graph.n_nodes)]
+    if set(called) == set(names):
+        names = called
+    elif graph.labels is not None:
+        stranger = min(set(called) - set(names))
+        raise InvalidParameterError("graph", f"a node called {stranger[:60]}", "of nodes called as the members are")
+    return [(names[a], names[b]) for a, b in graph.edges()]
+
+
+def first_roster(
+    members: Mapping[str, Member], edges: Edges, *, suite: Suite, now: int, days: float, run_id: bytes | None = None
+) -> Roster:
+    """Return version 1, at the oldest epoch all members have a key for; a fresh run id unless given."""
+    if not members:
+        raise InvalidParameterError("members", 0, "at least two cards")
+    epoch = max(min(member.kem) for member in members.values())
+    return Roster(
+        run_id=os.urandom(RUN_ID_BYTES) if run_id is None else run_id,
+        suite=suite,
+        version=1,
+        epoch=epoch,
+        created=now,
+        expires=_expiry(now, days),
+        prev_digest=None,
+        members=_at_epoch(members, epoch),
+        edges=_sorted(edges),
+    )
+
+
+def changed_roster(
+    previous: Roster,
+    edges: Edges,
+    *,
+    cards: Mapping[str, Member],
+    removed: Iterable[str],
+    now: int,
+    days: float,
+) -> Roster:
+    """Return the version after ``previous`` with other members and edges, in the same epoch.
+
+    A card replaces the member of that id, keys and all, or adds it; nobody else changes.
+    """
+    members = {member.id: member for member in previous.members}
+    for node_id in removed:
+        if members.pop(node_id, None) is None:
+            raise InvalidParameterError("remove", node_id, "a member")
+    return _successor(previous, {**members, **cards}, edges, epoch=previous.epoch, now=now, days=days)
+
+
+def rotated_roster(previous: Roster, *, cards: Mapping[str, Member], now: int, days: float) -> Roster:
+    """Return the version after ``previous`` in the next epoch: same members and edges, their new keys from cards.
+
+    A card must carry the TLS key the roster knows, and the same sealing key for the epoch that now begins.
+    """
+    epoch = previous.epoch + 1
+    members = {}
+    for member in previous.members:
+        card = cards.get(member.id)
+        if card is None:
+            raise ConfigError(f"no card of {member.id}: everybody needs a key for epoch {epoch + 1}")
+        if card.certificate != member.certificate:
+            raise ConfigError(
+                f"the card of {member.id} has another TLS key; to replace a member, make a roster instead"
+            )
+        if card.kem.get(epoch, member.kem[epoch]) != member.kem[epoch]:
+            raise ConfigError(f"the card of {member.id} has another key for epoch {epoch} than the roster announced")
+        members[member.id] = replace(card, kem={**card.kem, epoch: member.kem[epoch]})
+    unknown = sorted(cards.keys() - members.keys())
+    if unknown:
+        raise ConfigError(f"{unknown[0]} is no member; to add one, make a roster instead")
+    return _successor(previous, members, previous.edges, epoch=epoch, now=now, days=days)
+
+
+def _successor(
+    previous: Roster, members: Mapping[str, Member], edges: Edges, *, epoch: int, now: int, days: float
+) -> Roster:
+    return Roster(
+        run_id=previous.run_id,
+        suite=previous.suite,
+        version=previous.version + 1,
+        epoch=epoch,
+        created=now,
+        expires=_expiry(now, days),
+        prev_digest=previous.digest,
+        members=_at_epoch(members, epoch),
+        edges=_sorted(edges),
+    )
+
+
+def _at_epoch(members: Mapping[str, Member], epoch: int) -> tuple[Member, ...]:
+    found = []
+    for node_id in sorted(members):
+        member = members[node_id]
+        if not {epoch, epoch + 1} <= member.kem.keys():
+            held = " and ".join(str(number) for number in sorted(member.kem))
+            raise ConfigError(f"{node_id} has sealing keys for epochs {held}: needs {epoch} and {epoch + 1}")
+        found.append(replace(member, kem={number: member.kem[number] for number in (epoch, epoch + 1)}))
+    return tuple(found)
+
+
+def _sorted(edges: Edges) -> tuple[tuple[str, str], ...]:
+    pairs = [(min(edge), max(edge)) for edge in edges]
+    return tuple(sorted(pairs))
+
+
+def _expiry(now: int, days: float) -> int:
+    if not 0 < days <= 3660:
+        raise InvalidParameterError("days", days, "between 0 and 3660")
+    return now + max(1, round(days * DAY_S))

@@ -1,0 +1,81 @@
+"""Models on the wire: raw little-endian arrays in the order of the manifest, and nothing else.
+
+There is no header to parse and nothing to execute; shapes and types come from the signed manifest. What a peer
+sent is checked before anything uses it: length, finiteness, norm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from veilwalk.core.arrays import frozen
+from veilwalk.core.errors import InvalidParameterError, ProtocolError, TrainingError
+from veilwalk.node.members._manifest import Manifest
+from veilwalk.node.sealing import Bytes
+
+if TYPE_CHECKING:
+    from veilwalk.learning import Array, Params
+
+_BLOCK = 1 << 16
+
+
+def encode_params(manifest: Manifest, params: Params) -> bytes:
+    """Return the model as it travels.
+
+    Raises:
+        InvalidParameterError: An array is missing, unknown, or of another shape or type than the manifest says.
+        TrainingError: A value is not finite, or the norm is above the manifest's bound.
+    """
+    if params.keys() != {spec.name for spec in manifest.arrays}:
+        raise InvalidParameterError("params", sorted(params), "exactly the arrays of the manifest")
+    pieces = []
+    for spec in manifest.arrays:
+        array = params[spec.name]
+        if array.shape != spec.shape or array.dtype != np.dtype(spec.dtype).newbyteorder(array.dtype.byteorder):
+            raise InvalidParameterError(spec.name, f"{array.dtype} {array.shape}", f"{spec.dtype} {spec.shape}")
+        pieces.append(np.ascontiguousarray(array, dtype=spec.dtype))
+    norm = params_norm(dict(zip((spec.name for spec in manifest.arrays), pieces, strict=True)))
+    if not norm <= manifest.norm_bound:
+        raise TrainingError(f"the norm of the model is {norm:g}: must be finite and <= {manifest.norm_bound:g}")
+    return b"".join(piece.reshape(-1).view(np.uint8).data for piece in pieces)
+
+
+def decode_params(manifest: Manifest, data: Bytes) -> dict[str, Array]:
+    """Return the model in ``data`` as read-only arrays that share its memory where alignment allows.
+
+    Raises:
+        ProtocolError: The length is not the manifest's, a value is not finite, or the norm is above the bound.
+    """
+    view = memoryview(data).cast("B").toreadonly()
+    if len(view) != manifest.body_bytes:
+        raise ProtocolError(f"a model has {len(view)} bytes: the manifest says {manifest.body_bytes}")
+    params: dict[str, Array] = {}
+    start = 0
+    for spec in manifest.arrays:
+        stop = start + spec.n_bytes
+        array = np.frombuffer(view[start:stop], dtype=spec.dtype).reshape(spec.shape)
+        # An odd offset would slow down, or on some machines forbid, whatever the learner does with it.
+        params[spec.name] = array if array.flags.aligned else frozen(array.copy())
+        start = stop
+    if not params_norm(params) <= manifest.norm_bound:
+        raise ProtocolError("a model has values that are not finite, or a norm above the manifest's bound")
+    return params
+
+
+def params_norm(params: Mapping[str, Array]) -> float:
+    """Return the Euclidean norm of all arrays together; NaN or infinity if any value is.
+
+    Blocks keep the extra memory small; double precision keeps the sum of a large float16 model from overflowing.
+    """
+    total = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for array in params.values():
+            flat = array.reshape(-1)
+            for start in range(0, flat.size, _BLOCK):
+                block = flat[start : start + _BLOCK].astype(np.float64, copy=False)
+                total += float(block @ block)
+    return math.sqrt(total) if total >= 0 else math.nan

@@ -1,0 +1,212 @@
+"""The run manifest: what a model looks like on the wire, and what all members agree to run. The root signs it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from veilwalk.core import validate
+from veilwalk.core.errors import InputFileError, InvalidParameterError, VeilwalkError
+from veilwalk.node.members._member import parse_suite
+from veilwalk.node.members._signed import (
+    canonical_json,
+    check_fields,
+    decode_hex,
+    parse_canonical,
+    read_signed,
+    sign_file,
+)
+from veilwalk.node.sealing import DIGEST_BYTES, RUN_ID_BYTES, Suite, bucket_code, bucket_for
+
+if TYPE_CHECKING:
+    # Types only: learning takes long to import, and a node must start quickly.
+    from veilwalk.learning import Params
+
+DTYPES = ("<f2", "<f4", "<f8", "<i4", "<i8")
+"""What arrays may hold, always little-endian."""
+
+_FORMAT = "veilwalk-manifest-1"
+_KIND = "manifest"
+_FILE_LIMIT = 4 * 1024 * 1024
+_MAX_ARRAYS = 10_000
+_MAX_DIMENSIONS = 8
+_MAX_SIZE = 2**31
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}", re.ASCII)
+_TEXT = re.compile(r"[ -~]{0,400}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArraySpec:
+    """Name, shape and type of one array of the model."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InvalidParameterError("name", self.name[:80], "1 to 200 letters, digits, _ . / -")
+        if self.dtype not in DTYPES:
+            raise InvalidParameterError("dtype", self.dtype, f"one of {', '.join(DTYPES)}")
+        for size in self.shape:
+            validate.integer(shape=size)
+        if len(self.shape) > _MAX_DIMENSIONS or not all(0 < size < _MAX_SIZE for size in self.shape):
+            raise InvalidParameterError("shape", self.shape, f"at most {_MAX_DIMENSIONS} positive sizes")
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of the array on the wire."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """One run: its id, the arrays of its model in the order they travel, and what everybody runs.
+
+    Args:
+        run_id: 16 bytes, fresh for each run.
+        arrays: The model; fixes the order, shape and type of every array.
+        suite: How messages are sealed.
+        norm_bound: The largest Euclidean norm of a model that is accepted.
+        learner: The learner and its settings, as its own text.
+        walk: The walk and the other rules all members follow, as their own text.
+        law_digest: SHA-256 of the destination law (hexadecimal).
+        graph_digest: The digest of the graph the law was designed for.
+        test_digest: SHA-256 of the public test set (hexadecimal); empty where the run has none.
+        seed: Seed of the learner's own draws (start, batches). Walks draw from the OS source.
+    """
+
+    run_id: bytes
+    arrays: tuple[ArraySpec, ...]
+    suite: Suite
+    norm_bound: float
+    learner: str
+    walk: str
+    law_digest: str
+    graph_digest: str
+    seed: int
+    test_digest: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.run_id) != RUN_ID_BYTES:
+            raise InvalidParameterError("run_id", f"{len(self.run_id)} bytes", f"{RUN_ID_BYTES} bytes")
+        if not 1 <= len(self.arrays) <= _MAX_ARRAYS or len({spec.name for spec in self.arrays}) != len(self.arrays):
+            raise InvalidParameterError("arrays", f"{len(self.arrays)} arrays", f"1 to {_MAX_ARRAYS}, no name twice")
+        validate.more_than(0, norm_bound=self.norm_bound)
+        validate.finite(norm_bound=self.norm_bound)
+        validate.integer(seed=self.seed)
+        validate.at_least(0, seed=self.seed)
+        for name in ("learner", "walk"):
+            if not _TEXT.fullmatch(getattr(self, name)):
+                raise InvalidParameterError(name, getattr(self, name)[:80], "at most 400 printable ASCII characters")
+        for name in ("law_digest", "graph_digest"):
+            decode_hex(getattr(self, name), DIGEST_BYTES, name)
+        if self.test_digest:
+            decode_hex(self.test_digest, DIGEST_BYTES, "test_digest")
+        bucket_for(self.body_bytes)
+
+    @cached_property
+    def body_bytes(self) -> int:
+        """Length of an encoded model."""
+        return sum(spec.n_bytes for spec in self.arrays)
+
+    @cached_property
+    def bucket_bytes(self) -> int:
+        """What every body of the run is padded to: the smallest bucket that holds the model."""
+        return bucket_for(self.body_bytes)
+
+    def to_bytes(self) -> bytes:
+        """Return the manifest as canonical JSON."""
+        arrays = [{"dtype": spec.dtype, "name": spec.name, "shape": list(spec.shape)} for spec in self.arrays]
+        return canonical_json(
+            {
+                "arrays": arrays,
+                "bucket": bucket_code(self.bucket_bytes),
+                "format": _FORMAT,
+                "graph_digest": self.graph_digest,
+                "law_digest": self.law_digest,
+                "learner": self.learner,
+                "norm_bound": float(self.norm_bound),
+                "run": self.run_id.hex(),
+                "seed": int(self.seed),
+                "suite": int(self.suite),
+                "test_digest": self.test_digest,
+                "walk": self.walk,
+            }
+        )
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical text."""
+        return hashlib.sha256(self.to_bytes()).digest()
+
+
+_FIELDS = (
+    *("arrays", "bucket", "format", "graph_digest", "law_digest", "learner"),
+    *("norm_bound", "run", "seed", "suite", "test_digest", "walk"),
+)
+_TEXTS = ("graph_digest", "law_digest", "learner", "test_digest", "walk")
+
+
+def array_specs(params: Params) -> tuple[ArraySpec, ...]:
+    """Return the specs of ``params`` in their order; types of the other byte order are named by their value."""
+    return tuple(
+        ArraySpec(name=name, shape=tuple(array.shape), dtype=array.dtype.newbyteorder("<").str)
+        for name, array in params.items()
+    )
+
+
+def parse_manifest(data: bytes, name: str) -> Manifest:
+    """Return the manifest in ``data``, checked; its signature is :func:`load_manifest`'s business."""
+    content = check_fields(parse_canonical(data, name), _FIELDS, name)
+    if content["format"] != _FORMAT:
+        raise InputFileError(f"{name}: not a run manifest of this version")
+    try:
+        manifest = Manifest(
+            run_id=decode_hex(content["run"], RUN_ID_BYTES, "run"),
+            arrays=tuple(_array_spec(entry, name) for entry in _typed(content, "arrays", list)),
+            suite=parse_suite(content["suite"], name),
+            norm_bound=_typed(content, "norm_bound", float),
+            seed=_typed(content, "seed", int),
+            **{field: _typed(content, field, str) for field in _TEXTS},
+        )
+    except InputFileError:
+        raise
+    except VeilwalkError as error:
+        raise InputFileError(f"{name}: {error}") from None
+    if manifest.to_bytes() != data:
+        raise InputFileError(f"{name}: the bucket is not the one of this model")
+    return manifest
+
+
+def sign_manifest(path: Path, manifest: Manifest, root_key: Ed25519PrivateKey) -> None:
+    """Write the manifest and its signature."""
+    sign_file(path, _KIND, manifest.to_bytes(), root_key)
+
+
+def load_manifest(path: Path, root_public_key: Ed25519PublicKey) -> Manifest:
+    """Return the manifest at ``path`` once the root's signature is checked."""
+    return parse_manifest(read_signed(path, _KIND, root_public_key, _FILE_LIMIT), str(path))
+
+
+def _array_spec(content: object, name: str) -> ArraySpec:
+    fields = check_fields(content, ("dtype", "name", "shape"), f"{name}: arrays")
+    shape = _typed(fields, "shape", list)
+    return ArraySpec(name=_typed(fields, "name", str), shape=tuple(shape), dtype=_typed(fields, "dtype", str))
+
+
+def _typed(content: Mapping[str, Any], field: str, kind: type) -> Any:
+    value = content[field]
+    # Exactly that type: JSON's true is no number here.
+    if type(value) is not kind:
+        raise InputFileError(f"{field}: must be a {kind.__name__}")
+    return value

@@ -1,0 +1,131 @@
+"""What all members of a run do alike, as one line of text in the signed manifest.
+
+least-recent mix=0.2 updates=400 target=0.9 evaluations=40 late=7070 starve=1.8e+06 hop=0.05 dwell=0 spare=0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from veilwalk.core import validate
+from veilwalk.core.errors import ConfigError, InvalidParameterError
+from veilwalk.core.walk import Walk
+
+#: The walks that a node can play: it forwards everything it gets, at once, whomever it came from.
+NODE_WALKS = ("simple", "non-backtracking", "least-recent")
+
+MAX_UPDATES = 2**32 - 2
+# The names in the signed text are as short as they were in the first manifests; here they carry their units.
+_FIELDS = {
+    "updates": "updates",
+    "target": "target",
+    "evaluations": "evaluations",
+    "late": "late_hops",
+    "starve": "starve_hops",
+    "hop": "hop_s",
+    "dwell": "dwell_s",
+    "spare": "spare_s",
+}
+_WHOLE = ("updates", "evaluations")
+
+
+def node_walk(walk: Walk) -> Walk:
+    """Return ``walk``, or refuse one that nodes cannot play."""
+    if walk.kind not in NODE_WALKS:
+        raise InvalidParameterError("walk", str(walk), "one of " + ", ".join(NODE_WALKS))
+    return walk
+
+
+def new_run_walk(walk: Walk, *, allow_sandwich: bool) -> Walk:
+    """Return ``walk``, or refuse for a new run one that goes straight back, unless that is allowed by name.
+
+    Who hands a message to a neighbour and gets another one straight back knows for certain who made it.
+    """
+    if node_walk(walk).kind == "simple" and not allow_sandwich:
+        need = (
+            "non-backtracking or least-recent: a relay next to the maker would know it for certain (--allow-sandwich)"
+        )
+        raise InvalidParameterError("walk", str(walk), need)
+    return walk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRules:
+    """The walk and its end.
+
+    Attributes:
+        walk: How messages walk.
+        updates: The model is finished after so many updates.
+        target: It is also finished when it reaches this accuracy on the run's public test set; 0 never.
+        evaluations: About how often it is tried on that set (:func:`veilwalk.learning.evaluation_points`).
+        late_hops: A node that has seen no walk for so many hops makes one (:func:`.late_after_hops`).
+        starve_hops: So does one that has opened nothing for so many (:func:`.starved_after_hops`).
+        hop_s: Seconds a hop takes, by which nodes count hops they do not see.
+        dwell_s: Seconds a message stays at every node, trained or not; 0 sends it on at once, and then a neighbour
+            that keeps time can tell who trained.
+        spare_s: Seconds after handing a message on at which a node tells the one before to drop its spare copy; 0 keeps
+            none, and then what a lost node was carrying is lost with it.
+    """
+
+    walk: Walk
+    updates: int
+    target: float = 0.0
+    evaluations: int = 40
+    late_hops: float
+    starve_hops: float = 1e12
+    hop_s: float = 0.05
+    dwell_s: float = 0.0
+    spare_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        node_walk(self.walk)
+        validate.integer(updates=self.updates, evaluations=self.evaluations)
+        validate.at_least(1, updates=self.updates, evaluations=self.evaluations)
+        if not 0.0 <= self.target <= 1.0:
+            raise InvalidParameterError("target", self.target, "from 0 to 1")
+        if self.updates > MAX_UPDATES:
+            raise InvalidParameterError("updates", self.updates, f"at most {MAX_UPDATES}")
+        validate.finite(
+            late_hops=self.late_hops,
+            starve_hops=self.starve_hops,
+            hop_s=self.hop_s,
+            dwell_s=self.dwell_s,
+            spare_s=self.spare_s,
+        )
+        validate.more_than(0, late_hops=self.late_hops, starve_hops=self.starve_hops, hop_s=self.hop_s)
+        validate.at_least(0, dwell_s=self.dwell_s, spare_s=self.spare_s)
+
+    @property
+    def late_s(self) -> float:
+        """Seconds without a visit after which a node makes a walk."""
+        return self.late_hops * max(self.hop_s, self.dwell_s)
+
+    @property
+    def starve_s(self) -> float:
+        """Seconds without opening a message after which a node makes a walk."""
+        return self.starve_hops * max(self.hop_s, self.dwell_s)
+
+    def to_text(self) -> str:
+        """Return the rules as they stand in the manifest."""
+        values = (f"{text}={getattr(self, name):{'d' if name in _WHOLE else 'g'}}" for text, name in _FIELDS.items())
+        return " ".join([self.walk.kind, f"mix={self.walk.mix:g}", *values])
+
+    @classmethod
+    def from_text(cls, text: str) -> RunRules:
+        """Read what :meth:`to_text` wrote; unknown and repeated names are refused."""
+        kind, *parts = text.split(" ")
+        values: dict[str, float] = {}
+        for part in parts:
+            text_name, _, value = part.partition("=")
+            name = "mix" if text_name == "mix" else _FIELDS.get(text_name)
+            if name is None or name in values:
+                known = ", ".join(sorted(["mix", *_FIELDS]))
+                raise ConfigError(f"the manifest's walk has {part[:40]!r}: must be one of {known}, once")
+            try:
+                values[name] = int(value) if name in _WHOLE else float(value)
+            except ValueError:
+                raise ConfigError(f"the manifest's walk has {part[:40]!r}: must be a number") from None
+        missing = [name for name in ("late", "updates") if _FIELDS[name] not in values]
+        if missing:
+            raise ConfigError(f"the manifest's walk lacks {', '.join(missing)}")
+        return cls(walk=Walk(kind, values.pop("mix", 0.0)), **values)  # type: ignore[arg-type]

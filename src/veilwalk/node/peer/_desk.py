@@ -1,0 +1,304 @@
+"""The desk of a node: every message passes over it, from the link it came by to the link it leaves by.
+
+All storage is done by one thread, so that it needs no locks; training by another, so that storage never waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from veilwalk.core.errors import SpoolError
+from veilwalk.node.link import Hello, Offer
+from veilwalk.node.members import Roster
+from veilwalk.node.peer._age import AgeWatch
+from veilwalk.node.peer._custody import Custody
+from veilwalk.node.peer._destination import Destination
+from veilwalk.node.peer._routing import NextHop
+from veilwalk.node.sealing import Bytes, Opener
+from veilwalk.node.spool import Outgoing, Progress, Row, Taken, Verdict
+
+T = TypeVar("T")
+
+_RETRY_STORAGE_S = 1.0
+# The event loop counts in milliseconds from whatever it did last, which after training is another phase than after
+# relaying: a message is called up this much early, and the rest is waited for exactly.
+_EARLY_S = 0.003
+
+
+class Desk:
+    """Takes messages in, works on those that open here, and gives each to the link it is pinned to."""
+
+    def __init__(
+        self,
+        custody: Custody,
+        destination: Destination,
+        *,
+        age: AgeWatch,
+        hunger: AgeWatch,
+        dwell_s: float,
+        spare_s: float,
+        wake: Callable[[str], None],
+        roster: Callable[[], Roster],
+        trouble: Callable[[str], None],
+    ) -> None:
+        self.custody = custody
+        self._destination = destination
+        self._age = age
+        self._hunger = hunger
+        self._dwell_s = dwell_s
+        self._spare_s = spare_s
+        #: Tells a neighbour that its spare copy may go; the links put theirs here.
+        self.release: Callable[[str, int], Awaitable[bool]] = _nobody
+        self._due: set[tuple[str, int]] = set()
+        self._wake = wake
+        self._roster = roster
+        #: Notes that the disk failed.
+        self.trouble = trouble
+        self._arrived: dict[int, float] = {}
+        # What was pinned last, read before it is asked for: one trip to the storage thread less for every hop.
+        self._ahead: tuple[str, Outgoing] | None = None
+        self._to_open: asyncio.Queue[int] = asyncio.Queue()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._storage = ThreadPoolExecutor(1, thread_name_prefix="storage")
+        self._training = ThreadPoolExecutor(1, thread_name_prefix="training")
+
+    async def storage(self, work: Callable[..., T], *values: object) -> T:
+        """Do ``work`` in the storage thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._storage, work, *values)
+
+    async def recover(self) -> None:
+        """Go on with everything that was in custody when the node stopped."""
+        for row, for_us in await self.storage(self.custody.recover):
+            self._settle(row, for_us=for_us)
+        await self._pay_later()
+
+    async def follow(self, *, opener: Opener, next_hop: NextHop, allowed_visits: int) -> None:
+        """Work under a new roster: what is stored or routed from now on follows it."""
+        await self.storage(
+            partial(self.custody.follow, opener=opener, next_hop=next_hop, allowed_visits=allowed_visits)
+        )
+
+    async def greeted(self, peer: str, hello: Hello) -> None:
+        """Note which disk a neighbour has that is about to offer messages."""
+        await self.storage(self.custody.greeted, peer, hello.incarnation)
+
+    async def take(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
+        """Take a message from a neighbour; on disk when this returns."""
+        try:
+            taken, ahead = await self.storage(self._take_in, peer, offer, body)
+        except SpoolError as error:
+            self.trouble(str(error))
+            raise
+        if taken.verdict is Verdict.TAKEN and not taken.wait_s:
+            # What comes too often is no sign of life.
+            self._age.seen()
+        if taken.row is not None:
+            self._ahead = ahead or self._ahead
+            self._settle(taken.row, for_us=taken.for_us, wait_s=taken.wait_s)
+        elif taken.verdict is Verdict.TAKEN:
+            await self._pay_later()
+        return taken.verdict
+
+    async def cancelled(self, peer: str, seq: int) -> None:
+        """Note that a message went another way; on disk when this returns."""
+        await self.storage(self.custody.cancelled, peer, seq)
+
+    async def outgoing(self, peer: str) -> Outgoing | None:
+        """Return what is next for ``peer``."""
+        if self._ahead is not None and self._ahead[0] == peer:
+            (_, outgoing), self._ahead = self._ahead, None
+            return outgoing
+        return await self.storage(self.custody.outgoing, peer)
+
+    async def waits_for(self, peer: str) -> bool:
+        """Return whether anything is to be handed over to ``peer``."""
+        return await self.storage(self.custody.waits_for, peer)
+
+    async def delivered(self, peer: str, outgoing: Outgoing) -> None:
+        """Let go of what ``peer`` has acknowledged."""
+        self._ahead = None
+        await self.storage(self.custody.delivered, peer, outgoing.seq)
+        await self._pay_later()
+
+    async def damaged(self, outgoing: Outgoing) -> None:
+        """Throw a message away if it is damaged on this node's own disk; a walk is lost, never passed on broken."""
+        if outgoing.row is not None:
+            await self.storage(self.custody.drop_if_damaged, outgoing.row)
+
+    async def reroute(self, peer: str, *, silent: frozenset[str]) -> None:
+        """Send what waits for ``peer`` another way."""
+        self._ahead = None
+        for other in await self.storage(partial(self.custody.reroute, peer, avoid=silent)):
+            self._wake(other)
+
+    async def part_from(self, peer: str) -> None:
+        """Send what waits for a neighbour that has left another way, or nowhere where it was for that one alone."""
+        await self.reroute(peer, silent=frozenset())
+        for row in await self.storage(self.custody.part_from, peer):
+            self._settle(row, for_us=False)
+
+    async def create(self, *, first: bool) -> None:
+        """Make a walk: the run's first, or one in the place of those that seem lost."""
+        message = await self.storage(
+            partial(self._destination.new_walk, self.custody.spool, self._roster(), first=first)
+        )
+        if message is not None:
+            self._settle(
+                await self.storage(self.custody.create, message, "started" if first else "created"), for_us=False
+            )
+        self._age.seen()
+        self._hunger.seen()
+
+    async def create_if_late(self) -> None:
+        """Make a walk if none has come by, or none could be opened, for too long."""
+        if self._age.is_late and (await self.storage(self.custody.statistics))[1]:
+            # One is here: whatever it waits for, it is not lost.
+            self._age.seen()
+        if self._age.is_late or self._hunger.is_late:
+            await self.create(first=False)
+
+    async def train(self) -> None:
+        """Work on messages that open here, one after the other, until cancelled."""
+        while True:
+            number = await self._to_open.get()
+            while True:
+                try:
+                    await self._open(number)
+                    break
+                except SpoolError as error:
+                    # Still held: nothing is lost by trying again.
+                    self.trouble(str(error))
+                    await asyncio.sleep(_RETRY_STORAGE_S)
+
+    def released(self, peer: str, seq: int) -> None:
+        """Drop the spare copy of a message that ``peer`` has long handed on."""
+        if self.custody.spares is not None:
+            self._spawn(self.storage(self.custody.spares.released, peer, seq))
+
+    def close(self) -> None:
+        """Stop all work; what is in custody waits on disk."""
+        for timer in self._timers:
+            timer.cancel()
+        self._storage.shutdown(wait=True, cancel_futures=True)
+        self._training.shutdown(wait=False, cancel_futures=True)
+        self.custody.spool.close()
+
+    async def _open(self, number: int) -> None:
+        found = await self.storage(self.custody.examine, number)
+        if found is None:
+            return
+        row, opened = found
+        if opened is None:
+            # Its epoch ended while it waited.
+            self._settle(row, for_us=False)
+            return
+        arrival = await self.storage(self._destination.look, self.custody.spool, row, opened)
+        loop = asyncio.get_running_loop()
+        outcome = await loop.run_in_executor(self._training, self._destination.work, arrival, self._roster())
+        if not isinstance(outcome, Progress):
+            await self.storage(self.custody.drop, number, outcome)
+            self._arrived.pop(number, None)
+            await self._pay_later()
+            return
+        self._hunger.seen()
+        made = await self.storage(self.custody.progress, row, outcome)
+        for peer in outcome.farewells:
+            self._wake(peer)
+        if made is not None:
+            # It leaves as the message it replaces would have left, or a whole number of dwells later.
+            self._arrived[made.id] = self._arrived.get(number, loop.time())
+            self._settle(made, for_us=False)
+        self._arrived.pop(number, None)
+
+    def _settle(self, row: Row, *, for_us: bool, wait_s: float = 0.0) -> None:
+        """Put a message where it belongs: to the training, to its link, or to the side until its dwell is over."""
+        loop = asyncio.get_running_loop()
+        arrived = self._arrived.setdefault(row.id, loop.time())
+        if row.peer is not None:
+            self._arrived.pop(row.id, None)
+            self._wake(row.peer)
+        elif for_us:
+            self._to_open.put_nowait(row.id)
+        else:
+            # Also at once where nothing dwells: a held message that was not pinned with its arrival.
+            stays_s = max(wait_s, loop.time() - arrived)
+            due = arrived + (max(1, math.ceil(stays_s / self._dwell_s)) * self._dwell_s if self._dwell_s else wait_s)
+            timer = loop.call_at(due - _EARLY_S, self._leave, row.id, due)
+            self._timers.add(timer)
+            self._timers = {other for other in self._timers if not other.cancelled() and other.when() >= loop.time()}
+
+    def _take_in(self, peer: str, offer: Offer, body: Bytes) -> tuple[Taken, tuple[str, Outgoing] | None]:
+        taken = self.custody.take(peer, offer.seq, offer.digest, body)
+        return taken, self._look_ahead(taken.row)
+
+    def _pin_at(self, number: int, due: float) -> tuple[Row | None, tuple[str, Outgoing] | None]:
+        time.sleep(max(0.0, due - time.monotonic()))
+        row = self.custody.pin(number)
+        return row, self._look_ahead(row)
+
+    def _look_ahead(self, row: Row | None) -> tuple[str, Outgoing] | None:
+        """Return a message that was just pinned with its bytes, if it is next on its link."""
+        if row is None or row.peer is None:
+            return None
+        with contextlib.suppress(SpoolError):
+            outgoing = self.custody.outgoing(row.peer)
+            if outgoing is not None and outgoing.row is not None and outgoing.row.id == row.id:
+                return row.peer, outgoing
+        return None
+
+    def _leave(self, number: int, due: float) -> None:
+        self._spawn(self._pin(number, due))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _pay_later(self) -> None:
+        """Release what is owed a fixed time from now, whatever was done with it."""
+        if self.custody.spares is None:
+            return
+        for debt in await self.storage(self.custody.spares.debts):
+            if debt not in self._due:
+                self._due.add(debt)
+                asyncio.get_running_loop().call_later(self._spare_s, self._pay, debt)
+
+    def _pay(self, debt: tuple[str, int]) -> None:
+        self._spawn(self._send_release(debt))
+
+    async def _send_release(self, debt: tuple[str, int]) -> None:
+        self._due.discard(debt)
+        try:
+            if self.custody.spares is not None and await self.release(*debt):
+                await self.storage(self.custody.spares.paid, *debt)
+            else:
+                await self._pay_later()
+        except SpoolError as error:
+            self.trouble(str(error))
+
+    async def _pin(self, number: int, due: float) -> None:
+        while True:
+            try:
+                row, ahead = await self.storage(self._pin_at, number, due)
+                break
+            except SpoolError as error:
+                self.trouble(str(error))
+                await asyncio.sleep(_RETRY_STORAGE_S)
+        self._arrived.pop(number, None)
+        if row is not None and row.peer is not None:
+            self._ahead = ahead or self._ahead
+            self._wake(row.peer)
+
+
+async def _nobody(peer: str, seq: int) -> bool:
+    """Release nothing: there are no links yet."""
+    del peer, seq
+    return False

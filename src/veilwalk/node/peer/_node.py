@@ -1,0 +1,254 @@
+"""The running node: its links and its desk, from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from veilwalk.core.errors import ConfigError, ProtocolError, VeilwalkError
+from veilwalk.node.link import Hello, InLinks, OutLink, dialing_context, listening_context
+from veilwalk.node.members import NodeKeys, Roster
+from veilwalk.node.peer._age import AgeWatch
+from veilwalk.node.peer._custody import Custody
+from veilwalk.node.peer._desk import Desk
+from veilwalk.node.peer._destination import Destination
+from veilwalk.node.peer._membership import check_still_valid
+from veilwalk.node.peer._parts import NodeParts
+from veilwalk.node.peer._repeats import Visits, allowed_visits
+from veilwalk.node.peer._routing import NextHop
+from veilwalk.node.spool import Spares, Spool
+
+_WATCH_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatistics:
+    """What a running node has counted, at one moment.
+
+    Attributes:
+        tallies: Its counters on disk, which restarts do not reset.
+        events: Counts since it started.
+        in_custody: Messages held or being handed on.
+        links_up: Neighbours connected.
+        roster_version: Version of the roster held.
+    """
+
+    tallies: Mapping[str, int]
+    events: Mapping[str, int]
+    in_custody: int
+    links_up: int
+    roster_version: int
+
+
+class Node:
+    """One member at work."""
+
+    def __init__(self, parts: NodeParts) -> None:
+        self._parts = parts
+        self._membership = parts.membership
+        self.id = parts.keys.id
+        self.events = {"turned_away": 0, "storage_troubles": 0, "link_losses": 0}
+        spool = Spool(parts.disk)
+        custody = Custody(
+            spool,
+            opener=self._membership.opener(parts.keys),
+            next_hop=self._next_hop(self.roster),
+            draws=parts.draws,
+            quota=parts.limits.quota,
+            dwells=parts.rules.dwell_s > 0,
+            spares=Spares(spool, most=2 * parts.limits.quota) if parts.rules.spare_s else None,
+            visits=Visits(self._allowed_visits(self.roster), pause_s=max(parts.rules.hop_s, parts.rules.dwell_s)),
+        )
+        self._destination = Destination(parts.task, parts.rules, parts.law, parts.draws)
+        self.desk = Desk(
+            custody,
+            self._destination,
+            age=AgeWatch(parts.rules.late_s),
+            hunger=AgeWatch(parts.rules.starve_s),
+            dwell_s=parts.rules.dwell_s,
+            spare_s=parts.rules.spare_s,
+            wake=self._wake,
+            roster=lambda: self.roster,
+            trouble=self._trouble,
+        )
+        self._listening = listening_context(parts.keys, self.roster.trust_anchors(self.roster.neighbours(self.id)))
+        self._in_links = InLinks(host=self, desk=self.desk, limits=parts.limits)
+        self.desk.release = self._in_links.release
+        self._out_links: dict[str, OutLink] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def roster(self) -> Roster:
+        """The roster this node holds."""
+        return self._membership.roster
+
+    @property
+    def message_bytes(self) -> int:
+        """Length of every message of the run."""
+        return self.roster.seal_context(self._membership.manifest).message_bytes
+
+    @property
+    def links_up(self) -> int:
+        """How many neighbours this node is connected to."""
+        return sum(link.up for link in self._out_links.values())
+
+    async def statistics(self) -> NodeStatistics:
+        """Return what this node has counted until now."""
+        tallies, held = await self.desk.storage(self.desk.custody.statistics)
+        return NodeStatistics(
+            tallies=tallies,
+            events=dict(self.events),
+            in_custody=held,
+            links_up=self.links_up,
+            roster_version=self.roster.version,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until told to stop; what is in custody then waits on disk."""
+        me, neighbours = self.roster.member(self.id), self.roster.neighbours(self.id)
+        try:
+            host, port = self._parts.listen or (me.host, me.port)
+            # What is damaged on disk goes before anything of it could be offered.
+            await self.desk.recover()
+            await self._in_links.start(host, port, self._listening)
+            for peer in neighbours:
+                self._dial(peer)
+            self._start("training", self.desk.train())
+            self._start("watch", self._watch())
+            if self._parts.starts:
+                await self.desk.create(first=True)
+            self._parts.log.event("started", node=self.id, neighbours=len(neighbours))
+            await self._until(stop)
+        finally:
+            await self._shut_down()
+
+    async def follow(self, roster: Roster, keys: NodeKeys) -> None:
+        """Work under a new version of the roster from now on."""
+        parts, before = self._parts, set(self._out_links)
+        if self.id not in roster.ids:
+            raise ConfigError(
+                f"roster version {roster.version} leaves {self.id} out: this node works under the one before"
+            )
+        keys.check_entry(roster.member(self.id))
+        law, membership = parts.law.among(roster.ids), self._membership.follow(roster)
+        # Custody first: it takes what is sealed under either roster, so nothing that comes meanwhile is refused.
+        await self.desk.follow(
+            opener=membership.opener(keys),
+            next_hop=self._next_hop(roster),
+            allowed_visits=self._allowed_visits(roster),
+        )
+        self._destination.law = law
+        self._parts = replace(parts, keys=keys)
+        self._membership = membership
+        neighbours = set(roster.neighbours(self.id))
+        self._listening.load_verify_locations(cadata=roster.trust_anchors(neighbours))
+        # Keys and addresses may have changed: every link is made anew.
+        self._in_links.hang_up(before)
+        for peer in before:
+            self._tasks.pop(f"link {peer}").cancel()
+            del self._out_links[peer]
+        for peer in neighbours:
+            self._dial(peer)
+        await self.desk.storage(self.desk.custody.expire)
+        for peer in before - neighbours:
+            await self.desk.part_from(peer)
+        parts.log.event("roster", version=roster.version, epoch=roster.epoch, neighbours=len(neighbours))
+
+    def hello(self) -> Hello:
+        """Return what this node says first."""
+        return self._membership.hello(self.desk.custody.spool.incarnation)
+
+    def check_hello(self, hello: Hello) -> None:
+        """Refuse a peer of another run or roster, and everybody once the roster's time is over."""
+        check_still_valid(self.roster)
+        self._membership.check_hello(hello)
+
+    def neighbour_of(self, spki: bytes) -> str | None:
+        """Return which neighbour shows that TLS key, if any."""
+        peer = self.roster.peer_of_certificate(spki)
+        return peer if peer in self.roster.neighbours(self.id) else None
+
+    def silent(self) -> frozenset[str]:
+        """Return the neighbours that cannot be reached now."""
+        return frozenset(peer for peer, link in self._out_links.items() if not link.up)
+
+    def turned_away(self, why: str) -> None:
+        """Note that somebody was turned away."""
+        self.events["turned_away"] += 1
+        self._parts.log.event("turned_away", why=why)
+
+    def link_changed(self, peer: str, *, up: bool, why: str) -> None:
+        """Note that a link came up, or went down, or is down still."""
+        if up:
+            self._parts.log.event("link_up", peer=peer)
+        elif peer in self._out_links and self._out_links[peer].up:
+            self.events["link_losses"] += 1
+            self._parts.log.event("link_down", peer=peer, why=why)
+
+    def _next_hop(self, roster: Roster) -> NextHop:
+        rules = self._parts.rules
+        return NextHop(walk=rules.walk, neighbours=roster.neighbours(self.id))
+
+    def _allowed_visits(self, roster: Roster) -> int:
+        return allowed_visits(roster.ids, roster.edges, self.id)
+
+    def _dial(self, peer: str) -> None:
+        parts = self._parts
+        context = dialing_context(parts.keys, self.roster.trust_anchors([peer]))
+        link = OutLink(self.roster.member(peer), context, host=self, desk=self.desk, limits=parts.limits)
+        self._out_links[peer] = link
+        self._start(f"link {peer}", link.run())
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks[name] = asyncio.get_running_loop().create_task(work, name=name)
+
+    def _wake(self, peer: str) -> None:
+        if peer in self._out_links:
+            self._out_links[peer].wake()
+
+    def _trouble(self, why: str) -> None:
+        self.events["storage_troubles"] += 1
+        if self.events["storage_troubles"] == 1 or self.events["storage_troubles"] % 100 == 0:
+            self._parts.log.event("storage_trouble", why=why, times=self.events["storage_troubles"])
+
+    async def _watch(self) -> None:
+        """Make a walk when none has come by for too long."""
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            try:
+                check_still_valid(self.roster)
+            except ProtocolError:
+                # What is in custody waits; the links refuse everybody until a new roster, or the clock, fits.
+                self._in_links.hang_up(set(self._out_links))
+                for link in self._out_links.values():
+                    link.hang_up()
+                continue
+            try:
+                await self.desk.create_if_late()
+            except VeilwalkError as error:
+                self._trouble(str(error))
+
+    async def _until(self, stop: asyncio.Event) -> None:
+        """Wait for the order to stop; a part that ends before has failed, and takes the node with it."""
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            while not stopping.done():
+                parts = list(self._tasks.values())
+                done, _ = await asyncio.wait([stopping, *parts], timeout=1, return_when=asyncio.FIRST_COMPLETED)
+                for task in done - {stopping}:
+                    if not task.cancelled():
+                        await task
+                        # No peer can bring this about: it is our own fault, and ends with exit code 70.
+                        raise RuntimeError(f"{task.get_name()} ended by itself")
+        finally:
+            stopping.cancel()
+
+    async def _shut_down(self) -> None:
+        await self._in_links.stop()
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self.desk.close()
+        self._parts.log.event("stopped", node=self.id)

@@ -1,0 +1,41 @@
+"""Sealed messages: the envelope with its header, the body, the keys that open them."""
+
+from veilwalk.node.sealing._body import Bytes, bucket_code, bucket_for
+from veilwalk.node.sealing._envelope import (
+    DIGEST_BYTES,
+    RUN_ID_BYTES,
+    Header,
+    OpenedHeader,
+    SealContext,
+    open_body,
+    seal,
+)
+from veilwalk.node.sealing._kem import (
+    KemPrivateKey,
+    Suite,
+    kem_private_key,
+    kem_public_bytes,
+    kem_public_key,
+    new_kem_secret,
+)
+from veilwalk.node.sealing._opener import Opener
+
+__all__ = [
+    "DIGEST_BYTES",
+    "RUN_ID_BYTES",
+    "Bytes",
+    "Header",
+    "KemPrivateKey",
+    "OpenedHeader",
+    "Opener",
+    "SealContext",
+    "Suite",
+    "bucket_code",
+    "bucket_for",
+    "kem_private_key",
+    "kem_public_bytes",
+    "kem_public_key",
+    "new_kem_secret",
+    "open_body",
+    "seal",
+]

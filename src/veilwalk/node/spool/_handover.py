@@ -1,0 +1,63 @@
+"""What passes between a node's custody and the rest of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from veilwalk.node.sealing import Header
+from veilwalk.node.spool._tables import Row
+
+
+class Verdict(Enum):
+    """What became of an offered message."""
+
+    TAKEN = "taken"
+    AGAIN = "taken before"
+    BUSY = "too many from this neighbour are here already"
+    DAMAGED = "not the bytes that were announced"
+    REFUSED = "not of this run and epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A verdict, and the message where it is now in custody, with how long it is to wait besides its dwell."""
+
+    verdict: Verdict
+    row: Row | None = None
+    for_us: bool = False
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What is next on a link: a message with its bytes, or, without one, a number to cancel."""
+
+    seq: int
+    row: Row | None
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What an update leaves behind at its node, all or nothing.
+
+    Attributes:
+        message: The model sealed for the next destination; None when the run is finished.
+        model: The model, encoded.
+        header: What the opened message's header said.
+        epoch: Its epoch, for as long as which the id must be remembered.
+        iteration: Updates the model has had, this one included.
+        learner_state: What the learner keeps here; None where no update was made.
+        counts: Tallies to add to.
+    """
+
+    message: bytes | None
+    model: bytes
+    header: Header
+    epoch: int
+    iteration: int
+    learner_state: Mapping[str, bytes] | None = None
+    counts: tuple[str, ...] = ()
+    farewells: Mapping[str, bytes] = field(default_factory=dict)

@@ -1,0 +1,177 @@
+"""Who made the update that was delivered? What the route alone lets its receiver say, for each algorithm.
+
+For walks that have a chain this is exact, with no sampling: the mean over all deliveries of the entropy, and of the
+top, of the posterior that a destination has from the return time and the neighbour the token came from. Return times
+above a horizon of three mean legs are told apart only as such; they hardly tell sources apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from veilwalk.audit import AuditSettings, audit, last_hop_joint
+from veilwalk.chains import Chain, DeliveryLaw
+from veilwalk.core.arrays import FloatArray, IntArray, normalised
+from veilwalk.core.bins import geometric_starts
+from veilwalk.core.progress import Progress, silent
+from veilwalk.design import Scheme
+from veilwalk.learning import TrainingTrace
+
+_HORIZON_LEGS = 3
+_BINS = 16
+_AUDITED_UPDATES = 100_000
+_BY_ITSELF = (
+    "of one token by itself; the auditor has no observer of several tokens, who may learn more, so this is no promise"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """What the route tells.
+
+    Attributes:
+        summary: Means over all deliveries, as plain data.
+        posteriors: The posterior (row) of each delivery asked about.
+    """
+
+    summary: dict[str, Any]
+    posteriors: FloatArray
+
+
+def route_anonymity(
+    scheme: Scheme,
+    trace: TrainingTrace,
+    rows: IntArray,
+    *,
+    seed: int,
+    exact_nodes: int = 500,
+    progress: Progress = silent,
+) -> Route:
+    """Return what receivers of a private trace learn from the route; posteriors for the deliveries ``rows``.
+
+    Exact for walks with a chain on up to ``exact_nodes`` nodes; else measured by the auditor, drawing by ``seed``, and
+    the posteriors are the priors.
+    """
+    chain = scheme.chain if scheme.graph.n_nodes <= exact_nodes else None
+    if chain is not None:
+        found = _exact(scheme, chain, trace, rows, progress)
+    else:
+        found = Route(_audited(scheme, seed, progress), normalised(_priors(scheme)[trace.node[rows]]))
+    note = None if trace.n_models == 1 else _BY_ITSELF
+    return replace(found, summary=found.summary | {"tokens": note})
+
+
+def certain(how: str, blind: float | None) -> dict[str, Any]:
+    """Return the summary of an algorithm whose receivers know the maker; ``how``, and what a blind guess would hit."""
+    return {
+        "kind": f"exact: {how}",
+        "node_entropy_nats": 0.0,
+        "node_entropy_bits": 0.0,
+        "hit_ratio": 1.0,
+        "blind_hit_ratio": blind,
+    }
+
+
+def _priors(scheme: Scheme) -> FloatArray:
+    """For each destination (row) how often each node is the source: mu_i P_ij."""
+    return np.ascontiguousarray((scheme.law.source_prior[:, np.newaxis] * scheme.law.matrix.toarray()).T)
+
+
+def _exact(scheme: Scheme, chain: Chain, trace: TrainingTrace, rows: IntArray, progress: Progress) -> Route:
+    horizon = math.ceil(_HORIZON_LEGS * float(trace.hops.mean()))
+    n_nodes, often = scheme.graph.n_nodes, scheme.law.source_prior
+    sums = _Sums(2 * scheme.law.support.lo, horizon)
+    posteriors = np.zeros((len(rows), n_nodes))
+    own = np.empty((n_nodes, 2))
+    for number, delivery in enumerate(chain.deliveries(scheme.law.matrix.toarray(), horizon), start=1):
+        node = delivery.destination
+        own[node] = sums.add(delivery, float(often[node]))
+        asked = np.flatnonzero(trace.node[rows] == node)
+        weight = last_hop_joint(delivery, trace.return_time[rows[asked]], trace.last_hop[rows[asked]])
+        posteriors[np.ix_(asked, delivery.sources)] = normalised(weight)
+        progress("exact posteriors", number, n_nodes, "destinations")
+    priors = normalised(_priors(scheme))
+    worst = int(own[:, 0].argmin())
+    summary = {
+        "kind": f"exact, return times above {horizon} hops told apart only as such",
+        "observer": "last-hop",
+        **_entropies(float(often @ own[:, 0])),
+        "prior_node_entropy_nats": float(often @ special.entr(priors).sum(axis=1)),
+        "hit_ratio": float(often @ own[:, 1]),
+        "blind_hit_ratio": float(often @ priors.max(axis=1)),
+        "by_return_time": sums.rows(),
+        "worst_destination": {"node": worst, **_entropies(float(own[worst, 0])), "hit_ratio": float(own[worst, 1])},
+    }
+    return Route(summary, posteriors)
+
+
+class _Sums:
+    """Masses of deliveries by return time, with the entropy and the hits of their posteriors."""
+
+    def __init__(self, shortest: int, horizon: int) -> None:
+        self._edges = geometric_starts(shortest, max(horizon + 1, shortest + 1), _BINS + 1)
+        self._sums = np.zeros((len(self._edges), 3))
+
+    def add(self, delivery: DeliveryLaw, share: float) -> tuple[float, float]:
+        """Add one destination, which gets ``share`` of all deliveries; return its mean entropy and hit ratio."""
+        by_time = _masses(delivery.joint).sum(axis=1)
+        late = _masses(delivery.beyond).sum(axis=0)
+        binned = np.add.reduceat(by_time, self._edges[:-1], axis=0)
+        self._sums += share * np.vstack((binned, late))
+        _, entropy, hits = by_time.sum(axis=0) + late
+        return float(entropy), float(hits)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the bins that can happen: range of return times, share of deliveries, entropy, hit ratio."""
+        lows, highs = self._edges.tolist(), [edge - 1 for edge in self._edges[1:].tolist()] + [None]
+        return [
+            {"lo": low, "hi": high, "share": float(mass), **_entropies(entropy / mass), "hit_ratio": float(hits / mass)}
+            for low, high, (mass, entropy, hits) in zip(lows, highs, self._sums, strict=True)
+            if mass > 0
+        ]
+
+
+def _masses(joint: FloatArray) -> FloatArray:
+    """For each sighting (all axes but the last): its probability p, p times the entropy of its posterior, its top."""
+    total = joint.sum(axis=-1)
+    # p H(post) = -sum j log j + p log p, and rounding must not make certainty negative.
+    entropy = np.maximum(special.entr(joint).sum(axis=-1) - special.entr(total), 0.0)
+    return np.stack((total, entropy, joint.max(axis=-1)), axis=-1)
+
+
+def _entropies(nats: float) -> dict[str, float]:
+    return {"node_entropy_nats": float(nats), "node_entropy_bits": float(nats) / math.log(2)}
+
+
+def _audited(scheme: Scheme, seed: int, progress: Progress) -> dict[str, Any]:
+    """Measure what the auditor can of a walk without a chain, or of a large network."""
+    observers = _observers(scheme, seed, progress)
+    found, prior = observers["last-hop"], observers["prior"]["overall"]
+    kept = ("lo", "hi", "share", "node_entropy_nats", "node_entropy_bits", "hit_ratio", "hit_ratio_interval")
+    shown = ("node_entropy_nats", "node_entropy_bits", "hit_ratio", "hit_ratio_interval", "blind_hit_ratio")
+    return {
+        "kind": f"measured on {_AUDITED_UPDATES} updates, {found['posterior']}",
+        "observer": "last-hop",
+        **{name: found["overall"][name] for name in (*shown, "node_entropy_nats_interval")},
+        "prior_node_entropy_nats": prior["node_entropy_nats"],
+        "by_return_time": [{name: row[name] for name in kept} for row in found["by_return_time"]],
+        "worst_destination": None,
+    }
+
+
+def _observers(scheme: Scheme, seed: int, progress: Progress) -> Mapping[str, Any]:
+    """Return what the auditor's observers found, by name, as its record has it."""
+    settings = AuditSettings(
+        observers=("prior", "last-hop"),
+        updates=_AUDITED_UPDATES,
+        seed=seed,
+        posterior="by-class" if scheme.chain is None or scheme.chain.on_nodes is None else "estimated",
+    )
+    observers: Mapping[str, Any] = audit(scheme, settings, progress=progress).record().result["observers"]
+    return observers

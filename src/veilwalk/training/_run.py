@@ -1,0 +1,205 @@
+"""Private learning, end to end: walk, train, compare, attribute."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veilwalk.core.arrays import IntArray
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.progress import Progress, silent
+from veilwalk.design import Scheme
+from veilwalk.graphs import distances
+from veilwalk.learning import Array, Data, Learner, Point, Tell, Training, TrainingTrace
+from veilwalk.learning import train as train_along
+from veilwalk.training._content import attacked_rows, content_attack, gather_evidence
+from veilwalk.training._folder import RunFolder
+from veilwalk.training._privacy import privacy, require_accountant
+from veilwalk.training._result import TrainingRun
+from veilwalk.training._route import route_anonymity
+from veilwalk.training._scenario import Scenario
+from veilwalk.training._settings import PRIVATE, TrainSettings
+
+_CHECKPOINT_S = 0.5
+# Fewer deliveries than this say nothing about an attack.
+_FEWEST_ATTACKED = 20
+_OF_THE_SCHEME = ("graph", "law", "support", "walk", "mix")
+
+
+def train(
+    scheme: Scheme,
+    *,
+    data: str | Data | tuple[Array, Array],
+    learner: str | Learner,
+    partition: Any = "iid",
+    out: Path | str | None = None,
+    resume: bool = False,
+    progress: Progress = silent,
+    **options: Any,
+) -> TrainingRun:
+    """Train ``learner`` on ``data`` as ``scheme`` says; and by the comparisons asked for.
+
+    Args:
+        scheme: How a model gets from one update to the next.
+        data: A spec, data, or features and labels, of which a fifth is held out.
+        learner: A spec, or any object with ``init_params``, ``update`` and ``evaluate``.
+        partition: How the rows are dealt out: a spec, or partitions.
+        out: Folder to keep the run in, so that it can be resumed.
+        resume: Go on with the run in ``out``, if its data and learner are the same.
+        progress: Told how far it is.
+        options: Of :class:`TrainSettings`: updates, tokens, compare, noise, clip, attack, seed and so on.
+
+    Example:
+        >>> from veilwalk.design import design
+        >>> from veilwalk.graphs import random_regular
+        >>> scheme = design(random_regular(20, 3, seed=1), "uniform-node", support=(2, 3)).scheme
+        >>> run = train(scheme, data="digits", learner="softmax", updates=40, compare="none", attack=0)
+        >>> sorted(run.model), run.record().result["algorithms"]["private-walk"]["updates"]
+        (['bias', 'weight'], 40)
+    """
+    for name in _OF_THE_SCHEME:
+        if name in options:
+            raise InvalidParameterError(name, options[name], "left out: the scheme says it")
+    settings = TrainSettings(**options)
+    scenario = Scenario.make(
+        scheme,
+        data=data,
+        partition=partition,
+        learner=learner,
+        seed=settings.seed,
+        clip=settings.clip,
+        noise=settings.noise,
+    )
+    return run_training(scenario, settings, out=None if out is None else Path(out), resume=resume, progress=progress)
+
+
+def run_training(
+    scenario: Scenario,
+    settings: TrainSettings,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> TrainingRun:
+    """Train privately, and by every comparison asked for; say what was gained, what it cost and what leaks.
+
+    Args:
+        scenario: What to train, by whom, over what.
+        settings: How long, beside what, from which seed; what they say of the scenario's parts gives way to these.
+        out: Folder to keep the run in, so that it can be resumed and its report drawn.
+        resume: Go on with the run that is in ``out``.
+        progress: Told how far it is.
+    """
+    settings = replace(settings, **scenario.words())
+    if out is None:
+        return _trained(scenario, settings, None, [], progress)
+    with RunFolder(out) as folder:
+        run = _trained(scenario, settings, folder, folder.open(settings, resume=resume), progress)
+        folder.finish(run.record(), run.rows())
+        return run
+
+
+def _trained(
+    scenario: Scenario, settings: TrainSettings, folder: RunFolder | None, warnings: list[str], progress: Progress
+) -> TrainingRun:
+    require_accountant(scenario, settings.delta)
+    identity = _identity(scenario, settings)
+    trainings: dict[str, Training] = {}
+    traces: dict[str, TrainingTrace] = {}
+    planned: dict[str, TrainingTrace] = {}
+    for name in (PRIVATE, *settings.comparisons):
+        trace = scenario.trace(
+            name,
+            updates=settings.updates,
+            seed=settings.seed,
+            tokens=settings.tokens,
+            kept=folder.trace if folder is not None else None,
+        )
+        trainings[name] = train_along(
+            scenario.task(name, seed=settings.seed),
+            trace,
+            stopping=settings.stopping,
+            cost=settings.cost,
+            evaluations=settings.evaluations,
+            checkpoint=folder.checkpoint(name) if folder is not None else None,
+            identity=identity,
+            every_s=_CHECKPOINT_S,
+            tell=_teller(name, progress),
+        )
+        traces[name] = trace.first(trainings[name].updates)
+        planned[name] = trace.first(trainings[name].planned)
+    leaks = folder.kept("attribution") if folder is not None else None
+    if leaks is None:
+        leaks = _attribution(scenario, settings, traces, progress)
+        if folder is not None:
+            folder.keep("attribution", leaks)
+    # Never from a file: what an older version kept there may promise more than holds.
+    leaks = leaks | {"privacy": privacy(scenario, planned, delta=settings.delta)}
+    alarm = scenario.scheme.relay_warning()
+    told = tuple(warnings) if alarm is None else (*warnings, alarm)
+    return TrainingRun(scenario=scenario, settings=settings, trainings=trainings, leaks=leaks, warnings=told)
+
+
+def _identity(scenario: Scenario, settings: TrainSettings) -> str:
+    """Name of the run: its settings, and what their names stood for when it began."""
+    found = hashlib.sha256(settings.digest.encode())
+    for array in scenario.arrays():
+        found.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return found.hexdigest()
+
+
+def _teller(name: str, progress: Progress) -> Tell:
+    def tell(done: int, total: int, point: Point) -> None:
+        accuracy = f", loss {point.loss:.4g}" if point.accuracy is None else f", accuracy {point.accuracy:.1%}"
+        progress(name, done, total, f"{point.hops} hops{accuracy}")
+
+    return tell
+
+
+def _attribution(
+    scenario: Scenario, settings: TrainSettings, traces: Mapping[str, TrainingTrace], progress: Progress
+) -> dict[str, Any]:
+    """What route and content give away of the private run."""
+    trace = traces[PRIVATE]
+    attacked = attacked_rows(trace, settings.attack)
+    if len(attacked) < _FEWEST_ATTACKED:
+        attacked = attacked[:0]
+    rows = np.append(attacked, _typical(trace)).astype(np.int64)
+    route = route_anonymity(
+        scenario.scheme, trace, rows, seed=settings.seed, exact_nodes=settings.exact_nodes, progress=progress
+    )
+    found: dict[str, Any] = {"route": route.summary, "content": None, "sample": None}
+    if len(rows):
+        found["sample"] = _sample(scenario, trace, int(rows[-1]), route.posteriors[-1])
+    if len(attacked):
+        evidence = gather_evidence(scenario, trace, attacked, seed=settings.seed, progress=progress)
+        found["content"] = content_attack(scenario, evidence, route.posteriors[:-1])
+    return found
+
+
+def _typical(trace: TrainingTrace) -> IntArray:
+    """The delivery of median return time, to be shown; none of an empty trace."""
+    order = np.argsort(trace.return_time, kind="stable")
+    return order[len(order) // 2 : len(order) // 2 + 1]
+
+
+def _sample(scenario: Scenario, trace: TrainingTrace, row: int, posterior: Any) -> dict[str, Any]:
+    """One delivery with the posterior of its receiver and the network around it."""
+    graph, node = scenario.graph, int(trace.node[row])
+    starts = np.repeat(np.arange(graph.n_nodes), graph.degrees)
+    once = starts < graph.indices
+    return {
+        "update": row + 1,
+        "destination": node,
+        "source": int(trace.source[row]),
+        "last_hop": int(trace.last_hop[row]),
+        "return_time": int(trace.return_time[row]),
+        "posterior": posterior,
+        "hops_away": distances(graph)[node],
+        "edges": np.stack((starts[once], graph.indices[once]), axis=1),
+    }

@@ -1,0 +1,256 @@
+"""The scenario: scheme, data, partition, learner and mechanism, read and checked; a run before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.design import LAWS, Scheme, choose_scheme, require_destinations
+from veilwalk.graphs import Graph, parse_graph_spec
+from veilwalk.learning import (
+    Array,
+    ClipUpdate,
+    Data,
+    Learner,
+    Partitions,
+    TrainingTask,
+    TrainingTrace,
+    UpdateMod,
+    central_trace,
+    data_of,
+    gossip_trace,
+    load_data,
+    make_learner,
+    parse_partition_spec,
+    partitions_of,
+    plain_trace,
+    private_mods,
+    trace_of,
+)
+from veilwalk.training._settings import PRIVATE, TrainSettings, check_mechanism
+from veilwalk.walks import iter_protocol, read_trace, write_trace
+
+_GIVEN = "given"
+#: What partitioners call their numbers, in the words of who asked for them.
+_WORDS = {
+    "num_partitions": "nodes",
+    "num_classes_per_partition": "classes of a node",
+    "num_shards_per_partition": "pieces of a node",
+    "min_partition_size": "rows of a node",
+    "partition_by": "column",
+    "partitions": "nodes",
+    "partition": "node",
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scenario:
+    """What is trained, by whom, over what: the same for a simulated run and a real one.
+
+    Attributes:
+        scheme: Network, destination law and walk.
+        data: Training and held-out rows.
+        partitions: The rows of each node.
+        learner: The model and how it is updated.
+        clip: Largest Euclidean norm of an update; 0 does not clip.
+        noise: Standard deviation of the noise on an update, in units of ``clip``.
+        names: What ``graph``, ``data``, ``partition`` and ``learner`` are called: their specs where they have one.
+    """
+
+    scheme: Scheme
+    data: Data
+    partitions: Partitions
+    learner: Learner
+    clip: float = 0.0
+    noise: float = 0.0
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_destinations(self.scheme)
+        check_mechanism(clip=self.clip, noise=self.noise)
+        if len(self.partitions) != self.graph.n_nodes:
+            need = f"one that makes {self.graph.n_nodes} parts, one for each node (it makes {len(self.partitions)})"
+            raise InvalidParameterError("partition", self.names.get("partition", _GIVEN), need)
+        # A law that never leaves some nodes is refused now, and not after the training.
+        _ = self.scheme.law.source_prior
+
+    @classmethod
+    def of(cls, settings: TrainSettings) -> Self:
+        """Read and check everything that ``settings`` name; what they leave open is chosen to fit the graph."""
+        graph = parse_graph_spec(settings.graph)
+        chosen = choose_scheme(graph, settings.law, support=settings.support, walk=settings.chosen_walk)
+        scheme = require_destinations(chosen)
+        if settings.support not in {None, str(scheme.law.support)}:
+            need = f"left out: the law in {settings.law} has distances {scheme.law.support} of its own"
+            raise InvalidParameterError("support", settings.support, need)
+        return cls.make(
+            scheme,
+            data=settings.data,
+            partition=settings.partition,
+            learner=settings.learner,
+            seed=settings.seed,
+            clip=settings.clip,
+            noise=settings.noise,
+            graph_name=settings.graph,
+        )
+
+    @classmethod
+    def make(
+        cls,
+        scheme: Scheme,
+        *,
+        data: str | Data | tuple[Array, Array],
+        partition: Any,
+        learner: str | Learner,
+        seed: int,
+        clip: float = 0.0,
+        noise: float = 0.0,
+        graph_name: str = "",
+    ) -> Self:
+        """Put a scenario together from objects, or from the specs that name them.
+
+        Args:
+            scheme: network, law and walk.
+            data: a spec, data, or features and labels, of which a fifth is held out.
+            partition: a spec, partitions, or whatever ``learning.partitions_of`` takes.
+            learner: a spec or a learner.
+            seed: of the rows held out and of the partition.
+            clip: largest norm of an update.
+            noise: in units of ``clip``.
+            graph_name: what the network is called, where it is not its own name.
+        """
+        rows = _data(data, seed)
+        names = {
+            "graph": graph_name or scheme.graph.name or _GIVEN,
+            "data": data if isinstance(data, str) else rows.name,
+            "partition": partition if isinstance(partition, str) else type(partition).__name__,
+            "learner": learner if isinstance(learner, str) else learner_name(learner),
+        }
+        if isinstance(learner, str):
+            learner = make_learner(learner, n_features=rows.n_features, n_classes=rows.n_classes)
+        return cls(
+            scheme=scheme,
+            data=rows,
+            partitions=_dealt(partition, scheme.graph, rows, seed),
+            learner=learner,
+            clip=clip,
+            noise=noise,
+            names=names,
+        )
+
+    @property
+    def graph(self) -> Graph:
+        """The network."""
+        return self.scheme.graph
+
+    @property
+    def n_classes(self) -> int:
+        """Classes of the data."""
+        return self.data.n_classes
+
+    @property
+    def learner_spec(self) -> str:
+        """What the learner is called: its spec, where it was made from one."""
+        return self.names.get("learner", _GIVEN)
+
+    def words(self) -> dict[str, Any]:
+        """Return the settings that say what is here."""
+        law, walk = self.scheme.law, self.scheme.walk
+        return {
+            **{part: self.names.get(part, _GIVEN) for part in ("graph", "data", "partition", "learner")},
+            "law": law.name or _GIVEN,
+            "support": str(law.support),
+            "walk": walk.kind,
+            "mix": walk.mix,
+            "clip": self.clip,
+            "noise": self.noise,
+        }
+
+    def arrays(self) -> Iterator[Array]:
+        """Yield what the names stood for when the run began: rows, and a law that is not made by its name."""
+        rows, test = self.partitions.rows, self.data.test
+        yield from (rows.features, rows.labels, self.partitions.sizes, test.features, test.labels)
+        if self.scheme.law.name not in LAWS:
+            matrix = self.scheme.law.matrix
+            yield from (matrix.indptr, matrix.indices, matrix.data)
+
+    def task(self, algorithm: str, *, seed: int) -> TrainingTask:
+        """Return the task of an algorithm; central training, the ceiling, has all data in one place and no noise."""
+        central = algorithm == "central"
+        return TrainingTask(
+            learner=self.learner,
+            partitions=[self.partitions.rows] if central else self.partitions,
+            held_out=self.data.test,
+            seed=seed,
+            mod=None if central else self._mod(),
+        )
+
+    def _mod(self) -> UpdateMod | None:
+        if self.noise:
+            return private_mods(noise_multiplier=self.noise, max_norm=self.clip)
+        return ClipUpdate(self.clip) if self.clip else None
+
+    def trace(
+        self, algorithm: str, *, updates: int, seed: int, tokens: int = 1, kept: Path | None = None
+    ) -> TrainingTrace:
+        """Return who updates when; the private walk is read from ``kept`` where it was walked before."""
+        match algorithm:
+            case "plain-walk":
+                return plain_trace(self.graph, updates=updates, seed=seed, tokens=tokens)
+            case "gossip":
+                return gossip_trace(self.graph, rounds=-(-updates // self.graph.n_nodes))
+            case "central":
+                return central_trace(updates=updates)
+        walked = iter_protocol(
+            self.graph,
+            self.scheme.law.matrix,
+            updates=updates,
+            seed=seed,
+            tokens=tokens,
+            replicas=1,
+            walk=self.scheme.walk,
+        )
+        if kept is not None:
+            if not kept.exists():
+                write_trace(kept, walked, graph=self.graph, seed=seed, params={"algorithm": PRIVATE})
+            walked = read_trace(kept, graph=self.graph).chunks()
+        return trace_of(self.graph, np.concatenate(list(walked)))
+
+
+def learner_name(learner: object) -> str:
+    """Return what tells a learner from others: its own ``spec``, its fields if a dataclass, or else its class."""
+    spec = getattr(learner, "spec", None)
+    if isinstance(spec, str):
+        return spec
+    kind = type(learner)
+    return repr(learner) if is_dataclass(kind) else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _data(given: str | Data | tuple[Array, Array], seed: int) -> Data:
+    if isinstance(given, str):
+        return load_data(given, seed=seed)
+    return given if isinstance(given, Data) else data_of(*given, seed=seed)
+
+
+def _dealt(partition: Any, graph: Graph, data: Data, seed: int) -> Partitions:
+    """Deal out the rows; refusals speak of nodes and rows, not of what a partitioner calls them."""
+    if not isinstance(partition, str):
+        return partitions_of(partition, data)
+    source, rows = parse_partition_spec(partition, graph=graph, seed=seed), len(data.train)
+    if graph.n_nodes > rows and not partition.startswith("natural"):
+        need = f"of at most {rows} nodes: so many rows there are to train on, and every node needs one"
+        raise InvalidParameterError("graph", f"{graph.n_nodes} nodes", need)
+    try:
+        return partitions_of(source, data)
+    except InvalidParameterError as error:
+        if error.name == "partition":
+            raise
+        said = f"{_WORDS.get(error.name, error.name)} {error.value}, where they must be {error.need}"
+        for theirs, ours in _WORDS.items():
+            said = said.replace(theirs, ours)
+        raise InvalidParameterError("partition", partition, f"possible here (not {said})") from error

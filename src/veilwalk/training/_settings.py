@@ -1,0 +1,178 @@
+"""What to train, over which network, by which rules: checked before anything is run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from veilwalk.core import validate
+from veilwalk.core.config import decode, key_of, to_toml
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import Walk
+
+if TYPE_CHECKING:
+    # Types only: the command line reads the defaults here, and starts without SciPy.
+    from veilwalk.learning import CostModel, Stopping
+
+PRIVATE = "private-walk"
+# Not written where it is as always: what is written names a run, and this changes what it costs, not what it is.
+_SELDOM = {"seldom": True}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """A training run, in the words of the command line; ``None`` and 0 mean that there is no such limit.
+
+    Attributes:
+        graph: The network, a spec.
+        law: Name or file of the destination law; None for one that fits the graph.
+        support: Distances of a law given by name; None for those that fit the graph.
+        walk: The walk, ``least-recent:0.2`` with its mix; None for the one that a law file was designed for, or simple.
+        mix: Share of plain non-backtracking steps of a least-recent walk, where ``walk`` does not say it.
+        tokens: Models that walk side by side; what is evaluated is their average.
+        data: What is learnt.
+        partition: How it is dealt out.
+        learner: The model.
+        updates: Updates of every algorithm; gossip's are rounded up to whole rounds.
+        compare: Other algorithms to run, separated by commas, or none.
+        noise: Standard deviation of the noise on an update, in units of ``clip``; 0 adds none.
+        clip: Largest Euclidean norm of an update; 0 does not clip.
+        delta: Of the guarantee (epsilon, delta) that the noise gives.
+        attack: Deliveries on which the content attack is tried; 0 leaves it out.
+        evaluations: About how often to evaluate on held-out data.
+        target_accuracy: Stop when reached.
+        patience: Stop after so many evaluations without a better loss.
+        max_hops: Stop before more hops.
+        max_bytes: Stop before more bytes.
+        bandwidth_bytes_per_s: What a node sends (modelled).
+        latency_s: Of a hop (modelled).
+        compute_s: Of an update (modelled).
+        seed: Of walks, data split, partition and training.
+        exact_nodes: Largest network whose route posteriors are computed exactly; beyond, they are measured.
+    """
+
+    graph: str = "rrg:300:3:seed=1"
+    law: str | None = None
+    support: str | None = None
+    walk: str | None = None
+    mix: float = 0.0
+    tokens: int = 1
+    data: str = "digits"
+    partition: str = "dirichlet:0.3"
+    learner: str = "softmax:learning_rate=0.3"
+    updates: int = 3000
+    compare: str = "plain-walk,gossip,central"
+    noise: float = 0.0
+    clip: float = 0.0
+    delta: float = 1e-5
+    attack: int = 400
+    evaluations: int = 40
+    target_accuracy: float | None = None
+    patience: int = 0
+    max_hops: int | None = None
+    max_bytes: int | None = None
+    bandwidth_bytes_per_s: float = field(default=1.25e6, metadata={"key": "bandwidth"})
+    latency_s: float = field(default=0.02, metadata={"key": "latency"})
+    compute_s: float = field(default=0.01, metadata={"key": "compute"})
+    seed: int = 7
+    exact_nodes: int = field(default=500, metadata=_SELDOM)
+
+    def __post_init__(self) -> None:
+        whole = {"tokens": self.tokens, "updates": self.updates, "evaluations": self.evaluations}
+        validate.integer(**whole, seed=self.seed, attack=self.attack, exact_nodes=self.exact_nodes)
+        validate.at_least(1, **whole)
+        validate.at_least(0, seed=self.seed, attack=self.attack, exact_nodes=self.exact_nodes)
+        check_mechanism(clip=self.clip, noise=self.noise)
+        validate.probability(delta=self.delta)
+        self._read_walk()
+        # Refused here, by name, and not when they are first used.
+        _ = self.comparisons, self.cost, self.stopping
+        if self.support is not None:
+            DistanceSupport.parse(self.support)
+
+    def _read_walk(self) -> None:
+        """Take ``least-recent:0.2`` apart: files have two keys for it."""
+        if self.walk is None:
+            if self.mix:
+                raise InvalidParameterError("mix", self.mix, "given with the walk that mixes, least-recent")
+            return
+        found = Walk.of(self.walk)
+        if found.mix and self.mix not in {0.0, found.mix}:
+            raise InvalidParameterError("mix", self.mix, f"left out: the walk is {self.walk}")
+        object.__setattr__(self, "walk", found.kind)
+        object.__setattr__(self, "mix", Walk(found.kind, found.mix or self.mix).mix)
+
+    @property
+    def chosen_walk(self) -> Walk | None:
+        """The walk, where one was chosen."""
+        return None if self.walk is None else Walk(self.walk, self.mix)
+
+    @property
+    def comparisons(self) -> tuple[str, ...]:
+        """The other algorithms, in the order asked."""
+        from veilwalk.learning import ALGORITHMS
+
+        known = [name for name in ALGORITHMS if name != PRIVATE]
+        names = tuple(part.strip() for part in self.compare.split(",") if part.strip() not in {"", "none"})
+        if any(name not in known for name in names) or len(set(names)) < len(names):
+            raise InvalidParameterError("compare", self.compare, f"none, or some of {','.join(known)}, once each")
+        return names
+
+    @property
+    def cost(self) -> CostModel:
+        """How long things take."""
+        from veilwalk.learning import CostModel
+
+        return CostModel(
+            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s, latency_s=self.latency_s, compute_s=self.compute_s
+        )
+
+    @property
+    def stopping(self) -> Stopping:
+        """When to stop."""
+        from veilwalk.learning import Stopping
+
+        return Stopping(
+            max_hops=math.inf if self.max_hops is None else self.max_hops,
+            max_bytes=math.inf if self.max_bytes is None else self.max_bytes,
+            target_accuracy=self.target_accuracy,
+            patience=self.patience,
+        )
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> TrainSettings:
+        """Make settings from keys as a file has them (``target-accuracy``); unknown ones are refused by name."""
+        return decode(cls, given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings by key, as files have them."""
+        return {key_of(one): getattr(self, one.name) for one in fields(self) if self._counts(one)}
+
+    def _counts(self, one: Field[Any]) -> bool:
+        return not one.metadata.get("seldom") or getattr(self, one.name) != one.default
+
+    def params(self) -> dict[str, Any]:
+        """Return the settings by key, as records have them."""
+        return {key.replace("-", "_"): value for key, value in self.to_dict().items()}
+
+    @property
+    def digest(self) -> str:
+        """Name of these settings, by what is in them."""
+        return hashlib.sha256(json.dumps(self.params(), sort_keys=True).encode()).hexdigest()
+
+    def to_toml(self) -> str:
+        """Return the settings as a configuration file; what is not set stays out."""
+        return "# veilwalk train --config THIS_FILE does the same again.\n" + to_toml(self.to_dict())
+
+
+def check_mechanism(*, clip: float, noise: float) -> None:
+    """Refuse noise that hides nothing."""
+    validate.at_least(0, noise=noise, clip=clip)
+    validate.finite(noise=noise, clip=clip)
+    if noise and not clip:
+        raise InvalidParameterError("noise", noise, "given with clip: noise hides only what is bounded")

@@ -1,0 +1,1 @@
+"""Everything that must hold; helpers that several rooms share are in :mod:`tests.helpers`."""

@@ -1,0 +1,73 @@
+"""The tutorials, each as a script that does in Python what its page does on the command line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from veilwalk.cli._main import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "tutorials"
+
+
+def shown(script: str, cwd: Path) -> str:
+    """What it prints; run elsewhere, so that it cannot lean on where it lies."""
+    command = [sys.executable, str(ROOT / "examples" / "tutorials" / script)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True, timeout=240).stdout
+
+
+def percents(text: str, before: str) -> list[float]:
+    """Every percentage that follows ``before``."""
+    return [float(number) for number in re.findall(rf"{re.escape(before)} ([\d.]+)%", text)]
+
+
+def test_first_design_in_python(tmp_path: Path) -> None:
+    """The graph and prices of the page: exact on the graph, closed and printed forms near it, the file the same."""
+    text = shown("first_design.py", tmp_path)
+    assert "distance 6: 63.76 nodes" in text
+    assert "2 to 6: 572.80 hops per update (exact)" in text
+    assert "2 to 8: 588.24 hops per update (exact)" in text
+    assert "closed form, corrected: 574.95 hops per update" in text
+    assert "read again: 572.80 hops per update" in text
+
+
+def test_private_learning_in_python(tmp_path: Path) -> None:
+    """It learns as well as a plain walk, hides far better, costs a hundred times the hops, half with a better walk."""
+    text = shown("private_learning.py", tmp_path)
+    private, plain, *_ = percents(text, "accuracy")
+    assert private > 90
+    assert abs(private - plain) < 5
+    hidden, *others = percents(text, "maker named")
+    assert hidden < 10
+    assert others[:3] == [100, 100, 100]
+    for partition in ("iid", "graph:0.9"):
+        (route,) = percents(text, f"{partition}, route alone: maker named")
+        (content,) = percents(text, f"{partition}, route and content: step: maker named")
+        assert route < content
+    assert "epsilon <= 26.4 at delta = 1e-05" in text
+    assert "simple: 105.4 hops per update; non-backtracking: 55.2" in text
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.md")))
+def test_the_lines_of_a_tutorial_can_be_given_as_they_stand(page: str) -> None:
+    """Every command is where ``make demo`` puts it and takes the options it is given; the script is linked."""
+    text = (PAGES / page).read_text()
+    lines = re.findall(r"^ {4}(\S.*)$", text, re.MULTILINE)
+    assert sum(line.startswith(".venv/bin/veilwalk ") for line in lines) >= 5
+    for line in lines:
+        program, *words = shlex.split(line)
+        assert program in {"make", ".venv/bin/pip", ".venv/bin/veilwalk"}
+        if program == ".venv/bin/veilwalk":
+            command: Any = typer.main.get_command(app)
+            while hasattr(command, "commands"):
+                command = command.commands[words.pop(0)]
+            assert command.make_context(line, words).params
+    assert f"(../../examples/tutorials/{page.removesuffix('.md').replace('-', '_')}.py)" in text

@@ -1,0 +1,339 @@
+"""What ``auto`` and ``all`` come to, and what an audit refuses before a hop is walked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veilwalk.audit import OBSERVERS, AuditSettings, audit, make_plan, parse_colluders, predicted_memory
+from veilwalk.core.errors import GraphError, InfeasibleDesignError, InvalidParameterError, ResourceLimitError
+from veilwalk.core.support import DistanceSupport
+from veilwalk.design import Scheme, choose_scheme
+from veilwalk.graphs import Graph, hypercube, parse_graph_spec, random_regular
+
+GRAPH = random_regular(40, 3, seed=2)
+SCHEME = choose_scheme(GRAPH, "uniform-node", support=(2, 4))
+CHAINED = tuple(name for name in OBSERVERS if name not in {"path", "round"})
+#: Those who follow the token through all they saw of it, on chains of few nodes only.
+FOLLOWERS = ("memory", "neighbour", "linked-neighbour", "coalition", "linked-coalition")
+
+
+def walking(walk: str, graph: Graph = GRAPH) -> Scheme:
+    """The same law under another walk."""
+    return choose_scheme(graph, "uniform-node", support=(2, 4), walk=walk)
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "zero updates": ({"updates": 0}, "updates = 0"),
+    "half an update": ({"updates": 1.5}, "updates = 1.5"),
+    "unknown observer": ({"observers": ("prior", "moon")}, "observers = 'prior,moon': must be among prior, window"),
+    "no observer": ({"observers": ()}, "observers = ''"),
+    "posterior": (
+        {"posterior": "guessed"},
+        "posterior = 'guessed': must be auto or one of exact, estimated, rehearsed, by-class",
+    ),
+    "repeated estimated": (
+        {"posterior": "estimated", "observers": "repeated"},
+        "observers = 'repeated': must be left out: it needs exact or rehearsed posteriors",
+    ),
+    "colluders": ({"colluders": -1}, "colluders = -1"),
+    "one replica": ({"replicas": 1}, "replicas = 1"),
+    "window": ({"window_radius": -1}, "window_radius = -1"),
+    "horizon": ({"horizon": -1}, "horizon = -1"),
+    "seed": ({"seed": -1}, "seed = -1"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_settings_get_one_clear_line(case: str) -> None:
+    """The parameter, its value, what is needed."""
+    settings, message = BAD[case]
+    with pytest.raises(InvalidParameterError) as refused:
+        audit(SCHEME, **settings)
+    assert message in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("colluders", [0, 40, 41])
+def test_colluders_must_leave_somebody(colluders: int) -> None:
+    """None, all and more than all are refused by the plan; without coalitions the number does not matter."""
+    with pytest.raises(InvalidParameterError, match=f"colluders = {colluders}: must be from 1 to 39"):
+        make_plan(SCHEME, AuditSettings(colluders=colluders))
+    make_plan(SCHEME, AuditSettings(colluders=colluders, observers=("prior",)))
+
+
+@pytest.mark.parametrize(("nodes", "tenth"), [(300, 30), (40, 4), (4, 1)])
+def test_a_tenth_collude_unless_told(nodes: int, tenth: int) -> None:
+    """At least one; a plan that asks no coalition has none."""
+    graph = random_regular(nodes, 3, seed=1)
+    scheme = choose_scheme(graph, "uniform-node", support="2:6") if nodes > 4 else choose_scheme(graph, "plain")
+    if nodes > 4:
+        assert make_plan(scheme, AuditSettings()).colluders == tenth
+        assert make_plan(scheme, AuditSettings(observers="prior")).colluders == 0
+    assert max(round(nodes / 10), 1) == tenth
+
+
+def test_colluders_as_numbers_and_as_shares() -> None:
+    """A share is rounded, and is at least one node; anything else is refused in one line."""
+    assert parse_colluders("30", 300) == (30,)
+    assert parse_colluders("1%, 5%,10%", 300) == (3, 15, 30)
+    assert parse_colluders("0.1%,2.5%,7", 300) == (1, 8, 7)
+    assert parse_colluders("0%", 300) == (0,)
+    for bad in ("three", "5%%", "-1", "", "1,,2", "1e2"):
+        with pytest.raises(InvalidParameterError, match="colluders = "):
+            parse_colluders(bad, 300)
+
+
+def test_a_law_for_another_graph_makes_no_scheme() -> None:
+    """It is told apart by the digest, though both graphs have 40 nodes of degree 3."""
+    other = choose_scheme(random_regular(40, 3, seed=3), "uniform-node", support=(2, 4))
+    with pytest.raises(InvalidParameterError, match=r"graph = .* the one the law was designed for"):
+        Scheme(GRAPH, other.law)
+
+
+def test_a_law_that_never_mixes_is_refused() -> None:
+    """On a bipartite graph at even distances updates stay on their side: there is no prior over sources."""
+    scheme = choose_scheme(hypercube(4), "uniform-node", support=(2, 2))
+    with pytest.raises(InfeasibleDesignError, match="cannot travel between all nodes"):
+        audit(scheme, updates=100)
+
+
+def test_what_auto_chooses_is_never_refused() -> None:
+    """Posterior and observers by walk and size; each plan is carried out, and says how it knows."""
+    quick: dict[str, Any] = {"updates": 2000, "rehearsed_hops": 2000, "tried_hops": 500}
+    worst = ("path",), ("path", "round")
+    # What looking candidates up takes, and not a byte for tables.
+    enough = predicted_memory(make_plan(SCHEME, AuditSettings(**quick, large_nodes=40)))
+    cases: list[tuple[Scheme, dict[str, Any], str, tuple[str, ...]]] = [
+        (SCHEME, {}, "exact", CHAINED),
+        (SCHEME, {"exact_nodes": 39}, "estimated", _without("repeated", *FOLLOWERS)),
+        (SCHEME, {"large_nodes": 40}, "by-class", ("prior", "return-time", "last-hop")),
+        (SCHEME, {"memory_bytes": enough}, "by-class", ("prior", "return-time", "last-hop")),
+        (walking("non-backtracking"), {}, "exact", (*_without("window"), *worst[0])),
+        (walking("non-backtracking"), {"exact_nodes": 39}, "rehearsed", (*_without("window", *FOLLOWERS), *worst[0])),
+        (walking("least-recent:0.2"), {}, "rehearsed", (*_without("window", *FOLLOWERS), *worst[1])),
+        (walking("least-recent:0.2"), {"path_nodes": 39}, "rehearsed", _without("window", *FOLLOWERS)),
+        (
+            choose_scheme(hypercube(5), "uniform-node", support=(2, 3)),
+            {"exact_nodes": 31},
+            "estimated",
+            _without("repeated", *FOLLOWERS),
+        ),
+        (choose_scheme(GRAPH, "plain"), {}, "exact", ("prior", "last-hop")),
+        (choose_scheme(GRAPH, "plain", walk="least-recent"), {"large_nodes": 9}, "exact", ("prior", "last-hop")),
+    ]
+    for scheme, limits, posterior, observers in cases:
+        found = audit(scheme, **quick, **limits)
+        assert (found.plan.posterior, tuple(found), found.left_out) == (posterior, observers, {})
+        found.record().to_json()
+
+
+def _without(*names: str) -> tuple[str, ...]:
+    return tuple(name for name in CHAINED if name not in names)
+
+
+def test_an_observer_of_all_that_proves_impossible_is_left_out_and_named() -> None:
+    """With a single update no coalition has anything to be asked about; asked for by name it is refused."""
+    scheme = choose_scheme(GRAPH, "uniform-node", support=(2, 4))
+    found = audit(scheme, updates=2, colluders=1)
+    assert set(found.left_out) == {"first-sight", "bridge", "predecessor", *FOLLOWERS}
+    assert "went to a colluder" in found.record().result["left_out"]["bridge"]
+    with pytest.raises(InvalidParameterError, match="updates = 0: must be more than were asked for"):
+        audit(scheme, updates=2, colluders=1, observers="first-sight")
+
+
+def test_the_horizon_leaves_two_percent_beyond() -> None:
+    """Of the return times of a run, 1% to 4% are longer; one asked for is taken as it is."""
+    assert make_plan(SCHEME, AuditSettings(horizon=77)).horizon == 77
+    found = audit(SCHEME, observers=("return-time",), updates=20_000)
+    rows = found["return-time"].by_return_time
+    # The last bin holds the longest tenth of return times.
+    assert rows[-1]["lo"] < found.plan.horizon < rows[-1]["hi"]
+    assert found.hops_per_update_predicted is not None
+    assert found.plan.horizon == pytest.approx(5.83 * found.hops_per_update_predicted, rel=0.02)
+
+
+def test_memory_grows_with_what_is_asked() -> None:
+    """More updates, observers or nodes take more; a million updates of 15 fields are at least 80 MB."""
+    few, more, many = (
+        predicted_memory(make_plan(SCHEME, AuditSettings(colluders=3, **asked)))
+        for asked in ({"updates": 1000, "observers": "prior"}, {"updates": 1000}, {"updates": 1_000_000})
+    )
+    assert few < more < many
+    assert 80e6 < many < 2e9
+
+
+def test_an_audit_beyond_its_memory_is_refused_before_a_hop_is_walked() -> None:
+    """One line with the need, the limit and what to do."""
+    with pytest.raises(ResourceLimitError, match=r"may take 1\.0 GiB: ask for fewer updates or observers"):
+        audit(SCHEME, observers=("prior",), updates=10**12, memory_bytes=1 << 30)
+
+
+@pytest.mark.parametrize("walk", ["non-backtracking", "least-recent"])
+def test_walks_that_remember_are_cheaper(walk: str) -> None:
+    """By class or rehearsed, with the same run behind both; coalitions say that they rehearsed."""
+    graph = random_regular(60, 3, seed=1)
+    asked: dict[str, Any] = {"updates": 20_000, "colluders": 6, "rehearsed_hops": 20_000}
+    asked["observers"] = ("prior", "last-hop", "first-sight")
+    cases = (("simple", "by-class"), (walk, "by-class"), (walk, "rehearsed"))
+    found = {(kind, posterior): audit(walking(kind, graph), posterior=posterior, **asked) for kind, posterior in cases}
+    hops = {key: one.hops_per_update.mean for key, one in found.items()}
+    assert hops[walk, "by-class"] == hops[walk, "rehearsed"] < 0.6 * hops["simple", "by-class"]
+    hows = {key: one["first-sight"].how for key, one in found.items()}
+    assert hows["simple", "by-class"] == "exact"
+    assert hows[walk, "by-class"] == hows[walk, "rehearsed"] == "rehearsed: counted on walks of its own"
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "exact": (
+        "least-recent",
+        {"observers": "last-hop", "posterior": "exact"},
+        "posterior = 'exact': must be rehearsed or by-class: the least-recent walk is no chain",
+    ),
+    "too large": (
+        "simple",
+        {"observers": "last-hop", "posterior": "exact", "exact_nodes": 39},
+        (
+            "posterior = 'exact': must be estimated or rehearsed or by-class: "
+            "exact ones take up to 39 nodes, the graph has 40"
+        ),
+    ),
+    "estimated": (
+        "non-backtracking",
+        {"observers": "last-hop", "posterior": "estimated"},
+        (
+            "posterior = 'estimated': must be exact or rehearsed or by-class: "
+            "the non-backtracking walk is no chain on the nodes"
+        ),
+    ),
+    "large": (
+        "simple",
+        {"posterior": "exact", "large_nodes": 9},
+        "posterior = 'exact': must be by-class from 9 nodes on: others need tables of all pairs",
+    ),
+    "large observer": (
+        "simple",
+        {"observers": "bridge", "posterior": "by-class", "large_nodes": 9},
+        "observers = 'bridge': must be left out: it needs tables of all pairs, for fewer than 9 nodes",
+    ),
+    "window": (
+        "least-recent",
+        {"observers": "window"},
+        "observers = 'window': must be left out: the notion is not for the least-recent walk",
+    ),
+    "round": (
+        "non-backtracking",
+        {"observers": "round"},
+        "observers = 'round': must be left out: nodes of a non-backtracking walk remember nothing",
+    ),
+    "path": (
+        "simple",
+        {"observers": "path", "path_nodes": 39},
+        "observers = 'path': must be left out: it takes up to 39 nodes, the graph has 40",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_scheme_cannot_have_is_refused_in_one_line(case: str) -> None:
+    """Before a hop is walked, in words of parameters."""
+    walk, settings, message = REFUSED[case]
+    with pytest.raises(InvalidParameterError) as refused:
+        make_plan(walking(walk), AuditSettings(**settings))
+    assert str(refused.value) == message
+
+
+PLAIN_REFUSED = {
+    "return-time": {"observers": "return-time"},
+    "by class": {"posterior": "by-class"},
+}
+
+
+@pytest.mark.parametrize("case", PLAIN_REFUSED)
+def test_a_plain_walk_is_attacked_by_its_last_hop_alone(case: str) -> None:
+    """One line says why."""
+    with pytest.raises(InvalidParameterError, match="the receiver of a plain walk knows"):
+        make_plan(choose_scheme(GRAPH, "plain"), AuditSettings(**PLAIN_REFUSED[case]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("spec", ["torus:4:6", "hypercube:4", "torus:12"])
+def test_estimates_keep_the_sides_of_a_walk_that_swings(spec: str) -> None:
+    """On a bipartite graph too estimated posteriors name nearly as many sources as exact ones, and none is NaN."""
+    scheme = choose_scheme(parse_graph_spec(spec), "uniform-node", support=(2, 3))
+    found, exact = (
+        audit(scheme, observers="last-hop", updates=4000, posterior=kind)["last-hop"] for kind in ("estimated", "exact")
+    )
+    # Two standard errors of a share near 0.1 of 4000: on so even a graph ties between candidates are broken by chance.
+    assert found.hit_ratio == pytest.approx(exact.hit_ratio, abs=0.01)
+    assert found.node_entropy_nats == pytest.approx(exact.node_entropy_nats, abs=0.02)
+
+
+@pytest.mark.parametrize("spec", ["complete:2", "complete:3"])
+def test_graphs_without_far_nodes_are_refused_in_one_line_unless_plain(spec: str) -> None:
+    """No destination is two hops away; the plain walk needs none."""
+    graph = parse_graph_spec(spec)
+    with pytest.raises(GraphError, match="no destination is two hops away"):
+        choose_scheme(graph)
+    assert audit(choose_scheme(graph, "plain"), updates=200)["last-hop"].hit_ratio == 1
+
+
+DEGENERATE = {
+    "path of four": Graph.from_edges(4, [(0, 1), (1, 2), (2, 3)]),
+    "star": Graph.from_edges(5, [(0, i) for i in range(1, 5)]),
+    "fork": Graph.from_edges(4, [(0, 1), (1, 2), (1, 3), (2, 3)]),
+}
+
+
+def test_a_ring_is_refused_to_who_never_turns() -> None:
+    """In one line, whatever else could be asked."""
+    ring = choose_scheme(parse_graph_spec("ring:5"), "uniform-node", support=(2, 2), walk="non-backtracking")
+    with pytest.raises(GraphError, match="never turns"):
+        audit(ring, updates=100)
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_degenerate_graphs_answer_or_refuse_in_one_line(name: str) -> None:
+    """Whatever fits them by default answers or is refused as such; neighbours admitted, every observer answers."""
+    graph = DEGENERATE[name]
+    if name == "path of four":
+        audit(choose_scheme(graph), updates=500).record().to_json()
+    else:
+        with pytest.raises((GraphError, InfeasibleDesignError)) as refused:
+            audit(choose_scheme(graph), updates=500)
+        assert len(str(refused.value).splitlines()) == 1
+    neighbours = DistanceSupport(1, 2, allow_neighbours=True)
+    for walk in ("lazy", "simple", "non-backtracking", "least-recent:0.2"):
+        scheme = choose_scheme(graph, "uniform-node", support=neighbours, walk=walk)
+        found = audit(scheme, updates=500, rehearsed_hops=500, tried_hops=200)
+        assert {"prior", "return-time", "last-hop"} <= set(found)
+        found.record().to_json()
+
+
+@pytest.mark.parametrize("posterior", ["exact", "by-class"])
+def test_hops_are_predicted_for_every_walk_with_a_chain(posterior: str) -> None:
+    """From the arcs too, whatever the posterior; a walk that remembers has no such number."""
+    asked: dict[str, Any] = {"observers": ("return-time",), "updates": 20_000, "posterior": posterior}
+    found = audit(walking("non-backtracking"), **asked)
+    assert found.hops_per_update.mean == pytest.approx(found.hops_per_update_predicted, rel=0.02)
+    asked["posterior"] = "by-class"
+    assert audit(walking("least-recent"), **asked).hops_per_update_predicted is None
+
+
+def test_every_observer_says_what_it_sees() -> None:
+    """In one line each, no two alike, and the reference has them in their order."""
+    lines = [kind.sees for kind in OBSERVERS.values()]
+    assert len(set(lines)) == len(lines) == 15
+    assert all(line and "\n" not in line for line in lines)
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text()
+    rows = "\n".join(f"| `{name}` | {kind.sees} |" for name, kind in OBSERVERS.items())
+    assert rows in page
+
+
+def test_auto_suits_the_observers_that_were_asked_for() -> None:
+    """Linked updates need single likelihoods: beyond exact ones they are rehearsed, not estimated."""
+    asked = AuditSettings(observers="last-hop,repeated", exact_nodes=39)
+    assert make_plan(SCHEME, asked).posterior == "rehearsed"
+    assert make_plan(SCHEME, AuditSettings(observers="repeated")).posterior == "exact"
+    assert make_plan(SCHEME, AuditSettings(observers="last-hop", exact_nodes=39)).posterior == "estimated"

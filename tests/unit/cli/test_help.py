@@ -1,0 +1,74 @@
+"""What ``--help`` says of itself: whole summaries, every choice, completion."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import typer
+from tests.helpers.cli import Cli
+
+from veilwalk.audit import INFERENCES
+from veilwalk.cli._main import app
+from veilwalk.design import FORMULAS, OBJECTIVES
+from veilwalk.design._channel import OBSERVERS
+from veilwalk.node import Suite
+
+GROUPS = ((), ("cluster",), ("graph",), ("keys",), ("node",), ("paper",), ("roster",))
+SUITES = {suite.name.lower() for suite in Suite}
+CHOICES = {
+    ("keys new", "--suite"): SUITES,
+    ("cluster up", "--suite"): SUITES,
+    ("audit", "--posterior"): {"auto", *INFERENCES},
+    ("design", "--objective"): set(OBJECTIVES),
+    ("design", "--observer"): set(OBSERVERS),
+    ("design", "--formulas"): set(FORMULAS),
+}
+
+
+def command_of(verb: str) -> Any:
+    command: Any = typer.main.get_command(app)
+    for word in verb.split():
+        command = command.commands[word]
+    return command
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=" ".join)
+def test_no_summary_of_a_verb_is_cut_off(group: tuple[str, ...], run: Cli) -> None:
+    """The list of verbs has the whole first line of each, at the width of any terminal."""
+    code, out, _ = run([*group, "-h"])
+    assert code == 0
+    listed = out.partition("Commands:\n")[2]
+    assert "..." not in listed
+    for name, command in command_of(" ".join(group)).commands.items():
+        first = str(command.help).partition("\n")[0]
+        assert len(first) < 60
+        assert f"{name} {first}" in " ".join(listed.split())
+
+
+@pytest.mark.parametrize(("verb", "flag"), CHOICES)
+def test_choices_are_listed(verb: str, flag: str, run: Cli) -> None:
+    """Beside the flag, and exactly those that the library takes."""
+    (option,) = (each for each in command_of(verb).params if flag in each.opts)
+    assert set(option.metavar.split("|")) == CHOICES[verb, flag]
+    assert f"{flag} {option.metavar}" in run([*verb.split(), "--help"])[1]
+
+
+def test_the_module_is_the_command() -> None:
+    """Python -m veilwalk -h says what veilwalk -h says."""
+    shown = subprocess.run([sys.executable, "-m", "veilwalk", "-h"], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("Usage: python -m veilwalk [OPTIONS] COMMAND")
+    assert "--install-completion" in shown.stdout
+
+
+def test_a_shell_is_told_the_verbs_that_begin_so() -> None:
+    """What bash asks when TAB is pressed after ``veilwalk au``."""
+    asked = {"_VEILWALK_COMPLETE": "complete_bash", "COMP_WORDS": "veilwalk au", "COMP_CWORD": "1"}
+    code = "import sys; sys.argv = ['veilwalk']; from veilwalk.cli import main; main()"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | asked
+    )
+    assert shown.stdout.split() == ["audit"]

@@ -1,0 +1,93 @@
+"""Names all the way: from a file of named nodes through design and roster to the row that a node draws from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.helpers.cli import Cli
+
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.design import choose_scheme, save_scheme
+from veilwalk.graphs import Graph, read_graph, ring
+from veilwalk.node import Suite
+from veilwalk.node.members import new_node_keys, new_root_key, read_roster_draft
+from veilwalk.node.peer._routing import read_law_row
+
+# As numbers they stand in another order than as text, in which rosters stand.
+NAMES = ("1", "2", "3", "10", "20", "30")
+EDGES = "from,to\n30,1\n1,2\n2,3\n3,10\n10,20\n20,30\n1,3\n"
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "network.csv"
+    path.write_text(EDGES)
+    return path
+
+
+def test_a_design_on_a_file_of_names_runs_on_a_roster_of_these_names(network: Path, run: Cli) -> None:
+    """design, roster, manifest with nothing numbered by hand; every node draws from the row under its own name."""
+    assert run(["design", "--graph", "file:network.csv", "--law", "uniform-node", "--out", "law.npz"])[0] == 0
+    new_root_key(Path("root"))
+    for number, name in enumerate(NAMES):
+        new_node_keys(Path("keys", name), node_id=name, address=f"h:{7100 + number}", suite=Suite.X25519)
+    cards = [f"keys/{name}" for name in NAMES]
+    assert run(["roster", "make", *cards, "--edges", "network.csv", "--out", "roster.json"])[0] == 0
+    assert run(["roster", "sign", "roster.json", "--root", "root"])[0] == 0
+    manifest = ["node", "manifest", "--root", "root", "--roster", "roster.json", "--law", "law.npz", "--allow-sandwich"]
+    code, _, err = run([*manifest, *["--features", "4", "--classes", "2", "--updates", "5", "--out", "manifest.json"]])
+    assert (code, err) == (0, "")
+
+    roster, graph = read_roster_draft(Path("roster.json")), read_graph(network)
+    assert roster.ids != graph.labels
+    assert set(roster.graph().labels or ()) == set(graph.labels or ()) == set(NAMES)
+    matrix = choose_scheme(graph, "law.npz").law.matrix.toarray()
+    moved = choose_scheme(roster.graph(), "law.npz").law.matrix.toarray()
+    for name in NAMES:
+        expected = {graph.label(node): share for node, share in enumerate(matrix[graph.node(name)]) if share}
+        assert read_law_row(Path("law.npz"), roster.ids, name).shares == pytest.approx(expected)
+        row = moved[roster.index(name)]
+        assert {roster.ids[node]: share for node, share in enumerate(row) if share} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "json"])
+def test_a_law_belongs_to_its_nodes_by_name(tmp_path: Path, suffix: str) -> None:
+    """The same nodes in another order are found; other edges between them, and other names, are refused."""
+    graph = Graph.from_edges(5, [(0, 1), (1, 2), (2, 3), (3, 4), (0, 2)], labels=["a", "b", "c", "d", "e"])
+    law = str(tmp_path / f"law.{suffix}")
+    save_scheme(law, choose_scheme(graph, "uniform-node"))
+    order = [3, 0, 4, 1, 2]
+    edges = np.argsort(order)[graph.edges()]
+    again = Graph.from_edges(5, edges, labels=[graph.label(node) for node in order])
+    found, before = choose_scheme(again, law).law.matrix.toarray(), choose_scheme(graph, law).law.matrix.toarray()
+    assert np.array_equal(found, before[np.ix_(order, order)])
+    with pytest.raises(InvalidParameterError, match="designed for"):
+        choose_scheme(Graph.from_edges(5, graph.edges(), labels=["a", "b", "d", "c", "e"]), law)
+    with pytest.raises(InvalidParameterError, match="a node called z"):
+        choose_scheme(Graph.from_edges(5, graph.edges(), labels=["a", "b", "c", "d", "z"]), law)
+    with pytest.raises(InvalidParameterError, match="6 nodes"):
+        choose_scheme(ring(6), law)
+    # Nodes without names are found by their place, as ever.
+    assert np.array_equal(choose_scheme(Graph.from_edges(5, graph.edges()), law).law.matrix.toarray(), before)
+
+
+def test_records_have_the_names_beside_the_numbers(network: Path, run: Cli) -> None:
+    """Design, audit and training keep their numbers and add labels; a graph without names adds nothing."""
+    labels = list(NAMES)
+    law = ["--law", "uniform-node"]
+    few = {
+        "design": law,
+        "audit": [*law, "--updates", "500", "--observers", "last-hop"],
+        "train": ["--updates", "3", "--compare", "none", "--attack", "0"],
+    }
+    for verb, options in few.items():
+        code, out, _ = run([verb, "--graph", f"file:{network}", *options, "--json"])
+        assert code == 0
+        assert json.loads(out)["labels"] == labels, verb
+        code, out, _ = run([verb, "--graph", "ring:7", *options, "--json"])
+        assert code == 0
+        assert "labels" not in json.loads(out), verb

@@ -1,0 +1,225 @@
+"""Scenarios from specs and from objects: defaults that fit, refusals in the user's words, the same run either way."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veilwalk.core.errors import ConfigError, GraphError, InvalidParameterError
+from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import Walk
+from veilwalk.design import Scheme, choose_scheme, make_law, save_scheme
+from veilwalk.graphs import Graph, parse_graph_spec
+from veilwalk.learning import ALGORITHMS, IidPartitioner, SoftmaxLearner, load_data
+from veilwalk.training import Scenario, TrainSettings, run_training, train
+from veilwalk.training._scenario import learner_name
+
+SMALL = TrainSettings(graph="rrg:30:3:seed=1", updates=60, attack=0, evaluations=4, compare="none", partition="iid")
+STAR = Graph.from_edges(5, np.array([[0, leaf] for leaf in range(1, 5)]))
+
+
+def scheme(walk: str = "simple") -> Scheme:
+    graph = parse_graph_spec(SMALL.graph)
+    return choose_scheme(graph, "uniform-node", support=(2, 3), walk=walk)
+
+
+def arrays(shift: float = 0.0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    return rng.random((200, 4)) + shift, rng.integers(3, size=200)
+
+
+def softmax(rate: float = 0.1) -> SoftmaxLearner:
+    return SoftmaxLearner(n_features=4, n_classes=3, learning_rate=rate)
+
+
+@pytest.mark.parametrize(
+    ("graph", "law", "support"),
+    [("rrg:300:3:seed=1", "paper", "2:6"), ("rrg:30:3:seed=1", "paper", "2:5"), ("ring:12", "uniform-node", "2:6"),
+     ("er:60:6:seed=1:component=largest", "uniform-node", "2:3"), ("torus:5:5", "paper", "2:4")],
+)  # fmt: skip
+def test_law_and_support_fit_the_graph_and_are_said(graph: str, law: str, support: str) -> None:
+    """Any graph works without further flags; the settings of the run name what was chosen."""
+    words = Scenario.of(replace(SMALL, graph=graph)).words()
+    assert (words["law"], words["support"], words["walk"], words["mix"]) == (law, support, "simple", 0.0)
+
+
+def test_a_law_file_brings_its_walk_and_its_distances(tmp_path: Path) -> None:
+    """Another walk is used on request, and remarked upon; other distances are refused."""
+    path = tmp_path / "law.json"
+    save_scheme(path, scheme("least-recent:0.2"))
+    settings = replace(SMALL, law=str(path))
+    words = Scenario.of(settings).words()
+    assert (words["law"], words["support"], words["walk"], words["mix"]) == (str(path), "2:3", "least-recent", 0.2)
+    assert Scenario.of(settings).scheme.remark() is None
+    other = Scenario.of(replace(settings, walk="simple")).scheme
+    assert other.walk == Walk()
+    assert "designed for the least-recent:0.2 walk" in str(other.remark())
+    with pytest.raises(InvalidParameterError, match=r"support = '2:4': must be left out: the law in .* distances 2:3"):
+        Scenario.of(replace(settings, support="2:4"))
+
+
+@pytest.mark.parametrize("law", ["uniform-distance", "equalised", "paper-exact", "optimal"])
+def test_every_law_by_name_can_be_trained_with(law: str) -> None:
+    """As in design and audit."""
+    assert Scenario.of(replace(SMALL, law=law, support="2:3")).scheme.law.name == law
+
+
+@pytest.mark.parametrize(
+    ("graph", "error", "words"),
+    [
+        (Graph.from_edges(2, np.array([[0, 1]])), GraphError, "next to all others"),
+        (STAR, GraphError, "next to all others"),
+        (Graph.from_edges(4, np.array([[0, 1], [0, 2], [1, 3], [2, 3]])), GraphError, "do not lead to all nodes"),
+    ],
+)
+def test_networks_without_destinations_are_refused_before_training(
+    graph: Graph, error: type[Exception], words: str
+) -> None:
+    """Two nodes, a star, a square."""
+    with pytest.raises(error, match=words):
+        Scenario.make(choose_scheme(graph), data=arrays(), partition="iid", learner=softmax(), seed=1)
+
+
+def test_a_path_trains_where_updates_can_travel() -> None:
+    """Seven nodes in a row."""
+    edges = np.array([[node, node + 1] for node in range(6)])
+    run = train(choose_scheme(Graph.from_edges(7, edges)), data=arrays(), learner=softmax(), updates=30, attack=0)
+    assert run.record().result["algorithms"]["private-walk"]["updates"] == 30
+
+
+def test_the_plain_walk_is_no_scheme_to_train_with() -> None:
+    """It is a comparison."""
+    with pytest.raises(InvalidParameterError, match="law = 'plain': must be a law with destinations"):
+        Scenario.of(replace(SMALL, law="plain"))
+
+
+@pytest.mark.parametrize(
+    ("partition", "words"),
+    [
+        ("pathological:12", "partition = 'pathological:12': must be possible here (not classes of a node 12"),
+        ("shards:100", "partition = 'shards:100': must be possible here (not pieces of a node 100"),
+        ("dirichlet:-1", "partition = 'dirichlet:-1': must be possible here (not alpha -1.0"),
+        ("natural:writer", "partition = 'natural:writer': must be possible here (not column writer"),
+    ],
+)
+def test_partitions_are_refused_in_the_words_of_who_asked(partition: str, words: str) -> None:
+    """Nodes and rows; never a partitioner's own parameters."""
+    with pytest.raises(InvalidParameterError) as refused:
+        Scenario.of(replace(SMALL, partition=partition))
+    assert words in str(refused.value)
+    assert "partitions" not in str(refused.value)
+    assert "num_" not in str(refused.value)
+
+
+def test_objects_give_the_run_that_their_specs_give() -> None:
+    """Model and evaluations, to the last bit; the record says what they are called."""
+    by_spec = run_training(Scenario.of(SMALL), SMALL)
+    data = load_data("digits", seed=SMALL.seed)
+    rate = SoftmaxLearner(n_features=64, n_classes=10, learning_rate=0.3)
+    by_object = train(
+        Scenario.of(SMALL).scheme,
+        data=data,
+        learner=rate,
+        partition=IidPartitioner(30, SMALL.seed),
+        updates=60,
+        attack=0,
+        evaluations=4,
+        compare="none",
+    )
+    for name, array in by_spec.model.items():
+        assert by_object.model[name].tobytes() == array.tobytes()
+    assert by_object.rows()[-1]["loss"] == by_spec.rows()[-1]["loss"]
+    params = by_object.record().params
+    assert (params["data"], params["partition"], params["law"]) == ("digits", "IidPartitioner", "paper")
+    assert params["learner"] == repr(rate)
+    assert params.keys() == by_spec.record().params.keys()
+
+
+def test_arrays_are_split_by_the_seed(tmp_path: Path) -> None:
+    """As an npz file with the same arrays is."""
+    features, labels = arrays()
+    np.savez(tmp_path / "d.npz", features=features, labels=labels)
+    of_file = load_data(f"npz:{tmp_path / 'd.npz'}", seed=3)
+    made = Scenario.make(scheme(), data=(features, labels), partition="iid", learner=softmax(), seed=3)
+    assert np.array_equal(made.data.test.features, of_file.test.features)
+    assert np.array_equal(made.data.train.labels, of_file.train.labels)
+    assert made.names["data"] == "arrays"
+
+
+def test_a_run_from_objects_is_resumed_by_the_same_objects_only(tmp_path: Path) -> None:
+    """Other rows, another law of no name, a learner with another step: each is another run."""
+    options: dict[str, Any] = {"updates": 40, "attack": 0, "compare": "none", "out": tmp_path / "run"}
+    nameless = replace(scheme(), law=scheme().law.named(""))
+    first = train(nameless, data=arrays(), learner=softmax(), **options)
+    again = train(nameless, data=arrays(), learner=softmax(), resume=True, **options)
+    assert again.record().to_json() == first.record().to_json()
+    assert (tmp_path / "run" / "record.json").read_text() == first.record().to_json()
+    with pytest.raises(ValueError, match="is of another run"):
+        train(nameless, data=arrays(0.5), learner=softmax(), resume=True, **options)
+    law = make_law("uniform-distance", nameless.graph, DistanceSupport(2, 3)).named("")
+    with pytest.raises(ValueError, match="is of another run"):
+        train(Scheme(nameless.graph, law), data=arrays(), learner=softmax(), resume=True, **options)
+    with pytest.raises(ConfigError, match="other settings \\(learner = "):
+        train(nameless, data=arrays(), learner=softmax(0.2), resume=True, **options)
+
+
+def test_learners_are_told_apart_by_what_they_offer() -> None:
+    """Their own spec, their fields, their class."""
+
+    class Bare:
+        pass
+
+    class Named:
+        spec = "named:depth=3"
+
+    @dataclass
+    class Sized:
+        depth: int
+
+    found: list[Any] = [Bare(), Named(), Sized(3)]
+    bare, named, sized = map(learner_name, found)
+    assert bare.endswith(":test_learners_are_told_apart_by_what_they_offer.<locals>.Bare")
+    assert (named, sized.endswith("Sized(depth=3)")) == ("named:depth=3", True)
+
+
+def test_what_the_scheme_says_is_not_asked_again() -> None:
+    """Graph, law, support and walk."""
+    with pytest.raises(InvalidParameterError, match="walk = 'lazy': must be left out: the scheme says it"):
+        train(scheme(), data="digits", learner="softmax", walk="lazy")
+
+
+def test_a_run_is_a_table_where_tables_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows as in metrics.csv, HTML in a notebook, a data frame where pandas is there."""
+    run = train(scheme(), data=arrays(), learner=softmax(), updates=20, attack=0, compare="gossip")
+    page = run._repr_html_()
+    assert page.count("<tr>") == 3
+    assert "<td>private-walk</td>" in page
+    assert {row["algorithm"] for row in run.rows()} == {"private-walk", "gossip"}
+    pandas = ModuleType("pandas")
+    monkeypatch.setattr(pandas, "DataFrame", lambda rows: rows, raising=False)
+    monkeypatch.setitem(sys.modules, "pandas", pandas)
+    assert run.to_frame() == run.rows()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ConfigError, match="pandas is missing"):
+        run.to_frame()
+
+
+def test_large_networks_are_measured_from_the_size_that_is_set() -> None:
+    """Not from a constant of some module."""
+    found = run_training(Scenario.of(SMALL), replace(SMALL, exact_nodes=29)).record()
+    assert found.result["algorithms"]["private-walk"]["anonymity"]["kind"].startswith("measured on ")
+    assert found.params["exact_nodes"] == 29
+    assert "exact_nodes" not in SMALL.params()
+
+
+def test_the_comparisons_are_all_the_others_there_are() -> None:
+    """The default names each algorithm of learning but the private walk."""
+    assert TrainSettings().comparisons == ALGORITHMS[1:]
+    assert "private-walk" not in inspect.signature(TrainSettings).parameters["compare"].default
