@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One pinned set for every target, so that two installs are the same.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check browser figures bench api audit-campaign walk-comparison graph-table learning campaign clean
+.PHONY: demo test check browser figures bench api audit-campaign attackers walk-comparison graph-table routes learning campaign clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## The main job, offline: 300 peers learn digits, and what that hides and costs
@@ -43,11 +43,17 @@ api: $(VENV)/.demo  ## The Python reference from the code; writes docs
 graph-table: $(VENV)/.demo  ## Graphs, walks and laws side by side; ten minutes; writes docs
 	$(BIN)/python -m benchmarks.tables.graph_table
 
-learning: $(VENV)/.test  ## Accuracy of every algorithm on MNIST; a quarter of an hour, resumes; writes docs
+routes: $(VENV)/.demo  ## Sealed for one and for several beside onions, crowds, gossip; five minutes, resumes; writes docs
+	$(BIN)/python -m benchmarks.tables.routes
+
+learning: $(VENV)/.test  ## Accuracy of every algorithm on MNIST, tuned; an hour or more, resumes; writes docs
 	$(BIN)/python -m benchmarks.tables.learning
 
-audit-campaign: $(VENV)/.demo  ## Every law, every observer, the curve over colluders; ten minutes; writes docs
+audit-campaign: $(VENV)/.demo  ## Every law, every observer, the curve over colluders; half an hour, resumes; writes docs
 	$(BIN)/python -m benchmarks.tables.audit_campaign
+
+attackers: $(VENV)/.demo  ## The strongest attackers on 60 peers, printed; some minutes, resumes
+	$(BIN)/python -m benchmarks.tables.attackers
 
 walk-comparison: $(VENV)/.demo  ## Hops, entropy, attackers of the walks side by side; a quarter of an hour, resumes; writes docs
 	$(BIN)/python -m benchmarks.tables.walk_comparison

@@ -15,11 +15,10 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import chi2
 
+from benchmarks.reliability.campaign_slots import front_bytes
 from veilwalk.core.arrays import FloatArray
 from veilwalk.graphs import Graph
-
-# Clear part and KEM share: 10-bit values of ML-KEM are not quite uniform, whomever they are for.
-_NOT_CIPHER = 4 + 1120
+from veilwalk.node.sealing import Suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +190,12 @@ def read_logs(folder: Path, names: Sequence[str], colluders: Sequence[int]) -> d
     return sealed
 
 
-def frames(folder: Path, names: Sequence[str]) -> tuple[set[int], float]:
-    """Return the lengths of all messages made, and the p-value of their ciphertext bytes being uniform."""
+def frames(folder: Path, names: Sequence[str], *, recipients: int = 1) -> tuple[set[int], float]:
+    """Return the lengths of all messages made, and the p-value of their ciphertext bytes being uniform.
+
+    Not of the slots: 10-bit values of ML-KEM are not quite uniform, whomever they are for.
+    """
+    front = front_bytes(Suite.HYBRID, recipients)
     lengths: set[int] = set()
     counts = np.zeros(256)
     for name in names:
@@ -201,7 +204,7 @@ def frames(folder: Path, names: Sequence[str]) -> tuple[set[int], float]:
         data = (folder / name / "made.bin").read_bytes() if sizes else b""
         at = 0
         for size in sizes:
-            counts += np.bincount(np.frombuffer(data[at + _NOT_CIPHER : at + size], dtype=np.uint8), minlength=256)
+            counts += np.bincount(np.frombuffer(data[at + front : at + size], dtype=np.uint8), minlength=256)
             at += size
     if not lengths:
         return lengths, 1.0

@@ -12,18 +12,20 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.reliability import campaign_anonymity, power_loss
-from benchmarks.reliability.campaign_counts import QUICK, SPEC, Counts, add, note
+from benchmarks.reliability import campaign_anonymity, campaign_slots, power_loss
+from benchmarks.reliability.campaign_counts import IMPATIENT, QUICK, SPEC, Counts, add, network_of, note
 from benchmarks.reliability.chaos import ROOT, ChaosCluster
-from benchmarks.reliability.forgetful_disk import LazyDisk, UnsyncedDisk
+from benchmarks.reliability.forgetful_disk import BootlessDisk, LazyDisk, UnsyncedDisk
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.support import DistanceSupport
 from veilwalk.design import DistanceLaw
 from veilwalk.graphs import Graph, parse_graph_spec
+from veilwalk.node.cluster._files import node_ids
 
 # Coalitions of each size that attack a run.
 _COALITIONS = 40
@@ -64,23 +66,34 @@ def _fuzzed(counts: Counts, target: str, seed: int, status: int, output: bytes) 
 
 
 def anonymity(counts: Counts, folder: Path, seed: int) -> None:
-    """T8: colluders' guesses on a real network beside the exact prediction, and training told by time."""
-    spec = "rrg:16:3:seed=1"
-    graph = parse_graph_spec(spec)
-    law = DistanceLaw(DistanceSupport(2, 2), np.ones(1)).on(graph).matrix.toarray()
+    """T8: colluders' guesses on a real network beside the exact prediction, and training told by time.
+
+    The prediction is the one for a single recipient; with several the guesses are left to the auditor, and the slots
+    of every message are opened with everybody's keys instead: their places must say nothing.
+    """
+    several = counts.get("recipients", 1) > 1
+    network = network_of(counts) if several else {"spec": "rrg:16:3:seed=1"}
+    graph = parse_graph_spec(network["spec"])
     where = folder / "anonymity"
     shutil.rmtree(where, ignore_errors=True)
-    with ChaosCluster(where, spec, updates=1500, mutant="watched", limits=QUICK) as cluster:
+    with ChaosCluster(where, **network, updates=400 if several else 1500, mutant="watched", limits=QUICK) as cluster:
         cluster.start_all()
         cluster.run_until(lambda found: found.finished == graph.n_nodes and found.live == 0, timeout_s=360)
         cluster.stop_all()
-    _attacks(counts, where, cluster.names, graph, law)
-    lengths, uniform = campaign_anonymity.frames(where, cluster.names)
+    if several:
+        places, hints = campaign_slots.slot_chances(where, cluster.names)
+        counts |= {"slot_places_p": round(places, 3), "hints_p": round(hints, 3)}
+        if min(places, hints) < 0.001:
+            counts.setdefault("faults", []).append(f"slots: places by chance with p {places:.2g}, hints {hints:.2g}")
+    else:
+        law = DistanceLaw(DistanceSupport(2, 2), np.ones(1)).on(graph).matrix.toarray()
+        _attacks(counts, where, cluster.names, graph, law)
+    lengths, uniform = campaign_anonymity.frames(where, cluster.names, recipients=counts.get("recipients", 1))
     counts |= {"frame_lengths": len(lengths), "uniform_bytes_p": round(uniform, 3)}
     if len(lengths) != 1 or uniform < 0.001:
         counts.setdefault("faults", []).append(f"frames: lengths {sorted(lengths)}, bytes uniform with p {uniform:.2g}")
     for name, dwell, seconds in (("no_dwell", 0.0, 10), ("dwell", 0.15, 240)):
-        auc, error, trained = _timing(folder, name, dwell, seconds)
+        auc, error, trained = _timing(counts, folder, name, dwell, seconds)
         counts[f"auc_{name}"] = {
             "auc": round(auc, 3),
             "half_of_95%_interval": round(1.96 * error, 3),
@@ -118,14 +131,15 @@ def _attacks(counts: Counts, where: Path, names: list[str], graph: Graph, law: F
             counts.setdefault("faults", []).append(f"{kind}, {size} colluders: {mean:.1f} deviations off on average")
 
 
-def _timing(folder: Path, name: str, dwell: float, seconds: float) -> tuple[float, float, int]:
+def _timing(counts: Counts, folder: Path, name: str, dwell: float, seconds: float) -> tuple[float, float, int]:
     """Let small networks train side by side for so long; return how well time tells that from relaying."""
     folders = [folder / f"timing-{name}-{index}" for index in range(6 if dwell else 1)]
     with contextlib.ExitStack() as stack:
         clusters = []
         for where in folders:
             shutil.rmtree(where, ignore_errors=True)
-            made = ChaosCluster(where, "ring:4", updates=10**9, mutant="watched", dwell=dwell, limits=QUICK)
+            network = network_of(counts, "ring:4")
+            made = ChaosCluster(where, **network, updates=10**9, mutant="watched", dwell=dwell, limits=QUICK)
             clusters.append(stack.enter_context(made))
             made.start_all()
         time.sleep(seconds)
@@ -137,70 +151,136 @@ def _timing(folder: Path, name: str, dwell: float, seconds: float) -> tuple[floa
 def hostile(counts: Counts, folder: Path, seed: int) -> None:
     """T9: members that swallow, replay or send garbage, beside a clean run of the same length; nothing dwells."""
     rates = {}
+    network, several = network_of(counts), counts.get("recipients", 1) > 1
+    member = node_ids(parse_graph_spec(network["spec"]).n_nodes)[3]
     for kind in ("clean", "garbler", "replayer", "pac-man"):
         where = folder / f"hostile-{kind}"
         shutil.rmtree(where, ignore_errors=True)
-        bad = {} if kind == "clean" else {"n3": kind}
+        bad = {} if kind == "clean" else {member: kind}
         late = 60.0 if kind == "pac-man" else 1e9
-        with ChaosCluster(where, SPEC, updates=10**9, hostile=bad, limits=QUICK, late=late) as cluster:
+        with ChaosCluster(where, **network, updates=10**9, hostile=bad, limits=QUICK, late=late) as cluster:
             cluster.start_all()
             cluster.run_until(lambda found: found.updates >= 1, timeout_s=30)
             started, begin = cluster.findings().tallies.get("updates", 0), time.monotonic()
-            longest = _longest_silence(cluster, 30)
+            seen = _watch(cluster, 30)
             cluster.kill_all()
             found = cluster.findings(may_fork=True)
-        rates[kind] = (found.tallies.get("updates", 0) - started) / (time.monotonic() - begin)
+            rates[kind] = (found.tallies.get("updates", 0) - started) / (time.monotonic() - begin)
+            if kind == "replayer" and several:
+                _count_forks(counts, cluster, seen, seed)
         add(counts, **{f"updates of {kind}": found.tallies.get("updates", 0)})
         if kind == "pac-man":
             add(counts, swallowed=found.tallies.get("swallowed", 0), created=found.tallies.get("created", 0))
-            counts["longest_silence_s"] = max(counts.get("longest_silence_s", 0.0), round(longest, 1))
+            counts["longest_silence_s"] = max(counts.get("longest_silence_s", 0.0), round(seen.longest_s, 1))
             if not rates[kind]:
                 counts.setdefault("faults", []).append(f"hostile, seed {seed}: learning stopped")
-            continue
-        if kind != "garbler":
+        elif kind == "clean" or (kind == "replayer" and not several):
             note(counts, found, f"{kind}, seed {seed}")
-        elif found.lost or found.doubled:
+        elif kind == "garbler" and (found.lost or found.doubled):
             counts.setdefault("faults", []).append(f"garbler, seed {seed}: {found.lost} lost, {found.doubled} doubled")
         if kind == "replayer":
-            add(counts, replays=found.tallies.get("replayed", 0), applied_twice=found.doubled)
+            add(counts, replays=found.tallies.get("replayed", 0))
+            if not several:
+                add(counts, applied_twice=found.doubled)
     for kind in ("garbler", "replayer", "pac-man"):
         counts.setdefault(f"update_rate_under_{kind}", []).append(round(rates[kind] / rates["clean"], 2))
     add(counts, runs=1)
 
 
-def _longest_silence(cluster: ChaosCluster, seconds: float) -> float:
-    """Watch for so long; return the longest time without an update."""
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was seen of a cluster: the longest time without an update, and how many messages walked at each look."""
+
+    longest_s: float
+    live: list[int]
+
+
+def _watch(cluster: ChaosCluster, seconds: float) -> _Seen:
     end, last, count, longest = time.monotonic() + seconds, time.monotonic(), -1, 0.0
+    live = []
     while time.monotonic() < end:
         time.sleep(0.1)
         cluster.tend()
-        found = cluster.findings(may_fork=True).tallies.get("updates", 0)
-        if found != count:
-            longest, last, count = max(longest, time.monotonic() - last), time.monotonic(), found
-    return max(longest, time.monotonic() - last)
+        found = cluster.findings(may_fork=True)
+        live.append(found.live)
+        if found.tallies.get("updates", 0) != count:
+            longest, last = max(longest, time.monotonic() - last), time.monotonic()
+            count = found.tallies.get("updates", 0)
+    return _Seen(max(longest, time.monotonic() - last), live)
+
+
+def _count_forks(counts: Counts, cluster: ChaosCluster, seen: _Seen, seed: int) -> None:
+    """How many branches lived while a member copied everything, and how long they do when it stops."""
+    copied = cluster.findings(may_fork=True)
+    cluster.hostile = {}
+    cluster.start_all()
+    # By hops, not by time: the machine may be busy.
+    alone = cluster.run_until(lambda found: found.live <= 1 or found.hops > copied.hops + 2000, timeout_s=600)
+    cluster.kill_all()
+    after = cluster.findings(may_fork=True)
+    add(counts, branches_given_up=copied.tallies.get("forks", 0))
+    counts["branches_at_once"] = {"most": max(seen.live), "mean": round(float(np.mean(seen.live)), 1)}
+    counts["when_the_copying_ends"] = {
+        "branches": copied.live,
+        "hops_until_one_is_left": after.hops - copied.hops,
+    }
+    if not alone or after.live != 1:
+        counts.setdefault("faults", []).append(f"replayer, seed {seed}: {after.live} branches left")
 
 
 def mutants(counts: Counts, folder: Path, seed: int) -> None:
     """T13: nodes that are wrong must be caught by the same checks."""
     caught = counts.setdefault("caught", {})
+    network = network_of(counts)
     for name in ("ack-before-commit", "unpinned-hop"):
-        caught[name] = caught.get(name) or _caught_by_kills(folder / f"mutant-{name}", name, seed)
+        caught[name] = caught.get(name) or _caught_by_kills(folder / f"mutant-{name}", name, network, seed)
+    name = "use-before-given"
+    caught[name] = caught.get(name) or _caught_by_pauses(folder / f"mutant-{name}", name, network, seed)
     caught["no-dedup"] = caught.get("no-dedup") or _caught_by_copies(folder / "mutant-no-dedup", seed)
-    for name, disk in (("no-fsync-of-files", UnsyncedDisk), ("no-fsync-of-commits", LazyDisk)):
-        caught[name] = bool(power_loss.campaign(cuts=400, seed=2, cuts_per_world=100, disk=disk)[1])
+    disks = {"no-fsync-of-files": UnsyncedDisk, "no-fsync-of-commits": LazyDisk, "power-cut-unknown": BootlessDisk}
+    for name, disk in disks.items():
+        caught[name] = bool(power_loss.campaign(cuts=1000, seed=2, cuts_per_world=100, disk=disk, until_fault=True)[1])
     for name in ("hop-counter", "unpadded"):
         caught[name] = _caught_by_watching(folder / f"mutant-{name}", f"{name}+watched")
+    for name in ("set-in-clear", "fixed-order"):
+        caught[name] = _caught_by_slots(folder / f"mutant-{name}", f"{name}+watched")
     add(counts, runs=1)
     missed = [name for name, found in caught.items() if not found]
-    if _caught_by_watching(folder / "mutant-none", "watched"):
+    if _caught_by_watching(folder / "mutant-none", "watched") or _caught_by_slots(folder / "mutant-no", "watched"):
         counts.setdefault("faults", []).append("a cluster without a mutant was taken for one")
     if missed:
         counts.setdefault("faults", []).append(f"not caught: {', '.join(missed)}")
 
 
-def _caught_by_kills(where: Path, mutant: str, seed: int) -> bool:
+def _caught_by_pauses(where: Path, mutant: str, network: Counts, seed: int) -> bool:
     shutil.rmtree(where, ignore_errors=True)
-    with ChaosCluster(where, SPEC, updates=10**9, failpoints="*=0.05", mutant=mutant, limits=QUICK) as cluster:
+    # With one recipient a copy ends at the same member as the message, and no harm is done.
+    network = network | {"recipients": max(5, network["recipients"])}
+    with ChaosCluster(where, **network, updates=10**9, mutant=mutant, limits=IMPATIENT) as cluster:
+        for number in range(10):
+            cluster.start_all()
+            cluster.suffer(
+                4, lambda dice: cluster.pause(dice.choice(cluster.names), 1.5), every_s=0.1, seed=seed + number
+            )
+            cluster.kill_all()
+            if cluster.findings().faults:
+                return True
+    return False
+
+
+def _caught_by_slots(where: Path, mutant: str) -> bool:
+    """Whether places or hints of slots tell whose they are, where all are recipients that are far enough."""
+    shutil.rmtree(where, ignore_errors=True)
+    with ChaosCluster(where, SPEC, recipients=5, updates=10**9, mutant=mutant, limits=QUICK) as cluster:
+        cluster.start_all()
+        cluster.run_until(lambda found: found.tallies.get("updates", 0) >= 100, timeout_s=20)
+        cluster.stop_all()
+    return min(campaign_slots.slot_chances(where, cluster.names)) < 1e-6
+
+
+def _caught_by_kills(where: Path, mutant: str, network: Counts, seed: int) -> bool:
+    shutil.rmtree(where, ignore_errors=True)
+    with ChaosCluster(where, **network, updates=10**9, failpoints="*=0.05", mutant=mutant, limits=QUICK) as cluster:
         for number in range(10):
             cluster.start_all()
             cluster.suffer(4, lambda dice: cluster.kill(dice.choice(cluster.names)), every_s=0.15, seed=seed + number)

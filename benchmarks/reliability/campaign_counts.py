@@ -9,7 +9,19 @@ from veilwalk.node import Limits
 
 Counts = dict[str, Any]
 SPEC = "rrg:10:4:seed=1"
+#: The same for many recipients: twenty are far enough from each node.
+WIDE_SPEC = "rrg:24:3:seed=1"
+IMPATIENT = Limits(pin_s=0.5, retry_s=0.1, connect_s=0.5, answer_s=0.5, ping_s=0.5)
 QUICK = Limits(retry_s=0.2, connect_s=1.0, answer_s=1.5, ping_s=1.0)
+
+
+def network_of(counts: Counts, spec: str = SPEC) -> Counts:
+    """Return graph and recipients of a stage's clusters: ``spec``, where the stage is for one recipient.
+
+    With several every cluster is large enough for them, or, where a stage needs a small one, has slots of nobody.
+    """
+    recipients = counts.get("recipients", 1)
+    return {"spec": WIDE_SPEC if recipients > 1 and spec == SPEC else spec, "recipients": recipients}
 
 
 def add(counts: Counts, **amounts: float) -> None:

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reliability import power_loss
-from benchmarks.reliability.campaign_counts import QUICK, SPEC, Counts, add, note
+from benchmarks.reliability.campaign_counts import IMPATIENT, QUICK, SPEC, Counts, add, network_of, note
 from benchmarks.reliability.chaos import ChaosCluster
 from benchmarks.reliability.chaos_checker import Findings
 from benchmarks.reliability.chaos_damage import Hurt, broken, hurt_messages, still_there
 from veilwalk.node import Limits
 
-IMPATIENT = Limits(pin_s=0.5, retry_s=0.1, connect_s=0.5, answer_s=0.5, ping_s=0.5)
 RESTLESS = Limits(pin_s=0.15, retry_s=0.1, connect_s=0.3, answer_s=0.3, ping_s=0.3)
 #: Failpoints that a message seldom meets, and what is done to meet them more often.
 AIMS = {
@@ -47,7 +46,7 @@ def kills(counts: Counts, folder: Path, seed: int) -> None:
     """
     by_point = counts.setdefault("by_failpoint", {})
     for aim, points in AIMS.items():
-        if min(by_point.get(point, 0) for point in points) < 200:
+        if min(by_point.get(point, 0) for point in points) < counts.get("at_each_failpoint", 200):
             _kills_at(counts, folder, aim, seed)
             return
     _kills_at(counts, folder, "anywhere", seed)
@@ -56,12 +55,13 @@ def kills(counts: Counts, folder: Path, seed: int) -> None:
 def _kills_at(counts: Counts, folder: Path, aim: str, seed: int) -> None:
     """One slice of T1: several clusters side by side, killed where ``aim`` says."""
     plans: dict[str, dict[str, Any]] = {
-        "anywhere": {"spec": SPEC, "failpoints": "*=0.05"},
-        "training": {"spec": "ring:4", "dwell": 0.02, "failpoints": _armed("training")},
-        "cancelling": {"spec": "ring:4", "failpoints": _armed("cancelling"), "limits": RESTLESS},
-        "finishing": {"spec": SPEC, "updates": 1, "failpoints": _armed("finishing")},
+        "anywhere": {"failpoints": "*=0.05"},
+        "training": {"dwell": 0.02, "failpoints": _armed("training")},
+        "cancelling": {"failpoints": _armed("cancelling"), "limits": RESTLESS},
+        "finishing": {"updates": 1, "failpoints": _armed("finishing")},
     }
-    plan: dict[str, Any] = {"updates": 10**9, "limits": QUICK} | plans[aim]
+    where = network_of(counts, SPEC if aim in {"anywhere", "finishing"} else "ring:4")
+    plan: dict[str, Any] = {"updates": 10**9, "limits": QUICK} | where | plans[aim]
     end = time.monotonic() + 55
     while time.monotonic() < end:
         clusters = [
@@ -71,7 +71,7 @@ def _kills_at(counts: Counts, folder: Path, aim: str, seed: int) -> None:
         before = [(cluster.findings(may_fork=True), cluster.failpoint_kills()) for cluster in clusters]
         _suffer_together(clusters, aim, end, seed)
         for cluster, (found_before, points_before) in zip(clusters, before, strict=True):
-            found = cluster.findings(may_fork=aim == "cancelling")
+            found = cluster.findings()
             note(counts, found, f"kills {aim}, seed {seed}")
             points = cluster.failpoint_kills() - points_before
             for point, times in points.items():
@@ -91,7 +91,7 @@ def _suffer_together(clusters: list[ChaosCluster], aim: str, end: float, seed: i
     """Hurt clusters at once until ``end``, or, where that is hurt, until all are done; then kill all nodes."""
     dice = random.Random(seed)  # noqa: S311  which node to hurt is no secret
     # The finished model is on its way to all as several messages, which no count of walks allows for.
-    end = time.monotonic() + 60 if aim == "finishing" else end
+    end = time.monotonic() + 180 if aim == "finishing" else end
     with contextlib.ExitStack() as stack:
         for cluster in clusters:
             stack.enter_context(cluster)
@@ -118,7 +118,7 @@ def _armed(aim: str) -> str:
 def whole_kills(counts: Counts, folder: Path, seed: int) -> None:
     """T2: the whole cluster at once, again and again."""
     dice = random.Random(seed)  # noqa: S311  when to strike is no secret
-    with ChaosCluster(folder / "whole", SPEC, updates=10**9, limits=QUICK) as cluster:
+    with ChaosCluster(folder / "whole", **network_of(counts), updates=10**9, limits=QUICK) as cluster:
         before = cluster.findings()
         for _ in range(20):
             cluster.start_all()
@@ -132,7 +132,8 @@ def whole_kills(counts: Counts, folder: Path, seed: int) -> None:
 def pauses(counts: Counts, folder: Path, seed: int) -> None:
     """T3: pauses of 0.05 to 3 s with a patience of half a second, then peace until the model is finished."""
     clusters = [
-        ChaosCluster(folder / f"pauses-{seed}-{index}", SPEC, updates=150, limits=IMPATIENT) for index in range(3)
+        ChaosCluster(folder / f"pauses-{seed}-{index}", **network_of(counts), updates=150, limits=IMPATIENT)
+        for index in range(3 if counts.get("recipients", 1) == 1 else 1)
     ]
     dice = random.Random(seed)  # noqa: S311  which node to hurt is no secret
     counts.setdefault("faults", [])
@@ -151,7 +152,7 @@ def pauses(counts: Counts, folder: Path, seed: int) -> None:
                 counts["faults"].append(f"pauses, seed {seed}: not finished")
             cluster.stop_all()
     for cluster in clusters:
-        found = cluster.findings(may_fork=True)
+        found = cluster.findings()
         note(counts, found, f"pauses, seed {seed}")
         tallies = found.tallies
         add(
@@ -178,7 +179,13 @@ def power(counts: Counts, folder: Path, seed: int) -> None:
 def network(counts: Counts, folder: Path, seed: int) -> None:
     """T5: delays, cuts, flipped bits, half-open connections and partitions, two clusters side by side."""
     clusters = [
-        ChaosCluster(folder / f"network-{index}", "rrg:8:3:seed=1", updates=10**9, faults={}, limits=QUICK)
+        ChaosCluster(
+            folder / f"network-{index}",
+            **network_of(counts, "rrg:8:3:seed=1" if index else SPEC),
+            updates=10**9,
+            faults={},
+            limits=QUICK,
+        )
         for index in range(2)
     ]
     dice = random.Random(seed)  # noqa: S311
@@ -209,7 +216,7 @@ def damage(counts: Counts, folder: Path, seed: int) -> None:
     where = folder / f"damage-{seed}"
     dice = random.Random(seed)  # noqa: S311  what to damage is no secret
     counts.setdefault("faults", [])
-    with ChaosCluster(where, SPEC, updates=10**9, late=60.0, hop=0.02, limits=QUICK) as cluster:
+    with ChaosCluster(where, **network_of(counts), updates=10**9, late=60.0, hop=0.02, limits=QUICK) as cluster:
         for _ in range(5):
             cluster.start_all()
             cluster.run_until(lambda found: found.live > 0, timeout_s=30)

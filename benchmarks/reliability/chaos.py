@@ -22,7 +22,7 @@ from benchmarks.reliability.chaos_checker import Findings, check
 from benchmarks.reliability.chaos_tally import Tally
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
-from veilwalk.design import DistanceLaw
+from veilwalk.design import DestinationLaw, DistanceLaw, choose_scheme
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.learning import Partition
 from veilwalk.node.cluster._files import ClusterPlan, free_ports, node_ids, prepare_cluster
@@ -41,6 +41,7 @@ def tally_plan(
     *,
     updates: int,
     distance: int = 2,
+    recipients: int = 1,
     padding: int = 0,
     walk: Any = "simple",
     late: float = 1e9,
@@ -48,8 +49,14 @@ def tally_plan(
     dwell: float = 0.0,
     limits: Limits | None = None,
 ) -> ClusterPlan:
-    """Return a run on ``graph`` whose model counts updates; destinations are ``distance`` hops away."""
-    law = DistanceLaw(DistanceSupport(distance, distance), np.ones(1)).on(graph)
+    """Return a run on ``graph`` whose model counts updates.
+
+    One recipient is ``distance`` hops away; several are any of those that are at least so far, or all where they are
+    fewer.
+    """
+    law: DestinationLaw = DistanceLaw(DistanceSupport(distance, distance), np.ones(1)).on(graph)
+    if recipients > 1:
+        law = choose_scheme(graph, f"far:{distance}").law
     rows = np.eye(graph.n_nodes, dtype=np.int64)
     return ClusterPlan(
         graph=graph,
@@ -60,6 +67,7 @@ def tally_plan(
         n_classes=1,
         rules=RunRules(walk=Walk.of(walk), updates=updates, late_hops=late, hop_s=hop, dwell_s=dwell),
         seed=0,
+        recipients=recipients,
         limits=limits or Limits(retry_s=0.2, connect_s=2.0, answer_s=5.0),
     )
 
@@ -98,7 +106,8 @@ class ChaosCluster:
                 self._listen_behind_proxies()
         self._faults = faults
         self._mutant = mutant
-        self._hostile = hostile or {}
+        #: What is wrong with single nodes when they are next started.
+        self.hostile = hostile or {}
         self.failpoints = failpoints
         self._proxy: subprocess.Popen[str] | None = None
         self._pids: dict[str, int] = {}
@@ -145,7 +154,7 @@ class ChaosCluster:
         order = {
             "start": str(self.folder / name / "node.toml"),
             "env": log,
-            "mutant": self._hostile.get(name, self._mutant),
+            "mutant": self.hostile.get(name, self._mutant),
         }
         self._orders.write(json.dumps(order).encode() + b"\n")
         self._orders.flush()

@@ -17,9 +17,9 @@ def apply(name: str) -> None:
 
 
 def _ack_before_commit() -> None:
-    """Acknowledge a message as soon as it is here, and store it after that."""
+    """Say that a message is taken as soon as it is given, and store it after that."""
     from veilwalk.node.link._inlinks import InLinks
-    from veilwalk.node.link._wire import Ack, Offer
+    from veilwalk.node.link._wire import Ack, Go
 
     original = InLinks._answer
 
@@ -28,7 +28,7 @@ def _ack_before_commit() -> None:
 
         async def receive_and_acknowledge(timeout_s: float) -> Any:
             frame = await receive(timeout_s)
-            if isinstance(frame, Offer):
+            if isinstance(frame, Go):
                 await send(Ack(frame.seq))
 
                 async def nothing(_: Any) -> None:
@@ -44,6 +44,46 @@ def _ack_before_commit() -> None:
             connection.receive, connection.send = receive, send
 
     InLinks._answer = answer  # type: ignore[method-assign]
+
+
+def _use_before_given() -> None:
+    """Use a message as soon as it is here, though the neighbour may still send it another way."""
+    from veilwalk.node.peer._desk import Desk
+    from veilwalk.node.spool._handover import Verdict
+
+    original = Desk.hold
+
+    async def hold(self: Any, peer: str, offer: Any, body: Any) -> Any:
+        held = await original(self, peer, offer, body)
+        if held is Verdict.HELD:
+            await self.take(peer, offer.seq)
+        return held
+
+    Desk.hold = hold  # type: ignore[method-assign]
+
+
+def _set_in_clear() -> None:
+    """The hint of a slot is the first byte of its recipient's key, and so the same in every message."""
+    from veilwalk.node.sealing import _slots
+
+    module: Any = _slots
+    module._hint = lambda *values: values[-1][:1]
+
+
+def _fixed_order() -> None:
+    """Slots stand in the order in which their recipients were drawn, and those of nobody last."""
+    from veilwalk.node.sealing import _slots
+
+    module: Any = _slots
+
+    class Unmoved:
+        """Shuffles nothing."""
+
+        def shuffle(self, slots: list[bytes]) -> None:
+            """Leave them as they are."""
+            del slots
+
+    module._dice = Unmoved()
 
 
 def _unpinned_hop() -> None:
@@ -65,8 +105,12 @@ def _unpinned_hop() -> None:
 
 
 def _no_dedup() -> None:
-    """Train on whatever opens, however often."""
+    """Train on whatever opens, however often, also where a later state of the same walk was opened before."""
+    from veilwalk.node.peer import _destination
     from veilwalk.node.spool._register import Register
+
+    module: Any = _destination
+    module.is_fork = lambda *_: False
 
     def is_opened(self: Any, update_id: bytes) -> bool:
         del self, update_id
@@ -86,12 +130,12 @@ def _hop_counter() -> None:
     from veilwalk.node.peer._custody import Custody
     from veilwalk.node.sealing._opener import Opener
 
-    take, open_current = Custody.take, Opener.open
+    hold, open_current = Custody.hold, Opener.open
 
     def counting(self: Any, peer: str, seq: int, _digest: bytes, body: Any) -> Any:
         counted = bytearray(body)
         counted[3] = (counted[3] + 1) % 256
-        return take(self, peer, seq, hashlib.sha256(counted).digest(), counted)
+        return hold(self, peer, seq, hashlib.sha256(counted).digest(), counted)
 
     def opening(self: Any, message: Any) -> Any:
         clear = next(iter(self._clear))
@@ -100,7 +144,7 @@ def _hop_counter() -> None:
     def accepting(_self: Any, _message: Any) -> bool:
         return True
 
-    Custody.take, Opener.open = counting, opening  # type: ignore[method-assign,assignment]
+    Custody.hold, Opener.open = counting, opening  # type: ignore[method-assign,assignment]
     Opener.is_current = accepting  # type: ignore[method-assign,assignment]
 
 
@@ -122,9 +166,9 @@ def _pac_man() -> None:
 
     original = Custody.take
 
-    def take(self: Any, peer: str, seq: int, digest: bytes, body: Any) -> Any:
-        taken = original(self, peer, seq, digest, body)
-        if taken.row is not None and digest[0] & 1:
+    def take(self: Any, peer: str, seq: int) -> Any:
+        taken = original(self, peer, seq)
+        if taken.row is not None and taken.row.digest[0] & 1:
             self.drop(taken.row.id, "swallowed")
             return Taken(taken.verdict)
         return taken
@@ -210,10 +254,10 @@ def _watched() -> None:
         with (folder / file).open("a") as stream:
             stream.write(" ".join(str(word) for word in words) + "\n")
 
-    def taking(self: Any, peer: str, seq: int, digest: bytes, body: Any) -> Any:
-        found = take(self, peer, seq, digest, body)
+    def taking(self: Any, peer: str, seq: int) -> Any:
+        found = take(self, peer, seq)
         if found.row is not None:
-            note(self, "seen.log", digest.hex(), peer, time.monotonic_ns(), int(found.for_us))
+            note(self, "seen.log", found.row.digest.hex(), peer, time.monotonic_ns(), int(found.for_us))
             taken_at[found.row.id] = (time.monotonic(), False)
         return found
 
@@ -245,6 +289,9 @@ def _watched() -> None:
 MUTANTS: dict[str, Callable[[], None]] = {
     "ack-before-commit": _ack_before_commit,
     "unpinned-hop": _unpinned_hop,
+    "use-before-given": _use_before_given,
+    "set-in-clear": _set_in_clear,
+    "fixed-order": _fixed_order,
     "no-dedup": _no_dedup,
     "hop-counter": _hop_counter,
     "unpadded": _unpadded,

@@ -1,4 +1,4 @@
-"""A disk that loses power: what was not synced may be gone, whole or in part; and two that lie about it."""
+"""A disk that loses power: what was not synced may be gone, whole or in part; and three that lie about it."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ class ForgetfulDisk:
         self, dice: random.Random, *, image: bytes | None = None, files: dict[str, bytes] | None = None
     ) -> None:
         self._dice = dice
+        #: Another one after every cut.
+        self.boot = dice.randbytes(8)
         self.steps_left = NEVER
         kept = {name: _File(data, data) for name, data in (files or {}).items()}
         self._names, self._safe_names = dict(kept), dict(kept)
@@ -146,4 +148,14 @@ class LazyDisk(ForgetfulDisk):
         """Return the disk as it is found when the power is back, no better than before."""
         found = super().after_cut()
         found.__class__ = LazyDisk
+        return found
+
+
+class BootlessDisk(ForgetfulDisk):
+    """The mutant that does not know that the power was gone."""
+
+    def after_cut(self) -> ForgetfulDisk:
+        """Return the disk as it is found when the power is back, as if that had never been gone."""
+        found = super().after_cut()
+        found.boot, found.__class__ = self.boot, BootlessDisk
         return found

@@ -23,7 +23,7 @@ with atheris.instrument_imports(include=["veilwalk.node"]):
     from veilwalk.node.link import _wire
     from veilwalk.node.members import _encoding, _keys, _manifest, _member, _roster
     from veilwalk.node.members._signed import canonical_json
-    from veilwalk.node.sealing import _envelope, _kem
+    from veilwalk.node.sealing import _context, _envelope, _kem
 
 from veilwalk.core.errors import CryptoError, InputFileError, ProtocolError
 
@@ -53,24 +53,34 @@ def wire(data: bytes) -> None:
 
 _SUITE = _kem.Suite.X25519
 _KEY = _kem.kem_private_key(_SUITE, bytes(range(32)))
-_CONTEXT = _envelope.SealContext(
-    run_id=bytes(16), roster_digest=bytes(32), suite=_SUITE, epoch=0, bucket_bytes=16 * 1024
-)
-_MESSAGE = bytearray(
-    _envelope.seal(
-        _CONTEXT, _kem.kem_public_bytes(_SUITE, bytes(range(32))), walk_tag=bytes(8), iteration=1, body=b"model"
+_CONTEXTS = [
+    _context.SealContext(
+        run_id=bytes(16),
+        roster_digest=bytes(32),
+        suite=_SUITE,
+        epoch=0,
+        bucket_bytes=16 * 1024,
+        recipients=recipients,
     )
-)
+    for recipients in (1, 5)
+]
+_MESSAGES = [
+    _envelope.seal(
+        context, [_kem.kem_public_bytes(_SUITE, bytes(range(32)))], walk_tag=bytes(8), iteration=1, body=b"model"
+    )
+    for context in _CONTEXTS
+]
 
 
 def header(data: bytes) -> None:
-    """A message with bytes overwritten somewhere: it opens as it was, or not at all."""
+    """A message, for one or for several, with bytes overwritten somewhere: it opens as it was, or not at all."""
     if len(data) < 3:
         return
-    at = int.from_bytes(data[:2], "big") % len(_MESSAGE)
-    message = bytearray(_MESSAGE)
+    context, original = _CONTEXTS[data[0] & 1], _MESSAGES[data[0] & 1]
+    at = int.from_bytes(data[:2], "big") // 2 % len(original)
+    message = bytearray(original)
     message[at : at + len(data) - 2] = data[2:]
-    opened = _envelope.open_header(_CONTEXT, _KEY, message)
+    opened = _envelope.open_header(context, _KEY, message)
     if opened is None:
         return
     try:

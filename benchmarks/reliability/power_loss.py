@@ -1,7 +1,8 @@
 """Power cuts at every step of the disk, in a simulated cluster: what was not synced may be gone, whole or in part.
 
 The nodes' own custody runs here, on a disk that forgets; only network, sealing and training are stand-ins. One message
-counts the updates of every node, as in the campaign, so that any loss or doubling shows.
+counts the updates of every node, as in the campaign, so that any loss or doubling shows. It is sealed for several, the
+first of whom opens it, so that a copy would be a second walk. Neighbours fall silent, and messages go another way.
 
     python -m benchmarks.reliability.power_loss --cuts 100000
 """
@@ -55,8 +56,8 @@ class _Opener:
 
     def open(self, message: Bytes) -> _Opened | None:
         """Return the header if the message names this node."""
-        goal, update_id, *counts = bytes(message).split(b" ")
-        if goal.decode() != self._name:
+        goals, update_id, *counts = bytes(message).split(b" ")
+        if self._name not in goals.decode().split(","):
             return None
         numbers = tuple(int(count) for count in counts)
         return _Opened(_Header(update_id, b"walk", sum(numbers), numbers))
@@ -74,10 +75,17 @@ class World:
     """Some nodes in a ring with chords, one message, and a power supply that fails."""
 
     def __init__(
-        self, seed: int, *, n_nodes: int = 5, inline_bytes: int = 0, dwells: bool = False, disk: Any = None
+        self,
+        seed: int,
+        *,
+        n_nodes: int = 5,
+        recipients: int = 1,
+        inline_bytes: int = 0,
+        dwells: bool = False,
+        disk: Any = None,
     ) -> None:
         self.dice = random.Random(seed)  # noqa: S311  a simulation
-        self._inline_bytes, self._dwells = inline_bytes, dwells
+        self._inline_bytes, self._dwells, self._recipients = inline_bytes, dwells, recipients
         self._disk = disk or ForgetfulDisk
         self.names = [f"n{index}" for index in range(n_nodes)]
         self.cuts = 0
@@ -185,15 +193,36 @@ class World:
             node.custody.pin(row)
         for peer in node.custody.next_hop.neighbours:
             outgoing = node.custody.outgoing(peer)
-            if outgoing is None or outgoing.row is None:
+            if outgoing is None:
                 continue
-            other = self.nodes[peer]
-            taken = other.custody.take(name, outgoing.seq, outgoing.row.digest, outgoing.body)
-            if taken.for_us and taken.row is not None:
-                other.to_open.append(taken.row.id)
-            # The acknowledgement may be lost on the way.
-            if taken.verdict in {Verdict.TAKEN, Verdict.AGAIN} and self.dice.random() < 0.9:
+            if outgoing.row is None:
+                self.nodes[peer].custody.cancelled(name, outgoing.seq)
                 node.custody.delivered(peer, outgoing.seq)
+            elif self.dice.random() < 0.1:
+                # A neighbour that seems silent, for long enough.
+                node.custody.reroute(peer, avoid=frozenset({peer}))
+            else:
+                self._hand_over(node, peer, outgoing)
+
+    def _hand_over(self, node: _Node, peer: str, outgoing: Any) -> None:
+        """Every answer may be lost on the way."""
+        other = self.nodes[peer].custody
+        if not outgoing.given:
+            held = other.hold(node.name, outgoing.seq, outgoing.row.digest, outgoing.body)
+            if held not in {Verdict.HELD, Verdict.AGAIN} or self.dice.random() < 0.1:
+                return
+            node.custody.give(peer, outgoing.seq)
+            if self.dice.random() < 0.1:
+                return
+        taken = other.take(node.name, outgoing.seq)
+        if taken.for_us and taken.row is not None:
+            self.nodes[peer].to_open.append(taken.row.id)
+        if self.dice.random() < 0.1:
+            return
+        if taken.verdict is Verdict.UNKNOWN:
+            node.custody.not_given(peer, outgoing.seq)
+        else:
+            node.custody.delivered(peer, outgoing.seq)
 
     def _held(self, node: _Node) -> list[int]:
         with node.custody.spool.transaction(durable=False) as register:
@@ -207,10 +236,10 @@ class World:
         counts = list(header.counts)
         counts[self.names.index(node.name)] += 1
         model = b" ".join(str(count).encode() for count in counts)
-        goal = self.dice.choice([other for other in self.names if other != node.name]).encode()
+        goals = self.dice.sample([other for other in self.names if other != node.name], self._recipients)
         update_id = hashlib.sha256(model).hexdigest()[:16].encode()
         done = Progress(
-            message=b" ".join((goal, update_id, model)),
+            message=b" ".join((",".join(goals).encode(), update_id, model)),
             model=model,
             header=header,
             epoch=0,
@@ -236,11 +265,23 @@ class _Dice(OsDraws):
         return self._dice.random()
 
 
-def campaign(*, cuts: int, seed: int, cuts_per_world: int = 200, disk: Any = None) -> tuple[int, list[str]]:
-    """Cut the power so many times in fresh worlds; return how often it was, and every fault with its world's seed."""
-    done, faults, world_seed = 0, [], seed
-    while done < cuts:
-        world = World(world_seed, inline_bytes=(0, 1 << 20)[world_seed % 2], dwells=world_seed % 4 >= 2, disk=disk)
+def campaign(
+    *, cuts: int, seed: int, cuts_per_world: int = 200, disk: Any = None, until_fault: bool = False
+) -> tuple[int, list[str]]:
+    """Cut the power so many times in fresh worlds; return how often it was, and every fault with its world's seed.
+
+    With ``until_fault`` the first world that has one is the last.
+    """
+    done, world_seed = 0, seed
+    faults: list[str] = []
+    while done < cuts and not (until_fault and faults):
+        world = World(
+            world_seed,
+            recipients=(1, 3)[world_seed // 4 % 2],
+            inline_bytes=(0, 1 << 20)[world_seed % 2],
+            dwells=world_seed % 4 >= 2,
+            disk=disk,
+        )
         try:
             world.run(min(cuts_per_world, cuts - done))
             world.settle(5)

@@ -109,7 +109,7 @@ def sealing(count: int) -> None:
 def trial() -> Callable[[int], None]:
     """Return what tries so many times to open a message that is for another node."""
     mine, other = (Party.of(Suite.X25519, MODEL_BYTES) for _ in range(2))
-    message = seal(mine.context, other.public, walk_tag=bytes(8), iteration=0, body=bytes(MODEL_BYTES))
+    message = seal(mine.context, [other.public], walk_tag=bytes(8), iteration=0, body=bytes(MODEL_BYTES))
     opener = Opener([(mine.context, mine.private)], accepted=[])
 
     def fail(count: int) -> None:

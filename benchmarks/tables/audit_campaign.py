@@ -1,7 +1,9 @@
-"""The full audit of the paper's network: every law, every observer, and the curve over colluders.
+"""The full audit of the paper's network: every law, every observer, the curve over colluders, the strongest attackers.
 
-Run ``make audit-campaign``; about ten minutes on two cores. It writes the table ``docs/reference/audit.md`` and
-the figures ``docs/images/audit-*.png``. ``--updates`` shrinks it to a smoke run, ``--docs`` writes elsewhere.
+Run ``make audit-campaign``; about half an hour on two cores that have nothing else to do. It writes the table
+``docs/reference/audit.md`` and the figures ``docs/images/audit-*.png``. Every finished part is a file under ``--work``;
+run it again to go on where it stopped. ``--only attackers`` renews those sections and leaves the others as they were
+written. ``--updates`` shrinks the laws and the curve to a smoke run, ``--docs`` writes elsewhere.
 """
 
 from __future__ import annotations
@@ -9,136 +11,86 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
-from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.tables.attackers import LARGE, SMALL, WORK, cases, measured
+from benchmarks.tables.audit_page import page
+from benchmarks.tables.cells import kept, refuse_others
 from veilwalk.audit import AuditSettings, audit, collusion
-from veilwalk.core.records import Record
+from veilwalk.core.records import Record, write_atomically
 from veilwalk.core.support import DistanceSupport
-from veilwalk.core.version import __version__
 from veilwalk.design import choose_scheme, closed_form
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.report import audit_figures, collusion_figures
 
-GRAPH = "rrg:300:3:seed=1"
-SUPPORT = DistanceSupport(2, 6)
+GRAPH, SUPPORT = LARGE[0], DistanceSupport(*LARGE[1])
 LAWS = ("plain", "uniform-distance", "uniform-node", "paper", "paper-printed")
 COUNTS = (1, 3, 15, 30, 60, 90)
-FIGURES = ("entropy-by-return-time", "posterior-by-distance", "colluders")
+# Who can be scored on every update: the others are the attackers.
+OBSERVERS = "prior,window,return-time,last-hop,repeated"
+# From so many colluders on those who use everything are asked too, about so many updates.
+_ENOUGH, _SCORED = 30, 400
+PARTS = ("attackers", "colluders", "laws")
+
+
+def audited(law: str, settings: AuditSettings) -> dict[str, Any]:
+    """Audit one law."""
+    graph = parse_graph_spec(GRAPH)
+    floor = closed_form(graph, SUPPORT).anonymity_floor_nats if law == "paper" else None
+    observers = "prior,last-hop" if law == "plain" else OBSERVERS
+    found = audit(choose_scheme(graph, law, support=SUPPORT), settings, floor=floor, observers=observers).record()
+    return {"kind": found.kind, "params": found.params, "result": found.result, "seed": found.seed}
+
+
+def colluding(count: int, settings: AuditSettings) -> dict[str, Any]:
+    """Audit the coalitions of one size."""
+    scheme = choose_scheme(parse_graph_spec(GRAPH), "paper", support=SUPPORT)
+    found = collusion(scheme, replace(settings, scored_by_filter=_SCORED if count >= _ENOUGH else 0), (count,))
+    return {"kind": found.kind, "params": found.params, "result": found.result, "seed": found.seed}
+
+
+def drawn(records: dict[str, Record], curve: Record | None, images: Path) -> None:
+    """Draw what there is anew."""
+    images.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = audit_figures(records["paper"], Path(folder)) if "paper" in records else []
+        paths += collusion_figures(curve, Path(folder)) if curve else []
+        for path in paths:
+            if path.suffix == ".png":
+                shutil.copy(path, images / f"audit-{path.name}")
 
 
 def main() -> None:
-    """Run the campaign and write its page."""
+    """Run what is not there yet, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--updates", type=int, default=500_000)
     parser.add_argument("--docs", type=Path, default=Path(__file__).parents[2] / "docs")
+    parser.add_argument("--work", type=Path, default=WORK, help="where finished parts are kept")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="sections to renew")
     options = parser.parse_args()
-    graph = parse_graph_spec(GRAPH)
     settings = AuditSettings(updates=options.updates)
-    records: dict[str, Record] = {}
-    for name in LAWS:
-        print(f"auditing {name}", flush=True)
-        floor = closed_form(graph, SUPPORT).anonymity_floor_nats if name == "paper" else None
-        scheme = choose_scheme(graph, name, support=SUPPORT)
-        records[name] = audit(scheme, settings, floor=floor).record()
-    print("auditing coalitions", flush=True)
-    curve = collusion(choose_scheme(graph, "paper", support=SUPPORT), settings, COUNTS)
-    write_page(options.docs / "reference" / "audit.md", records, curve)
-    with tempfile.TemporaryDirectory() as folder:
-        audit_figures(records["paper"], Path(folder))
-        collusion_figures(curve, Path(folder))
-        for figure in FIGURES:
-            (options.docs / "images").mkdir(parents=True, exist_ok=True)
-            shutil.copy(Path(folder) / f"{figure}.png", options.docs / "images" / f"audit-{figure}.png")
-
-
-def write_page(path: Path, records: dict[str, Record], curve: Record) -> None:
-    """Write the tables of the campaign as Markdown."""
-    paper = records["paper"]
-    parts = [_head(paper), _by_law(records), _short_returns(paper), _linked(paper), _colluders(curve)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(parts))
-
-
-def _head(paper: Record) -> str:
-    return f"""# Audit of the paper's network
-
-Written by `make audit-campaign` with veilwalk {__version__}: {GRAPH}, support {SUPPORT}, simple walk,
-{paper.result["updates"]} updates a law, seed {paper.seed}, {paper.params["colluders"]} colluders. Means with 95%
-confidence intervals from 64 independent lanes. Entropies are of the observer's posterior; a blind guess names the
-likeliest source of the prior. Posteriors are exact (up to a return time of {paper.params["horizon"]} hops; longer ones,
-about 2%, are told apart only as such), except the window's, which is the paper's notion.
-The strongest observers (`coalition`, `neighbour`, `memory`) are scored on fewer updates:
-[what really leaks](../explanation/what-really-leaks.md) has their figures.
-"""
-
-
-def _by_law(records: dict[str, Record]) -> str:
-    rows = []
-    for name, record in records.items():
-        for observer in ("prior", "window", "return-time", "last-hop"):
-            # Of a plain walk there is no more to see than the last hop.
-            if observer not in record.result["observers"]:
-                continue
-            row = record.result["observers"][observer]["overall"]
-            entropy = f"{_pm(row, 'node_entropy_nats', 3)} ({row['node_entropy_bits']:.2f})"
-            scores = (entropy, _pm(row, "distance_entropy_nats", 3), _pm(row, "hit_ratio", 4))
-            rows.append((name, f"{record.result['hops_per_update']:.1f}", observer, *scores, _plain(row)))
-    head = ("law", "hops per update", "observer", "node entropy, nats (bits)", "distance entropy, nats")
-    return _table("What a destination learns, by law", (*head, "hit ratio", "blind"), rows)
-
-
-def _short_returns(paper: Record) -> str:
-    rows = []
-    for observer in ("window", "return-time", "last-hop"):
-        for row in paper.result["observers"][observer]["by_return_time"][:4]:
-            times, share = f"{row['lo']} to {row['hi']}", f"{row['share']:.1%}"
-            scores = (_pm(row, "node_entropy_nats", 3), _pm(row, "distance_entropy_nats", 3), _pm(row, "hit_ratio", 4))
-            rows.append((observer, times, share, *scores))
-    head = ("observer", "return times", "share", "node entropy, nats", "distance entropy, nats", "hit ratio")
-    table = _table("The shortest return times, law `paper`", head, rows)
-    worst = paper.result["observers"]["last-hop"]["worst_destination"]
-    if worst is None:
-        return table
-    return (
-        f"{table}\nWorst destination for the last-hop observer: node {worst['destination']}, node entropy "
-        f"{_pm(worst, 'node_entropy_nats', 3)} nats, hit ratio {_pm(worst, 'hit_ratio', 4)}.\nIt is the worst of 300, "
-        "so its interval is optimistic.\n"
-    )
-
-
-def _linked(paper: Record) -> str:
-    rows = [
-        (str(row["linked"]), _pm(row, "node_entropy_nats", 3), _pm(row, "hit_ratio", 4))
-        for row in paper.result["observers"]["repeated"]["by_linked_updates"]
-    ]
-    head = ("updates linked", "node entropy, nats", "hit ratio")
-    return _table("Several updates known to have one source, law `paper`", head, rows)
-
-
-def _colluders(curve: Record) -> str:
-    names = ("first-sight", "bridge", "predecessor")
-    rows = [
-        (str(row["colluders"]), *(_pm(row[n], "hit_ratio", 4) if n in row else "-" for n in names), _plain(row))
-        for row in curve.result["rows"]
-    ]
-    head = ("colluders", "first sight", "bridge", "first sight + a colluder sealed before", "blind")
-    return _table("Colluders, law `paper`: share of sources named", head, rows)
-
-
-def _table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]
-    return f"## {title}\n\n" + "\n".join(lines) + "\n"
-
-
-def _plain(row: dict[str, Any]) -> str:
-    return f"{row['blind_hit_ratio']:.4f}"
-
-
-def _pm(row: dict[str, Any], score: str, digits: int) -> str:
-    low, high = row[f"{score}_interval"]
-    return f"{row[score]:.{digits}f} ± {(high - low) / 2:.{digits}f}"
+    asked = cases(full=True)
+    refuse_others(options.work, asked)
+    attackers: dict[str, list[dict[str, Any]]] = {}
+    for key, case in asked.items() if "attackers" in options.only else ():
+        found = kept(options.work, key, partial(measured, case))
+        attackers.setdefault(SMALL[0] if key.startswith(SMALL[0]) else GRAPH, []).extend(found["rows"])
+    rows, curve = [], None
+    for count in COUNTS if "colluders" in options.only else ():
+        found = kept(options.work, f"colluders-{options.updates}-{count}", partial(colluding, count, settings))
+        rows += found["result"]["rows"]
+        curve = Record(**found | {"result": {"rows": rows}})
+    laws = {
+        name: Record(**kept(options.work, f"law-{options.updates}-{name}", partial(audited, name, settings)))
+        for name in (LAWS if "laws" in options.only else ())
+    }
+    path = options.docs / "reference" / "audit.md"
+    before = path.read_text() if path.exists() else ""
+    write_atomically(path, page(laws, curve, attackers, before).encode())
+    drawn(laws, curve, options.docs / "images")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Learning over a network of 300 peers, measured: MNIST, two partitions, two models, four algorithms, noise, attacks.
+"""Learning over a network of 300 peers, measured: MNIST, two partitions, two models, five algorithms, noise, attacks.
 
 Run ``python -m benchmarks.tables.learning`` from the checkout, with MNIST's four files in ``../shared/data/mnist`` or
 where ``--data`` says. It writes ``docs/reference/learning.md`` and ``docs/images/learning.png``. Every finished cell is
@@ -12,7 +12,6 @@ and the attacks have step size 0.1 and one step an update.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,12 +22,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.speed.learning import speed_lines
+from benchmarks.tables import local_steps
+from benchmarks.tables.cells import kept, refuse_others
 from benchmarks.tables.learning_page import OWN_MODELS, page
 from benchmarks.tables.tuning import GRID, Setting, best, tune, without_test_rows
 from veilwalk.core.arrays import FloatArray, IntArray
-from veilwalk.core.records import Record, plain, write_atomically
-from veilwalk.core.version import __version__
-from veilwalk.learning import Data, Learner, Params, Partition, Training, TrainingTrace, noise_for, train
+from veilwalk.core.records import Record, write_atomically
+from veilwalk.design import choose_scheme, require_destinations
+from veilwalk.learning import Data, Learner, Params, Partition, Training, TrainingTrace, load_data, noise_for, train
 from veilwalk.report import learning_figure
 from veilwalk.training import (
     Scenario,
@@ -39,13 +40,14 @@ from veilwalk.training import (
     route_anonymity,
 )
 
-ALGORITHMS = ("private-walk", "plain-walk", "gossip", "central")
+PAPER = "paper-walk"
+ALGORITHMS = ("private-walk", PAPER, "plain-walk", "gossip", "central")
 PARTITIONS = ("iid", "dirichlet:0.3")
 ATTACKED = (*PARTITIONS, "graph:0.9")
 EPSILONS, DELTA, CLIP = (8.0, 1.0), 1e-5, 0.05
 UNTUNED = Setting(learning_rate=0.1, local_steps=1)
 MODELS = {"softmax": UNTUNED.spec, "cnn": "benchmarks.tables.learning:small_cnn"}
-PARTS = (*MODELS, "noise", "attack", "speed")
+PARTS = (*MODELS, "steps", "noise", "attack", "speed")
 # Nodes whose own models are evaluated.
 _OWNERS = 30
 
@@ -59,9 +61,14 @@ class Profile:
     tuning_updates: int
     evaluations: dict[str, int]
     held_out: dict[str, int]
+    # Deliveries a seed, and seeds: gradients of every candidate take two seconds a delivery.
     attacked: int
+    attack_seeds: tuple[int, ...]
     graph: str = "rrg:300:3:seed=1"
     support: str = "2:6"
+    far: str = "far:4"
+    recipients: int = 16
+    watched: int = 100
     speed: tuple[int, int] = (4000, 15)
 
 
@@ -72,7 +79,8 @@ PROFILES = {
         tuning_updates=1500,
         evaluations={"softmax": 80, "cnn": 14},
         held_out={"softmax": 10_000, "cnn": 2000},
-        attacked=200,
+        attacked=24,
+        attack_seeds=(1,),
     ),
     "reduced": Profile(
         seeds=(1, 2),
@@ -81,8 +89,12 @@ PROFILES = {
         evaluations={"softmax": 8, "cnn": 4},
         held_out={"softmax": 1000, "cnn": 200},
         attacked=40,
+        attack_seeds=(1, 2),
         graph="rrg:40:3:seed=1",
         support="2:4",
+        far="far:2",
+        recipients=4,
+        watched=20,
         speed=(1000, 3),
     ),
 }
@@ -137,6 +149,19 @@ class Campaign:
         return Scenario.of(TrainSettings(graph=profile.graph, support=profile.support, data=self._data, seed=0))
 
     @cached_property
+    def _several(self) -> Scenario:
+        """The same with the scheme that seals for several."""
+        profile = self.profile
+        scheme = choose_scheme(self._base.graph, profile.far, walk="non-backtracking", recipients=profile.recipients)
+        return replace(self._base, scheme=require_destinations(scheme))
+
+    def _walked(self, algorithm: str) -> tuple[Scenario, str]:
+        """Return with which scheme an algorithm walks, and how."""
+        if algorithm == PAPER:
+            return self._base, "private-walk"
+        return self._several if algorithm == "private-walk" else self._base, algorithm
+
+    @cached_property
     def _validation(self) -> Data:
         return without_test_rows(self._base.data)
 
@@ -152,22 +177,17 @@ class Campaign:
 
     def trace(self, name: str, model: str, seed: int) -> TrainingTrace:
         """Return who updates when."""
-        return self._base.trace(name, updates=self.profile.updates[model], seed=seed)
+        walked, kind = self._walked(name)
+        return walked.trace(kind, updates=self.profile.updates[model], seed=seed)
 
     def cell(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return a cell from its file, or compute and keep it."""
-        path = self._work / f"{name.replace(':', '-')}.json"
-        if not path.exists():
-            start = time.perf_counter()
-            found = plain(compute())
-            write_atomically(path, json.dumps(found).encode())
-            print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
-        return dict(json.loads(path.read_text()))
+        return kept(self._work, name, compute)
 
     def tuned(self, partition: str, algorithm: str) -> dict[str, Any]:
         """Try the whole grid for the softmax."""
-        updates = self.profile.tuning_updates
-        tried = tune(self._base.scheme, self._validation, partition, algorithm, updates=updates)
+        walked, kind = self._walked(algorithm)
+        tried = tune(walked.scheme, self._validation, partition, kind, updates=self.profile.tuning_updates)
         return {"chosen": asdict(best(tried)), "tried": [asdict(one) for one in tried]}
 
     def setting(self, model: str, partition: str, algorithm: str) -> Setting:
@@ -204,7 +224,7 @@ class Campaign:
 
     def route(self, seed: int) -> tuple[TrainingTrace, IntArray, FloatArray]:
         """Return the softmax trace of a seed, deliveries to attack, and their exact posteriors."""
-        trace = self.trace("private-walk", "softmax", seed)
+        trace = self.trace(PAPER, "softmax", seed)
         rows = attacked_rows(trace, self.profile.attacked)
         path = self._work / f"route-{seed}.npz"
         if not path.exists():
@@ -227,7 +247,7 @@ class Campaign:
 
     def noisy(self, partition: str, seed: int, epsilon: float) -> dict[str, Any]:
         """Train the softmax privately with the least noise that keeps epsilon against everybody."""
-        trace = self.trace("private-walk", "softmax", seed)
+        trace = self.trace(PAPER, "softmax", seed)
         multiplier = noise_for(epsilon, DELTA, updates=int(np.bincount(trace.node).max()))
         scenario = self.scenario("softmax", partition, seed, noise=multiplier, clip=CLIP)
         run = train(scenario.task("private-walk", seed=seed), trace, evaluations=2)
@@ -237,13 +257,18 @@ class Campaign:
         """Compute every cell that is not there yet; refuse cells that were computed with other settings."""
         params = asdict(self.profile) | {"data": "MNIST", "delta": DELTA, "clip": CLIP, "models": MODELS}
         params["grid"] = [asdict(setting) for setting in GRID]
-        asked = plain(params | {"from": self._data, "veilwalk": __version__})
-        if self.cell("settings", lambda: asked) != asked:
-            raise SystemExit(f"{self._work} holds cells of other settings: remove it, or choose another --work")
+        refuse_others(self._work, params | {"from": self._data})
         result: dict[str, Any] = {"cells": list(self._cells())}
+        if "steps" in self._parts:
+            result["steps"] = self.cell("steps", self._steps)
         if "speed" in self._parts:
             result |= self.cell("speed", self._speed)
         return Record(kind="learning", params=params, result=result)
+
+    def _steps(self) -> dict[str, Any]:
+        scheme, watched = self._several.scheme, self.profile.watched
+        data = {"MNIST": (self._base.data, watched), "digits": (load_data("digits", seed=0), 2 * watched)}
+        return local_steps.measure(scheme, data, seeds=self.profile.seeds)
 
     def _speed(self) -> dict[str, Any]:
         lines, medians = speed_lines(*self.profile.speed)
@@ -261,7 +286,8 @@ class Campaign:
                     name = f"noise-{partition}-{epsilon:g}-known-{seed}"
                     found = self.cell(name, partial(self.noisy, partition, seed, epsilon))
                     yield {"kind": "noise", "partition": partition, "seed": seed, "epsilon": epsilon, "found": found}
-            for partition in ATTACKED if "attack" in self._parts else ():
+            attacked = "attack" in self._parts and seed in self.profile.attack_seeds
+            for partition in ATTACKED if attacked else ():
                 found = self.cell(f"attack-{partition}-{seed}", partial(self.attacked, partition, seed))
                 yield {"kind": "attack", "partition": partition, "seed": seed, "found": found}
 

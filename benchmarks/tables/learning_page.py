@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.tables import local_steps
+from benchmarks.tables.cells import sections_of
 from veilwalk.core.records import Record
 from veilwalk.core.units import readable_bytes
 from veilwalk.core.version import __version__
@@ -20,6 +22,7 @@ _TARGET = 0.8
 _RUN = f"Run of veilwalk {__version__}."
 _TITLES = {
     "softmax": "Softmax regression",
+    "steps": "Local steps",
     "cnn": "Convolutional network",
     "noise": "Noise",
     "attack": "What content gives away",
@@ -32,29 +35,22 @@ def page(record: Record, before: str = "") -> str:
     """Return the page; sections that the record has nothing of are taken from the page as it was before."""
     params = record.params
     about = _paragraph(
-        f"Written by `python -m benchmarks.tables.learning`: MNIST over {params['graph']}, law `paper`, support "
-        f"{params['support']}, simple walk, seeds {', '.join(map(str, params['seeds']))}; each section says which "
-        "version it was run with. Figures are means over the seeds, with the least and the largest in brackets. An "
-        "*update* is what one node does to a model between two transfers; *hops* are model transfers between "
+        f"Written by `python -m benchmarks.tables.learning`: MNIST over {params['graph']}; *private-walk*: sealed for "
+        f"{params['recipients']}, law `{params['far']}`, non-backtracking walk; *paper-walk*: sealed for one, law "
+        f"`paper`, support {params['support']}, simple walk, which sections of 0.1.0 call private-walk and those on "
+        f"noise and content are about; seeds {', '.join(map(str, params['seeds']))}; each section says "
+        "which version it was run with. Figures are means over the seeds, with the least and the largest in brackets. "
+        "An *update* is what one node does to a model between two transfers; *hops* are model transfers between "
         f"neighbours, and those to {_TARGET:.0%} are interpolated between evaluations, but for gossip, which knows "
         "whole rounds only. Gossip is D-PSGD with Metropolis weights; its accuracy is that of the average of all "
         f"models, which no node holds, and below it, *{OWN_MODELS}*, the mean of what single nodes hold."
     )
     lines = ["# Learning, measured", "", about, "", "![Accuracy against updates and hops](../images/learning.png)"]
-    sections = _sections(before) | _written(record)
+    sections = sections_of(before) | _written(record)
     for title in _TITLES.values():
         if title in sections:
             lines += ["", f"## {title}", "", *sections[title]]
     return "\n".join(lines) + "\n"
-
-
-def _sections(text: str) -> dict[str, list[str]]:
-    """Return the lines of every section by its title."""
-    found = {}
-    for section in text.split("\n## ")[1:]:
-        title, _, body = section.partition("\n")
-        found[title] = body.strip("\n").split("\n")
-    return found
 
 
 def _written(record: Record) -> dict[str, list[str]]:
@@ -65,13 +61,16 @@ def _written(record: Record) -> dict[str, list[str]]:
         mine = [cell for cell in cells if cell.get("model", cell["kind"]) == part]
         if mine:
             found[_TITLES[part]] = write(mine, record.params)
+    if "steps" in record.result:
+        found[_TITLES["steps"]] = _steps(record)
     if "speed" in record.result:
         found[_TITLES["speed"]] = _speed(record)
     return found
 
 
 def _softmax(cells: Cells, params: Mapping[str, Any]) -> list[str]:
-    rates, steps = ([setting[name] for setting in params["grid"]] for name in ("learning_rate", "local_steps"))
+    names = ("learning_rate", "local_steps", "fade")
+    rates, steps, fades = ([setting[name] for setting in params["grid"]] for name in names)
     # Each choice once: single models of gossip have the setting of their average.
     chosen = {
         (cell["partition"], name): run["setting"]
@@ -81,17 +80,23 @@ def _softmax(cells: Cells, params: Mapping[str, Any]) -> list[str]:
     }
     outer = [
         sum(setting[name] in {min(tried), max(tried)} for setting in chosen.values())
-        for name, tried in (("learning_rate", rates), ("local_steps", steps))
+        for name, tried in zip(names, (rates, steps, fades), strict=True)
     ]
     about = _paragraph(
-        f"{_RUN} Every algorithm is tuned by one rule: of the step sizes {_listed(rates)} and {_listed(steps)} local "
-        "steps an update (batches of 32), the pair that gives the best accuracy on a fifth of the training rows, held "
-        f"back from everybody, after {params['tuning_updates']} updates with seed 0 (gossip: whole rounds, average "
+        f"{_RUN} Every algorithm is tuned by one rule: of the step sizes {_listed(rates)}, {_listed(steps)} local "
+        f"steps an update (batches of 32) and fading after {_listed(fades)} updates of a model (0: none), what gives "
+        "the best accuracy on a fifth of the training rows, held back from everybody, after "
+        f"{params['tuning_updates']} updates with seed 0 (gossip: whole rounds, average "
         "model), for each algorithm and partition. The test rows have no part in it; the runs below train on all "
-        f"training rows. Of the {len(chosen)} choices, {outer[0]} lie at an end of the grid in step size and "
-        f"{outer[1]} in local steps: a wider grid might give them more."
+        f"training rows. Of the {len(chosen)} choices, {outer[0]} lie at an end of the grid in step size, "
+        f"{outer[1]} in local steps and {outer[2]} in fading: a wider grid might give them more."
     )
     return [about, "", *_trained(cells, params["updates"]["softmax"])]
+
+
+def _steps(record: Record) -> list[str]:
+    about, *table = local_steps.section(record.result["steps"], seeds=len(record.params["seeds"]))
+    return [_paragraph(f"{_RUN} {about}"), *table]
 
 
 def _network(cells: Cells, params: Mapping[str, Any]) -> list[str]:
@@ -106,10 +111,11 @@ def _trained(cells: Cells, updates: int) -> list[str]:
     columns = (
         "partition",
         "algorithm",
-        "step size, local steps",
+        "step size, local steps, fade",
         f"accuracy after {updates} updates",
         f"accuracy after {updates} hops",
         f"hops to {_TARGET:.0%}",
+        f"bytes to {_TARGET:.0%}",
         "hops per update",
         "bytes per update",
     )
@@ -126,10 +132,10 @@ def _row(algorithm: str, runs: list[Mapping[str, Any]], updates: int) -> tuple[s
     setting = runs[0]["setting"]
     per_update = float(np.mean([run["points"][-1]["hops"] / run["points"][-1]["update"] for run in runs]))
     return (
-        f"{setting['learning_rate']:g}, {setting['local_steps']}",
+        f"{setting['learning_rate']:g}, {setting['local_steps']}, {setting['fade']}",
         _spread([run["points"][-1]["accuracy"] for run in runs]),
         "–" if central else _spread([_at_hops(run, updates) for run in runs]),
-        "–" if central else _hops_to(runs, whole=algorithm.startswith("gossip")),
+        *(("–", "–") if central else _to_target(runs, whole=algorithm.startswith("gossip"))),
         f"{per_update:.1f}",
         readable_bytes(runs[0]["message_bytes"] * per_update),
     )
@@ -153,8 +159,10 @@ def _noise(cells: Cells, params: Mapping[str, Any]) -> list[str]:
 
 
 def _attacks(cells: Cells, params: Mapping[str, Any]) -> list[str]:
+    seeds = len({cell["seed"] for cell in cells})
     about = _paragraph(
-        f"{_RUN} {params['attacked']} deliveries a seed, softmax, step size 0.1, one step an update. The attacker is "
+        f"{_RUN} {params['attacked']} deliveries a seed, of {seeds} seed{'s' * (seeds > 1)}, softmax, step size 0.1, "
+        "one step an update. The attacker is "
         "granted every candidate's data. *loss*: of the received model, lowest first; *drop*: since the receiver's own "
         "last model; *count*: how often each candidate took part since then, with drop; *step*: over the very update; "
         "*gradient*: the very update, held against the one that each candidate would have made. The last two take the "
@@ -227,9 +235,13 @@ def _at_hops(run: Mapping[str, Any], hops: int) -> float:
     return float([point for point in run["points"] if point["hops"] <= hops][-1]["accuracy"])
 
 
-def _hops_to(runs: list[Mapping[str, Any]], *, whole: bool) -> str:
+def _to_target(runs: list[Mapping[str, Any]], *, whole: bool) -> tuple[str, str]:
+    """Return hops and bytes to the target."""
     found = [_reached(run["points"], whole=whole) for run in runs]
-    return "not reached" if None in found else f"{np.mean([hops for hops in found if hops is not None]):,.0f}"
+    if None in found:
+        return "not reached", "not reached"
+    hops = float(np.mean([hops for hops in found if hops is not None]))
+    return f"{hops:,.0f}", readable_bytes(hops * runs[0]["message_bytes"])
 
 
 def _reached(points: list[Mapping[str, Any]], *, whole: bool) -> float | None:

@@ -1,9 +1,10 @@
-"""The one rule by which every algorithm of the learning comparison gets its step size and its local steps.
+"""The one rule by which every algorithm of the learning comparison gets its step size, local steps and fading.
 
 The same grid for all: every step size of :data:`STEP_SIZES` with every number of local steps an update of
-:data:`LOCAL_STEPS`, batches as they are. A fifth of the training rows is held back from everybody; what gives the best
-accuracy there after a fixed small number of updates (whole rounds for gossip, whose average model is evaluated) is
-chosen, for each algorithm and partition. The seed is none of the reported ones, and the test rows are not read.
+:data:`LOCAL_STEPS` and every fading of :data:`FADES`, batches as they are. A fifth of the training rows is held back
+from everybody; what gives the best accuracy there after a fixed small number of updates (whole rounds for gossip, whose
+average model is evaluated) is chosen, for each algorithm and partition. The seed is none of the reported ones, and the
+test rows are not read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from veilwalk.training import Scenario
 
 STEP_SIZES = (0.03, 0.1, 0.3, 1.0)
 LOCAL_STEPS = (1, 2, 5, 10)
+FADES = (0, 10, 30)
 #: Seed of validation rows, partition, walk and batches.
 TUNING_SEED = 0
 
@@ -28,11 +30,12 @@ class Setting:
 
     learning_rate: float
     local_steps: int
+    fade: int = 0
 
     @property
     def spec(self) -> str:
         """The softmax learner so set."""
-        return f"softmax:learning_rate={self.learning_rate:g}:local_steps={self.local_steps}"
+        return f"softmax:learning_rate={self.learning_rate:g}:local_steps={self.local_steps}:fade={self.fade}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,8 @@ class Tried:
 
 
 GRID = tuple(
-    Setting(learning_rate=rate, local_steps=steps) for rate, steps in itertools.product(STEP_SIZES, LOCAL_STEPS)
+    Setting(learning_rate=rate, local_steps=steps, fade=fade)
+    for fade, rate, steps in itertools.product(FADES, STEP_SIZES, LOCAL_STEPS)
 )
 
 
@@ -78,5 +82,5 @@ def tune(
 
 
 def best(tried: Sequence[Tried]) -> Setting:
-    """Return the setting with the best accuracy; of equals the first, which has the smaller step."""
+    """Return the setting with the best accuracy; of equals the first, which fades less and has the smaller step."""
     return max(tried, key=lambda one: one.accuracy).setting

@@ -29,7 +29,7 @@ def show(run: vw.TrainingRun) -> None:
         )
 
 
-run = vw.train(scheme, partition="dirichlet:0.3", **asked)
+run = vw.train(scheme, partition="dirichlet:0.3", compare="plain-walk,gossip,central", **asked)
 show(run)
 
 # %% [markdown]
@@ -64,3 +64,11 @@ print(noisy.record().result["privacy"]["sentence"])
 cheaper = vw.choose_scheme(graph, "paper", support=(2, 4), walk="non-backtracking")
 print(f"simple: {scheme.price.hops:.1f} hops per update; non-backtracking: {cheaper.price.hops:.1f}")
 show(vw.train(cheaper, partition="dirichlet:0.3", compare="none", **asked))
+
+# %% [markdown]
+# **6. Sealed for several.** The scheme that is recommended for this network; on larger ones it is sealed for more.
+
+# %%
+several = vw.recommended_scheme(graph)
+print(f"sealed for {several.recipients}, {several.law.name}: {several.price.hops:.1f} hops per update")
+show(vw.train(several, partition="dirichlet:0.3", compare="none", **asked))

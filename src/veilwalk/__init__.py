@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         design,
         design_regular,
         load_law,
+        recommended_scheme,
         save_law,
         save_scheme,
     )
@@ -69,7 +70,8 @@ _ROOM_OF = {
         "parse_graph_spec", "random_regular", "read_graph", "ring", "torus", "watts_strogatz",
     ),
     "design": (
-        "Design", "DestinationLaw", "Scheme", "choose_scheme", "design_regular", "load_law", "save_law", "save_scheme",
+        "Design", "DestinationLaw", "Scheme", "choose_scheme", "design_regular", "load_law",
+        "recommended_scheme", "save_law", "save_scheme",
     ),
     "audit": ("Audit", "AuditSettings"),
     "learning": ("Data", "Learner", "check_learner", "load_data", "make_learner"),
@@ -107,6 +109,7 @@ __all__ = [
     "parse_graph_spec",
     "random_regular",
     "read_graph",
+    "recommended_scheme",
     "ring",
     "save_law",
     "save_scheme",

@@ -14,6 +14,7 @@ from benchmarks.reliability.chaos import ChaosCluster
 from veilwalk.node import Limits
 
 SPEC = "rrg:6:3:seed=1"
+SEVERAL = "rrg:10:3:seed=1"
 
 
 def killing(cluster: ChaosCluster) -> Any:
@@ -39,20 +40,42 @@ def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     assert len(cluster.failpoint_kills()) >= 5
 
 
-def test_pauses_past_the_patience_fork_the_walk_but_not_the_model(tmp_path: Path) -> None:
-    """A message that goes another way is there twice; the destination opens it once."""
-    limits = Limits(pin_s=0.4, retry_s=0.1, connect_s=0.5, answer_s=0.5, ping_s=0.5)
-    with ChaosCluster(tmp_path, SPEC, updates=60, limits=limits) as cluster:
+PATIENCE = Limits(pin_s=0.4, retry_s=0.1, connect_s=0.5, answer_s=0.5, ping_s=0.5)
+
+
+def pausing(cluster: ChaosCluster) -> Any:
+    return lambda dice: cluster.pause(dice.choice(cluster.names), dice.uniform(0.2, 2.0))
+
+
+@pytest.mark.parametrize("recipients", [1, 4])
+def test_pauses_past_the_patience_copy_nothing(tmp_path: Path, recipients: int) -> None:
+    """Messages go another way only if nobody can be using them: with several recipients a copy is a second walk."""
+    spec, updates = (SPEC, 60) if recipients == 1 else (SEVERAL, 200)
+    with ChaosCluster(tmp_path, spec, updates=updates, recipients=recipients, limits=PATIENCE) as cluster:
         cluster.start_all()
-        cluster.suffer(
-            10, lambda dice: cluster.pause(dice.choice(cluster.names), dice.uniform(0.2, 2.0)), every_s=0.3, seed=3
-        )
+        cluster.suffer(8, pausing(cluster), every_s=0.3 if recipients == 1 else 0.15, seed=3)
         assert cluster.run_until(lambda found: found.finished == len(cluster.names) and found.live == 0, timeout_s=60)
         cluster.stop_all()
-        found = cluster.findings(may_fork=True)
+        found = cluster.findings()
     assert found.faults == []
-    assert (found.updates, found.lost, found.doubled) == (60, 0, 0)
-    assert found.tallies["rerouted"] >= 3
+    assert (found.updates, found.lost, found.doubled) == (updates, 0, 0)
+    assert found.tallies["rerouted"] >= 1
+    assert found.tallies.get("forks", 0) == 0
+
+
+def test_pauses_catch_a_node_that_uses_what_it_was_not_given(tmp_path: Path) -> None:
+    """The same pauses, the same checks: the walk forks."""
+    mutant = "use-before-given"
+    with ChaosCluster(tmp_path, SEVERAL, updates=10**6, recipients=4, mutant=mutant, limits=PATIENCE) as cluster:
+        faults: list[str] = []
+        for number in range(8):
+            cluster.start_all()
+            cluster.suffer(3, pausing(cluster), every_s=0.1, seed=number)
+            cluster.kill_all()
+            faults = cluster.findings().faults
+            if faults:
+                break
+    assert faults
 
 
 @pytest.mark.parametrize("mutant", ["ack-before-commit", "unpinned-hop"])

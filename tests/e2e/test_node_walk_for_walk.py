@@ -13,7 +13,7 @@ import pytest
 
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE
-from veilwalk.design import DistanceLaw
+from veilwalk.design import DistanceLaw, Scheme, choose_scheme
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.learning import (
     Stopping,
@@ -30,13 +30,14 @@ from veilwalk.node.cluster._files import node_ids
 from veilwalk.node.members._encoding import decode_params
 from veilwalk.node.peer import RecordedDraws
 from veilwalk.node.peer._assemble import assemble
-from veilwalk.walks import run_protocol, walk_positions
+from veilwalk.walks import recipients_of, run_protocol, token_paths, walk_positions
 
 SEED = 5
 UPDATES = 40
 EVALUATIONS = 30
-# Momentum stays at its node between visits, so the order of a node's own updates matters too.
-LEARNER = "softmax:learning_rate=0.2:momentum=0.5:batch_size=8:local_steps=2"
+# Momentum stays at its node between visits, so the order of a node's own updates matters too; and what fades takes the
+# age of the model, which the header says.
+LEARNER = "softmax:learning_rate=0.2:momentum=0.5:batch_size=8:local_steps=2:fade=20"
 
 
 def positions(graph: Graph, start: int, hops: int) -> list[int]:
@@ -120,6 +121,65 @@ def assemble_manifest(folder: Path) -> Any:
     from veilwalk.node.members import load_manifest, load_root_public_key
 
     return load_manifest(folder / "manifest.json", load_root_public_key(folder / "root" / "root.pub"))
+
+
+@pytest.mark.parametrize("walk", ["simple", "non-backtracking"])
+def test_the_same_sets_give_the_same_model(tmp_path: Path, walk: str) -> None:
+    """Sealed for four: whoever of them the simulator's token meets first trains, and the nodes make the same of it."""
+    graph = parse_graph_spec("rrg:12:3:seed=2")
+    scheme = choose_scheme(graph, "far:2", walk=walk, recipients=4)
+    data = load_data("digits", seed=SEED)
+    parts = partitions_of(parse_partition_spec("dirichlet:0.5", graph=graph, seed=SEED), data)
+    learner = make_learner(LEARNER, n_features=data.n_features, n_classes=data.n_classes)
+    (played,) = scheme.play(updates=UPDATES, seed=SEED, replicas=1, burn_in=0)
+    task = TrainingTask(learner=learner, partitions=parts, held_out=data.test, seed=SEED)
+    simulated = train(task, trace_of(graph, played, recipients=4), evaluations=EVALUATIONS).params
+    plan = ClusterPlan(
+        graph=graph,
+        law=scheme.law,
+        partitions=parts,
+        learner=learner,
+        learner_spec=LEARNER,
+        n_classes=data.n_classes,
+        rules=RunRules(walk=scheme.walk, updates=UPDATES, late_hops=1e9),
+        seed=SEED,
+        recipients=4,
+    )
+    configs = prepare_cluster(tmp_path, plan)
+    asyncio.run(_run(configs, recorded_for_several(scheme, played), int(played["source"][0])))
+
+    statuses = [node_status(load_config(path).state, with_model=True) for path in configs]
+    manifest = assemble_manifest(tmp_path)
+    for status in statuses:
+        assert status.model is not None
+        real = decode_params(manifest, status.model)
+        for name, expected in simulated.items():
+            assert np.array_equal(real[name], expected), name
+    assert sum(status.tallies.get("hops", 0) for status in statuses) == int(played["clock"][-1])
+    made = np.bincount(played["destination"], minlength=graph.n_nodes)
+    assert [status.tallies.get("updates", 0) for status in statuses] == made.tolist()
+
+
+def recorded_for_several(scheme: Scheme, played: Any) -> dict[int, list[float]]:
+    """Every draw each node makes, in the order it makes them: members of the simulator's sets, and next hops."""
+    graph, clocks = scheme.graph, played["clock"].tolist()
+    (path,) = token_paths(graph, hops=clocks[-1], lanes=1, seed=SEED, walk=scheme.walk)
+    sealed_at = [0, *clocks[:-1]]
+    sets = recipients_of(
+        graph, scheme.law.draws, 4, seed=SEED, lane=played["replica"], source=played["source"], clock=sealed_at
+    )
+    drawn = dict(zip(sealed_at, sets.tolist(), strict=True))
+    draws: dict[int, list[float]] = {node: [] for node in range(graph.n_nodes)}
+    rows = scheme.law.matrix.toarray()
+    for hop, node in enumerate(path[:-1].tolist()):
+        left = rows[node].copy()
+        for goal in drawn.get(hop, []):
+            draws[node].append(float((left[:goal].sum() + left[goal] / 2) / left.sum()))
+            left[goal] = 0.0
+        came_from = path[hop - 1] if hop and scheme.walk.kind == "non-backtracking" else None
+        onward = [peer for peer in graph.neighbours(node).tolist() if peer != came_from]
+        draws[node].append(onward.index(path[hop + 1]))
+    return draws
 
 
 async def _run(configs: list[Path], draws: dict[int, list[float]], start: int) -> None:

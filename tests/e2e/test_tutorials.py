@@ -54,6 +54,7 @@ def test_private_learning_in_python(tmp_path: Path) -> None:
         assert route < content
     assert "epsilon <= 26.4 at delta = 1e-05" in text
     assert "simple: 105.4 hops per update; non-backtracking: 55.2" in text
+    assert "sealed for 2, far:2: 29.8 hops per update" in text
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.md")))

@@ -20,8 +20,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from veilwalk.core.geometry import CLEAR_BYTES
-from veilwalk.node.sealing._envelope import SealContext, open_header, seal
+from veilwalk.node.sealing._context import SealContext
+from veilwalk.node.sealing._envelope import open_header, seal
 from veilwalk.node.sealing._kem import Suite, kem_private_key, kem_public_bytes, kem_public_key, new_kem_secret
+from veilwalk.node.sealing._slots import opened_slots
 
 RFC = {
     "info": "4f6465206f6e2061204772656369616e2055726e",
@@ -156,7 +158,7 @@ def test_the_library_opens_the_published_vector() -> None:
     from cryptography.hazmat.bindings._rust import openssl
 
     decrypt = openssl.hpke._decrypt_with_aad
-    key = kem_private_key(Suite.X25519, VECTOR["skRm"])
+    key = kem_private_key(Suite.X25519, VECTOR["skRm"]).whole
     sealed = VECTOR["enc"] + VECTOR["ct"]
     assert decrypt(Suite.X25519.hpke, sealed, key, VECTOR["info"], VECTOR["aad"]) == VECTOR["pt"]
     with pytest.raises(InvalidTag):
@@ -185,40 +187,72 @@ def test_library_and_oracle_open_each_other(suite: Suite) -> None:
     enc, shared = encapsulate(suite, public)
     key, nonce = key_and_nonce(suite, shared, info)
     theirs = enc + AESGCM(key).encrypt(nonce, plain, None)
-    assert suite.hpke.decrypt(theirs, kem_private_key(suite, secret), info=info) == plain
+    assert suite.hpke.decrypt(theirs, kem_private_key(suite, secret).whole, info=info) == plain
     with pytest.raises(InvalidTag):
-        suite.hpke.decrypt(theirs, kem_private_key(suite, secret), info=info + b"0")
+        suite.hpke.decrypt(theirs, kem_private_key(suite, secret).whole, info=info + b"0")
 
 
+@pytest.mark.parametrize("recipients", [1, 3])
 @pytest.mark.parametrize("suite", Suite)
-def test_a_sealed_message_reads_as_the_format_says(suite: Suite) -> None:
-    """A whole message taken apart with primitives only: head, header fields, both chunks and the padding."""
-    secret = new_kem_secret(suite)
-    context = SealContext(run_id=b"r" * 16, roster_digest=b"d" * 32, suite=suite, epoch=258, bucket_bytes=320 * 1024)
+def test_a_sealed_message_reads_as_the_format_says(suite: Suite, recipients: int) -> None:
+    """A whole message taken apart with primitives only: hints, slots, header fields, both chunks and the padding."""
+    secrets = [new_kem_secret(suite) for _ in range(min(recipients, 2))]
+    context = SealContext(
+        run_id=b"r" * 16,
+        roster_digest=b"d" * 32,
+        suite=suite,
+        epoch=258,
+        bucket_bytes=320 * 1024,
+        recipients=recipients,
+    )
     body = os.urandom(300_000)
     update_id = bytes(range(16))
-    public = kem_public_bytes(suite, secret)
-    message = seal(context, public, walk_tag=b"walk-tag", iteration=7, body=body, final=True, update_id=update_id)
+    publics = [kem_public_bytes(suite, secret) for secret in secrets]
+    message = seal(context, publics, walk_tag=b"walk-tag", iteration=7, body=body, final=True, update_id=update_id)
 
-    clear = bytes([1, suite, 258 % 256, 0x44])
+    clear = bytes([2, suite, 258 % 256, 0x44])
     assert message[:4] == clear  # bucket code: (16 + 4) << (10 + 4) = 327,680
-    info = b"veilwalk/1" + clear + (258).to_bytes(8, "big") + b"r" * 16 + b"d" * 32
-    start = 4 + suite.enc_bytes
-    key, nonce = key_and_nonce(suite, decapsulate(suite, secret, message[4:start]), info)
-    header = AESGCM(key).decrypt(nonce, message[start : start + 528], None)
+    counted = (258).to_bytes(8, "big") + recipients.to_bytes(2, "big")
+    info = b"veilwalk/2" + clear + counted + b"r" * 16 + b"d" * 32
+    start, hint, size = 4, b"", suite.enc_bytes + 80
+    if recipients > 1:
+        ephemeral, start, size = message[4:36], 36, size + 1
+    end = start + recipients * size
+    slots = [message[at : at + size] for at in range(start, end, size)]
+    header_keys = []
+    for secret, public in zip(secrets, publics, strict=True):
+        if recipients > 1:
+            curve = X25519PrivateKey.from_private_bytes(secret[-32:])
+            shared = curve.exchange(X25519PublicKey.from_public_bytes(ephemeral))
+            hint = hmac.digest(shared, b"hint" + info + ephemeral + public[-32:], "sha256")[:1]
+        opened = [slot_content(suite, secret, slot[len(hint) :], info) for slot in slots if slot.startswith(hint)]
+        (plain,) = [found for found in opened if found is not None]
+        assert plain[:32] == bytes(32)
+        header_keys.append(plain[32:])
+    assert len(set(header_keys)) == 1
+    header = AESGCM(header_keys[0]).decrypt(bytes(12), message[end : end + 448], message[:end])
     assert header[:32] == bytes(32)
     assert header[64:80] == update_id
     assert header[80] == 2
     assert header[81:89] == b"walk-tag"
     assert int.from_bytes(header[89:93], "big") == 7
     assert int.from_bytes(header[93:101], "big") == len(body)
-    assert header[101:] == bytes(411)
+    assert header[101:] == bytes(331)
 
-    sealed, chunk = message[start + 528 :], 256 * 1024 + 16
+    sealed, chunk = message[end + 448 :], 256 * 1024 + 16
     cipher = AESGCM(header[32:64])
     first = cipher.decrypt(bytes(12), sealed[:chunk], None)
     second = cipher.decrypt(bytes(10) + b"\x01\x01", sealed[chunk:], None)
     assert first + second == body + bytes(320 * 1024 - len(body))
+
+
+def slot_content(suite: Suite, secret: bytes, slot: bytes, info: bytes) -> bytes | None:
+    enc, box = slot[: suite.enc_bytes], slot[suite.enc_bytes :]
+    key, nonce = key_and_nonce(suite, decapsulate(suite, secret, enc), info)
+    try:
+        return AESGCM(key).decrypt(nonce, box, None)
+    except InvalidTag:
+        return None
 
 
 # ---- one ciphertext for two keys ---------------------------------------------------------------------------------
@@ -248,38 +282,44 @@ def block_cipher(key: bytes, block: bytes) -> bytes:
     return encryptor.update(block) + encryptor.finalize()
 
 
-def two_key_ciphertext(keys: list[tuple[bytes, bytes]], plain: bytes, free_block: int) -> bytes:
+def two_key_ciphertext(
+    keys: list[tuple[bytes, bytes]], plain: bytes, free_block: int, associated: bytes = b""
+) -> bytes:
     """A ciphertext and tag that AES-GCM accepts under both keys; ``plain`` under the first, but for one block."""
     (key, nonce), _ = keys
     boxed = bytearray(AESGCM(key).encrypt(nonce, plain, None)[:-16])
+    padded = associated.ljust(-(-len(associated) // 16) * 16, b"\0")
     boxed[16 * free_block : 16 * free_block + 16] = bytes(16)
-    blocks = [int.from_bytes(boxed[at : at + 16], "big") for at in range(0, len(boxed), 16)]
-    blocks.append(8 * len(boxed))
+    hashed = padded + boxed
+    blocks = [int.from_bytes(hashed[at : at + 16], "big") for at in range(0, len(hashed), 16)]
+    blocks.append(8 * len(associated) << 64 | 8 * len(boxed))
+    free = len(padded) // 16 + free_block
     difference = weight = 0
     for key, nonce in keys:
         h = int.from_bytes(block_cipher(key, bytes(16)), "big")
         for index, block in enumerate(blocks):
             difference ^= gf_multiply(block, gf_power(h, len(blocks) - index))
         difference ^= int.from_bytes(block_cipher(key, nonce + b"\x00\x00\x00\x01"), "big")
-        weight ^= gf_power(h, len(blocks) - free_block)
+        weight ^= gf_power(h, len(blocks) - free)
     # The free block weighs in with the sum of both powers: divide, by Fermat.
     solved = gf_multiply(difference, gf_power(weight, (1 << 128) - 2))
     boxed[16 * free_block : 16 * free_block + 16] = solved.to_bytes(16, "big")
     # The tag is what the encryption of the plaintext this amounts to carries.
     key, nonce = keys[0]
     stream = AESGCM(key).encrypt(nonce, bytes(len(boxed)), None)
-    return AESGCM(key).encrypt(nonce, bytes(a ^ b for a, b in zip(boxed, stream[:-16], strict=True)), None)
+    return AESGCM(key).encrypt(nonce, bytes(a ^ b for a, b in zip(boxed, stream[:-16], strict=True)), associated)
 
 
-def test_no_header_opens_under_two_keys() -> None:
+def test_no_slot_opens_under_two_keys() -> None:
     """A malicious sender can make HPKE open for two members; the zero bytes let it be one of them only."""
     context = SealContext(
         run_id=os.urandom(16), roster_digest=os.urandom(32), suite=Suite.X25519, epoch=0, bucket_bytes=16 * 1024
     )
     secrets = [new_kem_secret(Suite.X25519) for _ in range(2)]
-    honest = seal(context, kem_public_bytes(Suite.X25519, secrets[0]), walk_tag=bytes(8), iteration=0, body=b"x")
-    honest_private = kem_private_key(Suite.X25519, secrets[0])
-    plain = Suite.X25519.hpke.decrypt(honest[CLEAR_BYTES : context.head_bytes], honest_private, info=context.info)
+    honest = seal(context, [kem_public_bytes(Suite.X25519, secrets[0])], walk_tag=bytes(8), iteration=0, body=b"x")
+    first, second = (kem_private_key(Suite.X25519, secret) for secret in secrets)
+    slot = honest[CLEAR_BYTES : context.geometry.front_bytes]
+    plain = Suite.X25519.hpke.decrypt(slot, first.whole, info=context.info)
 
     ephemeral = X25519PrivateKey.generate()
     enc = ephemeral.public_key().public_bytes_raw()
@@ -288,13 +328,41 @@ def test_no_header_opens_under_two_keys() -> None:
         public = kem_public_bytes(Suite.X25519, secret)
         dh = ephemeral.exchange(X25519PublicKey.from_public_bytes(public))
         keys.append(key_and_nonce(Suite.X25519, dhkem_shared(dh, enc, public), context.info))
-    # Block 2 is the first half of the body's key, which may be anything.
-    head = enc + two_key_ciphertext(keys, plain, free_block=2)
-    message = context.clear + head + honest[context.head_bytes :]
+    # Block 2 is the first half of the header's key, which may be anything.
+    crafted = enc + two_key_ciphertext(keys, plain, free_block=2)
+    message = memoryview(context.clear + crafted + honest[context.geometry.front_bytes :])
 
-    first, second = (kem_private_key(Suite.X25519, secret) for secret in secrets)
     # The attack works on HPKE itself: without the check below, two members would open this.
-    assert Suite.X25519.hpke.decrypt(head, first, info=context.info)[:32] == bytes(32)
-    assert len(Suite.X25519.hpke.decrypt(head, second, info=context.info)) == len(plain)
-    assert open_header(context, first, message) is not None
-    assert open_header(context, second, message) is None
+    assert Suite.X25519.hpke.decrypt(crafted, first.whole, info=context.info)[:32] == bytes(32)
+    assert len(Suite.X25519.hpke.decrypt(crafted, second.whole, info=context.info)) == len(plain)
+    assert len(list(opened_slots(context, first, message))) == 1
+    assert not list(opened_slots(context, second, message))
+
+
+def test_no_header_opens_under_two_keys() -> None:
+    """A malicious sender gives two recipients two keys, and a header that AES-GCM opens with both: one reads it."""
+    context = SealContext(
+        run_id=os.urandom(16),
+        roster_digest=os.urandom(32),
+        suite=Suite.X25519,
+        epoch=0,
+        bucket_bytes=16 * 1024,
+        recipients=2,
+    )
+    secrets = [new_kem_secret(Suite.X25519) for _ in range(2)]
+    publics = [kem_public_bytes(Suite.X25519, secret) for secret in secrets]
+    keys = [os.urandom(32) for _ in range(2)]
+    ephemeral = X25519PrivateKey.generate()
+    shown = ephemeral.public_key().public_bytes_raw()
+    front = context.clear + shown
+    for public, key in zip(publics, keys, strict=True):
+        shared = ephemeral.exchange(X25519PublicKey.from_public_bytes(public))
+        front += hmac.digest(shared, b"hint" + context.info + shown + public, "sha256")[:1]
+        front += Suite.X25519.hpke.encrypt(bytes(32) + key, kem_public_key(Suite.X25519, public), info=context.info)
+    boxed = two_key_ciphertext([(key, bytes(12)) for key in keys], bytes(432), free_block=2, associated=front)
+    message = (front + boxed).ljust(context.message_bytes, b"\0")
+    for key in keys:
+        assert len(AESGCM(key).decrypt(bytes(12), boxed, front)) == 432
+    opened = [open_header(context, kem_private_key(Suite.X25519, secret), message) for secret in secrets]
+    assert opened[0] is not None
+    assert opened[1] is None

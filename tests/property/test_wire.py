@@ -15,6 +15,7 @@ from veilwalk.node.link._wire import (
     Ack,
     Cancel,
     Frame,
+    Go,
     Hello,
     Offer,
     Ping,
@@ -42,6 +43,7 @@ frames: st.SearchStrategy[Frame] = st.one_of(
     st.builds(Cancel, numbers),
     st.builds(Release, numbers),
     st.just(Ping()),
+    st.builds(Go, numbers),
 )
 roles: st.SearchStrategy[Role] = st.sampled_from(["dialer", "listener"])
 
@@ -107,7 +109,7 @@ class Conversation(RuleBasedStateMachine):
             data = self.ends[sender].send(frame)
         except ProtocolError:
             return
-        if isinstance(frame, Offer | Cancel):
+        if isinstance(frame, Offer | Go | Cancel):
             self.offered = frame.seq
         body = bytes(LENGTH) if isinstance(frame, Offer) else b""
         assert self.ends[receiver].feed(data + body) == [frame]

@@ -92,7 +92,7 @@ def test_the_coalition_is_calibrated_and_its_mutants_are_worse(kind: str) -> Non
     assert off(kind, weights, rows) < 1.5
     seen = logs(kind, ends, member)
     rng, law = np.random.default_rng(2), scheme(kind).law.matrix.toarray()
-    forgetful = [replace(log, drawn=int(rng.choice(40, p=law[log.node[0]]))) for log in seen]
+    forgetful = [replace(log, drawn=rng.choice(40, size=1, p=law[log.node[0]])) for log in seen]
     careless = [replace(log, new=np.r_[False, np.diff(log.clock) > 1]) for log in seen]
     # What a mutant holds for impossible it has no guess for.
     with np.errstate(invalid="ignore"):

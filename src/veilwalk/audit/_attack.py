@@ -54,7 +54,12 @@ class Attack:
             self._look_up()
         else:
             self._with_tables()
-        self.found = {name: self.found[name] for name in plan.observers if name in self.found}
+        floor = len(self.run.colluders) / graph.n_nodes
+        self.found = {
+            name: replace(self.found[name], floor=floor if OBSERVERS[name].colluding else 0.0)
+            for name in plan.observers
+            if name in self.found
+        }
 
     def _with_tables(self) -> None:
         """Attack with tables of all pairs: destinations by themselves, then the others one by one."""
@@ -128,10 +133,9 @@ class Attack:
 
     def _look_up(self) -> None:
         """Attack on a graph of any size: each update has candidates of its own."""
-        scene, judge, most = self.scene, self._judge, self._plan.settings.scored_by_few
+        scene, judge, search = self.scene, self._judge, LookedUp(self.scene)
         observers = [OBSERVERS[name](scene) for name in self._plan.observers]
-        training, scoring = (_thinned(np.flatnonzero(scene.training == part), most) for part in (True, False))
-        search = LookedUp(scene)
+        training, scoring = (_thinned(np.flatnonzero(scene.training == part), search.most()) for part in (True, False))
         if self._plan.calibrates:
             require(training, "was left to calibrate on")
             uses = [observer.use_last_hop for observer in observers if observer.timed]

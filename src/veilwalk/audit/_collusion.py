@@ -16,13 +16,22 @@ from veilwalk.design import Scheme
 
 # Updates to score for each number of colluders: intervals of about a percentage point.
 _WANTED = 6_000
-_SHOWN = ("hit_ratio", "hit_ratio_interval", "top_posterior", "node_entropy_nats", "node_entropy_bits", "updates")
+_SHOWN = (
+    "hit_ratio",
+    "times_floor",
+    "hit_ratio_interval",
+    "top_posterior",
+    "node_entropy_nats",
+    "node_entropy_bits",
+    "updates",
+)
 
 
 def collusion(scheme: Scheme, settings: AuditSettings, counts: Sequence[int], *, progress: Progress = silent) -> Record:
     """Audit the coalitions at each number of colluders.
 
-    The destination is one of them. A bridge whose gaps are too long for memory is left out of its row.
+    The destination is one of them. A bridge whose gaps are too long for memory is left out of its row, and so is a
+    coalition so small that to follow the token from one of its openings to the next takes too long.
 
     Example:
         >>> from veilwalk.design import choose_scheme
@@ -33,11 +42,11 @@ def collusion(scheme: Scheme, settings: AuditSettings, counts: Sequence[int], *,
         True
     """
     rows: list[dict[str, Any]] = []
-    names = coalitions(scheme, settings)
     for number, count in enumerate(counts):
         progress("coalitions", number, len(counts), f"{count} colluders")
         needed = _WANTED * scheme.graph.n_nodes // count
         row: dict[str, Any] = {"colluders": count}
+        names = coalitions(scheme, replace(settings, colluders=count))
         asked = replace(settings, observers=names, colluders=count, updates=min(settings.updates, needed))
         try:
             found = audit(scheme, asked)
@@ -45,12 +54,12 @@ def collusion(scheme: Scheme, settings: AuditSettings, counts: Sequence[int], *,
             found = audit(scheme, asked, observers=tuple(name for name in names if name != "bridge"))
         for name, one in found.findings.items():
             row[name] = {key: one.overall[key] for key in _SHOWN}
-            row["blind_hit_ratio"] = one.overall["blind_hit_ratio"]
+            row["blind_hit_ratio"], row["floor"] = one.overall["blind_hit_ratio"], one.overall["floor"]
         rows.append(row)
     about = {"graph": getattr(scheme.graph, "name", ""), "law": scheme.law.name}
     return Record(
         kind="collusion",
-        params=about | {"walk": scheme.walk.kind, "nodes": scheme.graph.n_nodes},
+        params=about | {"walk": scheme.walk.kind, "nodes": scheme.graph.n_nodes, "recipients": scheme.recipients},
         seed=settings.seed,
         result={"rows": rows},
     )

@@ -10,9 +10,9 @@ from veilwalk.audit._settings import AuditSettings
 from veilwalk.audit.inference import INFERENCES, inference_of
 from veilwalk.audit.observers import COALITIONS, OBSERVERS, Observer
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError, VeilwalkError
-from veilwalk.design import Scheme
+from veilwalk.design import DestinationLaw, Scheme
 from veilwalk.graphs import Graph
-from veilwalk.walks import UPDATE_DTYPE, estimate_memory
+from veilwalk.walks import UPDATE_DTYPE, FarRows, estimate_memory
 
 # (1 + x) e^-x = 0.02: two legs' worth of exponential waiting stay below x means in 98% of deliveries.
 _HORIZON_LEGS = 5.83
@@ -28,7 +28,7 @@ def make_plan(scheme: Scheme, settings: AuditSettings) -> Plan:
     _check_names(settings)
     if not scheme.is_direct:
         # Refuses a law under which updates cannot travel between all nodes: no source would have a prior.
-        _ = scheme.law.source_prior
+        _ = scheme.source_prior
     refusals: list[VeilwalkError] = []
     for draft in _drafts(scheme, settings):
         try:
@@ -52,11 +52,12 @@ def make_plan(scheme: Scheme, settings: AuditSettings) -> Plan:
 
 
 def coalitions(scheme: Scheme, settings: AuditSettings) -> tuple[str, ...]:
-    """Return the coalitions that can be asked about this scheme."""
+    """Return the coalitions that can be asked about this scheme, and answer in about a minute."""
     large = scheme.graph.n_nodes >= settings.large_nodes
     plan = Plan(scheme=scheme, settings=settings, posterior="exact", looked_up=large)
     # A graph too large for any of them is refused by what they need, not by there being none.
-    return tuple(name for name in COALITIONS if OBSERVERS[name].why_not(plan) is None) or COALITIONS
+    asked = (name for name in COALITIONS if OBSERVERS[name].why_not(plan) is None and OBSERVERS[name].in_all(plan))
+    return tuple(asked) or COALITIONS
 
 
 def predicted_memory(plan: Plan) -> int:
@@ -64,15 +65,16 @@ def predicted_memory(plan: Plan) -> int:
     graph, law, settings = plan.scheme.graph, plan.scheme.law, plan.settings
     walking = estimate_memory(
         graph,
-        law.matrix,
+        law.draws,
         updates=settings.updates,
         replicas=settings.replicas,
         walk=plan.scheme.walk,
+        recipients=plan.scheme.recipients,
         collect=True,
     )
     scores = settings.updates * (len(plan.observers) * 7 * 8 + UPDATE_DTYPE.itemsize)
     # All pairs, or where candidates are looked up the law once more by columns.
-    tables = 2 * 12 * law.matrix.nnz if plan.looked_up else 20 * 8 * graph.n_nodes**2
+    tables = 2 * 12 * _entries(law) if plan.looked_up else 20 * 8 * graph.n_nodes**2
     laws = 0
     if plan.timed and plan.posterior == "exact" and not plan.scheme.is_direct:
         laws = 2 * 8 * (2 * (plan.horizon + 1) * int(graph.degrees.max()) * graph.n_nodes + 4 * graph.n_nodes**2)
@@ -84,6 +86,11 @@ def predicted_memory(plan: Plan) -> int:
         laws += max(1_000_000, 8 * 220 * graph.n_nodes) * 20
     # Those that come one after the other do not hold theirs at a time.
     return walking + scores + tables + laws + max(kind.own_bytes(plan) for kind in kinds)
+
+
+def _entries(law: DestinationLaw) -> int:
+    """Pairs that a law holds; a far law holds those that may not be."""
+    return law.draws.near.size if isinstance(law.draws, FarRows) else int(law.choices.sum())
 
 
 def _check_names(settings: AuditSettings) -> None:

@@ -58,6 +58,7 @@ class Judge:
             lanes=self._truth.lane[rows],
             return_time=seen.return_time[rows] if timed else np.zeros(0, dtype=np.int64),
             destination=seen.destination[rows],
+            last_hop=seen.last_hop[rows],
         )
 
     def linked(self, tables: dict[int, list[tuple[FloatArray, IntArray]]], how: str) -> Scored:

@@ -1,6 +1,6 @@
 """What members of a coalition write down: every hop at which the token was with one of them, and nothing else.
 
-A segment begins when a member opened a ciphertext and drew the next destination, which it knows, and ends when a
+A segment begins when a member opened a ciphertext and drew the next recipients, whom it knows, and ends when a
 member opens one again. At its start the token's state is known for certain, so what went before tells nothing more:
 segments are inferred each by itself, and exactly.
 """
@@ -24,7 +24,7 @@ class MemberLog:
         came_from: Who handed it over.
         went_to: Whom the member handed it to.
         new: Whether the ciphertext is another than the one they last sent on; not so in the first row.
-        drawn: The destination that the member of the first row drew.
+        drawn: The recipients that the member of the first row drew.
         updates: How many updates there were from that draw to the opening in the last row, as the opened message says.
         row: Which update each ciphertext belongs to: to file answers under, never to infer from.
     """
@@ -34,18 +34,18 @@ class MemberLog:
     came_from: IntArray
     went_to: IntArray
     new: BoolArray
-    drawn: int
+    drawn: IntArray
     updates: int
     row: IntArray
 
 
-def member_log(path: IntArray, clocks: IntArray, drawn: int, member: BoolArray, first_row: int) -> MemberLog:
+def member_log(path: IntArray, clocks: IntArray, drawn: IntArray, member: BoolArray, first_row: int) -> MemberLog:
     """Return what members saw of one segment.
 
     Args:
         path: Where the token was from the hop before the first opening to the hop after the last.
         clocks: When the updates from the first opening to the last arrived, both included, one a row of the run.
-        drawn: The destination drawn at the first opening.
+        drawn: The recipients drawn at the first opening.
         member: Who the members are.
         first_row: The row of the run that the first clock belongs to.
     """

@@ -15,7 +15,7 @@ from veilwalk.core.progress import Progress, silent
 from veilwalk.core.randomness import task_generator
 from veilwalk.design import Scheme
 from veilwalk.graphs import Graph, distances
-from veilwalk.walks import iter_protocol, token_paths
+from veilwalk.walks import token_paths
 
 # A stream of its own for the choice of colluders.
 _COLLUDER_TASK = 0x636F6C6C
@@ -70,12 +70,9 @@ def play(scheme: Scheme, settings: AuditSettings, colluders: IntArray = _NOBODY,
     complete = True
     try:
         chunks.extend(
-            iter_protocol(
-                scheme.graph,
-                scheme.law.matrix,
+            scheme.play(
                 updates=settings.updates,
                 seed=settings.seed,
-                walk=scheme.walk,
                 replicas=settings.replicas,
                 colluders=watching if len(colluders) else None,
                 progress=progress,
@@ -90,7 +87,7 @@ def play(scheme: Scheme, settings: AuditSettings, colluders: IntArray = _NOBODY,
     records = together[np.argsort(together["replica"], kind="stable")]
     lane = records["replica"].astype(np.int64)
     return Run(
-        seen=Sightings.of(records, watching=watching),
+        seen=Sightings.of(records, watching=watching, recipients=scheme.recipients),
         truth=Truth(source=records["source"].astype(np.int64), lane=lane),
         hops_per_update=estimate(records["leg_hops"].astype(np.float64), lane),
         colluders=colluders,

@@ -67,6 +67,12 @@ class Findings:
         return None if found is None else float(found)
 
     @property
+    def times_floor(self) -> float | None:
+        """The hit ratio over the share of nodes that collude, which no routing goes below; None of who do not."""
+        found = self.overall.get("times_floor")
+        return None if found is None else float(found)
+
+    @property
     def by_return_time(self) -> list[dict[str, Any]]:
         """The same by bands of return times, the shortest first."""
         return list(self.report.get("by_return_time", []))
@@ -80,6 +86,16 @@ class Findings:
     def worst_destination(self) -> dict[str, Any] | None:
         """The destination that knows most, among those with enough updates to say."""
         return self.report.get("worst_destination")
+
+    @property
+    def worst_arc(self) -> dict[str, Any] | None:
+        """The destination and last hop that tell most, among those with enough updates to say."""
+        return self.report.get("worst_arc")
+
+    @property
+    def worst_percent(self) -> dict[str, Any] | None:
+        """The row over the percent of updates that it knows most about; None of linked updates."""
+        return self.report.get("worst_percent")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,6 +144,7 @@ class Audit:
         names = {"graph": scheme.graph.name, "law": scheme.law.name}
         settings = {key: value for key, value in asdict(plan.settings).items() if key not in _NOT_PARAMS}
         settings |= {"walk": scheme.walk.kind, "mix": scheme.walk.mix, "posterior": plan.posterior}
+        settings |= {"recipients": scheme.recipients}
         settings |= {"observers": tuple(self.findings), "colluders": plan.settings.colluders or plan.colluders}
         return Record(
             kind="audit",
@@ -181,6 +198,7 @@ class Audit:
                     "hit ratio": f"{one.hit_ratio:.4f}",
                     "95%": "{:.4f} to {:.4f}".format(*one.interval),
                     "blind": "" if one.blind_hit_ratio is None else f"{one.blind_hit_ratio:.4f}",
+                    "times floor": "" if one.times_floor is None else f"{one.times_floor:.2f}",
                     "how": one.how,
                 }
                 for name, one in self.findings.items()

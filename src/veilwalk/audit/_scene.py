@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 from scipy import sparse
 
+from veilwalk.audit._openers import opener_flows
 from veilwalk.audit._plan import Plan
 from veilwalk.audit._play import Run
 from veilwalk.chains import Chain
@@ -66,8 +67,14 @@ class Scene:
 
     @cached_property
     def prior(self) -> FloatArray:
-        """For each destination (row) the prior over its sources; impossible ones have exactly zero."""
-        return normalised(np.ascontiguousarray(source_flows(self.scheme).toarray().T))
+        """For each destination (row) the prior over its sources; impossible ones have exactly zero.
+
+        With several recipients, one that opens: the nearer ones are met first.
+        """
+        flows = source_flows(self.scheme).toarray()
+        if self.scheme.recipients > 1:
+            flows = opener_flows(self.scheme, flows, self.apart)
+        return normalised(np.ascontiguousarray(flows.T))
 
     @cached_property
     def honest_prior(self) -> FloatArray:
@@ -109,7 +116,7 @@ def source_flows(scheme: Scheme) -> sparse.csr_array:
     """
     if not scheme.is_direct:
         rows = scheme.law.matrix
-        data = np.repeat(scheme.law.source_prior, np.diff(rows.indptr)) * rows.data
+        data = np.repeat(scheme.source_prior, np.diff(rows.indptr)) * rows.data
         return sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
     if scheme.chain is None or scheme.chain.on_nodes is None:
         return sparse.csr_array(scheme.graph.adjacency.astype(np.float64))

@@ -41,9 +41,9 @@ class AuditSettings:
         colluders: How many nodes pool what they see; None is a tenth of them.
         placement: Who they are: ``random`` nodes, or ``spread`` out, each as far as can be from those before.
         posterior: How return times are read: ``exact`` (from chains), ``estimated`` (from transforms, at some
-            destinations), ``by-class`` (calibrated on half of the lanes, scored on the others; any walk, 4 to 29% of
-            the hits lost),
-            ``rehearsed`` (learnt from simulated walks; any walk, 1 to 16% lost), or ``auto``: the first that can be.
+            destinations), ``by-class`` (calibrated on half of the lanes, scored on the others; any walk, 4 to 17% of
+            the hits lost on the five graphs of decision 5), ``rehearsed`` (learnt from simulated walks; any walk, 1 to
+            9% lost there), or ``auto``: the first that can be.
         window_radius: Half-width of the window observer's window, in hops.
         replicas: Independent lanes.
         horizon: Longest return time told apart; 0 picks one that about 98% of deliveries stay below, or less where

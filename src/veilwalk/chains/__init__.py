@@ -27,6 +27,7 @@ from veilwalk.chains._deliveries import (
 from veilwalk.chains._interface import CHAINS, ArcWalk, Chain, NodeWalk, States, chain_of, require_chain
 from veilwalk.chains._laws import hitting_expectations, hitting_pmf, hitting_survival, iter_hitting_pmf
 from veilwalk.chains._means import mean_hitting_times
+from veilwalk.chains._recipients import MeanOpenings, OpeningLaw, require_recipients
 from veilwalk.chains._returns import return_pmf, return_survival
 from veilwalk.chains._truncated import hitting_cdf, truncated_means, window_masses
 
@@ -37,7 +38,9 @@ __all__ = [
     "ArcWalk",
     "Chain",
     "DeliveryLaw",
+    "MeanOpenings",
     "NodeWalk",
+    "OpeningLaw",
     "States",
     "WalkChain",
     "arc_hitting_pmf",
@@ -58,6 +61,7 @@ __all__ = [
     "iter_hitting_pmf",
     "mean_hitting_times",
     "require_chain",
+    "require_recipients",
     "return_pmf",
     "return_survival",
     "stationary_law",

@@ -11,7 +11,7 @@ On the arcs k into j there are no visits before T: d equations, and sum nu_a = 1
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
 
 from veilwalk.chains._arc_chain import ArcChain
 from veilwalk.chains._limits import require_memory
@@ -20,18 +20,28 @@ from veilwalk.core.errors import GraphError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 
 
+def require_turning(chain: ArcChain) -> None:
+    """Refuse a ring, on which the chain of arcs falls apart."""
+    if chain.is_ring:
+        raise GraphError("the graph is a ring, where a non-backtracking walk never turns: take another walk")
+
+
+def fundamental_matrix(transitions: sparse.csr_array, shares: FloatArray) -> FloatArray:
+    """Return Z = (I - P + 1 pi)^-1 for transitions P with stationary law pi, dense."""
+    system = -transitions.toarray()
+    system[np.diag_indices_from(system)] += 1.0
+    system += shares
+    return np.asarray(linalg.inv(system, overwrite_a=True, check_finite=False))
+
+
 class Potentials:
     """Z, and entries into nodes read from it. Cost: one inverse, O(arcs^3), then O(arcs * degree^2) a node."""
 
     def __init__(self, chain: ArcChain, *, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
-        if chain.is_ring:
-            raise GraphError("the graph is a ring, where a non-backtracking walk never turns: take another walk")
+        require_turning(chain)
         require_memory("potentials of arcs", 3 * chain.n_arcs**2, memory_bytes)
         self._chain = chain
-        system = -chain.transition_matrix.toarray()
-        system[np.diag_indices_from(system)] += 1.0
-        system += 1.0 / chain.n_arcs
-        self.matrix: FloatArray = linalg.inv(system, overwrite_a=True, check_finite=False)
+        self.matrix: FloatArray = fundamental_matrix(chain.transition_matrix, chain.stationary)
 
     def hits(self, node: int) -> tuple[FloatArray, FloatArray]:
         """Return E_a[T] and nu_a, one row an arc a, for entering ``node``; 0 and itself on arcs into it."""

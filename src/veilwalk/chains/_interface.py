@@ -9,7 +9,7 @@ one part in 10^5 on regular graphs and to a few in 10^4 on small ones with hubs 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,6 +30,7 @@ from veilwalk.chains._chain import WalkChain
 from veilwalk.chains._deliveries import DeliveryLaw, iter_approximate_deliveries, iter_deliveries, stationary_law
 from veilwalk.chains._laws import iter_hitting_pmf
 from veilwalk.chains._means import mean_hitting_times
+from veilwalk.chains._recipients import MeanOpenings, OpeningLaw, SetPotentials
 from veilwalk.chains._returns import return_survival
 from veilwalk.chains._truncated import truncated_means, window_masses
 from veilwalk.core.arrays import FloatArray, IntArray
@@ -122,6 +123,18 @@ class Chain(ABC):
     def mean_hops(self, law: sparse.csr_array) -> float:
         """Return the exact mean hops between two updates under a destination law."""
 
+    @cached_property
+    def _set_potentials(self) -> SetPotentials:
+        return SetPotentials(self.states, self.node_shares)
+
+    def opening_law(self, source: int, recipients: Sequence[int] | IntArray, horizon: int = 0) -> OpeningLaw:
+        """Return who of ``recipients`` opens what ``source`` sealed for them, by which last hop and when: exact."""
+        return self._set_potentials.law(source, recipients, horizon)
+
+    def mean_openings(self, law: sparse.csr_array, recipients: int, *, n_sets: int, seed: int) -> MeanOpenings:
+        """Return the long run of a protocol that seals for several, from ``n_sets`` sets drawn for each source."""
+        return self._set_potentials.mean_over_sets(law, recipients, n_sets, seed)
+
 
 class NodeWalk(Chain):
     """A walk without memory."""
@@ -172,7 +185,7 @@ class ArcWalk(Chain):
         self._arcs = chain
         self.n_nodes, self.node_shares = chain.n_nodes, chain.graph.stationary_distribution
         degrees = chain.graph.degrees
-        self.products_per_hop = float(chain.n_nodes**2 * (degrees @ np.maximum(degrees - 1, 1)))
+        self.products_per_hop = float(chain.n_nodes) ** 2 * float(degrees @ np.maximum(degrees - 1, 1))
 
     @cached_property
     def mixing_rate(self) -> float:

@@ -30,8 +30,8 @@ def audit(
         typer.Option(
             metavar="NAME|FILE",
             show_default="paper on regular graphs, else uniform-node",
-            help="plain, uniform-distance, uniform-node, equalised, paper, paper-printed, paper-exact, optimal, or a "
-            "file written by design --out, which brings its walk.",
+            help="plain, uniform-distance, uniform-node, far:R (everybody at distance R or more), equalised, paper, "
+            "paper-printed, paper-exact, optimal, or a file written by design --out, which brings its walk.",
         ),
     ] = None,
     support: Annotated[
@@ -43,6 +43,14 @@ def audit(
         typer.Option(
             show_default="simple, or the law file's",
             help="simple, lazy, metropolis, non-backtracking, least-recent, or least-recent:MIX.",
+        ),
+    ] = None,
+    recipients: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K",
+            show_default="1, or the law file's",
+            help="For how many a source seals; the first of them to be met opens.",
         ),
     ] = None,
     mix: Annotated[
@@ -73,7 +81,7 @@ def audit(
         typer.Option(
             metavar="auto|exact|estimated|rehearsed|by-class",
             help="How return times are read: exact up to 500 nodes, estimated within 0.5 % of its hits, at 64 nodes, "
-            "rehearsed for any walk (1 to 16 % lost), by-class for any (4 to 29 % lost); auto takes the first it can.",
+            "rehearsed for any walk (1 to 9 % lost on five graphs), by-class (4 to 17 %); auto takes the first it can.",
         ),
     ] = "auto",
     window: Annotated[int, typer.Option(help="Half-width of the window observer's window, in hops.")] = 5,
@@ -109,13 +117,14 @@ def audit(
         window_radius=window,
         **({} if memory is None else {"memory_bytes": parse_memory(memory)}),
     )
-    scheme = choose_scheme(network, law, support=support, walk=asked_walk(walk, mix or None))
+    scheme = choose_scheme(network, law, support=support, walk=asked_walk(walk, mix or None), recipients=recipients)
     if remark := scheme.remark():
         typer.echo(f"veilwalk: {remark}", err=True)
     if len(counts) > 1:
         # Before anything is walked: a curve that cannot be drawn is refused.
         for count in counts:
-            asked = replace(settings, observers=auditing.coalitions(scheme, settings), colluders=count)
+            here = replace(settings, colluders=count)
+            asked = replace(here, observers=auditing.coalitions(scheme, here))
             auditing.make_plan(scheme, asked)
     if dry_run:
         needed = auditing.predicted_memory(auditing.make_plan(scheme, settings))
@@ -176,10 +185,12 @@ def print_audit(record: Record, graph: Graph) -> None:
     result, params = record.result, record.params
     low, high = result["hops_per_update_interval"]
     expected = result["hops_per_update_predicted"]
-    walk = Walk(params["walk"], params["mix"])
+    walk, several = Walk(params["walk"], params["mix"]), params.get("recipients", 1)
     print_table(
-        f"{params['graph'] or 'graph'}, law {params['law']}, {walk} walk: "
-        f"{result['updates']} updates" + ("" if result["complete"] else " (interrupted)"),
+        f"{params['graph'] or 'graph'}, law {params['law']}, {walk} walk"
+        + (f", sealed for {several}: " if several > 1 else ": ")
+        + f"{result['updates']} updates"
+        + ("" if result["complete"] else " (interrupted)"),
         ("", ">measured", ">95% interval", ">predicted"),
         [
             (
@@ -206,6 +217,7 @@ def print_audit(record: Record, graph: Graph) -> None:
                 ">hit ratio",
                 ">blind guess",
                 ">95% interval",
+                ">times floor",
             ),
             rows,
         )
@@ -243,19 +255,25 @@ def _yardsticks(observers: dict[str, Any], graph: Graph) -> str:
 def print_collusion(curve: Record) -> None:
     """Print the chance of naming the source against the number of colluders."""
     rows = list(curve.result["rows"])
-    names = list(dict.fromkeys(name for row in rows for name in row if name not in {"colluders", "blind_hit_ratio"}))
+    names = list(
+        dict.fromkeys(name for row in rows for name in row if name not in {"colluders", "blind_hit_ratio", "floor"})
+    )
     print_table(
         "share of sources named by so many colluders, the destination among them",
-        (">colluders", *(f">{name}" for name in names), ">blind guess"),
+        (">colluders", *(f">{name} (times floor)" for name in names), ">blind guess"),
         [
             (
                 str(row["colluders"]),
-                *(f"{row[name]['hit_ratio']:.4f}" if name in row else "-" for name in names),
+                *(_named(row[name]) if name in row else "-" for name in names),
                 f"{row['blind_hit_ratio']:.4f}",
             )
             for row in rows
         ],
     )
+
+
+def _named(row: dict[str, Any]) -> str:
+    return f"{row['hit_ratio']:.4f} ({row['times_floor']:.2f})"
 
 
 def _observer_rows(name: str, found: dict[str, Any], graph: Graph) -> list[tuple[str, ...]]:
@@ -268,6 +286,11 @@ def _observer_rows(name: str, found: dict[str, Any], graph: Graph) -> list[tuple
     worst = found["worst_destination"]
     if worst is not None and name == "last-hop":
         rows.append(("", f"worst: {graph.label(worst['destination'])}", worst))
+    arc, percent = found.get("worst_arc"), found.get("worst_percent")
+    if arc is not None and name == "last-hop":
+        rows.append(("", f"worst: {graph.label(arc['last_hop'])} to {graph.label(arc['destination'])}", arc))
+    if percent is not None and name != "prior":
+        rows.append(("", "any (the 1% it knows most of)", percent))
     shown: list[tuple[str, ...]] = []
     for label, times, row in rows:
         low, high = row["hit_ratio_interval"]
@@ -281,6 +304,7 @@ def _observer_rows(name: str, found: dict[str, Any], graph: Graph) -> list[tuple
                 f"{row['hit_ratio']:.4f}",
                 f"{row['blind_hit_ratio']:.4f}",
                 f"{low:.4f} to {high:.4f}",
+                f"{row['times_floor']:.2f}" if "times_floor" in row else "",
             )
         )
     return shown

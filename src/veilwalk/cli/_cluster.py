@@ -49,13 +49,25 @@ def up(
         str | None, typer.Option(metavar="LO:HI", help="Distances of a destination; 2 to as far as all reach, or 6.")
     ] = None,
     law: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="Any law of veilwalk design, or a file that it wrote.")
-    ] = "paper-exact",
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Any law of veilwalk design, or a file that it wrote. [default: as recommended for the network, "
+            "sealed for several; where another part of the scheme is given, paper-exact]",
+        ),
+    ] = None,
     walk: Annotated[
         str | None,
         typer.Option(
             metavar="KIND",
             help="simple, non-backtracking or least-recent[:MIX]. [default: non-backtracking, or the law file's own]",
+        ),
+    ] = None,
+    recipients: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K",
+            help="For how many an update is sealed; the first met opens it. [default: as a law file says, or 1]",
         ),
     ] = None,
     mix: Annotated[float, typer.Option(help="Share of plain steps of a least-recent walk.")] = 0.0,
@@ -85,6 +97,7 @@ def up(
         law=law,
         support=support,
         walk=walk,
+        recipients=recipients,
         mix=mix,
         allow_sandwich=allow_sandwich,
         updates=updates,

@@ -40,13 +40,28 @@ def design(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="paper-exact, uniform-node, equalised, optimal, paper, paper-printed, uniform-distance or plain. "
+            help="paper-exact, uniform-node, equalised, optimal, paper, paper-printed, uniform-distance, plain, far:R. "
             "[default: the paper's rule, in closed form or with exact chains; uniform-node from 10,000 nodes on]",
         ),
     ] = None,
     walk: Annotated[
         str | None,
         typer.Option(metavar="KIND", help=f"{', '.join(WALKS)}; with --frontier several. [default: simple]"),
+    ] = None,
+    recipients: Annotated[
+        str | None,
+        typer.Option(metavar="K|auto", help="Seal for K hidden recipients, the first met opens; auto chooses K."),
+    ] = None,
+    keep: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="With auto: least share of the node entropy to keep. [default: 0.97]"),
+    ] = None,
+    model_bytes: Annotated[
+        int | None,
+        typer.Option(metavar="B", help="With recipients: bytes of the model. [default: 31400, MNIST softmax]"),
+    ] = None,
+    suite: Annotated[
+        str | None, typer.Option(metavar="hybrid|x25519", help="With recipients: how it is sealed. [default: hybrid]")
     ] = None,
     budget_hops: Annotated[
         float | None, typer.Option(metavar="B", help="Most mean hops per update (laws for any graph).")
@@ -105,18 +120,20 @@ def design(
     The best law there is: veilwalk design --graph rrg:300:3:seed=1 --law optimal --walk non-backtracking
 
     Privacy against price: veilwalk design --graph rrg:300:3:seed=1 --frontier --out frontier
+
+    Sealed for several: veilwalk design --graph rrg:300:3:seed=1 --recipients 16 --law far:4 --walk non-backtracking
+
+    For how many: veilwalk design --graph rrg:300:3:seed=1 --recipients auto --keep 0.97 --out several
     """
     given = {"budget_hops": budget_hops, "objective": objective, "observer": observer, "balanced": balanced}
     given |= {"window_radius": window, "tail_probability": tail, "return_time": return_time}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     distances = None if support is None else DistanceSupport.parse(support, allow_neighbours=allow_neighbours)
-    if out is not None:
-        require_writable(out if frontier else out.parent)
-        if not frontier and out.suffix not in {".json", ".npz"}:
-            raise InvalidParameterError("out", str(out), "a .json or .npz file")
+    several = {"keep": keep, "model_bytes": model_bytes, "suite": suite}
+    _check_out(out, folder=frontier, either=recipients == "auto")
     if graph is None:
-        if frontier or law is not None or memory is not None:
-            what = "--frontier" if frontier else "--memory" if law is None else f"--law {law}"
+        if frontier or law is not None or memory is not None or recipients is not None:
+            what = "--frontier" if frontier else f"--law {law}" if law else "--memory" if memory else "--recipients"
             raise ConfigError(f"{what} needs --graph")
         if walk not in {None, "simple"}:
             raise InvalidParameterError("walk", walk, "simple for --nodes and --degree; others need --graph")
@@ -128,6 +145,11 @@ def design(
     from veilwalk.design import LARGE_NODES
 
     network = network_of(graph)
+    if recipients is not None or (law or "").startswith("far"):
+        refused = {"frontier": frontier or None, "memory": memory} | options
+        _several(network, recipients, law, walk, distances, several=several, refused=refused, out=out, as_json=as_json)
+        return
+    _refuse(several, "is for --recipients")
     if frontier:
         if law is not None:
             raise InvalidParameterError("law", law, "left out with a frontier, which has them all")
@@ -140,6 +162,53 @@ def design(
     options |= {"support": distances, "walk": walk or "simple", "memory_bytes": limit}
     usual = "paper-exact" if network.n_nodes < LARGE_NODES else "uniform-node"
     _on_graph(network, law or usual, options, out, as_json=as_json)
+
+
+def _check_out(out: Path | None, *, folder: bool, either: bool) -> None:
+    """Refuse what cannot be written, before anything is computed; ``either`` a folder or a file will do."""
+    if out is None:
+        return
+    is_file = out.suffix in {".json", ".npz"}
+    is_folder = folder or (either and not is_file)
+    require_writable(out if is_folder else out.parent)
+    if not is_folder and not is_file:
+        raise InvalidParameterError("out", str(out), "a .json or .npz file")
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    for name in (name for name, value in options.items() if value is not None):
+        raise ConfigError(f"--{name.replace('_', '-')} {why}")
+
+
+def _several(
+    network: Graph,
+    recipients: str | None,
+    law: str | None,
+    walk: str | None,
+    support: DistanceSupport | None,
+    *,
+    several: Mapping[str, Any],
+    refused: Mapping[str, object],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    from veilwalk.cli._design_several import design_recipients
+    from veilwalk.design import MODEL_BYTES, Sealing
+
+    _refuse(refused, "is for designs of one recipient: leave it out")
+    size = several["model_bytes"]
+    sealing = Sealing(model_bytes=MODEL_BYTES if size is None else size, suite=several["suite"] or "hybrid")
+    design_recipients(
+        network,
+        recipients=recipients,
+        keep=several["keep"],
+        law=law,
+        walk=walk,
+        support=support,
+        sealing=sealing,
+        out=out,
+        as_json=as_json,
+    )
 
 
 def _closed_form(

@@ -91,6 +91,12 @@ def manifest(
         str | None,
         typer.Option(metavar="KIND", help="simple, non-backtracking or least-recent[:MIX]. [default: the law's own]"),
     ] = None,
+    recipients: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K", help="For how many an update is sealed; the first met opens it. [default: the law's own]"
+        ),
+    ] = None,
     mix: Annotated[float | None, typer.Option(help="Share of plain steps of a least-recent walk.")] = None,
     allow_sandwich: AllowSandwich = False,
     dwell: Annotated[float, typer.Option(help="Seconds every message stays at every node; 0 for none.")] = 0.0,
@@ -118,6 +124,7 @@ def manifest(
         n_features=features,
         n_classes=classes,
         walk=asked_walk(walk, mix),
+        recipients=recipients,
         allow_sandwich=allow_sandwich,
         updates=updates,
         target_accuracy=target_accuracy,
@@ -134,5 +141,5 @@ def manifest(
         request, root_keys=root_keys, roster=roster, law=law, out=out, password=read_optional_password(password_file)
     )
     typer.echo(f"{out} and its signature: {made.body_bytes} bytes of model in buckets of {made.bucket_bytes}")
-    typer.echo(f"walk: {made.walk}")
+    typer.echo(f"walk: {made.walk}; sealed for {made.recipients}")
     typer.echo(f"late: after {late} one false alarm in {alarm_hops:g} hops is to be expected")

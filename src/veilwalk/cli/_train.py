@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 #: What is shown of each default, where nothing is chosen until the network is known.
 _CHOSEN = {
-    "law": "paper on regular graphs, uniform-node on others",
+    "law": "the scheme's; paper on regular graphs, uniform-node on others, where another part is given",
     "support": "2 to 6, or to as far as all nodes reach",
-    "walk": "the one a law file was designed for, or simple",
+    "walk": "the scheme's, the one a law file was designed for, or simple",
+    "recipients": "the scheme's, as a law file says, or 1",
 }
 _DEFAULTS = {field.name: field.default for field in fields(TrainSettings)} | _CHOSEN
 
@@ -42,11 +43,20 @@ def _setting(name: str, about: str, metavar: str | None = None) -> Any:
 def train(
     *,
     graph: Annotated[str | None, _setting("graph", f"Network: {SPEC_HELP}", "SPEC")] = None,
+    scheme: Annotated[
+        str | None,
+        _setting(
+            "scheme",
+            "auto: sealed for several, as recommended for the network; paper: for one, as in the paper. "
+            "--law, --walk or --recipients say it themselves.",
+            "auto|paper",
+        ),
+    ] = None,
     law: Annotated[
         str | None,
         _setting(
             "law",
-            "uniform-distance, uniform-node, equalised, paper, paper-printed, paper-exact, optimal, "
+            "uniform-distance, uniform-node, far:R, equalised, paper, paper-printed, paper-exact, optimal, "
             "or a file written by design --out.",
             "NAME|FILE",
         ),
@@ -55,6 +65,9 @@ def train(
     walk: Annotated[
         str | None,
         _setting("walk", f"{', '.join(WALKS)}; least-recent:MIX takes a share of plain steps.", "KIND[:MIX]"),
+    ] = None,
+    recipients: Annotated[
+        int | None, _setting("recipients", "For how many an update is sealed; the first met opens it.", "K")
     ] = None,
     data: Annotated[
         str | None, _setting("data", "digits, mnist:DIR, npz:FILE, csv:FILE or parquet:FILE.", "SPEC")
@@ -79,7 +92,7 @@ def train(
     tokens: Annotated[int | None, _setting("tokens", "Models that walk side by side, averaged.")] = None,
     updates: Annotated[int | None, _setting("updates", "Updates of every algorithm.")] = None,
     compare: Annotated[
-        str | None, _setting("compare", "none, or some of plain-walk, gossip and central, with commas between.")
+        str | None, _setting("compare", "none, or some of paper-walk, plain-walk, gossip and central.")
     ] = None,
     noise: Annotated[
         float | None, _setting("noise", "Gaussian noise on every update, in units of --clip.", "MULTIPLIER")
@@ -107,7 +120,8 @@ def train(
     Example: veilwalk train --data mnist:DIR --partition iid --updates 5000 --out run
     """
     flags = {
-        "graph": graph, "law": law, "support": support, "walk": walk, "data": data, "learner": learner,
+        "graph": graph, "scheme": scheme, "law": law, "support": support, "walk": walk, "recipients": recipients,
+        "data": data, "learner": learner,
         "partition": partition, "tokens": tokens, "updates": updates, "compare": compare, "noise": noise,
         "clip": clip, "attack": attack, "seed": seed,
     }  # fmt: skip
@@ -184,7 +198,8 @@ def print_training(record: Record) -> None:
     bits = route["node_entropy_bits"]
     typer.echo(
         f"Node entropy ({bits:.3f} bits for the private walk) of the receiver's posterior over who made the update, "
-        f"and how often its first guess names the maker: {route['kind']}; law {params['law']}, {params['walk']} walk."
+        f"and how often its first guess names the maker: {route['kind']}; "
+        f"sealed for {params['recipients']}, law {params['law']}, {params['walk']} walk."
     )
     for line in (_ended(result), _gossip(result), _privacy(result), _tokens(result, params)):
         if line:

@@ -8,7 +8,10 @@ from veilwalk.design._closed_form import FORMULAS, WindowDesign, design_regular
 from veilwalk.design._defaults import default_law, default_support
 from veilwalk.design._design import Design, design
 from veilwalk.design._equalised import Equalised, equalised_law, weight_ratio
+from veilwalk.design._far import FarLaw
 from veilwalk.design._files import choose_scheme, load_law, save_law, save_scheme
+from veilwalk.design._hidden import Hidden, conditional_entropy, what_is_hidden
+from veilwalk.design._hidden_classes import pairs_bound
 from veilwalk.design._law import DestinationLaw, DistanceLaw, law_by_distance
 from veilwalk.design._on_graph import (
     WindowEntropies,
@@ -19,17 +22,23 @@ from veilwalk.design._on_graph import (
     window_entropies,
 )
 from veilwalk.design._optimal import OBJECTIVES, Optimum, Problem
+from veilwalk.design._recommended import KEEP, Frontier, Point, recipients_frontier, recommended_scheme
 from veilwalk.design._registry import LAWS, LawKind, Made, Request, closed_form, make, make_law
 from veilwalk.design._sampled import LARGE_NODES, SampledLegs, SampledMean, sample_legs, sampled_mean
 from veilwalk.design._sampled_classes import ClassLikelihood
 from veilwalk.design._scaling import balanced, with_matrix
 from veilwalk.design._scheme import Price, Scheme, relay_warning, require_destinations
+from veilwalk.design._seen import SHARES, FirstSight, Predecessor, first_sights, predecessor_guess
+from veilwalk.design._several import MODEL_BYTES, Sealing, Several, design_several, look_at
 
 __all__ = [
     "FORMULAS",
+    "KEEP",
     "LARGE_NODES",
     "LAWS",
+    "MODEL_BYTES",
     "OBJECTIVES",
+    "SHARES",
     "Best",
     "Certificate",
     "Channel",
@@ -39,10 +48,16 @@ __all__ = [
     "DistanceLaw",
     "Equalised",
     "Exposure",
+    "FarLaw",
+    "FirstSight",
+    "Frontier",
+    "Hidden",
     "LawBench",
     "LawKind",
     "Made",
     "Optimum",
+    "Point",
+    "Predecessor",
     "Price",
     "Problem",
     "Request",
@@ -50,6 +65,8 @@ __all__ = [
     "SampledLegs",
     "SampledMean",
     "Scheme",
+    "Sealing",
+    "Several",
     "WindowDesign",
     "WindowEntropies",
     "WindowFloor",
@@ -58,6 +75,7 @@ __all__ = [
     "certify",
     "choose_scheme",
     "closed_form",
+    "conditional_entropy",
     "covered_return_times",
     "default_law",
     "default_support",
@@ -65,14 +83,21 @@ __all__ = [
     "design",
     "design_on_graph",
     "design_regular",
+    "design_several",
     "equalised_law",
     "exact_window_likelihood",
     "exposure",
+    "first_sights",
     "law_by_distance",
     "load_law",
+    "look_at",
     "make",
     "make_law",
     "mean_by_distance",
+    "pairs_bound",
+    "predecessor_guess",
+    "recipients_frontier",
+    "recommended_scheme",
     "relay_warning",
     "require_destinations",
     "sample_legs",
@@ -80,6 +105,7 @@ __all__ = [
     "save_law",
     "save_scheme",
     "weight_ratio",
+    "what_is_hidden",
     "window_entropies",
     "with_matrix",
 ]

@@ -16,10 +16,11 @@ def design_data(found: Design) -> dict[str, Any]:
     names = {} if scheme.graph.labels is None else {"labels": list(scheme.graph.labels)}
     if found.paper is not None:
         return found.paper.to_dict() | names
-    prior = scheme.law.source_prior * scheme.graph.n_nodes
+    prior = scheme.source_prior * scheme.graph.n_nodes
     content: dict[str, Any] = {
         "law": scheme.law.name,
         "walk": str(scheme.walk),
+        "recipients": scheme.recipients,
         "n_nodes": scheme.graph.n_nodes,
         "graph_digest": scheme.law.graph_digest,
         "support": [scheme.law.support.lo, scheme.law.support.hi],

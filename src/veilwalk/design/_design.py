@@ -61,7 +61,7 @@ class Design:
     def rows(self) -> list[dict[str, Any]]:
         """Return a row a node: how often it updates, and where it is known what it learns and who knows it."""
         graph, seen = self.scheme.graph, self.exposure
-        often = self.scheme.law.source_prior * graph.n_nodes
+        often = self.scheme.source_prior * graph.n_nodes
         rows: list[dict[str, Any]] = [
             {"node": graph.label(node), "degree": int(graph.degrees[node]), "updates": float(often[node])}
             for node in range(graph.n_nodes)

@@ -23,6 +23,7 @@ from veilwalk.core.support import DistanceSupport
 from veilwalk.core.version import __version__
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._defaults import default_law, default_support
+from veilwalk.design._far import far_of
 from veilwalk.design._law import DestinationLaw, DistanceLaw
 from veilwalk.design._registry import make_law
 from veilwalk.design._scheme import Scheme
@@ -38,6 +39,7 @@ def save_law(
     *,
     walk: Walk | None = None,
     labels: Sequence[str] | None = None,
+    recipients: int = 1,
 ) -> None:
     """Write ``law`` to a ``.json`` or ``.npz`` file, whole or not at all.
 
@@ -46,6 +48,7 @@ def save_law(
         law: what to write.
         walk: the walk that it was designed for.
         labels: what its nodes are called, where that is not their number.
+        recipients: for how many a source seals.
     """
     path = Path(path)
     content: dict[str, Any] = {
@@ -64,6 +67,8 @@ def save_law(
         content["walk"] = str(walk)
     if labels is not None:
         content["labels"] = np.array(labels)
+    if recipients != 1:
+        content["recipients"] = recipients
     match path.suffix:
         case ".json":
             data = json.dumps(plain(content), allow_nan=False).encode()
@@ -83,7 +88,7 @@ def load_law(path: str | Path) -> DistanceLaw | DestinationLaw:
 
 def save_scheme(path: str | Path, scheme: Scheme) -> None:
     """Write a scheme's law, walk and names of nodes; the graph it belongs to is named by its digest."""
-    save_law(path, scheme.law, walk=scheme.walk, labels=scheme.graph.labels)
+    save_law(path, scheme.law, walk=scheme.walk, labels=scheme.graph.labels, recipients=scheme.recipients)
 
 
 def choose_scheme(
@@ -92,6 +97,7 @@ def choose_scheme(
     *,
     support: DistanceSupport | tuple[int, int] | str | None = None,
     walk: Walk | str | None = None,
+    recipients: int | None = None,
 ) -> Scheme:
     """Return the scheme that is asked for, with whatever fits the graph where nothing is said.
 
@@ -101,6 +107,7 @@ def choose_scheme(
             uniform-node on others.
         support: distances of a law given by name; by default from 2 to 6, or to as far as all nodes reach.
         walk: how ciphertexts walk; by default as the file says, or the simple walk.
+        recipients: for how many a source seals; by default as the file says, or one.
 
     Example:
         >>> from veilwalk.graphs import barabasi_albert
@@ -112,15 +119,23 @@ def choose_scheme(
     if isinstance(law, str) and law.endswith(_SUFFIXES):
         found = _loaded(Path(law))
         placed = found.on(graph).named(law)
-        return Scheme(graph, placed, wanted or found.walk or SIMPLE, designed_for=found.walk)
+        several = found.recipients if recipients is None else recipients
+        return Scheme(graph, placed, wanted or found.walk or SIMPLE, recipients=several, designed_for=found.walk)
+    several = 1 if recipients is None else recipients
     if isinstance(law, DistanceLaw | DestinationLaw):
-        return Scheme(graph, law.on(graph) if isinstance(law, DistanceLaw) else law, wanted or SIMPLE)
+        on_graph = law.on(graph) if isinstance(law, DistanceLaw) else law
+        return Scheme(graph, on_graph, wanted or SIMPLE, recipients=several)
     name = law or default_law(graph)
-    if name == "plain":
+    if far_of(name) is not None:
+        if support is not None:
+            raise InvalidParameterError("support", str(support), f"left out: the law {name} says its distances")
+        chosen = DistanceSupport(2, 2)
+    elif name == "plain":
         chosen = DistanceSupport(1, 1, allow_neighbours=True)
     else:
         chosen = default_support(graph) if support is None else DistanceSupport.of(support)
-    return Scheme(graph, make_law(name, graph, chosen, walk=wanted or SIMPLE), wanted or SIMPLE, designed_for=wanted)
+    made = make_law(name, graph, chosen, walk=wanted or SIMPLE)
+    return Scheme(graph, made, wanted or SIMPLE, recipients=several, designed_for=wanted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +145,7 @@ class _Loaded:
     law: DistanceLaw | DestinationLaw
     walk: Walk | None
     labels: tuple[str, ...] | None
+    recipients: int = 1
 
     def on(self, graph: Graph) -> DestinationLaw:
         """Return the law on ``graph``, whose nodes may stand in another order than when it was designed."""
@@ -158,18 +174,19 @@ def _loaded(path: Path) -> _Loaded:
             raise InputFileError(f"law {path}: format {content['format']} is not {_FORMAT}")
         walk = Walk.of(str(content["walk"])) if "walk" in content else None
         labels = tuple(map(str, content["labels"])) if "labels" in content else None
+        several = int(content.get("recipients", 1))
         lo, hi = (int(value) for value in content["support"])
         support = DistanceSupport(lo, hi, allow_neighbours=lo < 2)
         if str(content["kind"]) == "distance":
             pmf = np.asarray(content["distance_pmf"], dtype=np.float64)
             sizes = (int(content.get(name, 0)) or None for name in ("n_nodes", "degree"))
-            return _Loaded(DistanceLaw(support, pmf, *sizes), walk, labels)
+            return _Loaded(DistanceLaw(support, pmf, *sizes), walk, labels, several)
         indptr, indices = np.asarray(content["indptr"]), np.asarray(content["indices"])
         size = len(indptr) - 1
         data = np.asarray(content["data"], dtype=np.float64)
         matrix = sparse.csr_array((data, indices, indptr), shape=(size, size))
         law = DestinationLaw(support, str(content["graph_digest"]), matrix, str(content.get("name", "")))
-        return _Loaded(law, walk, labels)
+        return _Loaded(law, walk, labels, several)
     except OSError as error:
         raise InputFileError(f"law {path}: {error.strerror or error}") from error
     except (KeyError, ValueError, TypeError) as error:

@@ -15,6 +15,7 @@ from veilwalk.core.arrays import FloatArray, IntArray, frozen, normalised
 from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError, NumericalError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.graphs import Graph, balls
+from veilwalk.walks import LawRows
 
 # Rows of a law made at a time.
 _ROWS = 50_000
@@ -76,6 +77,22 @@ class DestinationLaw:
         if not np.all(np.abs(rows - 1) < 1e-9):
             worst = int(np.argmax(np.abs(rows - 1)))
             raise InvalidParameterError(f"law, row {worst}", float(rows[worst]), "probabilities that sum to 1")
+
+    @property
+    def draws(self) -> LawRows:
+        """The law as the protocol takes it."""
+        return self.matrix
+
+    @property
+    def choices(self) -> IntArray:
+        """How many each node may choose from."""
+        return np.asarray(np.diff(self.matrix.indptr))
+
+    @cached_property
+    def is_even(self) -> bool:
+        """Whether each node chooses evenly among those it may choose."""
+        data, first = self.matrix.data, self.matrix.indptr[:-1]
+        return bool(np.all(np.maximum.reduceat(data, first) - np.minimum.reduceat(data, first) <= 1e-12))
 
     def named(self, name: str) -> DestinationLaw:
         """Return the same law called ``name``."""

@@ -23,6 +23,7 @@ from veilwalk.design._bench import Best, LawBench
 from veilwalk.design._certified import Certificate, certify_best
 from veilwalk.design._closed_form import WindowDesign, design_regular
 from veilwalk.design._equalised import Equalised, equalised_law
+from veilwalk.design._far import FarLaw, far_of
 from veilwalk.design._law import DestinationLaw, DistanceLaw, law_by_distance
 from veilwalk.design._on_graph import design_on_graph
 from veilwalk.design._optimal import OBJECTIVES
@@ -37,7 +38,7 @@ _WITH_TABLES = frozenset(
 )
 _SAMPLED = frozenset({"balanced", "seed"})
 # What every law takes.
-_NOT_OPTIONS = {"graph", "support", "walk", "memory_bytes", "large_nodes"}
+_NOT_OPTIONS = {"graph", "support", "walk", "memory_bytes", "large_nodes", "far"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,7 @@ class Request:
         tail_probability: delta', which chooses the return time designed for.
         return_time: kappa, instead.
         seed: of what is sampled, on graphs too large for tables of all pairs.
+        far: the least distance of a recipient under the law ``far``; said by its name, ``far:4``.
         memory_bytes: most that tables may take.
         large_nodes: from how many nodes on tables of all pairs are out of the question.
     """
@@ -72,6 +74,7 @@ class Request:
     tail_probability: float = 0.3
     return_time: float | None = None
     seed: int = 1
+    far: int | None = None
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     large_nodes: int = LARGE_NODES
 
@@ -187,6 +190,12 @@ def _paper_exact(request: Request) -> Made:
     return Made(law=found.destination_law, window=found)
 
 
+def _far(request: Request) -> Made:
+    if request.far is None:
+        raise InvalidParameterError("law", "far", "far:R, such as far:4: everybody at distance R or more")
+    return Made(law=FarLaw(request.graph, request.far))
+
+
 def _equalised(request: Request) -> Made:
     if request.is_large:
         law, likelihood, sums = sampled_equalised(
@@ -215,6 +224,13 @@ LAWS: dict[str, LawKind] = {
     "plain": LawKind("no law: unsealed to a neighbour, who knows the source; for comparison", _plain, frozenset()),
     "uniform-distance": LawKind("evenly over distances: the paper's 'no countermeasure'", _uniform_distance),
     "uniform-node": LawKind("evenly over all nodes of the support; any graph, any size", _uniform_node),
+    "far": LawKind(
+        "far:R, such as far:4: evenly over everybody at distance R or more; any graph, any size",
+        _far,
+        options=frozenset({"seed"}),
+        large_options=frozenset({"seed"}),
+        whole=True,
+    ),
     "equalised": LawKind(
         "no source likelier than another at the return time designed for",
         _equalised,
@@ -239,6 +255,9 @@ def make(name: str, request: Request) -> Made:
     Raises:
         InvalidParameterError: No law has that name, or it does not take an option, or not on so large a graph.
     """
+    far = far_of(name)
+    if far is not None:
+        name, request = "far", replace(request, far=far)
     if name not in LAWS:
         raise InvalidParameterError("law", name, f"one of {', '.join(LAWS)}, or a law file")
     kind = LAWS[name]

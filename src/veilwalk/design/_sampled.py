@@ -26,6 +26,7 @@ from veilwalk.walks import run_protocol
 LARGE_NODES = 10_000
 _LEGS = 4_000
 _REPLICAS = 16
+_LANE_NODES = 4_000_000
 # Two-sided 95% of a normal law.
 _NORMAL = 1.959964
 
@@ -97,6 +98,11 @@ def sampled_mean(values: FloatArray) -> SampledMean:
     mean = float(values.mean())
     half = _NORMAL * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
     return SampledMean(len(values), mean, mean - half, mean + half)
+
+
+def side_by_side(graph: Graph, updates: int) -> int:
+    """Return how many lanes to play at once: each has its table of nodes, which takes longer to fill than to use."""
+    return max(min(64, _LANE_NODES // graph.n_nodes, updates), 1)
 
 
 def _distances(graph: Graph, radius: int, sources: IntArray, destinations: IntArray) -> IntArray:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from veilwalk.chains import Chain, chain_of, token_law
+from veilwalk.core import validate
+from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._law import DestinationLaw
 from veilwalk.design._sampled import LARGE_NODES, sampled_mean
 from veilwalk.graphs import Graph
-from veilwalk.walks import run_protocol
+from veilwalk.walks import Openings, estimate_openings, iter_protocol
 
 # Up to so many arcs the long run of a walk on arcs is solved exactly; that takes ten seconds.
 _EXACT_ARCS = 3_000
 _SIMULATED_UPDATES = 20_000
+# Legs of which every set is told at once, fewer where one takes very long.
+_LEGS, _FEWEST_LEGS, _FOLLOWED_HOPS = 40_000, 64, 2_000_000_000
+# Tables of sources by opener and last hop are made up to so many entries; sixteen are held at once.
+_JOINT_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -34,17 +43,27 @@ class Price:
 class Scheme:
     """Who is whose neighbour, whom a source may choose, and how its ciphertext walks there.
 
-    Design makes one, the audit attacks one, training and nodes follow one. ``designed_for`` is the walk that its law
-    was designed for, where that is known.
+    Design makes one, the audit attacks one, training and nodes follow one. A source seals for so many ``recipients``,
+    drawn from its row of the law without replacement; the first of them that the token meets opens it. One is the
+    paper's scheme. ``designed_for`` is the walk that its law was designed for, where that is known.
     """
 
     graph: Graph
     law: DestinationLaw
     walk: Walk = SIMPLE
+    recipients: int = field(default=1, kw_only=True)
     designed_for: Walk | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self.law.check_graph(self.graph)
+        validate.integer(recipients=self.recipients)
+        validate.at_least(1, recipients=self.recipients)
+        if self.recipients > 1:
+            most = int(self.law.choices.min())
+            if most < self.recipients:
+                node = self.graph.label(int(np.argmin(self.law.choices)))
+                need = f"at most {most}: node {node} has no more to choose from under the law {self.law.name}"
+                raise InvalidParameterError("recipients", self.recipients, need)
 
     @cached_property
     def chain(self) -> Chain | None:
@@ -62,18 +81,56 @@ class Scheme:
         return self.law.support.hi == 1 and self.law.name == "plain"
 
     @cached_property
+    def openings(self) -> Openings:
+        """Who opens what whom sealed, by sampled paths with the set summed out; with a fixed seed."""
+        eligible = float(self.law.choices.mean())
+        hops = 20.0 * (2.0 * (eligible + 1) / (self.recipients + 1) + 10.0)
+        return estimate_openings(
+            self.graph,
+            self.law.draws,
+            self.recipients,
+            walk=self.walk,
+            legs=int(min(max(_FOLLOWED_HOPS / hops, _FEWEST_LEGS), _LEGS)),
+            joint=len(self.graph.indices) * self.graph.n_nodes <= _JOINT_ENTRIES,
+        )
+
+    @cached_property
+    def source_prior(self) -> FloatArray:
+        """How often each node is the source, in the long run; estimated where there are several recipients."""
+        if self.recipients == 1:
+            return self.law.source_prior
+        heads = np.repeat(np.arange(self.graph.n_nodes), self.graph.degrees)
+        return np.asarray(np.bincount(heads, weights=self.openings.arrived, minlength=self.graph.n_nodes), np.float64)
+
+    def play(self, *, updates: int, seed: int, **options: Any) -> Iterator[npt.NDArray[np.void]]:
+        """Play the protocol: ``walks.iter_protocol`` with this graph, law, walk and number of recipients."""
+        return iter_protocol(
+            self.graph,
+            self.law.draws,
+            updates=updates,
+            seed=seed,
+            walk=self.walk,
+            recipients=self.recipients,
+            **options,
+        )
+
+    @cached_property
     def price(self) -> Price:
         """Mean hops between two updates: exact where the walk has a chain and the graph is not too large for it."""
         if self.is_direct:
             return Price(1.0, "exact")
-        if self.chain is not None and not self.is_large:
+        if self.recipients > 1 and self.law.is_even:
+            found = self.openings
+            kind = f"estimated from {found.legs} walks, sets summed out"
+            return Price(found.hops, kind, found.hops_interval)
+        if self.recipients == 1 and self.chain is not None and not self.is_large:
             if self.chain.on_nodes is not None or len(self.graph.indices) <= _EXACT_ARCS:
                 return Price(self.chain.mean_hops(self.law.matrix), "exact")
             hops = self.law.mean_hops(self.chain.mean_hitting_times())
             return Price(hops, "nearly exact: arcs into the source taken for equally likely")
-        played = run_protocol(self.graph, self.law.matrix, updates=_SIMULATED_UPDATES, seed=1, walk=self.walk)
-        found = sampled_mean(np.asarray(played["leg_hops"], dtype=np.float64))
-        return Price(found.mean, f"simulated, {found.legs} updates", (found.low, found.high))
+        played = np.concatenate(list(self.play(updates=_SIMULATED_UPDATES, seed=1)))
+        mean = sampled_mean(np.asarray(played["leg_hops"], dtype=np.float64))
+        return Price(mean.mean, f"simulated, {mean.legs} updates", (mean.low, mean.high))
 
     def certain_to_a_relay(self) -> float | None:
         """Return the share of updates whose maker one relay knows for certain; None where that is not known.
@@ -84,9 +141,11 @@ class Scheme:
         """
         if self.is_direct or self.chain is None:
             return None
-        makers, nodes = self.law.source_prior, self.chain.on_nodes
+        nodes, leaves = self.chain.on_nodes, self.graph.degrees == 1
         if nodes is None:
-            return float(makers[self.graph.degrees == 1].sum())
+            # Nobody need be asked how often it updates where there is no leaf.
+            return float(self.source_prior[leaves].sum()) if leaves.any() else 0.0
+        makers = self.source_prior
         steps = sparse.coo_array(nodes.transition_matrix)
         moves, stays = steps.row != steps.col, nodes.transition_matrix.diagonal()
         here, there = steps.row[moves], steps.col[moves]
@@ -96,6 +155,10 @@ class Scheme:
         np.minimum.at(least, here, back)
         if np.allclose(most, least, rtol=1e-12, atol=0.0):
             return float(makers @ most)
+        if self.recipients > 1:
+            arcs = sparse.csr_array((back, (here, there)), shape=steps.shape)
+            arcs.sort_indices()
+            return float(self.openings.arrived @ arcs.data)
         if self.is_large:
             return None
         visits = token_law(nodes, self.law.matrix.toarray(), self.chain.mean_hitting_times())
@@ -110,7 +173,7 @@ class Scheme:
     @property
     def prior_range(self) -> tuple[float, float]:
         """How often the rarest and the most frequent source update, times the mean."""
-        times = self.law.source_prior * self.graph.n_nodes
+        times = self.source_prior * self.graph.n_nodes
         return float(times.min()), float(times.max())
 
     def remark(self) -> str | None:

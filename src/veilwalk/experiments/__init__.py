@@ -3,6 +3,7 @@
 from veilwalk.experiments._claims import Claim, load_claims
 from veilwalk.experiments._figures import FIGURES, reproduce
 from veilwalk.experiments._frontier import privacy_price
+from veilwalk.experiments._routes import compare_routes
 from veilwalk.experiments._sampled import SampledGraphs
 from veilwalk.experiments._walks import compare_walks, price_walks
 
@@ -10,6 +11,7 @@ __all__ = [
     "FIGURES",
     "Claim",
     "SampledGraphs",
+    "compare_routes",
     "compare_walks",
     "load_claims",
     "price_walks",

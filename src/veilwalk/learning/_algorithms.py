@@ -11,9 +11,10 @@ from veilwalk.core.randomness import task_generator
 from veilwalk.graphs import Graph
 from veilwalk.learning._trace import TrainingTrace
 
-#: private-walk: sealed for a distant node, many hops an update. plain-walk: handed to a neighbour, who updates it.
+#: private-walk: sealed for distant nodes, of whom the first to be met opens. paper-walk: the same, sealed for one as in
+#: the paper, many hops an update. plain-walk: handed to a neighbour, who updates it.
 #: gossip: D-PSGD, everybody updates and averages with its neighbours in rounds. central: all data in one place.
-ALGORITHMS = ("private-walk", "plain-walk", "gossip", "central")
+ALGORITHMS = ("private-walk", "paper-walk", "plain-walk", "gossip", "central")
 # A stream of its own for the plain walk.
 _PLAIN_TASK = 0x706C6169
 _NOT_SEEN = -1

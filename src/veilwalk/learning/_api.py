@@ -35,10 +35,12 @@ class StepContext:
 
     ``step`` counts the updates this node has made before, which it knows without being told anything about others.
     ``rng`` is the stream of that node and step, so that a simulated run and a real one give the same bits.
+    ``age`` counts the updates that the model has had before, by anybody; its sealed header says so.
     """
 
     rng: np.random.Generator
     step: int
+    age: int = 0
     state: MutableMapping[str, Array] = field(default_factory=dict)
 
 

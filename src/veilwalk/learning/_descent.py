@@ -42,6 +42,8 @@ class DescentLearner(ABC):
         batch_size: Rows of one step, drawn without repetition; a node with fewer uses all it has.
         local_steps: Steps of one visit.
         momentum: Share of the last step kept; the velocity stays at the node.
+        fade: Updates of a model after which what one node changes counts half, after twice as many a third, and so on;
+            0: always whole. The model settles as an average of models would, and nothing more has to travel.
     """
 
     n_features: int
@@ -50,12 +52,15 @@ class DescentLearner(ABC):
     batch_size: int = 32
     local_steps: int = 1
     momentum: float = 0.0
+    fade: float = 0.0
 
     def __post_init__(self) -> None:
         check_sizes(n_features=self.n_features, batch_size=self.batch_size, local_steps=self.local_steps)
         validate.integer(n_classes=self.n_classes)
         validate.at_least(0, n_classes=self.n_classes)
         check_descent(learning_rate=self.learning_rate, momentum=self.momentum)
+        validate.at_least(0, fade=self.fade)
+        validate.finite(fade=self.fade)
 
     @property
     def n_outputs(self) -> int:
@@ -94,12 +99,19 @@ class DescentLearner(ABC):
         check_width(data.features, self.n_features)
         if not len(data):
             return UpdateResult(params=params, num_examples=0)
-        seen = 0
+        seen, before = 0, params
         for _ in range(self.local_steps):
             features, labels = draw_batch(data, self.batch_size, ctx.rng)
             params = descend(params, self._step(params, features, labels), ctx, momentum=self.momentum)
             seen += len(labels)
+        share = np.float32(self.share(ctx.age))
+        if share < 1:
+            params = {name: value + share * (params[name] - value) for name, value in before.items()}
         return UpdateResult(params=params, num_examples=seen)
+
+    def share(self, age: int) -> float:
+        """Return how much of a node's change counts in a model that has had ``age`` updates."""
+        return self.fade / (self.fade + age) if self.fade else 1.0
 
     def whole_steps(self, params: Params, data: Partition, starts: IntArray) -> Float32Array:
         """Return the step that each part of ``data`` would make with all its rows: one line a part, flat.

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from veilwalk.learning._trace import TrainingTrace
 
 
-def sealed_bytes(params_bytes: int, *, suite: SuiteName = "hybrid") -> int:
+def sealed_bytes(params_bytes: int, *, suite: SuiteName = "hybrid", recipients: int = 1) -> int:
     """Return the length of the sealed message that carries parameters of so many bytes: all of a run are equal."""
-    return MessageGeometry.for_body(params_bytes, suite=suite).message_bytes
+    return MessageGeometry.for_body(params_bytes, suite=suite, recipients=recipients).message_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def params_bytes(params: Params) -> int:
 def ledger(trace: TrainingTrace, cost: CostModel, *, params_bytes: int) -> Ledger:
     """Return the costs of ``trace`` for a model of so many bytes."""
     # Others send the parameters as they are.
-    size = sealed_bytes(params_bytes) if trace.algorithm == "private-walk" else params_bytes
+    size = sealed_bytes(params_bytes, recipients=trace.recipients) if trace.recipients else params_bytes
     hops = np.concatenate(([0], np.cumsum(trace.hops)))
     return Ledger(
         message_bytes=size,

@@ -53,12 +53,13 @@ class Candidates:
     noise: float = 0.0
     tried: Tried = silent
 
-    def updates(self, params: Params) -> FloatArray:
-        """Return the change that each candidate (row) is expected to make to ``params``, flat."""
+    def updates(self, params: Params, age: int = 0) -> FloatArray:
+        """Return the change that each candidate (row) is expected to make to a model of that age, flat."""
         learner, parts = self.learner, self.partitions
         if isinstance(learner, DescentLearner) and learner.local_steps == 1:
             found: FloatArray = learner.whole_steps(params, parts.rows, parts.starts).astype(np.float64)
             self.tried(len(parts))
+            found *= learner.share(age)
             return found * self._shrunk(np.sqrt(np.square(found).sum(axis=1)))[:, np.newaxis]
         draws = _DRAWS
         if isinstance(learner, DescentLearner):
@@ -66,7 +67,7 @@ class Candidates:
             learner, draws = replace(learner, batch_size=max(int(parts.sizes.max()), 1)), 1
         rows = []
         for part in parts:
-            rows.append(self._drawn(learner, params, part, draws))
+            rows.append(self._drawn(learner, params, part, age, draws))
             self.tried(1)
         return np.stack(rows)
 
@@ -74,11 +75,11 @@ class Candidates:
         """Return the numbers looked at of the difference of two models, flat."""
         return self._flat(_difference(before, after))
 
-    def _drawn(self, learner: Learner, params: Params, part: Partition, draws: int) -> FloatArray:
+    def _drawn(self, learner: Learner, params: Params, part: Partition, age: int, draws: int) -> FloatArray:
         """Return the mean of a few updates, each clipped; of one, where the second is the same."""
         made: list[FloatArray] = []
         while len(made) < draws:
-            result = learner.update(params, part, StepContext(rng=self.rng, step=0))
+            result = learner.update(params, part, StepContext(rng=self.rng, step=0, age=age))
             change = _difference(params, result.params)
             norm = math.sqrt(sum(float(np.vdot(array, array)) for array in change.values()))
             made.append(self._flat(change) * self._shrunk(norm))
@@ -98,14 +99,15 @@ class Candidates:
             return np.ones_like(norm)
         return np.minimum(1.0, self.clip / np.maximum(norm, 1e-300))
 
-    def fits(self, before: Params, after: Params) -> tuple[FloatArray, FloatArray]:
+    def fits(self, before: Params, after: Params, age: int = 0) -> tuple[FloatArray, FloatArray]:
         """Return how well the update of each candidate fits the one made: by its residual, and by its direction.
 
         Both are log-likelihoods (nats) up to what all have in common: the change is the expected one, or any
         multiple of it, and Gaussian deviations. These are as large as the noise, or, where that fits better, larger:
-        what is not known of an update (momentum, the models between local steps) is deviation too.
+        what is not known of an update (momentum, the models between local steps) is deviation too. ``age`` is how many
+        updates the model before has had.
         """
-        change, expected = self.change(before, after), self.updates(before)
+        change, expected = self.change(before, after), self.updates(before, age)
         size, square, along = len(change), np.square(expected).sum(axis=1), expected @ change
         own = float(change @ change)
         least = self._least(before)
@@ -114,6 +116,8 @@ class Candidates:
         by_direction = _profile(own * np.maximum(1 - np.square(cosine), 0.0), size, least)
         learner = self.learner
         if isinstance(learner, DescentLearner):
+            # Rows' steps are in proportion to the step size: a share of them is a smaller one.
+            learner = replace(learner, learning_rate=learner.learning_rate * learner.share(age))
             for number in np.flatnonzero(self.partitions.sizes > learner.batch_size):
                 part, off = self.partitions[int(number)], change - expected[number]
                 by_residual[number] = self._by_rows(learner, before, part, off, least)
@@ -147,13 +151,16 @@ class Candidates:
         rest = outside / variance[:, 0] + (size - len(spread)) * np.log(variance[:, 0])
         return -0.5 * float((explained + rest).min())
 
-    def participation(self, earlier: Params, now: Params, expected: FloatArray) -> FloatArray:
+    def participation(
+        self, earlier: Params, now: Params, expected: FloatArray, ages: tuple[int, int] = (0, 0)
+    ) -> FloatArray:
         """Return the logarithm of how often each candidate took part between two models, as far as that shows.
 
         The difference is taken to be the sum of the candidates' updates, at the mean of both ends; how often each
-        took part is ``expected`` with the variance of a count, and the best linear estimate follows.
+        took part is ``expected`` with the variance of a count, and the best linear estimate follows. ``ages`` are the
+        updates that both models have had.
         """
-        steps = (self.updates(earlier) + self.updates(now)) / 2
+        steps = (self.updates(earlier, ages[0]) + self.updates(now, ages[1])) / 2
         change, root = self.change(earlier, now), np.sqrt(expected)
         scaled = root[:, np.newaxis] * steps
         products = scaled @ scaled.T

@@ -17,7 +17,7 @@ from veilwalk.learning._guard import guarded, theirs
 from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
 from veilwalk.learning._mlp import MlpLearner
 
-_DESCENT = ("learning_rate", "batch_size", "local_steps", "momentum")
+_DESCENT = ("learning_rate", "batch_size", "local_steps", "momentum", "fade")
 
 
 @dataclass(frozen=True, slots=True)

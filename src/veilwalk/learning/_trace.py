@@ -36,6 +36,7 @@ class TrainingTrace:
         last_hop: The neighbour it came from; -1 where there is none.
         return_time: Hops since the token was last here, whatever it carried; -1 where it never was.
         mixing: Weights with which gossip averages the models after each round; None elsewhere.
+        recipients: For how many each message is sealed; 0 where none is.
     """
 
     algorithm: str
@@ -49,6 +50,7 @@ class TrainingTrace:
     last_hop: IntArray
     return_time: IntArray
     mixing: sparse.csr_array | None = None
+    recipients: int = 0
 
     def __post_init__(self) -> None:
         for name in _COLUMNS:
@@ -66,11 +68,12 @@ class TrainingTrace:
     @cached_property
     def steps(self) -> IntArray:
         """How many updates the node of each row has made before: its name for the stream it draws from."""
-        order = np.argsort(self.node, kind="stable")
-        _, begins, sizes = np.unique(self.node[order], return_index=True, return_counts=True)
-        found = np.empty(len(self), dtype=np.int64)
-        found[order] = np.arange(len(self)) - np.repeat(begins, sizes)
-        return frozen(found)
+        return _earlier(self.node)
+
+    @cached_property
+    def ages(self) -> IntArray:
+        """How many updates the model of each row has had before."""
+        return _earlier(self.model)
 
     @cached_property
     def digest(self) -> str:
@@ -79,6 +82,15 @@ class TrainingTrace:
         for name in _COLUMNS:
             found.update(np.ascontiguousarray(getattr(self, name), dtype="<i8").tobytes())
         return found.hexdigest()
+
+
+def _earlier(column: IntArray) -> IntArray:
+    """Return how often each entry stands above its row."""
+    order = np.argsort(column, kind="stable")
+    _, begins, sizes = np.unique(column[order], return_index=True, return_counts=True)
+    found = np.empty(len(column), dtype=np.int64)
+    found[order] = np.arange(len(column)) - np.repeat(begins, sizes)
+    return frozen(found)
 
 
 _COLUMNS = ("node", "model", "hops", "clock", "source", "last_hop", "return_time")
@@ -102,8 +114,8 @@ def private_trace(
     return trace_of(graph, records)
 
 
-def trace_of(graph: Graph, records: npt.NDArray[np.void]) -> TrainingTrace:
-    """Return the trace of a played protocol (``walks.UPDATE_DTYPE``, one replica).
+def trace_of(graph: Graph, records: npt.NDArray[np.void], *, recipients: int = 1) -> TrainingTrace:
+    """Return the trace of a played protocol (``walks.UPDATE_DTYPE``, one replica), sealed for so many ``recipients``.
 
     Tokens hop at the same pace; updates are taken in the order of their clocks, those of one clock by token.
     """
@@ -127,4 +139,5 @@ def trace_of(graph: Graph, records: npt.NDArray[np.void]) -> TrainingTrace:
         source=ordered["source"].astype(np.int64),
         last_hop=ordered["last_hop"].astype(np.int64),
         return_time=ordered["return_time"].astype(np.int64),
+        recipients=recipients,
     )

@@ -41,14 +41,16 @@ def apply_update(
     node: int,
     step: int,
     state: MutableMapping[str, Array],
+    age: int = 0,
     mod: UpdateMod | None = None,
 ) -> UpdateResult:
     """Make one update of one node, and refuse parameters of another shape or type than were given.
 
     Whether they are finite is left to the caller, who knows what to say of it: NumPy's warnings are off. ``state`` is
-    what the node keeps; ``mod`` is middleware, with the same stream as the learner.
+    what the node keeps; ``age`` is how many updates the model has had; ``mod`` is middleware, with the same stream as
+    the learner.
     """
-    context = StepContext(rng=update_generator(seed, node, step), step=step, state=state)
+    context = StepContext(rng=update_generator(seed, node, step), step=step, age=age, state=state)
     with np.errstate(all="ignore"):
         return _updated(learner, params, data, context, mod)
 
@@ -258,13 +260,13 @@ class _Loop:
     ) -> None:
         rows = slice(state.done, until)
         nodes, steps = self._trace.node[rows], self._trace.steps[rows]
-        columns = nodes.tolist(), steps.tolist(), self._trace.model[rows].tolist()
+        columns = nodes.tolist(), steps.tolist(), self._trace.model[rows].tolist(), self._trace.ages[rows].tolist()
         streams = update_generators(self._task.seed, nodes, steps)
         learner, mod, mixing = self._task.learner, self._task.mod, self._trace.mixing
         partitions, kept, models = self._partitions, state.kept, state.models
-        for node, step, model, rng in zip(*columns, streams, strict=True):
+        for node, step, model, age, rng in zip(*columns, streams, strict=True):
             before = models[model]
-            context = StepContext(rng=rng, step=step, state=kept[node])
+            context = StepContext(rng=rng, step=step, age=age, state=kept[node])
             after = _updated(learner, before, partitions[node], context, mod).params
             if not _finite(after):
                 raise TrainingError(

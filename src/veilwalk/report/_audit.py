@@ -48,8 +48,10 @@ def collusion_figures(record: Record, folder: Path) -> list[Path]:
     rows = list(record.result["rows"])
     share = [row["colluders"] / record.params["nodes"] for row in rows]
     for name, look in _COALITIONS.items():
-        if name in rows[0]:
-            axis.plot(share, [row[name]["hit_ratio"] for row in rows], lw=1.5, ms=5, **look)
+        # Not every coalition is asked at every number of colluders.
+        known = [(here, row[name]["hit_ratio"]) for here, row in zip(share, rows, strict=True) if name in row]
+        if known:
+            axis.plot(*zip(*known, strict=True), lw=1.5, ms=5, **look)
     axis.plot(share, [row["blind_hit_ratio"] for row in rows], color="#999999", ls=":", label="blind guess")
     axis.set_xlabel("share of the nodes that collude, the destination among them")
     axis.set_ylabel("share of sources named at the first guess")

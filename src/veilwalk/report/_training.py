@@ -16,6 +16,7 @@ from veilwalk.report._training_figures import accuracy_svg, entropy_svg, posteri
 
 _NAMES = {
     "private-walk": "private walk",
+    "paper-walk": "the paper's walk",
     "plain-walk": "plain walk",
     "gossip": "gossip (D-PSGD)",
     "central": "central SGD",

@@ -22,6 +22,7 @@ from veilwalk.report._figures import rendered
 
 _LOOKS: dict[str, dict[str, Any]] = {
     "private-walk": {"color": "black", "lw": 2.0, "label": "private walk"},
+    "paper-walk": {"color": "#7a3b8f", "ls": (0, (5, 1)), "label": "the paper's walk"},
     "plain-walk": {"color": "#d98200", "ls": "--", "label": "plain walk"},
     "gossip": {"color": "#1f5fa8", "ls": "-.", "label": "gossip (average model)"},
     "gossip, own models": {"color": "#6fa8dc", "ls": "-.", "label": "gossip (single models)"},
@@ -166,7 +167,7 @@ def learning_figure(record: Record) -> bytes:
                 axis.set_xlabel(label)
             row[0].set_ylabel(f"{model}, {partition}\naccuracy")
         handles, labels = axes[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
+        figure.legend(handles, labels, loc="outside upper center", ncols=-(-len(labels) // 2), frameon=False)
         data = rendered(figure, "png")
         plt.close(figure)
         return data

@@ -138,7 +138,7 @@ class _Collector:
 
     def _evidence(self, node: int, model: int, received: Params) -> dict[str, FloatArray]:
         before, losses = self._before[model], self._losses(received)
-        residual, direction = self._candidates.fits(before, received)
+        residual, direction = self._candidates.fits(before, received, int(self._made[model]) - 1)
         return {
             "residual": residual,
             "direction": direction,
@@ -150,13 +150,15 @@ class _Collector:
 
     def _counts(self, node: int, model: int, received: Params) -> FloatArray:
         """Whoever took part more often since the destination's own last update of this token is likelier its last."""
-        often, own = self._scenario.scheme.law.source_prior, self._own_of.get((node, model))
+        often, own = self._scenario.scheme.source_prior, self._own_of.get((node, model))
         if own is None:
             # It has only had other tokens: their differences are not sums of updates.
             self._tried(2 * len(often))
             return np.zeros(len(often))
-        since = int(self._made[model]) - own.update
-        return self._candidates.participation(own.params, received, max(since, 1) * often)
+        made = int(self._made[model])
+        since = made - own.update
+        ages = own.update, made
+        return self._candidates.participation(own.params, received, max(since, 1) * often, ages)
 
     def _losses(self, params: Params) -> FloatArray:
         return candidate_losses(self._learner, params, self._scenario.partitions, tried=self._tried)

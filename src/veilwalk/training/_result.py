@@ -15,7 +15,7 @@ from veilwalk.core.units import readable_bytes
 from veilwalk.learning import Params, Training
 from veilwalk.training._route import certain
 from veilwalk.training._scenario import Scenario
-from veilwalk.training._settings import PRIVATE, TrainSettings
+from veilwalk.training._settings import PAPER, PRIVATE, TrainSettings
 
 #: Version of what the record of a training run holds.
 TRAIN_FORMAT = "veilwalk-train-1"
@@ -97,6 +97,11 @@ class TrainingRun:
             )
         return html_table(shown)
 
+    def _anonymity(self, name: str) -> Mapping[str, Any]:
+        """What a receiver learns of who made what it got, from the route alone."""
+        walked = {PRIVATE: "route", PAPER: "paper_route"}
+        return self.leaks[walked[name]] if name in walked else _known(self.scenario, name)
+
     @cached_property
     def _record(self) -> Record:
         scenario, sizes = self.scenario, self.scenario.partitions.sizes
@@ -104,8 +109,7 @@ class TrainingRun:
         equal_hops = min((total for total in totals if total), default=0)
         algorithms = {}
         for name, training in self.trainings.items():
-            anonymity = self.leaks["route"] if name == PRIVATE else _known(scenario, name)
-            algorithms[name] = _summary(scenario, training, equal_hops) | {"anonymity": anonymity}
+            algorithms[name] = _summary(scenario, training, equal_hops) | {"anonymity": self._anonymity(name)}
         return Record(
             kind="train",
             params=self.settings.params(),
@@ -117,6 +121,7 @@ class TrainingRun:
                     "edges": scenario.graph.n_edges,
                     "graph_digest": scenario.graph.digest,
                     "support": str(scenario.scheme.law.support),
+                    "recipients": scenario.scheme.recipients,
                 },
                 "data": {
                     "training_rows": len(scenario.partitions.rows),

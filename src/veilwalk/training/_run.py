@@ -23,12 +23,12 @@ from veilwalk.training._privacy import privacy, require_accountant
 from veilwalk.training._result import TrainingRun
 from veilwalk.training._route import route_anonymity
 from veilwalk.training._scenario import Scenario
-from veilwalk.training._settings import PRIVATE, TrainSettings
+from veilwalk.training._settings import PAPER, PRIVATE, TrainSettings
 
 _CHECKPOINT_S = 0.5
 # Fewer deliveries than this say nothing about an attack.
 _FEWEST_ATTACKED = 20
-_OF_THE_SCHEME = ("graph", "law", "support", "walk", "mix")
+_OF_THE_SCHEME = ("graph", "scheme", "law", "support", "walk", "mix", "recipients")
 
 
 def train(
@@ -174,6 +174,16 @@ def _attribution(
         scenario.scheme, trace, rows, seed=settings.seed, exact_nodes=settings.exact_nodes, progress=progress
     )
     found: dict[str, Any] = {"route": route.summary, "content": None, "sample": None}
+    if PAPER in traces:
+        paper = route_anonymity(
+            scenario.paper_scheme,
+            traces[PAPER],
+            rows[:0],
+            seed=settings.seed,
+            exact_nodes=settings.exact_nodes,
+            progress=progress,
+        )
+        found["paper_route"] = paper.summary
     if len(rows):
         found["sample"] = _sample(scenario, trace, int(rows[-1]), route.posteriors[-1])
     if len(attacked):

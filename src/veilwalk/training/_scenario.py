@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, is_dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.design import LAWS, Scheme, choose_scheme, require_destinations
+from veilwalk.design import LAWS, Scheme, choose_scheme, recommended_scheme, require_destinations
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.learning import (
     Array,
@@ -32,8 +33,8 @@ from veilwalk.learning import (
     private_mods,
     trace_of,
 )
-from veilwalk.training._settings import PRIVATE, TrainSettings, check_mechanism
-from veilwalk.walks import iter_protocol, read_trace, write_trace
+from veilwalk.training._settings import PAPER, PRIVATE, TrainSettings, check_mechanism
+from veilwalk.walks import read_trace, write_trace
 
 _GIVEN = "given"
 #: What partitioners call their numbers, in the words of who asked for them.
@@ -77,14 +78,13 @@ class Scenario:
             need = f"one that makes {self.graph.n_nodes} parts, one for each node (it makes {len(self.partitions)})"
             raise InvalidParameterError("partition", self.names.get("partition", _GIVEN), need)
         # A law that never leaves some nodes is refused now, and not after the training.
-        _ = self.scheme.law.source_prior
+        _ = self.scheme.source_prior
 
     @classmethod
     def of(cls, settings: TrainSettings) -> Self:
         """Read and check everything that ``settings`` name; what they leave open is chosen to fit the graph."""
         graph = parse_graph_spec(settings.graph)
-        chosen = choose_scheme(graph, settings.law, support=settings.support, walk=settings.chosen_walk)
-        scheme = require_destinations(chosen)
+        scheme = _scheme(graph, settings)
         if settings.support not in {None, str(scheme.law.support)}:
             need = f"left out: the law in {settings.law} has distances {scheme.law.support} of its own"
             raise InvalidParameterError("support", settings.support, need)
@@ -164,7 +164,9 @@ class Scenario:
         return {
             **{part: self.names.get(part, _GIVEN) for part in ("graph", "data", "partition", "learner")},
             "law": law.name or _GIVEN,
-            "support": str(law.support),
+            # The name of a far law says its distances.
+            "support": None if law.name.startswith("far:") else str(law.support),
+            "recipients": self.scheme.recipients,
             "walk": walk.kind,
             "mix": walk.mix,
             "clip": self.clip,
@@ -175,7 +177,7 @@ class Scenario:
         """Yield what the names stood for when the run began: rows, and a law that is not made by its name."""
         rows, test = self.partitions.rows, self.data.test
         yield from (rows.features, rows.labels, self.partitions.sizes, test.features, test.labels)
-        if self.scheme.law.name not in LAWS:
+        if self.scheme.law.name.split(":")[0] not in LAWS:
             matrix = self.scheme.law.matrix
             yield from (matrix.indptr, matrix.indices, matrix.data)
 
@@ -206,20 +208,32 @@ class Scenario:
                 return gossip_trace(self.graph, rounds=-(-updates // self.graph.n_nodes))
             case "central":
                 return central_trace(updates=updates)
-        walked = iter_protocol(
-            self.graph,
-            self.scheme.law.matrix,
-            updates=updates,
-            seed=seed,
-            tokens=tokens,
-            replicas=1,
-            walk=self.scheme.walk,
-        )
-        if kept is not None:
+        scheme = self.paper_scheme if algorithm == PAPER else self.scheme
+        walked = scheme.play(updates=updates, seed=seed, tokens=tokens, replicas=1)
+        if kept is not None and algorithm == PRIVATE:
             if not kept.exists():
                 write_trace(kept, walked, graph=self.graph, seed=seed, params={"algorithm": PRIVATE})
             walked = read_trace(kept, graph=self.graph).chunks()
-        return trace_of(self.graph, np.concatenate(list(walked)))
+        return trace_of(self.graph, np.concatenate(list(walked)), recipients=scheme.recipients)
+
+    @cached_property
+    def paper_scheme(self) -> Scheme:
+        """The paper's scheme on this graph, or what is like it: sealed for one."""
+        return choose_scheme(self.graph)
+
+
+def _scheme(graph: Graph, settings: TrainSettings) -> Scheme:
+    """Return the scheme that settings ask for; a word on the law, the walk or the recipients rules the others out."""
+    if settings.leaves_open and settings.scheme == "auto":
+        return recommended_scheme(graph)
+    chosen = choose_scheme(
+        graph,
+        settings.law,
+        support=settings.support,
+        walk=settings.chosen_walk,
+        recipients=settings.recipients,
+    )
+    return require_destinations(chosen)
 
 
 def learner_name(learner: object) -> str:

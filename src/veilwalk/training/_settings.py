@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from veilwalk.learning import CostModel, Stopping
 
 PRIVATE = "private-walk"
+#: The same by the paper's scheme, for comparison.
+PAPER = "paper-walk"
+#: What is chosen where law, walk and recipients are left open: the recommended scheme, or the paper's.
+SCHEMES = ("auto", "paper")
 # Not written where it is as always: what is written names a run, and this changes what it costs, not what it is.
 _SELDOM = {"seldom": True}
 
@@ -30,9 +34,12 @@ class TrainSettings:
 
     Attributes:
         graph: The network, a spec.
-        law: Name or file of the destination law; None for one that fits the graph.
+        scheme: What law, support, walk and recipients are where none of them is said: ``auto`` is what is recommended
+            for the graph, sealed for several; ``paper`` the paper's, or what is like it on other graphs.
+        law: Name or file of the destination law; None for the scheme's, or one that fits the graph.
         support: Distances of a law given by name; None for those that fit the graph.
         walk: The walk, ``least-recent:0.2`` with its mix; None for the one that a law file was designed for, or simple.
+        recipients: For how many a source seals; None for the scheme's, or as the file says, or one.
         mix: Share of plain non-backtracking steps of a least-recent walk, where ``walk`` does not say it.
         tokens: Models that walk side by side; what is evaluated is their average.
         data: What is learnt.
@@ -57,20 +64,22 @@ class TrainSettings:
     """
 
     graph: str = "rrg:300:3:seed=1"
+    scheme: str = "auto"
     law: str | None = None
     support: str | None = None
     walk: str | None = None
+    recipients: int | None = None
     mix: float = 0.0
     tokens: int = 1
     data: str = "digits"
     partition: str = "dirichlet:0.3"
-    learner: str = "softmax:learning_rate=0.3"
+    learner: str = "softmax:learning_rate=1:local_steps=10:fade=100"
     updates: int = 3000
-    compare: str = "plain-walk,gossip,central"
+    compare: str = "paper-walk,plain-walk,gossip,central"
     noise: float = 0.0
     clip: float = 0.0
     delta: float = 1e-5
-    attack: int = 400
+    attack: int = 100
     evaluations: int = 40
     target_accuracy: float | None = None
     patience: int = 0
@@ -90,6 +99,11 @@ class TrainSettings:
         check_mechanism(clip=self.clip, noise=self.noise)
         validate.probability(delta=self.delta)
         self._read_walk()
+        if self.scheme not in SCHEMES:
+            raise InvalidParameterError("scheme", self.scheme, f"one of {', '.join(SCHEMES)}")
+        if self.recipients is not None:
+            validate.integer(recipients=self.recipients)
+            validate.at_least(1, recipients=self.recipients)
         # Refused here, by name, and not when they are first used.
         _ = self.comparisons, self.cost, self.stopping
         if self.support is not None:
@@ -106,6 +120,11 @@ class TrainSettings:
             raise InvalidParameterError("mix", self.mix, f"left out: the walk is {self.walk}")
         object.__setattr__(self, "walk", found.kind)
         object.__setattr__(self, "mix", Walk(found.kind, found.mix or self.mix).mix)
+
+    @property
+    def leaves_open(self) -> bool:
+        """Whether the scheme is left to be chosen."""
+        return self.law is None and self.support is None and self.walk is None and self.recipients is None
 
     @property
     def chosen_walk(self) -> Walk | None:

@@ -41,6 +41,7 @@ RETRY = np.uint64(1)
 DESTINATION = np.uint64(2)
 TAIL = np.uint64(3)
 START = np.uint64(4)
+RECIPIENTS = np.uint64(5)
 
 Word = Any
 Words = tuple[Any, Any, Any, Any]

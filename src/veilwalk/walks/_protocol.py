@@ -21,9 +21,11 @@ from veilwalk.core.progress import Progress, silent
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
 from veilwalk.walks._jobs import stream_key
-from veilwalk.walks._law import AliasRows, DestinationRows, alias_rows, checked_rows
+from veilwalk.walks._law import AliasRows, alias_rows, checked_rows
 from veilwalk.walks._memory import MemoryMoves, check_tokens, estimate_bytes, memory_moves_of
 from veilwalk.walks._moves import TABLES, Moves, moves_of
+from veilwalk.walks._sets import FarRows, LawRows, set_rows
+from veilwalk.walks._several import SeveralLanes
 
 #: One update, as written on arrival at its destination; nodes are int32, clocks and hops int64, and -1 means
 #: that there is none. Clocks count the hops of the token since its run began.
@@ -74,13 +76,14 @@ _SETTLE_UPDATES = 16
 
 def iter_protocol(
     graph: Graph,
-    law: DestinationRows,
+    law: LawRows,
     *,
     updates: int,
     seed: int,
     tokens: int = 1,
     replicas: int = 64,
     walk: Walk = SIMPLE,
+    recipients: int = 1,
     colluders: npt.ArrayLike | None = None,
     burn_in: int | None = None,
     chunk_updates: int | None = None,
@@ -93,13 +96,14 @@ def iter_protocol(
 
     Args:
         graph: The network.
-        law: Row-stochastic matrix, dense or sparse: row i is the law of the destination node i draws.
+        law: Row-stochastic matrix, dense or sparse: row i is the law of the destination node i draws. Or far rows.
         updates: Updates to yield in all, shared evenly by the lanes.
         seed: Seed of the run, below 2**64.
         tokens: Tokens of each replica.
         replicas: Independent repetitions of the network, played side by side.
         walk: The walk; hops in which a lazy or metropolis walk stays count. Without a mix each lane of a least-recent
             walk soon goes the same round for ever, and only lanes are independent.
+        recipients: For how many a source seals, drawn without replacement; the first of them to be met opens.
         colluders: Mask of the nodes that share their sightings of ciphertexts.
         burn_in: Updates of each lane to play unseen first. By default: until the token has been everywhere,
             so that every return time is known, and 16 more.
@@ -118,18 +122,20 @@ def iter_protocol(
     key = stream_key(seed)
     watching = _colluder_mask(graph, colluders)
     check_tokens(walk, tokens)
-    aliases = alias_rows(graph, law)
-    lanes: _Lanes = (
-        _TableLanes(moves_of(graph, walk), aliases, watching, tokens=tokens, key=key)
-        if walk.kind in TABLES
-        else _MemoryLanes(memory_moves_of(graph, walk), aliases, watching, tokens=tokens, key=key)
-    )
+    lanes: _Lanes | SeveralLanes
+    if recipients != 1 or isinstance(law, FarRows):
+        rows = set_rows(graph, law, recipients)
+        lanes = SeveralLanes(graph, walk, rows, watching, recipients=recipients, tokens=tokens, key=key)
+    elif walk.kind in TABLES:
+        lanes = _TableLanes(moves_of(graph, walk), alias_rows(graph, law), watching, tokens=tokens, key=key)
+    else:
+        lanes = _MemoryLanes(memory_moves_of(graph, walk), alias_rows(graph, law), watching, tokens=tokens, key=key)
     chunk = chunk_updates if chunk_updates is not None else default_chunk_updates(graph)
     n_lanes = min(tokens * replicas, updates)
     return _chunks(lanes, n_lanes, updates=updates, burn_in=burn_in, chunk=chunk, progress=progress)
 
 
-def run_protocol(graph: Graph, law: DestinationRows, *, updates: int, seed: int, **options: Any) -> Updates:
+def run_protocol(graph: Graph, law: LawRows, *, updates: int, seed: int, **options: Any) -> Updates:
     """Play the protocol and return all its updates, ordered by replica, token and time.
 
     Takes the arguments of :func:`iter_protocol`, and memory for every update.
@@ -147,12 +153,13 @@ def default_chunk_updates(graph: Graph) -> int:
 
 def estimate_memory(
     graph: Graph,
-    law: DestinationRows,
+    law: LawRows,
     *,
     updates: int,
     tokens: int = 1,
     replicas: int = 64,
     walk: Walk = SIMPLE,
+    recipients: int = 1,
     chunk_updates: int | None = None,
     collect: bool = False,
 ) -> int:
@@ -165,13 +172,15 @@ def estimate_memory(
     check_tokens(walk, tokens)
     lanes = min(tokens * replicas, updates)
     chunk = chunk_updates if chunk_updates is not None else default_chunk_updates(graph)
-    entries = checked_rows(graph, law).nnz
+    entries = law.near.size if isinstance(law, FarRows) else checked_rows(graph, law).nnz
     aliases = entries * (4 + 8 + 4) + 8 * (graph.n_nodes + 1)
+    # Last visits, and of those who seal for several, who the recipients are.
+    shelves = 8 if recipients == 1 and not isinstance(law, FarRows) else 16
     # The kernel's chunk and the one the caller still holds.
     chunks = 2 * min(updates, max(chunk, lanes)) * UPDATE_DTYPE.itemsize
     collected = 2 * updates * UPDATE_DTYPE.itemsize if collect else 0
     tables = moves_of(graph, walk).n_bytes if walk.kind in TABLES else estimate_bytes(graph, walk, lanes)
-    return tables + aliases + lanes * graph.n_nodes * 8 + chunks + collected
+    return tables + aliases + lanes * graph.n_nodes * shelves + chunks + collected
 
 
 class _Lanes(ABC):
@@ -199,17 +208,10 @@ class _Lanes(ABC):
     def play(self, quotas: IntArray, out: Updates) -> None:
         """Let each lane make its quota of updates, recorded one lane after the other in ``out`` unless empty."""
 
-    def burn_in(self, updates: int | None) -> None:
-        """Play ``updates`` unseen; None means until every node was visited, and some more."""
-        nothing = np.empty(0, dtype=UPDATE_DTYPE)
-        if updates is None:
-            tables = self._visits.reshape(len(self._state), self._n_nodes)
-            while True:
-                unvisited = (tables < 0).any(axis=1)
-                if not unvisited.any():
-                    break
-                self.play(np.where(unvisited, _COVER_UPDATES, 0), nothing)
-        self.play(np.full(len(self._state), _SETTLE_UPDATES if updates is None else updates), nothing)
+    @property
+    def visits(self) -> IntArray:
+        """When each lane's token was last at each node, -1 for never; a row a lane."""
+        return self._visits.reshape(len(self._state), self._n_nodes)
 
 
 class _TableLanes(_Lanes):
@@ -288,11 +290,20 @@ class _MemoryLanes(_Lanes):
         )
 
 
+def _burn_in(lanes: _Lanes | SeveralLanes, updates: int | None) -> None:
+    """Play ``updates`` unseen; None means until every node was visited, and some more."""
+    nothing = np.empty(0, dtype=UPDATE_DTYPE)
+    if updates is None:
+        while (unvisited := (lanes.visits < 0).any(axis=1)).any():
+            lanes.play(np.where(unvisited, _COVER_UPDATES, 0), nothing)
+    lanes.play(np.full(len(lanes.visits), _SETTLE_UPDATES if updates is None else updates), nothing)
+
+
 def _chunks(
-    lanes: _Lanes, n_lanes: int, *, updates: int, burn_in: int | None, chunk: int, progress: Progress
+    lanes: _Lanes | SeveralLanes, n_lanes: int, *, updates: int, burn_in: int | None, chunk: int, progress: Progress
 ) -> Iterator[Updates]:
     lanes.start(n_lanes)
-    lanes.burn_in(burn_in)
+    _burn_in(lanes, burn_in)
     left = np.full(n_lanes, updates // n_lanes)
     left[: updates % n_lanes] += 1
     done = 0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veilwalk.audit import AuditSettings, _play, audit, play
+from veilwalk.audit import AuditSettings, audit, play
 from veilwalk.design import choose_scheme
 from veilwalk.graphs import random_regular
 from veilwalk.walks import iter_protocol
@@ -32,7 +32,7 @@ def interrupted_after(chunks: int) -> Any:
 def test_an_interrupt_keeps_what_was_played(monkeypatch: pytest.MonkeyPatch) -> None:
     """The updates so far are those of the whole run, and the record says that it is not complete."""
     whole = play(SCHEME, SETTINGS)
-    monkeypatch.setattr(_play, "iter_protocol", interrupted_after(3))
+    monkeypatch.setattr("veilwalk.design._scheme.iter_protocol", interrupted_after(3))
     kept = play(SCHEME, SETTINGS)
     assert (whole.complete, len(whole.seen)) == (True, 4000)
     assert (kept.complete, len(kept.seen)) == (False, 1200)
@@ -48,7 +48,7 @@ def test_an_interrupt_keeps_what_was_played(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_an_interrupt_before_the_first_chunk_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to audit yet."""
-    monkeypatch.setattr(_play, "iter_protocol", interrupted_after(0))
+    monkeypatch.setattr("veilwalk.design._scheme.iter_protocol", interrupted_after(0))
     with pytest.raises(KeyboardInterrupt):
         play(SCHEME, SETTINGS)
 

@@ -44,6 +44,9 @@ def test_json_has_the_promised_keys(run: Cli) -> None:
             continue
         assert set(observer["overall"]) >= ROW
         assert observer["overall"]["share"] == 1
+        multiple = observer["overall"]["hit_ratio"] / (4 / 30) if OBSERVERS[name].colluding else None
+        assert observer["overall"].get("times_floor") == pytest.approx(multiple)
+        assert observer["worst_percent"]["node_entropy_nats"] <= observer["overall"]["node_entropy_nats"]
         assert len(observer["by_return_time"]) > 3
         for row in observer["by_return_time"]:
             assert set(row) >= ROW
@@ -51,6 +54,22 @@ def test_json_has_the_promised_keys(run: Cli) -> None:
         assert sum(row["share"] for row in observer["by_return_time"]) == pytest.approx(1, abs=1e-12)
         starts = [row["lo"] for row in observer["by_return_time"]]
         assert starts == sorted(starts)
+
+
+def test_several_recipients(run: Cli) -> None:
+    """The record carries for how many was sealed, the table says it; more than anybody has is refused in a line."""
+    asked = ["audit", *GRAPH, "--law", "far:3", "--walk", "non-backtracking", "--observers", "prior,path"]
+    asked += ["--updates", "2000"]
+    found = run.json([*asked, "--recipients", "4"])
+    assert found["params"]["recipients"] == 4
+    assert found["hops_per_update"] < run.json(asked)["hops_per_update"] / 2
+    code, out, err = run([*asked, "--recipients", "4"])
+    assert (code, err) == (0, "")
+    assert "sealed for 4" in out
+    code, _, err = run([*asked, "--recipients", "40"])
+    assert code == 2
+    assert "recipients" in err
+    assert err.count("\n") == 1
 
 
 def test_tables_name_observers_and_units(run: Cli) -> None:
@@ -87,7 +106,7 @@ def test_a_curve_over_colluders(run: Cli, tmp_path: Path) -> None:
 
 def test_a_dry_run_tells_the_memory_and_runs_nothing(run: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line with the memory; the engine is not called and nothing is written."""
-    monkeypatch.setattr("veilwalk.audit._play.iter_protocol", None)
+    monkeypatch.setattr("veilwalk.design._scheme.iter_protocol", None)
     folder = tmp_path / "out"
     code, out, err = run([*SMALL, "--law", "paper", "--dry-run", "--out", str(folder)])
     assert (code, err) == (0, "")
@@ -220,7 +239,7 @@ def test_a_graph_too_large_for_exact_observers_is_estimated(
 ) -> None:
     """Left to itself it is, and says so; asked for exact ones it is told what to do."""
     monkeypatch.setattr("veilwalk.audit.AuditSettings", partial(AuditSettings, exact_nodes=20))
-    found = run.json([*SMALL, "--law", "paper"])
+    found = run.json([*SMALL, "--law", "paper", "--observers", "prior,last-hop"])
     assert found["params"]["posterior"] == "estimated"
     assert found["observers"]["last-hop"]["posterior"].startswith("estimated")
     for extra in ([], ["--dry-run"]):
@@ -287,7 +306,7 @@ def test_an_unwritable_folder_is_noticed_before_anything_is_walked(
     run: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file stands where the folder should be."""
-    monkeypatch.setattr("veilwalk.audit._play.iter_protocol", None)
+    monkeypatch.setattr("veilwalk.design._scheme.iter_protocol", None)
     (tmp_path / "file").write_text("")
     code, out, err = run([*SMALL, "--out", str(tmp_path / "file" / "deeper")])
     assert (code, out) == (4, "")

@@ -17,7 +17,7 @@ GRAPH = ["design", "--graph", "ba:30:2:seed=1", "--support", "2:4"]
 KEYS = {"law", "walk", "n_nodes", "graph_digest", "support", "balanced", "mean_iteration_hops", "prior_range"}
 KEYS |= {"prior_range_nodes", "observer", "channel", "node_entropy_nats", "hit_ratio", "blind_node_entropy_nats"}
 KEYS |= {"blind_hit_ratio", "worst_destinations", "best_known_sources", "window", "certificates"}
-KEYS |= {"mean_iteration_hops_kind", "certain_to_a_relay"}
+KEYS |= {"mean_iteration_hops_kind", "certain_to_a_relay", "recipients"}
 
 
 @pytest.mark.parametrize("law", ["uniform-node", "equalised", "optimal"])

@@ -40,7 +40,7 @@ def test_every_default_shown_is_the_settings_own(run: Cli) -> None:
     options = {option.name: option for option in typer.main.get_command(app).commands["train"].params}  # type: ignore[attr-defined]
     shown = {name: re.search(r"\[default: (.*)\]$", option.help or "") for name, option in options.items()}
     given = {name: found[1] for name, found in shown.items() if found and name not in _train._CHOSEN}
-    assert len(given) == 11
+    assert len(given) == 12
     asked = collected(None, [f"{name}={text}" for name, text in given.items()], {})
     assert TrainSettings.of(asked) == TrainSettings()
     unset = {field.name for field in fields(TrainSettings) if field.default is None}
@@ -131,5 +131,5 @@ def test_any_graph_file_trains_without_further_flags(tmp_path: Path, run: Cli) -
     code, out, err = run(["train", *asked])
     assert (code, err) == (0, "")
     params = json.loads(out)["params"]
-    assert (params["law"], params["walk"]) == ("uniform-node", "simple")
-    assert params["support"] == json.loads(out)["network"]["support"]
+    assert (params["law"], params["walk"]) == ("far:2", "non-backtracking")
+    assert params["recipients"] == json.loads(out)["network"]["recipients"]

@@ -14,7 +14,7 @@ from veilwalk.graphs import random_regular
 from veilwalk.learning import load_data, train
 from veilwalk.training import Scenario
 
-SETTING = {"learning_rate": 0.3, "local_steps": 10}
+SETTING = {"learning_rate": 0.3, "local_steps": 10, "fade": 10}
 
 
 def run_of(*points: tuple[int, int, float]) -> dict[str, Any]:
@@ -29,8 +29,10 @@ def record_of(**found: Any) -> Record:
     params = {
         "graph": "rrg:12:3",
         "support": "2:2",
+        "far": "far:2",
+        "recipients": 3,
         "seeds": [1],
-        "grid": [SETTING, {"learning_rate": 1.0, "local_steps": 1}],
+        "grid": [SETTING, {"learning_rate": 1.0, "local_steps": 1, "fade": 0}],
         "tuning_updates": 24,
         "updates": {"softmax": 60},
     }
@@ -49,9 +51,15 @@ def test_hops_to_the_target_lie_between_evaluations_of_a_walk_and_after_whole_ro
     rounds = run_of((0, 0, 0.1), (30, 90, 0.7), (60, 180, 0.9))
     never = run_of((0, 0, 0.1), (60, 180, 0.79))
     text = page(record_of(**{"private-walk": steps, "gossip": rounds, OWN_MODELS: never}))
-    assert row(text, "private-walk")[2:6] == ["0.3, 10", "90.0% [90.0%-90.0%]", "10.0% [10.0%-10.0%]", "450"]
-    assert row(text, "gossip")[5:] == ["180", "3.0", "300 B"]
-    assert row(text, OWN_MODELS)[3:6] == ["79.0% [79.0%-79.0%]", "10.0% [10.0%-10.0%]", "not reached"]
+    assert row(text, "private-walk")[2:7] == [
+        "0.3, 10, 10",
+        "90.0% [90.0%-90.0%]",
+        "10.0% [10.0%-10.0%]",
+        "450",
+        "45 kB",
+    ]
+    assert row(text, "gossip")[5:] == ["180", "18 kB", "3.0", "300 B"]
+    assert row(text, OWN_MODELS)[3:7] == ["79.0% [79.0%-79.0%]", "10.0% [10.0%-10.0%]", "not reached", "not reached"]
 
 
 def test_sections_that_were_not_run_stay_as_they_are() -> None:

@@ -65,6 +65,6 @@ def test_validation_rows_are_a_fifth_of_the_training_rows_and_nobody_trains_on_t
 
 
 def test_of_equal_settings_the_first_is_chosen() -> None:
-    """Which is the one with the smaller step, and the fewer of them."""
+    """Which is the one that does not fade, with the smaller step, and the fewer of them."""
     assert best([Tried(setting=setting, accuracy=0.5) for setting in GRID]) == GRID[0]
     assert best([Tried(setting=setting, accuracy=setting.local_steps / 10) for setting in GRID]) == GRID[3]

@@ -24,7 +24,7 @@ GRAPH = random_regular(40, 3, seed=3)
 COST = CostModel(bandwidth_bytes_per_s=1000, latency_s=0.5, compute_s=2.0)
 
 
-def legs(hops: list[int], models: list[int]) -> TrainingTrace:
+def legs(hops: list[int], models: list[int], recipients: int = 1) -> TrainingTrace:
     """A private trace with these legs."""
     size = len(hops)
     zeros = np.zeros(size, dtype=np.int64)
@@ -42,6 +42,7 @@ def legs(hops: list[int], models: list[int]) -> TrainingTrace:
         source=zeros.copy(),
         last_hop=zeros.copy(),
         return_time=zeros.copy(),
+        recipients=recipients,
     )
 
 
@@ -52,6 +53,14 @@ def test_a_private_walk_pays_for_every_hop() -> None:
     assert found.hops.tolist() == [0, 3, 8]
     assert found.sent_bytes.tolist() == [0, 3 * size, 8 * size]
     assert found.seconds == pytest.approx([0, 3 * (0.5 + size / 1000) + 2, 8 * (0.5 + size / 1000) + 4])
+
+
+def test_a_slot_for_each_recipient_is_paid_for() -> None:
+    """Sixteen slots of 1.2 kB, and the key of their hints, with every hop."""
+    found = ledger(legs([3, 5], [0, 0], recipients=16), COST, params_bytes=100)
+    slots = 16 * (1 + 1120 + 64 + 16) + 32 - (1120 + 64 + 16)
+    assert found.message_bytes == sealed_bytes(100) + slots
+    assert found.sent_bytes.tolist() == [0, 3 * found.message_bytes, 8 * found.message_bytes]
 
 
 def test_tokens_share_the_time_and_not_the_bytes() -> None:

@@ -59,8 +59,8 @@ def flat(before: Params, after: Params) -> FloatArray:
     return np.concatenate([(after[name].astype(np.float64) - before[name]).ravel() for name in before])
 
 
-def made(learner: Any, params: Params, part: Partition, mod: Any = None, *, seed: int = 3) -> Params:
-    return apply_update(learner, params, part, seed=seed, node=0, step=0, state={}, mod=mod).params
+def made(learner: Any, params: Params, part: Partition, mod: Any = None, *, seed: int = 3, age: int = 0) -> Params:
+    return apply_update(learner, params, part, seed=seed, node=0, step=0, age=age, state={}, mod=mod).params
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)
@@ -167,6 +167,29 @@ def test_the_maker_is_named(learner: Any, mod: Any) -> None:
         int(judge.fits(params, made(learner, params, part, mod, seed=s))[0].argmax()) for s, part in enumerate(parts)
     ]
     assert named == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("local_steps", [1, 3])
+def test_a_faded_update_is_expected_as_faded(local_steps: int) -> None:
+    """At any age what the learner would make; a judge who takes the model for a new one expects four times as much."""
+    learner = replace(SOFTMAX, fade=10.0, local_steps=local_steps)
+    parts, params = dealt(learner), somewhere(learner)
+    slow = np.array([flat(params, made(learner, params, part, age=30)) for part in parts])
+    judge = candidates(learner, parts)
+    assert judge.updates(params, 30) == pytest.approx(slow, abs=2e-7)
+    assert judge.updates(params) == pytest.approx(4 * slow, abs=1e-6)
+
+
+def test_a_faded_batch_is_judged_as_one_of_a_smaller_step() -> None:
+    """A quarter of the change is the change by a quarter of the step size: the same numbers, sampled rows and all."""
+    smaller = replace(SOFTMAX, batch_size=3, learning_rate=SOFTMAX.learning_rate / 4)
+    faded = replace(SOFTMAX, batch_size=3, fade=10.0)
+    parts, params = dealt(SOFTMAX, (6, 7)), somewhere(SOFTMAX)
+    after = made(faded, params, parts[1], age=30)
+    for found, known in zip(
+        candidates(faded, parts).fits(params, after, 30), candidates(smaller, parts).fits(params, after), strict=True
+    ):
+        assert found == pytest.approx(known, rel=1e-6)
 
 
 def test_participation_is_the_best_linear_estimate() -> None:

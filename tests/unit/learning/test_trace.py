@@ -50,13 +50,16 @@ def test_every_walk_gives_a_trace(walk: str) -> None:
     assert trace.hops.mean() > 10
 
 
-def test_steps_count_the_updates_a_node_has_made() -> None:
-    """Over all tokens, from nought."""
+def test_steps_count_the_updates_a_node_has_made_and_ages_those_a_model_has_had() -> None:
+    """Over all tokens, from nought; by all nodes, from nought."""
     trace = private_trace(GRAPH, LAW, updates=300, seed=5, tokens=3)
-    count = [0] * 40
-    for node, step in zip(trace.node.tolist(), trace.steps.tolist(), strict=True):
-        assert step == count[node]
-        count[node] += 1
+    made, had = [0] * 40, [0] * 3
+    rows = zip(trace.node.tolist(), trace.steps.tolist(), trace.model.tolist(), trace.ages.tolist(), strict=True)
+    for node, step, model, age in rows:
+        assert (step, age) == (made[node], had[model])
+        made[node] += 1
+        had[model] += 1
+    assert had == [100, 100, 100]
 
 
 def test_the_same_seed_gives_the_same_trace_and_another_does_not() -> None:

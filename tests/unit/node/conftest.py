@@ -159,6 +159,7 @@ def network(tmp_path: Path) -> Callable[..., Network]:
         rules: RunRules | None = None,
         limits: Limits | None = None,
         starts: bool = True,
+        recipients: int = 1,
     ) -> Network:
         folder = tmp_path / f"network{next(_fresh)}"
         names = [f"n{index}" for index in range(n_nodes)]
@@ -190,6 +191,7 @@ def network(tmp_path: Path) -> Callable[..., Network]:
             law_digest="0" * 64,
             graph_digest="0" * 64,
             seed=0,
+            recipients=recipients,
         )
         logs = {name: io.StringIO() for name in names}
         parts = {

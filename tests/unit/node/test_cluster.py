@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from veilwalk.core.errors import ConfigError, InvalidParameterError, SpoolError
+from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, SpoolError
 from veilwalk.node import ClusterSettings, load_config
 from veilwalk.node.cluster import ClusterStatus, cluster_record, prepare_or_resume, set_up_cluster
+from veilwalk.node.members import load_manifest, load_root_key, load_root_public_key
+from veilwalk.node.members._signed import sign_file
 from veilwalk.node.spool import FolderDisk, Spool
 
 
@@ -36,3 +38,31 @@ def test_the_simple_walk_is_refused_for_new_clusters(tmp_path: Path) -> None:
     assert prepare_or_resume(allowed, tmp_path / "c") == configs
     with pytest.raises(ConfigError, match="holds a cluster with walk = simple, not None"):
         prepare_or_resume(set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2")), tmp_path / "c")
+
+
+def test_a_cluster_seals_for_as_many_as_it_is_told(tmp_path: Path) -> None:
+    """The manifest says for how many; more than anybody may choose from, or than a frame has room for, is refused."""
+    graph = "rrg:10:3:seed=2"
+    setup = set_up_cluster(ClusterSettings(graph=graph, law="far:2", recipients=4))
+    prepare_or_resume(setup, tmp_path / "c")
+    manifest = load_manifest(
+        tmp_path / "c" / "manifest.json", load_root_public_key(tmp_path / "c" / "root" / "root.pub")
+    )
+    assert manifest.recipients == 4
+    one = set_up_cluster(ClusterSettings(graph=graph, law="far:2", recipients=1)).plan().rules
+    assert setup.plan().rules.starve_hops < one.starve_hops
+    with pytest.raises(InvalidParameterError, match="recipients = 7: must be at most 6: node 0 has no more"):
+        set_up_cluster(ClusterSettings(graph=graph, law="far:2", recipients=7))
+    for bad in (0, 70_000):
+        with pytest.raises(InvalidParameterError, match=f"recipients = {bad}: must be"):
+            ClusterSettings(graph=graph, recipients=bad)
+
+
+def test_a_cluster_of_the_format_before_is_refused_in_one_line(tmp_path: Path) -> None:
+    setup = set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2"))
+    prepare_or_resume(setup, tmp_path / "c")
+    path = tmp_path / "c" / "manifest.json"
+    before = path.read_bytes().replace(b"manifest-2", b"manifest-1").replace(b'"recipients":1,', b"")
+    sign_file(path, "manifest", before, load_root_key(tmp_path / "c" / "root"))
+    with pytest.raises(InputFileError, match="a run of wire format 1, which this version does not speak"):
+        prepare_or_resume(setup, tmp_path / "c")

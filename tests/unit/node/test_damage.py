@@ -113,6 +113,11 @@ def test_a_copy_that_was_damaged_after_it_was_handed_over_takes_nothing_with_it(
         await net.until(lambda: net.tally("updates") >= 2)
         await net.until(lambda: any(_held(net, name) for name in net.names))
         await net.stop()
+        # It may have gone on while the nodes were stopped.
+        while not any(_held(net, name) for name in net.names):
+            await net.start()
+            await net.until(lambda: any(_held(net, name) for name in net.names))
+            await net.stop()
         receiver, row = next((name, _held(net, name)[0]) for name in net.names if _held(net, name))
         with closing(sqlite3.connect(net.folder / f"state-{row.came_from}" / "spool.db")) as database:
             database.execute(

@@ -40,7 +40,8 @@ from veilwalk.node.members._keys import (
     rotate_node_keys,
 )
 from veilwalk.node.members._member import Member, make_card, read_card, spki_sha256
-from veilwalk.node.sealing._envelope import SealContext, open_header, seal
+from veilwalk.node.sealing._context import SealContext
+from veilwalk.node.sealing._envelope import open_header, seal
 from veilwalk.node.sealing._kem import Suite
 
 ABOUT = {"kind": "test"}
@@ -304,7 +305,7 @@ def test_a_node_s_keys_come_back_and_open_what_is_sealed_to_its_card(folder: Pat
     assert sorted(keys.kem) == sorted(member.kem) == [4, 5]
     for epoch in (4, 5):
         context = SealContext(run_id=bytes(16), roster_digest=bytes(32), suite=suite, epoch=epoch, bucket_bytes=16384)
-        message = seal(context, member.kem[epoch], walk_tag=bytes(8), iteration=0, body=b"x")
+        message = seal(context, [member.kem[epoch]], walk_tag=bytes(8), iteration=0, body=b"x")
         assert open_header(context, keys.kem[epoch], message) is not None
         assert open_header(context, keys.kem[9 - epoch], message) is None
 

@@ -124,18 +124,19 @@ def test_a_rate_that_makes_no_sense_is_refused() -> None:
         late_on_regular(300, 2, alarm_hops=1e7)
 
 
-def test_hunger_waits_for_what_a_node_should_have_opened() -> None:
+@pytest.mark.parametrize("recipients", [1, 5])
+def test_hunger_waits_for_what_a_node_should_have_opened(recipients: int) -> None:
     """Played with the simulator: about as many gaps between two openings are longer than t as there may be alarms."""
     from veilwalk.core.support import DistanceSupport
-    from veilwalk.design import DistanceLaw
-    from veilwalk.walks import run_protocol
+    from veilwalk.design import DistanceLaw, Scheme, choose_scheme
 
     graph = parse_graph_spec("rrg:20:3:seed=1")
     law = DistanceLaw(DistanceSupport(2, 3), np.array([0.5, 0.5])).on(graph)
-    played = run_protocol(graph, law.matrix, updates=200_000, seed=1, replicas=1)
-    mean_hops, hops = float(played["leg_hops"].mean()), int(played["clock"][-1] - played["clock"][0])
+    scheme = Scheme(graph, law) if recipients == 1 else choose_scheme(graph, "far:2", recipients=recipients)
+    played = np.concatenate(list(scheme.play(updates=200_000, seed=7, replicas=1)))
+    hops = int(played["clock"][-1] - played["clock"][0])
     alarm_hops = 20_000.0
-    starved = starved_after_hops(law, mean_hops=mean_hops, alarm_hops=alarm_hops)
+    starved = starved_after_hops(scheme, alarm_hops=alarm_hops)
     last: dict[int, int] = {}
     gaps = []
     for node, clock in zip(played["destination"].tolist(), played["clock"].tolist(), strict=True):
@@ -146,6 +147,22 @@ def test_hunger_waits_for_what_a_node_should_have_opened() -> None:
     # Waits are not quite exponential: within a factor of two, and half that wait would be far outside.
     assert allowed / 2 < seen < 2 * allowed
     assert (np.array(gaps) > starved / 2).sum() > 4 * allowed
+    # The mutant takes the waits of one recipient for those of several.
+    assert recipients == 1 or starved < starved_after_hops(Scheme(graph, law), alarm_hops=alarm_hops) / 2
+
+
+def test_a_tail_that_was_played_continues_as_it_should() -> None:
+    """At rates far beyond what was played, near what exponential waits with the played means would give."""
+    from veilwalk.design import choose_scheme
+    from veilwalk.node.cluster._gaps import simulated_waits
+
+    scheme = choose_scheme(parse_graph_spec("rrg:60:3:seed=1"), "far:3", walk="non-backtracking", recipients=8)
+    rates = scheme.source_prior / scheme.price.hops
+    waits = simulated_waits(scheme, seed=1)
+    assert waits is not None
+    found, margin = waits.late_after(1e7)
+    assert np.sum(rates * np.exp(-rates * found)) * 1e7 == pytest.approx(1.0, rel=0.9)
+    assert margin < 0.1 * found
 
 
 class Clock:

@@ -70,11 +70,18 @@ def test_the_text_is_the_one_the_page_describes() -> None:
     """A golden text: other programs must be able to write it."""
     small = manifest(arrays=(ArraySpec(name="w", shape=(2, 3), dtype="<f4"),))
     expected = (
-        '{"arrays":[{"dtype":"<f4","name":"w","shape":[2,3]}],"bucket":0,"format":"veilwalk-manifest-1",'
+        '{"arrays":[{"dtype":"<f4","name":"w","shape":[2,3]}],"bucket":0,"format":"veilwalk-manifest-2",'
         f'"graph_digest":"{"cd" * 32}","law_digest":"{"ab" * 32}","learner":"softmax:rate=0.1","norm_bound":100.0,'
-        '"run":"000102030405060708090a0b0c0d0e0f","seed":7,"suite":2,"test_digest":"","walk":"simple"}\n'
+        '"recipients":1,"run":"000102030405060708090a0b0c0d0e0f","seed":7,"suite":2,"test_digest":"","walk":"simple"}\n'
     )
     assert small.to_bytes() == expected.encode()
+
+
+def test_a_run_of_before_is_refused_in_one_line() -> None:
+    """Not misread: its messages have no slots."""
+    text = manifest().to_bytes().replace(b"manifest-2", b"manifest-1").replace(b'"recipients":1,', b"")
+    with pytest.raises(InputFileError, match=r"^run\.json: a run of wire format 1, .*: make the run anew$"):
+        parse_manifest(text, "run.json")
 
 
 def test_sizes_follow_from_the_arrays() -> None:
@@ -98,6 +105,9 @@ def test_the_byte_order_of_this_machine_does_not_show() -> None:
         ({"norm_bound": 0.0}, "norm_bound = 0.0"),
         ({"norm_bound": float("nan")}, "norm_bound = nan"),
         ({"norm_bound": float("inf")}, "norm_bound = inf"),
+        ({"recipients": 0}, "recipients = 0"),
+        ({"recipients": 1.5}, "recipients = 1.5"),
+        ({"recipients": 65_536}, "recipients = 65536: must be at most 65535, what a frame has room for"),
         ({"seed": -1}, "seed = -1"),
         ({"seed": 1.5}, "seed = 1.5"),
         ({"learner": "a\nb"}, "learner"),

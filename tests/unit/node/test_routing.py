@@ -108,7 +108,7 @@ def played_by_nodes(graph: object, law: object, walk: str, mix: float, updates: 
     clocks: list[dict[str, int]] = [{} for _ in names]
     legs: list[int] = []
     node, came_from, now = 0, None, 0
-    goal, since = names.index(rows[0].choose(draws)), 0
+    goal, since = names.index(rows[0].choose(draws)[0]), 0
     while len(legs) < updates:
         chosen = rules[node].choose(draws, came_from=came_from, clocks=clocks[node])
         now += 1
@@ -117,7 +117,7 @@ def played_by_nodes(graph: object, law: object, walk: str, mix: float, updates: 
         clocks[node][came_from] = now
         if node == goal:
             legs.append(now - since)
-            goal, since = names.index(rows[node].choose(draws)), now
+            goal, since = names.index(rows[node].choose(draws)[0]), now
     # The first legs are walked over edges that nobody has used yet.
     return np.array(legs[100:])
 
@@ -125,10 +125,30 @@ def played_by_nodes(graph: object, law: object, walk: str, mix: float, updates: 
 def test_destinations_follow_the_law() -> None:
     row = DestinationRow.of({"a": 0.5, "b": 0.2, "c": 0.3})
     draws = Seeded(2)
-    counts = Counter(row.choose(draws) for _ in range(10_000))
+    counts = Counter(row.choose(draws)[0] for _ in range(10_000))
     seen = np.array([counts[name] for name in "abc"])
     assert stats.chisquare(seen, np.array([0.5, 0.2, 0.3]) * 10_000).pvalue > 1e-6
     assert stats.chisquare(seen).pvalue < 1e-6
+
+
+def test_several_are_drawn_one_after_the_other() -> None:
+    """Without replacement, each in the proportions of those left: the exact law of pairs, which others do not have."""
+    shares = {"a": 0.5, "b": 0.2, "c": 0.3}
+    row, draws = DestinationRow.of(shares), Seeded(4)
+    counts = Counter("".join(row.choose(draws, 2)) for _ in range(20_000))
+    pairs = [one + other for one in shares for other in shares if one != other]
+    seen = np.array([counts[pair] for pair in pairs])
+    assert seen.sum() == 20_000
+    exact = np.array([shares[pair[0]] * shares[pair[1]] / (1 - shares[pair[0]]) for pair in pairs])
+    assert stats.chisquare(seen, 20_000 * exact).pvalue > 1e-6
+    # The mutant draws every one of the rest alike.
+    uniform = np.array([shares[pair[0]] / 2 for pair in pairs])
+    assert stats.chisquare(seen, 20_000 * uniform).pvalue < 1e-6
+
+
+@pytest.mark.parametrize("count", [3, 16])
+def test_where_there_are_no_more_all_are_taken(count: int) -> None:
+    assert set(DestinationRow.of({"a": 0.5, "b": 0.2, "c": 0.3}).choose(Seeded(1), count)) == {"a", "b", "c"}
 
 
 def test_rounding_never_leaves_a_draw_without_destination() -> None:
@@ -139,7 +159,8 @@ def test_rounding_never_leaves_a_draw_without_destination() -> None:
             """Return the largest number there is."""
             return 1 - 2**-53
 
-    assert row.choose(Top(0)) == "n9"
+    assert row.choose(Top(0)) == ("n9",)
+    assert row.choose(Top(0), 9) == tuple(f"n{i}" for i in range(9, 0, -1))
     assert row.shares == pytest.approx({f"n{i}": 0.1 for i in range(10)})
 
 

@@ -18,10 +18,10 @@ from scipy import stats
 from veilwalk.core.errors import CryptoError, InvalidParameterError
 from veilwalk.core.geometry import CHUNK_BYTES, CLEAR_BYTES, HEADER_BYTES, SMALLEST_BUCKET
 from veilwalk.node.sealing._body import LARGEST_BUCKET, bucket_bytes_of, bucket_code, bucket_for
+from veilwalk.node.sealing._context import SealContext
 from veilwalk.node.sealing._envelope import (
     Header,
     OpenedHeader,
-    SealContext,
     open_body,
     open_body_into,
     open_header,
@@ -53,7 +53,7 @@ def make_key(suite: Suite = Suite.X25519) -> tuple[bytes, KemPrivateKey]:
 
 def sealed(context: SealContext, public: bytes, body: bytes, **options: Any) -> bytes:
     settled: dict[str, Any] = {"walk_tag": b"walk-tag", "iteration": 5} | options
-    return seal(context, public, **settled, body=body)
+    return seal(context, [public], **settled, body=body)
 
 
 def opened(context: SealContext, private: KemPrivateKey, message: bytes) -> OpenedHeader:
@@ -90,7 +90,7 @@ def test_buffers_hold_the_same_message(length: int, final: bool, iteration: int)
     header = Header(update_id=os.urandom(16), walk_tag=bytes(8), iteration=iteration, body_length=length, final=final)
     message, out = bytearray(os.urandom(context.message_bytes)), bytearray(os.urandom(length))
     for _ in range(2):
-        seal_into(context, public, header, memoryview(body), message)
+        seal_into(context, [public], header, memoryview(body), message)
         found = opened(context, private, bytes(message))
         assert found.header == header
         open_body_into(found, message, memoryview(out))
@@ -107,7 +107,7 @@ def test_a_hundred_mebibytes_without_a_second_copy() -> None:
     message = bytearray(context.message_bytes)
     tracemalloc.start()
     try:
-        seal_into(context, public, header, body, message)
+        seal_into(context, [public], header, body, message)
         sealing = tracemalloc.get_traced_memory()[1]
         found = open_header(context, private, message)
         assert found is not None
@@ -137,10 +137,11 @@ def test_two_seals_of_one_body_share_nothing_but_the_clear_bytes() -> None:
 # ---- what does not open ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("recipients", [1, 3])
 @pytest.mark.parametrize("suite", Suite)
-def test_every_bit_flip_of_the_head_is_refused(suite: Suite) -> None:
-    """Clear bytes, encapsulated key, sealed header and its tag: each byte is bound."""
-    context, (public, private) = make_context(suite), make_key(suite)
+def test_every_bit_flip_of_the_head_is_refused(suite: Suite, recipients: int) -> None:
+    """Clear bytes, hints, slots, also those of others, sealed header and its tag: each byte is bound."""
+    context, (public, private) = make_context(suite, recipients=recipients), make_key(suite)
     message = bytearray(sealed(context, public, b"body"))
     for at in range(context.head_bytes):
         message[at] ^= 1 << at % 8
@@ -261,6 +262,7 @@ OTHER_CONTEXTS: dict[str, dict[str, Any]] = {
     "the next epoch": {"epoch": 4},
     "an epoch with the same byte": {"epoch": 3 + 256},
     "another bucket": {"bucket_bytes": bucket_bytes_of(1)},
+    "another number of slots": {"recipients": 2},
 }
 
 
@@ -304,8 +306,10 @@ def crafted(context: SealContext, public: bytes, change: Callable[[bytearray], N
     plain = bytearray(HEADER_BYTES)
     plain[32:64] = os.urandom(32)
     change(plain)
-    head = context.suite.hpke.encrypt(bytes(plain), kem_public_key(context.suite, public), info=context.info)
-    return (context.clear + head).ljust(context.message_bytes, b"\0")
+    key = os.urandom(32)
+    slot = context.suite.hpke.encrypt(bytes(32) + key, kem_public_key(context.suite, public), info=context.info)
+    front = context.clear + slot
+    return (front + AESGCM(key).encrypt(bytes(12), bytes(plain), front)).ljust(context.message_bytes, b"\0")
 
 
 def put(at: int, value: bytes) -> Callable[[bytearray], None]:
@@ -414,6 +418,8 @@ def test_reprs_hold_no_key_and_name_no_walk() -> None:
         ({"epoch": 1.5}, "epoch"),
         ({"bucket_bytes": SMALL + 1}, "bucket_bytes"),
         ({"bucket_bytes": LARGEST_BUCKET * 2}, "bucket_bytes"),
+        ({"recipients": 0}, "recipients"),
+        ({"recipients": 2**16}, "recipients"),
     ],
 )
 def test_a_bad_context_is_named(change: dict[str, Any], name: str) -> None:
@@ -437,7 +443,7 @@ def test_a_bad_message_is_named(options: dict[str, Any], name: str) -> None:
     context, (public, _) = make_context(), make_key()
     settled: dict[str, Any] = {"walk_tag": bytes(8), "iteration": 0, "body": b""} | options
     with pytest.raises(InvalidParameterError, match=f"^{name} = "):
-        seal(context, public, **settled)
+        seal(context, [public], **settled)
 
 
 @pytest.mark.parametrize("suite", Suite)
@@ -459,9 +465,9 @@ def test_a_buffer_of_the_wrong_length_is_refused() -> None:
     context, (public, private) = make_context(), make_key()
     header = Header(update_id=bytes(16), walk_tag=bytes(8), iteration=0, body_length=0)
     with pytest.raises(InvalidParameterError, match=r"^out = "):
-        seal_into(context, public, header, b"", bytearray(context.message_bytes - 1))
+        seal_into(context, [public], header, b"", bytearray(context.message_bytes - 1))
     with pytest.raises(InvalidParameterError, match=r"^body = "):
-        seal_into(context, public, header, b"not empty", bytearray(context.message_bytes))
+        seal_into(context, [public], header, b"not empty", bytearray(context.message_bytes))
     message = sealed(context, public, b"body")
     with pytest.raises(InvalidParameterError, match=r"^out = "):
         open_body_into(opened(context, private, message), message, bytearray(3))

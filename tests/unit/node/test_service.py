@@ -22,7 +22,7 @@ from veilwalk.core.errors import ConfigError, SpoolError, VeilwalkError
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.node import Limits, RunRules
 from veilwalk.node.link._connection import Connection, dial, dialing_context
-from veilwalk.node.link._wire import Ack, Hello, Nak, Offer, Refusal
+from veilwalk.node.link._wire import Ack, Go, Hello, Nak, Offer, Refusal
 from veilwalk.node.members import changed_roster, new_node_keys, rotate_node_keys, rotated_roster
 from veilwalk.node.members._keys import NodeKeys
 from veilwalk.node.peer import DestinationRow
@@ -51,13 +51,17 @@ def message_for(net: Any, goal: str, *, counts: list[float], iteration: int = 0,
     context = membership.roster.seal_context(membership.manifest)
     body = np.array(counts).tobytes()
     options = {"walk_tag": b"walktag1"} | options
-    return seal(context, membership.roster.kem_key(goal, 0), iteration=iteration, body=body, **options)
+    return seal(context, [membership.roster.kem_key(goal, 0)], iteration=iteration, body=body, **options)
 
 
 async def offer(connection: Connection, seq: int, message: bytes) -> Any:
     import hashlib
 
     await connection.send(Offer(seq, len(message), hashlib.sha256(message).digest()), message)
+    held = await connection.receive(5)
+    if not isinstance(held, Ack):
+        return held
+    await connection.send(Go(seq))
     return await connection.receive(5)
 
 
@@ -78,6 +82,110 @@ def test_a_model_is_trained_and_handed_to_every_member(network: Make) -> None:
     for final in finals:
         assert final.tolist() == made
     assert net.tally("taken") == net.tally("hops") + net.tally("farewells")
+
+
+@pytest.mark.parametrize("recipients", [3, 5, 9])
+def test_sealed_for_several_the_first_met_trains(network: Make, recipients: int) -> None:
+    """Every update is in the finished model once, also where there are more slots than members to seal for."""
+
+    async def main() -> Any:
+        net = network(6, recipients=recipients, rules=RunRules(walk=SIMPLE, updates=30, late_hops=1e9))
+        await net.start()
+        await net.until(net.finished)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    made = [net.tally("updates", name) for name in net.names]
+    assert sum(made) == 30
+    assert all(net.look(name)["final"].tolist() == made for name in net.names)
+    # With everybody a recipient, the next member always opens.
+    assert recipients < 5 or net.tally("hops") == 30
+    assert net.tally("forks") == 0
+
+
+def test_what_was_offered_and_not_given_is_not_used(network: Make) -> None:
+    """A neighbour that falls silent after its offer may have sent it another way: nobody trains on it here."""
+
+    async def main() -> Any:
+        net = network(4, starts=False)
+        await net.start("n1")
+        connection = await greet(net, "n0", "n1")
+        message = message_for(net, "n1", counts=[0.0] * 4)
+        import hashlib
+
+        await connection.send(Offer(1, len(message), hashlib.sha256(message).digest()), message)
+        assert await connection.receive(5) == Ack(1)
+        connection.close()
+        await asyncio.sleep(0.3)
+        assert net.look("n1")["messages"] == []
+        connection = await greet(net, "n0", "n1")
+        await connection.send(Go(2))
+        assert await connection.receive(5) == Refusal(2, Nak.UNKNOWN)
+        await connection.send(Go(1))
+        assert await connection.receive(5) == Ack(1)
+        await connection.send(Go(1))
+        assert await connection.receive(5) == Ack(1)
+        await net.until(lambda: net.tally("updates") == 1)
+        connection.close()
+        await net.stop()
+        return net
+
+    assert asyncio.run(main()).tally("taken") == 1
+
+
+def test_what_was_given_waits_for_a_neighbour_that_died(network: Make) -> None:
+    """Between GO and its answer nobody knows whether it is used: it goes no other way, and is used once."""
+
+    async def main() -> Any:
+        limits = Limits(pin_s=0.2, retry_s=0.1, connect_s=1.0, answer_s=0.5, ping_s=0.5)
+        net = network(4, recipients=3, rules=RunRules(walk=SIMPLE, updates=40, late_hops=1e9), limits=limits)
+        await net.start()
+        await net.until(lambda: net.tally("updates") >= 3)
+        desk = net.nodes["n2"].desk
+        take = desk.take
+
+        async def dies(peer: str, seq: int) -> Any:
+            """Take it, and never answer."""
+            desk.take = take
+            await take(peer, seq)
+            net.stops["n2"].set()
+            await asyncio.sleep(60)
+
+        desk.take = dies
+        await net.until(net.runs["n2"].done)
+        await net.stop("n2")
+        before = net.tally("rerouted")
+        await asyncio.sleep(0.8)
+        waiting = [row for name in ("n1", "n3") for row in net.look(name)["messages"] if row.peer == "n2"]
+        assert len(waiting) == 1
+        assert net.tally("rerouted") == before
+        await net.start("n2")
+        await net.until(net.finished, 40)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.look("n0")["final"].tolist() == [net.tally("updates", name) for name in net.names]
+
+
+def test_a_branch_that_is_behind_is_given_up(network: Make) -> None:
+    """Somebody copied a message for several, and two opened it: the one behind ends where both come, and is counted."""
+
+    async def main() -> Any:
+        net = network(4, starts=False, recipients=2, rules=RunRules(walk=SIMPLE, updates=1000, late_hops=1e9))
+        await net.start("n1")
+        connection = await greet(net, "n0", "n1")
+        for seq, iteration in enumerate((7, 5, 7, 8, 9), start=1):
+            message = message_for(net, "n1", counts=[0.0] * 4, iteration=iteration)
+            assert await offer(connection, seq, message) == Ack(seq)
+            await net.until(lambda seq=seq: net.tally("updates") + net.tally("forks") == seq)
+        connection.close()
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert (net.tally("updates"), net.tally("forks")) == (3, 2)
 
 
 @pytest.mark.parametrize(("walk", "mix"), [("non-backtracking", 0.0), ("least-recent", 0.0), ("least-recent", 0.5)])

@@ -16,7 +16,7 @@ from veilwalk.node.peer._draws import OsDraws
 from veilwalk.node.peer._repeats import Visits, allowed_visits
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.spool._disk import FolderDisk
-from veilwalk.node.spool._handover import Verdict
+from veilwalk.node.spool._handover import Taken, Verdict
 from veilwalk.node.spool._spool import Spool
 
 
@@ -68,6 +68,11 @@ def test_the_wait_grows_and_is_bounded() -> None:
     assert visits.wait_s(b"another") == 0
 
 
+def take(custody: Custody, seq: int, body: bytes) -> Taken:
+    assert custody.hold("a", seq, hashlib.sha256(body).digest(), body) is Verdict.HELD
+    return custody.take("a", seq)
+
+
 def test_what_came_too_often_is_kept_waits_and_blocks_nobody(tmp_path: Path) -> None:
     """It is not pinned, counts towards no quota, and goes on when its time has come."""
     custody = Custody(
@@ -79,16 +84,16 @@ def test_what_came_too_often_is_kept_waits_and_blocks_nobody(tmp_path: Path) -> 
         dwells=False,
         visits=Visits(1, pause_s=1.0),
     )
-    garbage, digest = b"garbage", hashlib.sha256(b"garbage").digest()
-    first = custody.take("a", 1, digest, garbage)
+    garbage = b"garbage"
+    first = take(custody, 1, garbage)
     assert first.row is not None
     custody.delivered(str(first.row.peer), first.row.seq or 0)
-    resting = [custody.take("a", seq, digest, garbage) for seq in (2, 3)]
+    resting = [take(custody, seq, garbage) for seq in (2, 3)]
     assert [taken.wait_s for taken in resting] == [1.0, 2.0]
     assert all(taken.row is not None and taken.row.peer is None for taken in resting)
     for seq, body in ((4, b"honest"), (5, b"too")):
-        assert custody.take("a", seq, hashlib.sha256(body).digest(), body).verdict is Verdict.TAKEN
-    assert custody.take("a", 6, hashlib.sha256(b"much").digest(), b"much").verdict is Verdict.BUSY
+        assert take(custody, seq, body).verdict is Verdict.TAKEN
+    assert custody.hold("a", 6, hashlib.sha256(b"much").digest(), b"much") is Verdict.BUSY
     assert resting[0].row is not None
     moved = custody.pin(resting[0].row.id)
     assert moved is not None

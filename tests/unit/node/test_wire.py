@@ -13,6 +13,7 @@ from veilwalk.node.link._wire import (
     Ack,
     Cancel,
     Frame,
+    Go,
     Hello,
     Nak,
     Offer,
@@ -35,6 +36,7 @@ FRAMES: list[Frame] = [
     Cancel(7),
     Release(7),
     Ping(),
+    Go(7),
 ]
 ROLES: tuple[Role, ...] = ("dialer", "listener")
 
@@ -52,6 +54,8 @@ def brought_to(state: State) -> tuple[Wire, Wire]:
         State.IDLE: [("dialer", HELLO), ("listener", HELLO)],
     }
     steps[State.OFFERED] = [*steps[State.IDLE], ("dialer", FRAMES[1])]
+    steps[State.HELD] = [*steps[State.OFFERED], ("listener", Ack(7))]
+    steps[State.GIVEN] = [*steps[State.HELD], ("dialer", Go(7))]
     steps[State.CANCELLING] = [*steps[State.IDLE], ("dialer", Cancel(7))]
     steps[State.PINGED] = [*steps[State.IDLE], ("dialer", Ping())]
     for sender, frame in steps[state]:

@@ -127,7 +127,7 @@ def test_noise_and_tokens_have_their_lines(tmp_path: Path) -> None:
     assert "(everybody, sender known)" in page.text
     assert "epsilon stands above, against everybody, sender known." in page.text
     assert "2 tokens train each for itself" in page.text
-    assert "no observer of several tokens" in page.text
+    assert "sealed independently" in page.text
 
 
 def test_a_learner_without_accuracy_is_drawn_by_its_loss(record: Record, tmp_path: Path) -> None:

@@ -45,9 +45,22 @@ def softmax(rate: float = 0.1) -> SoftmaxLearner:
      ("er:60:6:seed=1:component=largest", "uniform-node", "2:3"), ("torus:5:5", "paper", "2:4")],
 )  # fmt: skip
 def test_law_and_support_fit_the_graph_and_are_said(graph: str, law: str, support: str) -> None:
-    """Any graph works without further flags; the settings of the run name what was chosen."""
-    words = Scenario.of(replace(SMALL, graph=graph)).words()
+    """The paper's scheme, or what is like it, on any graph; the settings of the run name what was chosen."""
+    words = Scenario.of(replace(SMALL, graph=graph, scheme="paper")).words()
     assert (words["law"], words["support"], words["walk"], words["mix"]) == (law, support, "simple", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("graph", "law", "walk", "recipients"),
+    [("rrg:300:3:seed=1", "far:4", "non-backtracking", 16), ("ring:12", "far:2", "simple", 1)],
+)
+def test_the_recommended_scheme_is_taken_and_said(graph: str, law: str, walk: str, recipients: int) -> None:
+    """Sealed for several where that hides enough; what it says makes the same scheme again."""
+    settings = replace(SMALL, graph=graph)
+    words = Scenario.of(settings).words()
+    assert (words["law"], words["walk"], words["support"]) == (law, walk, None)
+    assert words["recipients"] == recipients
+    assert Scenario.of(replace(settings, **words)).words() == words
 
 
 def test_a_law_file_brings_its_walk_and_its_distances(tmp_path: Path) -> None:
@@ -122,7 +135,7 @@ def test_objects_give_the_run_that_their_specs_give() -> None:
     """Model and evaluations, to the last bit; the record says what they are called."""
     by_spec = run_training(Scenario.of(SMALL), SMALL)
     data = load_data("digits", seed=SMALL.seed)
-    rate = SoftmaxLearner(n_features=64, n_classes=10, learning_rate=0.3)
+    rate = SoftmaxLearner(n_features=64, n_classes=10, learning_rate=1.0, local_steps=10, fade=100.0)
     by_object = train(
         Scenario.of(SMALL).scheme,
         data=data,
@@ -137,7 +150,7 @@ def test_objects_give_the_run_that_their_specs_give() -> None:
         assert by_object.model[name].tobytes() == array.tobytes()
     assert by_object.rows()[-1]["loss"] == by_spec.rows()[-1]["loss"]
     params = by_object.record().params
-    assert (params["data"], params["partition"], params["law"]) == ("digits", "IidPartitioner", "paper")
+    assert (params["data"], params["partition"], params["law"]) == ("digits", "IidPartitioner", "far:2")
     assert params["learner"] == repr(rate)
     assert params.keys() == by_spec.record().params.keys()
 

@@ -15,6 +15,12 @@ from veilwalk.core.arrays import FloatArray, IntArray
 EXACT = "exact"
 
 
+def for_one(plan: Plan) -> str | None:
+    """Return why what needs a chain of token and destination cannot be had; None where there is one recipient."""
+    several = plan.scheme.recipients
+    return f"it is for one recipient, the scheme seals for {several}" if several > 1 else None
+
+
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """Weights over candidates, a row a sighting; rows sum to one, impossible candidates have exactly zero.
@@ -28,11 +34,15 @@ class Posterior:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Joint weights of candidates, a row a sighting, not scaled: what several sightings can be joined by."""
+    """Joint weights of candidates, a row a sighting, not scaled: what several sightings can be joined by.
+
+    ``prior`` is what they come to without any sighting, None where that is the scene's prior.
+    """
 
     candidates: IntArray
     weights: FloatArray
     how: str
+    prior: FloatArray | None = None
 
 
 class Local(ABC):

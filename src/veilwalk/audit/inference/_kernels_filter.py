@@ -4,7 +4,8 @@ The token's state is where it is (a node, or an arc for walks that know where th
 the ciphertext it carries. Between two sightings it is with no member. Weights of states are carried forward hop by hop:
 ``still`` while the ciphertext is the one last seen (given its destination, so that it starts with weight one), and
 ``layers`` after one or more updates. Layer j holds tokens that made j updates more than the fewest that explain what
-was seen; where counts are not known there is one layer, and updates lead back into it.
+was seen. Where the last layer is for ``more``, updates lead from it back into it; where counts are not known it is
+the only one.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _spread(offsets: Array, others: Array, free: Array, live: Array, reached: Ar
 @numba.njit(cache=True, error_model="numpy")
 def _deliver(
     place: Array, live: Array, row_starts: Array, goals: Array, shares: Array, weights: Array, still: Array,
-    layers: Array, used: int, climb: int, made: Array
+    layers: Array, used: int, more: int, made: Array
 ) -> None:  # fmt: skip
     """Open what has arrived and seal it anew; ``made`` gets the weight of sealing into the last layer of all."""
     top = weights.shape[0] - 1
@@ -68,9 +69,11 @@ def _deliver(
         for j in range(top + 1):
             sealed[j] += weights[j, node] * still[z, node]
             if j < used:
-                sealed[j + climb] += layers[j, z, node]
+                sealed[j + 1] += layers[j, z, node]
                 layers[j, z, node] = 0.0
         still[z, node] = 0.0
+        if more:
+            sealed[top] += sealed[top + 1]
         made[z] = sealed[top]
         for j in range(used):
             if sealed[j] > 0.0:
@@ -108,7 +111,7 @@ def _unchanged(
 @numba.njit(cache=True, error_model="numpy")
 def _changed(
     back: tuple[Array, Array, Array], law: tuple[Array, Array, Array], place: Array, free: Array, start: int,
-    hops: int, end: Array, weights: Array, climb: int, used: int, made: Array
+    hops: int, end: Array, weights: Array, more: int, used: int, made: Array
 ) -> None:  # fmt: skip
     """Weigh destinations by a way on which there were updates; ``made[t, z]``: sealed after t hops at z.
 
@@ -120,7 +123,7 @@ def _changed(
     live, reached = np.zeros(n_states, np.bool_), np.zeros(n_states, np.bool_)
     still[start] = 1.0
     live[start] = True
-    _deliver(place, live, law[0], law[1], law[2], weights, still, layers, used, climb, made[0])
+    _deliver(place, live, law[0], law[1], law[2], weights, still, layers, used, more, made[0])
     for t in range(1, hops + 1):
         _step(back[0], back[1], back[2], free, live, still, after)
         for j in range(used):
@@ -129,7 +132,7 @@ def _changed(
         still, after = after, still
         layers, later = later, layers
         live, reached = reached, live
-        _deliver(place, live, law[0], law[1], law[2], weights, still, layers, used, climb, made[t])
+        _deliver(place, live, law[0], law[1], law[2], weights, still, layers, used, more, made[t])
     weights[:] = 0.0
     for z in range(n_states):
         if live[z] and end[z] > 0.0:
@@ -175,7 +178,7 @@ def _weigh_makers(
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _way_out(back: tuple[Array, Array, Array], place: Array, free: Array, came_from: int, target: int) -> Array:
+def way_out(back: tuple[Array, Array, Array], place: Array, free: Array, came_from: int, target: int) -> Array:
     """Return the chance that each state goes on to ``target``, for those at ``came_from``."""
     end = np.zeros(free.shape[0])
     for e in range(back[0][target], back[0][target + 1]):
@@ -196,14 +199,15 @@ def _scale(weights: Array) -> None:
 def follow_segments(
     ahead_offsets: Array, ahead_others: Array, ahead_chances: Array, back_offsets: Array, back_others: Array,
     back_chances: Array, law_offsets: Array, law_goals: Array, law_shares: Array, place: Array, frees: Array,
-    group: Array, bounds: Array, drawn: Array, slack: Array, climb: int, start: Array, hops: Array, came_from: Array,
+    group: Array, bounds: Array, drawn: Array, slack: Array, more: Array, start: Array, hops: Array, came_from: Array,
     target: Array, new: Array, goal: Array, out: Array
 ) -> None:  # fmt: skip
     """Follow every segment through its windows; ``out[w]`` gets the weights of makers of what was new in window w.
 
     Segment s has the windows ``bounds[s]:bounds[s + 1]`` and members ``~frees[group[s]]``, as a mask of states. A
     window of -1 hops leads from member to member. ``goal``: -2 where nobody asks, -1 where the destination is not
-    known, but for not being the member that holds it; else the destination.
+    known, but for not being the member that holds it; else the destination. ``slack[s]`` more updates than they saw
+    were made, or, where ``more[s]``, so many or more.
     """
     for s in numba.prange(bounds.shape[0] - 1):
         ahead = (ahead_offsets, ahead_others, ahead_chances)
@@ -218,12 +222,12 @@ def follow_segments(
         # In the layers updates are counted from the fewest that explain what was seen, and that is none at first.
         for w in range(first, last + 1):
             if hops[w] >= 0:
-                end = _way_out(back, place, free, came_from[w], target[w])
+                end = way_out(back, place, free, came_from[w], target[w])
                 if new[w]:
                     # What is sealed into the last layer need not be followed once nobody asks where it went.
-                    used = weights.shape[0] - (1 if climb and w == last else 0)
+                    used = weights.shape[0] - (1 if w == last and not more[s] else 0)
                     made = np.zeros((hops[w] + 1, free.shape[0]))
-                    _changed(back, law, place, free, start[w], hops[w], end, weights, climb, used, made)
+                    _changed(back, law, place, free, start[w], hops[w], end, weights, more[s], used, made)
                     if goal[w] >= 0:
                         _weigh_makers(ahead, law, place, free, hops[w], end, np.array([goal[w]]), made, out[w])
                     elif goal[w] == -1:

@@ -8,12 +8,53 @@ import numba
 import numpy as np
 
 from veilwalk.audit.inference._kernels_paths import entry_of
-from veilwalk.walks.compiled import ZERO, kernel, walk_on
+from veilwalk.audit.inference._kernels_sealed import LEFT, N_ROWS, NOTHING, SHARE, open_here, seal_here
+from veilwalk.walks.compiled import ZERO, inlined, kernel, walk_on
 
 _TWO = np.uint64(2)
 _JOBS = np.uint64(20)
 
 Array = Any
+
+
+@inlined
+def _tried(
+    kind: int,
+    offsets: Array,
+    table: Array,
+    reverse: Array,
+    threshold: Any,
+    n_words: int,
+    used: Array,
+    trial: Array,
+    seed: Any,
+    row: int,
+    node: int,
+    back: int,
+    hop: int,
+    onward: int,
+    return_time: int,
+    last: int,
+    hops_per_row: int,
+    wanted: int,
+) -> Any:
+    """Send tokens on; return room for a way, by how many hops each missed the return time, and how many still fit."""
+    away = return_time - 1
+    slack = away // 4 + 1
+    way = np.empty(away + slack + 1, np.int32)
+    way[0] = onward
+    n_trials = 1 if threshold == ZERO else max(1, min(1 << 20, hops_per_row // way.shape[0]))
+    misses = np.full(n_trials, slack + 1, np.int64)
+    job = np.uint64(row) << _JOBS
+    for number in range(n_trials):
+        trial[:] = used
+        took = walk_on(
+            kind, offsets, table, reverse, threshold, n_words, trial, seed, job + np.uint64(number), np.uint64(node),
+            np.uint64(back), hop + 1, way,
+        )  # fmt: skip
+        if took > 0 and (way[took - 1] == last):
+            misses[number] = abs(took - away)
+    return way, misses, min(np.sort(misses)[min(wanted, n_trials) - 1], slack)
 
 
 @kernel
@@ -65,24 +106,12 @@ def foretell(
             used[back] = hop + 1
             used[reverse[back]] = hop + 1
             while row < stop and clocks[row] - return_times[row] == hop:
-                away = return_times[row] - 1
-                last = path[clocks[row] - 1]
-                slack = away // 4 + 1
-                way = np.empty(away + slack + 1, np.int32)
-                way[0] = onward
-                n_trials = 1 if threshold == ZERO else max(1, min(1 << 20, hops_per_row // way.shape[0]))
-                misses = np.full(n_trials, slack + 1, np.int64)
+                way, misses, worst = _tried(
+                    kind, offsets, table, reverse, threshold, n_words, used, trial, seed, row, node, back, hop, onward,
+                    return_times[row], path[clocks[row] - 1], hops_per_row, wanted,
+                )  # fmt: skip
                 job = np.uint64(row) << _JOBS
-                for number in range(n_trials):
-                    trial[:] = used
-                    took = walk_on(
-                        kind, offsets, table, reverse, threshold, n_words, trial, seed, job + np.uint64(number),
-                        np.uint64(node), np.uint64(back), hop + 1, way,
-                    )  # fmt: skip
-                    if took > 0 and (way[took - 1] == last):
-                        misses[number] = abs(took - away)
-                worst = min(np.sort(misses)[min(wanted, n_trials) - 1], slack)
-                for number in range(n_trials):
+                for number in range(misses.shape[0]):
                     if misses[number] > worst:
                         continue
                     trial[:] = used
@@ -99,4 +128,108 @@ def foretell(
                         out[row, source] += made * law[node, source]
                         for entry in range(law_offsets[source], law_offsets[source + 1]):
                             tried[law_columns[entry]] += made * law_weights[entry]
+                row += 1
+
+
+@inlined
+def _open_along(
+    path: Array,
+    oldest: int,
+    hop: int,
+    way: Array,
+    took: int,
+    weights: Array,
+    eligible: Array,
+    even: Array,
+    pace: Array,
+    slopes: Array,
+    recipients: int,
+    state: Array,
+    seen: Array,
+    out: Array,
+) -> None:
+    """Add to ``out[i]`` the probability that the token comes back from a way with what i sealed on it, and is opened.
+
+    All up to ``hop`` is known; before ``oldest`` nothing is left unopened.
+    """
+    known = hop + 1 - oldest
+    tried = np.zeros((N_ROWS, known + took + 1))
+    tried[:, :known] = state[:, oldest : hop + 1]
+    whole = np.empty(known + took + 1, np.int64)
+    whole[:known] = path[oldest : hop + 1]
+    whole[known : known + took] = way[:took]
+    whole[known + took] = path[hop]
+    last = np.maximum(seen - oldest, -1)
+    for then in range(known, known + took + 1):
+        node = whole[then]
+        made = open_here(whole, then, last[node] + 1, weights[node], eligible, even, recipients, tried)
+        seal_here(tried, then, made, pace[node], slopes[node])
+        last[node] = then
+    for then in range(known, known + took):
+        out[whole[then]] += tried[SHARE, then]
+
+
+@kernel
+def foretell_sealed(
+    paths: Array,
+    weights: Array,
+    eligible: Array,
+    even: Array,
+    pace: Array,
+    slopes: Array,
+    recipients: int,
+    kind: int,
+    offsets: Array,
+    table: Array,
+    reverse: Array,
+    threshold: Any,
+    n_words: int,
+    seed: Any,
+    first_row: Array,
+    clocks: Array,
+    return_times: Array,
+    hops_per_row: int,
+    wanted: int,
+    out: Array,
+    found: Array,
+) -> None:
+    """The same where there are several recipients: openings are followed as in ``_kernels_sealed.follow_sets``."""
+    n_nodes, n_entries = weights.shape[0], table.shape[0]
+    for lane in numba.prange(paths.shape[0]):
+        path = paths[lane]
+        used, trial = np.full(n_entries, -1, np.int64), np.empty(n_entries, np.int64)
+        state, seen = np.zeros((N_ROWS, path.shape[0])), np.full(n_nodes, -1, np.int64)
+        row, stop, oldest = first_row[lane], first_row[lane + 1], 0
+        for hop in range(path.shape[0] - 1):
+            if row == stop:
+                break
+            node, onward = path[hop], path[hop + 1]
+            since = max(seen[node] + 1, oldest)
+            seen[node] = hop
+            made = 1.0 if hop == 0 else open_here(path, hop, since, weights[node], eligible, even, recipients, state)
+            seal_here(state, hop, made, pace[node], slopes[node])
+            while oldest < hop and state[LEFT, oldest] <= NOTHING:
+                oldest += 1
+            back = entry_of(offsets, table, onward, node)
+            used[back] = hop + 1
+            used[reverse[back]] = hop + 1
+            while row < stop and clocks[row] - return_times[row] == hop:
+                way, misses, worst = _tried(
+                    kind, offsets, table, reverse, threshold, n_words, used, trial, seed, row, node, back, hop, onward,
+                    return_times[row], path[clocks[row] - 1], hops_per_row, wanted,
+                )  # fmt: skip
+                job = np.uint64(row) << _JOBS
+                for number in range(misses.shape[0]):
+                    if misses[number] > worst:
+                        continue
+                    trial[:] = used
+                    took = walk_on(
+                        kind, offsets, table, reverse, threshold, n_words, trial, seed, job + np.uint64(number),
+                        np.uint64(node), np.uint64(back), hop + 1, way,
+                    )  # fmt: skip
+                    found[row] += 1
+                    _open_along(
+                        path, oldest, hop, way, took, weights, eligible, even, pace, slopes, recipients, state, seen,
+                        out[row],
+                    )  # fmt: skip
                 row += 1

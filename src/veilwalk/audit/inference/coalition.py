@@ -7,7 +7,7 @@ import numpy as np
 from veilwalk.audit._scene import Scene
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference._base import EXACT, Posterior
-from veilwalk.audit.inference.rehearsed_sights import RehearsedSights
+from veilwalk.audit.inference.rehearsed_sights import RehearsedSights, SealedSights
 from veilwalk.chains import WalkChain, stationary_law, token_law
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.errors import ResourceLimitError
@@ -16,7 +16,7 @@ from veilwalk.core.errors import ResourceLimitError
 def coalition_of(scene: Scene) -> ColluderPosteriors | RehearsedSights:
     """Return what the colluders of a scene know: exact on a chain on the nodes, unless they are to rehearse."""
     nodes = scene.scheme.chain.on_nodes if scene.scheme.chain is not None else None
-    if nodes is None or scene.plan.posterior == "rehearsed":
+    if nodes is None or scene.plan.posterior == "rehearsed" or scene.scheme.recipients > 1:
         return scene.once(RehearsedSights, lambda: _rehearsing(scene))
     return scene.once(ColluderPosteriors, lambda: _exact(scene, nodes))
 
@@ -27,7 +27,11 @@ def _exact(scene: Scene, chain: WalkChain) -> ColluderPosteriors:
 
 
 def _rehearsing(scene: Scene) -> RehearsedSights:
-    sights = RehearsedSights(scene.graph, scene.matrix, scene.colluders, apart=scene.apart)
+    known = (scene.graph, scene.matrix, scene.colluders)
+    if scene.scheme.recipients == 1:
+        sights = RehearsedSights(*known, stationary_law(scene.matrix), apart=scene.apart)
+    else:
+        sights = SealedSights(*known, scene.scheme.source_prior, apart=scene.apart, before=scene.prior)
     scene.counters.append(sights)
     return sights
 

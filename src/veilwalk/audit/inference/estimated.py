@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from veilwalk.audit._plan import Plan
 from veilwalk.audit._scene import Scene
-from veilwalk.audit.inference._base import Inference, Local
+from veilwalk.audit.inference._base import Inference, Local, for_one
 from veilwalk.audit.inference.exact import FromLaw
 from veilwalk.core.arrays import IntArray
 
@@ -26,7 +26,9 @@ class Estimated(Inference):
 
     @classmethod
     def why_not(cls, plan: Plan) -> str | None:
-        """Only walks that are chains on the nodes."""
+        """Only walks that are chains on the nodes, to one recipient."""
+        if (why := for_one(plan)) is not None:
+            return why
         chain = plan.scheme.chain
         if chain is None or chain.on_nodes is None:
             return f"the {plan.scheme.walk.kind} walk is no chain on the nodes"

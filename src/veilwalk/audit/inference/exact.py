@@ -11,7 +11,7 @@ import numpy as np
 from veilwalk.audit._plan import Plan
 from veilwalk.audit._scene import Scene
 from veilwalk.audit._sightings import Sightings
-from veilwalk.audit.inference._base import EXACT, Evidence, Inference, Local, Posterior
+from veilwalk.audit.inference._base import EXACT, Evidence, Inference, Local, Posterior, for_one
 from veilwalk.audit.inference.profile import DistanceProfile
 from veilwalk.chains import DeliveryLaw
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
@@ -61,7 +61,9 @@ class Exact(Inference):
 
     @classmethod
     def why_not(cls, plan: Plan) -> str | None:
-        """Only walks that are chains, on graphs that are not too large."""
+        """Only walks that are chains, on graphs that are not too large, to one recipient."""
+        if (why := for_one(plan)) is not None:
+            return why
         n_nodes, most = plan.scheme.graph.n_nodes, plan.settings.exact_nodes
         if n_nodes > most:
             return f"exact ones take up to {most} nodes, the graph has {n_nodes}"

@@ -1,4 +1,4 @@
-"""The filter: exact Bayes for members who pool everything they see, for any walk that is a chain.
+"""The filter: exact Bayes for members who pool everything they see, for one recipient and any walk that is a chain.
 
 What they see are :class:`MemberLog` s: where the token was when one of them held it, with times; which ciphertexts are
 the same; what they drew themselves; and, where ``counted``, how many updates a message that they open says there were.
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from veilwalk.audit._member_log import MemberLog, member_log
@@ -20,8 +21,10 @@ from veilwalk.chains import States
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, normalised
 from veilwalk.core.progress import Progress, silent
 from veilwalk.design import Scheme
-from veilwalk.walks import token_paths
+from veilwalk.walks import recipients_of, token_paths
 
+#: All counts are told apart.
+EVERY = np.iinfo(np.int64).max
 _UNASKED, _UNKNOWN = -2, -1
 # Segments that are followed before progress is told.
 _BATCH = 64
@@ -30,11 +33,15 @@ _BATCH = 64
 class Filter:
     """Who made what members saw, by following where the token can be and whom its ciphertext can be for."""
 
-    def __init__(self, states: States, law: sparse.csr_array, *, counted: bool) -> None:
-        """Prepare for a walk and a law; ``counted``: opened messages say how many updates there were."""
+    def __init__(self, states: States, law: sparse.csr_array, *, counted: bool, told_apart: int = EVERY) -> None:
+        """Prepare for a walk and a law; ``counted``: opened messages say how many updates there were.
+
+        Then so many of them were not seen. Fewer than ``told_apart`` are told apart, more are only that; each of them
+        that is costs as much again.
+        """
         ahead = sparse.csr_array(states.transition_matrix)
         back = sparse.csr_array(ahead.T)
-        self._states, self._counted = states, counted
+        self._states, self._told_apart = states, told_apart if counted else 0
         # Copies: of one type whatever the walk, so that the kernel is compiled once.
         self._node = np.array(states.node, dtype=np.int64)
         self._tables: tuple[Any, ...] = tuple(
@@ -49,7 +56,7 @@ class Filter:
         ``member`` is a mask of nodes, the same for all segments or a row each. Given the destination, nothing that is
         seen after the first sight of a ciphertext tells more about its maker: this is all there is to know.
         """
-        found = [self._answers(logs, member, at, end=True) for at in _batches(logs, progress)]
+        found = [self._answers(logs, member, at, end=True) for at in batches(logs, progress)]
         return np.concatenate([weights for weights, _ in found])
 
     def first_sights(
@@ -60,9 +67,9 @@ class Filter:
         What was seen of it later is not used: it tells about its destination, and through that a little about who made
         it. One that was opened at once is left out: :meth:`opened` answers that.
         """
-        if self._counted:
+        if self._told_apart:
             raise ValueError("how many updates there were is known only when a message is opened")
-        found = [self._answers(logs, member, at, end=False) for at in _batches(logs, progress)]
+        found = [self._answers(logs, member, at, end=False) for at in batches(logs, progress)]
         return np.concatenate([weights for weights, _ in found]), np.concatenate([rows for _, rows in found])
 
     def _answers(
@@ -71,33 +78,38 @@ class Filter:
         mine = logs[at]
         masks = np.atleast_2d(member) if member.ndim == 1 else member[at]
         group = np.zeros(len(mine), dtype=np.int64) if member.ndim == 1 else np.arange(len(mine))
-        windows = [self._windows(log, end=end) for log in mine]
+        windows = [self._goals(log, end=end) for log in mine]
         columns: list[Any] = [np.concatenate(column).astype(np.int64) for column in zip(*windows, strict=True)]
         bounds = np.cumsum([0] + [len(log.clock) - 1 for log in mine])
         # How many updates they did not see: so many more than the fewest there may have been at any time.
-        slack = np.array([log.updates - int(log.new.sum()) if self._counted else 0 for log in mine])
+        unseen = np.array([log.updates - int(log.new.sum()) for log in mine])
+        slack, more = np.clip(unseen, 0, self._told_apart), unseen >= self._told_apart
         out = np.zeros((bounds[-1], masks.shape[1]))
-        drawn = np.array([log.drawn for log in mine])
+        drawn = np.array([log.drawn[0] for log in mine])
         frees = np.ascontiguousarray(~masks[:, self._node])
         from veilwalk.audit.inference._kernels_filter import follow_segments
 
-        segment_tables = (frees, group, bounds, drawn, slack, np.int64(self._counted))
+        segment_tables = (frees, group, bounds, drawn, slack, more)
         follow_segments(*(*self._tables, self._node, *segment_tables, *columns, out))
         asked = columns[-1] != _UNASKED
         return normalised(out[asked]), np.concatenate([log.row[1:] for log in mine])[asked]
 
-    def _windows(self, log: MemberLog, *, end: bool) -> tuple[Any, ...]:
-        """What lies between two sightings: start, hops, last node, state at the sighting, new or not, what is asked."""
-        start = self._states.after(log.node[:-1], log.went_to[:-1])
-        target = self._states.after(log.came_from[1:], log.node[1:])
-        hops = np.diff(log.clock) - 2
+    def _goals(self, log: MemberLog, *, end: bool) -> tuple[Any, ...]:
+        """What lies between two sightings, and what is asked there."""
         new = log.new[1:]
         goal = np.full(len(new), _UNASKED)
         if end:
             goal[np.flatnonzero(new)[-1:]] = log.node[-1]
         else:
             goal[:-1][new[:-1]] = _UNKNOWN
-        return start, hops, log.came_from[1:], target, new, goal
+        return *windows(self._states, log), goal
+
+
+def windows(states: States, log: MemberLog) -> tuple[npt.NDArray[Any], ...]:
+    """Return what lies between two sightings: start, hops, last node, state at the sighting, new or not."""
+    start = states.after(log.node[:-1], log.went_to[:-1])
+    target = states.after(log.came_from[1:], log.node[1:])
+    return start, np.diff(log.clock) - 2, log.came_from[1:], target, log.new[1:]
 
 
 def segments(
@@ -115,6 +127,7 @@ def segments(
     """
     masks = np.broadcast_to(member, (len(ends), scheme.graph.n_nodes))
     lane_of, final = lanes[ends[:, 0]], seen.clock[ends[:, 1]]
+    drawn = _drawn(scheme, settings, seen, lanes, ends[:, 0])
     logs: dict[int, MemberLog] = {}
     for lane in np.unique(lane_of):
         mine = np.flatnonzero(lane_of == lane)
@@ -123,8 +136,23 @@ def segments(
             first, last = (int(row) for row in ends[place])
             clocks = seen.clock[first : last + 1]
             part = path[clocks[0] - 1 : clocks[-1] + 2]
-            logs[int(place)] = member_log(part, clocks, int(seen.destination[first + 1]), masks[place], first)
+            logs[int(place)] = member_log(part, clocks, drawn[place], masks[place], first)
     return [logs[place] for place in range(len(ends))]
+
+
+def _drawn(scheme: Scheme, settings: AuditSettings, seen: Sightings, lanes: IntArray, rows: IntArray) -> IntArray:
+    """Return for whom was sealed at the openings in these rows, a row each."""
+    if scheme.recipients == 1:
+        return seen.destination[rows + 1, np.newaxis]
+    return recipients_of(
+        scheme.graph,
+        scheme.law.draws,
+        scheme.recipients,
+        seed=settings.seed,
+        lane=lanes[rows],
+        source=seen.destination[rows],
+        clock=seen.clock[rows],
+    )
 
 
 def _walked(scheme: Scheme, settings: AuditSettings, lane: int, hops: int) -> IntArray:
@@ -132,7 +160,8 @@ def _walked(scheme: Scheme, settings: AuditSettings, lane: int, hops: int) -> In
     return np.asarray(paths[0])
 
 
-def _batches(logs: Sequence[MemberLog], progress: Progress) -> Iterator[slice]:
+def batches(logs: Sequence[MemberLog], progress: Progress) -> Iterator[slice]:
+    """Yield some segments after the other, and tell so."""
     for first in range(0, len(logs), _BATCH):
         progress("filtering", first, len(logs), "updates")
         yield slice(first, first + _BATCH)

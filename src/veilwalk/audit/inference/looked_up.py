@@ -1,7 +1,8 @@
 """Graphs too large for tables of all pairs: candidates are looked up around each destination.
 
 Laws choose destinations a few hops away, so whoever could have sealed an update is near its destination, and a search
-that stops at the end of the support finds them all. Posteriors are by class: the prior, corrected by what half of the
+that stops at the end of the support finds them all. Of a far law that is everybody but those who are near: all nodes
+are searched, and fewer updates looked at. Posteriors are by class: the prior, corrected by what half of the
 lanes show, scored on the other half. Every destination serves, a few updates each.
 """
 
@@ -19,9 +20,14 @@ from veilwalk.audit.inference.by_class import HOW, ClassCorrection, Classes
 from veilwalk.audit.inference.direct import HandedOver
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.progress import Progress
-from veilwalk.graphs import balls
+from veilwalk.graphs import balls, distances
+from veilwalk.walks import FarRows
 
 _BLOCK = 2_000
+# Candidates of all updates together, of a far law: some minutes.
+_FAR_CANDIDATES = 200_000_000
+# And those whose distances are held at a time.
+_FAR_BLOCK = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +63,21 @@ class LookedUp:
         """Return what is known of the candidates of one update."""
         return HandedOver(found.nodes) if self._scene.scheme.is_direct else _Corrected(found, self._learnt)
 
+    def most(self) -> int:
+        """Return how many updates are looked at: as the settings say, fewer where everybody is a candidate."""
+        most = self._scene.settings.scored_by_few
+        if isinstance(self._scene.law.draws, FarRows):
+            most = min(most, max(_FAR_CANDIDATES // self._scene.graph.n_nodes, 1))
+        return most
+
     def candidates(self, rows: IntArray, stage: str, progress: Progress) -> Iterator[Candidates]:
         """Yield the candidates of each update in ``rows``."""
+        if isinstance(self._scene.law.draws, FarRows):
+            size = max(_FAR_BLOCK // self._scene.graph.n_nodes, 1)
+            for start in range(0, len(rows), size):
+                yield from self._far_candidates(self._scene.law.draws, rows[start : start + size])
+                progress(stage, min(start + size, len(rows)), len(rows), "updates")
+            return
         scene, graph = self._scene, self._scene.graph
         seen, reach = scene.seen, scene.support.hi
         columns = source_flows(scene.scheme).tocsc()
@@ -75,6 +94,16 @@ class LookedUp:
                 distances = [_hops_to(nodes, *found.of(place), hops) for found in (around, beside)]
                 yield Candidates(int(row), nodes, normalised(columns.data[column]), distances[0], distances[1])
             progress(stage, start + len(block), len(rows), "updates")
+
+    def _far_candidates(self, law: FarRows, rows: IntArray) -> Iterator[Candidates]:
+        """Everybody who is not too near the destination; who may draw whom is the same both ways."""
+        scene, seen = self._scene, self._scene.seen.at(rows)
+        weights = scene.scheme.source_prior / law.eligible
+        around, beside = (distances(scene.graph, ends) for ends in (seen.destination, seen.last_hop))
+        for place, row in enumerate(rows):
+            nodes = np.flatnonzero(around[place] >= law.far)
+            away, from_last_hop = (table[place, nodes].astype(np.int64) for table in (around, beside))
+            yield Candidates(int(row), nodes, normalised(weights[nodes]), away, from_last_hop)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,13 +6,16 @@ ends and the next begins; who sees that as well knows the source.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from veilwalk.audit._settings import AuditSettings
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference._base import Posterior
 from veilwalk.audit.inference._kernels_paths import weigh_path
-from veilwalk.audit.inference.rehearsal import colluder_numbers, follow_paths
+from veilwalk.audit.inference.rehearsal import colluder_numbers, follow_paths, follow_sealed
+from veilwalk.audit.inference.sealed import Sets
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.randomness import task_generator
 from veilwalk.design import Scheme
@@ -36,15 +39,22 @@ def first_updates(lanes: IntArray, rows: IntArray, count: int) -> IntArray:
 
 def from_path(scheme: Scheme, settings: AuditSettings, *, seen: Sightings, lanes: IntArray) -> Posterior:
     """Exact posterior of who knows every hop: each visit since the token last left may have been the sealing."""
-    n_nodes, law = scheme.graph.n_nodes, scheme.law
+    n_nodes, law, sets = scheme.graph.n_nodes, scheme.law, Sets.of(scheme)
     columns = np.ascontiguousarray(law.matrix.toarray().T)
     nobody = colluder_numbers(n_nodes, np.zeros(0, dtype=np.int64))
     weight = np.zeros((len(seen), n_nodes))
     for first, rows in _batches(seen, lanes):
         paths = _walked(scheme, settings, first, lanes[rows], seen.clock[rows])
-        made, _ = follow_paths(paths, law, nobody)
         part = np.zeros((len(rows), n_nodes))
-        weigh_path(paths, made, columns, lanes[rows] - first, seen.clock[rows], seen.return_time[rows], part)
+        if sets is None:
+            made, _ = follow_paths(paths, law, nobody)
+            weigh_path(paths, made, columns, lanes[rows] - first, seen.clock[rows], seen.return_time[rows], part)
+        else:
+            from veilwalk.audit.inference._kernels_sealed import weigh_openings
+
+            made, _ = follow_sealed(paths, sets, nobody)
+            first_row = np.searchsorted(lanes[rows], first + np.arange(len(paths) + 1))
+            weigh_openings(paths, made, *sets.arguments(), first_row, seen.clock[rows], part)
         weight[rows] = part
     return Posterior(normalised(weight), "exact: every hop is known")
 
@@ -57,10 +67,12 @@ def from_round(
     It sees the return time and the last hop. Tokens are sent on from there by simulation, and those that come back
     alike are kept; ``otherwise``, a posterior that knows no memory, counts as one way more where chance has a part.
     """
-    from veilwalk.audit.inference._kernels_round import foretell
+    from veilwalk.audit.inference._kernels_round import foretell, foretell_sealed
 
-    rows_of_law, mix = scheme.law.matrix, scheme.walk.mix
+    rows_of_law, mix, sets = scheme.law.matrix, scheme.walk.mix, Sets.of(scheme)
     columns = np.ascontiguousarray(rows_of_law.toarray().T)
+    law = (rows_of_law.indptr, rows_of_law.indices, rows_of_law.data, columns) if sets is None else sets.arguments()
+    follow: Callable[..., None] = foretell if sets is None else foretell_sealed
     moves = memory_moves_of(scheme.graph, scheme.walk)
     seed = np.uint64(task_generator(settings.seed, _ROUND_TASK).integers(1 << 63))
     guess = np.array(otherwise)
@@ -70,12 +82,9 @@ def from_round(
         rows = chosen[order]
         paths = _walked(scheme, settings, first, lanes[rows], seen.clock[rows])
         weight, found = np.zeros((len(rows), len(columns))), np.zeros(len(rows), dtype=np.int64)
-        foretell(
+        follow(
             paths,
-            rows_of_law.indptr,
-            rows_of_law.indices,
-            rows_of_law.data,
-            columns,
+            *law,
             *moves.arguments(),
             seed + np.uint64(first),
             np.searchsorted(lanes[rows], first + np.arange(len(paths) + 1)),

@@ -13,6 +13,7 @@ import numpy as np
 
 from veilwalk.audit._scene import Scene
 from veilwalk.audit.inference._kernels_paths import follow
+from veilwalk.audit.inference.sealed import Sets
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.progress import Progress
 from veilwalk.core.randomness import task_generator
@@ -28,40 +29,81 @@ _FEWEST_HOPS = 4_000_000
 # for ever, and a second time tells nothing.
 _WARM_PER_NODE, _HOPS_PER_NODE, _HOPS_OF_A_ROUND = 20, 200, 4
 _FEWEST_LANES, _HOPS_AT_ONCE = 8, 1_000_000
+# What is sealed for several is followed for so many legs, twice, until hardly a set would have left it unopened.
+_FOLLOWED_LEGS = 2 * 18
+# More of those: what tells sources apart is smaller, and joined sightings add up the noise.
+_SEVERAL_WORK = 25_000_000_000
 #: The weight of so many visits is granted to what is known beforehand, in every table of counts.
 TRUSTED_VISITS = 20
+#: Distances that are told apart of who opens what colluders saw.
+TOLD_DISTANCES = 12
 
 
 @dataclass(frozen=True, eq=False)
 class Lanes:
-    """Some lanes, walked and followed; hops before ``warm`` still know how the lane began."""
+    """Some lanes, walked and followed; hops before ``warm`` still know how the lane began.
+
+    Where there are several recipients, ``made`` and ``openers`` are those of ``_kernels_sealed.follow_sets``, and
+    ``relayed`` is empty.
+    """
 
     paths: IntArray
     made: FloatArray
     relayed: FloatArray
     warm: int
+    openers: FloatArray
 
 
 def rehearse(scene: Scene, progress: Progress) -> None:
     """Play tokens of the scheme and let every counter of the scene see them, a few lanes at a time."""
     if not scene.counters:
         return
-    graph, rows, walk, settings = scene.graph, scene.law.matrix, scene.scheme.walk, scene.settings
-    # A hop multiplies a row of the law; at a colluder it goes over all nodes.
-    work = rows.nnz / graph.n_nodes + len(scene.colluders)
-    hops = int(min(max(_WORK / work, _FEWEST_HOPS), settings.rehearsed_hops * graph.n_nodes))
+    graph, walk, settings = scene.graph, scene.scheme.walk, scene.settings
+    hops = int(min(max(_affordable_hops(scene), _FEWEST_HOPS), settings.rehearsed_hops * graph.n_nodes))
     one_round = walk.remembers and walk.mix == 0.0
     lane_hops = (_WARM_PER_NODE + (_HOPS_OF_A_ROUND if one_round else _HOPS_PER_NODE)) * graph.n_nodes
     n_lanes, at_once = max(_FEWEST_LANES, hops // lane_hops), max(_FEWEST_LANES, _HOPS_AT_ONCE // lane_hops)
     member = colluder_numbers(graph.n_nodes, scene.colluders)
+    sets = sets_of(scene)
     seed = int(task_generator(settings.seed, _REHEARSAL_TASK).integers(1 << 63))
     for first in range(0, n_lanes, at_once):
         progress("rehearsing", first, n_lanes, "tokens")
         lanes = min(at_once, n_lanes - first)
         paths = token_paths(graph, hops=lane_hops, lanes=lanes, seed=seed, walk=walk, first_lane=first)
-        made, relayed = follow_paths(paths, scene.law, member)
+        if sets is None:
+            made, relayed = follow_paths(paths, scene.law, member)
+            openers = np.zeros((0, 0, 0))
+        else:
+            made, openers = follow_sealed(paths, sets, member, scene.apart)
+            relayed = np.zeros((0, graph.n_nodes))
         for counter in scene.counters:
-            counter.add(Lanes(paths, made, relayed, _WARM_PER_NODE * graph.n_nodes))
+            counter.add(Lanes(paths, made, relayed, _WARM_PER_NODE * graph.n_nodes, openers))
+
+
+def sets_of(scene: Scene) -> Sets | None:
+    """Return the law of sets of a scene, the same for all who ask; None where there is one recipient."""
+    return scene.once(Sets, lambda: Sets.of(scene.scheme))
+
+
+def _affordable_hops(scene: Scene) -> float:
+    """A hop multiplies a row of the law, and at a colluder goes over all nodes; or over all that may be unopened."""
+    if scene.scheme.recipients > 1:
+        return _SEVERAL_WORK / (_FOLLOWED_LEGS * scene.scheme.openings.hops)
+    return _WORK / (scene.law.matrix.nnz / scene.graph.n_nodes + len(scene.colluders))
+
+
+def follow_sealed(
+    paths: IntArray, sets: Sets, member: IntArray, apart: IntArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return ``made`` and, where distances are given, ``openers`` of :func:`_kernels_sealed.follow_sets`."""
+    from veilwalk.audit.inference._kernels_sealed import follow_sets
+
+    made = np.empty((len(paths), 3, paths.shape[1]))
+    counts = 0 if apart is None else len(paths)
+    openers = np.zeros((counts, TOLD_DISTANCES, TOLD_DISTANCES, TOLD_DISTANCES))
+    distances = np.zeros((0, 0), dtype=np.int64) if apart is None else apart.astype(np.int64)
+    follow_sets(paths, *sets.arguments(), member, distances, made, openers)
+    return made, openers.sum(axis=0)
 
 
 def follow_paths(paths: IntArray, law: DestinationLaw, member: IntArray) -> tuple[FloatArray, FloatArray]:

@@ -8,6 +8,7 @@ distance. What the law alone decides, such as that no colluder made the update b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -15,8 +16,7 @@ import numpy as np
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference._base import Posterior
 from veilwalk.audit.inference._kernels_paths import GAP_BINS, bridge_paths, gap_bin, tally_sights
-from veilwalk.audit.inference.rehearsal import TRUSTED_VISITS, Lanes, colluder_numbers
-from veilwalk.chains import stationary_law
+from veilwalk.audit.inference.rehearsal import TOLD_DISTANCES, TRUSTED_VISITS, Lanes, colluder_numbers
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.errors import ResourceLimitError
 from veilwalk.graphs import Graph
@@ -29,13 +29,17 @@ _WIDEST = 32 << 8
 class RehearsedSights:
     """Counts of what colluders see first, and the posteriors that follow."""
 
-    def __init__(self, graph: Graph, law: FloatArray, colluders: IntArray, *, apart: IntArray) -> None:
-        """Prepare for ``law``; bridges are counted only if asked for."""
+    #: Tables of first sights: all, those of which no colluder had held the ciphertext before, and more of several.
+    counts = 2
+
+    def __init__(
+        self, graph: Graph, law: FloatArray, colluders: IntArray, sources: FloatArray, *, apart: IntArray
+    ) -> None:
+        """Prepare for ``law`` and how often each node is one of the ``sources``; bridges are counted only if asked."""
         n_nodes = graph.n_nodes
         self._graph, self._law, self._apart = graph, law, apart.astype(np.int64)
         self._member = colluder_numbers(n_nodes, colluders)
         self._free = self._member < 0
-        sources = stationary_law(law)
         legs = sources[:, np.newaxis] * law
         self._prior = normalised(np.where(self._free, legs.T, 0.0))
         # Probability, given the source i, that the update before was no colluder's.
@@ -45,7 +49,7 @@ class RehearsedSights:
         into = ~self._free[self._heads] & self._free[graph.indices]
         self._arcs = np.flatnonzero(into)
         self._arc_of = np.where(into, np.cumsum(into) - 1, -1)
-        self._sights = np.zeros((2, len(self._arcs), n_nodes))
+        self._sights = np.zeros((self.counts, len(self._arcs), n_nodes))
         self._relayed = np.zeros((len(colluders), n_nodes))
         self._starts, self._firsts = np.zeros(len(self._arcs)), np.zeros(n_nodes)
         self._onward, self._toward = np.zeros((2, 0, GAP_BINS, n_nodes))
@@ -64,8 +68,9 @@ class RehearsedSights:
 
     def add(self, lanes: Lanes) -> None:
         """Count the stretches between colluders on these lanes."""
+        tally = self._tally()
         for path, made in zip(lanes.paths, lanes.made, strict=True):
-            tally_sights(
+            tally(
                 path,
                 made,
                 self._member,
@@ -79,13 +84,18 @@ class RehearsedSights:
                 self._onward,
                 self._toward,
             )
-        self._relayed += lanes.relayed
+        if len(lanes.relayed):
+            self._relayed += lanes.relayed
         self._hops += len(lanes.paths) * (lanes.paths.shape[1] - lanes.warm)
+
+    def _tally(self) -> Callable[..., None]:
+        """Return the kernel that counts stretches."""
+        return tally_sights
 
     def posterior(self, observer: str, seen: Sightings) -> Posterior:
         """Return the posterior of ``first-sight``, ``bridge`` or ``predecessor``; colluders get exactly zero."""
         into = self._arc_numbers(seen.first_sight_node, seen.first_sight_from)
-        weight = self._prior[seen.destination] * self._first_sights[into]
+        weight = self._prior[seen.destination] * self._first_sights[into] * self._opening(seen)
         if observer == "predecessor":
             weight *= self._untold
         elif observer == "bridge":
@@ -99,6 +109,10 @@ class RehearsedSights:
             guess[told, seen.told_source[told]] = 1.0
         return Posterior(guess, "rehearsed: counted on walks of its own")
 
+    def _opening(self, seen: Sightings) -> FloatArray:
+        """How much the sight changes whom the destination may have been chosen by: not at all."""
+        return np.ones((len(seen), 1))
+
     def _bridge(self, seen: Sightings, into: IntArray, otherwise: FloatArray) -> FloatArray:
         """Weights given also where and when the previous ciphertext was last seen, and whither it went.
 
@@ -109,21 +123,30 @@ class RehearsedSights:
         passed = np.zeros_like(otherwise)
         bridge_paths(*self._densities, out, into, hops, passed)
         shortest = self._apart[seen.previous_sight_to] + self._apart[seen.first_sight_from] + 2
-        relayed = self._relayed[self._member[seen.previous_sight_node]]
-        weight = np.where(shortest <= hops[:, np.newaxis], passed, 0.0) * relayed * self._law[:, seen.destination].T
+        weight = np.where(shortest <= hops[:, np.newaxis], passed, 0.0) * self._relayed_for(seen)
+        weight *= self._law[:, seen.destination].T
         weight[:, ~self._free] = 0.0
         return np.where(weight.sum(axis=1, keepdims=True) > 0, weight, otherwise)
+
+    def _relayed_for(self, seen: Sightings) -> FloatArray:
+        """Whom the colluder that relayed the previous ciphertext had it for, up to a factor."""
+        return self._relayed[self._member[seen.previous_sight_node]]
 
     @cached_property
     def _first_sights(self) -> FloatArray:
         """P(the first colluder is met by arc a | sealed by i), [a, i]."""
-        sealed = self._sights[0].sum(axis=0)
+        sealed = self._sealed
         return self._held_to_classes(self._sights[0], sealed, TRUSTED_VISITS * sealed.sum() / max(self._hops, 1))
+
+    @property
+    def _sealed(self) -> FloatArray:
+        """How much was sealed by each node, on all stretches."""
+        return np.asarray(self._sights[0].sum(axis=0))
 
     @cached_property
     def _unseen(self) -> FloatArray:
         """P(no colluder held the ciphertext that ended at i | sealed by i)."""
-        sealed, unseen = self._sights.sum(axis=1)
+        sealed, unseen = self._sights[:2].sum(axis=1)
         return np.asarray(np.divide(unseen, sealed, out=np.zeros_like(sealed), where=sealed > 0))
 
     @cached_property
@@ -158,3 +181,79 @@ class RehearsedSights:
         n_nodes = self._graph.n_nodes
         keys = self._heads * n_nodes + self._graph.indices
         return self._arc_of[np.searchsorted(keys, colluders * n_nodes + others)]
+
+
+class SealedSights(RehearsedSights):
+    """The same where there are several recipients, and a ciphertext must come to the colluder unopened.
+
+    Which of the colluders opens what one of them has held depends on the source by the law, and by how many there are
+    on the way that it may have chosen too: that is counted by distances.
+    """
+
+    counts = 3
+
+    def __init__(
+        self,
+        graph: Graph,
+        law: FloatArray,
+        colluders: IntArray,
+        sources: FloatArray,
+        *,
+        apart: IntArray,
+        before: FloatArray,
+    ) -> None:
+        """Prepare as the others do; ``before[i, k]`` says how often what i opens is from k."""
+        super().__init__(graph, law, colluders, sources, apart=apart)
+        self._untold = before[:, self._free].sum(axis=1)
+        self._openers = np.zeros((TOLD_DISTANCES, TOLD_DISTANCES, TOLD_DISTANCES))
+        self._told = np.minimum(self._apart, TOLD_DISTANCES - 1)
+
+    def add(self, lanes: Lanes) -> None:
+        """Count the stretches between colluders on these lanes, and who of them opens what."""
+        super().add(lanes)
+        self._openers += lanes.openers
+
+    def _tally(self) -> Callable[..., None]:
+        """Return the kernel that counts stretches on which nobody opened too soon."""
+        from veilwalk.audit.inference._kernels_sealed import tally_sealed_sights
+
+        return tally_sealed_sights
+
+    @property
+    def _sealed(self) -> FloatArray:
+        """How much was sealed by each node, whether it came to a colluder or not."""
+        return np.asarray(self._sights[2].sum(axis=0))
+
+    def _relayed_for(self, seen: Sightings) -> FloatArray:
+        """Who opens on a stretch is counted with its probability; what is left is who opens in the end."""
+        return self._opening(seen)
+
+    def _opening(self, seen: Sightings) -> FloatArray:
+        """How much likelier than the law has it the destination opens what was first seen there, by source."""
+        first, last = seen.first_sight_node, seen.destination
+        return self._openings[self._told[first], self._told[first, last][:, np.newaxis], self._told[last]]
+
+    @cached_property
+    def _openings(self) -> FloatArray:
+        """What colluders open over what the law expects of what they pass on, by distances; see ``openers``."""
+        expected = np.zeros_like(self._openers)
+        members, heads = np.flatnonzero(~self._free), self._heads[self._arcs]
+        for first in members:
+            passed = self._sights[0][heads == first].sum(axis=0)
+            for last in members:
+                classes = (self._told[first], self._told[first, last], self._told[last])
+                np.add.at(expected, classes, np.where(self._free, passed * self._law[:, last], 0.0))
+        # The scale is of no account: what is opened at once and what later are never weighed against each other.
+        expected *= self._openers.sum() / max(expected.sum(), 1e-300)
+        trust = TRUSTED_VISITS * self._openers.sum() / max(self._hops, 1)
+        return np.asarray((self._openers + trust) / (expected + trust))
+
+    def told(self, seen: Sightings, opened: FloatArray) -> FloatArray:
+        """Return posteriors where a colluder drew the set of which the source is one, and who opens it with ``opened``.
+
+        Where the sights contradict every node of the set, which only thin counts can, the set alone is left.
+        """
+        into = self._arc_numbers(seen.first_sight_node, seen.first_sight_from)
+        opened = np.where(self._free, opened, 0.0)
+        weight = opened * self._first_sights[into] * self._law[:, seen.destination].T * self._opening(seen)
+        return normalised(np.where(weight.sum(axis=1, keepdims=True) > 0, weight, opened))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from functools import cached_property
 
@@ -10,7 +11,8 @@ import numpy as np
 from veilwalk.audit._member_log import MemberLog
 from veilwalk.audit._plan import Plan
 from veilwalk.audit.inference import Posterior
-from veilwalk.audit.inference.filter import Filter, segments
+from veilwalk.audit.inference.filter import EVERY, Filter, segments
+from veilwalk.audit.inference.sampled_filter import LEGS, LEVEL_BYTES, SampledFilter
 from veilwalk.audit.observers._base import Observer, Place
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 
@@ -18,6 +20,12 @@ from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 _WORK, _MOST, FEWEST = 1e11, 1_000, 256
 _LAYERS = 64
 _HOW = "exact: all that they saw"
+#: Weights above this are certain.
+CERTAIN = 1.0 - 1e-9
+# Where paths are sampled: nanoseconds for a hop of one, and for each sealing that it may carry; how long a minute is.
+_HOP_NS, _SEALING_NS, _MINUTE_NS = 250.0, 3.0, 1.0e11
+# Sealings that are followed at a time: of so many legs, or of so many gaps.
+_LEGS, _GAPS, _MOST_SEALINGS = 6.0, 2.0, 1_024
 
 # Pairs of rows: an opening by somebody, and the next opening by the same.
 Ends = IntArray
@@ -27,14 +35,24 @@ class Filtered(Observer):
     """Who pool every sighting with its time, what they drew themselves, and which ciphertexts are the same."""
 
     alone = False
+    #: Numbers of updates behind its back that it tells apart by counts it reads; none where it reads none. Some, but
+    #: not every one, only where the filter is exact.
+    told_apart = 0
+    #: Paths that are sampled at a time where they are.
+    particles = 400
+
+    @classmethod
+    def sampled(cls, plan: Plan) -> bool:
+        """Whether paths are sampled: for several recipients, and on graphs too large for the exact filter."""
+        return plan.scheme.recipients > 1 or plan.scheme.graph.n_nodes > plan.settings.exact_nodes
 
     @classmethod
     def unsuited(cls, plan: Plan) -> str | None:
-        """Only walks that are chains, on graphs that are not too large."""
-        n_nodes, most = plan.scheme.graph.n_nodes, plan.settings.exact_nodes
-        if n_nodes > most:
-            return f"it takes up to {most} nodes, the graph has {n_nodes}"
-        return f"the {plan.scheme.walk.kind} walk is no chain" if plan.scheme.chain is None else None
+        """Only walks that are chains, and what does not take hours."""
+        if plan.scheme.chain is None:
+            return f"the {plan.scheme.walk.kind} walk is no chain"
+        hours = FEWEST / max(cls._per_minute(plan), 1e-9) / 60.0
+        return f"{FEWEST} answers would take about {hours:.0f} hours" if cls.sampled(plan) and hours > 1.0 else None
 
     @classmethod
     def in_all(cls, plan: Plan) -> bool:
@@ -43,20 +61,46 @@ class Filtered(Observer):
 
     @classmethod
     def own_bytes(cls, plan: Plan) -> int:
-        """Return what the filter holds: layers of positions by destinations, and its answers."""
+        """Return what the filter holds: layers of positions by destinations or paths, and its answers."""
         n_nodes, arcs = plan.scheme.graph.n_nodes, len(plan.scheme.graph.indices)
         states = arcs if plan.without_node_chain else n_nodes
-        return 8 * n_nodes * (_LAYERS * states + (plan.settings.scored_by_filter or _MOST))
+        answers = 8 * n_nodes * (plan.settings.scored_by_filter or _MOST)
+        if not cls.sampled(plan):
+            return 8 * n_nodes * _LAYERS * states + answers
+        each = cls.particles * (4 * n_nodes + 12 * 8 * min(int(2 * cls._gap(plan)), _MOST_SEALINGS))
+        return (os.cpu_count() or 1) * (each + LEVEL_BYTES) + answers
 
     @classmethod
     def affordable(cls, plan: Plan) -> int:
         """Return how many answers were asked for, or else take about a minute."""
-        if plan.settings.scored_by_filter:
-            return plan.settings.scored_by_filter
+        return plan.settings.scored_by_filter or int(min(cls._per_minute(plan), _MOST))
+
+    @classmethod
+    def _per_minute(cls, plan: Plan) -> float:
+        """Return how many answers take about a minute."""
         hops = plan.scheme.price.hops * cls.updates_between(plan)
+        if cls.sampled(plan):
+            sealings = min(_LEGS * plan.scheme.price.hops, _GAPS * cls._gap(plan))
+            return _MINUTE_NS / (cls.hops_between(plan) * cls.particles * (_HOP_NS + _SEALING_NS * sealings))
         states = len(plan.scheme.graph.indices) if plan.without_node_chain else plan.scheme.graph.n_nodes
         degree = len(plan.scheme.graph.indices) / plan.scheme.graph.n_nodes
-        return int(min(_WORK / (hops * states * degree * plan.scheme.graph.n_nodes), _MOST))
+        return _WORK / (hops * states * degree * plan.scheme.graph.n_nodes)
+
+    @classmethod
+    def _gap(cls, plan: Plan) -> float:
+        """Return the mean hops from one sighting to the next."""
+        return plan.scheme.graph.n_nodes / cls.watchers(plan)
+
+    @classmethod
+    def watchers(cls, plan: Plan) -> int:
+        """Return how many nodes watch together: one, unless it says otherwise."""
+        del plan
+        return 1
+
+    @classmethod
+    @abstractmethod
+    def hops_between(cls, plan: Plan) -> float:
+        """Return how many hops paths are sampled on for one answer, about."""
 
     @classmethod
     @abstractmethod
@@ -68,10 +112,17 @@ class Filtered(Observer):
         """How many answers are asked for."""
         return max(self.affordable(self.scene.plan), 1)
 
-    def filter(self, *, counted: bool) -> Filter:
-        """Return the filter of this scene."""
-        return self.scene.once(
-            (Filter, counted), lambda: Filter(self.scene.chain.states, self.scene.law.matrix, counted=counted)
+    @cached_property
+    def filtered(self) -> Filter | SampledFilter:
+        """The filter of this observer; an exact one is shared."""
+        scene, told_apart = self.scene, self.told_apart
+        states, counted = scene.chain.states, told_apart > 0
+        if self.sampled(scene.plan):
+            seed, every = scene.settings.seed, told_apart == EVERY
+            return SampledFilter(scene.scheme, states, counted=every, particles=self.particles, seed=seed)
+        return scene.once(
+            (Filter, told_apart),
+            lambda: Filter(states, scene.law.matrix, counted=counted, told_apart=told_apart or EVERY),
         )
 
     def logs(self, ends: Ends, member: BoolArray) -> list[MemberLog]:
@@ -91,16 +142,40 @@ class Filtered(Observer):
     def posterior(self, place: Place) -> Posterior:
         """Return what it infers; all updates are worked out when the first is asked for."""
         rows, weights = self.answers
-        return Posterior(weights[np.searchsorted(rows, place.rows)], _HOW)
+        return Posterior(weights[np.searchsorted(rows, place.rows)], self.how)
+
+    def softened(self, weights: FloatArray, prior: FloatArray) -> FloatArray:
+        """Return posteriors that can be joined: what no sampled path came by is unlikely, but not impossible.
+
+        The prior is given the weight of one path.
+        """
+        return (self.particles * weights + prior) / (self.particles + 1) if self.sampled(self.scene.plan) else weights
+
+    @property
+    def how(self) -> str:
+        """How it infers, in the words of the record."""
+        return f"estimated: sampled paths, {self.particles} at a time" if self.sampled(self.scene.plan) else _HOW
+
+    def facts(self) -> dict[str, float]:
+        """Return how many paths were sampled, and of which share of answers none could tell anything."""
+        found = self.filtered
+        return {"particles": found.particles, "untold": found.lost} if isinstance(found, SampledFilter) else {}
 
 
 class FilteredAlone(Filtered):
-    """One node that watches by itself."""
+    """One node that watches by itself. What it knows is vague, and takes more paths to tell."""
+
+    particles = 1_000
 
     @classmethod
     def updates_between(cls, plan: Plan) -> float:
         """Each node is chosen every so many updates."""
         return float(plan.scheme.graph.n_nodes)
+
+    @classmethod
+    def hops_between(cls, plan: Plan) -> float:
+        """What went before some legs is forgotten."""
+        return LEGS * plan.scheme.price.hops + plan.scheme.graph.n_nodes
 
     @cached_property
     def visits(self) -> Ends:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from veilwalk.audit._plan import Plan
 from veilwalk.audit._scene import Scene, require
 from veilwalk.audit.inference import Posterior
 from veilwalk.audit.inference.coalition import coalition_of
+from veilwalk.audit.inference.rehearsed_sights import SealedSights
+from veilwalk.audit.inference.sealed import opened_by
 from veilwalk.audit.observers._base import Observer, Place
-from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.core.arrays import FloatArray, IntArray, normalised
+from veilwalk.walks import recipients_of
+
+# Sets of colluders that the mean of the best guess is over.
+_SETS = 1_024
 
 
 class FirstSight(Observer):
@@ -24,8 +32,8 @@ class FirstSight(Observer):
 
     @classmethod
     def rehearses(cls, plan: Plan) -> bool:
-        """Where no chain on the nodes tells, or where all is to be rehearsed."""
-        return plan.without_node_chain or plan.posterior == "rehearsed"
+        """Where no chain on the nodes tells, of several recipients none does, or where all is to be rehearsed."""
+        return plan.without_node_chain or plan.posterior == "rehearsed" or plan.scheme.recipients > 1
 
     @property
     def prior(self) -> FloatArray:
@@ -56,7 +64,54 @@ class Bridge(FirstSight):
 
 
 class Predecessor(FirstSight):
-    """Who also know what they chose themselves."""
+    """Who also know what they chose themselves: the source, or of several recipients the set it is in."""
 
     name = "predecessor"
     sees = "first sight, and a colluder that made the update before knows whom it sealed it for"
+
+    def posterior(self, place: Place) -> Posterior:
+        """Return what they infer; of several recipients each is as likely as the walk from the colluder makes it."""
+        found = super().posterior(place)
+        drawn = np.flatnonzero(place.seen.told_by >= 0)
+        if not isinstance(self._coalition, SealedSights) or not len(drawn):
+            return found
+        rows, opened = self._openers
+        opened = opened[np.searchsorted(rows, place.rows[drawn])]
+        found.weights[drawn] = self._coalition.told(place.seen.at(drawn), opened)
+        return found
+
+    def facts(self) -> dict[str, float]:
+        """Return how likely the likeliest of a colluder's own recipients is to open, on average; of several only."""
+        scene = self.scene
+        if scene.scheme.recipients == 1:
+            return {}
+        drawn = np.flatnonzero(scene.seen.told_by >= 0)
+        best = self._opened(drawn[:: -(-len(drawn) // _SETS) or 1]).max(axis=1)
+        error = float(best.std(ddof=1)) / max(len(best), 1) ** 0.5 if len(best) > 1 else 1.0
+        return {"best_guess_of_set": float(best.mean()), "best_guess_of_set_error": error}
+
+    @cached_property
+    def _openers(self) -> tuple[IntArray, FloatArray]:
+        """The updates made by one of a set that a colluder drew, ascending, and how likely each node opened it."""
+        rows = np.sort(self.rows())
+        drawn = rows[self.scene.seen.told_by[rows] >= 0]
+        return drawn, self._opened(drawn)
+
+    def _opened(self, rows: IntArray) -> FloatArray:
+        """How likely each node of the sets that colluders drew is to open; exact where the walk is a chain."""
+        scene, seen = self.scene, self.scene.seen.at(rows)
+        sets = recipients_of(
+            scene.graph,
+            scene.law.draws,
+            scene.scheme.recipients,
+            seed=scene.settings.seed,
+            lane=scene.lane[rows],
+            source=seen.told_by,
+            clock=seen.told_clock,
+        )
+        if scene.scheme.chain is not None:
+            return opened_by(scene.scheme.chain, seen.told_from, seen.told_by, sets)
+        # How often i opens what the colluder sealed, of all sets: the rows of the prior, turned round.
+        chosen = np.zeros((len(rows), scene.graph.n_nodes))
+        np.put_along_axis(chosen, sets, 1.0, axis=1)
+        return normalised(chosen * scene.prior.T[seen.told_by] * scene.scheme.source_prior)

@@ -42,7 +42,8 @@ class Repeated(LastHop):
         posteriors = []
         for joint in groups:
             guess = np.zeros((len(joint), len(place.prior)))
-            guess[:, found.candidates] = _product(found.weights, place.prior[found.candidates], joint)
+            prior = place.prior[found.candidates] if found.prior is None else found.prior
+            guess[:, found.candidates] = _product(found.weights, prior, joint)
             posteriors.append(Posterior(guess, found.how))
         return posteriors
 
@@ -60,13 +61,14 @@ class LinkedCoalition(Coalition):
     def places(self) -> list[Place]:
         """Return one: they join updates that went to any of them."""
         scene, rows = self.scene, self.answers[0]
-        to_members = scene.law.source_prior * (scene.matrix @ scene.member)
+        to_members = (scene.scheme.source_prior * scene.member) @ scene.prior
         return [Place(-1, rows, scene.seen.at(rows), normalised(np.where(scene.member, 0.0, to_members)), None)]
 
     def joined(self, place: Place, groups: Sequence[IntArray]) -> list[Posterior]:
         """Return the prior of updates that go to members times the product of likelihoods."""
         found = self.posterior(place)
-        return [Posterior(_product(found.weights, place.prior, joint), found.how) for joint in groups]
+        weights = self.softened(found.weights, place.prior)
+        return [Posterior(_product(weights, place.prior, joint), found.how) for joint in groups]
 
 
 class LinkedNeighbour(Neighbour):
@@ -79,6 +81,11 @@ class LinkedNeighbour(Neighbour):
     def updates_between(cls, plan: Plan) -> float:
         """However few are asked for, every relay is followed from one opening to the next so many times."""
         return plan.scheme.graph.n_nodes * _RELAYS * 2 * max(cls.links) / FEWEST
+
+    @classmethod
+    def hops_between(cls, plan: Plan) -> float:
+        """The same in hops."""
+        return plan.scheme.price.hops * cls.updates_between(plan)
 
     @cached_property
     def answers(self) -> tuple[IntArray, FloatArray]:
@@ -95,7 +102,7 @@ class LinkedNeighbour(Neighbour):
         ends = np.concatenate([thinned(ends[nodes == relay], each) for relay in relays])
         masks = self.watching(ends)
         logs = self.logs(ends, masks)
-        weights, rows = self.filter(counted=False).first_sights(logs, masks, scene.progress)
+        weights, rows = self.filtered.first_sights(logs, masks, scene.progress)
         relay_of = {int(row): int(log.node[0]) for log in logs for row in log.row}
         rows, first = np.unique(rows, return_index=True)
         return rows, weights[first], np.array([relay_of[int(row)] for row in rows])

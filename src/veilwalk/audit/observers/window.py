@@ -57,7 +57,9 @@ class Window(Observer):
 
     @classmethod
     def unsuited(cls, plan: Plan) -> str | None:
-        """The notion is about hitting times of a chain on the nodes."""
+        """The notion is about hitting times of a chain on the nodes, to one destination."""
+        if plan.scheme.recipients > 1:
+            return f"the notion is of one destination, the scheme seals for {plan.scheme.recipients}"
         return f"the notion is not for the {plan.scheme.walk.kind} walk" if plan.without_node_chain else None
 
     def posterior(self, place: Place) -> Posterior:

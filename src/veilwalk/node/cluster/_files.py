@@ -53,6 +53,7 @@ class ClusterPlan:
         suite: How messages are sealed.
         limits: Patience of every node.
         norm_bound: Largest norm of a model that is accepted.
+        recipients: For how many a message is sealed.
         test: The public test set, for rules with a target.
     """
 
@@ -67,6 +68,7 @@ class ClusterPlan:
     suite: Suite = Suite.HYBRID
     limits: Limits = field(default_factory=Limits)
     norm_bound: float = 1e6
+    recipients: int = 1
     test: Partition | None = None
 
 
@@ -114,6 +116,7 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
             test_digest="" if plan.test is None else file_digest(folder / _TEST, "test"),
             graph_digest=plan.graph.digest,
             seed=plan.seed,
+            recipients=plan.recipients,
         )
         sign_manifest(folder / "manifest.json", manifest, root)
         return [_prepare_node(folder, name, plan, index) for index, name in enumerate(ids)]

@@ -1,4 +1,4 @@
-"""How long a walk without a chain stays away from a node: simulated."""
+"""How long a walk without a chain stays away from a node, and how long a node opens nothing: simulated."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from veilwalk.core.arrays import FloatArray, IntArray
     from veilwalk.core.walk import Walk
+    from veilwalk.design import Scheme
     from veilwalk.graphs import Graph
 
 _GROUPS = 16
@@ -22,14 +23,18 @@ _STUDENT = 2.131
 _PATH_ENTRIES = 16_000_000
 # The tail is drawn through the times that so many gaps exceed: enough to be steady, rare enough to be the tail.
 _FAR_GAPS, _NEAR_GAPS = 200, 4000
+# A lane plays so many mean waits, so that few are cut off at its end; waits are counted in so many parts of the mean.
+_LANE_WAITS, _PARTS = 200, 100
+_MOST_PLAYED = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Gaps:
-    """Gaps between a walk's visits, counted: ``counts[g, t]`` lasted t hops in group g of ``hops[g]`` hops."""
+    """Gaps, counted: ``counts[g, t]`` lasted t times ``unit`` hops in group g of ``hops[g]`` hops."""
 
     counts: IntArray
     hops: FloatArray
+    unit: int = 1
 
     def late_after(self, alarm_hops: float) -> tuple[float, float]:
         """Return after how many hops fewer than one gap in ``alarm_hops`` hops is still open, and the 95 % margin."""
@@ -38,11 +43,11 @@ class Gaps:
         without = [self._late_after(every & (np.arange(len(every)) != left), alarm_hops) for left in range(len(every))]
         # The jackknife: groups are independent.
         spread = math.sqrt((len(without) - 1) * float(np.var(without)))
-        return found, _STUDENT * spread
+        return self.unit * found, self.unit * _STUDENT * spread
 
     def alarms(self, late: float) -> float:
         """Return how many gaps last longer than ``late``, per hop."""
-        return float(self.counts[:, math.floor(late) + 1 :].sum() / self.hops.sum())
+        return float(self.counts[:, math.floor(late / self.unit) + 1 :].sum() / self.hops.sum())
 
     def _late_after(self, groups: npt.NDArray[np.bool_], alarm_hops: float) -> float:
         # longer[t]: gaps of more than t hops.
@@ -73,3 +78,23 @@ def simulated_gaps(graph: Graph, walk: Walk, *, hops: int, seed: int) -> Gaps:
             counts = np.pad(counts, ((0, 0), (0, len(found) - counts.shape[1])))
         counts[lane % _GROUPS, : len(found)] += found
     return Gaps(counts, np.full(_GROUPS, lanes / _GROUPS * steps))
+
+
+def simulated_waits(scheme: Scheme, *, seed: int) -> Gaps | None:
+    """Play the protocol and count the hops between two openings by the same node; None where that would take long."""
+    updates = max(_GROUPS * _LANE_WAITS * scheme.graph.n_nodes, 50 * _NEAR_GAPS)
+    if updates > _MOST_PLAYED:
+        return None
+    unit = max(1, math.floor(scheme.price.hops * scheme.graph.n_nodes / _PARTS))
+    played = np.concatenate(list(scheme.play(updates=updates, seed=seed, replicas=_GROUPS)))
+    found = []
+    hops = np.zeros(_GROUPS)
+    for group in range(_GROUPS):
+        lane = played[played["replica"] == group]
+        hops[group] = lane["clock"].max() - lane["clock"].min()
+        # Openings by one node side by side, in the order of their times.
+        lane = lane[np.lexsort((lane["clock"], lane["destination"]))]
+        again = lane["destination"][1:] == lane["destination"][:-1]
+        found.append(np.bincount(np.diff(lane["clock"])[again] // unit))
+    longest = max(len(counts) for counts in found)
+    return Gaps(np.array([np.pad(counts, (0, longest - len(counts))) for counts in found]), hops, unit)

@@ -20,7 +20,7 @@ from veilwalk.core.walk import SIMPLE, Walk
 
 if TYPE_CHECKING:
     from veilwalk.core.arrays import FloatArray, IntArray
-    from veilwalk.design import DestinationLaw
+    from veilwalk.design import Scheme
     from veilwalk.graphs import Graph
 
 _SIMULATED_HOPS = 4_000_000
@@ -95,17 +95,25 @@ def _least(alarms: Callable[[IntArray], FloatArray], alarm_hops: float) -> int:
     return high
 
 
-def starved_after_hops(law: DestinationLaw, *, mean_hops: float, alarm_hops: float) -> int:
+def starved_after_hops(scheme: Scheme, *, alarm_hops: float) -> int:
     """Return for how many hops a node may open nothing before it makes a walk, with so many hops between false alarms.
 
     Age alone is fooled by what nobody can open: garbage, or a model sealed for a member that has left, walks on and
-    looks like life. But every node is a destination now and then: node j of one update in 1/prior_j, each taking
-    ``mean_hops``, so its waits are nearly exponential. Estimated as such: alarms per hop are the sum over nodes of
-    r_j e^(-r_j t), r_j = prior_j / mean_hops.
+    looks like life. But every node opens something now and then: node j makes one update in 1/prior_j. With one
+    recipient its waits are nearly exponential, and estimated as such: alarms per hop are the sum over nodes of
+    r_j e^(-r_j t), r_j = prior_j / mean hops. With several the protocol is played, the tail of the waits, which is
+    geometric, is drawn out, and a 95 % margin added; where the network is too large for that, as with one.
     """
     validate.more_than(1, alarm_hops=alarm_hops)
-    validate.more_than(0, mean_hops=mean_hops)
-    rates = law.source_prior[law.source_prior > 0] / mean_hops
+    if scheme.recipients > 1:
+        from veilwalk.node.cluster._gaps import simulated_waits
+
+        waits = simulated_waits(scheme, seed=1)
+        if waits is not None:
+            found, margin = waits.late_after(alarm_hops)
+            return math.ceil(found + margin)
+    prior = scheme.source_prior
+    rates = prior[prior > 0] / scheme.price.hops
     low, high = 0.0, 1.0
     while float(np.sum(rates * np.exp(-rates * high))) * alarm_hops >= 1:
         low, high = high, 2 * high

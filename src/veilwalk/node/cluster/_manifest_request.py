@@ -19,6 +19,7 @@ from veilwalk.node.members import (
     sign_manifest,
 )
 from veilwalk.node.peer import file_digest, learner_text
+from veilwalk.node.sealing import check_recipients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class RunRequest:
     n_features: int
     n_classes: int
     walk: Walk | None = None
+    recipients: int | None = None
     allow_sandwich: bool = False
     updates: int
     target_accuracy: float | None = None
@@ -55,12 +57,14 @@ def make_manifest(
     from veilwalk.design import choose_scheme
     from veilwalk.learning import init_generator, make_learner
 
+    if request.recipients is not None:
+        check_recipients(request.recipients)
     root = load_root_key(root_keys, password=password)
     members = load_roster(roster, root.public_key(), time.time())
     graph = members.graph()
     if law.suffix != ".npz":
         raise ConfigError(f"{law}: must be a destination law in a .npz file, made by design --graph")
-    scheme = choose_scheme(graph, str(law), walk=request.walk)
+    scheme = choose_scheme(graph, str(law), walk=request.walk, recipients=request.recipients)
     new_run_walk(scheme.walk, allow_sandwich=request.allow_sandwich)
     learner = make_learner(request.learner, n_features=request.n_features, n_classes=request.n_classes)
     late = lateness(graph, alarm_hops=request.alarm_hops, walk=scheme.walk)
@@ -70,7 +74,7 @@ def make_manifest(
         target=request.target_accuracy or 0.0,
         evaluations=request.evaluations,
         late_hops=late.hops,
-        starve_hops=starved_after_hops(scheme.law, mean_hops=scheme.price.hops, alarm_hops=request.alarm_hops),
+        starve_hops=starved_after_hops(scheme, alarm_hops=request.alarm_hops),
         hop_s=request.hop_s,
         dwell_s=request.dwell_s,
         spare_s=request.spare_s,
@@ -86,6 +90,7 @@ def make_manifest(
         test_digest="" if request.test is None else file_digest(request.test, "test"),
         graph_digest=graph.digest,
         seed=request.seed,
+        recipients=scheme.recipients,
     )
     sign_manifest(out, manifest, root)
     return manifest, late

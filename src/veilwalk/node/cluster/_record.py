@@ -27,9 +27,9 @@ def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, sec
     hops, updates = status.total("hops"), status.total("updates")
     price = scenario.scheme.price
     message_bytes = MessageGeometry(
-        key_bytes=manifest.suite.enc_bytes, bucket_bytes=manifest.bucket_bytes
+        key_bytes=manifest.suite.enc_bytes, bucket_bytes=manifest.bucket_bytes, recipients=manifest.recipients
     ).message_bytes
-    names = ("farewells", "duplicates", "rerouted", "created", "merged", "retired", "refused", "damaged")
+    names = ("farewells", "duplicates", "rerouted", "created", "forks", "merged", "retired", "refused", "damaged")
     return Record(
         kind="cluster",
         seed=setup.settings.seed,

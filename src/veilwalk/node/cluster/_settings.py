@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,16 @@ from veilwalk.core.records import write_atomically
 from veilwalk.core.walk import Walk
 from veilwalk.node.cluster._files import ClusterPlan, node_ids, prepare_cluster
 from veilwalk.node.cluster._lost_walks import late_after_hops, starved_after_hops
-from veilwalk.node.members import RunRules, new_run_walk, node_walk
-from veilwalk.node.sealing import Suite
+from veilwalk.node.members import RunRules, load_manifest, load_root_public_key, new_run_walk, node_walk
+from veilwalk.node.sealing import Suite, check_recipients
 
 if TYPE_CHECKING:
+    from veilwalk.design import Scheme
+    from veilwalk.graphs import Graph
     from veilwalk.training import Scenario
 
 _SETTINGS = "cluster.json"
+_STRAIGHT = Walk("non-backtracking")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +33,10 @@ class ClusterSettings:
     data: str = "digits"
     partition: str = "iid"
     learner: str = "softmax"
-    law: str = "paper-exact"
+    law: str | None = None
     support: str | None = None
     walk: str | None = None
+    recipients: int | None = None
     mix: float = 0.0
     allow_sandwich: bool = False
     updates: int = 400
@@ -46,6 +50,8 @@ class ClusterSettings:
 
     def __post_init__(self) -> None:
         _ = self.chosen_walk
+        if self.recipients is not None:
+            check_recipients(self.recipients)
         if self.suite.upper() not in Suite.__members__:
             raise InvalidParameterError("suite", self.suite, "hybrid or x25519")
         validate.integer(updates=self.updates, seed=self.seed)
@@ -60,13 +66,18 @@ class ClusterSettings:
         if self.walk is None:
             if self.mix:
                 return Walk("least-recent", self.mix)
-            return None if self._law_in_file else Walk("non-backtracking")
+            return None if self._law_in_file else _STRAIGHT
         walk = node_walk(Walk.of(self.walk))
         return Walk(walk.kind, self.mix) if self.mix else walk
 
     @property
     def _law_in_file(self) -> bool:
-        return self.law.endswith((".npz", ".json"))
+        return self.law is not None and self.law.endswith((".npz", ".json"))
+
+    @property
+    def leaves_open(self) -> bool:
+        """Whether the scheme is left to be chosen."""
+        return self.law is None and self.support is None and self.walk is None and self.recipients is None
 
     def as_asked_before(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return what an older cluster was asked: what it does not say it left at the default of its time."""
@@ -99,11 +110,12 @@ class ClusterSetup:
                 target=settings.target_accuracy or 0.0,
                 evaluations=settings.evaluations,
                 late_hops=late_after_hops(scheme.graph, alarm_hops=settings.alarm_hops, walk=scheme.walk),
-                starve_hops=starved_after_hops(scheme.law, mean_hops=scheme.price.hops, alarm_hops=settings.alarm_hops),
+                starve_hops=starved_after_hops(scheme, alarm_hops=settings.alarm_hops),
                 hop_s=settings.hop,
                 dwell_s=settings.dwell,
             ),
             seed=settings.seed,
+            recipients=scheme.recipients,
             suite=Suite[settings.suite.upper()],
             test=None if settings.target_accuracy is None else scenario.data.test,
         )
@@ -111,12 +123,10 @@ class ClusterSetup:
 
 def set_up_cluster(settings: ClusterSettings) -> ClusterSetup:
     """Make and check everything that ``settings`` name."""
-    from veilwalk.design import choose_scheme
     from veilwalk.graphs import parse_graph_spec
     from veilwalk.training import Scenario
 
-    graph = parse_graph_spec(settings.graph)
-    scheme = choose_scheme(graph, settings.law, support=settings.support, walk=settings.chosen_walk)
+    scheme = _scheme(parse_graph_spec(settings.graph), settings)
     new_run_walk(scheme.walk, allow_sandwich=settings.allow_sandwich)
     scenario = Scenario.make(
         scheme,
@@ -127,6 +137,17 @@ def set_up_cluster(settings: ClusterSettings) -> ClusterSetup:
         graph_name=settings.graph,
     )
     return ClusterSetup(settings=settings, scenario=scenario)
+
+
+def _scheme(graph: Graph, settings: ClusterSettings) -> Scheme:
+    """Return the scheme asked for; where nothing is said, the recommended one, by a walk that does not turn round."""
+    from veilwalk.design import choose_scheme, recommended_scheme
+
+    if settings.leaves_open and not settings.mix:
+        found = recommended_scheme(graph)
+        return replace(found, walk=_STRAIGHT, designed_for=_STRAIGHT)
+    law, walk = settings.law or "paper-exact", settings.chosen_walk
+    return choose_scheme(graph, law, support=settings.support, walk=walk, recipients=settings.recipients)
 
 
 def prepare_or_resume(setup: ClusterSetup, out: Path) -> list[Path]:
@@ -146,6 +167,8 @@ def prepare_or_resume(setup: ClusterSetup, out: Path) -> list[Path]:
             raise ConfigError(
                 f"{out} holds a cluster with {name} = {found[name]}, not {wanted[name]}: choose another folder"
             )
+        # A run that this version does not speak is refused here, in one line, and not by every node.
+        load_manifest(out / "manifest.json", load_root_public_key(out / "root" / "root.pub"))
         return configs
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty and holds no cluster: choose another folder")

@@ -53,8 +53,12 @@ class Counter(Protocol):
         """Note which disk a neighbour has that is about to offer messages."""
         ...
 
-    async def take(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
-        """Take a message from a neighbour; on disk when this returns."""
+    async def hold(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
+        """Keep a message that a neighbour offers, and do nothing with it yet."""
+        ...
+
+    async def take(self, peer: str, seq: int) -> Verdict:
+        """Take a held message that the neighbour has given; on disk when this returns."""
         ...
 
     async def cancelled(self, peer: str, seq: int) -> None:
@@ -69,6 +73,14 @@ class Counter(Protocol):
         """Return whether anything is to be handed over to ``peer``."""
         ...
 
+    async def give(self, peer: str, outgoing: Outgoing) -> bool:
+        """Note that a message is ``peer``'s from now on, before it is told so; return whether it may be."""
+        ...
+
+    async def not_given(self, peer: str, outgoing: Outgoing) -> None:
+        """Note that ``peer`` said it did not take it."""
+        ...
+
     async def delivered(self, peer: str, outgoing: Outgoing) -> None:
         """Let go of what ``peer`` has acknowledged."""
         ...
@@ -78,7 +90,7 @@ class Counter(Protocol):
         ...
 
     async def reroute(self, peer: str, *, silent: frozenset[str]) -> None:
-        """Send what waits for ``peer`` another way."""
+        """Send what waits for ``peer``, and was not given, another way."""
         ...
 
     def released(self, peer: str, seq: int) -> None:

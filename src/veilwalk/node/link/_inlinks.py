@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from collections.abc import Awaitable
 
 from veilwalk.core.errors import ProtocolError, SpoolError, TransportError
 from veilwalk.node.link._connection import Connection
 from veilwalk.node.link._host import Counter, Host
 from veilwalk.node.link._limits import Limits, TokenBucket
-from veilwalk.node.link._wire import Ack, Cancel, Hello, Nak, Offer, Ping, Refusal, Release
-from veilwalk.node.sealing import Bytes
+from veilwalk.node.link._wire import Ack, Cancel, Go, Hello, Nak, Offer, Ping, Refusal, Release
 from veilwalk.node.spool import Verdict
 
-_NAKS = {Verdict.BUSY: Nak.BUSY, Verdict.DAMAGED: Nak.DAMAGED, Verdict.REFUSED: Nak.REFUSED}
+_NAKS = {
+    Verdict.BUSY: Nak.BUSY,
+    Verdict.DAMAGED: Nak.DAMAGED,
+    Verdict.REFUSED: Nak.REFUSED,
+    Verdict.UNKNOWN: Nak.UNKNOWN,
+}
 
 
 class InLinks:
@@ -114,21 +119,22 @@ class InLinks:
                 delay_s = self._bucket(peer).delay_s()
                 if delay_s:
                     await asyncio.sleep(delay_s)
-                await connection.send(await self._take(peer, frame, connection.wire.body))
+                holding = self._desk.hold(peer, frame, connection.wire.body)
+                await connection.send(await self._answer_of(frame.seq, holding))
+            case Go():
+                await connection.send(await self._answer_of(frame.seq, self._desk.take(peer, frame.seq)))
             case Cancel():
                 await self._desk.cancelled(peer, frame.seq)
                 await connection.send(Ack(frame.seq))
             case _:
                 await connection.send(Ping())
 
-    async def _take(self, peer: str, offer: Offer, body: Bytes) -> Ack | Refusal:
+    async def _answer_of(self, seq: int, work: Awaitable[Verdict]) -> Ack | Refusal:
         try:
-            verdict = await self._desk.take(peer, offer, body)
+            verdict = await work
         except SpoolError:
-            return Refusal(offer.seq, Nak.STORAGE)
-        if verdict in _NAKS:
-            return Refusal(offer.seq, _NAKS[verdict])
-        return Ack(offer.seq)
+            return Refusal(seq, Nak.STORAGE)
+        return Refusal(seq, _NAKS[verdict]) if verdict in _NAKS else Ack(seq)
 
     def _bucket(self, peer: str) -> TokenBucket:
         if peer not in self._buckets:

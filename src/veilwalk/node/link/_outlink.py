@@ -1,4 +1,4 @@
-"""Handing messages over to one neighbour: connect, offer, wait for the acknowledgement, again and again."""
+"""Handing messages over to one neighbour: connect, offer, give, wait until it is done, again and again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from veilwalk.core.errors import ProtocolError, SpoolError, TransportError
 from veilwalk.node.link._connection import Connection, dial
 from veilwalk.node.link._host import Counter, Host
 from veilwalk.node.link._limits import Limits
-from veilwalk.node.link._wire import Ack, Cancel, Hello, Nak, Offer, Ping, Refusal
+from veilwalk.node.link._wire import Cancel, Go, Hello, Nak, Offer, Ping, Refusal
 from veilwalk.node.members import Member
 from veilwalk.node.spool import Outgoing, Row, hit
 
@@ -99,34 +99,56 @@ class OutLink:
                     await connection.send(Ping())
                     await connection.receive(self._limits.answer_s)
             elif outgoing.row is None:
-                await connection.send(Cancel(outgoing.seq))
-                await connection.receive(self._limits.answer_s)
-                await self._desk.delivered(self.peer, outgoing)
+                await self._cancel(connection, outgoing)
+            elif len(outgoing.body) != self._host.message_bytes:
+                # No peer would take it: it can only be damaged here.
+                await self._desk.damaged(outgoing)
             else:
-                await self._offer(connection, outgoing, outgoing.row)
+                self._note_waiting()
+                await self._hand_over(connection, outgoing, outgoing.row)
 
-    async def _offer(self, connection: Connection, outgoing: Outgoing, row: Row) -> None:
-        self._note_waiting()
-        if len(outgoing.body) != self._host.message_bytes:
-            # No peer would take it: it can only be damaged here.
-            await self._desk.damaged(outgoing)
+    async def _hand_over(self, connection: Connection, outgoing: Outgoing, row: Row) -> None:
+        # What was given before is asked about first: it may be used there already.
+        if outgoing.given and await self._give(connection, outgoing):
             return
         hit("send.before_offer")
         await connection.send(Offer(outgoing.seq, len(outgoing.body), row.digest), outgoing.body)
         hit("send.offered")
         answer = await connection.receive(self._limits.transfer_s(self._host.message_bytes))
-        if isinstance(answer, Ack):
-            hit("send.acked")
-            self._stuck_since = None
-            await self._desk.delivered(self.peer, outgoing)
+        if isinstance(answer, Refusal):
+            if answer.code == Nak.DAMAGED:
+                await self._desk.damaged(outgoing)
+            await self._rest(self._limits.retry_s / 8)
             return
-        assert isinstance(answer, Refusal)  # noqa: S101  the wire lets nothing else through
-        if answer.code == Nak.DAMAGED:
-            await self._desk.damaged(outgoing)
-        await self._rest(self._limits.retry_s / 8)
+        hit("send.held")
+        if not await self._desk.give(self.peer, outgoing):
+            # It went another way while it was being offered.
+            await self._cancel(connection, outgoing)
+        elif not await self._give(connection, outgoing):
+            await self._rest(self._limits.retry_s / 8)
+
+    async def _cancel(self, connection: Connection, outgoing: Outgoing) -> None:
+        await connection.send(Cancel(outgoing.seq))
+        await connection.receive(self._limits.answer_s)
+        await self._desk.delivered(self.peer, outgoing)
+
+    async def _give(self, connection: Connection, outgoing: Outgoing) -> bool:
+        """Give a message, or ask whether one that was given is used; return whether it is the neighbour's now."""
+        await connection.send(Go(outgoing.seq))
+        hit("send.given")
+        answer = await connection.receive(self._limits.transfer_s(self._host.message_bytes))
+        if isinstance(answer, Refusal):
+            # Whoever could not store it does not know it either when asked again: only that is certain.
+            if answer.code == Nak.UNKNOWN:
+                await self._desk.not_given(self.peer, outgoing)
+            return False
+        hit("send.acked")
+        self._stuck_since = None
+        await self._desk.delivered(self.peer, outgoing)
+        return True
 
     async def _rest(self, pause: float) -> None:
-        """Pause for about so long; what has waited too long for this neighbour goes another way."""
+        """Pause for about so long; what has waited too long for this neighbour, and was not given, goes another way."""
         await asyncio.sleep(pause * (0.5 + _dice.random()))
         if self._stuck_since is None and await self._desk.waits_for(self.peer):
             self._note_waiting()

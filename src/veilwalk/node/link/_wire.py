@@ -1,8 +1,9 @@
 """What two neighbours say to each other: frames, and who may say which when. No input or output happens here.
 
-Each directed edge of the network has one connection. Its dialer hands messages over, one at a time; its listener
-takes them. ``TRANSITIONS`` is the whole protocol; everything it does not list is refused. Every frame has a fixed
-length, so that nothing a peer sends decides how much memory is taken: a message is as long as the run says.
+Each directed edge of the network has one connection. Its dialer hands messages over, one at a time, in two steps: it
+offers one, which the listener holds and does not use, and then gives it. Up to there it may go another way; from there
+on it is the listener's. ``TRANSITIONS`` is the whole protocol; everything it does not list is refused. Every frame has
+a fixed length, so that nothing a peer sends decides how much memory is taken: a message is as long as the run says.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import ClassVar, Literal
 
 from veilwalk.core.errors import ProtocolError
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 class Nak(IntEnum):
@@ -24,6 +25,7 @@ class Nak(IntEnum):
     DAMAGED = 2
     STORAGE = 3
     REFUSED = 4
+    UNKNOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The message, or the cancellation, of that number is on the listener's disk."""
+    """To an offer: the message of that number is here whole, and held. To what is given or cancelled: done, on disk."""
 
     layout: ClassVar[struct.Struct] = struct.Struct(">Q")
 
@@ -67,6 +69,15 @@ class Refusal:
 
     seq: int
     code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The message of that number is the listener's to use; said again, to hear whether it took it."""
+
+    layout: ClassVar[struct.Struct] = struct.Struct(">Q")
+
+    seq: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +105,10 @@ class Ping:
     layout: ClassVar[struct.Struct] = struct.Struct("")
 
 
-Frame = Hello | Offer | Ack | Refusal | Cancel | Release | Ping
+Frame = Hello | Offer | Ack | Refusal | Cancel | Release | Ping | Go
 Role = Literal["dialer", "listener"]
 
-_CODES: dict[type[Frame], int] = {Hello: 1, Offer: 2, Ack: 3, Refusal: 4, Cancel: 5, Release: 6, Ping: 7}
+_CODES: dict[type[Frame], int] = {Hello: 1, Offer: 2, Ack: 3, Refusal: 4, Cancel: 5, Release: 6, Ping: 7, Go: 8}
 _KINDS = {code: kind for kind, code in _CODES.items()}
 
 
@@ -108,6 +119,8 @@ class State(Enum):
     GREETED = "greeted"
     IDLE = "idle"
     OFFERED = "offered"
+    HELD = "held"
+    GIVEN = "given"
     CANCELLING = "cancelling"
     PINGED = "pinged"
 
@@ -117,14 +130,21 @@ TRANSITIONS: dict[tuple[Role, State, type[Frame]], State] = {
     ("dialer", State.NEW, Hello): State.GREETED,
     ("listener", State.GREETED, Hello): State.IDLE,
     ("dialer", State.IDLE, Offer): State.OFFERED,
-    ("listener", State.OFFERED, Ack): State.IDLE,
+    ("listener", State.OFFERED, Ack): State.HELD,
     ("listener", State.OFFERED, Refusal): State.IDLE,
+    ("dialer", State.HELD, Go): State.GIVEN,
+    ("dialer", State.IDLE, Go): State.GIVEN,
+    ("listener", State.GIVEN, Ack): State.IDLE,
+    ("listener", State.GIVEN, Refusal): State.IDLE,
     ("dialer", State.IDLE, Cancel): State.CANCELLING,
+    ("dialer", State.HELD, Cancel): State.CANCELLING,
     ("listener", State.CANCELLING, Ack): State.IDLE,
     ("dialer", State.IDLE, Ping): State.PINGED,
     ("listener", State.PINGED, Ping): State.IDLE,
     ("listener", State.IDLE, Release): State.IDLE,
     ("listener", State.OFFERED, Release): State.OFFERED,
+    ("listener", State.HELD, Release): State.HELD,
+    ("listener", State.GIVEN, Release): State.GIVEN,
     ("listener", State.CANCELLING, Release): State.CANCELLING,
     ("listener", State.PINGED, Release): State.PINGED,
 }
@@ -135,7 +155,7 @@ class Wire:
 
     Reading is by request, so that bytes land where they belong without a copy: fill some of :meth:`buffer`, then say
     how much with :meth:`filled`, which returns a frame when one is complete. The bytes of an offered message are in
-    :attr:`body` until the next call of :meth:`buffer`.
+    :attr:`body` until the next offer.
     """
 
     def __init__(self, role: Role, *, message_bytes: int) -> None:
@@ -158,7 +178,7 @@ class Wire:
     def send(self, frame: Frame) -> bytes:
         """Return the bytes of ``frame``; those of an offered message are the caller's to send after it."""
         self.state = self._after(self._role, frame)
-        if isinstance(frame, Offer | Cancel):
+        if isinstance(frame, Offer | Go | Cancel):
             self._expected = frame.seq
         return encode(frame)
 

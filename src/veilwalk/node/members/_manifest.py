@@ -25,7 +25,7 @@ from veilwalk.node.members._signed import (
     read_signed,
     sign_file,
 )
-from veilwalk.node.sealing import DIGEST_BYTES, RUN_ID_BYTES, Suite, bucket_code, bucket_for
+from veilwalk.node.sealing import DIGEST_BYTES, RUN_ID_BYTES, Suite, bucket_code, bucket_for, check_recipients
 
 if TYPE_CHECKING:
     # Types only: learning takes long to import, and a node must start quickly.
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 DTYPES = ("<f2", "<f4", "<f8", "<i4", "<i8")
 """What arrays may hold, always little-endian."""
 
-_FORMAT = "veilwalk-manifest-1"
+_FORMAT = "veilwalk-manifest-2"
+_FIRST_FORMAT = "veilwalk-manifest-1"
 _KIND = "manifest"
 _FILE_LIMIT = 4 * 1024 * 1024
 _MAX_ARRAYS = 10_000
@@ -81,6 +82,7 @@ class Manifest:
         walk: The walk and the other rules all members follow, as their own text.
         law_digest: SHA-256 of the destination law (hexadecimal).
         graph_digest: The digest of the graph the law was designed for.
+        recipients: For how many members a message is sealed, the first of whom opens it.
         test_digest: SHA-256 of the public test set (hexadecimal); empty where the run has none.
         seed: Seed of the learner's own draws (start, batches). Walks draw from the OS source.
     """
@@ -94,6 +96,7 @@ class Manifest:
     law_digest: str
     graph_digest: str
     seed: int
+    recipients: int = 1
     test_digest: str = ""
 
     def __post_init__(self) -> None:
@@ -105,6 +108,7 @@ class Manifest:
         validate.finite(norm_bound=self.norm_bound)
         validate.integer(seed=self.seed)
         validate.at_least(0, seed=self.seed)
+        check_recipients(self.recipients)
         for name in ("learner", "walk"):
             if not _TEXT.fullmatch(getattr(self, name)):
                 raise InvalidParameterError(name, getattr(self, name)[:80], "at most 400 printable ASCII characters")
@@ -136,6 +140,7 @@ class Manifest:
                 "law_digest": self.law_digest,
                 "learner": self.learner,
                 "norm_bound": float(self.norm_bound),
+                "recipients": int(self.recipients),
                 "run": self.run_id.hex(),
                 "seed": int(self.seed),
                 "suite": int(self.suite),
@@ -152,7 +157,7 @@ class Manifest:
 
 _FIELDS = (
     *("arrays", "bucket", "format", "graph_digest", "law_digest", "learner"),
-    *("norm_bound", "run", "seed", "suite", "test_digest", "walk"),
+    *("norm_bound", "recipients", "run", "seed", "suite", "test_digest", "walk"),
 )
 _TEXTS = ("graph_digest", "law_digest", "learner", "test_digest", "walk")
 
@@ -167,7 +172,10 @@ def array_specs(params: Params) -> tuple[ArraySpec, ...]:
 
 def parse_manifest(data: bytes, name: str) -> Manifest:
     """Return the manifest in ``data``, checked; its signature is :func:`load_manifest`'s business."""
-    content = check_fields(parse_canonical(data, name), _FIELDS, name)
+    found = parse_canonical(data, name)
+    if found.get("format") == _FIRST_FORMAT:
+        raise InputFileError(f"{name}: a run of wire format 1, which this version does not speak: make the run anew")
+    content = check_fields(found, _FIELDS, name)
     if content["format"] != _FORMAT:
         raise InputFileError(f"{name}: not a run manifest of this version")
     try:
@@ -177,6 +185,7 @@ def parse_manifest(data: bytes, name: str) -> Manifest:
             suite=parse_suite(content["suite"], name),
             norm_bound=_typed(content, "norm_bound", float),
             seed=_typed(content, "seed", int),
+            recipients=_typed(content, "recipients", int),
             **{field: _typed(content, field, str) for field in _TEXTS},
         )
     except InputFileError:

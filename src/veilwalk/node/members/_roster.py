@@ -185,6 +185,7 @@ class Roster:
             suite=self.suite,
             epoch=self.epoch if epoch is None else epoch,
             bucket_bytes=manifest.bucket_bytes,
+            recipients=manifest.recipients,
         )
 
     @cached_property

@@ -1,29 +1,29 @@
 """What a node owes: every message it took and has not handed on. Each method is one step that a crash cannot halve.
 
-    taken -> held --not for us--> pinned to (peer, number) --acknowledged--> gone
-              |--for us, known id--> gone
-              |--for us, new id--> trained --> {id noted, old row out, new row held, checkpoint} --> pinned ...
+    offered -> held --given--> taken --not for us--> pinned to (peer, number) --> given --done--> gone
+                                |--for us, known id--> gone
+                                |--for us, new id--> trained --> {id noted, old row out, new row, checkpoint} --> ...
 
-A message is pinned before its first byte is sent, and offered under that number until it is acknowledged; a receiver
-has it on disk before it acknowledges. So a crash anywhere repeats an offer, which the receiver knows by its number.
+A message is pinned before its first byte is sent, and offered under that number; a receiver holds it, uses it only when
+it is given, and has it on disk before it says so. So a crash anywhere repeats a step, which the receiver knows by its
+number. What was not given may go another way; what was given may be used already, and waits for the answer.
 """
 
 from __future__ import annotations
 
 from veilwalk.core.errors import ProtocolError
+from veilwalk.node.peer._departures import Departures
 from veilwalk.node.peer._draws import Draws
+from veilwalk.node.peer._held import HeldMessages
 from veilwalk.node.peer._repeats import Visits
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.sealing import Bytes, OpenedHeader, Opener
 from veilwalk.node.spool import (
     DamageError,
-    Outgoing,
     Progress,
-    Register,
     Row,
     Spares,
     Spool,
-    Stored,
     Taken,
     Verdict,
     hit,
@@ -32,7 +32,7 @@ from veilwalk.node.spool import (
 _MOST_RESTING = 64
 
 
-class Custody:
+class Custody(Departures):
     """The messages of one node and the rules they follow. Used by one thread at a time."""
 
     def __init__(
@@ -47,14 +47,10 @@ class Custody:
         spares: Spares | None = None,
         visits: Visits | None = None,
     ) -> None:
-        self.spool = spool
-        self.spares = spares
+        super().__init__(spool, next_hop=next_hop, draws=draws, spares=spares)
         self.visits = visits
-        # Messages that wait because they came too often, and from whom: no neighbour's quota is used up by them.
-        self._resting: dict[int, str] = {}
+        self.held = HeldMessages(spool)
         self.opener = opener
-        self.next_hop = next_hop
-        self._draws = draws
         self._quota = quota
         # With a constant dwell time a message is pinned when that is over; else at once, which saves a commit.
         self._dwells = dwells
@@ -68,48 +64,67 @@ class Custody:
 
     def greeted(self, peer: str, incarnation: bytes) -> None:
         """Note which disk a neighbour has that is about to offer messages."""
-        with self.spool.transaction() as register:
-            register.greeted(peer, incarnation)
+        if not self.spool.tables.is_disk_of(peer, incarnation):
+            self.held.let_go(peer)
+            with self.spool.transaction() as register:
+                register.greeted(peer, incarnation)
 
-    def take(self, peer: str, seq: int, digest: bytes, body: Bytes) -> Taken:
-        """Take message number ``seq`` from a neighbour; once this returns it is safe to acknowledge.
+    def hold(self, peer: str, seq: int, digest: bytes, body: Bytes) -> Verdict:
+        """Keep message number ``seq``, which a neighbour offers, without using it.
 
         Raises:
             ProtocolError: The neighbour left a number out.
+            SpoolError: It could not be stored.
+        """
+        hit("hold.received")
+        refusal = self._refusal(peer, seq, body)
+        if refusal is not None:
+            return refusal
+        try:
+            self.held.put(peer, seq, digest, body)
+        except DamageError:
+            return Verdict.DAMAGED
+        return Verdict.HELD
+
+    def take(self, peer: str, seq: int) -> Taken:
+        """Take message number ``seq``, which is held and now given; once this returns it is safe to say so.
+
+        Raises:
             SpoolError: It could not be stored, and was not taken.
         """
         hit("take.received")
-        stored: Stored | None = None
+        if seq <= (self.spool.tables.taken(peer) or 0):
+            return Taken(Verdict.AGAIN)
+        held = self.held.pop(peer, seq)
+        if held is None:
+            return Taken(Verdict.UNKNOWN)
+        opened = self.opener.open(held.body)
+        wait_s = 0.0 if opened is not None or self.visits is None else self.visits.wait_s(held.digest)
+        kept = False
         try:
             with self.spool.transaction() as register:
-                refusal = self._refusal(register, peer, seq, body)
-                if refusal is not None:
-                    return refusal
-                opened = self.opener.open(body)
-                wait_s = 0.0 if opened is not None or self.visits is None else self.visits.wait_s(digest)
                 register.set_taken(peer, seq)
                 register.count("taken")
                 self._note_use(register, peer)
-                if opened is not None and register.is_opened(opened.header.update_id):
+                kept = opened is None or not register.is_opened(opened.header.update_id)
+                if kept:
+                    if wait_s:
+                        register.count("rested")
+                    at_once = opened is None and not wait_s and not self._dwells
+                    onward = self._next(register, peer) if at_once else None
+                    row = register.add_message(held.stored, came_from=peer, owed=seq, peer=onward)
+                else:
                     register.count("duplicates")
                     if self.spares is not None:
                         self.spares.owe(register, peer, seq)
-                    return Taken(Verdict.TAKEN)
-                stored = self.spool.store(body, digest=digest)
-                hit("take.file_written")
-                if wait_s:
-                    register.count("rested")
-                at_once = opened is None and not wait_s and not self._dwells
-                onward = self._next(register, peer) if at_once else None
-                row = register.add_message(stored, came_from=peer, owed=seq, peer=onward)
                 hit("take.before_commit")
-        except DamageError:
-            return Taken(Verdict.DAMAGED)
         except BaseException:
-            if stored is not None:
-                self.spool.discard(stored)
+            self.spool.discard(held.stored)
             raise
         hit("take.committed")
+        if not kept:
+            self.spool.discard(held.stored)
+            return Taken(Verdict.TAKEN)
         if wait_s:
             self._resting[row.id] = peer
         return Taken(Verdict.TAKEN, row, for_us=opened is not None, wait_s=wait_s)
@@ -141,27 +156,9 @@ class Custody:
             return None
         return row, opened
 
-    def outgoing(self, peer: str) -> Outgoing | None:
-        """Return what is next on the link to ``peer``: the lowest number that is neither delivered nor cancelled."""
-        tables = self.spool.tables
-        rows, cancelled = tables.pinned_to(peer), tables.cancelled(peer)
-        if cancelled and (not rows or cancelled[0] < (rows[0].seq or 0)):
-            return Outgoing(cancelled[0], None, b"")
-        if not rows:
-            return None
-        try:
-            return Outgoing(rows[0].seq or 0, rows[0], self.spool.read_unchecked(rows[0]))
-        except DamageError:
-            self.drop(rows[0].id, "damaged")
-            return self.outgoing(peer)
-
     def statistics(self) -> tuple[dict[str, int], int]:
         """Return all tallies, and how many messages are in custody."""
         return self.spool.tables.tallies(), len(self.spool.tables.messages())
-
-    def waits_for(self, peer: str) -> bool:
-        """Return whether anything is to be handed over to ``peer``."""
-        return bool(self.spool.tables.pinned_to(peer) or self.spool.tables.cancelled(peer))
 
     def pin(self, number: int) -> Row | None:
         """Draw the next hop of a held message; None if it is gone."""
@@ -175,59 +172,15 @@ class Custody:
         hit("route.committed")
         return row
 
-    def delivered(self, peer: str, seq: int) -> None:
-        """Let go of a message, or a cancellation, that ``peer`` has acknowledged."""
-        hit("send.before_delete")
-        # Undone by a power cut, it is offered again and acknowledged again: no need to wait for the disk.
-        with self.spool.transaction(durable=False) as register:
-            row = register.pinned(peer, seq)
-            if row is None:
-                register.cancel_done(peer, seq)
-            elif self.spares is None or row.fixed:
-                register.drop(row)
-                register.count("farewells" if row.fixed else "hops")
-            else:
-                self.spares.keep(register, row)
-                self.spares.owe(register, row.came_from, row.owed)
-                register.count("hops")
-        hit("send.deleted")
-
-    def reroute(self, peer: str, *, avoid: frozenset[str]) -> set[str]:
-        """Give the messages pinned to a silent neighbour to others; return to whom."""
-        if set(self.next_hop.neighbours) <= {peer}:
-            return set()
-        chosen = set()
-        with self.spool.transaction() as register:
-            for row in register.pinned_to(peer):
-                if not row.fixed:
-                    moved = self._pin(register, row, avoid=avoid | {peer})
-                    register.count("rerouted")
-                    chosen.add(str(moved.peer))
-        return chosen
-
-    def part_from(self, peer: str) -> list[Row]:
-        """Forget what was for a neighbour that has left for good; return what it had been given and may have lost."""
-        revived: list[Row] = []
-        with self.spool.transaction() as register:
-            for row in register.pinned_to(peer):
-                if row.fixed:
-                    register.drop(row)
-            if self.spares is not None:
-                for row in self.spares.revive(register, peer):
-                    revived.append(self._pin(register, row))
-                    register.count("revived")
-            for seq in register.cancelled(peer):
-                register.cancel_done(peer, seq)
-        return revived
-
     def cancelled(self, peer: str, seq: int) -> None:
         """Note that a neighbour will not offer number ``seq``: it went another way, or is damaged there.
 
-        One that was taken already stays: it may be the only copy, and of two the destination drops one.
+        One that was taken already stays: it may be the only copy.
 
         Raises:
             ProtocolError: The neighbour left a number out.
         """
+        self.held.let_go(peer)
         with self.spool.transaction() as register:
             taken = register.taken(peer)
             if taken is not None and seq > taken + 1:
@@ -235,26 +188,6 @@ class Custody:
             if taken is None or seq == taken + 1:
                 register.set_taken(peer, seq)
             hit("cancel.before_commit")
-
-    def drop(self, number: int, count: str) -> None:
-        """Let a message go for good, and count why."""
-        self._resting.pop(number, None)
-        with self.spool.transaction() as register:
-            row = register.message(number)
-            if row is not None:
-                register.drop(row, undelivered=True)
-                register.count(count)
-                if self.spares is not None:
-                    self.spares.owe(register, row.came_from, row.owed)
-
-    def drop_if_damaged(self, row: Row) -> bool:
-        """Let a message go if its file is not what was written; return whether it was so."""
-        try:
-            self.spool.read(row)
-        except DamageError:
-            self.drop(row.id, "damaged")
-            return True
-        return False
 
     def expire(self) -> None:
         """Let go of messages whose epoch is over: nobody opens them any more."""
@@ -299,28 +232,15 @@ class Custody:
         hit("train.committed" if kind == "checkpoint" else "finish.committed")
         return made
 
-    def _refusal(self, register: Register, peer: str, seq: int, body: Bytes) -> Taken | None:
-        taken = register.taken(peer)
+    def _refusal(self, peer: str, seq: int, body: Bytes) -> Verdict | None:
+        tables = self.spool.tables
+        taken = tables.taken(peer)
         if taken is not None and seq <= taken:
-            return Taken(Verdict.AGAIN)
+            return Verdict.AGAIN
         # Where nothing is known, here or there a disk was lost: whatever is offered first is next.
         if taken is not None and seq > taken + 1:
             raise ProtocolError("a peer offered a number far ahead")
         resting = min(list(self._resting.values()).count(peer), _MOST_RESTING)
-        if register.count_from(peer) >= self._quota + resting:
-            return Taken(Verdict.BUSY)
-        return None if self.opener.is_current(body) else Taken(Verdict.REFUSED)
-
-    def _pin(self, register: Register, row: Row, *, avoid: frozenset[str] = frozenset()) -> Row:
-        return register.pin(row, self._next(register, row.came_from, avoid=avoid))
-
-    def _next(self, register: Register, came_from: str | None, *, avoid: frozenset[str] = frozenset()) -> str:
-        """Draw the next hop of a message that came from there."""
-        clocks = register.edge_clocks() if self.next_hop.walk.remembers else {}
-        peer = self.next_hop.choose(self._draws, came_from=came_from, clocks=clocks, avoid=avoid)
-        self._note_use(register, peer)
-        return peer
-
-    def _note_use(self, register: Register, peer: str) -> None:
-        if self.next_hop.walk.remembers:
-            register.used_edge(peer)
+        if tables.count_from(peer) >= self._quota + resting:
+            return Verdict.BUSY
+        return None if self.opener.is_current(body) else Verdict.REFUSED

@@ -90,10 +90,18 @@ class Desk:
         """Note which disk a neighbour has that is about to offer messages."""
         await self.storage(self.custody.greeted, peer, hello.incarnation)
 
-    async def take(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
-        """Take a message from a neighbour; on disk when this returns."""
+    async def hold(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
+        """Keep a message that a neighbour offers, and do nothing with it yet."""
         try:
-            taken, ahead = await self.storage(self._take_in, peer, offer, body)
+            return await self.storage(self.custody.hold, peer, offer.seq, offer.digest, body)
+        except SpoolError as error:
+            self.trouble(str(error))
+            raise
+
+    async def take(self, peer: str, seq: int) -> Verdict:
+        """Take a held message that the neighbour has given; on disk when this returns."""
+        try:
+            taken, ahead = await self.storage(self._take_in, peer, seq)
         except SpoolError as error:
             self.trouble(str(error))
             raise
@@ -122,8 +130,17 @@ class Desk:
         """Return whether anything is to be handed over to ``peer``."""
         return await self.storage(self.custody.waits_for, peer)
 
+    async def give(self, peer: str, outgoing: Outgoing) -> bool:
+        """Note that a message is ``peer``'s from now on, before it is told so; return whether it may be."""
+        return await self.storage(self.custody.give, peer, outgoing.seq)
+
+    async def not_given(self, peer: str, outgoing: Outgoing) -> None:
+        """Note that ``peer`` said it did not take it."""
+        self._ahead = None
+        await self.storage(self.custody.not_given, peer, outgoing.seq)
+
     async def delivered(self, peer: str, outgoing: Outgoing) -> None:
-        """Let go of what ``peer`` has acknowledged."""
+        """Let go of what ``peer`` has taken."""
         self._ahead = None
         await self.storage(self.custody.delivered, peer, outgoing.seq)
         await self._pay_later()
@@ -134,7 +151,7 @@ class Desk:
             await self.storage(self.custody.drop_if_damaged, outgoing.row)
 
     async def reroute(self, peer: str, *, silent: frozenset[str]) -> None:
-        """Send what waits for ``peer`` another way."""
+        """Send what waits for ``peer``, and was not given, another way."""
         self._ahead = None
         for other in await self.storage(partial(self.custody.reroute, peer, avoid=silent)):
             self._wake(other)
@@ -235,8 +252,8 @@ class Desk:
             self._timers.add(timer)
             self._timers = {other for other in self._timers if not other.cancelled() and other.when() >= loop.time()}
 
-    def _take_in(self, peer: str, offer: Offer, body: Bytes) -> tuple[Taken, tuple[str, Outgoing] | None]:
-        taken = self.custody.take(peer, offer.seq, offer.digest, body)
+    def _take_in(self, peer: str, seq: int) -> tuple[Taken, tuple[str, Outgoing] | None]:
+        taken = self.custody.take(peer, seq)
         return taken, self._look_ahead(taken.row)
 
     def _pin_at(self, number: int, due: float) -> tuple[Row | None, tuple[str, Outgoing] | None]:

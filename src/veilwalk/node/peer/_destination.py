@@ -1,4 +1,4 @@
-"""What a node does with a message that opens for it: check, train, seal for the next destination.
+"""What a node does with a message that opens for it: check, train, seal for those who may open it next.
 
 Three steps, because training takes long and storage must not wait for it: :meth:`Destination.look` reads what is
 needed, :meth:`Destination.work` computes, and :meth:`veilwalk.node.peer._custody.Custody.progress` writes the result.
@@ -108,6 +108,8 @@ class Destination:
             return "dummies"
         if header.final:
             return self._finished(arrival, roster)
+        if arrival.final_iteration < 0 and is_fork(header, arrival.walks):
+            return "forks"
         if arrival.final_iteration >= 0 or is_surplus(header, arrival.walks):
             return "retired"
         return self._trained(arrival, roster)
@@ -137,7 +139,7 @@ class Destination:
         hit("train.opened")
         state = _read_state(arrival.state, counts)
         try:
-            model = encode_params(self._task.manifest, self._update(received, arrival.step, state))
+            model = encode_params(self._task.manifest, self._update(received, arrival.step, iteration, state))
         except TrainingError:
             # This node's own data made it worse than useless: pass on what came.
             model = encode_params(self._task.manifest, received)
@@ -215,7 +217,7 @@ class Destination:
         return {
             peer: seal(
                 context,
-                roster.kem_key(peer, context.epoch),
+                [roster.kem_key(peer, context.epoch)],
                 walk_tag=bytes(8),
                 iteration=iteration,
                 body=model,
@@ -227,18 +229,25 @@ class Destination:
 
     def _seal(self, roster: Roster, about: Header, body: bytes) -> bytes:
         context = roster.seal_context(self._task.manifest)
-        goal = self.law.choose(self._draws)
-        key = roster.kem_key(goal, context.epoch)
-        return seal(context, key, walk_tag=about.walk_tag, iteration=about.iteration, body=body)
+        goals = self.law.choose(self._draws, context.recipients)
+        keys = [roster.kem_key(goal, context.epoch) for goal in goals]
+        return seal(context, keys, walk_tag=about.walk_tag, iteration=about.iteration, body=body)
 
-    def _update(self, params: Params, step: int, state: dict[str, Array]) -> Params:
+    def _update(self, params: Params, step: int, age: int, state: dict[str, Array]) -> Params:
         # Imported here because it takes half a second, which a relay need not wait for.
         from veilwalk.learning import apply_update
 
         task = self._task
         with np.errstate(all="ignore"):
             return apply_update(
-                task.learner, params, task.data, seed=task.manifest.seed, node=task.index, step=step, state=state
+                task.learner,
+                params,
+                task.data,
+                seed=task.manifest.seed,
+                node=task.index,
+                step=step,
+                age=age,
+                state=state,
             ).params
 
     def _first_model(self) -> bytes:
@@ -249,6 +258,16 @@ class Destination:
 
     def _loss(self, params: Params) -> float:
         return float(self._task.learner.evaluate(params, self._task.data)["loss"])
+
+
+def is_fork(header: Header, walks: Mapping[bytes, SeenWalk]) -> bool:
+    """Return whether a walk has forked and this branch is behind: this node has opened a later state of the same walk.
+
+    Every opening adds to the iteration, so one walk never comes back with less. Somebody copied a message for several,
+    and two of them opened it. The branch that is furthest on is never given up: nobody has opened anything later.
+    """
+    seen = walks.get(header.walk_tag)
+    return seen is not None and header.iteration < seen.iteration
 
 
 def is_surplus(header: Header, walks: Mapping[bytes, SeenWalk]) -> bool:

@@ -114,10 +114,25 @@ class DestinationRow:
         total = sum(left.values())
         return DestinationRow.of({member: share / total for member, share in left.items()})
 
-    def choose(self, draws: Draws) -> str:
-        """Return the member to seal for."""
-        # Sums of probabilities may end a rounding error below 1.
-        return self.members[min(bisect_right(self.cumulative, draws.unit()), len(self.members) - 1)]
+    def choose(self, draws: Draws, count: int = 1) -> tuple[str, ...]:
+        """Return the members to seal for: so many different ones, or all there are, drawn one after the other.
+
+        Each draw is in the proportions of those not drawn yet (successive sampling).
+        """
+        if count == 1:
+            # Sums of probabilities may end a rounding error below 1.
+            return (self.members[min(bisect_right(self.cumulative, draws.unit()), len(self.members) - 1)],)
+        if count >= len(self.members):
+            return self.members
+        weights = np.diff(self.cumulative, prepend=0.0)
+        chosen = []
+        for _ in range(count):
+            sums = weights.cumsum()
+            left = np.flatnonzero(weights)
+            place = min(int(np.searchsorted(sums, draws.unit() * sums[-1], side="right")), int(left[-1]))
+            weights[place] = 0.0
+            chosen.append(self.members[place])
+        return tuple(chosen)
 
 
 def read_law_row(path: Path, members: Sequence[str], node: str) -> DestinationRow:

@@ -1,15 +1,8 @@
-"""Sealed messages: the envelope with its header, the body, the keys that open them."""
+"""Sealed messages: the envelope with its slots and header, the body, the keys that open them."""
 
 from veilwalk.node.sealing._body import Bytes, bucket_code, bucket_for
-from veilwalk.node.sealing._envelope import (
-    DIGEST_BYTES,
-    RUN_ID_BYTES,
-    Header,
-    OpenedHeader,
-    SealContext,
-    open_body,
-    seal,
-)
+from veilwalk.node.sealing._context import DIGEST_BYTES, RUN_ID_BYTES, WIRE_VERSION, SealContext, check_recipients
+from veilwalk.node.sealing._envelope import Header, OpenedHeader, open_body, seal
 from veilwalk.node.sealing._kem import (
     KemPrivateKey,
     Suite,
@@ -23,6 +16,7 @@ from veilwalk.node.sealing._opener import Opener
 __all__ = [
     "DIGEST_BYTES",
     "RUN_ID_BYTES",
+    "WIRE_VERSION",
     "Bytes",
     "Header",
     "KemPrivateKey",
@@ -32,6 +26,7 @@ __all__ = [
     "Suite",
     "bucket_code",
     "bucket_for",
+    "check_recipients",
     "kem_private_key",
     "kem_public_bytes",
     "kem_public_key",

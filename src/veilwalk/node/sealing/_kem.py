@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -12,7 +13,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from veilwalk.core.errors import CryptoError, InvalidParameterError
 
-KemPrivateKey: TypeAlias = X25519PrivateKey | hpke.MLKEM768X25519PrivateKey
 KemPublicKey: TypeAlias = X25519PublicKey | hpke.MLKEM768X25519PublicKey
 
 _MLKEM_SEED_BYTES = 64
@@ -21,7 +21,7 @@ _X25519_BYTES = 32
 
 
 class Suite(IntEnum):
-    """How headers are sealed. Both use HKDF-SHA256 and AES-256-GCM; the key exchange differs."""
+    """How slots are sealed. Both use HKDF-SHA256 and AES-256-GCM; the key exchange differs."""
 
     X25519 = 1
     HYBRID = 2
@@ -34,7 +34,7 @@ class Suite(IntEnum):
 
     @property
     def enc_bytes(self) -> int:
-        """Length of the encapsulated key in front of a sealed header."""
+        """Length of the encapsulated key of a slot."""
         return _KEM[self].enc_length()
 
     @property
@@ -52,6 +52,21 @@ _KEM = {Suite.X25519: hpke.KEM.X25519, Suite.HYBRID: hpke.KEM.MLKEM768_X25519}
 _HPKE = {suite: hpke.Suite(kem, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM) for suite, kem in _KEM.items()}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KemPrivateKey:
+    """A private key of a member.
+
+    Attributes:
+        whole: What opens its slots.
+        curve: Its X25519 part, by which it finds them.
+        curve_public: The public key of that part.
+    """
+
+    whole: X25519PrivateKey | hpke.MLKEM768X25519PrivateKey = field(repr=False)
+    curve: X25519PrivateKey = field(repr=False)
+    curve_public: bytes
+
+
 def new_kem_secret(suite: Suite) -> bytes:
     """Return a fresh secret of ``suite`` from the OS source; any bytes of that length are one."""
     return os.urandom(suite.secret_bytes)
@@ -61,9 +76,11 @@ def kem_private_key(suite: Suite, secret: bytes) -> KemPrivateKey:
     """Return the private key that ``secret`` stands for."""
     _need_length(suite.secret_bytes, secret)
     curve = X25519PrivateKey.from_private_bytes(secret[-_X25519_BYTES:])
+    public = curve.public_key().public_bytes_raw()
     if suite is Suite.X25519:
-        return curve
-    return hpke.MLKEM768X25519PrivateKey(MLKEM768PrivateKey.from_seed_bytes(secret[:_MLKEM_SEED_BYTES]), curve)
+        return KemPrivateKey(curve, curve, public)
+    lattice = MLKEM768PrivateKey.from_seed_bytes(secret[:_MLKEM_SEED_BYTES])
+    return KemPrivateKey(hpke.MLKEM768X25519PrivateKey(lattice, curve), curve, public)
 
 
 def kem_public_bytes(suite: Suite, secret: bytes) -> bytes:
@@ -85,6 +102,11 @@ def kem_public_key(suite: Suite, data: bytes) -> KemPublicKey:
         return hpke.MLKEM768X25519PublicKey(MLKEM768PublicKey.from_public_bytes(data[:_MLKEM_PUBLIC_BYTES]), curve)
     except ValueError:
         raise CryptoError("a public key was refused") from None
+
+
+def curve_public_bytes(public_key_bytes: bytes) -> bytes:
+    """Return the X25519 part of a public key of any suite."""
+    return public_key_bytes[-_X25519_BYTES:]
 
 
 def _need_length(length: int, key: bytes) -> None:

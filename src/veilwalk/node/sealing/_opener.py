@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from veilwalk.core.geometry import CLEAR_BYTES
 from veilwalk.node.sealing._body import Bytes
-from veilwalk.node.sealing._envelope import OpenedHeader, SealContext, open_header
+from veilwalk.node.sealing._context import SealContext
+from veilwalk.node.sealing._envelope import OpenedHeader, open_header
 from veilwalk.node.sealing._kem import KemPrivateKey
 
 

@@ -8,6 +8,7 @@ forgets whatever was not made safe.
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -56,6 +57,11 @@ class Disk(Protocol):
         """The database, for reading."""
         ...
 
+    @property
+    def boot(self) -> bytes:
+        """Which start of the machine this is: while it is the same, nothing that was committed is forgotten."""
+        ...
+
     def transaction(self, *, durable: bool = True) -> AbstractContextManager[sqlite3.Connection]:
         """Return a context in which the database changes as a whole or not at all."""
         ...
@@ -85,6 +91,7 @@ class FolderDisk:
         except sqlite3.Error as error:
             raise SpoolError(f"{folder}: the database cannot be opened ({error})") from error
         self._durable = True
+        self.boot = _this_boot()
 
     def write(self, name: str, data: Bytes) -> None:
         """Write a file: a new one, or over one whose content nobody needs any more."""
@@ -167,6 +174,14 @@ def open_read_only(folder: Path) -> sqlite3.Connection:
         return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=5)
     except sqlite3.Error as error:
         raise SpoolError(f"{path}: cannot be opened ({error})") from error
+
+
+def _this_boot() -> bytes:
+    """Return the kernel's mark of this start; where there is none, every start of a node may follow a power cut."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+    except OSError:
+        return secrets.token_bytes(16)
 
 
 def _open_database(path: Path) -> sqlite3.Connection:

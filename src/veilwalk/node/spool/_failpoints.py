@@ -17,8 +17,9 @@ from veilwalk.core.errors import ConfigError
 
 #: Every failpoint, in the order a message meets them.
 FAILPOINTS = (
+    "hold.received",
+    "hold.stored",
     "take.received",
-    "take.file_written",
     "take.before_commit",
     "take.committed",
     "route.before_commit",
@@ -26,6 +27,10 @@ FAILPOINTS = (
     "send.before_offer",
     "send.piece",
     "send.offered",
+    "send.held",
+    "give.before_commit",
+    "give.committed",
+    "send.given",
     "send.acked",
     "send.before_delete",
     "send.deleted",

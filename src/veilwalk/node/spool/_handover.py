@@ -13,11 +13,13 @@ from veilwalk.node.spool._tables import Row
 class Verdict(Enum):
     """What became of an offered message."""
 
+    HELD = "here, and not used"
     TAKEN = "taken"
     AGAIN = "taken before"
     BUSY = "too many from this neighbour are here already"
     DAMAGED = "not the bytes that were announced"
     REFUSED = "not of this run and epoch"
+    UNKNOWN = "not here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +34,15 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What is next on a link: a message with its bytes, or, without one, a number to cancel."""
+    """What is next on a link: a message with its bytes, or, without one, a number to cancel.
+
+    ``given`` says that the neighbour may be using it already.
+    """
 
     seq: int
     row: Row | None
     body: bytes
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,7 @@ class Register:
         """Pin a message to the next number of the link to ``peer``; a number it had before is cancelled."""
         if row.peer is not None:
             self._database.execute("INSERT INTO cancelled VALUES (?, ?)", (row.peer, row.seq))
+            self.not_given(row.peer, row.seq or 0)
         seq = self._next_seq(peer)
         self._database.execute("UPDATE message SET peer = ?, seq = ? WHERE id = ?", (peer, seq, row.id))
         return replace(row, peer=peer, seq=seq)
@@ -58,6 +59,7 @@ class Register:
     def delete(self, row: Row) -> None:
         """Take a message out of the table; its file, if it has one, stays."""
         self._database.execute("DELETE FROM message WHERE id = ?", (row.id,))
+        self._database.execute("DELETE FROM given WHERE peer = ? AND seq = ?", (row.peer, row.seq))
 
     def drop(self, row: Row, *, undelivered: bool = False) -> None:
         """Let a message go; its file goes when this transaction is safe.
@@ -107,6 +109,10 @@ class Register:
             (peer, incarnation),
         )
 
+    def is_disk_of(self, peer: str, incarnation: bytes) -> bool:
+        """Return whether that neighbour is known by that disk."""
+        return self._one("SELECT 1 FROM link WHERE peer = ? AND incarnation = ?", peer, incarnation) == 1
+
     def incarnation(self, fresh: bytes) -> bytes:
         """Return the mark of this disk; ``fresh`` becomes it where there is none yet."""
         self._database.execute("INSERT OR IGNORE INTO mark VALUES ('incarnation', ?)", (fresh,))
@@ -127,6 +133,30 @@ class Register:
     def cancel_done(self, peer: str, seq: int) -> None:
         """Forget a cancellation the neighbour has confirmed."""
         self._database.execute("DELETE FROM cancelled WHERE peer = ? AND seq = ?", (peer, seq))
+
+    def give(self, peer: str, seq: int) -> None:
+        """Note that the message of that number may be used by ``peer`` from now on."""
+        self._database.execute("INSERT OR IGNORE INTO given VALUES (?, ?)", (peer, seq))
+
+    def not_given(self, peer: str, seq: int) -> None:
+        """Note that ``peer`` does not use the message of that number."""
+        self._database.execute("DELETE FROM given WHERE peer = ? AND seq = ?", (peer, seq))
+
+    def is_given(self, peer: str, seq: int) -> bool:
+        """Return whether the message of that number may be in use by ``peer``."""
+        return self._one("SELECT 1 FROM given WHERE peer = ? AND seq = ?", peer, seq) == 1
+
+    def started(self, boot: bytes) -> None:
+        """Note which start of the machine this is; after another one, all that is pinned may have been given.
+
+        What was given is written without waiting for the disk, and so forgotten where the power failed.
+        """
+        if self.execute("SELECT 1 FROM mark WHERE name = 'boot' AND data = ?", boot):
+            return
+        self._database.execute(
+            "INSERT OR IGNORE INTO given SELECT peer, seq FROM message WHERE peer IS NOT NULL AND NOT fixed"
+        )
+        self._database.execute("INSERT OR REPLACE INTO mark VALUES ('boot', ?)", (boot,))
 
     def is_opened(self, update_id: bytes) -> bool:
         """Return whether an update of that id was opened here before."""

@@ -50,7 +50,7 @@ def _is_whole(database: sqlite3.Connection) -> bool:
     """Return whether the file is in form, every column is there and of its type, and what is kept twice is alike."""
     if not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         return True
-    if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+    if database.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
         return False
     with contextlib.closing(sqlite3.connect(":memory:")) as model:
         _make_tables(model)

@@ -44,6 +44,7 @@ class Spool:
                 database.execute(statement)
             #: Tells neighbours whether this disk still knows what it sent them.
             self.incarnation = Register(database).incarnation(secrets.token_bytes(_NAME_BYTES))
+            Register(database).started(disk.boot)
         self._remove_orphans()
 
     @property

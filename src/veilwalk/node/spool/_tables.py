@@ -13,6 +13,7 @@ TWICE = {
     "message": "quote(peer) || quote(seq) || quote(came_from) || quote(owed) || fixed",
     "link": "quote(peer) || sent || quote(taken) || quote(incarnation)",
     "cancelled": "quote(peer) || seq",
+    "given": "quote(peer) || seq",
     "debt": "quote(peer) || seq",
     "opened": "quote(update_id) || epoch",
     "walk": "quote(tag) || iteration || ' ' || first_turn || ' ' || last_turn",
@@ -40,6 +41,9 @@ CREATE TABLE IF NOT EXISTS link (
     TWICE
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cancelled (peer TEXT, seq INTEGER, TWICE, PRIMARY KEY (peer, seq)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS given (        -- pinned messages that the neighbour may be using already
+    peer TEXT, seq INTEGER, TWICE, PRIMARY KEY (peer, seq)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS spare (        -- copies of messages that were handed on, until released
     peer TEXT, seq INTEGER, file TEXT, bytes BLOB, digest BLOB NOT NULL, came_from TEXT, PRIMARY KEY (peer, seq)
 ) WITHOUT ROWID;

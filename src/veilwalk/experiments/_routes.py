@@ -1,0 +1,205 @@
+"""Ways to bring an update to the next who updates, side by side: hops, node entropy, and colluders at first sight.
+
+One observer for all of them on each side. Who opens knows who handed it the message, and guesses the source. Colluders,
+a tenth of the nodes placed at random: the first of them to get a message names who handed it over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse, special
+
+from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.core.progress import Progress, silent
+from veilwalk.core.randomness import task_generator
+from veilwalk.core.records import Record
+from veilwalk.core.walk import SIMPLE, Walk
+from veilwalk.design import (
+    FarLaw,
+    Scheme,
+    choose_scheme,
+    conditional_entropy,
+    first_sights,
+    pairs_bound,
+    predecessor_guess,
+    recommended_scheme,
+    what_is_hidden,
+)
+from veilwalk.graphs import Graph
+from veilwalk.walks import token_paths
+
+#: The share of the nodes that collude.
+COLLUDE = 0.1
+#: Chance that a member of a crowd passes a message on once more.
+PASSED_ON = 0.8
+ONIONS = (8, 10, 12)
+_STRAIGHT = Walk("non-backtracking")
+# Tables of arcs by sources are made up to so many entries.
+_TABLE_ENTRIES = 4_000_000
+_PLACEMENTS, _LANES, _PATHS = 8, 64, 1_024
+
+
+def compare_routes(
+    graph: Graph,
+    *,
+    fars: Sequence[int] = (),
+    counts: Sequence[int] = (),
+    walks: Sequence[Walk] = (SIMPLE, _STRAIGHT),
+    progress: Progress = silent,
+) -> Record:
+    """Put the paper's scheme, the recommended one and other ways side by side on ``graph``.
+
+    Args:
+        graph: the network.
+        fars: distances of further schemes sealed for several.
+        counts: their numbers of recipients.
+        walks: their walks.
+        progress: told before each.
+    """
+    rows = [_plain(), _gossip()]
+    progress("the paper's scheme")
+    rows.append(_scheme_row("paper", choose_scheme(graph)))
+    progress("the recommended scheme")
+    rows.append(_scheme_row("recommended", recommended_scheme(graph)))
+    for length in ONIONS:
+        progress(f"onion of {length} hops")
+        rows.append(_onion(graph, length))
+    rows.append(_crowd(graph.n_nodes))
+    for walk in walks:
+        for far in fars:
+            law = FarLaw(graph, far)
+            for count in counts:
+                progress(f"{walk}, far:{far}, sealed for {count}")
+                rows.append(_scheme_row("several", Scheme(graph, law, walk, recipients=count)))
+    params = {"graph": graph.name, "nodes": graph.n_nodes, "graph_digest": graph.digest, "colluders": COLLUDE}
+    return Record(kind="routes", params=params, seed=1, result={"rows": rows})
+
+
+def _scheme_row(route: str, scheme: Scheme) -> dict[str, Any]:
+    hidden = what_is_hidden(scheme)
+    hops = hidden.price.hops
+    (named,) = first_sights(scheme, [COLLUDE], hops=hops)
+    ahead = predecessor_guess(scheme, hops=hops)
+    return {
+        "route": route,
+        "law": scheme.law.name,
+        "walk": str(scheme.walk),
+        "recipients": scheme.recipients,
+        "hops": hops,
+        "node_entropy_nats": hidden.last_hop_nats.mean,
+        "node_entropy_kind": "upper bound" if hidden.opener_nats is None else "estimated",
+        "top_posterior": None if hidden.top_posterior is None else hidden.top_posterior[1],
+        "times_floor": named.times_floor,
+        "times_floor_interval": [named.named.low / named.share, named.named.high / named.share],
+        "predecessor": None if ahead is None else ahead.knows_set.mean,
+    }
+
+
+def _row(
+    route: str, *, hops: float, nats: float, kind: str, top: float | None, times_floor: float, predecessor: float | None
+) -> dict[str, Any]:
+    return {
+        "route": route,
+        "hops": hops,
+        "node_entropy_nats": nats,
+        "node_entropy_kind": kind,
+        "top_posterior": top,
+        "times_floor": times_floor,
+        "predecessor": predecessor,
+    }
+
+
+def _plain() -> dict[str, Any]:
+    """Return the walk without sealing: every hop is an update, and its receiver knows whose."""
+    return _row("plain walk", hops=1.0, nats=0.0, kind="exact", top=1.0, times_floor=1.0, predecessor=1.0)
+
+
+def _gossip() -> dict[str, Any]:
+    """Return pairwise gossip: a model goes to a neighbour, who sees whose it is."""
+    return _row("gossip", hops=1.0, nats=0.0, kind="exact", top=1.0, times_floor=1.0, predecessor=None)
+
+
+def _crowd(size: int) -> dict[str, Any]:
+    """Return Crowds in closed form; everybody must reach everybody, whatever the graph.
+
+    A source passes to anybody, itself included, who passes on with a fixed chance, else opens. The last hop is the
+    source if there was no other, and anybody if there was.
+    """
+    last, other = 1.0 - PASSED_ON + PASSED_ON / size, PASSED_ON / size
+    nats = float(special.entr(last) + (size - 1) * special.entr(other))
+    # Passed on among the honest, and then to a colluder by the source itself, by chance.
+    goes_on = (1.0 - COLLUDE) * PASSED_ON
+    later = goes_on / (1.0 - goes_on) / (size * (1.0 - COLLUDE))
+    return _row(
+        "crowd",
+        hops=1.0 / (1.0 - PASSED_ON),
+        nats=nats,
+        kind="closed form",
+        top=last,
+        times_floor=1.0 + later,
+        predecessor=1 / size,
+    )
+
+
+def _onion(graph: Graph, length: int) -> dict[str, Any]:
+    """Return a path of fixed length that the source lays along edges and that does not turn round; layers hide it."""
+    source, opener, last, named = _onion_paths(graph, length)
+    if len(graph.indices) * graph.n_nodes <= _TABLE_ENTRIES:
+        table = _onion_table(graph, length)
+        nats, kind, top = conditional_entropy(table), "exact", float(table.max(axis=1).sum())
+    else:
+        nats, kind, top = pairs_bound(graph, source, opener, last).mean, "upper bound", None
+    return _row(
+        f"onion {length}",
+        hops=float(length),
+        nats=nats,
+        kind=kind,
+        top=top,
+        times_floor=named / COLLUDE,
+        predecessor=1.0,
+    )
+
+
+def _onion_table(graph: Graph, length: int) -> FloatArray:
+    """Return P(last arc, source) of paths of ``length`` hops from sources as frequent as their degree, exact."""
+    n_arcs, heads = len(graph.indices), np.repeat(np.arange(graph.n_nodes), graph.degrees)
+    back = np.empty(n_arcs, dtype=np.int64)
+    back[np.argsort(graph.indices, kind="stable")] = np.arange(n_arcs)
+    # Arc a is an entry of its head's neighbours: where it came from. It goes on by the head's other entries.
+    fan = graph.degrees[heads]
+    arcs = np.repeat(np.arange(n_arcs), fan)
+    starts = np.repeat(graph.indptr[heads], fan)
+    entries = starts + np.arange(len(arcs)) - np.repeat(np.cumsum(fan) - fan, fan)
+    allowed = (entries != arcs) | (np.repeat(fan, fan) == 1)
+    weight = 1.0 / np.maximum(np.repeat(fan, fan) - 1, 1)
+    moves = sparse.csr_array(
+        (weight[allowed], (back[entries[allowed]], arcs[allowed])), shape=(n_arcs, n_arcs), dtype=np.float64
+    )
+    table = np.zeros((n_arcs, graph.n_nodes))
+    table[np.arange(n_arcs), graph.indices] = 1.0 / n_arcs
+    for _ in range(length - 1):
+        table = moves @ table
+    return table
+
+
+def _onion_paths(graph: Graph, length: int) -> tuple[IntArray, IntArray, IntArray, float]:
+    """Return sources, openers and last hops of drawn paths, and how often colluders name an honest source."""
+    hops = length * _PATHS
+    paths = token_paths(graph, hops=hops, lanes=_LANES, seed=1, walk=_STRAIGHT).astype(np.int64)
+    whole = np.stack([paths[:, first : first + length + 1] for first in range(0, hops, length)], axis=1)
+    routes = whole.reshape(-1, length + 1)
+    named = []
+    for placement in range(_PLACEMENTS):
+        colludes = np.zeros(graph.n_nodes, dtype=np.bool_)
+        count = max(round(COLLUDE * graph.n_nodes), 1)
+        colludes[task_generator(1, placement).choice(graph.n_nodes, size=count, replace=False)] = True
+        mine = routes[~colludes[routes[:, 0]]]
+        seen = colludes[mine[:, 1:]]
+        first = seen.argmax(axis=1)
+        handed = mine[np.arange(len(mine)), first] == mine[:, 0]
+        named.append(float((seen.any(axis=1) & handed).mean()))
+    drawn = routes[:: max(len(routes) // 8_192, 1)]
+    return drawn[:, 0], drawn[:, -1], drawn[:, -2], float(np.mean(named))

@@ -1,0 +1,131 @@
+"""Kernels that sum the set out: along a path, with what chance each node that is met is the one that opens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from veilwalk.walks._compile import inlined, kernel
+from veilwalk.walks._kernels_sets import draw_set, weight_of
+
+# What is left unopened below this is given up.
+_NOTHING = 1e-9
+# Columns of what is summed over the legs of a lane.
+LEGS = 0
+HOPS = 1
+UNOPENED = 2
+N_SUMS = 3
+
+Array = Any
+
+
+@inlined
+def chance(
+    even: Any, recipients: int, eligible: Any, weight: float, met: int, met_weight: float, time: float, slope: float
+) -> Any:
+    """Return the chance that a node met for the first time is a recipient, if none was that was met before it.
+
+    ``met`` eligible nodes were, of ``met_weight`` together. Exact where all that may be chosen are as likely, and for
+    one recipient; else Rosen's: whoever comes before ``time``, at which the others number K on average.
+    Returns the chance, and ``time`` and ``slope`` once this node is out of the pool.
+    """
+    if even:
+        return recipients / max(eligible - met, recipients), time, slope
+    if recipients == 1:
+        return min(weight / max(1.0 - met_weight, weight), 1.0), time, slope
+    left = np.exp(-weight * time)
+    slope = max(slope - weight * left, 1e-300)
+    return 1.0 - left, time + (1.0 - left) / slope, slope
+
+
+@kernel
+def follow_legs(
+    paths: Array,
+    n_nodes: Any,
+    offsets: Array,
+    columns: Array,
+    weights: Array,
+    keep: Array,
+    other: Array,
+    eligible: Array,
+    even: Array,
+    pace: Array,
+    slopes: Array,
+    recipients: int,
+    seed: Any,
+    first_lane: int,
+    warm: int,
+    cut: int,
+    indptr: Array,
+    indices: Array,
+    sums: Array,
+    made: Array,
+    arrived: Array,
+    joint: Array,
+    by_hop: Array,
+) -> None:
+    """Play the legs of each path, and of each leg tell what any set would have done.
+
+    A leg goes on, for the sake of the sums, beyond where its own set opens it, until hardly any set would have left it
+    unopened; the next begins where its own set opened. Those that are sealed before ``warm`` do not count, and after
+    ``cut`` none is; what the end of a path leaves unopened is summed too.
+
+    ``sums[lane]``: legs, mean hops, what was left unopened. ``made[lane, i]``: legs from i. ``arrived[lane, arc]``:
+    opened having come by that arc, an entry of the opener's neighbours. ``joint[lane, arc, i]``: that, and sealed by i,
+    unless empty. ``by_hop[lane, t]``: opened at hop t.
+    """
+    for lane in numba.prange(paths.shape[0]):
+        path, job = paths[lane], np.uint64(first_lane + lane)
+        # In which leg, by when it was sealed, each node was last met, and last was a recipient.
+        met_in = np.full(n_nodes, -1, np.int64)
+        stamps = np.full(n_nodes, -1, np.int64)
+        drawn = np.empty(recipients, np.int64)
+        sealed, end = 0, path.shape[0] - 1
+        while sealed <= cut:
+            source = np.int64(path[sealed])
+            draw_set(n_nodes, offsets, columns, weights, keep, other, seed, job, source, sealed, drawn)
+            for place in range(recipients):
+                stamps[drawn[place]] = sealed
+            opened, alive, met, met_weight, hops = -1, 1.0, 0, 0.0, 0.0
+            time, slope, clock = pace[source], slopes[source], sealed
+            counts = sealed >= warm
+            while clock < end and (alive > _NOTHING or opened < 0):
+                clock += 1
+                hops += alive
+                node = np.int64(path[clock])
+                if opened < 0 and stamps[node] == sealed:
+                    opened = clock
+                if met_in[node] == sealed or node == source:
+                    continue
+                met_in[node] = sealed
+                weight = weight_of(offsets, columns, weights, source, node)
+                if weight == 0.0:
+                    continue
+                hit, time, slope = chance(
+                    even[source], recipients, eligible[source], weight, met, met_weight, time, slope
+                )
+                share = alive * hit
+                met += 1
+                met_weight += weight
+                alive -= share
+                if not counts:
+                    continue
+                came_from = np.int64(path[clock - 1])
+                arc = indptr[node]
+                while arc < indptr[node + 1] and indices[arc] != came_from:
+                    arc += 1
+                if arc < indptr[node + 1]:
+                    arrived[lane, arc] += share
+                    if joint.shape[1] > 0:
+                        joint[lane, arc, source] += share
+                by_hop[lane, min(clock - sealed, by_hop.shape[1] - 1)] += share
+            if counts:
+                sums[lane, LEGS] += 1.0
+                sums[lane, HOPS] += hops
+                sums[lane, UNOPENED] += alive
+                made[lane, source] += 1.0
+            if opened < 0:
+                break
+            sealed = opened

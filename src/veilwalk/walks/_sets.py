@@ -1,0 +1,166 @@
+"""For whom a ciphertext is sealed when it is for several: sets drawn without replacement from a row of a law."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from veilwalk.core import validate
+from veilwalk.core.arrays import FloatArray, IntArray, frozen
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.graphs import Graph, balls
+from veilwalk.walks._jobs import stream_key
+from veilwalk.walks._law import DestinationRows, alias_rows, checked_rows
+
+# Rosen's equations are solved to here; a dozen Newton steps do it.
+_NEWTON_STEPS = 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FarRows:
+    """The law under which everybody at distance ``far`` or more is as likely: for each node, who is too near.
+
+    ``near[starts[i]:starts[i + 1]]`` are the nodes at distance below ``far`` of node i, itself included, ascending. No
+    other distances need to be known.
+    """
+
+    far: int
+    starts: IntArray
+    near: IntArray
+
+    @classmethod
+    def on(cls, graph: Graph, far: int) -> FarRows:
+        """Return the rows on ``graph``, or refuse a distance that leaves somebody without recipients."""
+        validate.integer(far=far)
+        validate.at_least(1, far=far)
+        found = balls(graph, far - 1)
+        sizes = np.diff(found.starts)
+        if int(sizes.max()) == graph.n_nodes:
+            need = f"less: nobody is that far from node {int(np.argmax(sizes))}"
+            raise InvalidParameterError("far", far, need)
+        order = np.lexsort((found.nodes, np.repeat(found.centers, sizes)))
+        return cls(far, frozen(found.starts.astype(np.int64)), frozen(found.nodes[order].astype(np.int32)))
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.starts) - 1
+
+    @property
+    def eligible(self) -> IntArray:
+        """How many recipients each node may choose from."""
+        return np.asarray(self.n_nodes - np.diff(self.starts))
+
+
+#: Whom a source may choose, as the protocol takes it.
+LawRows = DestinationRows | FarRows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetRows:
+    """Rows of a law as the kernels read them that draw and follow sets.
+
+    Attributes:
+        offsets: Where each node's entries start, with the end of the last.
+        columns: Whom it may choose, ascending; of far rows, whom it may not.
+        weights: With what probability; empty for far rows.
+        keep: Alias tables to draw by; empty for far rows.
+        other: The other halves of those.
+        eligible: How many each node may choose from.
+        even: Whether all of a node's choices are as likely.
+        pace: Of rows that are not even, the time at which K of its recipients have come on average, if each comes at
+            the rate of its weight: who has come by then is a set drawn without replacement, nearly (Rosen).
+        slope: How fast they come at that time.
+    """
+
+    offsets: IntArray
+    columns: IntArray
+    weights: FloatArray
+    keep: FloatArray
+    other: IntArray
+    eligible: IntArray
+    even: npt.NDArray[np.bool_]
+    pace: FloatArray
+    slope: FloatArray
+
+    def drawn_by(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray, IntArray]:
+        """Return the arrays that drawing takes."""
+        return self.offsets, self.columns, self.weights, self.keep, self.other
+
+    def followed_by(self) -> tuple[IntArray, npt.NDArray[np.bool_], FloatArray, FloatArray]:
+        """Return the arrays that summing the set out takes besides."""
+        return self.eligible, self.even, self.pace, self.slope
+
+
+def set_rows(graph: Graph, law: LawRows, recipients: int) -> SetRows:
+    """Return ``law`` as kernels read it that seal for ``recipients``, or refuse more than some node may choose from."""
+    validate.integer(recipients=recipients)
+    validate.at_least(1, recipients=recipients)
+    nothing = frozen(np.empty(0))
+    zeros = frozen(np.zeros(graph.n_nodes))
+    if isinstance(law, FarRows):
+        _require_enough(law.eligible, recipients)
+        even = frozen(np.ones(graph.n_nodes, dtype=np.bool_))
+        other = frozen(np.empty(0, dtype=np.int32))
+        return SetRows(law.starts, law.near, nothing, nothing, other, law.eligible, even, zeros, zeros)
+    rows = checked_rows(graph, law)
+    rows.sort_indices()
+    eligible = np.diff(rows.indptr).astype(np.int64)
+    _require_enough(eligible, recipients)
+    aliases = alias_rows(graph, rows)
+    data = np.asarray(rows.data, dtype=np.float64)
+    first = rows.indptr[:-1]
+    even = np.maximum.reduceat(data, first) - np.minimum.reduceat(data, first) <= 1e-12
+    pace, slope = (zeros, zeros) if bool(even.all()) or recipients == 1 else _paces(data, rows.indptr, recipients)
+    return SetRows(
+        aliases.offsets, aliases.columns, frozen(data), aliases.keep, aliases.other, eligible, even, pace, slope
+    )
+
+
+def recipients_of(
+    graph: Graph,
+    law: LawRows,
+    recipients: int,
+    *,
+    seed: int,
+    lane: npt.ArrayLike,
+    source: npt.ArrayLike,
+    clock: npt.ArrayLike,
+) -> IntArray:
+    """Return for whom ciphertexts were sealed in :func:`iter_protocol`, a row each, in the order drawn.
+
+    A set is a function of the seed, its lane, its source and the clock at which it was sealed, and of nothing else:
+    those of a record are its ``replica`` (with one token), ``source`` and ``clock - leg_hops``.
+    """
+    from veilwalk.walks import _kernels_sets as kernels
+
+    rows = set_rows(graph, law, recipients)
+    lanes, sources, clocks = (np.ascontiguousarray(np.atleast_1d(one), np.int64) for one in (lane, source, clock))
+    out = np.empty((len(lanes), recipients), dtype=np.int64)
+    kernels.draw_sets(np.uint64(graph.n_nodes), *rows.drawn_by(), stream_key(seed), lanes, sources, clocks, out)
+    return out
+
+
+def _require_enough(eligible: IntArray, recipients: int) -> None:
+    if int(eligible.min()) < recipients:
+        need = f"at most {int(eligible.min())}: node {int(np.argmin(eligible))} has no more to choose from"
+        raise InvalidParameterError("recipients", recipients, need)
+
+
+def _paces(data: FloatArray, indptr: IntArray, recipients: int) -> tuple[FloatArray, FloatArray]:
+    """Solve sum over a row of (1 - exp(-w t)) = K for t, by Newton from below; return t and the slope there."""
+    first, sizes = indptr[:-1], np.diff(indptr)
+    # A row that is chosen whole has no such time; a time at which nearly all have come serves.
+    wanted = np.minimum(float(recipients), sizes * (1.0 - 1e-9))
+    time = wanted.copy()
+    slope = np.ones_like(time)
+    for _ in range(_NEWTON_STEPS):
+        left = np.exp(-data * np.repeat(time, sizes))
+        slope = np.add.reduceat(data * left, first)
+        short = wanted - (sizes - np.add.reduceat(left, first))
+        time += short / slope
+        if float(np.abs(short).max()) < 1e-10:
+            break
+    return frozen(time), frozen(slope)

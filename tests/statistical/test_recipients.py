@@ -1,0 +1,167 @@
+"""Sealed for several, by three roads that share no code, and by a small simulation of its own."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import sparse
+
+from veilwalk import chains, theory, walks
+from veilwalk.chains import MeanOpenings
+from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.core.walk import Walk
+from veilwalk.graphs import Graph, distances, random_regular
+from veilwalk.walks._protocol import Updates
+
+KINDS = ["simple", "non-backtracking"]
+NODES, DEGREE, RECIPIENTS, FAR = 100, 3, 8, 3
+
+
+# Closed forms are about the mean of all graphs; one of a hundred nodes is 2% off.
+N_GRAPHS = 6
+
+
+@cache
+def network(number: int = 0) -> Graph:
+    return random_regular(NODES, DEGREE, seed=23 + number)
+
+
+def model(kind: str) -> theory.RecipientModel:
+    walk = theory.WalkModel(n_nodes=NODES, degree=DEGREE)
+    return theory.RecipientModel(walk=walk, recipients=RECIPIENTS, far=FAR, kind=kind)
+
+
+def far_law() -> sparse.csr_array:
+    """Everybody at distance FAR or more alike."""
+    far = distances(network()) >= FAR
+    return sparse.csr_array(far / far.sum(axis=1, keepdims=True))
+
+
+@cache
+def chained(kind: str) -> MeanOpenings:
+    return chains.require_chain(network(), Walk(kind)).mean_openings(far_law(), RECIPIENTS, n_sets=24, seed=1)
+
+
+@cache
+def played(kind: str, number: int = 0) -> Updates:
+    law = walks.FarRows.on(network(number), FAR)
+    return walks.run_protocol(network(number), law, updates=64_000, seed=5, walk=Walk(kind), recipients=RECIPIENTS)
+
+
+def spread(hops: FloatArray) -> tuple[float, float]:
+    """The mean over lanes and the half-width of its 95% interval."""
+    return float(hops.mean()), float(1.96 * hops.std(ddof=1) / np.sqrt(len(hops)))
+
+
+def agree(mean: float, half: float, exact: MeanOpenings) -> bool:
+    """Whether two estimates are within 1.5 joint intervals of 95%: three standard errors."""
+    return abs(mean - exact.mean_hops) < 1.5 * float(np.hypot(half, exact.mean_hops_error))
+
+
+def simulated(kind: str, *, lanes: int, hops: int, redraw: bool) -> tuple[float, float]:
+    """Hops an update, many tokens abreast; a mutant draws the set anew at every hop."""
+    rng = np.random.default_rng(11)
+    graph, far = network(), distances(network()) >= FAR
+    near = graph.indices.reshape(NODES, DEGREE)
+
+    def drawn(sources: IntArray) -> npt.NDArray[np.bool_]:
+        keys = np.where(far[sources], rng.random((len(sources), NODES)), 2.0)
+        order = np.argpartition(keys, RECIPIENTS, axis=1)
+        chosen = np.zeros((len(sources), NODES), dtype=bool)
+        np.put_along_axis(chosen, order[:, :RECIPIENTS], values=True, axis=1)
+        return chosen
+
+    here: IntArray = rng.integers(0, NODES, lanes)
+    came = near[here, rng.integers(0, DEGREE, lanes)]
+    source, sealed, every = here.copy(), drawn(here), np.arange(lanes)
+    opened, warm = np.zeros(lanes), hops // 5
+    for hop in range(hops + warm):
+        way = near[here, rng.integers(0, DEGREE, lanes)]
+        while kind == "non-backtracking" and np.any(way == came):
+            back = way == came
+            way[back] = near[here[back], rng.integers(0, DEGREE, int(back.sum()))]
+        came, here = here, way
+        if redraw:
+            sealed = drawn(source)
+        at = sealed[every, here]
+        opened += at * (hop >= warm)
+        source = np.where(at, here, source)
+        if at.any():
+            sealed[at] = drawn(here[at])
+    mean, half = spread(opened / hops)
+    return 1 / mean, half / mean**2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_three_roads_give_one_price(kind: str) -> None:
+    """Chains, the protocol, the set summed out, and a simulation, within their intervals."""
+    exact = chained(kind)
+    lanes = played(kind)["leg_hops"].reshape(64, -1).mean(axis=1)
+    summed = walks.estimate_openings(
+        network(), walks.FarRows.on(network(), FAR), RECIPIENTS, walk=Walk(kind), legs=20_000, seed=3, joint=False
+    )
+    assert agree(*spread(lanes), exact)
+    assert agree(summed.hops, summed.hops_interval[1] - summed.hops, exact)
+    assert agree(*simulated(kind, lanes=2000, hops=300, redraw=False), exact)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_set_drawn_anew_at_every_hop_is_rejected(kind: str) -> None:
+    """The mutant forgets whom the walk has met already; by the rule that accepts the others."""
+    lanes = 1000 if kind == "simple" else 4000
+    assert not agree(*simulated(kind, lanes=lanes, hops=240, redraw=True), chained(kind))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_chains_and_protocol_agree_who_opens(kind: str) -> None:
+    """By distance, and how often each node does; the drawn sets of the chains leave some spread."""
+    exact, updates, hops = chained(kind), played(kind), distances(network())
+    at = np.bincount(hops[updates["source"], updates["destination"]], minlength=12)[:12] / len(updates)
+    shares = np.bincount(exact.node, exact.sources)
+    chain_at = np.bincount(hops.ravel(), (shares[:, np.newaxis] * exact.by_node).ravel(), minlength=12)[:12]
+    assert np.abs(chain_at - at).sum() / 2 < 0.01
+    opened = np.bincount(updates["destination"], minlength=NODES) / len(updates)
+    assert np.abs(opened - shares).sum() / 2 < 0.04
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_closed_forms_are_the_mean_over_graphs(kind: str) -> None:
+    """Price within 3%, distance and survival within 0.03, entropy within 0.05 nats: what the closed forms state."""
+    price, entropy, at, left = 0.0, 0.0, np.zeros(12), np.zeros(81)
+    for number in range(N_GRAPHS):
+        updates, hops = played(kind, number), distances(network(number))
+        price += updates["leg_hops"].mean() / N_GRAPHS
+        far = hops[updates["source"], updates["destination"]]
+        at += np.bincount(far, minlength=12)[:12] / len(far) / N_GRAPHS
+        left += (1 - np.cumsum(np.bincount(updates["leg_hops"], minlength=81)[:81]) / len(updates)) / N_GRAPHS
+        found = walks.estimate_openings(
+            network(number), walks.FarRows.on(network(number), FAR), RECIPIENTS, walk=Walk(kind), legs=40_000, seed=4
+        )
+        posterior = found.joint / found.joint.sum(axis=1, keepdims=True)
+        entropy -= (found.joint * np.log(np.where(posterior > 0, posterior, 1))).sum() / N_GRAPHS
+    pmf = theory.opening_distance_pmf(model=model(kind))
+    assert theory.mean_opening_hops(model=model(kind)) == pytest.approx(price, rel=0.03)
+    assert np.abs(np.pad(pmf, (0, 12 - len(pmf))) - at).sum() / 2 < 0.03
+    assert np.abs(theory.opening_survival(80, model=model(kind)) - left).max() < 0.03
+    assert theory.opener_posterior(model=model(kind)).node_entropy_nats == pytest.approx(entropy, abs=0.05)
+
+
+def test_weighted_rows_are_drawn_one_after_the_other() -> None:
+    """A law that is not even: chains over drawn sets and the protocol agree; the even law is told apart."""
+    law = far_law()
+    rng = np.random.default_rng(2)
+    weights = law.multiply(1 + 9 * (rng.random(NODES) < 0.3)[np.newaxis, :]).tocsr()
+    weighted = sparse.csr_array(weights / weights.sum(axis=1)[:, np.newaxis])
+    chain = chains.require_chain(network(), Walk("non-backtracking"))
+    exact = chain.mean_openings(weighted, RECIPIENTS, n_sets=24, seed=1)
+    updates = walks.run_protocol(
+        network(), weighted, updates=64_000, seed=5, walk=Walk("non-backtracking"), recipients=RECIPIENTS
+    )
+    assert agree(*spread(updates["leg_hops"].reshape(64, -1).mean(axis=1)), exact)
+    opened = np.bincount(updates["destination"], minlength=NODES) / len(updates)
+    assert np.abs(opened - np.bincount(exact.node, exact.sources)).sum() / 2 < 0.06
+    even = chained("non-backtracking")
+    assert np.abs(opened - np.bincount(even.node, even.sources)).sum() / 2 > 0.3

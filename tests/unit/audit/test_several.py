@@ -1,0 +1,237 @@
+"""Observers of what is sealed for several: against sums over all sets, games played, and each other."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veilwalk.audit import AuditSettings, Sightings, audit, make_plan, play
+from veilwalk.audit.inference.paths import from_path, from_round
+from veilwalk.audit.inference.rehearsal import colluder_numbers, follow_paths, follow_sealed
+from veilwalk.audit.inference.sealed import Sets, opened_by
+from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.walk import Walk
+from veilwalk.design import Scheme, choose_scheme
+from veilwalk.graphs import Graph, random_regular
+from veilwalk.walks import UPDATE_DTYPE, recipients_of, token_paths
+
+EDGES = [(0, 1), (1, 2), (2, 3), (3, 1), (1, 4), (4, 5), (5, 6), (6, 7), (7, 4), (2, 6), (7, 8), (8, 3)]
+GRAPH = Graph.from_edges(9, np.array(EDGES))
+COLLUDERS = np.array([2, 8])
+MEMBER = colluder_numbers(9, COLLUDERS)
+SEVERAL = Scheme(GRAPH, choose_scheme(GRAPH, "far:2").law, recipients=2)
+PATHS = token_paths(GRAPH, hops=60, lanes=2, seed=4)
+SMALL = random_regular(60, 3, seed=1)
+EIGHT = choose_scheme(SMALL, "far:2", walk="non-backtracking", recipients=8)
+CHEAP = AuditSettings(updates=40_000, rehearsed_hops=20_000, colluders=6)
+
+
+def sets_of(scheme: Scheme) -> Sets:
+    """The law of its sets."""
+    found = Sets.of(scheme)
+    assert found is not None
+    return found
+
+
+def opened_slowly(path: IntArray, then: int, *, forgets: bool) -> FloatArray:
+    """P(what was sealed at ``then`` is opened at each hop), the mean over all sets; ``forgets`` redraws at each hop."""
+    found = np.zeros(len(path))
+    far = SEVERAL.law.matrix.toarray()[path[then]] > 0
+    if forgets:
+        left, share = 1.0, SEVERAL.recipients / far.sum()
+        for hop in range(then + 1, len(path)):
+            found[hop] = left * share * far[path[hop]]
+            left -= found[hop]
+        return found
+    sets = list(itertools.combinations(np.flatnonzero(far), SEVERAL.recipients))
+    for chosen in sets:
+        met = np.flatnonzero(np.isin(path[then + 1 :], chosen))
+        if len(met):
+            found[then + 1 + met[0]] += 1 / len(sets)
+    return found
+
+
+def made_slowly(path: IntArray, *, forgets: bool = False) -> tuple[FloatArray, FloatArray]:
+    """P(an update is made at each hop), and of what is opened there, that it was sealed at each hop."""
+    made, shares = np.zeros(len(path)), np.zeros((len(path), len(path)))
+    made[0] = 1.0
+    for then in range(len(path)):
+        shares[:, then] = made[then] * opened_slowly(path, then, forgets=forgets)
+        made += shares[:, then]
+    return made, shares
+
+
+def test_openings_are_followed_along_the_path() -> None:
+    """As sums over all sets give them; a set redrawn at every hop misses."""
+    made, _ = follow_sealed(PATHS, sets_of(SEVERAL), MEMBER)
+    for lane, path in enumerate(PATHS):
+        slow, shares = made_slowly(path)
+        np.testing.assert_allclose(made[lane, 0], slow, atol=1e-6, rtol=0)
+        last = np.array([max([0, *np.flatnonzero(MEMBER[path[:hop]] >= 0)]) for hop in range(len(path))])
+        unseen = [shares[hop, last[hop] :].sum() for hop in range(1, len(path))]
+        np.testing.assert_allclose(made[lane, 1, 1:], unseen, atol=1e-6, rtol=0)
+        assert np.abs(made[lane, 0] - made_slowly(path, forgets=True)[0]).max() > 0.05
+
+
+def test_one_recipient_is_the_paper() -> None:
+    """Followed as one of several, one recipient gives what the paper's own kernel gives; of uneven laws too."""
+    for law in ("far:2", "uniform-distance"):
+        scheme = choose_scheme(GRAPH, law, support=None if law == "far:2" else (2, 3))
+        two = sets_of(Scheme(GRAPH, scheme.law, recipients=2))
+        one = Sets(1, two.weights, two.eligible, two.even, two.pace, two.slope)
+        papers, _ = follow_paths(PATHS, scheme.law, MEMBER)
+        ours, _ = follow_sealed(PATHS, one, MEMBER)
+        np.testing.assert_allclose(ours[:, :2], papers, atol=1e-6, rtol=0)
+
+
+def test_who_knows_the_path() -> None:
+    """Its posterior is that of sums over all sets."""
+    settings = AuditSettings(updates=64, replicas=4, seed=4)
+    run = play(SEVERAL, settings)
+    late = np.flatnonzero(run.seen.clock < 400)
+    found = from_path(SEVERAL, settings, seen=run.seen.at(late), lanes=run.truth.lane[late])
+    assert found.how == "exact: every hop is known"
+    walked = token_paths(GRAPH, hops=400, lanes=4, seed=4)
+    assert len(late) > 20
+    for row in range(0, len(late), 8):
+        clock, lane = run.seen.clock[late[row]], run.truth.lane[late[row]]
+        path = walked[lane][: clock + 1]
+        weights = np.bincount(path, weights=made_slowly(path)[1][clock], minlength=9)
+        np.testing.assert_allclose(found.weights[row], weights / weights.sum(), atol=1e-5, rtol=0)
+
+
+def test_who_knows_what_nodes_remember() -> None:
+    """Without chance the round is foretold, and tells what the path does; with some, less, and it stays calibrated."""
+    settings = AuditSettings(updates=64, replicas=4, seed=4, tried_hops=20_000)
+    for mix, certain in ((0.0, True), (0.3, False)):
+        scheme = choose_scheme(GRAPH, "far:2", walk=Walk("least-recent", mix), recipients=2)
+        run = play(scheme, settings)
+        even = np.full((len(run.seen), 9), 1 / 9)
+        lanes = run.truth.lane
+        foretold = from_round(scheme, settings, seen=run.seen, lanes=lanes, otherwise=even).weights
+        path = from_path(scheme, settings, seen=run.seen, lanes=lanes).weights
+        assert np.allclose(foretold, path, atol=1e-6, rtol=0) == certain
+        mine = foretold[np.arange(len(foretold)), run.truth.source]
+        assert mine.mean() == pytest.approx((foretold**2).sum(axis=1).mean(), abs=0.12)
+
+
+@pytest.mark.parametrize("walk", ["simple", "non-backtracking"])
+def test_who_of_a_given_set_opens(walk: str) -> None:
+    """On the chain with the set absorbing as in walks; one that may open on the way back misses."""
+    scheme = choose_scheme(SMALL, "far:2", walk=walk, recipients=8)
+    played = np.concatenate(list(scheme.play(updates=60_000, seed=3)))
+    played = played[np.argsort(played["replica"], kind="stable")]
+    before, this = played[:-1], played[1:]
+    kept = np.flatnonzero(before["replica"] == this["replica"])[::60]
+    before, this = before[kept], this[kept]
+    clock = this["clock"] - this["leg_hops"]
+    sets = recipients_of(SMALL, scheme.law.draws, 8, seed=3, lane=this["replica"], source=this["source"], clock=clock)
+    assert scheme.chain is not None
+    found = opened_by(scheme.chain, before["last_hop"], this["source"], sets)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-8)
+    assert np.all(found[~np.eye(60, dtype=bool)[sets].any(axis=1)] == 0.0)
+    mine = found[np.arange(len(this)), this["destination"]]
+    expected = (found**2).sum(axis=1)
+    error = (mine - expected).std() / len(mine) ** 0.5
+    assert abs(mine.mean() - expected.mean()) < 4 * error
+    assert abs(1 / 8 - expected.mean()) > 4 * error
+
+
+def test_the_predecessor_does_not_know_who_opened() -> None:
+    """A colluder that sealed for several is told its own draw, never the truth; of one recipient both are the same."""
+    updates = np.zeros(4, dtype=UPDATE_DTYPE)
+    updates["source"], updates["destination"] = [5, 1, 7, 2], [1, 7, 2, 6]
+    updates["clock"], updates["leg_hops"], updates["last_hop"] = [10, 30, 44, 50], [4, 20, 14, 6], [3, 8, 5, 0]
+    watching = np.isin(np.arange(9), [1])
+    one = Sightings.of(updates, watching=watching)
+    assert one.told_source.tolist() == [-1, -1, 7, -1]
+    assert one.told_by.tolist() == [-1, -1, -1, -1]
+    several = Sightings.of(updates, watching=watching, recipients=3)
+    assert several.told_source.tolist() == [-1, -1, -1, -1]
+    assert several.told_by.tolist() == [-1, -1, 1, -1]
+    assert several.told_clock.tolist() == [-1, -1, 10, -1]
+    assert several.told_from.tolist() == [-1, -1, 3, -1]
+
+
+def test_observers_are_calibrated() -> None:
+    """Each names the source as often as it says; short return times tell most; colluders are held to their floor."""
+    names = "prior,return-time,last-hop,repeated,first-sight,bridge,predecessor,path"
+    found = audit(EIGHT, CHEAP, observers=names)
+    assert found.plan.posterior == "rehearsed"
+    for name in found:
+        row = found[name].overall
+        low, high = row["hit_ratio_interval"]
+        slack = (high - low) / 2
+        assert low - slack < row["top_posterior"] < high + slack, name
+    assert found["prior"].how == "estimated: sampled paths, sets summed out"
+    last_hop = found["last-hop"]
+    assert found["return-time"].node_entropy_nats > last_hop.node_entropy_nats > found["path"].node_entropy_nats
+    assert last_hop.worst_percent is not None
+    assert last_hop.worst_arc is not None
+    assert last_hop.worst_percent["hit_ratio"] > 5 * last_hop.hit_ratio
+    assert last_hop.worst_percent["node_entropy_nats"] < last_hop.worst_arc["node_entropy_nats"]
+    assert last_hop.worst_arc["node_entropy_nats"] < last_hop.node_entropy_nats
+    assert last_hop.times_floor is None
+    bridge = found["bridge"]
+    assert bridge.times_floor == pytest.approx(bridge.hit_ratio / 0.1)
+    facts = found["predecessor"].report
+    assert 1 / 8 < facts["best_guess_of_set"] < 0.4
+    assert found["first-sight"].hit_ratio < found["predecessor"].hit_ratio < 0.5
+    assert found.record().params["recipients"] == 8
+
+
+def test_a_recipient_that_is_not_first_learns_nothing() -> None:
+    """What is seen of an update follows from the path and from who opened; who else was chosen has no part in it.
+
+    One of a set that the token meets after the set was opened neither opens nor is told, as one whose name was still on
+    a list would be.
+    """
+    colluders = np.array([3, 17, 40])
+    settings = AuditSettings(updates=400, replicas=4)
+    run = play(EIGHT, settings, colluders)
+    seen, lanes = run.seen, run.truth.lane
+    paths = token_paths(SMALL, hops=int(seen.clock.max()), lanes=4, seed=settings.seed, walk=EIGHT.walk)
+    too_late = 0
+    for row in np.flatnonzero(lanes[1:] == lanes[:-1]) + 1:
+        path, opened, clock = paths[lanes[row]], seen.clock[row - 1], seen.clock[row]
+        node = path[clock]
+        assert (node, path[clock - 1]) == (seen.destination[row], seen.last_hop[row])
+        assert clock - np.flatnonzero(path[:clock] == node)[-1] == seen.return_time[row]
+        sights = opened + 1 + np.flatnonzero(np.isin(path[opened + 1 : clock + 1], colluders))
+        assert seen.first_sight_clock[row] == (sights[0] if len(sights) else -1)
+        drawer, when = run.truth.source[[row - 1, row]], [seen.clock[row - 2] if row > 1 else -1, opened]
+        chosen = recipients_of(SMALL, EIGHT.law.draws, 8, seed=7, lane=[lanes[row]] * 2, source=drawer, clock=when)
+        assert node in chosen[1]
+        assert not np.isin(path[opened + 1 : clock], chosen[1]).any()
+        if row > 1 and lanes[row - 2] == lanes[row]:
+            too_late += np.isin(path[opened + 1 : clock], np.setdiff1d(chosen[0], chosen[1])).sum()
+    assert too_late > 100
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"posterior": "exact", "observers": "last-hop"}, "for one recipient"),
+        ({"posterior": "estimated", "observers": "last-hop"}, "for one recipient"),
+        ({"observers": "window"}, "one destination"),
+    ],
+)
+def test_what_is_for_one_recipient_says_so(options: dict[str, Any], message: str) -> None:
+    """One line that names what would do."""
+    with pytest.raises(InvalidParameterError, match=message) as caught:
+        make_plan(choose_scheme(SMALL, "far:2", recipients=8), AuditSettings(**options))
+    assert "\n" not in str(caught.value)
+
+
+def test_large_graphs_without_tables() -> None:
+    """Of a far law everybody is a candidate; the law is never made a table, and posteriors are by class."""
+    scheme = choose_scheme(random_regular(200, 3, seed=2), "far:3", walk="non-backtracking", recipients=8)
+    found = audit(scheme, updates=6_000, large_nodes=100, scored_by_few=1_500)
+    assert found.plan.looked_up
+    assert list(found) == ["prior", "return-time", "last-hop"]
+    assert "matrix" not in vars(scheme.law)
+    assert found["last-hop"].node_entropy_nats < found["prior"].node_entropy_nats < np.log(200)
