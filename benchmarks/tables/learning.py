@@ -5,8 +5,8 @@ where ``--data`` says. It writes ``docs/reference/learning.md`` and ``docs/image
 a file under ``--work``; run it again to go on where it stopped. ``--only softmax`` renews one section and leaves the
 others as they were written. ``--profile reduced`` is a smoke test of a minute or two that leaves the docs alone.
 
-Softmax regression is tuned for every algorithm by one rule (:mod:`benchmarks.tables.tuning`); the network, the noise
-and the attacks have step size 0.1 and one step an update.
+Every algorithm is tuned by one rule (:mod:`benchmarks.tables.tuning`), for both models; the noise and the attacks have
+step size 0.1 and one step an update.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from benchmarks.speed.learning import speed_lines
 from benchmarks.tables import local_steps
 from benchmarks.tables.cells import kept, refuse_others
 from benchmarks.tables.learning_page import OWN_MODELS, page
-from benchmarks.tables.tuning import GRID, Setting, best, tune, without_test_rows
+from benchmarks.tables.tuning import GRID, NETWORK_GRID, Setting, best, tune, without_test_rows
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.records import Record, write_atomically
 from veilwalk.design import choose_scheme, require_destinations
@@ -40,13 +40,17 @@ from veilwalk.training import (
     route_anonymity,
 )
 
+if TYPE_CHECKING:
+    from torch import Tensor, optim
+
 PAPER = "paper-walk"
 ALGORITHMS = ("private-walk", PAPER, "plain-walk", "gossip", "central")
 PARTITIONS = ("iid", "dirichlet:0.3")
 ATTACKED = (*PARTITIONS, "graph:0.9")
 EPSILONS, DELTA, CLIP = (8.0, 1.0), 1e-5, 0.05
 UNTUNED = Setting(learning_rate=0.1, local_steps=1)
-MODELS = {"softmax": UNTUNED.spec, "cnn": "benchmarks.tables.learning:small_cnn"}
+MODELS = {"softmax": "softmax", "cnn": "benchmarks.tables.learning:small_cnn"}
+GRIDS = {"softmax": GRID, "cnn": NETWORK_GRID}
 PARTS = (*MODELS, "steps", "noise", "attack", "speed")
 # Nodes whose own models are evaluated.
 _OWNERS = 30
@@ -100,7 +104,7 @@ PROFILES = {
 }
 
 
-def small_cnn(*, n_features: int, n_classes: int) -> Learner:
+def small_cnn(*, n_features: int, n_classes: int, learning_rate: float = 0.1, local_steps: int = 1) -> Learner:
     """Two convolutions and a linear layer, 5,994 parameters for MNIST, plain SGD."""
     from torch import nn, optim
 
@@ -114,7 +118,10 @@ def small_cnn(*, n_features: int, n_classes: int) -> Learner:
             nn.Conv2d(8, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, n_classes),
         )  # fmt: skip
 
-    return TorchLearner(module_fn=module, optimizer_fn=lambda tensors: optim.SGD(tensors, lr=0.1))
+    def optimizer(tensors: list[Tensor]) -> optim.Optimizer:
+        return optim.SGD(tensors, lr=learning_rate)
+
+    return TorchLearner(module_fn=module, optimizer_fn=optimizer, local_steps=local_steps)
 
 
 class OwnModels:
@@ -162,17 +169,18 @@ class Campaign:
         return self._several if algorithm == "private-walk" else self._base, algorithm
 
     @cached_property
-    def _validation(self) -> Data:
-        return without_test_rows(self._base.data)
+    def _validation(self) -> dict[str, Data]:
+        """Training rows with some held back to choose by, no more than are evaluated later."""
+        data = without_test_rows(self._base.data)
+        return {model: _fewer(data, count) for model, count in self.profile.held_out.items()}
 
     def scenario(
         self, model: str, partition: str, seed: int, *, learner: str = "", noise: float = 0.0, clip: float = 0.0
     ) -> Scenario:
         """Return a cell's scenario; the data are read once for all."""
-        scheme, data, count = self._base.scheme, self._base.data, self.profile.held_out[model]
-        # The first so many held-out rows, for models that are slow to evaluate.
-        fewer = replace(data, test=Partition(data.test.features[:count], data.test.labels[:count]))
-        parts: dict[str, Any] = {"data": fewer, "partition": partition, "learner": learner or MODELS[model]}
+        scheme, fewer = self._base.scheme, _fewer(self._base.data, self.profile.held_out[model])
+        spec = learner or UNTUNED.spec(MODELS[model])
+        parts: dict[str, Any] = {"data": fewer, "partition": partition, "learner": spec}
         return Scenario.make(scheme, **parts, seed=seed, noise=noise, clip=clip)
 
     def trace(self, name: str, model: str, seed: int) -> TrainingTrace:
@@ -184,25 +192,24 @@ class Campaign:
         """Return a cell from its file, or compute and keep it."""
         return kept(self._work, name, compute)
 
-    def tuned(self, partition: str, algorithm: str) -> dict[str, Any]:
-        """Try the whole grid for the softmax."""
+    def tuned(self, model: str, partition: str, algorithm: str) -> dict[str, Any]:
+        """Try the whole grid of a model."""
         walked, kind = self._walked(algorithm)
-        tried = tune(walked.scheme, self._validation, partition, kind, updates=self.profile.tuning_updates)
+        how: dict[str, Any] = {"updates": self.profile.tuning_updates, "grid": GRIDS[model], "model": MODELS[model]}
+        tried = tune(walked.scheme, self._validation[model], partition, kind, **how)
         return {"chosen": asdict(best(tried)), "tried": [asdict(one) for one in tried]}
 
     def setting(self, model: str, partition: str, algorithm: str) -> Setting:
         """Return the setting with which an algorithm trains."""
-        if model != "softmax":
-            return UNTUNED
-        found = self.cell(f"tune-{partition}-{algorithm}", partial(self.tuned, partition, algorithm))
-        return Setting(**found["chosen"])
+        name = f"tune-{model}-{partition}-{algorithm}"
+        return Setting(**self.cell(name, partial(self.tuned, model, partition, algorithm))["chosen"])
 
     def trained(self, model: str, partition: str, seed: int) -> dict[str, Any]:
         """Train by every algorithm, each with its setting."""
         runs = {}
         for name in ALGORITHMS:
             setting, trace = self.setting(model, partition, name), self.trace(name, model, seed)
-            learner = setting.spec if model == "softmax" else MODELS[model]
+            learner = setting.spec(MODELS[model])
             scenario, own = self.scenario(model, partition, seed, learner=learner), OwnModels(trace)
             gossip = name == "gossip"
             run = train(
@@ -256,7 +263,7 @@ class Campaign:
     def run(self) -> Record:
         """Compute every cell that is not there yet; refuse cells that were computed with other settings."""
         params = asdict(self.profile) | {"data": "MNIST", "delta": DELTA, "clip": CLIP, "models": MODELS}
-        params["grid"] = [asdict(setting) for setting in GRID]
+        params["grids"] = {model: [asdict(setting) for setting in grid] for model, grid in GRIDS.items()}
         refuse_others(self._work, params | {"from": self._data})
         result: dict[str, Any] = {"cells": list(self._cells())}
         if "steps" in self._parts:
@@ -290,6 +297,11 @@ class Campaign:
             for partition in ATTACKED if attacked else ():
                 found = self.cell(f"attack-{partition}-{seed}", partial(self.attacked, partition, seed))
                 yield {"kind": "attack", "partition": partition, "seed": seed, "found": found}
+
+
+def _fewer(data: Data, count: int) -> Data:
+    """Return data with the first so many held-out rows, for models that are slow to evaluate."""
+    return replace(data, test=Partition(data.test.features[:count], data.test.labels[:count]))
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ _TITLES = {
     "attack": "What content gives away",
     "speed": "Speed",
 }
+# What is tuned, and what it is called.
+_TUNED = {"learning_rate": "step size", "local_steps": "local steps", "fade": "fading"}
 Cells = list[Mapping[str, Any]]
 
 
@@ -69,29 +71,41 @@ def _written(record: Record) -> dict[str, list[str]]:
 
 
 def _softmax(cells: Cells, params: Mapping[str, Any]) -> list[str]:
-    names = ("learning_rate", "local_steps", "fade")
-    rates, steps, fades = ([setting[name] for setting in params["grid"]] for name in names)
-    # Each choice once: single models of gossip have the setting of their average.
+    rule = (
+        "what gives the best accuracy on a fifth of the training rows, held back from everybody, after "
+        f"{params['tuning_updates']} updates with seed 0 (gossip: whole rounds, average model), for each algorithm and "
+        "partition. The test rows have no part in it; the runs below train on all training rows."
+    )
+    grid = params["grids"]["softmax"]
+    about = f"{_RUN} Every algorithm is tuned by one rule: of {_tried(grid)}, {rule} {_ends(cells, grid)}"
+    return [_paragraph(about), "", *_trained(cells, params["updates"]["softmax"])]
+
+
+def _tried(grid: Sequence[Mapping[str, Any]]) -> str:
+    rates, steps, fades = ([setting[name] for setting in grid] for name in _TUNED)
+    text = f"the step sizes {_listed(rates)} and {_listed(steps)} local steps an update (batches of 32)"
+    fading = f", fading after {_listed(fades)} updates of a model (0: none)" if any(fades) else ""
+    return text + fading
+
+
+def _ends(cells: Cells, grid: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many choices lie at an end of the grid; single models of gossip have the setting of their average."""
     chosen = {
         (cell["partition"], name): run["setting"]
         for cell in cells
         for name, run in cell["found"].items()
         if name != OWN_MODELS
     }
-    outer = [
-        sum(setting[name] in {min(tried), max(tried)} for setting in chosen.values())
-        for name, tried in zip(names, (rates, steps, fades), strict=True)
-    ]
-    about = _paragraph(
-        f"{_RUN} Every algorithm is tuned by one rule: of the step sizes {_listed(rates)}, {_listed(steps)} local "
-        f"steps an update (batches of 32) and fading after {_listed(fades)} updates of a model (0: none), what gives "
-        "the best accuracy on a fifth of the training rows, held back from everybody, after "
-        f"{params['tuning_updates']} updates with seed 0 (gossip: whole rounds, average "
-        "model), for each algorithm and partition. The test rows have no part in it; the runs below train on all "
-        f"training rows. Of the {len(chosen)} choices, {outer[0]} lie at an end of the grid in step size, "
-        f"{outer[1]} in local steps and {outer[2]} in fading: a wider grid might give them more."
+    tried = {name: {setting[name] for setting in grid} for name in _TUNED}
+    outer = {
+        what: sum(setting[name] in {min(tried[name]), max(tried[name])} for setting in chosen.values())
+        for name, what in _TUNED.items()
+        if len(tried[name]) > 1
+    }
+    listed = ", ".join(f"{count} in {what}" for what, count in outer.items())
+    return (
+        f"Of the {len(chosen)} choices so many lie at an end of the grid: {listed}; a wider grid might give them more."
     )
-    return [about, "", *_trained(cells, params["updates"]["softmax"])]
 
 
 def _steps(record: Record) -> list[str]:
@@ -100,11 +114,12 @@ def _steps(record: Record) -> list[str]:
 
 
 def _network(cells: Cells, params: Mapping[str, Any]) -> list[str]:
-    about = _paragraph(
-        f"{_RUN} 5,994 parameters, evaluated on the first {params['held_out']['cnn']} of the held-out rows. Not tuned: "
-        "step size 0.1, batches of 32, one step an update; gossip may well be undersold here."
+    grid = params["grids"]["cnn"]
+    about = (
+        f"{_RUN} 5,994 parameters, evaluated on the first {params['held_out']['cnn']} of the held-out rows. Every "
+        f"algorithm is tuned by the same rule, of {_tried(grid)}. {_ends(cells, grid)}"
     )
-    return [about, "", *_trained(cells, params["updates"]["cnn"])]
+    return [_paragraph(about), "", *_trained(cells, params["updates"]["cnn"])]
 
 
 def _trained(cells: Cells, updates: int) -> list[str]:

@@ -32,7 +32,7 @@ def record_of(**found: Any) -> Record:
         "far": "far:2",
         "recipients": 3,
         "seeds": [1],
-        "grid": [SETTING, {"learning_rate": 1.0, "local_steps": 1, "fade": 0}],
+        "grids": {"softmax": [SETTING, {"learning_rate": 1.0, "local_steps": 1, "fade": 0}]},
         "tuning_updates": 24,
         "updates": {"softmax": 60},
     }

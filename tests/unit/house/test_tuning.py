@@ -48,7 +48,7 @@ def test_the_grid_is_what_a_run_of_its_own_gives(algorithm: str) -> None:
     scheme, data = problem()
     held = without_test_rows(data)
     setting = Setting(learning_rate=0.3, local_steps=5)
-    scenario = Scenario.make(scheme, data=held, partition="iid", learner=setting.spec, seed=TUNING_SEED)
+    scenario = Scenario.make(scheme, data=held, partition="iid", learner=setting.spec(), seed=TUNING_SEED)
     trace = scenario.trace(algorithm, updates=UPDATES, seed=TUNING_SEED)
     alone = train(scenario.task(algorithm, seed=TUNING_SEED), trace)
     found = {one.setting: one.accuracy for one in tune(scheme, held, "iid", algorithm, updates=UPDATES)}

@@ -40,6 +40,8 @@ class Filtered(Observer):
     told_apart = 0
     #: Paths that are sampled at a time where they are.
     particles = 400
+    #: Whether they remember for whom they sealed; benchmarks ask what that adds, where paths are sampled.
+    own_draws = True
 
     @classmethod
     def sampled(cls, plan: Plan) -> bool:
@@ -118,8 +120,14 @@ class Filtered(Observer):
         scene, told_apart = self.scene, self.told_apart
         states, counted = scene.chain.states, told_apart > 0
         if self.sampled(scene.plan):
-            seed, every = scene.settings.seed, told_apart == EVERY
-            return SampledFilter(scene.scheme, states, counted=every, particles=self.particles, seed=seed)
+            return SampledFilter(
+                scene.scheme,
+                states,
+                counted=told_apart == EVERY,
+                particles=self.particles,
+                seed=scene.settings.seed,
+                own_draws=self.own_draws,
+            )
         return scene.once(
             (Filter, told_apart),
             lambda: Filter(states, scene.law.matrix, counted=counted, told_apart=told_apart or EVERY),

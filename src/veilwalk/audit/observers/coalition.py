@@ -59,11 +59,11 @@ class Coalition(Filtered):
         ends, scene, filtered = self.chosen(), self.scene, self.filtered
         if isinstance(filtered, Filter):
             return ends[:, 1], filtered.opened(self.logs(ends, scene.member), scene.member, scene.progress)
-        rows, weights = self._held
+        rows, weights = self.held
         return ends[:, 1], weights[np.searchsorted(rows, ends[:, 1])]
 
     @cached_property
-    def _held(self) -> tuple[IntArray, FloatArray]:
+    def held(self) -> tuple[IntArray, FloatArray]:
         """All updates that a colluder held between these openings, ascending, and who made them."""
         scene, filtered = self.scene, self.filtered
         if isinstance(filtered, Filter):
@@ -80,7 +80,7 @@ class Coalition(Filtered):
         """
         facts = super().facts()
         if facts:
-            rows, weights = self._held
+            rows, weights = self.held
             made = int((self.chosen() @ np.array([-1, 1]) - 1).sum())
             outside = normalised(np.where(self.scene.member, 0.0, self.scene.scheme.source_prior))
             named = weights.max(axis=1).sum() + (made - len(rows)) * outside.max()

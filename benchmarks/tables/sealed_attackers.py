@@ -1,0 +1,150 @@
+"""The strongest attackers of messages sealed for several, and what a coalition loses that forgets its own draws.
+
+Run ``make sealed-attackers``; a quarter of an hour on two cores. It writes ``docs/reference/sealed-attackers.md``. Each
+part is kept in ``--work`` as soon as it is there; a second run goes on where the first one stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.tables.attackers import LARGE, facts, scored_rows, table
+from benchmarks.tables.cells import kept, refuse_others
+from veilwalk.audit import AuditSettings, audit
+from veilwalk.audit._feasible import make_plan
+from veilwalk.audit._play import choose_colluders, play
+from veilwalk.audit._scene import Scene
+from veilwalk.audit._scores import Estimate, estimate
+from veilwalk.audit.observers.coalition import Coalition
+from veilwalk.core.records import write_atomically
+from veilwalk.core.version import __version__
+from veilwalk.design import Scheme, choose_scheme
+from veilwalk.graphs import parse_graph_spec
+
+ROOT = Path(__file__).parents[2]
+GRAPH, _, COLLUDERS, UPDATES = LARGE
+LAW = "far:4"
+# Recipients, walk, and about how many answers of the coalition; the first is the recommended scheme.
+SCHEMES = (
+    (16, "non-backtracking", 1_000),
+    (8, "non-backtracking", 600),
+    (32, "non-backtracking", 600),
+    (16, "simple", 600),
+    (1, "non-backtracking", 200),
+)
+# Of the recommended scheme, all that follow the token; of the others the strongest.
+OBSERVERS = (
+    ("coalition", "random", 1_000),
+    ("coalition", "spread", 1_000),
+    ("linked-coalition", "random", 992),
+    ("linked-coalition", "spread", 992),
+    ("neighbour", "random", 200),
+    ("memory", "random", 200),
+)
+HEAD = f"""# The strongest attackers of messages sealed for several
+
+Written by `make sealed-attackers`, veilwalk {__version__}: RRG(300, 3) ({GRAPH}), law `{LAW}`, {COLLUDERS}
+colluders at random or spread out as far as can be, {UPDATES} updates played, seed 7. Sealed for several, posteriors are
+estimated by sampled paths, and calibrated: the mean top posterior must lie in the interval of the hits, but for one in
+twenty. Scored are updates that a colluder opens (`neighbour`: first sights of a relay; `memory`: what a destination
+opens), as many as the last column says; of linked ones so many groups.
+[What really leaks](../explanation/what-really-leaks.md) says what the figures mean.
+"""
+
+
+class Forgetful(Coalition):
+    """A coalition whose members do not remember for whom they sealed."""
+
+    own_draws = False
+
+
+def scheme_of(recipients: int, walk: str) -> Scheme:
+    """Return a scheme of this page."""
+    return choose_scheme(parse_graph_spec(GRAPH), LAW, walk=walk, recipients=recipients)
+
+
+def audited(recipients: int, walk: str, observer: str, placement: str, scored: int) -> dict[str, Any]:
+    """Return the rows of one observer."""
+    asked: dict[str, Any] = {"observers": observer, "placement": placement, "scored_by_filter": scored}
+    found = audit(scheme_of(recipients, walk), updates=UPDATES, colluders=COLLUDERS, **asked)
+    return {"rows": scored_rows(found, {"walk": walk, "placement": placement, "recipients": recipients})}
+
+
+def held(kind: type[Coalition], recipients: int, walk: str, scored: int) -> dict[str, Any]:
+    """Return how often a coalition names makers: of what it opens, and of all updates by others."""
+    scheme = scheme_of(recipients, walk)
+    settings = AuditSettings(observers="coalition", updates=UPDATES, colluders=COLLUDERS, scored_by_filter=scored)
+    run = play(scheme, settings, choose_colluders(scheme.graph, COLLUDERS, settings.seed))
+    scene = Scene(make_plan(scheme, settings), run)
+    observer = kind(scene)
+    opened, by_opening = observer.answers
+    rows, weights = observer.held
+    every = np.concatenate([np.arange(begin + 1, end + 1) for begin, end in observer.chosen()])
+    every = every[~scene.own[every]]
+    # What none of them ever held is guessed blindly.
+    named = np.full(len(scene.seen), 1.0 / (scene.graph.n_nodes - COLLUDERS))
+    named[rows] = weights.argmax(axis=1) == run.truth.source[rows]
+    return {
+        "opened": _told(estimate(named[opened], scene.lane[opened], share=True)),
+        "top": float(by_opening.max(axis=1).mean()),
+        "all": _told(estimate(named[every], scene.lane[every], share=True)),
+        "held": len(rows) / len(every),
+        "answers": len(opened),
+        "others": len(every),
+    }
+
+
+def page(rows: Sequence[Mapping[str, Any]], parts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page."""
+    lines = [HEAD]
+    for recipients, walk, _ in SCHEMES:
+        mine = [row for row in rows if (row["recipients"], row["walk"]) == (recipients, walk)]
+        lines += [f"## K = {recipients}, {walk}", "", *table(mine), "", *facts(mine), ""]
+    lines += ["## What members' own draws add, K = 16, non-backtracking", ""]
+    lines += [
+        "| coalition | of updates that it opens | mean top posterior | of all updates by others | of those held |"
+    ]
+    lines += ["|---|---|---:|---|---:|"]
+    for name, part in parts.items():
+        opened, every = _cell(part["opened"]), _cell(part["all"])
+        cells = (name, f"{opened}, {part['answers']} answers", f"{part['top']:.1%}", every)
+        lines += [f"| {' | '.join(cells)} | {part['held']:.0%} of {part['others']} |"]
+    return "\n".join([*lines, "", "Of updates that none of them held a guess is blind.", ""])
+
+
+def _told(found: Estimate) -> list[float]:
+    return [found.mean, found.low, found.high]
+
+
+def _cell(told: Sequence[float]) -> str:
+    return f"{told[0]:.1%} [{told[1]:.1%}-{told[2]:.1%}]"
+
+
+def main() -> None:
+    """Measure what is not there yet, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--work", type=Path, default=ROOT / "out" / "sealed-attackers", help="where parts are kept")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs")
+    options = parser.parse_args()
+    refuse_others(options.work, {"schemes": SCHEMES, "observers": OBSERVERS, "updates": UPDATES})
+    rows: list[dict[str, Any]] = []
+    for recipients, walk, scored in SCHEMES:
+        main = (recipients, walk, scored) == SCHEMES[0]
+        for asked in OBSERVERS if main else (("coalition", "random", scored),):
+            key = f"{recipients} {walk} {asked[0]} {asked[1]}"
+            rows += kept(options.work, key, partial(audited, recipients, walk, *asked))["rows"]
+    parts = {
+        name: kept(options.work, name, partial(held, kind, *SCHEMES[0]))
+        for name, kind in {"with its own draws": Coalition, "without": Forgetful}.items()
+    }
+    write_atomically(options.docs / "reference" / "sealed-attackers.md", page(rows, parts).encode())
+
+
+if __name__ == "__main__":
+    main()
