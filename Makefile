@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One pinned set for every target, so that two installs are the same.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check browser figures bench api audit-campaign attackers walk-comparison graph-table routes learning campaign clean
+.PHONY: demo test check browser figures bench api audit-campaign attackers sealed-attackers walk-comparison graph-table routes learning campaign clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## The main job, offline: 300 peers learn digits, and what that hides and costs
@@ -55,6 +55,9 @@ audit-campaign: $(VENV)/.demo  ## Every law, every observer, the curve over coll
 attackers: $(VENV)/.demo  ## The strongest attackers on 60 peers, printed; some minutes, resumes
 	$(BIN)/python -m benchmarks.tables.attackers
 
+sealed-attackers: $(VENV)/.demo  ## The strongest attackers of what is sealed for several; a quarter of an hour, resumes; writes docs
+	$(BIN)/python -m benchmarks.tables.sealed_attackers
+
 walk-comparison: $(VENV)/.demo  ## Hops, entropy, attackers of the walks side by side; a quarter of an hour, resumes; writes docs
 	$(BIN)/python -m benchmarks.tables.walk_comparison
 
@@ -72,11 +75,11 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) --no-build-isolation --editable '.[report,dev,torch,sklearn,dp]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,torch,sklearn,dp,export]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(PIP) --no-build-isolation --editable '.[report,dev,bench,torch,sklearn,dp]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,bench,torch,sklearn,dp,export]'
 	@# Its own metadata pins an old NumPy that it does not need; it runs with ours.
 	$(PIP) --no-deps PyDTMC
 	@touch $@

@@ -6,8 +6,9 @@
     python -m benchmarks.reliability.campaign --recipients 16 --share 0.01    the same, sealed for sixteen
 
 Counts and faults are kept in ``out/campaign/state.json`` after every slice, so that the next run goes on; those of runs
-sealed for several in ``state-16.json``. The page ``docs/reference/reliability.md`` is written from them at the end,
-misses as well as passes; each number of recipients has its own section.
+sealed for several in ``state-16.json``. With them is kept under which rules they were counted: others are not added to
+them. The page ``docs/reference/reliability.md`` is written from them at the end, misses as well as passes; each number
+of recipients has its own section, and what the page says under "Earlier figures" stays.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from typing import Any
 
 import cryptography
 
-from benchmarks.reliability import campaign_attacks, campaign_crashes
-from benchmarks.reliability.campaign_counts import Counts
+from benchmarks.reliability import campaign_attacks, campaign_churn, campaign_crashes, campaign_members, chaos_plan
+from benchmarks.reliability.campaign_counts import IMPATIENT, QUICK, SPEC, WIDE_SPEC, Counts
 from veilwalk.core.records import write_atomically
 from veilwalk.core.version import __version__
+from veilwalk.node import Limits
+from veilwalk.node.cluster._lost_walks import AWAY_S
 
 ROOT = Path(__file__).parents[2]
 TITLES = {
@@ -38,18 +41,28 @@ TITLES = {
     "T5": "bad network: delays, cuts, flipped bits, half-open, slow, partitions",
     "T6": "parsers fuzzed, coverage-guided",
     "T8": "anonymity regression on real nodes",
-    "T9": "hostile members: garbage, replay, Pac-Man",
+    "T9": "hostile members: garbage, replay and copies",
+    "T11": "rosters change while the network works; forged, rolled back and expired ones between",
     "T12": "stored messages damaged while a node is down",
     "T13": "mutants that the same checks must catch",
+    "T14": "flood: a member hands on garbage as fast as it is taken, then stops",
+    "T15": "outages: a member away for 20 s, killed or stopped, disk kept",
+    "T16": "one member down",
+    "T17": "Pac-Man: one member of thirty swallows all, with and without decoys",
+    "T18": "messages of 10 MiB in files: kills, pauses, bad network",
+    "T19": "spare copies kept: kills, pauses",
 }
 _PREFACE = (
     "Real processes on loopback unless it says simulated; ten nodes with four neighbours each and hybrid sealing, "
     "where nothing else is said. The model counts every node's updates; a checker that shares no code with the node "
     "compares it with what each node committed, and counts the messages that are on their way. Counts add up over "
-    "several sessions, misses included."
+    "several sessions, misses included; `lost` are updates that a node committed and the newest model lacks, `walks "
+    "made` are walks begun because one seemed lost, `crowded out` are messages thrown away because a neighbour brought "
+    "too many."
 )
 ALIKE = ("seconds", "faults", "slices", "seed", "recipients", "at_each_failpoint")
 _SECTION = "## Sealed for "
+_EARLIER = "\n## Earlier figures"
 #: Name, what it is, the stage, what it counts towards, and how much of it the whole campaign wants.
 STAGES: dict[str, tuple[Callable[[Counts, Path, int], None], str, float]] = {
     "T1": (campaign_crashes.kills, "kills", 10_000),
@@ -60,8 +73,15 @@ STAGES: dict[str, tuple[Callable[[Counts, Path, int], None], str, float]] = {
     "T6": (campaign_attacks.fuzz, "executions", 10_000_000),
     "T8": (campaign_attacks.anonymity, "runs", 1),
     "T9": (campaign_attacks.hostile, "runs", 3),
+    "T11": (campaign_churn.churn, "rosters", 80),
     "T12": (campaign_crashes.damage, "damaged", 20),
     "T13": (campaign_attacks.mutants, "runs", 1),
+    "T14": (campaign_members.flood, "runs", 1),
+    "T15": (campaign_members.outages, "outages", 30),
+    "T16": (campaign_members.one_down, "runs", 3),
+    "T17": (campaign_members.pac_man, "runs", 1),
+    "T18": (campaign_members.large, "runs", 10),
+    "T19": (campaign_members.spares, "runs", 10),
 }
 
 
@@ -78,8 +98,11 @@ def main() -> None:
     options = parser.parse_args()
     several = options.recipients > 1
     state_file = options.out / (f"state-{options.recipients}.json" if several else "state.json")
-    settings = {"recipients": options.recipients, "at_each_failpoint": max(1, 200 * options.share)} if several else {}
+    settings = {"recipients": options.recipients, "at_each_failpoint": max(1, 200 * options.share)}
+    rules = rules_text(options.recipients)
     state: dict[str, Counts] = json.loads(state_file.read_text()) if state_file.exists() else {}
+    if state.setdefault("rules", {"text": rules})["text"] != rules:
+        raise SystemExit(f"{state_file} holds counts made under other rules: choose another --out")
     end = time.monotonic() + 60 * options.minutes
     try:
         for name in options.only.split(","):
@@ -114,15 +137,37 @@ def _save(path: Path, state: dict[str, Counts]) -> None:
     write_atomically(path, json.dumps(state, indent=1).encode() + b"\n")
 
 
+def rules_text(recipients: int) -> str:
+    """Return under which rules the stages run: what a run's manifest and its nodes' settings say."""
+    specs = (SPEC if recipients == 1 else WIDE_SPEC, "rrg:30:3:seed=1")
+    late = "; ".join(chaos_plan.rules_in_words(spec, recipients) for spec in specs)
+    large = chaos_plan.rules_in_words("rrg:6:3:seed=1", recipients, padding=campaign_members.TEN_MIB)
+    patience = "; ".join(
+        f"{name}: pin_s {limits.pin_s:g}, connect_s {limits.connect_s:g}, answer_s {limits.answer_s:g}, "
+        f"ping_s {limits.ping_s:g}, retry_s {limits.retry_s:g}, quota {limits.quota}"
+        for name, limits in {"as shipped": Limits(), "quick": QUICK, "impatient": IMPATIENT}.items()
+    )
+    return (
+        "Walks are non-backtracking and believed lost as `cluster up` believes it (one false alarm in "
+        f"{chaos_plan.ALARM_HOPS:g} hops, {chaos_plan.HOP_S} s a hop, a member may be away for {AWAY_S:.0f} s): "
+        f"{late}; with 10 MiB {large}. Nodes' limits are {patience}. T16 runs as shipped, T3 and the pauses of T18 and "
+        "T19 impatient, T1's cancelling more so, the others quick, which meets more faults a minute. T12 alone takes "
+        "walks for lost after 1.2 s, for it loses many. Nothing dwells but in T8, T14 (half of it) and T17; only T19 "
+        "keeps spare copies."
+    )
+
+
 def placed(page: str, state: dict[str, Counts], recipients: int) -> str:
     """Return the page with what it says about runs sealed for so many put in its place; the rest stays."""
+    page, _, earlier = page.partition(_EARLIER)
     first, *sections = page.split(f"\n{_SECTION}")
     kept = {int(text.split()[0]): text for text in sections}
     if recipients == 1:
         first = render(state)
     else:
         kept[recipients] = section(state, recipients)
-    return f"\n{_SECTION}".join([first.rstrip("\n") + "\n", *(kept[number] for number in sorted(kept))])
+    parts = [first.rstrip("\n") + "\n", *(kept[number].rstrip("\n") + "\n" for number in sorted(kept))]
+    return f"\n{_SECTION}".join(parts) + (_EARLIER + earlier if earlier else "")
 
 
 def section(state: dict[str, Counts], recipients: int) -> str:
@@ -136,7 +181,7 @@ def section(state: dict[str, Counts], recipients: int) -> str:
         "the newest model lacks, would show one. T8's predictions are those of one recipient and are not made here; "
         "the places and hints of slots are judged instead, with everybody's keys.\n"
     )
-    return "\n".join([about, *_table(state), "", *_counted(state), *_faults(state), ""])
+    return "\n".join([about, state["rules"]["text"], "", *_table(state), "", *_counted(state), *_faults(state), ""])
 
 
 def render(state: dict[str, Counts]) -> str:
@@ -149,6 +194,12 @@ def render(state: dict[str, Counts]) -> str:
         "# Reliability: what the nodes were put through",
         "",
         f"Written by `make campaign` with {versions}. {_PREFACE}",
+        "",
+        "## Rules",
+        "",
+        state["rules"]["text"],
+        "",
+        "## What was done",
         "",
         *_table(state),
         "",
@@ -193,11 +244,7 @@ def _faults(state: dict[str, Counts]) -> list[str]:
 def _words(counts: Counts) -> str:
     parts = []
     for key, value in counts.items():
-        if isinstance(value, dict):
-            inner = ", ".join(f"{inner_key} {_word(inner_value)}" for inner_key, inner_value in value.items())
-            parts.append(f"{key}: {inner}")
-        else:
-            parts.append(f"{key} {_word(value)}")
+        parts.append(f"{key}: {_word(value)}" if isinstance(value, dict) else f"{key} {_word(value)}")
     return "; ".join(parts).replace("_", " ") + "."
 
 
@@ -207,6 +254,8 @@ def _word(value: Any) -> str:
             return "yes" if value else "no"
         case int() | float():
             return f"{value:,}"
+        case dict():
+            return ", ".join(f"{key} {_word(inner)}" for key, inner in value.items())
         case list():
             return ", ".join(_word(one) for one in value)
     return str(value)

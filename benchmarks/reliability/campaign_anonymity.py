@@ -239,10 +239,17 @@ def rank_auc(folders: Sequence[Path], names: Sequence[str]) -> tuple[float, floa
         for name in names:
             for gap, trained in _lines(folder / name / "gaps.log"):
                 gaps[int(trained)].append(float(gap))
-    if not gaps[0] or not gaps[1]:
-        return float("nan"), float("nan"), len(gaps[1])
-    relayed, trained_gaps = np.sort(gaps[0]), np.array(gaps[1])
-    below, upto = np.searchsorted(relayed, trained_gaps, "left"), np.searchsorted(relayed, trained_gaps, "right")
-    n, m = len(trained_gaps), len(relayed)
-    error = float(np.sqrt((n + m + 1) / (12 * n * m)))
-    return float((below + upto).mean() / (2 * m)), error, n
+    return *auc_of(gaps[1], gaps[0]), len(gaps[1])
+
+
+def auc_of(trained: Sequence[float], relayed: Sequence[float]) -> tuple[float, float]:
+    """Return how likely a number of the first kind is above one of the second, and the standard error if it were even.
+
+    Equal numbers count half: 0.5 tells nothing, and what is below tells as much as what is as far above.
+    """
+    n, m = len(trained), len(relayed)
+    if not n or not m:
+        return float("nan"), float("nan")
+    ordered = np.sort(relayed)
+    below, upto = np.searchsorted(ordered, trained, "left"), np.searchsorted(ordered, trained, "right")
+    return float((below + upto).mean() / (2 * m)), float(np.sqrt((n + m + 1) / (12 * n * m)))

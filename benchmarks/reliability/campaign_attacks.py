@@ -12,14 +12,13 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.reliability import campaign_anonymity, campaign_slots, power_loss
+from benchmarks.reliability import active_probes, campaign_anonymity, campaign_slots, power_loss
 from benchmarks.reliability.campaign_counts import IMPATIENT, QUICK, SPEC, Counts, add, network_of, note
-from benchmarks.reliability.chaos import ROOT, ChaosCluster
+from benchmarks.reliability.chaos import OWN_CODE, ChaosCluster
 from benchmarks.reliability.forgetful_disk import BootlessDisk, LazyDisk, UnsyncedDisk
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.support import DistanceSupport
@@ -30,7 +29,7 @@ from veilwalk.node.cluster._files import node_ids
 # Coalitions of each size that attack a run.
 _COALITIONS = 40
 FUZZ_TARGETS = ("header", "roster", "manifest", "model")
-_FUZZ_ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PATH": ""}
+_FUZZ_ENVIRONMENT = {"PYTHONPATH": OWN_CODE, "PATH": ""}
 
 
 def fuzz(counts: Counts, folder: Path, seed: int) -> None:
@@ -101,6 +100,8 @@ def anonymity(counts: Counts, folder: Path, seed: int) -> None:
         }
         if dwell and not auc - 1.96 * error <= 0.52:
             counts.setdefault("faults", []).append(f"time tells training from relaying: AUC {auc:.3f}, seed {seed}")
+    if not several:
+        active_probes.add_row(counts, folder, seed)
     add(counts, runs=1)
 
 
@@ -149,32 +150,26 @@ def _timing(counts: Counts, folder: Path, name: str, dwell: float, seconds: floa
 
 
 def hostile(counts: Counts, folder: Path, seed: int) -> None:
-    """T9: members that swallow, replay or send garbage, beside a clean run of the same length; nothing dwells."""
+    """T9: members that replay or send garbage, beside a clean run of the same length; nothing dwells."""
     rates = {}
     network, several = network_of(counts), counts.get("recipients", 1) > 1
     member = node_ids(parse_graph_spec(network["spec"]).n_nodes)[3]
-    for kind in ("clean", "garbler", "replayer", "pac-man"):
+    for kind in ("clean", "garbler", "replayer"):
         where = folder / f"hostile-{kind}"
         shutil.rmtree(where, ignore_errors=True)
         bad = {} if kind == "clean" else {member: kind}
-        late = 60.0 if kind == "pac-man" else 1e9
-        with ChaosCluster(where, **network, updates=10**9, hostile=bad, limits=QUICK, late=late) as cluster:
+        with ChaosCluster(where, **network, updates=10**9, hostile=bad, limits=QUICK) as cluster:
             cluster.start_all()
             cluster.run_until(lambda found: found.updates >= 1, timeout_s=30)
             started, begin = cluster.findings().tallies.get("updates", 0), time.monotonic()
-            seen = _watch(cluster, 30)
+            live = _watch(cluster, 30)
             cluster.kill_all()
             found = cluster.findings(may_fork=True)
             rates[kind] = (found.tallies.get("updates", 0) - started) / (time.monotonic() - begin)
             if kind == "replayer" and several:
-                _count_forks(counts, cluster, seen, seed)
+                _count_forks(counts, cluster, live, seed)
         add(counts, **{f"updates of {kind}": found.tallies.get("updates", 0)})
-        if kind == "pac-man":
-            add(counts, swallowed=found.tallies.get("swallowed", 0), created=found.tallies.get("created", 0))
-            counts["longest_silence_s"] = max(counts.get("longest_silence_s", 0.0), round(seen.longest_s, 1))
-            if not rates[kind]:
-                counts.setdefault("faults", []).append(f"hostile, seed {seed}: learning stopped")
-        elif kind == "clean" or (kind == "replayer" and not several):
+        if kind == "clean" or (kind == "replayer" and not several):
             note(counts, found, f"{kind}, seed {seed}")
         elif kind == "garbler" and (found.lost or found.doubled):
             counts.setdefault("faults", []).append(f"garbler, seed {seed}: {found.lost} lost, {found.doubled} doubled")
@@ -182,34 +177,22 @@ def hostile(counts: Counts, folder: Path, seed: int) -> None:
             add(counts, replays=found.tallies.get("replayed", 0))
             if not several:
                 add(counts, applied_twice=found.doubled)
-    for kind in ("garbler", "replayer", "pac-man"):
+    for kind in ("garbler", "replayer"):
         counts.setdefault(f"update_rate_under_{kind}", []).append(round(rates[kind] / rates["clean"], 2))
     add(counts, runs=1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What was seen of a cluster: the longest time without an update, and how many messages walked at each look."""
-
-    longest_s: float
-    live: list[int]
-
-
-def _watch(cluster: ChaosCluster, seconds: float) -> _Seen:
-    end, last, count, longest = time.monotonic() + seconds, time.monotonic(), -1, 0.0
-    live = []
+def _watch(cluster: ChaosCluster, seconds: float) -> list[int]:
+    """Return how many messages walked at each look."""
+    end, live = time.monotonic() + seconds, []
     while time.monotonic() < end:
         time.sleep(0.1)
         cluster.tend()
-        found = cluster.findings(may_fork=True)
-        live.append(found.live)
-        if found.tallies.get("updates", 0) != count:
-            longest, last = max(longest, time.monotonic() - last), time.monotonic()
-            count = found.tallies.get("updates", 0)
-    return _Seen(max(longest, time.monotonic() - last), live)
+        live.append(cluster.findings(may_fork=True).live)
+    return live
 
 
-def _count_forks(counts: Counts, cluster: ChaosCluster, seen: _Seen, seed: int) -> None:
+def _count_forks(counts: Counts, cluster: ChaosCluster, live: list[int], seed: int) -> None:
     """How many branches lived while a member copied everything, and how long they do when it stops."""
     copied = cluster.findings(may_fork=True)
     cluster.hostile = {}
@@ -219,7 +202,7 @@ def _count_forks(counts: Counts, cluster: ChaosCluster, seen: _Seen, seed: int) 
     cluster.kill_all()
     after = cluster.findings(may_fork=True)
     add(counts, branches_given_up=copied.tallies.get("forks", 0))
-    counts["branches_at_once"] = {"most": max(seen.live), "mean": round(float(np.mean(seen.live)), 1)}
+    counts["branches_at_once"] = {"most": max(live), "mean": round(float(np.mean(live)), 1)}
     counts["when_the_copying_ends"] = {
         "branches": copied.live,
         "hops_until_one_is_left": after.hops - copied.hops,

@@ -16,18 +16,25 @@ QUICK = Limits(retry_s=0.2, connect_s=1.0, answer_s=1.5, ping_s=1.0)
 
 
 def network_of(counts: Counts, spec: str = SPEC) -> Counts:
-    """Return graph and recipients of a stage's clusters: ``spec``, where the stage is for one recipient.
+    """Return graph, recipients and walk of a stage's clusters: ``spec``, where the stage is for one recipient.
 
     With several every cluster is large enough for them, or, where a stage needs a small one, has slots of nobody.
     """
     recipients = counts.get("recipients", 1)
-    return {"spec": WIDE_SPEC if recipients > 1 and spec == SPEC else spec, "recipients": recipients}
+    wide = WIDE_SPEC if recipients > 1 and spec == SPEC else spec
+    return {"spec": wide, "recipients": recipients, "walk": "non-backtracking"}
 
 
 def add(counts: Counts, **amounts: float) -> None:
     """Add to counts."""
     for name, amount in amounts.items():
         counts[name] = counts.get(name, 0) + amount
+
+
+def tally(counts: Counts, found: Findings, before: Findings | None = None) -> None:
+    """Add what nodes counted since ``before``: hops, walks made because one seemed lost, messages thrown away."""
+    for word, name in {"hops": "hops", "walks_made": "created", "crowded_out": "crowded_out"}.items():
+        add(counts, **{word: found.tallies.get(name, 0) - (0 if before is None else before.tallies.get(name, 0))})
 
 
 def note(counts: Counts, found: Findings, what: str) -> None:

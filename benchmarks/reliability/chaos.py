@@ -16,60 +16,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-
-from benchmarks.reliability.chaos_checker import Findings, check
-from benchmarks.reliability.chaos_tally import Tally
-from veilwalk.core.support import DistanceSupport
-from veilwalk.core.walk import Walk
-from veilwalk.design import DestinationLaw, DistanceLaw, choose_scheme
-from veilwalk.graphs import Graph, parse_graph_spec
-from veilwalk.learning import Partition
-from veilwalk.node.cluster._files import ClusterPlan, free_ports, node_ids, prepare_cluster
-from veilwalk.node.link._limits import Limits
+from benchmarks.reliability.chaos_checker import Findings, check, holders
+from benchmarks.reliability.chaos_plan import tally_plan
+from veilwalk.graphs import parse_graph_spec
+from veilwalk.node.cluster._files import free_ports, node_ids, prepare_cluster
 from veilwalk.node.members._keys import load_root_public_key
 from veilwalk.node.members._roster import read_signed_roster
-from veilwalk.node.members._rules import RunRules
 from veilwalk.node.peer._config import load_config
+from veilwalk.node.spool import open_read_only
 
 ROOT = Path(__file__).parents[2]
-_TALLY = "benchmarks.reliability.chaos_tally:Tally"
-
-
-def tally_plan(
-    graph: Graph,
-    *,
-    updates: int,
-    distance: int = 2,
-    recipients: int = 1,
-    padding: int = 0,
-    walk: Any = "simple",
-    late: float = 1e9,
-    hop: float = 0.05,
-    dwell: float = 0.0,
-    limits: Limits | None = None,
-) -> ClusterPlan:
-    """Return a run on ``graph`` whose model counts updates.
-
-    One recipient is ``distance`` hops away; several are any of those that are at least so far, or all where they are
-    fewer.
-    """
-    law: DestinationLaw = DistanceLaw(DistanceSupport(distance, distance), np.ones(1)).on(graph)
-    if recipients > 1:
-        law = choose_scheme(graph, f"far:{distance}").law
-    rows = np.eye(graph.n_nodes, dtype=np.int64)
-    return ClusterPlan(
-        graph=graph,
-        law=law,
-        partitions=[Partition(rows[index : index + 1], np.zeros(1, dtype=np.int64)) for index in range(graph.n_nodes)],
-        learner=Tally(n_features=graph.n_nodes, n_classes=1, padding=padding),
-        learner_spec=f"{_TALLY}:padding={padding}",
-        n_classes=1,
-        rules=RunRules(walk=Walk.of(walk), updates=updates, late_hops=late, hop_s=hop, dwell_s=dwell),
-        seed=0,
-        recipients=recipients,
-        limits=limits or Limits(retry_s=0.2, connect_s=2.0, answer_s=5.0),
-    )
+#: This checkout, whatever is installed: what is measured must be what is read.
+OWN_CODE = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
 
 
 class ChaosCluster:
@@ -95,7 +53,7 @@ class ChaosCluster:
             hostile: What is wrong with single nodes, by name.
             failpoints: Where nodes kill themselves, and how likely.
             faults: Of the network, see :class:`benchmarks.reliability.chaos_proxy.Faults`; none unless given.
-            plan: Further arguments of :func:`tally_plan`.
+            plan: Further arguments of :func:`.tally_plan`.
         """
         self.folder = folder
         graph = parse_graph_spec(spec)
@@ -112,11 +70,17 @@ class ChaosCluster:
         self._proxy: subprocess.Popen[str] | None = None
         self._pids: dict[str, int] = {}
         self._paused: dict[int, float] = {}
+        self._away: set[str] = set()
         self._buffer = b""
         self.counts: Counter[str] = Counter()
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """The processes of all nodes that run."""
+        return dict(self._pids)
+
     def __enter__(self) -> Self:
-        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": OWN_CODE}
         self._zygote = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.reliability.chaos_zygote"],
             stdin=subprocess.PIPE,
@@ -163,7 +127,7 @@ class ChaosCluster:
     def start_all(self) -> None:
         """Start every node that does not run."""
         for name in self.names:
-            if name not in self._pids:
+            if name not in self._pids and name not in self._away:
                 self.start(name)
 
     def tend(self) -> None:
@@ -198,6 +162,26 @@ class ChaosCluster:
             self._paused[pid] = time.monotonic() + seconds
             self.counts["pauses"] += 1
 
+    def take_down(self, name: str, *, kill: bool = True) -> None:
+        """Kill or stop a node until it is brought back."""
+        self._away.add(name)
+        _signal(self._pids[name], signal.SIGKILL if kill else signal.SIGSTOP)
+
+    def bring_back(self, name: str) -> None:
+        """Let a node that was taken down work again."""
+        self._away.discard(name)
+        if name in self._pids:
+            _signal(self._pids[name], signal.SIGCONT)
+        self.tend()
+
+    def pid(self, name: str) -> int:
+        """Return the process of a node."""
+        return self._pids[name]
+
+    def has_walk(self, name: str) -> bool:
+        """Return whether a node that stands still has a message that is its own to hand on."""
+        return name in holders(self.folder, self.names)
+
     def stop_all(self) -> None:
         """Ask every node to stop, and wait."""
         for pid in self._pids.values():
@@ -228,6 +212,21 @@ class ChaosCluster:
     def findings(self, **options: Any) -> Findings:
         """Return what the checker says; exact only while no node runs."""
         return check(self.folder, self.names, **options)
+
+    def holds(self, name: str) -> bool:
+        """Return whether a node has messages in its custody, or one was given to it and may be."""
+        others = [other for other in self.names if other != name]
+        return bool(
+            self._ask(name, "SELECT 1 FROM message LIMIT 1")
+            or any(self._ask(other, f"SELECT 1 FROM given WHERE peer = '{name}' LIMIT 1") for other in others)  # noqa: S608
+        )
+
+    def _ask(self, name: str, query: str) -> list[tuple[int]]:
+        database = open_read_only(load_config(self.folder / name / "node.toml").state)
+        try:
+            return database.execute(query).fetchall()
+        finally:
+            database.close()
 
     def failpoint_kills(self) -> Counter[str]:
         """Return how often each failpoint has killed a node."""

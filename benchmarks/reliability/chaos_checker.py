@@ -79,7 +79,8 @@ def check(folder: Path, names: Sequence[str], *, walks: int = 1, may_fork: bool 
         faults.append(f"the newest model says {newest[0]} updates and counts {newest[1].sum()}")
     expected = 0 if finals else walks
     if len(live) != expected and not (may_fork and len(live) >= expected):
-        faults.append(f"{len(live)} messages on their way, not {expected}")
+        told = f", {len(finals)} of {len(nodes)} nodes finished" if finals else ""
+        faults.append(f"{len(live)} messages on their way, not {expected}{told}")
     if not may_fork and sum(live.values()) != len(live):
         faults.append(f"{sum(live.values())} copies of {len(live)} messages on their way")
     if len({model[1].tobytes() for model in finals}) > 1:
@@ -98,6 +99,12 @@ def check(folder: Path, names: Sequence[str], *, walks: int = 1, may_fork: bool 
         tallies=total,
         faults=faults,
     )
+
+
+def holders(folder: Path, names: Sequence[str]) -> set[str]:
+    """Return the nodes in whose keeping a message is that the next has not taken."""
+    nodes = [_read(folder / name, name) for name in names]
+    return {node.name for node in nodes if _live(nodes, of=node)}
 
 
 def _read(folder: Path, name: str) -> Remains:
@@ -128,11 +135,11 @@ def _read(folder: Path, name: str) -> Remains:
         database.close()
 
 
-def _live(nodes: Sequence[Remains]) -> dict[bytes, int]:
-    """Return how often each ciphertext is under way: in a node's keeping, and not already with the next."""
+def _live(nodes: Sequence[Remains], of: Remains | None = None) -> dict[bytes, int]:
+    """Return how often each ciphertext is under way: in keeping, or in one node's, and not with the next."""
     taken = {node.name: node.taken for node in nodes}
     live: dict[bytes, int] = {}
-    for node in nodes:
+    for node in nodes if of is None else [of]:
         for digest, peer, seq, fixed in node.messages:
             handed_over = peer is not None and seq is not None and taken[peer].get(node.name, 0) >= seq
             if not fixed and not handed_over:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.reliability import chaos_attackers
+
 
 def apply(name: str) -> None:
     """Make every node of this process wrong in the way called ``name``, or in several, joined by ``+``."""
@@ -159,23 +161,6 @@ def _unpadded() -> None:
     module.seal = lambda *values, **named: seal(*values, **named)[: -1 - secrets.randbelow(64)]
 
 
-def _pac_man() -> None:
-    """Swallow every second message that is taken, acknowledged and all."""
-    from veilwalk.node.peer._custody import Custody
-    from veilwalk.node.spool._handover import Taken
-
-    original = Custody.take
-
-    def take(self: Any, peer: str, seq: int) -> Any:
-        taken = original(self, peer, seq)
-        if taken.row is not None and taken.row.digest[0] & 1:
-            self.drop(taken.row.id, "swallowed")
-            return Taken(taken.verdict)
-        return taken
-
-    Custody.take = take  # type: ignore[method-assign]
-
-
 def _replayer() -> None:
     """Send every message that comes by three times, each copy its own way."""
     from veilwalk.node.peer._custody import Custody
@@ -295,8 +280,10 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "no-dedup": _no_dedup,
     "hop-counter": _hop_counter,
     "unpadded": _unpadded,
-    "pac-man": _pac_man,
     "replayer": _replayer,
     "garbler": _garbler,
     "watched": _watched,
+    "flooder": chaos_attackers.flooder,
+    "swallower": chaos_attackers.swallower,
+    "decoy": chaos_attackers.decoy,
 }

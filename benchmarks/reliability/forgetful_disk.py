@@ -1,8 +1,9 @@
-"""A disk that loses power: what was not synced may be gone, whole or in part; and three that lie about it."""
+"""A disk that loses power: what was not synced may be gone, whole or in part; one that is full; and three that lie."""
 
 from __future__ import annotations
 
 import errno
+import os
 import random
 import sqlite3
 from collections.abc import Iterator
@@ -75,6 +76,9 @@ class ForgetfulDisk:
         """Return the names of all files."""
         return list(self._names)
 
+    def tidy(self) -> None:
+        """Do nothing: there are no times here, and no earlier states."""
+
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
         """Return a context in which the database changes as a whole or not at all."""
@@ -101,7 +105,7 @@ class ForgetfulDisk:
     def after_cut(self) -> ForgetfulDisk:
         """Return the disk as it is found when the power is back."""
         files = {}
-        for name in {*self._names, *self._safe_names}:
+        for name in sorted({*self._names, *self._safe_names}):
             found = self._dice.choice((self._names.get(name), self._safe_names.get(name)))
             if self._names.get(name) is self._safe_names.get(name):
                 found = self._names.get(name)
@@ -109,7 +113,7 @@ class ForgetfulDisk:
                 files[name] = found.safe if found.safe is not None else self._torn(found.content)
         image = self._dice.choice(self._images)
         self.close()
-        return ForgetfulDisk(self._dice, image=image, files=files)
+        return type(self)(self._dice, image=image, files=files)
 
     def _torn(self, content: bytes) -> bytes:
         kept = self._dice.choice((0, len(content) // 2, len(content)))
@@ -121,6 +125,50 @@ class ForgetfulDisk:
             raise PowerCutError
 
 
+class FullDisk(ForgetfulDisk):
+    """A disk that is full, or fails, for some steps; a commit that failed may yet be found after a power cut."""
+
+    def __init__(
+        self, dice: random.Random, *, image: bytes | None = None, files: dict[str, bytes] | None = None
+    ) -> None:
+        super().__init__(dice, image=image, files=files)
+        #: Steps until it fails, and how many fail then.
+        self.sound, self.failing = NEVER, 0
+        self.code = errno.ENOSPC
+
+    def write(self, name: str, data: Bytes) -> None:
+        """Write a file; where there is no room, half of it."""
+        try:
+            self._step()
+        except SpoolError:
+            file = self._names.setdefault(name, _File(b""))
+            file.content, file.safe = bytes(data[: len(data) // 2]), None
+            raise
+        file = self._names.setdefault(name, _File(b""))
+        file.content, file.safe = bytes(data), None
+
+    @contextmanager
+    def transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """Return a context in which the database changes as a whole or not at all."""
+        self._step()
+        before = self._images[-1]
+        try:
+            with super().transaction(durable=durable):
+                yield self.database
+        except SpoolError:
+            if not self.database.in_transaction and (failed := self.database.serialize()) != before:
+                # The commit failed: it is undone for whoever runs, and may be on the disk all the same.
+                self._images = [self._images[0], failed, before]
+                self.database.deserialize(before)
+            raise
+
+    def _step(self) -> None:
+        super()._step()
+        self.sound -= 1
+        if -self.failing <= self.sound < 0:
+            raise SpoolError(self.code, f"storage: {os.strerror(self.code)}")
+
+
 class UnsyncedDisk(ForgetfulDisk):
     """The mutant: it says that files are safe, and they are not."""
 
@@ -128,12 +176,6 @@ class UnsyncedDisk(ForgetfulDisk):
         """Do nothing."""
         del name
         self._step()
-
-    def after_cut(self) -> ForgetfulDisk:
-        """Return the disk as it is found when the power is back, no better than before."""
-        found = super().after_cut()
-        found.__class__ = UnsyncedDisk
-        return found
 
 
 class LazyDisk(ForgetfulDisk):
@@ -144,12 +186,6 @@ class LazyDisk(ForgetfulDisk):
         del durable
         return super().transaction(durable=False)
 
-    def after_cut(self) -> ForgetfulDisk:
-        """Return the disk as it is found when the power is back, no better than before."""
-        found = super().after_cut()
-        found.__class__ = LazyDisk
-        return found
-
 
 class BootlessDisk(ForgetfulDisk):
     """The mutant that does not know that the power was gone."""
@@ -157,5 +193,5 @@ class BootlessDisk(ForgetfulDisk):
     def after_cut(self) -> ForgetfulDisk:
         """Return the disk as it is found when the power is back, as if that had never been gone."""
         found = super().after_cut()
-        found.boot, found.__class__ = self.boot, BootlessDisk
+        found.boot = self.boot
         return found

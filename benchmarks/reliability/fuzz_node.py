@@ -28,7 +28,7 @@ with atheris.instrument_imports(include=["veilwalk.node"]):
 from veilwalk.core.errors import CryptoError, InputFileError, ProtocolError
 
 LENGTH = 96
-_HELLO = _wire.Hello(_wire.PROTOCOL, 1, bytes(32), bytes(16), bytes(8))
+_HELLO = _wire.Hello(_wire.PROTOCOL, _wire.PROTOCOL, 1, bytes(32), 1, bytes(32), bytes(16), bytes(8))
 
 
 def wire(data: bytes) -> None:
@@ -56,7 +56,6 @@ _KEY = _kem.kem_private_key(_SUITE, bytes(range(32)))
 _CONTEXTS = [
     _context.SealContext(
         run_id=bytes(16),
-        roster_digest=bytes(32),
         suite=_SUITE,
         epoch=0,
         bucket_bytes=16 * 1024,

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from benchmarks.reliability.forgetful_disk import NEVER, ForgetfulDisk, PowerCutError
+from benchmarks.reliability.forgetful_disk import NEVER, ForgetfulDisk, FullDisk, PowerCutError
 from veilwalk.core.errors import ProtocolError, SpoolError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node.peer._custody import Custody
@@ -36,6 +36,7 @@ class _Header:
     walk_tag: bytes
     iteration: int
     counts: tuple[int, ...]
+    made_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class World:
         self._inline_bytes, self._dwells, self._recipients = inline_bytes, dwells, recipients
         self._disk = disk or ForgetfulDisk
         self.names = [f"n{index}" for index in range(n_nodes)]
-        self.cuts = 0
+        self.cuts, self.refused = 0, 0
         self.nodes: dict[str, _Node] = {}
         for name in self.names:
             self.nodes[name] = self._boot(name, self._disk(self.dice))
@@ -102,7 +103,7 @@ class World:
             Spool(disk, inline_bytes=self._inline_bytes),
             opener=cast("Opener", _Opener(name)),
             next_hop=NextHop(walk=SIMPLE, neighbours=tuple(sorted(self.names[other] for other in near))),
-            draws=_Dice(self.dice),
+            draws=SeededDraws(self.dice),
             quota=4,
             dwells=self._dwells,
         )
@@ -116,13 +117,18 @@ class World:
         while self.cuts < target:
             victims = self.names if self.dice.random() < 0.05 else [self.dice.choice(self.names)]
             for name in victims:
-                self.nodes[name].disk.steps_left = self.dice.randrange(60)
+                disk = self.nodes[name].disk
+                disk.steps_left = self.dice.randrange(60)
+                if isinstance(disk, FullDisk):
+                    disk.sound, disk.failing = self.dice.randrange(30), self.dice.randrange(1, 20)
             self._work_until_cut()
 
     def settle(self, updates: int) -> None:
         """Work in peace until so many more updates are made, or it is clear that they will not be."""
         for node in self.nodes.values():
             node.disk.steps_left = NEVER
+            if isinstance(node.disk, FullDisk):
+                node.disk.failing = 0
         target = sum(self.committed()) + updates
         for _ in range(2000 * updates):
             self._act(self.dice.choice(self.names))
@@ -146,6 +152,7 @@ class World:
                 newest = max(newest, counts, key=sum)
             except SpoolError as error:
                 found.append(f"the model of {node.name}: {error}")
+            found += [f"{node.name} has {len(left)} files that nobody needs" for left in [_orphans(node)] if left]
             for row in rows:
                 with self.nodes[row.peer or node.name].custody.spool.transaction(durable=False) as register:
                     handed_over = row.peer is not None and (register.taken(node.name) or 0) >= (row.seq or 0)
@@ -162,6 +169,9 @@ class World:
             name = self.dice.choice(self.names)
             try:
                 self._act(name)
+            except SpoolError:
+                # As in a node: nothing has happened, and the same is done again.
+                self.refused += 1
             except PowerCutError:
                 for victim in self.names:
                     node = self.nodes[victim]
@@ -250,7 +260,15 @@ class World:
         node.custody.progress(found[0], done)
 
 
-class _Dice(OsDraws):
+def _orphans(node: _Node) -> set[str]:
+    spool = node.custody.spool
+    with spool.transaction() as register:
+        needed = register.files()
+    held = {held.stored.file for held in node.custody.held._of.values()}  # noqa: SLF001  the judge looks everywhere
+    return set(node.disk.names()) - needed - held - set(spool._free)  # noqa: SLF001
+
+
+class SeededDraws(OsDraws):
     """Seeded draws, so that a fault can be played again."""
 
     def __init__(self, dice: random.Random) -> None:
@@ -299,9 +317,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Power cuts at every step of a simulated disk.")
     parser.add_argument("--cuts", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--full", action="store_true", help="disks are also full, or fail, for some steps")
     options = parser.parse_args()
     start = time.perf_counter()
-    done, faults = campaign(cuts=options.cuts, seed=options.seed)
+    done, faults = campaign(cuts=options.cuts, seed=options.seed, disk=FullDisk if options.full else None)
     print(f"{done} power cuts from seed {options.seed} in {time.perf_counter() - start:.0f} s: {len(faults)} faults")
     for fault in faults[:20]:
         print(fault)

@@ -4,9 +4,11 @@ A message of a given size walks round a ring of node processes: TLS, digest, tri
 acknowledgement. Beside it, on the same machine and between the rounds: the same bytes over a bare asyncio TLS
 connection to another process and back an answer of a few bytes; the same bytes written to a file and synced; one trial
 opening and one digest. A hop should cost at most 1.5 times their sum. All are means, over the same minute, so that what
-else the machine does weighs on both sides alike; where the system lets it, the benchmark takes precedence (SCHED_FIFO).
+else the machine does weighs on both sides alike; ``--precedence`` lets the benchmark go before it (SCHED_FIFO). On a
+busy machine the processor time of a hop, over all nodes, beside that of its parts says more: it does not count waiting.
 
     python -m benchmarks.speed.node
+    python -m benchmarks.speed.node --steps      (processor time of each step of storage)
 """
 
 from __future__ import annotations
@@ -26,14 +28,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reliability.chaos import ChaosCluster
+from veilwalk.core.walk import SIMPLE
 from veilwalk.node.cluster._files import free_ports
 from veilwalk.node.link._connection import dialing_context, listening_context
 from veilwalk.node.members._keys import NodeKeys, load_node_keys, load_root_public_key
 from veilwalk.node.members._manifest import load_manifest
 from veilwalk.node.members._roster import read_signed_roster
 from veilwalk.node.peer._config import load_config
+from veilwalk.node.peer._custody import Custody
+from veilwalk.node.peer._draws import OsDraws
 from veilwalk.node.peer._membership import Membership
+from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.peer._status import node_status
+from veilwalk.node.sealing import Opener
+from veilwalk.node.spool import FolderDisk, Spool
 
 SIZES = {"64 KB": 64 << 10, "1 MiB": 1 << 20, "10 MiB": 10 << 20}
 # Half way round it is 64 hops to the next update, which is not what is measured.
@@ -48,10 +56,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="how long each round of hops lasts")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sizes", default=",".join(SIZES), help="some of " + ", ".join(SIZES))
+    parser.add_argument("--steps", action="store_true", help="time the steps of storage instead")
+    parser.add_argument(
+        "--precedence", action="store_true", help="go before all other programs, which then stand still"
+    )
     options = parser.parse_args()
-    precedence = "yes" if take_precedence() else "no"
+    precedence = "yes" if options.precedence and take_precedence() else "no"
+    if options.steps:
+        for name in options.sizes.split(","):
+            print(f"{name:>8} " + ", ".join(f"{step} {us:.0f}" for step, us in steps(SIZES[name]).items()) + " us")
+        return
     print(f"precedence over other programs: {precedence}; means of {options.rounds} rounds, ratio: median (range)")
-    print(f"{'size':>8} {'hop ms':>8} {'hops/s':>7} {'MB/s':>6} | {'TLS ms':>7} {'fsync':>6} {'CPU':>6} | ratio")
+    print(f"{'size':>8} {'hop ms':>8} {'hops/s':>7} {'MB/s':>6} | {'TLS ms':>7} {'fsync':>6} {'CPU':>6} | ratio; busy")
     for name in options.sizes.split(","):
         found, size = measure(SIZES[name], seconds=options.seconds, rounds=options.rounds)
         mean = {part: statistics.mean(values) for part, values in found.items()}
@@ -61,7 +77,9 @@ def main() -> None:
         alone = f"{1e3 * mean['tls']:7.2f} {1e3 * mean['fsync']:6.2f} {1e3 * mean['cpu']:6.2f}"
         ratio = f"{statistics.median(ratios):5.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
         limit = max(("TLS", mean["tls"]), ("disk", mean["fsync"]), ("CPU", mean["cpu"]), key=lambda part: part[1])[0]
-        print(f"{name:>8} {whole} | {alone} | {ratio}, limited by {limit}", flush=True)
+        busy = sorted(hop / parts for hop, parts in zip(found["hop busy"], found["parts busy"], strict=True))
+        busy_ms = f"{1e3 * mean['hop busy']:.2f} ms, {statistics.median(busy):.2f} ({busy[0]:.2f} to {busy[-1]:.2f})"
+        print(f"{name:>8} {whole} | {alone} | {ratio}, limited by {limit}; {busy_ms}", flush=True)
 
 
 def take_precedence() -> bool:
@@ -79,34 +97,102 @@ def measure(size: int, *, seconds: float, rounds: int) -> tuple[dict[str, list[f
     try:
         padding = max(0, (size - 4096) // 8)
         with ChaosCluster(folder, f"ring:{RING}", updates=10**9, distance=RING // 2, padding=padding) as cluster:
-            found: dict[str, list[float]] = {"hop": [], "tls": [], "fsync": [], "cpu": []}
+            columns = ("hop", "tls", "fsync", "cpu", "hop busy", "parts busy")
+            found: dict[str, list[float]] = {column: [] for column in columns}
             keys, membership = _secrets(folder)
             size = membership.roster.seal_context(membership.manifest).message_bytes
+            body = os.urandom(size)
             for _ in range(rounds):
                 found["tls"].append(tls_echo(keys, membership, size))
-                found["fsync"].append(_mean(lambda: _fsync(folder / "bare", os.urandom(size))))
+                begun = time.process_time()
+                found["fsync"].append(_mean(lambda: _fsync(folder / "bare", body)))
                 found["cpu"].append(_cpu(keys, membership, size))
-                found["hop"].append(hops(cluster, seconds))
+                busy = (time.process_time() - begun) / TIMES
+                found["parts busy"].append(busy + _echo_busy(keys, membership, size))
+                took, busy = hops(cluster, seconds)
+                found["hop"].append(took)
+                found["hop busy"].append(busy)
         return found, size
     finally:
         shutil.rmtree(folder)
 
 
-def hops(cluster: ChaosCluster, seconds: float) -> float:
-    """Let the message walk for a while and return the seconds of one hop."""
+def hops(cluster: ChaosCluster, seconds: float) -> tuple[float, float]:
+    """Let the message walk for a while and return the seconds of one hop, and those of all processors in it."""
     cluster.start_all()
     total = _hops_counted(cluster)
     end = time.monotonic() + 60
     while _hops_counted(cluster) < total + 8 * RING and time.monotonic() < end:
         time.sleep(0.05)
-    first, begin = _hops_counted(cluster), time.perf_counter()
+    first, begin, busy = _hops_counted(cluster), time.perf_counter(), _busy_seconds(cluster)
     time.sleep(seconds)
     last, took = _hops_counted(cluster), time.perf_counter() - begin
+    busy = _busy_seconds(cluster) - busy
     cluster.stop_all()
-    return took / max(last - first, 1)
+    return took / max(last - first, 1), busy / max(last - first, 1)
 
 
-def tls_echo(keys: list[NodeKeys], membership: Membership, size: int) -> float:
+def _own_seconds() -> float:
+    """Return the processor time of this process and of those it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _busy_seconds(cluster: ChaosCluster) -> float:
+    """Return the processor time of all nodes."""
+    ticks = 0
+    for pid in cluster.pids.values():
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def steps(size: int, times: int = 300) -> dict[str, float]:
+    """Return the processor time of each step of storage of a relayed message, in microseconds (medians)."""
+    folder = Path(tempfile.mkdtemp(prefix="veilwalk-bench-"))
+    custody = Custody(
+        Spool(FolderDisk(folder)),
+        opener=Opener([], accepted=[]),
+        next_hop=NextHop(walk=SIMPLE, neighbours=("b", "c")),
+        draws=OsDraws(),
+        quota=4,
+        dwells=False,
+    )
+    custody.opener.is_current = lambda message: True  # type: ignore[method-assign]  # noqa: ARG005
+    found: dict[str, list[float]] = {}
+
+    def timed(step: str, work: Callable[..., Any], *values: Any) -> Any:
+        begin = time.thread_time()
+        result = work(*values)
+        found.setdefault(step, []).append(time.thread_time() - begin)
+        return result
+
+    try:
+        for seq in range(1, times + 1):
+            body = os.urandom(size)
+            digest = timed("digest", lambda: hashlib.sha256(body).digest())  # noqa: B023  called at once
+            timed("hold", custody.hold, "a", seq, digest, body)
+            row = timed("take", custody.take, "a", seq).row
+            timed("read", custody.outgoing, row.peer)
+            timed("give", custody.give, row.peer, row.seq)
+            timed("let go", custody.delivered, row.peer, row.seq)
+        return {step: 1e6 * statistics.median(values) for step, values in found.items()}
+    finally:
+        custody.spool.close()
+        shutil.rmtree(folder)
+
+
+def _echo_busy(keys: list[NodeKeys], membership: Membership, size: int) -> float:
+    """Return the processor time of both ends of an echo: what more of them take more."""
+    marks = [_own_seconds()]
+    for times in (TIMES, 6 * TIMES):
+        tls_echo(keys, membership, size, times)
+        marks.append(_own_seconds())
+    few, many = marks[1] - marks[0], marks[2] - marks[1]
+    return (many - few) / (5 * TIMES)
+
+
+def tls_echo(keys: list[NodeKeys], membership: Membership, size: int, times: int = TIMES) -> float:
     """Return the seconds that ``size`` bytes and an answer take over bare asyncio TLS, to another process."""
     (port,) = free_ports(1)
     server_context = listening_context(keys[0], membership.roster.trust_anchors([keys[1].id]))
@@ -114,7 +200,7 @@ def tls_echo(keys: list[NodeKeys], membership: Membership, size: int) -> float:
     server = multiprocessing.get_context("fork").Process(target=_echo_server, args=(server_context, port, size))
     server.start()
     try:
-        return asyncio.run(_echo_client(client_context, port, size))
+        return asyncio.run(_echo_client(client_context, port, size, times))
     finally:
         server.kill()
         server.join()
@@ -152,7 +238,7 @@ def _echo_server(context: ssl.SSLContext, port: int, size: int) -> None:
     asyncio.run(serve())
 
 
-async def _echo_client(context: ssl.SSLContext, port: int, size: int) -> float:
+async def _echo_client(context: ssl.SSLContext, port: int, size: int, count: int) -> float:
     for _ in range(200):
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
@@ -161,7 +247,7 @@ async def _echo_client(context: ssl.SSLContext, port: int, size: int) -> float:
             await asyncio.sleep(0.02)
     body = os.urandom(size)
     times = []
-    for _ in range(TIMES):
+    for _ in range(count):
         begin = time.perf_counter()
         writer.write(body)
         await writer.drain()

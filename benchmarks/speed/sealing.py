@@ -58,7 +58,6 @@ class Party:
         secret = new_kem_secret(suite)
         context = SealContext(
             run_id=bytes(16),
-            roster_digest=bytes(32),
             suite=suite,
             epoch=0,
             bucket_bytes=bucket_for(size),

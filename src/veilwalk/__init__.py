@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         torus,
         watts_strogatz,
     )
-    from veilwalk.learning import Data, Learner, check_learner, load_data, make_learner
+    from veilwalk.learning import Data, Learner, check_learner, load_data, load_model, make_learner, save_model
     from veilwalk.training import Scenario, TrainingRun, train
 
 _ROOM_OF = {
@@ -74,7 +74,7 @@ _ROOM_OF = {
         "recommended_scheme", "save_law", "save_scheme",
     ),
     "audit": ("Audit", "AuditSettings"),
-    "learning": ("Data", "Learner", "check_learner", "load_data", "make_learner"),
+    "learning": ("Data", "Learner", "check_learner", "load_data", "load_model", "make_learner", "save_model"),
     "training": ("Scenario", "TrainingRun", "train"),
 }  # fmt: skip
 
@@ -105,6 +105,7 @@ __all__ = [
     "hypercube",
     "load_data",
     "load_law",
+    "load_model",
     "make_learner",
     "parse_graph_spec",
     "random_regular",
@@ -112,6 +113,7 @@ __all__ = [
     "recommended_scheme",
     "ring",
     "save_law",
+    "save_model",
     "save_scheme",
     "torus",
     "train",

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from veilwalk.core.arrays import FloatArray
 from veilwalk.graphs import distances, parse_graph_spec
 from veilwalk.node import load_config, node_status
-from veilwalk.node.members import load_root_key, sign_roster
+from veilwalk.node.members import (
+    changed_manifest,
+    load_root_key,
+    read_signed_manifest,
+    sign_manifest,
+    sign_roster,
+)
 from veilwalk.node.members._roster import Roster, read_signed_roster
 
 COMMAND = [sys.executable, "-c", "from veilwalk.cli import main; main()"]
 UPDATES = 240
-UP = ["cluster", "up", "--nodes", "6", "--degree", "3", "--updates", str(UPDATES), "--seed", "2"]
+UP = ["cluster", "up", "--nodes", "6", "--degree", "3", "--updates", str(UPDATES), "--seed", "2", "--dwell", "0"]
 # A right cluster fails once in fifty thousand runs.
 TAIL = 1e-5
 
@@ -53,9 +60,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, o
     _, complaint = first.communicate(timeout=60)
     assert first.returncode == 130, complaint
     assert "Traceback" not in complaint
+    assert f"veilwalk cluster up --out {out} goes on" in complaint
     assert not _running(out)
     assert 0 < _trained(out) < UPDATES
-    second = veilwalk(*UP, "--out", str(out), "--json")
+    # The folder knows its settings.
+    second = veilwalk("cluster", "up", "--out", str(out), "--json")
     assert second.returncode == 0, second.stderr
     return out, json.loads(second.stdout)
 
@@ -70,16 +79,16 @@ def _trained(out: Path) -> int:
     return found
 
 
-def _running(out: Path) -> list[int]:
-    """Processes whose command line names the cluster's folder."""
-    found = []
+def _running(out: Path) -> set[bytes]:
+    """Settings of the cluster's nodes that a process runs with: a node, or the one that trains for it."""
+    found = set()
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = entry.read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"veilwalk.node" in words and any(str(out).encode() in word for word in words):
-            found.append(int(entry.parent.name))
+        if b"veilwalk.node" in words:
+            found |= {word for word in words if str(out).encode() in word}
     return found
 
 
@@ -161,6 +170,44 @@ def test_another_cluster_in_the_same_folder_is_refused(cluster: tuple[Path, dict
     assert "not empty" in refused.stderr
 
 
+def test_a_cluster_is_looked_at_and_stopped_from_another_terminal(tmp_path: Path) -> None:
+    """status, logs, down: the same for nodes whose cluster up was killed, and for one that runs; then it goes on."""
+    here = tmp_path / "c"
+    command = ["cluster", "up", "--nodes", "6", "--degree", "3", "--updates", "100000", "--suite", "x25519"]
+    command += ["--law", "uniform-node", "--out", str(here)]
+    first = subprocess.Popen([*COMMAND, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=quick())
+    _wait(lambda: _trained(here) > 0)
+    again = veilwalk(*command)
+    assert (again.returncode, "runs there already" in again.stderr) == (2, True)
+    first.kill()
+    first.wait()
+    assert len(_running(here)) == 6
+    again = veilwalk(*command)
+    assert (again.returncode, "cluster down --out" in again.stderr) == (2, True)
+    found = json.loads(veilwalk("cluster", "status", "--out", str(here), "--json").stdout)
+    assert (found["running"], found["finished"], found["nodes"]["n0"]["running"]) == (6, 0, True)
+    assert veilwalk("cluster", "logs", "n1", "--out", str(here)).stdout.startswith('{"event"')
+    stopped = veilwalk("cluster", "down", "--out", str(here))
+    assert (stopped.returncode, stopped.stdout.split()[0]) == (0, "6"), stopped.stderr
+    assert not _running(here)
+    made = _trained(here)
+    second = subprocess.Popen(
+        [*COMMAND, "cluster", "up", "--out", str(here)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=quick()
+    )
+    _wait(lambda: _trained(here) > made)
+    assert veilwalk("cluster", "down", "--out", str(here)).returncode == 0
+    assert second.wait(30) == 130
+    assert not _running(here)
+    second.communicate()
+
+
+def _wait(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 90
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
 def test_status_shows_the_finished_model(cluster: tuple[Path, dict[str, object]]) -> None:
     out, _ = cluster
     shown = veilwalk("node", "status", "--config", str(out / "n0" / "node.toml"), "--json")
@@ -168,6 +215,8 @@ def test_status_shows_the_finished_model(cluster: tuple[Path, dict[str, object]]
     status = json.loads(shown.stdout)
     assert status["finished"]
     assert status["iteration"] == UPDATES
+    assert json.loads(veilwalk("cluster", "status", "--out", str(out), "--json").stdout)["finished"] == 6
+    assert veilwalk("export", str(out), "--to", str(out / "model.npz")).returncode == 0
     table = veilwalk("node", "status", "--config", str(out / "n0" / "node.toml"))
     assert "finished" in table.stdout
 
@@ -196,10 +245,14 @@ def test_nodes_say_what_is_wrong_in_one_line(cluster: tuple[Path, dict[str, obje
         refused(3, str(member.port), "in use")
     config.write_text(good.replace("starts", "startz"))
     refused(2, "'startz'")
-    config.write_text(good.replace("../law.npz", "data.npz"))
-    shutil.move(here / "n1" / "state" / "law.json", here / "law.json")
-    refused(2, "law", "manifest")
-    shutil.move(here / "law.json", here / "n1" / "state" / "law.json")
+    config.write_text(good)
+    root, manifest = load_root_key(here / "root"), here / "manifest.json"
+    first = read_signed_manifest(manifest, root.public_key())
+    sign_manifest(manifest, changed_manifest(first, law="", law_digest="ab" * 32), root)
+    refused(2, "the manifest names a law in a file: set law to it")
+    config.write_text('law = "data.npz"\n' + good)
+    refused(2, "law", "the manifest's is abab")
+    sign_manifest(manifest, first, root)
     config.write_text(good)
     own = here / "n1" / "data.npz"
     kept = own.read_bytes()
@@ -269,7 +322,7 @@ def test_a_roster_with_a_wrong_key_for_this_node_is_refused_and_mended_by_the_ne
         # It has been noted as the root's word: a start under it is refused in one line.
         sign_roster(here / "roster.json", mended, root)
         node.send_signal(signal.SIGHUP)
-        _wait_for(log, '"roster", "version": 3')
+        _wait_for(log, '"event": "roster", "level": "info", "version": 3')
     finally:
         node.terminate()
         assert node.wait(20) == 0
@@ -293,6 +346,7 @@ def test_a_cluster_stops_when_the_model_is_good_enough(tmp_path: Path) -> None:
     out = tmp_path / "c"
     ended = veilwalk(
         *("cluster", "up", "--nodes", "6", "--degree", "3", "--updates", "400", "--seed", "2", "--out", str(out)),
+        *("--dwell", "0"),
         *("--target-accuracy", "0.7", "--evaluations", "100", "--json"),
     )
     assert ended.returncode == 0, ended.stderr
@@ -323,7 +377,7 @@ def test_a_manifest_may_name_a_target_and_its_test_set(cluster: tuple[Path, dict
     out, _ = cluster
     command = [
         *("node", "manifest", "--root", str(out / "root"), "--roster", str(out / "roster.json")),
-        *("--law", str(out / "law.npz"), "--features", "64", "--classes", "10", "--updates", "400"),
+        *("--law", "far:2", "--features", "64", "--classes", "10", "--updates", "400"),
         *("--target-accuracy", "0.9", "--walk", "non-backtracking", "--out", str(tmp_path / "m.json")),
     ]
     refused = veilwalk(*command)

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.reliability.chaos import tally_plan
 from benchmarks.reliability.chaos_checker import check
+from benchmarks.reliability.chaos_plan import tally_plan
+from tests.helpers.hosts import three_hosts, within
 
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node import Limits, prepare_cluster
@@ -25,40 +26,10 @@ HOSTS = 3
 UPDATES = 80
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
-def within(space: str, *words: str) -> None:
-    ip("netns", "exec", space, *words)
-
-
 @pytest.fixture
 def hosts() -> Iterator[list[str]]:
-    """Namespaces with addresses 10.77.0.1 and so on, all on one switch, which is in a namespace of its own."""
-    mark = f"vw{os.getpid()}"
-    spaces = [f"{mark}-{index}" for index in range(HOSTS)]
-    switch = f"{mark}-s"
-    made: list[str] = []
-    try:
-        for space in (switch, *spaces):
-            ip("netns", "add", space)
-            made.append(space)
-        within(switch, "ip", "link", "add", "br0", "type", "bridge")
-        within(switch, "ip", "link", "set", "br0", "up")
-        for index, space in enumerate(spaces):
-            ip("link", "add", "eth0", "netns", space, "type", "veth", "peer", "name", f"p{index}", "netns", switch)
-            within(switch, "ip", "link", "set", f"p{index}", "master", "br0", "up")
-            within(space, "ip", "addr", "add", f"10.77.0.{index + 1}/24", "dev", "eth0")
-            within(space, "ip", "link", "set", "eth0", "up")
-            within(space, "ip", "link", "set", "lo", "up")
-    except (subprocess.CalledProcessError, FileNotFoundError) as error:
-        for space in made:
-            ip("netns", "del", space)
-        pytest.skip(f"this machine gives no network namespaces: {error}")
-    yield spaces
-    for space in made:
-        ip("netns", "del", space)
+    with three_hosts() as spaces:
+        yield spaces
 
 
 def test_a_run_over_three_hosts_survives_a_partition(hosts: list[str], tmp_path: Path) -> None:

@@ -199,7 +199,6 @@ def test_a_sealed_message_reads_as_the_format_says(suite: Suite, recipients: int
     secrets = [new_kem_secret(suite) for _ in range(min(recipients, 2))]
     context = SealContext(
         run_id=b"r" * 16,
-        roster_digest=b"d" * 32,
         suite=suite,
         epoch=258,
         bucket_bytes=320 * 1024,
@@ -213,7 +212,7 @@ def test_a_sealed_message_reads_as_the_format_says(suite: Suite, recipients: int
     clear = bytes([2, suite, 258 % 256, 0x44])
     assert message[:4] == clear  # bucket code: (16 + 4) << (10 + 4) = 327,680
     counted = (258).to_bytes(8, "big") + recipients.to_bytes(2, "big")
-    info = b"veilwalk/2" + clear + counted + b"r" * 16 + b"d" * 32
+    info = b"veilwalk/2" + clear + counted + b"r" * 16
     start, hint, size = 4, b"", suite.enc_bytes + 80
     if recipients > 1:
         ephemeral, start, size = message[4:36], 36, size + 1
@@ -312,9 +311,7 @@ def two_key_ciphertext(
 
 def test_no_slot_opens_under_two_keys() -> None:
     """A malicious sender can make HPKE open for two members; the zero bytes let it be one of them only."""
-    context = SealContext(
-        run_id=os.urandom(16), roster_digest=os.urandom(32), suite=Suite.X25519, epoch=0, bucket_bytes=16 * 1024
-    )
+    context = SealContext(run_id=os.urandom(16), suite=Suite.X25519, epoch=0, bucket_bytes=16 * 1024)
     secrets = [new_kem_secret(Suite.X25519) for _ in range(2)]
     honest = seal(context, [kem_public_bytes(Suite.X25519, secrets[0])], walk_tag=bytes(8), iteration=0, body=b"x")
     first, second = (kem_private_key(Suite.X25519, secret) for secret in secrets)
@@ -343,7 +340,6 @@ def test_no_header_opens_under_two_keys() -> None:
     """A malicious sender gives two recipients two keys, and a header that AES-GCM opens with both: one reads it."""
     context = SealContext(
         run_id=os.urandom(16),
-        roster_digest=os.urandom(32),
         suite=Suite.X25519,
         epoch=0,
         bucket_bytes=16 * 1024,

@@ -27,15 +27,19 @@ from veilwalk.node.link._wire import (
 )
 
 LENGTH = 64
-numbers = st.integers(0, 2**64 - 1)
+numbers = st.integers(0, 2**63 - 1)
 frames: st.SearchStrategy[Frame] = st.one_of(
     st.builds(
         Hello,
+        st.integers(PROTOCOL, 255),
         st.integers(0, 255),
+        numbers,
+        st.binary(min_size=32, max_size=32),
         numbers,
         st.binary(min_size=32, max_size=32),
         st.binary(min_size=16, max_size=16),
         st.binary(min_size=8, max_size=8),
+        numbers,
     ),
     st.builds(Offer, numbers, st.just(LENGTH), st.binary(min_size=32, max_size=32)),
     st.builds(Ack, numbers),
@@ -61,7 +65,7 @@ def test_any_bytes_give_frames_or_a_refusal(role: Role, data: bytes) -> None:
 def test_half_right_conversations_end_in_a_refusal_too(parts: list[bytes]) -> None:
     """Frames mixed with noise, at a listener that has been greeted."""
     wire = Wire("listener", message_bytes=LENGTH)
-    hello = Hello(PROTOCOL, 1, bytes(32), bytes(16), bytes(8))
+    hello = Hello(PROTOCOL, PROTOCOL, 1, bytes(32), 1, bytes(32), bytes(16), bytes(8))
     wire.feed(encode(hello))
     wire.send(hello)
     with contextlib.suppress(ProtocolError):

@@ -93,3 +93,15 @@ def test_an_attacker_that_forgets_is_noticed(logs: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(campaign_anonymity.Attacker, "_old", careless)
     found = campaign_anonymity.attack(logs, NAMES, GRAPH, LAW, range(4), bridge=True)
     assert (found.hits - right.predicted) / right.spread < -3
+
+
+def test_auc_is_the_chance_to_rank_one_above_another() -> None:
+    auc, error = campaign_anonymity.auc_of([1.0, 2.0, 3.0], [0.0, 2.0])
+    assert auc == pytest.approx(4.5 / 6)
+    assert error == pytest.approx((6 / 72) ** 0.5)
+    assert np.isnan(campaign_anonymity.auc_of([], [1.0])[0])
+    dice = np.random.default_rng(1)
+    found = [
+        campaign_anonymity.auc_of(dice.normal(size=40).tolist(), dice.normal(size=60).tolist()) for _ in range(400)
+    ]
+    assert np.std([auc for auc, _ in found]) == pytest.approx(found[0][1], rel=0.15)

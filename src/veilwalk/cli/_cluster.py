@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from veilwalk.cli._graph import SPEC_HELP
-from veilwalk.cli._output import AllowSandwich, announce_compiling, console, help_without_verb, print_table
+from veilwalk.cli._output import AllowSandwich, Clip, Noise, announce_compiling, console, help_without_verb, print_table
 from veilwalk.core.records import plain
 
 if TYPE_CHECKING:
-    from veilwalk.node.cluster import ClusterStatus
+    from veilwalk.core.records import Record
+    from veilwalk.node.cluster import ClusterSettings, ClusterStatus
 
 app = typer.Typer(rich_markup_mode=None)
 
 DEFAULT_OUT = Path("out/cluster")
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for keys, configurations and state.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -29,6 +31,7 @@ def root(context: typer.Context) -> None:
 
 @app.command("up")
 def up(
+    context: typer.Context,
     *,
     nodes: Annotated[int, typer.Option(help="How many nodes.")] = 20,
     degree: Annotated[int, typer.Option(help="Neighbours of each.")] = 3,
@@ -72,62 +75,89 @@ def up(
     ] = None,
     mix: Annotated[float, typer.Option(help="Share of plain steps of a least-recent walk.")] = 0.0,
     allow_sandwich: AllowSandwich = False,
-    dwell: Annotated[float, typer.Option(help="Seconds every message stays at every node; 0 for none.")] = 0.0,
+    dwell: Annotated[
+        float | None,
+        typer.Option(help="Seconds every message stays at every node; 0 for none. [default: by a trial update]"),
+    ] = None,
+    clip: Clip = 0.0,
+    noise: Noise = 0.0,
+    away: Annotated[
+        float,
+        typer.Option(help="Seconds a member may be away without a walk being made in its stead; 0: by chance alone."),
+    ] = 60.0,
     suite: Annotated[str, typer.Option(metavar="hybrid|x25519", help="hybrid: ML-KEM-768 and X25519.")] = "hybrid",
     seed: Annotated[int, typer.Option(help="Seed of network, data and training; walks are not seeded.")] = 1,
     timeout: Annotated[float, typer.Option(help="Give up after so many seconds.")] = 3600.0,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for keys, configurations and state.")] = DEFAULT_OUT,
+    out: Out = DEFAULT_OUT,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Start every node as a process and train to the end.
 
-    Makes keys, roster, law and configurations first. Ctrl-C stops all nodes cleanly; the same command again goes on
-    where they stopped.
+    Makes keys, roster, law and configurations first. Ctrl-C stops all nodes cleanly. A cluster that is there goes on
+    where it stopped, also after a restart of the machine: the folder knows its settings.
 
     Example: veilwalk cluster up --nodes 20 --degree 3 --data digits --updates 400
+
+    Go on: veilwalk cluster up --out out/cluster
     """
     from veilwalk.node import ClusterSettings
-    from veilwalk.node.cluster import cluster_record, prepare_or_resume, run_cluster, set_up_cluster
+    from veilwalk.node.cluster import settings_in
 
-    settings = ClusterSettings(
-        graph=f"rrg:{nodes}:{degree}:seed={seed}" if graph is None else graph,
-        data=data,
-        partition=partition,
-        learner=learner,
-        law=law,
-        support=support,
-        walk=walk,
-        recipients=recipients,
-        mix=mix,
-        allow_sandwich=allow_sandwich,
-        updates=updates,
-        target_accuracy=target_accuracy,
-        evaluations=evaluations,
-        dwell=dwell,
-        suite=suite,
-        seed=seed,
-    )
+    flags: dict[str, Any] = {
+        "graph": f"rrg:{nodes}:{degree}:seed={seed}" if graph is None else graph,
+        "data": data, "partition": partition, "learner": learner, "law": law, "support": support, "walk": walk,
+        "recipients": recipients, "mix": mix, "allow_sandwich": allow_sandwich, "updates": updates,
+        "target_accuracy": target_accuracy, "evaluations": evaluations, "dwell": dwell, "clip": clip, "noise": noise,
+        "away": away, "suite": suite, "seed": seed,
+    }  # fmt: skip
+    settings = settings_in(out, _given(context, flags)) or ClusterSettings(**flags)
+    try:
+        record = _run(settings, out, timeout)
+    except KeyboardInterrupt:
+        typer.echo(f"veilwalk cluster up --out {out} goes on where the nodes stopped", err=True)
+        raise
+    (out / "result.json").write_text(record.to_json())
+    if as_json:
+        typer.echo(json.dumps(plain(record.to_dict()), indent=2))
+        return
+    _print(record.to_dict(), out)
+
+
+def _given(context: typer.Context, flags: dict[str, Any]) -> dict[str, Any]:
+    """Return the flags that were given, and not left at their defaults."""
+    given = {name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")}
+    if given & {"nodes", "degree"}:
+        given.add("graph")
+    return {name: value for name, value in flags.items() if name in given}
+
+
+def _run(settings: ClusterSettings, out: Path, timeout: float) -> Record:
+    from veilwalk.node.cluster import cluster_record, prepare_or_resume, rules_in, run_cluster, set_up_cluster, watching
+
     announce_compiling()
     screen = console()
     started = time.monotonic()
     with screen.status("designing the law, making keys") as line:
         setup = set_up_cluster(settings)
         configs = prepare_or_resume(setup, out)
+        rules = rules_in(out)
+        if rules.dwell_s:
+            about = f"dwell {rules.dwell_s:g} s at every node: at least {setup.seconds(rules):.0f} s for the run"
+            typer.echo(about, err=True)
+        waits = f"{rules.late_s:.0f} s without one, or {rules.starve_s:.0f} s without one that opens"
+        # Not among the results, which may be JSON.
+        typer.echo(f"a walk is believed lost after {waits}: a member may be away for so long", err=True)
 
         def tell(status: ClusterStatus) -> None:
             line.update(
-                f"{status.alive} of {len(configs)} nodes up, {status.iteration} of {updates} updates, "
+                f"{status.alive} of {len(configs)} nodes up, {status.iteration} of {settings.updates} updates, "
                 f"{status.total('hops')} hops, {status.finished} nodes have the finished model"
             )
 
-        final = run_cluster(configs, tell, timeout_s=timeout)
+        with watching(out):
+            final = run_cluster(configs, tell, timeout_s=timeout)
         line.update("comparing with the prediction")
-        record = cluster_record(setup, out, final, seconds=time.monotonic() - started)
-    (out / "result.json").write_text(record.to_json())
-    if as_json:
-        typer.echo(json.dumps(plain(record.to_dict()), indent=2))
-        return
-    _print(record.to_dict(), out)
+        return cluster_record(setup, out, final, seconds=time.monotonic() - started)
 
 
 def _print(result: dict[str, Any], out: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from veilwalk.cli._graph import SPEC_HELP, network_of
-from veilwalk.cli._output import drawn, live_progress
+from veilwalk.cli._output import announce_compiling, drawn, live_progress
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES, parse_memory
 from veilwalk.core.records import plain, require_writable
@@ -29,6 +29,9 @@ def design(
     degree: Annotated[int | None, typer.Option(help="Its degree c, at least 3.")] = None,
     graph: Annotated[
         str | None, typer.Option(metavar="SPEC", help=f"Design on this very graph instead, exactly. {SPEC_HELP}")
+    ] = None,
+    roster: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Or on the network of a roster, its nodes called as members.")
     ] = None,
     support: Annotated[
         str | None,
@@ -131,7 +134,8 @@ def design(
     distances = None if support is None else DistanceSupport.parse(support, allow_neighbours=allow_neighbours)
     several = {"keep": keep, "model_bytes": model_bytes, "suite": suite}
     _check_out(out, folder=frontier, either=recipients == "auto")
-    if graph is None:
+    network = _network(graph, roster)
+    if network is None:
         if frontier or law is not None or memory is not None or recipients is not None:
             what = "--frontier" if frontier else f"--law {law}" if law else "--memory" if memory else "--recipients"
             raise ConfigError(f"{what} needs --graph")
@@ -144,7 +148,6 @@ def design(
         raise ConfigError("--nodes, --degree and --formulas are for closed forms: leave them out with --graph")
     from veilwalk.design import LARGE_NODES
 
-    network = network_of(graph)
     if recipients is not None or (law or "").startswith("far"):
         refused = {"frontier": frontier or None, "memory": memory} | options
         _several(network, recipients, law, walk, distances, several=several, refused=refused, out=out, as_json=as_json)
@@ -162,6 +165,18 @@ def design(
     options |= {"support": distances, "walk": walk or "simple", "memory_bytes": limit}
     usual = "paper-exact" if network.n_nodes < LARGE_NODES else "uniform-node"
     _on_graph(network, law or usual, options, out, as_json=as_json)
+
+
+def _network(graph: str | None, roster: Path | None) -> Graph | None:
+    """Return the network to design on; None where there is none, and closed forms are asked for."""
+    if roster is None:
+        return None if graph is None else network_of(graph)
+    if graph is not None:
+        raise InvalidParameterError("roster", str(roster), "left out with --graph")
+    from veilwalk.node.members import read_roster_draft
+
+    announce_compiling()
+    return read_roster_draft(roster).graph()
 
 
 def _check_out(out: Path | None, *, folder: bool, either: bool) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from veilwalk.cli._output import help_without_verb
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.records import write_atomically
+
+if TYPE_CHECKING:
+    from veilwalk.node.members import NodeKeys
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -30,7 +34,12 @@ def root(context: typer.Context) -> None:
 @app.command("new")
 def new(
     *,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for the keys; made with mode 0700.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Directory for the keys; made with mode 0700. [default: keys/NAME; root for the root]"
+        ),
+    ] = None,
     is_root: Annotated[bool, typer.Option("--root", help="Make the root key, which signs rosters, instead.")] = False,
     node_id: Annotated[
         str | None, typer.Option("--id", metavar="NAME", help="Name of the node; the directory's unless given.")
@@ -49,12 +58,12 @@ def new(
 
     The root's key (--root) signs rosters and manifests.
 
-    A node: veilwalk keys new --id clinic-a --address 10.0.0.1:7100 --out keys/clinic-a
+    A node: veilwalk keys new --id clinic-a1 --address 10.0.0.1:7101
 
-    The root: veilwalk keys new --root --out root --password-file /dev/fd/3 3<secret
+    The root: veilwalk keys new --root --password-file /dev/fd/3 3<secret
 
-    Send a node's card.json to the root's keeper; it is public. Every other file stays where it is. Give every member
-    the root's root.pub. Key files have mode 0600; without a password that is all that protects them.
+    Send a node's card, NAME.json, to the root's keeper; it is public. Every other file stays where it is. Give every
+    member the root's root.pub. Key files have mode 0600; without a password that is all that protects them.
     """
     from veilwalk.node import Suite
     from veilwalk.node.members import new_node_keys, new_root_key
@@ -63,6 +72,7 @@ def new(
     if is_root:
         if node_id is not None or address is not None:
             raise InvalidParameterError("root", "with --id or --address", "given without them")
+        out = out or Path("root")
         public = new_root_key(out, password=password).public_key().public_bytes_raw()
         typer.echo(f"root key in {out}, {_protection(password)}; keep it offline")
         typer.echo(f"give every member {out / 'root.pub'}: {public.hex()}")
@@ -71,6 +81,10 @@ def new(
         raise InvalidParameterError("address", None, "host:port of the node (or --root for the root key)")
     if suite.upper() not in Suite.__members__:
         raise InvalidParameterError("suite", suite, "hybrid or x25519")
+    if out is None:
+        if node_id is None:
+            raise InvalidParameterError("id", None, "the node's name (or --root for the root key)")
+        out = Path("keys") / node_id
     keys = new_node_keys(
         out,
         node_id=out.resolve().name if node_id is None else node_id,
@@ -80,7 +94,8 @@ def new(
         password=password,
     )
     typer.echo(f"keys of {keys.id} in {out}, {_protection(password)}, for epochs {epoch} and {epoch + 1}")
-    typer.echo(f"send {out / 'card.json'} to the root's keeper; TLS fingerprint {keys.member.tls_spki_sha256.hex()}")
+    card = _named_card(out, keys)
+    typer.echo(f"send {card} to the root's keeper; TLS fingerprint {keys.member.tls_spki_sha256.hex()}")
 
 
 @app.command("rotate")
@@ -93,16 +108,23 @@ def rotate(
 
     And a card that shows it.
 
-    Example: veilwalk keys rotate keys/clinic-a
+    Example: veilwalk keys rotate keys/clinic-a1 --password-file password
 
-    Send the new card.json to the root's keeper, who signs the next roster (veilwalk roster rotate). The running node
-    takes up the new key with that roster, and then deletes the keys that are two epochs old.
+    Send the new card, NAME.json, to the root's keeper, who signs the next roster (veilwalk roster rotate). The running
+    node takes up the new key with that roster, and then deletes the keys that are two epochs old.
     """
     from veilwalk.node.members import rotate_node_keys
 
     keys = rotate_node_keys(directory, password=read_optional_password(password_file))
     typer.echo(f"{keys.id} has a sealing key for epoch {max(keys.kem)}")
-    typer.echo(f"send {directory / 'card.json'} to the root's keeper")
+    typer.echo(f"send {_named_card(directory, keys)} to the root's keeper")
+
+
+def _named_card(directory: Path, keys: NodeKeys) -> Path:
+    """Write the card under the member's name too, so that a folder can hold everybody's."""
+    path = directory / f"{keys.id}.json"
+    write_atomically(path, (directory / "card.json").read_bytes())
+    return path
 
 
 def read_optional_password(path: Path | None) -> bytes | None:

@@ -13,7 +13,18 @@ from typing import Annotated, Any
 
 import typer
 
-from veilwalk.cli import _audit, _cluster, _design, _graph, _keys, _node, _paper, _roster, _train
+from veilwalk.cli import (
+    _audit,
+    _cluster_care,
+    _design,
+    _export,
+    _graph,
+    _keys,
+    _node_care,
+    _paper,
+    _roster_changes,
+    _train,
+)
 from veilwalk.cli._output import help_without_verb
 from veilwalk.core.errors import InvalidParameterError, VeilwalkError
 from veilwalk.core.version import __version__
@@ -38,12 +49,13 @@ app = typer.Typer(
 app.command("design")(_design.design)
 app.command("audit")(_audit.audit)
 app.command("train")(_train.train)
-app.add_typer(_cluster.app, name="cluster")
+app.command("export")(_export.export)
+app.add_typer(_cluster_care.app, name="cluster")
 app.add_typer(_graph.app, name="graph")
 app.add_typer(_keys.app, name="keys")
-app.add_typer(_node.app, name="node")
+app.add_typer(_node_care.app, name="node")
 app.add_typer(_paper.app, name="paper")
-app.add_typer(_roster.app, name="roster")
+app.add_typer(_roster_changes.app, name="roster")
 
 
 @app.callback(invoke_without_command=True)
@@ -56,7 +68,8 @@ def root(
 
     train learns over a simulated network and shows what was gained, what it cost and what leaks; design chooses how
     destinations are drawn, and says what that guarantees and costs; audit attacks a design and reports what really
-    leaks; graph looks at a network; paper has the paper's figures and claims, printed and corrected.
+    leaks; export writes a trained model to a file; graph looks at a network; paper has the paper's figures and
+    claims, printed and corrected.
 
     cluster runs many real nodes on this machine; node runs one among real peers; keys makes and renews a member's
     keys; roster says, signed, who belongs.

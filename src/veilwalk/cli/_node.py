@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from veilwalk.cli._keys import PasswordFile, read_optional_password
-from veilwalk.cli._output import AllowSandwich, asked_walk, help_without_verb, print_table
+from veilwalk.cli._output import AllowSandwich, Clip, Noise, asked_walk, help_without_verb, print_table
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -54,7 +54,7 @@ def status(
     """
     from veilwalk.node import load_config, node_status
 
-    found = node_status(load_config(config).state)
+    found = node_status(load_config(config).state, with_versions=True)
     if as_json:
         content = asdict(found)
         del content["model"]
@@ -64,9 +64,26 @@ def status(
         ("finished", "yes" if found.finished else "no"),
         ("updates that its newest model has had", str(found.iteration)),
         ("messages in custody", str(found.in_custody)),
+        ("version of roster, of manifest", f"{found.roster_version}, {found.manifest_version}"),
+        *([("members that the law lacks", ", ".join(found.members_left_out))] if found.members_left_out else []),
         *((f"{name.replace('_', ' ')}, counted", str(value)) for name, value in sorted(found.tallies.items())),
     ]
     print_table(str(config), ("", ">value"), rows)
+
+
+@app.command("unfinish")
+def unfinish(*, config: ConfigFile = Path("node.toml")) -> None:
+    """Undo the end of the run at a node that is stopped.
+
+    For a finished model that is not the run's: forged, or made of wrong data. Started again, the node goes on from its
+    own last model, and does not believe that finished one again. Do it at every node that has it before starting any.
+
+    Example: veilwalk node unfinish --config clinic-a/node.toml
+    """
+    from veilwalk.node import load_config, unfinish_node
+
+    undone = unfinish_node(load_config(config).state)
+    typer.echo(f"{config}: {'goes on from its own last model' if undone else 'was not finished'}")
 
 
 @app.command("manifest")
@@ -74,11 +91,23 @@ def manifest(
     *,
     root_keys: Annotated[Path, typer.Option("--root", metavar="DIR", help="Directory of the root key.")],
     roster: Annotated[Path, typer.Option(metavar="FILE", help="The signed roster.")],
-    law: Annotated[Path, typer.Option(metavar="FILE", help="The law, .npz, made by design --graph for its graph.")],
     features: Annotated[int, typer.Option(help="Numbers in a row of everybody's data.")],
     classes: Annotated[int, typer.Option(help="Labels run from 0 to one less; 0 for real labels.")],
     updates: Annotated[int, typer.Option(help="The model is finished after so many.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the manifest and its signature.")],
+    law: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULE|FILE",
+            help="far:R or uniform-node:LO:HI, which every node works out from the roster; or a law, .npz, made by "
+            "design --graph for its graph. [default: far:R as recommended for it]",
+        ),
+    ] = None,
+    previous: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The signed manifest that this one follows, for a run under way."),
+    ] = None,
+    days: Annotated[float | None, typer.Option(help="Days until it expires. [default: never]")] = None,
     target_accuracy: Annotated[
         float | None, typer.Option(help="Or when it reaches this on the public test set; needs --test.")
     ] = None,
@@ -99,12 +128,22 @@ def manifest(
     ] = None,
     mix: Annotated[float | None, typer.Option(help="Share of plain steps of a least-recent walk.")] = None,
     allow_sandwich: AllowSandwich = False,
-    dwell: Annotated[float, typer.Option(help="Seconds every message stays at every node; 0 for none.")] = 0.0,
+    dwell: Annotated[
+        float | None,
+        typer.Option(help="Seconds every message stays at every node; 0 for none. [default: by a trial update]"),
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Rows of the largest member's data, for that trial.")] = 1000,
+    clip: Clip = 0.0,
+    noise: Noise = 0.0,
     spare: Annotated[
         float,
         typer.Option(help="Keep a spare copy of what was handed on until so many seconds after that; 0 for none."),
     ] = 0.0,
     hop: Annotated[float, typer.Option(help="Seconds a hop takes where nothing dwells.")] = 0.05,
+    away: Annotated[
+        float,
+        typer.Option(help="Seconds a member may be away without a walk being made in its stead; 0: by chance alone."),
+    ] = 60.0,
     alarm_hops: Annotated[float, typer.Option(help="A walk is believed lost once in so many hops by mistake.")] = 1e7,
     norm_bound: Annotated[float, typer.Option(help="Models of a larger norm are refused.")] = 1e6,
     seed: Annotated[int, typer.Option(help="Seed of training; walks draw from the operating system.")] = 1,
@@ -131,15 +170,27 @@ def manifest(
         test=test,
         evaluations=evaluations,
         dwell_s=dwell,
+        rows=rows,
+        clip=clip,
+        noise=noise,
         spare_s=spare,
         hop_s=hop,
+        away_s=away,
         alarm_hops=alarm_hops,
         norm_bound=norm_bound,
         seed=seed,
+        days=days,
     )
-    made, late = make_manifest(
-        request, root_keys=root_keys, roster=roster, law=law, out=out, password=read_optional_password(password_file)
+    made, lost = make_manifest(
+        request,
+        root_keys=root_keys,
+        roster=roster,
+        out=out,
+        law=law,
+        previous=previous,
+        password=read_optional_password(password_file),
     )
     typer.echo(f"{out} and its signature: {made.body_bytes} bytes of model in buckets of {made.bucket_bytes}")
-    typer.echo(f"walk: {made.walk}; sealed for {made.recipients}")
-    typer.echo(f"late: after {late} one false alarm in {alarm_hops:g} hops is to be expected")
+    law_text = made.law or f"of {law}"
+    typer.echo(f"version {made.version}; law: {law_text}; walk: {made.walk}; sealed for {made.recipients}")
+    typer.echo(f"walks are believed lost after {lost}; one false alarm in {alarm_hops:g} hops is to be expected")

@@ -29,6 +29,9 @@ AllowSandwich = Annotated[
     typer.Option("--allow-sandwich", help="Admit the simple walk, under which a relay can be certain of the maker."),
 ]
 
+Clip = Annotated[float, typer.Option(metavar="NORM", help="Largest norm of an update; 0 does not clip.")]
+Noise = Annotated[float, typer.Option(metavar="MULTIPLIER", help="Gaussian noise on every update, in units of --clip.")]
+
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:

@@ -80,12 +80,12 @@ def make(
     else:
         if run is not None:
             raise InvalidParameterError("run", run, "given for a first roster only")
-        old = _draft(previous)
+        old = read_draft(previous)
         if suite is not None and suite != old.suite:
             raise ConfigError(f"the cards are of suite {int(suite)}, the roster of {int(old.suite)}")
         pairs = _edges(graph, edges, (set(old.ids) - set(remove or [])) | set(members))
         roster = changed_roster(old, pairs, cards=members, removed=remove or [], now=now, days=days)
-    _write_draft(out, roster)
+    write_draft(out, roster, previous)
 
 
 @app.command("rotate")
@@ -95,22 +95,29 @@ def rotate(
     *,
     out: Out,
     days: Days = 90,
+    seals_in: Annotated[
+        float, typer.Option(help="Hours until messages are sealed in the new epoch: time for all to get the file.")
+    ] = 24,
 ) -> None:
     """Draft the next epoch's roster from members' new cards.
 
     Nothing is signed yet.
 
-    Example: veilwalk roster rotate roster.json keys/* --out next.json
+    Example: veilwalk roster rotate roster.json cards/*.json --out next.json
 
-    Every member first runs veilwalk keys rotate and sends its new card.
+    Every member first runs veilwalk keys rotate and sends its new card. Hand the roster out before the epoch begins.
     """
     from veilwalk.node.members import read_cards, rotated_roster
 
-    old = _draft(roster)
+    old = read_draft(roster)
     members, suite = read_cards(cards or [])
     if suite is not None and suite != old.suite:
         raise ConfigError(f"the cards are of suite {int(suite)}, the roster of {int(old.suite)}")
-    _write_draft(out, rotated_roster(old, cards=members, now=int(time.time()), days=days))
+    if not 0 <= seals_in <= 24 * days:
+        raise InvalidParameterError("seals_in", seals_in, "hours from now, before the roster ends")
+    now = int(time.time())
+    begins = now + round(seals_in * 3600)
+    write_draft(out, rotated_roster(old, cards=members, now=now, days=days, seals_from=begins), roster)
 
 
 @app.command("sign")
@@ -133,10 +140,10 @@ def sign(
     """
     from veilwalk.node.members import check_succession, check_time, load_root_key, sign_roster
 
-    draft = _draft(roster)
+    draft = read_draft(roster)
     check_time(draft, time.time(), str(roster))
     if current is not None:
-        check_succession(draft, _draft(current), str(roster))
+        check_succession(draft, read_draft(current), str(roster))
     elif draft.version > 1:
         raise InvalidParameterError("current", None, f"the roster before version {draft.version}, to sign no fork")
     key = load_root_key(root_dir, password=read_optional_password(password_file))
@@ -179,18 +186,23 @@ def _edges(graph: str | None, edges: Path | None, ids: set[str]) -> list[tuple[s
     return edges_of_graph(network_of(graph or "") if edges is None else read_graph(edges), ids)
 
 
-def _draft(path: Path) -> Roster:
+def read_draft(path: Path) -> Roster:
+    """Return a roster, signed or not."""
     from veilwalk.node.members import read_roster_draft
 
     return read_roster_draft(path)
 
 
-def _write_draft(path: Path, roster: Roster) -> None:
+def write_draft(path: Path, roster: Roster, previous: Path | None = None) -> None:
+    """Write a draft that follows ``previous``, show it and say what comes next."""
     from veilwalk.core.records import write_atomically
 
+    if previous is not None and path.resolve() == previous.resolve():
+        raise InvalidParameterError("out", str(path), "another file: members still hold the one before")
     write_atomically(path, roster.data)
     _print(roster)
-    typer.echo(f"drafted, not signed: {path}; next: veilwalk roster sign {path} --root DIR")
+    current = "" if previous is None else f" --current {previous}"
+    typer.echo(f"drafted, not signed: {path}; next: veilwalk roster sign {path} --root DIR{current}")
 
 
 def _print(roster: Roster) -> None:
@@ -200,6 +212,7 @@ def _print(roster: Roster) -> None:
         ("epoch", str(roster.epoch)),
         ("suite", roster.suite.name.lower()),
         ("created", _date(roster.created)),
+        *([("sealed in from", _date(roster.seals_from))] if roster.rolls_over else []),
         ("expires", _date(roster.expires)),
         ("members", str(len(roster.members))),
         ("edges", str(len(roster.edges))),

@@ -133,7 +133,14 @@ def train(
             typer.echo(f"veilwalk train --resume --out {out} goes on from the last checkpoint", err=True)
         raise
     record = run.record()
-    paths = [] if out is None else [out / "record.json", out / "metrics.csv", *drawn(partial(_draw, record, out))]
+    paths = (
+        []
+        if out is None
+        else [
+            *(out / name for name in ("model.npz", "record.json", "metrics.csv")),
+            *drawn(partial(_draw, record, out)),
+        ]
+    )
     if as_json:
         typer.echo(json.dumps(record.to_dict(), indent=2))
         return

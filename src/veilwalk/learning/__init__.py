@@ -17,6 +17,7 @@ from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes, s
 from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
 from veilwalk.learning._matching import Candidates
 from veilwalk.learning._mlp import MlpLearner
+from veilwalk.learning._model_file import MODEL_SUFFIXES, load_model, save_model
 from veilwalk.learning._mods import ClipUpdate, GaussianNoise, Quantise, compose, private_mods
 from veilwalk.learning._partition import Partitioner, Partitions, partitions_of
 from veilwalk.learning._partitioners import (
@@ -50,6 +51,7 @@ __all__ = [
     "ALGORITHMS",
     "DATA_USAGE",
     "LEARNERS",
+    "MODEL_SUFFIXES",
     "PARTITION_KINDS",
     "Array",
     "Candidates",
@@ -103,6 +105,7 @@ __all__ = [
     "ledger",
     "load_checkpoint",
     "load_data",
+    "load_model",
     "make_learner",
     "noise_for",
     "params_bytes",
@@ -113,6 +116,7 @@ __all__ = [
     "private_trace",
     "require_fit",
     "save_checkpoint",
+    "save_model",
     "sealed_bytes",
     "trace_of",
     "train",

@@ -66,8 +66,8 @@ def save_checkpoint(path: Path, state: TrainingState, *, identity: str) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-def load_checkpoint(path: Path, *, identity: str) -> TrainingState:
-    """Read a checkpoint of the run called ``identity``."""
+def load_checkpoint(path: Path, *, identity: str | None) -> TrainingState:
+    """Read a checkpoint of the run called ``identity``; of any run where that is None, to look at and not to go on."""
     try:
         # From memory: NumPy leaves a file open that turns out to be no archive.
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
@@ -81,7 +81,7 @@ def load_checkpoint(path: Path, *, identity: str) -> TrainingState:
         ) from error
     if kind != _FORMAT:
         raise InputFileError(f"checkpoint {path}: format {kind} is not {_FORMAT}")
-    if of != identity:
+    if identity is not None and of != identity:
         raise ConfigError(f"checkpoint {path} is of another run: choose another folder, or the same settings")
     return state
 

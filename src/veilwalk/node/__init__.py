@@ -3,7 +3,16 @@
 from veilwalk.node.cluster import Cluster, ClusterPlan, ClusterSettings, RunRequest, make_manifest, prepare_cluster
 from veilwalk.node.link import Limits
 from veilwalk.node.members import RunRules
-from veilwalk.node.peer import Node, NodeConfig, NodeStatus, load_config, node_status, run_node
+from veilwalk.node.peer import (
+    Node,
+    NodeConfig,
+    NodeStatus,
+    load_config,
+    node_model,
+    node_status,
+    run_node,
+    unfinish_node,
+)
 from veilwalk.node.sealing import Suite
 
 __all__ = [
@@ -19,7 +28,9 @@ __all__ = [
     "Suite",
     "load_config",
     "make_manifest",
+    "node_model",
     "node_status",
     "prepare_cluster",
     "run_node",
+    "unfinish_node",
 ]

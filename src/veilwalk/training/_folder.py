@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from veilwalk.core.config import read_toml
-from veilwalk.core.errors import ConfigError, InputFileError, RecordError
+from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, RecordError
 from veilwalk.core.locks import lock_file
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.core.version import __version__
-from veilwalk.training._settings import TrainSettings
+from veilwalk.learning import Params, average, load_checkpoint, save_model
+from veilwalk.training._settings import PRIVATE, TrainSettings
 
 _FORMAT = "veilwalk-run-1"
 _LOCK = "run.lock"
@@ -107,9 +108,24 @@ class RunFolder:
         text = json.dumps(plain(part), allow_nan=False)
         write_atomically(self.path / "parts" / f"{name}.json", text.encode())
 
-    def finish(self, record: Record, rows: Iterable[Mapping[str, Any]]) -> list[Path]:
-        """Write the record and its table; return the paths."""
-        paths = [self.path / "record.json", self.path / "metrics.csv"]
+    def model(self, algorithm: str = PRIVATE, *, unfinished: bool = False) -> Params:
+        """Return the model that an algorithm ended with, of several the average; ``unfinished``: or came to so far."""
+        if not self.started:
+            raise ConfigError(f"{self.path} holds no run")
+        path = self.checkpoint(algorithm)
+        if not path.exists():
+            there = ", ".join(sorted(found.stem for found in path.parent.glob("*.npz"))) or "none yet"
+            raise InvalidParameterError("algorithm", algorithm, f"one that {self.path} has a model of: {there}")
+        state = load_checkpoint(path, identity=None)
+        if state.finished is None and not unfinished:
+            need = "resume it, or ask for the unfinished model"
+            raise ConfigError(f"{self.path}: {algorithm} is not finished, {state.done} updates are made: {need}")
+        return average(state.models)
+
+    def finish(self, record: Record, rows: Iterable[Mapping[str, Any]], model: Params) -> list[Path]:
+        """Write the model, the record and its table; return the paths."""
+        paths = [self.path / "record.json", self.path / "metrics.csv", self.path / "model.npz"]
+        save_model(paths[2], model)
         write_atomically(paths[0], record.to_json().encode())
         write_atomically(paths[1], table(rows))
         return paths

@@ -12,7 +12,7 @@ import numpy as np
 from veilwalk.core.records import Record
 from veilwalk.core.tables import frame, html_table
 from veilwalk.core.units import readable_bytes
-from veilwalk.learning import Params, Training
+from veilwalk.learning import Data, Params, Training
 from veilwalk.training._route import certain
 from veilwalk.training._scenario import Scenario
 from veilwalk.training._settings import PAPER, PRIVATE, TrainSettings
@@ -128,7 +128,8 @@ class TrainingRun:
                     "held_out_rows": len(scenario.data.test),
                     "classes": scenario.n_classes,
                     "rows_of_a_node": [int(sizes.min()), float(np.median(sizes)), int(sizes.max())],
-                },
+                }
+                | _scaling(scenario.data),
                 "equal_hops": equal_hops,
                 "algorithms": algorithms,
                 "content_attack": self.leaks["content"],
@@ -138,6 +139,16 @@ class TrainingRun:
             }
             | ({} if scenario.graph.labels is None else {"labels": list(scenario.graph.labels)}),
         )
+
+
+def _scaling(data: Data) -> dict[str, Any]:
+    """What a user of the model must know: what classes are called, and by which ranges numbers were scaled."""
+    found = {
+        "class_names": list(data.class_names),
+        "feature_range": data.feature_range,
+        "target_range": data.target_range,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _known(scenario: Scenario, name: str) -> dict[str, Any]:

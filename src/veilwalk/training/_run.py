@@ -100,7 +100,7 @@ def run_training(
         return _trained(scenario, settings, None, [], progress)
     with RunFolder(out) as folder:
         run = _trained(scenario, settings, folder, folder.open(settings, resume=resume), progress)
-        folder.finish(run.record(), run.rows())
+        folder.finish(run.record(), run.rows(), run.model)
         return run
 
 

@@ -75,7 +75,7 @@ def test_rotation_needs_everybody_s_new_card(place: Path, run: Cli) -> None:
     """Refused with old cards; with new ones it is the next epoch, and the old roster is then a rollback."""
     rotate = ["roster", "rotate", "roster.json", *NAMES, "--out", "next.json"]
     code, _, err = run(rotate)
-    assert (code, "needs 1 and 2" in err) == (2, True)
+    assert (code, "needs 0 and 1 and 2" in err) == (2, True)
     for name in NAMES:
         rotate_node_keys(place / name)
     assert run(rotate)[0] == 0
@@ -169,3 +169,95 @@ def test_a_changed_draft_is_caught_by_its_keeper(place: Path, run: Cli) -> None:
     assert (code, "not canonical JSON" in err) == (2, True)
     code, _, _ = run(CHECK)
     assert code == 3
+
+
+def signed(run: Cli) -> None:
+    """Sign what was drafted, as the draft itself says, and put it in the place of the one before."""
+    assert run(["roster", "sign", "next.json", "--root", "root", "--current", "roster.json"])[0] == 0
+    assert run(["roster", "check", "next.json", "--root-public", "root/root.pub", "--current", "roster.json"])[0] == 0
+    for name in ("next.json", "next.json.sig"):
+        Path(name).rename(name.replace("next", "roster"))
+
+
+def test_one_command_adds_a_member_and_one_removes_it(place: Path, run: Cli) -> None:
+    """Neither needs the edges of the others; the hint for signing works as it is printed."""
+    assert run(["keys", "new", "--id", "e", "--address", "h:7104", "--suite", "x25519", "--out", "e"])[0] == 0
+    code, _, err = run(["roster", "add", "e/e.json"])
+    assert (code, "--to = None: must be the members that e is to be next to" in err) == (2, True)
+    code, out, _ = run(["roster", "add", "e/e.json", "--to", "a,c", "--days", "7"])
+    assert code == 0
+    hint = out.rstrip().rpartition("next: ")[2].replace("DIR", "root").split()
+    assert hint[:2] == ["veilwalk", "roster"]
+    assert run(hint[1:])[0] == 0
+    signed(run)
+    assert read_roster_draft(place / "roster.json").neighbours("e") == ("a", "c")
+    assert read_roster_draft(place / "roster.json").neighbours("b") == ("a", "c")
+    code, _, err = run(["roster", "remove", "a", "c", "--link", "b,d"])
+    assert (code, "falls apart" in err) == (2, True)
+    assert run(["roster", "remove", "a", "c", "--link", "b,d", "--link", "d,e"])[0] == 0
+    signed(run)
+    last = read_roster_draft(place / "roster.json")
+    assert (last.version, last.ids, last.edges) == (3, ("b", "d", "e"), (("b", "d"), ("d", "e")))
+
+
+def test_new_keys_keep_their_neighbours(place: Path, run: Cli) -> None:
+    new_node_keys(place / "again", node_id="b", address="h:7109", suite=Suite.X25519)
+    assert run(["roster", "add", "again"])[0] == 0
+    draft = read_roster_draft(place / "next.json")
+    assert (draft.member("b").address, draft.neighbours("b")) == ("h:7109", ("a", "c"))
+
+
+def test_a_roster_is_renewed_before_it_ends(place: Path, run: Cli) -> None:
+    code, _, err = run(["roster", "renew", "--out", "roster.json"])
+    assert (code, "members still hold the one before" in err) == (2, True)
+    assert run(["roster", "renew", "--days", "30"])[0] == 0
+    before, after = (read_roster_draft(place / name) for name in ("roster.json", "next.json"))
+    assert (after.members, after.edges, after.epoch) == (before.members, before.edges, before.epoch)
+    assert after.expires - after.created == 30 * 24 * 3600
+    signed(run)
+
+
+def test_edges_are_printed_for_firewalls_and_written_for_others(place: Path, run: Cli) -> None:
+    code, out, _ = run(["roster", "edges", "--of", "a"])
+    assert code == 0
+    assert [line.split() for line in out.splitlines()[2:4]] == [["a", "b", "h:7101"], ["d", "h:7103"]]
+    assert run.json(["roster", "edges"])["c"] == {"b": "h:7101", "d": "h:7103"}
+    assert run(["roster", "edges", "--out", "network.csv"])[0] == 0
+    assert run(["roster", "make", *NAMES, "--edges", "network.csv", "--out", "same.json"])[0] == 0
+    assert read_roster_draft(place / "same.json").edges == read_roster_draft(place / "roster.json").edges
+    code, _, err = run(["roster", "edges", "--of", "z"])
+    assert (code, "--of = 'z': must be among the members" in err) == (2, True)
+
+
+def test_a_law_is_designed_for_a_roster_by_names(place: Path, run: Cli) -> None:
+    """No numbering by hand: rows of the law carry the members' names."""
+    import numpy as np
+
+    for name, port in (("e", 4), ("f", 5)):
+        new_node_keys(place / name, node_id=name, address=f"h:{7100 + port}", suite=Suite.X25519)
+    six = [*NAMES, "e", "f"]
+    assert run(["roster", "make", *six, "--graph", "ring:6", "--out", "r.json"])[0] == 0
+    code, out, err = run(["design", "--roster", "r.json", "--law", "uniform-node", "--out", "l.npz"])
+    assert (code, "uniform-node" in out) == (0, True), err
+    with np.load(place / "l.npz") as law:
+        assert law["labels"].tolist() == six
+    code, _, err = run(["design", "--roster", "r.json", "--graph", "ring:6"])
+    assert (code, "left out with --graph" in err) == (2, True)
+
+
+def test_cards_of_all_members_fit_into_one_folder(place: Path, run: Cli) -> None:
+    """Each is called by its member, in a folder of its own unless told otherwise; also after a rotation."""
+    (place / "cards").mkdir()
+    for number in (1, 2):
+        name, address = f"clinic-{number}", f"h:71{number}0"
+        code, out, _ = run(["keys", "new", "--id", name, "--address", address, "--suite", "x25519"])
+        assert code == 0
+        assert f"send keys/{name}/{name}.json" in out
+        assert run(["keys", "rotate", f"keys/{name}"])[0] == 0
+        (place / "cards" / f"{name}.json").write_bytes((place / "keys" / name / f"{name}.json").read_bytes())
+    cards = sorted(map(str, (place / "cards").glob("*.json")))
+    (place / "pair").write_text("clinic-1 clinic-2\n")
+    assert run(["roster", "make", *cards, "--edges", "pair", "--out", "two.json"])[0] == 0
+    assert read_roster_draft(place / "two.json").epoch == 1
+    code, _, err = run(["keys", "new", "--address", "h:1"])
+    assert (code, "--id = None" in err) == (2, True)

@@ -95,9 +95,7 @@ def test_the_modelled_message_is_the_one_a_node_sends(size: int, suite: Literal[
     """The real envelope has exactly this length, with either key exchange."""
     from veilwalk.node.sealing import SealContext, Suite, bucket_for
 
-    context = SealContext(
-        run_id=bytes(16), roster_digest=bytes(32), suite=Suite[suite.upper()], epoch=0, bucket_bytes=bucket_for(size)
-    )
+    context = SealContext(run_id=bytes(16), suite=Suite[suite.upper()], epoch=0, bucket_bytes=bucket_for(size))
     assert sealed_bytes(size, suite=suite) == context.message_bytes
 
 

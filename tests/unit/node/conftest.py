@@ -23,12 +23,12 @@ from veilwalk.node.members._keys import NodeKeys, new_node_keys, new_root_key
 from veilwalk.node.members._manifest import Manifest, array_specs
 from veilwalk.node.members._roster import Roster
 from veilwalk.node.members._rules import RunRules
-from veilwalk.node.peer._destination import Task
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
 from veilwalk.node.peer._node import Node
 from veilwalk.node.peer._parts import NodeParts
 from veilwalk.node.peer._routing import DestinationRow
+from veilwalk.node.peer._trainer import Task
 from veilwalk.node.sealing._kem import Suite
 from veilwalk.node.spool._disk import FolderDisk
 from veilwalk.node.spool._register import Register
@@ -97,7 +97,7 @@ class Network:
             self.stops[name].set()
             await self.runs.pop(name)
 
-    async def until(self, done: Callable[[], Any], timeout_s: float = 20.0) -> None:
+    async def until(self, done: Callable[[], Any], timeout_s: float = 60.0) -> None:
         """Wait until something holds; a node that fails meanwhile fails the test."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
@@ -116,6 +116,7 @@ class Network:
             return {
                 "tallies": register.tallies(),
                 "messages": register.messages(),
+                "given": register.execute("SELECT peer, seq FROM given"),
                 "final": None if final is None else np.frombuffer(register.inline(final)),
                 "checkpoint": None if checkpoint is None else np.frombuffer(register.inline(checkpoint)),
                 "walks": dict(register.walks()),
@@ -189,10 +190,11 @@ def network(tmp_path: Path) -> Callable[..., Network]:
             learner="tally",
             walk="",
             law_digest="0" * 64,
-            graph_digest="0" * 64,
+            graph_digest=roster.graph_digest,
             seed=0,
             recipients=recipients,
         )
+        rules = rules or RunRules(walk=SIMPLE, updates=20, late_hops=1e9)
         logs = {name: io.StringIO() for name in names}
         parts = {
             name: NodeParts(
@@ -203,8 +205,9 @@ def network(tmp_path: Path) -> Callable[..., Network]:
                     data=Partition(np.eye(n_nodes)[index : index + 1], np.zeros(1, dtype=np.int64)),
                     manifest=manifest,
                     index=index,
+                    rules=rules,
                 ),
-                rules=rules or RunRules(walk=SIMPLE, updates=20, late_hops=1e9),
+                rules=rules,
                 law=DestinationRow.of({other: 1 / (n_nodes - 1) for other in names if other != name}),
                 disk=cast("Any", None),  # given at each start
                 limits=limits or Limits(retry_s=0.2, connect_s=2.0, answer_s=3.0),

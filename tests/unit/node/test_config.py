@@ -47,6 +47,12 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert config.password_file is None
 
 
+def test_metrics_leave_the_machine_only_when_told(tmp_path: Path) -> None:
+    """As in a container: one word more than the address."""
+    told = GOOD.replace("127.0.0.1:9100", "0.0.0.0:9100").replace("starts", "metrics_public = true\nstarts")
+    assert load_config(written(tmp_path, told)).metrics == "0.0.0.0:9100"
+
+
 @pytest.mark.parametrize(
     ("change", "error", "names"),
     [
@@ -59,6 +65,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (("quota = 2", "quota = 0"), InvalidParameterError, "quota"),
         (("pin_s = 30", "pin_s = -1"), InvalidParameterError, "pin_s"),
         (("127.0.0.1:9100", "0.0.0.0:9100"), InvalidParameterError, "loopback"),
+        (("starts = true", 'log = "xml"'), InvalidParameterError, "log = 'xml': must be one of json, text"),
         (("127.0.0.1:9100", "nonsense"), InvalidParameterError, "host:port"),
         (("max_loss_ratio = 2", "max_loss_ratio = -2"), InvalidParameterError, "max_loss_ratio"),
         (("[limits]", "[limits"), InputFileError, "TOML"),
@@ -93,7 +100,8 @@ def test_every_key_is_documented() -> None:
 def test_rules_travel_as_one_line_of_text() -> None:
     rules = RunRules(walk=Walk("least-recent", 0.25), updates=400, late_hops=7070, hop_s=0.02, dwell_s=1.5)
     signed = (
-        "least-recent mix=0.25 updates=400 target=0 evaluations=40 late=7070 starve=1e+12 hop=0.02 dwell=1.5 spare=0"
+        "least-recent mix=0.25 updates=400 target=0 evaluations=40 late=7070 starve=1e+12 hop=0.02 dwell=1.5 "
+        "spare=0 clip=0 noise=0"
     )
     assert rules.to_text() == signed
     assert RunRules.from_text(signed) == rules

@@ -304,7 +304,7 @@ def test_a_node_s_keys_come_back_and_open_what_is_sealed_to_its_card(folder: Pat
     assert (member, found) == (keys.member, suite)
     assert sorted(keys.kem) == sorted(member.kem) == [4, 5]
     for epoch in (4, 5):
-        context = SealContext(run_id=bytes(16), roster_digest=bytes(32), suite=suite, epoch=epoch, bucket_bytes=16384)
+        context = SealContext(run_id=bytes(16), suite=suite, epoch=epoch, bucket_bytes=16384)
         message = seal(context, [member.kem[epoch]], walk_tag=bytes(8), iteration=0, body=b"x")
         assert open_header(context, keys.kem[epoch], message) is not None
         assert open_header(context, keys.kem[9 - epoch], message) is None

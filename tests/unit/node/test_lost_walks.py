@@ -12,10 +12,11 @@ import pytest
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph, parse_graph_spec
-from veilwalk.node.cluster import late_after_hops, late_on_regular, lateness, starved_after_hops
+from veilwalk.node.cluster import late_after_hops, late_on_regular, lateness, lost_walk_rules, starved_after_hops
 from veilwalk.node.cluster._gaps import simulated_gaps
-from veilwalk.node.peer._age import AgeWatch
-from veilwalk.node.peer._destination import is_surplus
+from veilwalk.node.link import Limits
+from veilwalk.node.peer._age import AgeWatch, Pace, spread_s
+from veilwalk.node.peer._destination import walks_ahead
 from veilwalk.node.sealing._envelope import Header
 from veilwalk.node.spool._tables import SeenWalk
 
@@ -192,9 +193,9 @@ class Fixed:
 
 
 def test_a_node_is_late_after_the_time_and_a_random_while() -> None:
-    """The while is exponential with a tenth of the time as its mean; any visit begins anew."""
+    """The while is exponential with the given mean; any visit begins anew."""
     clock = Clock()
-    watch = AgeWatch(10.0, draws=Fixed(1 - math.exp(-2)), clock=clock)
+    watch = AgeWatch(10.0, spread=1.0, draws=Fixed(1 - math.exp(-2)), clock=clock)
     late = []
     for seconds in (11.99, 0.02, 0.0, 12.1):
         clock.now += seconds
@@ -202,6 +203,80 @@ def test_a_node_is_late_after_the_time_and_a_random_while() -> None:
         if seconds == 0.02:
             watch.seen()
     assert late == [False, True, False, True]
+
+
+def test_finding_04_time_asleep_is_no_time_waited() -> None:
+    """A short pause is not counted, and after a long one, or without any link, the waiting begins anew."""
+    clock = Clock()
+    watch = AgeWatch(10.0, spread=1.0, draws=Fixed(0.0), clock=clock)
+    clock.now += 9.0 + 2.0
+    watch.slept(2.0)
+    late = [watch.is_late]
+    clock.now += 1.1
+    late.append(watch.is_late)
+    assert late == [False, True]
+    for seconds in (300.0, math.inf):
+        clock.now += 300.0
+        watch.slept(seconds)
+        clock.now += 9.9
+        assert not watch.is_late
+
+
+def test_finding_04_where_hops_are_slow_lateness_is_longer() -> None:
+    """By the middle of the last hops: a few that take for ever change nothing, nor do quick ones; at most fourfold."""
+    clock = Clock()
+    for took, factor in ((0.01, 1.0), (0.15, 3.0), (9.0, 4.0)):
+        pace = Pace(0.05, clock=clock)
+        watch = AgeWatch(10.0, spread=1.0, pace=pace, draws=Fixed(0.0), clock=clock)
+        for hop in range(32):
+            pace.came(hop)
+            clock.now += 1000.0 if hop % 3 == 0 else took
+            pace.went(hop)
+        watch.seen()
+        late = []
+        for seconds in (10.0 * factor - 0.1, 0.2):
+            clock.now += seconds
+            late.append(watch.is_late)
+        assert late == [False, True]
+
+
+@pytest.mark.parametrize("n_nodes", [10, 60])
+def test_finding_04_one_node_makes_a_walk_and_not_all(n_nodes: int) -> None:
+    """All nodes become late together; each sees a new walk a hitting time after it is made, or makes one of its own."""
+    rng = np.random.default_rng(1)
+    hit_s, waits, walks = 1.0 * n_nodes, [], []
+    for _ in range(400):
+        alarms = np.sort(rng.exponential(spread_s(n_nodes, hit_s), n_nodes))
+        seen = alarms[0] + rng.exponential(hit_s, n_nodes - 1)
+        walks.append(1 + int((alarms[1:] < seen).sum()))
+        waits.append(alarms[0])
+    assert np.mean(walks) < 1.35
+    assert np.mean(waits) == pytest.approx(4 * hit_s, rel=0.2)
+
+
+def test_finding_04_patience_and_lateness_fit_each_other() -> None:
+    """A stalled neighbour is given up, twice over, and a short outage is over, before anybody makes a walk."""
+    from veilwalk.design import choose_scheme
+
+    graph = parse_graph_spec("rrg:10:4:seed=1")
+    scheme = choose_scheme(graph, "far:2", recipients=4)
+    for step_s, model_bytes in ((0.05, 10_000), (0.5, 10_000), (0.05, 10 << 20)):
+        found = lost_walk_rules(scheme, alarm_hops=1e7, step_s=step_s, model_bytes=model_bytes)
+        limits = Limits()
+        assert found.late_hops * step_s >= 60.0
+        assert found.late_hops * step_s >= 2 * (limits.pin_s + limits.transfer_s(model_bytes))
+        assert found.late_hops >= late_after_hops(graph, alarm_hops=1e7, walk=scheme.walk)
+        assert found.starve_hops > found.late_hops
+        assert f"{found.late_hops * step_s:.0f} s" in str(found)
+    assert Limits(pin_s=60.0).within(8.0).pin_s == 2.0
+    assert Limits(pin_s=5.0).within(60.0).pin_s == 5.0
+
+
+def test_finding_02_quotas_are_bounded_in_bytes() -> None:
+    limits = Limits()
+    assert limits.messages_of_one(20_000) == limits.quota
+    assert limits.messages_of_one(100 << 20) == 2
+    assert limits.messages_of_one(10 << 30) == 2
 
 
 def header(tag: bytes, iteration: int) -> Header:
@@ -212,11 +287,11 @@ def test_a_walk_gives_way_only_to_one_that_is_alive_and_further_on() -> None:
     behind = SeenWalk(iteration=10, first_turn=1, last_turn=1)
     before = SeenWalk(iteration=50, first_turn=0, last_turn=0)
     alive = SeenWalk(iteration=50, first_turn=0, last_turn=2)
-    assert not is_surplus(header(b"new", 1), {b"other": alive})
-    assert not is_surplus(header(b"w", 12), {b"w": behind, b"other": before})
-    assert is_surplus(header(b"w", 12), {b"w": behind, b"other": alive})
-    assert not is_surplus(header(b"w", 60), {b"w": behind, b"other": alive})
-    assert not is_surplus(header(b"w", 12), {b"w": behind})
+    assert not walks_ahead(header(b"new", 1), {b"other": alive})
+    assert not walks_ahead(header(b"w", 12), {b"w": behind, b"other": before})
+    assert walks_ahead(header(b"w", 12), {b"w": behind, b"other": alive})
+    assert not walks_ahead(header(b"w", 60), {b"w": behind, b"other": alive})
+    assert not walks_ahead(header(b"w", 12), {b"w": behind})
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -229,7 +304,7 @@ def test_several_walks_become_one_and_never_none(seed: int) -> None:
     for _ in range(4000):
         tag = dice.choice(sorted(iterations))
         node = dice.randrange(6)
-        if is_surplus(header(tag, iterations[tag]), known[node]):
+        if walks_ahead(header(tag, iterations[tag]), known[node]):
             del iterations[tag]
             assert iterations
             continue

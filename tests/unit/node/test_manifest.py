@@ -70,9 +70,10 @@ def test_the_text_is_the_one_the_page_describes() -> None:
     """A golden text: other programs must be able to write it."""
     small = manifest(arrays=(ArraySpec(name="w", shape=(2, 3), dtype="<f4"),))
     expected = (
-        '{"arrays":[{"dtype":"<f4","name":"w","shape":[2,3]}],"bucket":0,"format":"veilwalk-manifest-2",'
-        f'"graph_digest":"{"cd" * 32}","law_digest":"{"ab" * 32}","learner":"softmax:rate=0.1","norm_bound":100.0,'
-        '"recipients":1,"run":"000102030405060708090a0b0c0d0e0f","seed":7,"suite":2,"test_digest":"","walk":"simple"}\n'
+        '{"arrays":[{"dtype":"<f4","name":"w","shape":[2,3]}],"bucket":0,"expires":null,'
+        f'"format":"veilwalk-manifest-2","graph_digest":"{"cd" * 32}","law":"","law_digest":"{"ab" * 32}",'
+        '"learner":"softmax:rate=0.1","norm_bound":100.0,"prev_digest":null,"recipients":1,'
+        '"run":"000102030405060708090a0b0c0d0e0f","seed":7,"suite":2,"test_digest":"","version":1,"walk":"simple"}\n'
     )
     assert small.to_bytes() == expected.encode()
 
@@ -80,7 +81,7 @@ def test_the_text_is_the_one_the_page_describes() -> None:
 def test_a_run_of_before_is_refused_in_one_line() -> None:
     """Not misread: its messages have no slots."""
     text = manifest().to_bytes().replace(b"manifest-2", b"manifest-1").replace(b'"recipients":1,', b"")
-    with pytest.raises(InputFileError, match=r"^run\.json: a run of wire format 1, .*: make the run anew$"):
+    with pytest.raises(InputFileError, match=r"^run\.json: a run of version 0\.1, .*: make the run anew$"):
         parse_manifest(text, "run.json")
 
 
@@ -150,12 +151,18 @@ def test_a_bad_array_is_named(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize("digest", ["", "zz" * 32, "AB" * 32, "ab" * 31])
 def test_digests_are_hexadecimal(digest: str) -> None:
     """64 lower-case digits."""
-    for name in ("law_digest", "graph_digest"):
+    for name in ("law_digest", "test_digest", "graph_digest") if digest else ("graph_digest",):
         with pytest.raises(InputFileError, match=f"{name}: must be 64 lower-case"):
             manifest(**{name: digest})
-    if digest:
-        with pytest.raises(InputFileError, match="test_digest: must be 64 lower-case"):
-            manifest(test_digest=digest)
+
+
+def test_a_law_is_a_rule_or_a_file() -> None:
+    """One of the two, and a rule that nodes can work out."""
+    assert manifest(law="far:4", law_digest="").law == "far:4"
+    assert manifest(law="uniform-node:2:6", law_digest="").law == "uniform-node:2:6"
+    for law, digest in (("", ""), ("far:4", "ab" * 32), ("far:1", ""), ("paper", ""), ("uniform-node:4:3", "")):
+        with pytest.raises(InvalidParameterError, match=r"^law = "):
+            manifest(law=law, law_digest=digest)
 
 
 def changed(change: Callable[[dict[str, Any]], object]) -> bytes:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import re
+import time
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
-from typing import Any, cast
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import pytest
 
-from veilwalk.core.errors import TransportError
+from veilwalk.core.errors import InvalidParameterError, TransportError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import Node, RunRules
 from veilwalk.node.cluster._files import free_ports
+from veilwalk.node.peer._health import BEAT_S, QUIET_S, HealthWatch
+from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._metrics import PUBLIC_TALLIES, MetricsServer
 from veilwalk.node.peer._node import NodeStatistics
 
@@ -33,7 +40,7 @@ def test_health_and_metrics_are_served(network: Callable[..., Any]) -> None:
         net = network(4, rules=RunRules(walk=SIMPLE, updates=5, late_hops=1e9))
         await net.start("n0")
         (port,) = free_ports(1)
-        server = MetricsServer(net.nodes["n0"])
+        server = MetricsServer(net.nodes["n0"], net.folder, net.parts["n0"].log)
         await server.start("127.0.0.1", port)
         alone = await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n")
         await net.start("n1", "n2", "n3")
@@ -44,7 +51,7 @@ def test_health_and_metrics_are_served(network: Callable[..., Any]) -> None:
         ]
         long = await ask(port, b"GET /" + b"x" * 5000)
         with pytest.raises(TransportError, match=str(port)):
-            await MetricsServer(net.nodes["n0"]).start("127.0.0.1", port)
+            await MetricsServer(net.nodes["n0"], net.folder, Log()).start("127.0.0.1", port)
         server.close()
         await net.stop()
         return (alone, *answers, long)
@@ -60,16 +67,26 @@ def test_health_and_metrics_are_served(network: Callable[..., Any]) -> None:
     assert re.search(r"^veilwalk_links_up 2$", metrics, re.MULTILINE)
 
 
-def test_metrics_ask_the_node_and_nothing_behind_it() -> None:
+async def nothing(work: Any, *values: Any) -> Any:
+    return [] if work is None else None
+
+
+def test_metrics_ask_the_node_and_nothing_behind_it(tmp_path: Path) -> None:
     """One snapshot is all that is shown."""
 
     class Counting:
         links_up = 2
+        events: ClassVar = {"storage_troubles": 0}
+        roster = SimpleNamespace(expires=time.time() + 3.5 * 86400)
+        desk = SimpleNamespace(
+            storage=nothing,
+            custody=SimpleNamespace(spool=SimpleNamespace(tables=SimpleNamespace(messages=None, model=1))),
+        )
 
         async def statistics(self) -> NodeStatistics:
             return NodeStatistics(
                 tallies={"hops": 7},
-                events={"turned_away": 1, "storage_troubles": 0, "link_losses": 3},
+                events={"turned_away": 1, "storage_troubles": 0, "link_losses": 3, "link_faults": 0},
                 in_custody=5,
                 links_up=2,
                 roster_version=4,
@@ -77,14 +94,21 @@ def test_metrics_ask_the_node_and_nothing_behind_it() -> None:
 
     async def main() -> str:
         (port,) = free_ports(1)
-        server = MetricsServer(cast("Node", Counting()))
+        server = MetricsServer(cast("Node", Counting()), tmp_path, Log())
         await server.start("127.0.0.1", port)
         answer = await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
         server.close()
         return answer
 
     shown = asyncio.run(main())
-    for line in ("hops_total 7", "taken_total 0", "link_losses_total 3", "in_custody 5", "roster_version 4"):
+    for line in (
+        "hops_total 7",
+        "taken_total 0",
+        "link_losses_total 3",
+        "in_custody 5",
+        "roster_version 4",
+        "roster_days_left 3",
+    ):
         assert f"\nveilwalk_{line}\n" in shown
 
 
@@ -112,4 +136,81 @@ def test_statistics_are_of_one_moment(network: Callable[..., Any]) -> None:
 def test_what_a_node_did_itself_is_not_a_metric() -> None:
     """Tallies that differ between destination and relay are for the operator's own eyes."""
     own = {"updates", "turns", "duplicates", "refused", "created", "merged", "retired", "started", "farewells"}
+    own |= {"set_aside", "discarded", "learner_failures", "diverged", "overruns"}
     assert not own & PUBLIC_TALLIES.keys()
+
+
+def test_health_says_what_is_wrong(network: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A roster that has ended, a disk that is full or fails, no neighbour: each by name; well again when it is gone."""
+
+    async def main() -> list[tuple[str, ...]]:
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=5, late_hops=1e9))
+        await net.start()
+        await net.until(lambda: net.nodes["n0"].links_up == 2)
+        node, said = net.nodes["n0"], []
+        watch = HealthWatch(node, net.folder)
+        await watch.beat()
+        said.append(watch.look().troubles)
+        watch.now = lambda: time.time() + 7200
+        said.append(watch.look().troubles)
+        watch.now = time.time
+        node.events["storage_troubles"] += 3
+        await watch.beat()
+        said.append(watch.look().troubles)
+        await watch.beat()
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+        said.append(watch.look().troubles)
+        monkeypatch.undo()
+        await net.stop("n1", "n3")
+        await net.until(lambda: node.links_up == 0)
+        said.append(watch.look().troubles)
+        await net.stop()
+        return said
+
+    assert asyncio.run(main()) == [
+        (),
+        ("the roster has ended",),
+        ("storage fails",),
+        ("the disk is full",),
+        ("no neighbour can be reached",),
+    ]
+
+
+def test_what_waits_for_one_neighbour_is_counted_and_silence_told_in_steps(network: Callable[..., Any]) -> None:
+    """A minute by the watch's own clock; times between the steps are not told apart."""
+
+    async def main() -> tuple[list[int], list[int]]:
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=50_000, late_hops=1e9), starts=True)
+        # Alone: its walk is pinned to a neighbour that is not there.
+        await net.start("n0")
+        await net.until(lambda: any(row.peer for row in net.look("n0")["messages"]))
+        watch, at = HealthWatch(net.nodes["n0"], net.folder), [0.0]
+        watch.clock = lambda: at[0]
+        stuck, quiet = [], []
+        for moment in (0.0, BEAT_S, 61.0, 599.0, 601.0, 90_000.0):
+            at[0] = moment
+            await watch.beat()
+            stuck.append(watch.look().stuck)
+            quiet.append(watch.look().quiet_s)
+        await net.stop()
+        return stuck, quiet
+
+    stuck, quiet = asyncio.run(main())
+    assert stuck == [0, 0, 1, 1, 1, 1]
+    assert quiet == [0, 0, 60, 60, 600, QUIET_S[-1]]
+
+
+def test_logs_have_levels_and_one_line_an_event(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a peer says cannot begin a line of its own; what is below the level is counted all the same."""
+    stream = io.StringIO()
+    log = Log(stream, level="warning", form="text")
+    log.event("started", node="a")
+    log.event("turned_away", why="x\nerror: storage_trouble")
+    assert stream.getvalue() == 'warning: turned_away why="x\\nerror: storage_trouble"\n'
+    assert (log.counts["started"], log.counts["turned_away"]) == (1, 1)
+    Log().event("storage_trouble", times=3)
+    assert json.loads(capsys.readouterr().err) == {"event": "storage_trouble", "level": "error", "times": 3}
+    with pytest.raises(InvalidParameterError, match="log_level = 'loud'"):
+        Log(level="loud")
+    with pytest.raises(InvalidParameterError, match="log = 'xml'"):
+        Log(form="xml")

@@ -133,7 +133,7 @@ def test_order_of_cards_and_edges_does_not_matter() -> None:
 
 
 def test_the_context_of_messages_is_the_roster_s() -> None:
-    """Run, digest, suite, epoch and bucket; a manifest of another run is refused."""
+    """Run, suite, epoch and bucket; a manifest of another run is refused."""
     roster = first()
     arrays = array_specs({"w": np.zeros((100, 100))})
     manifest = Manifest(
@@ -148,7 +148,7 @@ def test_the_context_of_messages_is_the_roster_s() -> None:
         seed=0,
     )
     context = roster.seal_context(manifest)
-    assert (context.run_id, context.roster_digest) == (roster.run_id, roster.digest)
+    assert context.run_id == roster.run_id
     assert (context.suite, context.epoch, context.bucket_bytes) == (Suite.X25519, 0, manifest.bucket_bytes)
     assert roster.seal_context(manifest, epoch=1).epoch == 1
     for other in (replace(manifest, run_id=bytes(16)), replace(manifest, suite=Suite.HYBRID)):
@@ -319,7 +319,7 @@ def node(content: dict[str, Any], index: int = 0) -> dict[str, Any]:
 MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "unknown field": (lambda c: c.update(extra=1), "unknown field 'extra'"),
     "missing field": (lambda c: c.pop("epoch"), "lacks the field 'epoch'"),
-    "other format": (lambda c: c.update(format="veilwalk-roster-2"), "not a roster of this version"),
+    "other format": (lambda c: c.update(format="veilwalk-roster-3"), "not a roster of this version"),
     "version zero": (lambda c: c.update(version=0), "version = 0"),
     "version true": (lambda c: c.update(version=True), "version must be a whole number"),
     "version text": (lambda c: c.update(version="1"), "version must be a whole number"),

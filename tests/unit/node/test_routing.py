@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design import DistanceLaw, save_law
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node.peer import DestinationRow, NextHop, OsDraws
-from veilwalk.node.peer._routing import read_law_row
+from veilwalk.node.peer._law_files import read_law
 from veilwalk.walks import run_protocol
 
 PEERS = ("a", "b", "c", "d")
@@ -35,6 +37,11 @@ class Seeded:
     def unit(self) -> float:
         """Return a number from 0 to 1."""
         return self._dice.random()
+
+
+def roster_of(*edges: str) -> Any:
+    """As much of a roster as a row looks at."""
+    return SimpleNamespace(ids=tuple(sorted(set("".join(edges)))), version=1)
 
 
 def shares(rule: NextHop, draws: int = 8000, **where: object) -> np.ndarray:
@@ -166,8 +173,10 @@ def test_rounding_never_leaves_a_draw_without_destination() -> None:
 
 def test_who_leaves_the_roster_leaves_the_row() -> None:
     row = DestinationRow.of({"a": 0.5, "b": 0.25, "c": 0.25})
-    assert row.among(["a", "b", "c", "d"]) is row
-    assert row.among(["a", "c"]).shares == pytest.approx({"a": 2 / 3, "c": 1 / 3})
+    assert row.on(roster_of("ab", "bc", "cd"), "d") is row
+    assert row.on(roster_of("ac", "cd"), "d").shares == pytest.approx({"a": 2 / 3, "c": 1 / 3})
+    with pytest.raises(ConfigError, match="of those that d may seal for, roster version 1 has none"):
+        row.on(roster_of("de"), "d")
 
 
 def test_a_row_is_read_from_a_law_file(tmp_path: Path) -> None:
@@ -175,18 +184,19 @@ def test_a_row_is_read_from_a_law_file(tmp_path: Path) -> None:
     law = DistanceLaw(DistanceSupport(2, 3), np.array([0.75, 0.25])).on(graph)
     save_law(tmp_path / "law.npz", law)
     names = [f"n{i}" for i in range(6)]
-    row = read_law_row(tmp_path / "law.npz", names, "n1")
-    assert row.shares == pytest.approx({"n3": 0.375, "n4": 0.25, "n5": 0.375})
+    law_read = read_law(tmp_path / "law.npz", names, "n1")
+    assert law_read.names == tuple(names)
+    assert law_read.row.shares == pytest.approx({"n3": 0.375, "n4": 0.25, "n5": 0.375})
     with pytest.raises(ConfigError, match="6 nodes"):
-        read_law_row(tmp_path / "law.npz", names[:5], "n1")
+        read_law(tmp_path / "law.npz", names[:5], "n1")
     save_law(tmp_path / "distance.npz", DistanceLaw(DistanceSupport(2, 3), np.array([0.75, 0.25])))
     with pytest.raises(InputFileError, match="not a destination law"):
-        read_law_row(tmp_path / "distance.npz", names, "n1")
+        read_law(tmp_path / "distance.npz", names, "n1")
     (tmp_path / "other.npz").write_bytes(b"no archive")
     with pytest.raises(InputFileError, match="not a law file"):
-        read_law_row(tmp_path / "other.npz", names, "n1")
+        read_law(tmp_path / "other.npz", names, "n1")
     with pytest.raises(InputFileError):
-        read_law_row(tmp_path / "missing.npz", names, "n1")
+        read_law(tmp_path / "missing.npz", names, "n1")
 
 
 @pytest.mark.parametrize(

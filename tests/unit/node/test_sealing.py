@@ -42,7 +42,7 @@ THREE_CHUNKS = bucket_for(2 * CHUNK_BYTES + 1)
 
 
 def make_context(suite: Suite = Suite.X25519, bucket_bytes: int = SMALL, **changes: Any) -> SealContext:
-    fixed: dict[str, Any] = {"run_id": b"r" * 16, "roster_digest": b"d" * 32, "epoch": 3}
+    fixed: dict[str, Any] = {"run_id": b"r" * 16, "epoch": 3}
     return SealContext(**(fixed | changes), suite=suite, bucket_bytes=bucket_bytes)
 
 
@@ -258,7 +258,6 @@ def test_padding_that_is_not_zero_is_refused(at: int) -> None:
 
 OTHER_CONTEXTS: dict[str, dict[str, Any]] = {
     "another run": {"run_id": b"s" * 16},
-    "another roster": {"roster_digest": b"e" * 32},
     "the next epoch": {"epoch": 4},
     "an epoch with the same byte": {"epoch": 3 + 256},
     "another bucket": {"bucket_bytes": bucket_bytes_of(1)},
@@ -326,7 +325,7 @@ MALFORMED = {
     "all flags": put(80, b"\xff"),
     "body longer than the bucket": put(93, (SMALL + 1).to_bytes(8, "big")),
     "body of 2^64 - 1": put(93, b"\xff" * 8),
-    "reserved, first byte": put(101, b"\1"),
+    "reserved, first byte": put(201, b"\1"),
     "reserved, last byte": put(HEADER_BYTES - 1, b"\1"),
 }
 
@@ -413,7 +412,6 @@ def test_reprs_hold_no_key_and_name_no_walk() -> None:
     ("change", "name"),
     [
         ({"run_id": b"short"}, "run_id"),
-        ({"roster_digest": b"short"}, "roster_digest"),
         ({"epoch": -1}, "epoch"),
         ({"epoch": 1.5}, "epoch"),
         ({"bucket_bytes": SMALL + 1}, "bucket_bytes"),

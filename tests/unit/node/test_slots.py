@@ -27,7 +27,6 @@ RARE = 1e-9
 def make_context(recipients: int, suite: Suite = Suite.X25519) -> SealContext:
     return SealContext(
         run_id=b"r" * 16,
-        roster_digest=b"d" * 32,
         suite=suite,
         epoch=3,
         bucket_bytes=16 * 1024,

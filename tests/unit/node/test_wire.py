@@ -27,7 +27,17 @@ from veilwalk.node.link._wire import (
 )
 
 LENGTH = 1000
-HELLO = Hello(PROTOCOL, 3, b"d" * 32, b"r" * 16, b"i" * 8)
+HELLO = Hello(
+    highest=PROTOCOL,
+    lowest=PROTOCOL,
+    roster_version=3,
+    roster_digest=b"d" * 32,
+    manifest_version=2,
+    manifest_digest=b"m" * 32,
+    run=b"r" * 16,
+    incarnation=b"i" * 8,
+    settled=5,
+)
 FRAMES: list[Frame] = [
     HELLO,
     Offer(7, LENGTH, b"h" * 32),

@@ -245,7 +245,7 @@ def test_what_an_older_version_kept_of_epsilon_is_not_believed(tmp_path: Path) -
 
 
 def test_a_run_folder_holds_everything(kept: tuple[Record, Path]) -> None:
-    """Settings, versions, trace, checkpoints, record, tidy table."""
+    """Settings, versions, trace, checkpoints, model, record, tidy table."""
     done, folder = kept
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     algorithms = ("private-walk", "paper-walk", "plain-walk", "gossip", "central")
@@ -253,6 +253,7 @@ def test_a_run_folder_holds_everything(kept: tuple[Record, Path]) -> None:
         "config.toml",
         "run.json",
         "trace.zip",
+        "model.npz",
         "record.json",
         "metrics.csv",
         "parts/attribution.json",

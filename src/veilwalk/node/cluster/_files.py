@@ -83,7 +83,7 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
 
     ``addresses`` are theirs, ``host:port``; free ports of loopback unless given.
     """
-    from veilwalk.design import save_law
+    from veilwalk.design import FarLaw, save_law
     from veilwalk.learning import init_generator
 
     ids = node_ids(plan.graph.n_nodes)
@@ -99,7 +99,10 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
         edges = edges_of_graph(replace(plan.graph, labels=None), ids)
         roster = first_roster(members, edges, suite=plan.suite, now=int(time.time()), days=_DAYS)
         sign_roster(folder / "roster.json", roster, root)
-        save_law(folder / "law.npz", plan.law)
+        # A rule follows whatever becomes of the members; any other law is written for these, by their names.
+        rule = f"far:{plan.law.support.lo}" if isinstance(plan.law, FarLaw) else ""
+        if not rule:
+            save_law(folder / "law.npz", plan.law, labels=ids)
         if plan.test is not None:
             np.savez(folder / _TEST, features=plan.test.features, labels=plan.test.labels)
         first = plan.learner.init_params(init_generator(plan.seed))
@@ -112,14 +115,16 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
                 plan.learner_spec, n_features=plan.partitions[0].features.shape[1], n_classes=plan.n_classes
             ),
             walk=plan.rules.to_text(),
-            law_digest=file_digest(folder / "law.npz", "law"),
+            law=rule,
+            law_digest="" if rule else file_digest(folder / "law.npz", "law"),
             test_digest="" if plan.test is None else file_digest(folder / _TEST, "test"),
             graph_digest=plan.graph.digest,
             seed=plan.seed,
             recipients=plan.recipients,
         )
         sign_manifest(folder / "manifest.json", manifest, root)
-        return [_prepare_node(folder, name, plan, index) for index, name in enumerate(ids)]
+        law = "" if rule else 'law = "../law.npz"\n'
+        return [_prepare_node(folder, name, plan, index, law) for index, name in enumerate(ids)]
     except (OSError, RecordError) as error:
         raise SpoolError(f"{folder}: {error}") from error
 
@@ -136,16 +141,17 @@ def free_ports(count: int) -> list[int]:
             one.close()
 
 
-def _prepare_node(folder: Path, name: str, plan: ClusterPlan, index: int) -> Path:
+def _prepare_node(folder: Path, name: str, plan: ClusterPlan, index: int, law: str) -> Path:
     mine = folder / name
     data = plan.partitions[index]
     np.savez(mine / "data.npz", features=data.features, labels=data.labels)
+    (mine / "data.npz").chmod(0o600)
     consent = f"learner = {json.dumps(plan.learner_spec)}\n" if ":" in plan.learner_spec.partition("=")[0] else ""
     test = "" if plan.test is None else f'test = "../{_TEST}"\n'
     limits = "".join(f"{key} = {getattr(plan.limits, key)}\n" for key in Limits.__slots__)
     text = (
         'keys = "keys"\nroot = "../root/root.pub"\nroster = "../roster.json"\nmanifest = "../manifest.json"\n'
-        f'law = "../law.npz"\ndata = "data.npz"\nstate = "state"\nstarts = {str(index == 0).lower()}\n'
+        f'{law}data = "data.npz"\nstate = "state"\nstarts = {str(index == 0).lower()}\n'
         f"{test}{consent}\n[limits]\n{limits}"
     )
     path = mine / "node.toml"

@@ -17,6 +17,7 @@ import numpy as np
 
 from veilwalk.core import validate
 from veilwalk.core.walk import SIMPLE, Walk
+from veilwalk.node.link import Limits
 
 if TYPE_CHECKING:
     from veilwalk.core.arrays import FloatArray, IntArray
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from veilwalk.graphs import Graph
 
 _SIMULATED_HOPS = 4_000_000
+#: A member that is away for less than this, with its disk and a walk on it, costs time and nothing else.
+AWAY_S = 60.0
+# So many neighbours may be stalled one after the other before a walk is believed lost.
+_STALLED = 2
+# What nobody can open is waited for longer than what nobody has seen: a new walk must be opened by all before that.
+_STARVE_FACTOR = 1.5
 
 
 def late_on_regular(n_nodes: int, degree: int, *, alarm_hops: float) -> float:
@@ -81,6 +88,46 @@ def lateness(graph: Graph, *, alarm_hops: float, walk: Walk = SIMPLE) -> Latenes
 def late_after_hops(graph: Graph, *, alarm_hops: float, walk: Walk = SIMPLE) -> int:
     """Return the hops of :func:`lateness`."""
     return lateness(graph, alarm_hops=alarm_hops, walk=walk).hops
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostWalkRules:
+    """When walks are believed lost.
+
+    Attributes:
+        lateness: What the walk itself needs.
+        late_hops: Hops without a visit, with time for outages and stalled neighbours.
+        starve_hops: Hops without an opening, likewise.
+        step_s: Seconds a hop takes.
+    """
+
+    lateness: Lateness
+    late_hops: int
+    starve_hops: int
+    step_s: float
+
+    def __str__(self) -> str:
+        """Return them in words."""
+        late, starve = (f"{hops} hops = {hops * self.step_s:.0f} s" for hops in (self.late_hops, self.starve_hops))
+        return f"{late} without a visit (the walk alone: {self.lateness}), or {starve} without an opening"
+
+
+def lost_walk_rules(
+    scheme: Scheme, *, alarm_hops: float, step_s: float, model_bytes: int, away_s: float = AWAY_S
+) -> LostWalkRules:
+    """Return when walks of ``scheme`` are believed lost, where a hop takes ``step_s``.
+
+    Not before chance is ruled out; nor before a member that was away for ``away_s`` with the walk in its keeping is
+    back and stalled neighbours were given up: a walk that is made too early costs the updates of one of the two. With
+    ``away_s`` = 0 chance alone counts: walks that somebody swallows are made again sooner, and outages cost updates.
+    """
+    validate.at_least(0, away_s=away_s)
+    patience = Limits()
+    late = lateness(scheme.graph, alarm_hops=alarm_hops, walk=scheme.walk)
+    least_s = max(away_s, _STALLED * (patience.pin_s + patience.transfer_s(model_bytes))) if away_s else 0.0
+    late_hops = max(late.hops, math.ceil(least_s / step_s))
+    starve_hops = max(starved_after_hops(scheme, alarm_hops=alarm_hops), math.ceil(_STARVE_FACTOR * late_hops))
+    return LostWalkRules(lateness=late, late_hops=late_hops, starve_hops=starve_hops, step_s=step_s)
 
 
 def _least(alarms: Callable[[IntArray], FloatArray], alarm_hops: float) -> int:

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from veilwalk.core.errors import ConfigError
 from veilwalk.core.walk import Walk
-from veilwalk.node.cluster._lost_walks import Lateness, lateness, starved_after_hops
+from veilwalk.node.cluster._dwell import measured_dwell, trial_data
+from veilwalk.node.cluster._lost_walks import AWAY_S, LostWalkRules, lost_walk_rules
 from veilwalk.node.members import (
+    LawRule,
     Manifest,
     RunRules,
     array_specs,
+    changed_manifest,
     load_root_key,
     load_roster,
     new_run_walk,
+    read_signed_manifest,
     sign_manifest,
 )
 from veilwalk.node.peer import file_digest, learner_text
 from veilwalk.node.sealing import check_recipients
 
+if TYPE_CHECKING:
+    from veilwalk.design import Scheme
+    from veilwalk.graphs import Graph
+    from veilwalk.learning import Learner
+
+_STRAIGHT = Walk("non-backtracking")
+_DAY_S = 24 * 3600
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What a run is to be; the words are those of :class:`RunRules` and :class:`Manifest`."""
+    """What a run is to be; the words are those of :class:`RunRules` and :class:`Manifest`.
+
+    Without ``dwell_s`` it is found by a trial of the learner on ``rows`` random rows.
+    """
 
     learner: str
     n_features: int
@@ -36,25 +52,45 @@ class RunRequest:
     target_accuracy: float | None = None
     evaluations: int = 40
     test: Path | None = None
-    dwell_s: float = 0.0
+    dwell_s: float | None = None
+    rows: int = 1000
+    clip: float = 0.0
+    noise: float = 0.0
     spare_s: float = 0.0
     hop_s: float = 0.05
+    away_s: float = AWAY_S
     alarm_hops: float = 1e7
     norm_bound: float = 1e6
     seed: int = 1
+    days: float | None = None
 
 
 def make_manifest(
-    request: RunRequest, *, root_keys: Path, roster: Path, law: Path, out: Path, password: bytes | None = None
-) -> tuple[Manifest, Lateness]:
-    """Write the signed manifest of a run to ``out``; the law must be for the roster's own graph.
+    request: RunRequest,
+    *,
+    root_keys: Path,
+    roster: Path,
+    out: Path,
+    law: str | None = None,
+    previous: Path | None = None,
+    password: bytes | None = None,
+) -> tuple[Manifest, LostWalkRules]:
+    """Write the signed manifest of a run to ``out``.
+
+    Args:
+        request: What the run is to be.
+        root_keys: Directory of the root key.
+        roster: The signed roster.
+        out: Where to write.
+        law: A rule (``far:4``), or the file of a law for the roster's own graph; the recommended rule unless given.
+        previous: The manifest that this one is to follow; None for a run's first.
+        password: Opens the root key.
 
     Returns:
-        The manifest, and how its rule for lost walks was found.
+        The manifest, and its rules for lost walks.
     """
     if (request.target_accuracy is None) != (request.test is None):
         raise ConfigError("target-accuracy and test go together: members agree on what to reach, and on what data")
-    from veilwalk.design import choose_scheme
     from veilwalk.learning import init_generator, make_learner
 
     if request.recipients is not None:
@@ -62,35 +98,90 @@ def make_manifest(
     root = load_root_key(root_keys, password=password)
     members = load_roster(roster, root.public_key(), time.time())
     graph = members.graph()
-    if law.suffix != ".npz":
-        raise ConfigError(f"{law}: must be a destination law in a .npz file, made by design --graph")
-    scheme = choose_scheme(graph, str(law), walk=request.walk, recipients=request.recipients)
+    before = None if previous is None else read_signed_manifest(previous, root.public_key())
+    if before is not None and request.recipients is None:
+        request = replace(request, recipients=before.recipients)
+    scheme, rule = _scheme(graph, request, law)
     new_run_walk(scheme.walk, allow_sandwich=request.allow_sandwich)
     learner = make_learner(request.learner, n_features=request.n_features, n_classes=request.n_classes)
-    late = lateness(graph, alarm_hops=request.alarm_hops, walk=scheme.walk)
-    rules = RunRules(
-        walk=scheme.walk,
-        updates=request.updates,
-        target=request.target_accuracy or 0.0,
-        evaluations=request.evaluations,
-        late_hops=late.hops,
-        starve_hops=starved_after_hops(scheme, alarm_hops=request.alarm_hops),
-        hop_s=request.hop_s,
-        dwell_s=request.dwell_s,
-        spare_s=request.spare_s,
+    dwell_s = _dwell(request, learner)
+    first = learner.init_params(init_generator(request.seed))
+    lost = lost_walk_rules(
+        scheme,
+        alarm_hops=request.alarm_hops,
+        step_s=max(request.hop_s, dwell_s),
+        away_s=request.away_s,
+        model_bytes=sum(array.nbytes for array in first.values()),
     )
+    rules = _rules(request, scheme, lost, dwell_s)
     manifest = Manifest(
         run_id=members.run_id,
-        arrays=array_specs(learner.init_params(init_generator(request.seed))),
+        arrays=array_specs(first),
         suite=members.suite,
         norm_bound=request.norm_bound,
         learner=learner_text(request.learner, n_features=request.n_features, n_classes=request.n_classes),
         walk=rules.to_text(),
-        law_digest=file_digest(law, "law"),
+        law=rule,
+        law_digest="" if rule else file_digest(Path(str(law)), "law"),
         test_digest="" if request.test is None else file_digest(request.test, "test"),
         graph_digest=graph.digest,
         seed=request.seed,
         recipients=scheme.recipients,
+        expires=None if request.days is None else int(time.time() + request.days * _DAY_S),
     )
+    if before is not None:
+        manifest = changed_manifest(before, **_content(manifest))
     sign_manifest(out, manifest, root)
-    return manifest, late
+    return manifest, lost
+
+
+def _rules(request: RunRequest, scheme: Scheme, lost: LostWalkRules, dwell_s: float) -> RunRules:
+    return RunRules(
+        walk=scheme.walk,
+        updates=request.updates,
+        target=request.target_accuracy or 0.0,
+        evaluations=request.evaluations,
+        late_hops=lost.late_hops,
+        starve_hops=lost.starve_hops,
+        hop_s=request.hop_s,
+        dwell_s=dwell_s,
+        spare_s=request.spare_s,
+        clip=request.clip,
+        noise=request.noise,
+    )
+
+
+def _dwell(request: RunRequest, learner: Learner) -> float:
+    """Return the dwell asked for, or what a trial of the learner gives."""
+    if request.dwell_s is not None:
+        return request.dwell_s
+    data = trial_data(rows=request.rows, n_features=request.n_features, n_classes=request.n_classes)
+    return measured_dwell(learner, data, clip=request.clip, noise=request.noise)
+
+
+def _scheme(graph: Graph, request: RunRequest, law: str | None) -> tuple[Scheme, str]:
+    """Return the scheme asked for, and the rule of its law; an empty one where the law is a file."""
+    from veilwalk.design import FarLaw, choose_scheme, recommended_scheme
+
+    if law is not None and law.endswith(".npz"):
+        return choose_scheme(graph, law, walk=request.walk, recipients=request.recipients), ""
+    walk = request.walk or _STRAIGHT
+    if law is None:
+        found = recommended_scheme(graph)
+        if not isinstance(found.law, FarLaw):
+            raise ConfigError("no law is recommended for this network: give one, --law FILE.npz")
+        several = found.recipients if request.recipients is None else request.recipients
+        rule = LawRule(found.law.support.lo)
+        return replace(found, walk=walk, recipients=several, designed_for=walk), str(rule)
+    rule = LawRule.of(law)
+    name, support = ("uniform-node", (rule.nearest, rule.farthest)) if rule.farthest else (law, None)
+    return choose_scheme(graph, name, support=support, walk=walk, recipients=request.recipients), str(rule)
+
+
+def _content(manifest: Manifest) -> dict[str, object]:
+    """Return all that a manifest says of the run, without its place in the history."""
+    return {
+        field.name: getattr(manifest, field.name)
+        for field in fields(manifest)
+        if field.name not in {"version", "prev_digest"}
+    }

@@ -14,10 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from veilwalk.core.errors import ProtocolError, SpoolError
-from veilwalk.node.peer import NodeStatus, load_config, node_status
+from veilwalk.core.errors import ConfigError, ProtocolError, SpoolError
+from veilwalk.node.peer import NodeStatus, is_running, load_config, node_status
 
-_STOP_S = 10.0
+#: File with the number of a node's process, beside its configuration.
+PID = "pid"
+STOP_S = 10.0
 _LOOK_S = 0.5
 _RESTARTS = 5
 
@@ -55,6 +57,9 @@ class Cluster:
         self._restarts = [0] * len(configs)
 
     def __enter__(self) -> Self:
+        for state, path in zip(self._states, self._configs, strict=True):
+            if is_running(state):
+                raise ConfigError(f"{path.parent} runs already: veilwalk cluster down --out {path.parents[1]} stops it")
         self._processes = [self._launch(path) for path in self._configs]
         return self
 
@@ -79,7 +84,7 @@ class Cluster:
                 )
             self._processes[index] = self._launch(self._configs[index])
         alive = sum(process.poll() is None for process in self._processes)
-        return ClusterStatus(nodes=tuple(_look(state) for state in self._states), alive=alive)
+        return ClusterStatus(nodes=tuple(look_at(state) for state in self._states), alive=alive)
 
     def watch(self, tell: Callable[[ClusterStatus], None], *, timeout_s: float) -> ClusterStatus:
         """Look again and again until every node has the finished model.
@@ -101,7 +106,7 @@ class Cluster:
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
-        end = time.monotonic() + _STOP_S
+        end = time.monotonic() + STOP_S
         for process in self._processes:
             try:
                 process.wait(max(0.1, end - time.monotonic()))
@@ -113,7 +118,7 @@ class Cluster:
         log = config.parent / "log.jsonl"
         with log.open("ab") as stream:
             # Its own group: a Ctrl-C at the keyboard is for the cluster, which then stops its nodes in order.
-            return subprocess.Popen(  # noqa: S603  our own program
+            process = subprocess.Popen(  # noqa: S603  our own program
                 [sys.executable, "-m", "veilwalk.node", str(config)],
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -121,6 +126,8 @@ class Cluster:
                 env=self._environment,
                 start_new_session=True,
             )
+        (config.parent / PID).write_text(f"{process.pid}\n")
+        return process
 
     def _last_line(self, index: int) -> str:
         with contextlib.suppress(OSError, IndexError):
@@ -128,7 +135,8 @@ class Cluster:
         return "no log"
 
 
-def _look(state: Path) -> NodeStatus | None:
+def look_at(state: Path) -> NodeStatus | None:
+    """Return the status of a node; None where there is none yet."""
     try:
         return node_status(state)
     except SpoolError:
@@ -137,6 +145,10 @@ def _look(state: Path) -> NodeStatus | None:
 
 
 def run_cluster(configs: list[Path], tell: Callable[[ClusterStatus], None], *, timeout_s: float) -> ClusterStatus:
-    """Run the nodes until all have the finished model; leaving early in any way stops them all."""
-    with Cluster(configs) as cluster:
-        return cluster.watch(tell, timeout_s=timeout_s)
+    """Run the nodes until all have the finished model; leaving early in any way, SIGTERM too, stops them all."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with Cluster(configs) as cluster:
+            return cluster.watch(tell, timeout_s=timeout_s)
+    finally:
+        signal.signal(signal.SIGTERM, before)

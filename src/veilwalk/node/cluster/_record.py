@@ -29,7 +29,10 @@ def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, sec
     message_bytes = MessageGeometry(
         key_bytes=manifest.suite.enc_bytes, bucket_bytes=manifest.bucket_bytes, recipients=manifest.recipients
     ).message_bytes
-    names = ("farewells", "duplicates", "rerouted", "created", "forks", "merged", "retired", "refused", "damaged")
+    names = (
+        *("farewells", "duplicates", "rerouted", "created", "forks", "merged", "retired", "discarded", "refused"),
+        *("damaged", "set_aside", "unbelieved", "learner_failures", "dwell_overruns"),
+    )
     return Record(
         kind="cluster",
         seed=setup.settings.seed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,9 @@ from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
 from veilwalk.core.records import write_atomically
 from veilwalk.core.walk import Walk
+from veilwalk.node.cluster._dwell import measured_dwell
 from veilwalk.node.cluster._files import ClusterPlan, node_ids, prepare_cluster
-from veilwalk.node.cluster._lost_walks import late_after_hops, starved_after_hops
+from veilwalk.node.cluster._lost_walks import AWAY_S, lost_walk_rules
 from veilwalk.node.members import RunRules, load_manifest, load_root_public_key, new_run_walk, node_walk
 from veilwalk.node.sealing import Suite, check_recipients
 
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from veilwalk.graphs import Graph
     from veilwalk.training import Scenario
 
-_SETTINGS = "cluster.json"
+#: A folder that has this file is a whole cluster.
+SETTINGS = "cluster.json"
 _STRAIGHT = Walk("non-backtracking")
 
 
@@ -42,8 +45,11 @@ class ClusterSettings:
     updates: int = 400
     target_accuracy: float | None = None
     evaluations: int = 40
-    dwell: float = 0.0
+    dwell: float | None = None
+    clip: float = 0.0
+    noise: float = 0.0
     hop: float = 0.05
+    away: float = AWAY_S
     alarm_hops: float = 1e7
     suite: str = "hybrid"
     seed: int = 1
@@ -96,7 +102,18 @@ class ClusterSetup:
 
     def plan(self) -> ClusterPlan:
         """Return what the nodes are to run."""
+        from veilwalk.learning import init_generator
+
         settings, scenario, scheme = self.settings, self.scenario, self.scenario.scheme
+        first = scenario.learner.init_params(init_generator(settings.seed))
+        dwell_s = self._dwell() if settings.dwell is None else settings.dwell
+        lost = lost_walk_rules(
+            scheme,
+            alarm_hops=settings.alarm_hops,
+            step_s=max(settings.hop, dwell_s),
+            away_s=settings.away,
+            model_bytes=sum(array.nbytes for array in first.values()),
+        )
         return ClusterPlan(
             graph=scheme.graph,
             law=scheme.law,
@@ -109,16 +126,27 @@ class ClusterSetup:
                 updates=settings.updates,
                 target=settings.target_accuracy or 0.0,
                 evaluations=settings.evaluations,
-                late_hops=late_after_hops(scheme.graph, alarm_hops=settings.alarm_hops, walk=scheme.walk),
-                starve_hops=starved_after_hops(scheme, alarm_hops=settings.alarm_hops),
+                late_hops=lost.late_hops,
+                starve_hops=lost.starve_hops,
                 hop_s=settings.hop,
-                dwell_s=settings.dwell,
+                dwell_s=dwell_s,
+                clip=settings.clip,
+                noise=settings.noise,
             ),
             seed=settings.seed,
             recipients=scheme.recipients,
             suite=Suite[settings.suite.upper()],
             test=None if settings.target_accuracy is None else scenario.data.test,
         )
+
+    def _dwell(self) -> float:
+        """Return what the node with most data needs on this machine."""
+        largest = max(self.scenario.partitions, key=len)
+        return measured_dwell(self.scenario.learner, largest, clip=self.settings.clip, noise=self.settings.noise)
+
+    def seconds(self, rules: RunRules) -> float:
+        """Return how long the run takes at least: that many hops, each of which dwells."""
+        return self.settings.updates * self.scenario.scheme.price.hops * rules.dwell_s
 
 
 def set_up_cluster(settings: ClusterSettings) -> ClusterSetup:
@@ -150,29 +178,43 @@ def _scheme(graph: Graph, settings: ClusterSettings) -> Scheme:
     return choose_scheme(graph, law, support=settings.support, walk=walk, recipients=settings.recipients)
 
 
+def settings_in(out: Path, asked: Mapping[str, Any]) -> ClusterSettings | None:
+    """Return the settings of the cluster in ``out``, None where there is none; what is asked must agree with them."""
+    path = out / SETTINGS
+    if not path.exists():
+        return None
+    # A run that this version does not speak is refused here, in one line, and not by every node.
+    load_manifest(out / "manifest.json", load_root_public_key(out / "root" / "root.pub"))
+    try:
+        found = json.loads(path.read_text())
+        asker = ClusterSettings(graph="", law=found.get("law"), allow_sandwich=bool(asked.get("allow_sandwich")))
+        settings = ClusterSettings(**asker.as_asked_before(found))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise InputFileError(f"{path}: not the settings of a cluster ({error})") from None
+    for name, value in asked.items():
+        if getattr(settings, name) != value:
+            raise ConfigError(
+                f"{out} holds a cluster with {name} = {getattr(settings, name)}, not {value}: choose another folder"
+            )
+    return settings
+
+
+def rules_in(out: Path) -> RunRules:
+    """Return the rules of the cluster in ``out``."""
+    return RunRules.from_text(
+        load_manifest(out / "manifest.json", load_root_public_key(out / "root" / "root.pub")).walk
+    )
+
+
 def prepare_or_resume(setup: ClusterSetup, out: Path) -> list[Path]:
     """Return the configurations of the cluster in ``out``, made now or before with the same settings."""
-    path = out / _SETTINGS
     wanted = asdict(setup.settings)
     configs = [out / name / "node.toml" for name in node_ids(setup.scenario.graph.n_nodes)]
-    if path.exists():
-        try:
-            found = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise InputFileError(f"{path}: not the settings of a cluster ({error})") from None
-        found = setup.settings.as_asked_before(found)
-        other = [name for name in wanted if found[name] != wanted[name]]
-        if other:
-            name = other[0]
-            raise ConfigError(
-                f"{out} holds a cluster with {name} = {found[name]}, not {wanted[name]}: choose another folder"
-            )
-        # A run that this version does not speak is refused here, in one line, and not by every node.
-        load_manifest(out / "manifest.json", load_root_public_key(out / "root" / "root.pub"))
+    if settings_in(out, wanted) is not None:
         return configs
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty and holds no cluster: choose another folder")
     prepare_cluster(out, setup.plan())
     # Last: a folder with this file is complete.
-    write_atomically(path, json.dumps(wanted, indent=2).encode() + b"\n")
+    write_atomically(out / SETTINGS, json.dumps(wanted, indent=2).encode() + b"\n")
     return configs

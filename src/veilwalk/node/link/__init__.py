@@ -2,17 +2,19 @@
 
 from veilwalk.node.link._connection import dialing_context, listening_context
 from veilwalk.node.link._inlinks import InLinks
-from veilwalk.node.link._limits import Limits
+from veilwalk.node.link._limits import Limits, TokenBucket
 from veilwalk.node.link._outlink import OutLink
-from veilwalk.node.link._wire import PROTOCOL, Hello, Offer
+from veilwalk.node.link._wire import PROTOCOLS, Hello, Offer, agreed_protocol
 
 __all__ = [
-    "PROTOCOL",
+    "PROTOCOLS",
     "Hello",
     "InLinks",
     "Limits",
     "Offer",
     "OutLink",
+    "TokenBucket",
+    "agreed_protocol",
     "dialing_context",
     "listening_context",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 
@@ -13,17 +14,19 @@ from veilwalk.node.sealing import Bytes
 from veilwalk.node.spool import hit
 
 _PIECE = 256 * 1024
+_STALL_S = 30.0
 
 
 class Connection(asyncio.BufferedProtocol):
     """A connection that is read only while somebody waits for a frame."""
 
-    def __init__(self, role: Role, *, message_bytes: int, on_open: Callable[[Connection], None] | None = None) -> None:
+    def __init__(self, role: Role, *, message_bytes: int) -> None:
         self.wire = Wire(role, message_bytes=message_bytes)
         #: Called with the number of a message the peer has long handed on.
         self.on_release: Callable[[int], None] = lambda _: None
+        #: The most a send waits for a peer that reads nothing.
+        self.stall_s = _STALL_S
         self.peer_spki = b""
-        self._on_open = on_open
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[Frame] | None = None
         # What is waited for while there is nothing to do; set also when the connection ends.
@@ -43,8 +46,6 @@ class Connection(asyncio.BufferedProtocol):
             self.peer_spki = spki_sha256(certificate) if certificate else b""
         except CryptoError:
             self.peer_spki = b""
-        if self._on_open is not None:
-            self._on_open(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  why is all the same
         """Wake whoever waits."""
@@ -121,25 +122,38 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     async def send(self, frame: Frame, body: Bytes = b"") -> None:
-        """Send a frame, and after it the message it announces, no faster than the peer reads."""
+        """Send a frame, and after it the message it announces, no faster than the peer reads.
+
+        Raises:
+            TransportError: The connection is gone, or the peer has stopped reading.
+        """
         transport = self._transport
         if transport is None or self.closed.is_set():
             raise TransportError("a peer closed the connection")
         transport.write(self.wire.send(frame))
         view = memoryview(body)
         for start in range(0, len(view), _PIECE):
-            await self._writable.wait()
-            if self.closed.is_set():
-                raise TransportError("a peer closed the connection")
+            await self._room()
             transport.write(view[start : start + _PIECE])
             hit("send.piece")
-        await self._writable.wait()
+        await self._room()
 
     def close(self) -> None:
         """Cut the connection; nothing that matters is lost with it."""
         if self._transport is not None:
             self._transport.abort()
         self._ended()
+
+    async def _room(self) -> None:
+        """Wait until the peer has read enough of what was sent before."""
+        if not self._writable.is_set():
+            try:
+                async with asyncio.timeout(self.stall_s):
+                    await self._writable.wait()
+            except TimeoutError:
+                raise TransportError("a peer has stopped reading") from None
+        if self.closed.is_set():
+            raise TransportError("a peer closed the connection")
 
     def _ended(self) -> None:
         self.closed.set()
@@ -176,6 +190,26 @@ def _strict(context: ssl.SSLContext, keys: NodeKeys, anchors: str) -> ssl.SSLCon
     context.load_verify_locations(cadata=anchors)
     keys.load_into(context)
     return context
+
+
+async def accept(
+    connected: socket.socket, context: ssl.SSLContext, *, message_bytes: int, timeout_s: float
+) -> Connection:
+    """Return a connection that somebody has dialed, after its handshake.
+
+    Raises:
+        TransportError: It shows no certificate of a member's, or does nothing.
+    """
+    try:
+        _, connection = await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: Connection("listener", message_bytes=message_bytes),
+            connected,
+            ssl=context,
+            ssl_handshake_timeout=timeout_s,
+        )
+    except OSError:
+        raise TransportError("no handshake with a member's certificate") from None
+    return connection
 
 
 async def dial(member: Member, context: ssl.SSLContext, *, message_bytes: int, timeout_s: float) -> Connection:

@@ -17,8 +17,18 @@ class Host(Protocol):
         """Length of every message of the run."""
         ...
 
-    def hello(self) -> Hello:
-        """Return what this node says first."""
+    @property
+    def degree(self) -> int:
+        """How many neighbours it has."""
+        ...
+
+    @property
+    def answer_spread_s(self) -> float:
+        """Answers are given at a random moment within this; 0 for at once."""
+        ...
+
+    def hello(self, settled: int) -> Hello:
+        """Return what this node says first on a link, where it is done with all numbers up to ``settled``."""
         ...
 
     def check_hello(self, hello: Hello) -> None:
@@ -37,7 +47,11 @@ class Host(Protocol):
         """Note that somebody was turned away."""
         ...
 
-    def link_changed(self, peer: str, *, up: bool, why: str) -> None:
+    def failed(self, error: Exception) -> None:
+        """Note that a connection ended by a fault of this node's own."""
+        ...
+
+    def link_changed(self, peer: str, *, up: bool, was_up: bool, why: str) -> None:
         """Note that a link came up, or went down, or is down still."""
         ...
 
@@ -49,8 +63,16 @@ class Counter(Protocol):
         """Note that the disk failed."""
         ...
 
-    async def greeted(self, peer: str, hello: Hello) -> None:
-        """Note which disk a neighbour has that is about to offer messages."""
+    async def greeted(self, peer: str, hello: Hello) -> int:
+        """Note which disk a neighbour has that is about to offer messages; return the last number taken from it."""
+        ...
+
+    async def settled(self, peer: str) -> int:
+        """Return the last number on the link to ``peer`` before those that are yet to be handed over."""
+        ...
+
+    async def answered(self, peer: str, hello: Hello) -> None:
+        """Note what ``peer`` has taken; where this disk knows less, number what waits for it anew."""
         ...
 
     async def hold(self, peer: str, offer: Offer, body: Bytes) -> Verdict:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from veilwalk.core import validate
 
 # A neighbour slower than this is as good as silent.
 _SLOWEST_BYTES_PER_S = 64 * 1024
+# A neighbour may have two messages here however long they are: one that goes on, and one that comes.
+_LEAST_QUOTA = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,22 +19,26 @@ class Limits:
     """Waiting times in seconds, and quotas for each neighbour.
 
     Attributes:
-        pin_s: A message waits so long for a silent neighbour before it goes another way.
+        pin_s: A message waits so long for a neighbour that is connected and does not take it, then goes another way:
+            never longer than a quarter of the time after which walks are believed lost. For one that is not connected
+            it waits a second at most.
         connect_s: For a connection and its handshake.
         answer_s: For an answer, besides the time a message takes at 64 KB/s.
         ping_s: A quiet connection is tried this often.
         retry_s: Longest pause between two attempts.
-        quota: Messages from one neighbour that may be here at once.
+        quota: Messages from one neighbour that may be here at once; for one more, one of its own goes.
+        quota_bytes: The same in bytes, where messages are long; two messages are always allowed.
         rate: Messages a second from one neighbour, in the long run.
         burst: Messages at once from one neighbour, after a pause.
     """
 
-    pin_s: float = 60.0
+    pin_s: float = 5.0
     connect_s: float = 10.0
-    answer_s: float = 30.0
+    answer_s: float = 10.0
     ping_s: float = 15.0
     retry_s: float = 2.0
     quota: int = 4
+    quota_bytes: int = 256 * 1024 * 1024
     rate: float = 200.0
     burst: int = 50
 
@@ -45,12 +52,20 @@ class Limits:
             retry_s=self.retry_s,
             rate=self.rate,
         )
-        validate.integer(quota=self.quota, burst=self.burst)
-        validate.at_least(1, quota=self.quota, burst=self.burst)
+        validate.integer(quota=self.quota, quota_bytes=self.quota_bytes, burst=self.burst)
+        validate.at_least(1, quota=self.quota, quota_bytes=self.quota_bytes, burst=self.burst)
 
     def transfer_s(self, message_bytes: int) -> float:
         """Return how long a message with its answer may take."""
         return self.answer_s + message_bytes / _SLOWEST_BYTES_PER_S
+
+    def messages_of_one(self, message_bytes: int) -> int:
+        """Return how many messages of that length one neighbour may have here."""
+        return min(self.quota, max(_LEAST_QUOTA, self.quota_bytes // message_bytes))
+
+    def within(self, late_s: float) -> Limits:
+        """Return limits that give a silent neighbour up well before anybody believes the walk lost."""
+        return replace(self, pin_s=min(self.pin_s, late_s / 4))
 
 
 class TokenBucket:
@@ -61,9 +76,22 @@ class TokenBucket:
         self._tokens = float(burst)
         self._last = time.monotonic()
 
-    def delay_s(self) -> float:
-        """Take one token and return how long to wait before using it."""
+    async def take(self) -> None:
+        """Take one token; wait for it where there is none."""
+        self._refill()
+        self._tokens -= 1
+        if self._tokens < 0:
+            await asyncio.sleep(-self._tokens / self._rate)
+
+    def take_if_any(self) -> bool:
+        """Take one token if there is one; return whether there was."""
+        self._refill()
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def _refill(self) -> None:
         now = time.monotonic()
-        self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate) - 1
+        self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate)
         self._last = now
-        return max(0.0, -self._tokens / self._rate)

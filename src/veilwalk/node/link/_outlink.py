@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
+import time
+from collections.abc import Awaitable
 
 from veilwalk.core.errors import ProtocolError, SpoolError, TransportError
 from veilwalk.node.link._connection import Connection, dial
 from veilwalk.node.link._host import Counter, Host
-from veilwalk.node.link._limits import Limits
-from veilwalk.node.link._wire import Cancel, Go, Hello, Nak, Offer, Ping, Refusal
+from veilwalk.node.link._limits import Limits, TokenBucket
+from veilwalk.node.link._wire import Cancel, Frame, Go, Hello, Nak, Offer, Ping, Refusal
 from veilwalk.node.members import Member
 from veilwalk.node.spool import Outgoing, Row, hit
 
 _FIRST_PAUSE_S = 0.05
+# A link that is down so long is passed by. Shorter breaks, as when both ends follow a new roster, change no walk.
+_DOWN_S = 1.0
+_LOOK_S = 0.25
 _dice = secrets.SystemRandom()
 
 
@@ -40,6 +45,14 @@ class OutLink:
         self._wake = asyncio.Event()
         self._connection: Connection | None = None
         self._stuck_since: float | None = None
+        self._releases = TokenBucket(limits.rate, limits.burst)
+        # Nothing is known of a link that never was up: others may be starting too.
+        self._gone_at = time.monotonic() + limits.connect_s
+
+    @property
+    def gone(self) -> bool:
+        """Whether the neighbour is known not to be there: nothing is sent its way if there is another."""
+        return not self.up and time.monotonic() >= self._gone_at
 
     def hang_up(self) -> None:
         """Cut the connection; a new one is tried at once."""
@@ -52,25 +65,58 @@ class OutLink:
 
     async def run(self) -> None:
         """Keep the link up and hand over whatever is pinned to it, until cancelled."""
+        rescuing = asyncio.get_running_loop().create_task(self._rescue())
         pause = _FIRST_PAUSE_S
+        try:
+            while True:
+                pause = _FIRST_PAUSE_S if await self._once() else min(2 * pause, self._limits.retry_s)
+                await self._quietly(self._rest(pause))
+        finally:
+            rescuing.cancel()
+
+    async def _once(self) -> bool:
+        """Connect and converse for as long as that goes well; return whether there was a connection."""
+        was_up = False
+        try:
+            self._connection = await self._connect()
+            was_up = True
+            await self._converse(self._connection)
+        except (TransportError, ProtocolError) as error:
+            self._changed(up=False, why=str(error))
+        except SpoolError as error:
+            # Whatever was not written is still as it was: the same again.
+            self._desk.trouble(str(error))
+            self._changed(up=False, why="storage")
+        except Exception as error:  # noqa: BLE001  whatever one neighbour brings about ends its connection only
+            self._host.failed(error)
+            self._changed(up=False, why="a fault here")
+        finally:
+            self.hang_up()
+        return was_up
+
+    async def _rescue(self) -> None:
+        """Send what is pinned to a neighbour that is gone, and was not given, another way.
+
+        That is safe at any moment: until it is given, a message is this node's alone, and the neighbour uses nothing
+        that it merely holds. The draw that chose the neighbour is lost, as it is for one that is silent.
+        """
         while True:
-            try:
-                self._connection = await self._connect()
-                pause = _FIRST_PAUSE_S
-                await self._converse(self._connection)
-            except (TransportError, ProtocolError) as error:
-                self._changed(up=False, why=str(error))
-            except SpoolError as error:
-                # Whatever was not written is still as it was: the same again.
-                self._desk.trouble(str(error))
-                self._changed(up=False, why="storage")
-            finally:
-                self.hang_up()
-            try:
-                await self._rest(pause)
-            except SpoolError as error:
-                self._desk.trouble(str(error))
-            pause = min(2 * pause, self._limits.retry_s)
+            await asyncio.sleep(_LOOK_S)
+            if self.gone:
+                await self._quietly(self._reroute())
+
+    async def _reroute(self) -> None:
+        if await self._desk.waits_for(self.peer):
+            self._stuck_since = None
+            await self._desk.reroute(self.peer, silent=self._host.silent())
+
+    async def _quietly(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except SpoolError as error:
+            self._desk.trouble(str(error))
+        except Exception as error:  # noqa: BLE001  a link never ends by itself
+            self._host.failed(error)
 
     async def _connect(self) -> Connection:
         limits = self._limits
@@ -78,11 +124,13 @@ class OutLink:
             self._member, self._context, message_bytes=self._host.message_bytes, timeout_s=limits.connect_s
         )
         try:
-            connection.on_release = lambda seq: self._desk.released(self.peer, seq)
-            await connection.send(self._host.hello())
+            connection.on_release = self._released
+            connection.stall_s = limits.answer_s
+            await connection.send(self._host.hello(await self._desk.settled(self.peer)))
             answer = await connection.receive(limits.connect_s)
             assert isinstance(answer, Hello)  # noqa: S101  the wire lets nothing else through
             self._host.check_hello(answer)
+            await self._desk.answered(self.peer, answer)
         except BaseException:
             connection.close()
             raise
@@ -112,9 +160,7 @@ class OutLink:
         if outgoing.given and await self._give(connection, outgoing):
             return
         hit("send.before_offer")
-        await connection.send(Offer(outgoing.seq, len(outgoing.body), row.digest), outgoing.body)
-        hit("send.offered")
-        answer = await connection.receive(self._limits.transfer_s(self._host.message_bytes))
+        answer = await self._offer(connection, outgoing, row)
         if isinstance(answer, Refusal):
             if answer.code == Nak.DAMAGED:
                 await self._desk.damaged(outgoing)
@@ -126,6 +172,17 @@ class OutLink:
             await self._cancel(connection, outgoing)
         elif not await self._give(connection, outgoing):
             await self._rest(self._limits.retry_s / 8)
+
+    async def _offer(self, connection: Connection, outgoing: Outgoing, row: Row) -> Frame:
+        """Send a message, and return what the neighbour says to it; the two together take a bounded time."""
+        limit_s = self._limits.transfer_s(self._host.message_bytes)
+        try:
+            async with asyncio.timeout(limit_s):
+                await connection.send(Offer(outgoing.seq, len(outgoing.body), row.digest), outgoing.body)
+                hit("send.offered")
+                return await connection.receive(limit_s)
+        except TimeoutError:
+            raise TransportError("a peer takes too long") from None
 
     async def _cancel(self, connection: Connection, outgoing: Outgoing) -> None:
         await connection.send(Cancel(outgoing.seq))
@@ -154,8 +211,12 @@ class OutLink:
             self._note_waiting()
         now = asyncio.get_running_loop().time()
         if self._stuck_since is not None and now - self._stuck_since > self._limits.pin_s:
-            self._stuck_since = None
-            await self._desk.reroute(self.peer, silent=self._host.silent())
+            await self._reroute()
+
+    def _released(self, seq: int) -> None:
+        # Honest neighbours release each message once: more than there can be messages is not worth looking at.
+        if self._releases.take_if_any():
+            self._desk.released(self.peer, seq)
 
     def _note_waiting(self) -> None:
         if self._stuck_since is None:
@@ -163,5 +224,7 @@ class OutLink:
 
     def _changed(self, *, up: bool, why: str) -> None:
         if up != self.up or not up:
-            self._host.link_changed(self.peer, up=up, why=why)
+            self._host.link_changed(self.peer, up=up, was_up=self.up, why=why)
+        if self.up and not up:
+            self._gone_at = time.monotonic() + min(_DOWN_S, self._limits.pin_s)
         self.up = up

@@ -16,6 +16,10 @@ from typing import ClassVar, Literal
 from veilwalk.core.errors import ProtocolError
 
 PROTOCOL = 2
+#: All that this node speaks: two neighbours use the highest that both do.
+PROTOCOLS = range(PROTOCOL, PROTOCOL + 1)
+# Numbers are kept in tables whose numbers are signed.
+_LARGEST = 2**63 - 1
 
 
 class Nak(IntEnum):
@@ -30,15 +34,24 @@ class Nak(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who speaks which protocol, in which run, under which roster, and which disk numbers what it offers."""
+    """Who speaks which protocols, in which run, under which roster and manifest, and which disk numbers what it offers.
 
-    layout: ClassVar[struct.Struct] = struct.Struct(">BQ32s16s8s")
+    Its layout is that of every protocol from 2 on, so any two can read each other's. ``settled`` is the last number
+    on this link that its sender is done with: of the dialer, the last before those it has yet to hand over; of the
+    listener, the last it took. So each notices where the other's disk, or its own, was put back to an earlier day.
+    """
 
-    protocol: int
+    layout: ClassVar[struct.Struct] = struct.Struct(">BBQ32sQ32s16s8sQ")
+
+    highest: int
+    lowest: int
     roster_version: int
     roster_digest: bytes
+    manifest_version: int
+    manifest_digest: bytes
     run: bytes
     incarnation: bytes
+    settled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +214,15 @@ class Wire:
                 raise ProtocolError(f"a peer sent frame type {self._small[0]}: not known")
             # Refused before its content is read: what may not be said now need not be looked at.
             self._require(self._peer, self._kind)
+        if self._kind is Hello and self._have:
+            # The frame of protocol 1 is shorter: to wait for the rest would tell nobody why.
+            _check_highest(self._small[0])
         if self._have < self._kind.layout.size:
             return None
-        frame = self._kind(*self._kind.layout.unpack_from(self._small))
+        values = self._kind.layout.unpack_from(self._small)
+        if any(isinstance(value, int) and value > _LARGEST for value in values):
+            raise ProtocolError(f"a peer sent a number in its {self._kind.__name__.lower()}: above 2^63 - 1")
+        frame = self._kind(*values)
         if isinstance(frame, Offer):
             if frame.length != self._message_bytes:
                 raise ProtocolError(
@@ -244,6 +263,26 @@ class Wire:
 
     def _after(self, sender: Role, frame: Frame) -> State:
         return self._require(sender, type(frame))
+
+
+def agreed_protocol(hello: Hello) -> int:
+    """Return the protocol to speak with a peer: the highest that both know.
+
+    Raises:
+        ProtocolError: There is none.
+    """
+    _check_highest(hello.highest)
+    if not hello.lowest <= PROTOCOLS[-1]:
+        raise ProtocolError(
+            f"a peer speaks protocol {hello.lowest} and up, this node {PROTOCOLS[-1]}: upgrade this node"
+        )
+    return min(hello.highest, PROTOCOLS[-1])
+
+
+def _check_highest(highest: int) -> None:
+    if highest < PROTOCOLS[0]:
+        old = " (version 0.1)" if highest == 1 else ""
+        raise ProtocolError(f"a peer speaks protocol {highest}{old}, this node {PROTOCOLS[0]} and up: upgrade the peer")
 
 
 def encode(frame: Frame) -> bytes:

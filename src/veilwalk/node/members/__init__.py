@@ -2,15 +2,17 @@
 
 from veilwalk.node.members._drafts import (
     changed_roster,
+    edges_after,
     edges_of_graph,
     first_roster,
     parse_run_id,
     read_cards,
     rotated_roster,
 )
-from veilwalk.node.members._encoding import decode_params, encode_params
+from veilwalk.node.members._encoding import decode_params, encode_params, params_distance, params_norm
 from veilwalk.node.members._keyfile import make_private_directory, read_password
 from veilwalk.node.members._keys import (
+    KeyRing,
     NodeKeys,
     delete_old_keys,
     load_node_keys,
@@ -20,7 +22,18 @@ from veilwalk.node.members._keys import (
     new_root_key,
     rotate_node_keys,
 )
-from veilwalk.node.members._manifest import Manifest, array_specs, load_manifest, sign_manifest
+from veilwalk.node.members._law_rule import LawRule
+from veilwalk.node.members._manifest import (
+    Manifest,
+    array_specs,
+    changed_manifest,
+    check_manifest_time,
+    load_manifest,
+    parse_manifest,
+    read_manifest_draft,
+    read_signed_manifest,
+    sign_manifest,
+)
 from veilwalk.node.members._member import Member, spki_sha256
 from veilwalk.node.members._roster import (
     Roster,
@@ -36,6 +49,8 @@ from veilwalk.node.members._signed import canonical_json, parse_canonical, read_
 
 __all__ = [
     "NODE_WALKS",
+    "KeyRing",
+    "LawRule",
     "Manifest",
     "Member",
     "NodeKeys",
@@ -43,11 +58,14 @@ __all__ = [
     "RunRules",
     "array_specs",
     "canonical_json",
+    "changed_manifest",
     "changed_roster",
+    "check_manifest_time",
     "check_succession",
     "check_time",
     "decode_params",
     "delete_old_keys",
+    "edges_after",
     "edges_of_graph",
     "encode_params",
     "first_roster",
@@ -61,12 +79,17 @@ __all__ = [
     "new_root_key",
     "new_run_walk",
     "node_walk",
+    "params_distance",
+    "params_norm",
     "parse_canonical",
+    "parse_manifest",
     "parse_run_id",
     "read_bounded",
     "read_cards",
+    "read_manifest_draft",
     "read_password",
     "read_roster_draft",
+    "read_signed_manifest",
     "read_signed_roster",
     "rotate_node_keys",
     "rotated_roster",

@@ -60,6 +60,27 @@ def edges_of_graph(graph: Graph, ids: Iterable[str]) -> list[tuple[str, str]]:
     return [(names[a], names[b]) for a, b in graph.edges()]
 
 
+def edges_after(
+    previous: Roster, *, added: Edges = (), dropped: Edges = (), removed: Iterable[str] = ()
+) -> tuple[tuple[str, str], ...]:
+    """Return the edges of ``previous`` with some added, some dropped, and all of the members ``removed``.
+
+    Raises:
+        InvalidParameterError: One to be dropped is not there, or one to be added is.
+    """
+    found = set(previous.edges)
+    for edge in _sorted(dropped):
+        if edge not in found:
+            raise InvalidParameterError("edge", "-".join(edge), "one that the roster has")
+        found.remove(edge)
+    for edge in _sorted(added):
+        if edge in found:
+            raise InvalidParameterError("edge", "-".join(edge), "one that the roster does not have yet")
+        found.add(edge)
+    gone = set(removed)
+    return tuple(sorted(edge for edge in found if not gone & set(edge)))
+
+
 def first_roster(
     members: Mapping[str, Member], edges: Edges, *, suite: Suite, now: int, days: float, run_id: bytes | None = None
 ) -> Roster:
@@ -75,7 +96,7 @@ def first_roster(
         created=now,
         expires=_expiry(now, days),
         prev_digest=None,
-        members=_at_epoch(members, epoch),
+        members=_with_keys(members, range(epoch, epoch + 2)),
         edges=_sorted(edges),
     )
 
@@ -97,15 +118,28 @@ def changed_roster(
     for node_id in removed:
         if members.pop(node_id, None) is None:
             raise InvalidParameterError("remove", node_id, "a member")
-    return _successor(previous, {**members, **cards}, edges, epoch=previous.epoch, now=now, days=days)
+    return _successor(
+        previous,
+        {**members, **cards},
+        edges,
+        epoch=previous.epoch,
+        now=now,
+        days=days,
+        seals_from=previous.seals_from,
+    )
 
 
-def rotated_roster(previous: Roster, *, cards: Mapping[str, Member], now: int, days: float) -> Roster:
+def rotated_roster(
+    previous: Roster, *, cards: Mapping[str, Member], now: int, days: float, seals_from: int = 0
+) -> Roster:
     """Return the version after ``previous`` in the next epoch: same members and edges, their new keys from cards.
 
-    A card must carry the TLS key the roster knows, and the same sealing key for the epoch that now begins.
+    A card must carry the TLS key the roster knows, and the same sealing key for the epoch that now begins. Messages are
+    sealed in it from ``seals_from`` on; until then everybody has time to get the file.
     """
     epoch = previous.epoch + 1
+    if previous.rolls_over and now < previous.seals_from:
+        raise ConfigError(f"epoch {previous.epoch} begins in {previous.seals_from - now} s: rotate after that")
     members = {}
     for member in previous.members:
         card = cards.get(member.id)
@@ -117,15 +151,22 @@ def rotated_roster(previous: Roster, *, cards: Mapping[str, Member], now: int, d
             )
         if card.kem.get(epoch, member.kem[epoch]) != member.kem[epoch]:
             raise ConfigError(f"the card of {member.id} has another key for epoch {epoch} than the roster announced")
-        members[member.id] = replace(card, kem={**card.kem, epoch: member.kem[epoch]})
+        members[member.id] = replace(card, kem={**card.kem, **member.kem})
     unknown = sorted(cards.keys() - members.keys())
     if unknown:
         raise ConfigError(f"{unknown[0]} is no member; to add one, make a roster instead")
-    return _successor(previous, members, previous.edges, epoch=epoch, now=now, days=days)
+    return _successor(previous, members, previous.edges, epoch=epoch, now=now, days=days, seals_from=seals_from)
 
 
 def _successor(
-    previous: Roster, members: Mapping[str, Member], edges: Edges, *, epoch: int, now: int, days: float
+    previous: Roster,
+    members: Mapping[str, Member],
+    edges: Edges,
+    *,
+    epoch: int,
+    now: int,
+    days: float,
+    seals_from: int,
 ) -> Roster:
     return Roster(
         run_id=previous.run_id,
@@ -135,19 +176,22 @@ def _successor(
         created=now,
         expires=_expiry(now, days),
         prev_digest=previous.digest,
-        members=_at_epoch(members, epoch),
+        members=_with_keys(members, range(epoch - (seals_from > now), epoch + 2)),
         edges=_sorted(edges),
+        seals_from=seals_from,
     )
 
 
-def _at_epoch(members: Mapping[str, Member], epoch: int) -> tuple[Member, ...]:
+def _with_keys(members: Mapping[str, Member], epochs: range) -> tuple[Member, ...]:
     found = []
     for node_id in sorted(members):
         member = members[node_id]
-        if not {epoch, epoch + 1} <= member.kem.keys():
-            held = " and ".join(str(number) for number in sorted(member.kem))
-            raise ConfigError(f"{node_id} has sealing keys for epochs {held}: needs {epoch} and {epoch + 1}")
-        found.append(replace(member, kem={number: member.kem[number] for number in (epoch, epoch + 1)}))
+        if not set(epochs) <= member.kem.keys():
+            held, needs = (" and ".join(map(str, numbers)) for numbers in (sorted(member.kem), epochs))
+            early = len(epochs) > 2 and epochs[0] not in member.kem
+            wait = f"; {epochs[1]} has not begun: add members after that" if early else ""
+            raise ConfigError(f"{node_id} has sealing keys for epochs {held}: needs {needs}{wait}")
+        found.append(replace(member, kem={number: member.kem[number] for number in epochs}))
     return tuple(found)
 
 

@@ -79,3 +79,15 @@ def params_norm(params: Mapping[str, Array]) -> float:
                 block = flat[start : start + _BLOCK].astype(np.float64, copy=False)
                 total += float(block @ block)
     return math.sqrt(total) if total >= 0 else math.nan
+
+
+def params_distance(one: Mapping[str, Array], other: Mapping[str, Array]) -> float:
+    """Return the Euclidean norm of the difference of two models of one manifest."""
+    total = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for name, array in one.items():
+            left, right = array.reshape(-1), other[name].reshape(-1)
+            for start in range(0, left.size, _BLOCK):
+                block = left[start : start + _BLOCK].astype(np.float64) - right[start : start + _BLOCK]
+                total += float(block @ block)
+    return math.sqrt(total) if total >= 0 else math.nan

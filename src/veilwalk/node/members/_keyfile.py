@@ -44,7 +44,8 @@ def read_password(path: Path) -> bytes:
         raise InputFileError(f"{path}: {error.strerror or error}") from None
     if stat.S_ISREG(status.st_mode):
         credential = str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY") and status.st_uid == 0
-        _refuse_loose(path, status, 0o037 if credential else 0o077, "600")
+        # Through a descriptor (/dev/fd/3) it is the file behind it that needs another mode.
+        _refuse_loose(path.resolve(), status, 0o037 if credential else 0o077, "600")
     password = line.rstrip(b"\r\n")
     if not password or len(password) > _PASSWORD_LIMIT:
         raise ConfigError(f"{path}: the first line must hold a password of 1 to {_PASSWORD_LIMIT} bytes")

@@ -142,6 +142,25 @@ def load_node_keys(directory: Path, *, password: bytes | None = None) -> NodeKey
     return keys
 
 
+class KeyRing:
+    """A node's key directory with its password, which is asked for once: a pipe cannot be read again.
+
+    The password itself stays in memory, since every key file is stretched with a salt of its own.
+    """
+
+    def __init__(self, directory: Path, *, password: bytes | None = None) -> None:
+        self._directory = directory
+        self._password = password
+
+    def load(self) -> NodeKeys:
+        """Return the keys that are there now; takes as long as the password is stretched for each of them."""
+        return load_node_keys(self._directory, password=self._password)
+
+    def delete_before(self, epoch: int) -> None:
+        """Delete the sealing keys that epoch ``epoch`` no longer opens with."""
+        delete_old_keys(self._directory, epoch=epoch)
+
+
 def rotate_node_keys(directory: Path, *, password: bytes | None = None) -> NodeKeys:
     """Make the sealing key of the next epoch and a new card with the two newest keys; delete nothing."""
     keys = load_node_keys(directory, password=password)

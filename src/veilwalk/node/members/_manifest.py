@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,16 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from veilwalk.core import validate
-from veilwalk.core.errors import InputFileError, InvalidParameterError, VeilwalkError
-from veilwalk.node.members._member import parse_suite
+from veilwalk.core.errors import InputFileError, InvalidParameterError, ProtocolError, VeilwalkError
+from veilwalk.node.members._history import check_dates, check_first_link, check_follows
+from veilwalk.node.members._law_rule import LawRule
+from veilwalk.node.members._member import MAX_EPOCH, parse_suite
 from veilwalk.node.members._signed import (
     canonical_json,
     check_fields,
     decode_hex,
     parse_canonical,
+    read_bounded,
     read_signed,
     sign_file,
 )
@@ -35,6 +39,8 @@ DTYPES = ("<f2", "<f4", "<f8", "<i4", "<i8")
 """What arrays may hold, always little-endian."""
 
 _FORMAT = "veilwalk-manifest-2"
+#: What no later version of a manifest may change: messages under way, and models on disk, would fit no more.
+FIXED = ("run_id", "suite", "arrays", "recipients", "seed")
 _FIRST_FORMAT = "veilwalk-manifest-1"
 _KIND = "manifest"
 _FILE_LIMIT = 4 * 1024 * 1024
@@ -80,11 +86,16 @@ class Manifest:
         norm_bound: The largest Euclidean norm of a model that is accepted.
         learner: The learner and its settings, as its own text.
         walk: The walk and the other rules all members follow, as their own text.
-        law_digest: SHA-256 of the destination law (hexadecimal).
-        graph_digest: The digest of the graph the law was designed for.
+        law: The destination law as a rule (:class:`LawRule`), by which it follows every change of the roster; empty
+            where it is a file.
+        law_digest: SHA-256 of the file of the destination law (hexadecimal); empty where it is a rule.
+        graph_digest: The digest of the graph that law and rules were designed for.
         recipients: For how many members a message is sealed, the first of whom opens it.
         test_digest: SHA-256 of the public test set (hexadecimal); empty where the run has none.
         seed: Seed of the learner's own draws (start, batches). Walks draw from the OS source.
+        version: 1 for the first, then one more each time.
+        prev_digest: Digest of the version before, None for the first.
+        expires: Seconds since 1970 from when it is not accepted any more; None for never.
     """
 
     run_id: bytes
@@ -93,11 +104,15 @@ class Manifest:
     norm_bound: float
     learner: str
     walk: str
-    law_digest: str
     graph_digest: str
     seed: int
+    law: str = ""
+    law_digest: str = ""
     recipients: int = 1
     test_digest: str = ""
+    version: int = 1
+    prev_digest: bytes | None = None
+    expires: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.run_id) != RUN_ID_BYTES:
@@ -112,10 +127,18 @@ class Manifest:
         for name in ("learner", "walk"):
             if not _TEXT.fullmatch(getattr(self, name)):
                 raise InvalidParameterError(name, getattr(self, name)[:80], "at most 400 printable ASCII characters")
-        for name in ("law_digest", "graph_digest"):
-            decode_hex(getattr(self, name), DIGEST_BYTES, name)
-        if self.test_digest:
-            decode_hex(self.test_digest, DIGEST_BYTES, "test_digest")
+        if bool(self.law) == bool(self.law_digest):
+            raise InvalidParameterError("law", self.law, "a rule, or a file named by law_digest, and not both")
+        if self.law:
+            LawRule.of(self.law)
+        for name in ("law_digest", "graph_digest", "test_digest"):
+            if getattr(self, name) or name == "graph_digest":
+                decode_hex(getattr(self, name), DIGEST_BYTES, name)
+        validate.integer(version=self.version, expires=self.expires or 0)
+        validate.at_least(1, version=self.version)
+        if self.version >= MAX_EPOCH:
+            raise InvalidParameterError("version", self.version, f"below {MAX_EPOCH}")
+        check_first_link(self.version, self.prev_digest)
         bucket_for(self.body_bytes)
 
     @cached_property
@@ -135,16 +158,20 @@ class Manifest:
             {
                 "arrays": arrays,
                 "bucket": bucket_code(self.bucket_bytes),
+                "expires": self.expires,
                 "format": _FORMAT,
                 "graph_digest": self.graph_digest,
+                "law": self.law,
                 "law_digest": self.law_digest,
                 "learner": self.learner,
                 "norm_bound": float(self.norm_bound),
+                "prev_digest": None if self.prev_digest is None else self.prev_digest.hex(),
                 "recipients": int(self.recipients),
                 "run": self.run_id.hex(),
                 "seed": int(self.seed),
                 "suite": int(self.suite),
                 "test_digest": self.test_digest,
+                "version": int(self.version),
                 "walk": self.walk,
             }
         )
@@ -156,10 +183,10 @@ class Manifest:
 
 
 _FIELDS = (
-    *("arrays", "bucket", "format", "graph_digest", "law_digest", "learner"),
-    *("norm_bound", "recipients", "run", "seed", "suite", "test_digest", "walk"),
+    *("arrays", "bucket", "expires", "format", "graph_digest", "law", "law_digest", "learner"),
+    *("norm_bound", "prev_digest", "recipients", "run", "seed", "suite", "test_digest", "version", "walk"),
 )
-_TEXTS = ("graph_digest", "law_digest", "learner", "test_digest", "walk")
+_TEXTS = ("graph_digest", "law", "law_digest", "learner", "test_digest", "walk")
 
 
 def array_specs(params: Params) -> tuple[ArraySpec, ...]:
@@ -174,7 +201,7 @@ def parse_manifest(data: bytes, name: str) -> Manifest:
     """Return the manifest in ``data``, checked; its signature is :func:`load_manifest`'s business."""
     found = parse_canonical(data, name)
     if found.get("format") == _FIRST_FORMAT:
-        raise InputFileError(f"{name}: a run of wire format 1, which this version does not speak: make the run anew")
+        raise InputFileError(f"{name}: a run of version 0.1, which this version does not speak: make the run anew")
     content = check_fields(found, _FIELDS, name)
     if content["format"] != _FORMAT:
         raise InputFileError(f"{name}: not a run manifest of this version")
@@ -186,6 +213,11 @@ def parse_manifest(data: bytes, name: str) -> Manifest:
             norm_bound=_typed(content, "norm_bound", float),
             seed=_typed(content, "seed", int),
             recipients=_typed(content, "recipients", int),
+            version=_typed(content, "version", int),
+            prev_digest=None
+            if content["prev_digest"] is None
+            else decode_hex(content["prev_digest"], DIGEST_BYTES, "prev_digest"),
+            expires=None if content["expires"] is None else _typed(content, "expires", int),
             **{field: _typed(content, field, str) for field in _TEXTS},
         )
     except InputFileError:
@@ -202,9 +234,50 @@ def sign_manifest(path: Path, manifest: Manifest, root_key: Ed25519PrivateKey) -
     sign_file(path, _KIND, manifest.to_bytes(), root_key)
 
 
-def load_manifest(path: Path, root_public_key: Ed25519PublicKey) -> Manifest:
-    """Return the manifest at ``path`` once the root's signature is checked."""
+def load_manifest(
+    path: Path, root_public_key: Ed25519PublicKey, now: float | None = None, current: Manifest | None = None
+) -> Manifest:
+    """Return the manifest at ``path`` if it may be used at ``now`` by a node that holds ``current``.
+
+    Raises:
+        CryptoError: The signature is not the root's.
+        ProtocolError: Expired, older than ``current``, not its successor, or with another model than it.
+        InputFileError: Missing, too large, or malformed.
+    """
+    manifest = read_signed_manifest(path, root_public_key)
+    check_manifest_follows(manifest, current, str(path))
+    check_manifest_time(manifest, time.time() if now is None else now, str(path))
+    return manifest
+
+
+def read_signed_manifest(path: Path, root_public_key: Ed25519PublicKey) -> Manifest:
+    """Return the manifest at ``path`` once its signature is checked, whatever its date: what a node held before."""
     return parse_manifest(read_signed(path, _KIND, root_public_key, _FILE_LIMIT), str(path))
+
+
+def read_manifest_draft(path: Path) -> Manifest:
+    """Return the manifest at ``path``, signed or not: for the root's keeper, and of what a node has checked before."""
+    return parse_manifest(read_bounded(path, _FILE_LIMIT), str(path))
+
+
+def check_manifest_follows(manifest: Manifest, current: Manifest | None, name: str) -> None:
+    """Refuse a manifest that does not follow ``current``, or changes what messages under way must fit."""
+    check_follows(manifest, current, name)
+    for field in FIXED if current is not None else ():
+        if getattr(manifest, field) != getattr(current, field):
+            raise ProtocolError(f"{name}: version {manifest.version} has other {field}: that needs a new run")
+
+
+def check_manifest_time(manifest: Manifest, now: float, name: str) -> None:
+    """Refuse a manifest that has expired."""
+    check_dates(manifest.version, now, created=0, expires=manifest.expires, name=name)
+
+
+def changed_manifest(previous: Manifest, **changes: Any) -> Manifest:
+    """Return the version after ``previous`` with some fields changed; what no version may change is refused."""
+    manifest = replace(previous, **changes, version=previous.version + 1, prev_digest=previous.digest)
+    check_manifest_follows(manifest, previous, "manifest")
+    return manifest
 
 
 def _array_spec(content: object, name: str) -> ArraySpec:

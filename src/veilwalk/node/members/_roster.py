@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import ssl
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from veilwalk.core import validate
 from veilwalk.core.errors import GraphError, InputFileError, InvalidParameterError, ProtocolError
+from veilwalk.node.members._history import check_dates, check_first_link, check_follows
 from veilwalk.node.members._manifest import Manifest
 from veilwalk.node.members._member import MAX_EPOCH, Member, member_from_dict, parse_suite
 from veilwalk.node.members._signed import (
@@ -34,13 +37,14 @@ from veilwalk.node.sealing import DIGEST_BYTES, RUN_ID_BYTES, SealContext, Suite
 if TYPE_CHECKING:
     from veilwalk.graphs import Graph
 
-_FORMAT = "veilwalk-roster-1"
+_FORMAT = "veilwalk-roster-2"
+_FIRST_FORMAT = "veilwalk-roster-1"
 _KIND = "roster"
 # Two hybrid keys each for some 10,000 members.
 _FILE_LIMIT = 64 * 1024 * 1024
 _MAX_TIME = 253402300800  # the year 10000
-_CLOCK_TOLERANCE_S = 3600
-_FIELDS = ("created", "edges", "epoch", "expires", "format", "nodes", "prev_digest", "run", "suite", "version")
+_NUMBERS = ("created", "epoch", "expires", "seals_from", "version")
+_FIELDS = (*_NUMBERS, "edges", "format", "nodes", "prev_digest", "run", "suite")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,12 +55,14 @@ class Roster:
         run_id: The run it belongs to.
         suite: How messages are sealed.
         version: 1 for the first, then one more each time.
-        epoch: The epoch messages are now sealed in; members have keys for it and for the next.
+        epoch: The epoch messages are sealed in; members have keys for it and for the next.
         created: Seconds since 1970; not accepted earlier.
         expires: Seconds since 1970; not accepted from then on.
         prev_digest: Digest of the version before, None for the first.
         members: Sorted by id.
         edges: Pairs of ids, the smaller first, sorted.
+        seals_from: Seconds since 1970 from when messages are sealed in ``epoch``; until then in the one before, which
+            members then have keys for as well. All change over at one time, whenever this file reaches them.
     """
 
     run_id: bytes
@@ -68,19 +74,22 @@ class Roster:
     prev_digest: bytes | None
     members: tuple[Member, ...]
     edges: tuple[tuple[str, str], ...]
+    seals_from: int = 0
 
     def __post_init__(self) -> None:
         if len(self.run_id) != RUN_ID_BYTES:
             raise InvalidParameterError("run_id", f"{len(self.run_id)} bytes", f"{RUN_ID_BYTES} bytes")
-        validate.integer(version=self.version, epoch=self.epoch, created=self.created, expires=self.expires)
+        validate.integer(**{name: getattr(self, name) for name in _NUMBERS})
         validate.at_least(1, version=self.version)
-        validate.at_least(0, epoch=self.epoch, created=self.created)
+        validate.at_least(0, epoch=self.epoch, created=self.created, seals_from=self.seals_from)
         if self.epoch >= MAX_EPOCH - 1 or self.version >= MAX_EPOCH:
             raise InvalidParameterError("epoch and version", (self.epoch, self.version), f"below {MAX_EPOCH - 1}")
         if not self.created < self.expires < _MAX_TIME:
             raise InvalidParameterError("expires", self.expires, f"after created ({self.created})")
-        if (self.prev_digest is None) != (self.version == 1) or len(self.prev_digest or bytes(32)) != DIGEST_BYTES:
-            raise InvalidParameterError("prev_digest", self.prev_digest, "absent in version 1, 32 bytes in all others")
+        if self.rolls_over and not (self.epoch and self.seals_from < self.expires):
+            need = "before expires, and not after created in epoch 0"
+            raise InvalidParameterError("seals_from", self.seals_from, need)
+        check_first_link(self.version, self.prev_digest)
         self._check_members()
         self._check_edges()
 
@@ -94,8 +103,8 @@ class Roster:
         if len(set(keys)) != len(keys):
             raise InvalidParameterError("nodes", "their sealing keys", "different")
         for member in self.members:
-            if sorted(member.kem) != [self.epoch, self.epoch + 1]:
-                need = f"those of epochs {self.epoch} and {self.epoch + 1}"
+            if sorted(member.kem) != list(self.key_epochs):
+                need = f"those of epochs {' and '.join(map(str, self.key_epochs))}"
                 raise InvalidParameterError(f"sealing keys of {member.id}", sorted(member.kem), need)
 
     def _check_edges(self) -> None:
@@ -106,16 +115,24 @@ class Roster:
             raise InvalidParameterError("edges", min(unknown)[:64], "between members")
         if not self.edges:
             raise GraphError("the roster has no edge")
-        # By hand rather than as a Graph, whose kernels take a second to load: a node must start quickly.
-        reached, ahead = set[str](), [self.members[0].id]
-        while ahead:
-            one = ahead.pop()
-            if one not in reached:
-                reached.add(one)
-                ahead += self._adjacent[one]
+        reached = self.distances(self.members[0].id)
         if len(reached) < len(self.members):
-            alone = min(self._index.keys() - reached)
+            alone = min(self._index.keys() - reached.keys())
             raise GraphError(f"the roster falls apart: no path to {alone}; must be connected")
+
+    @property
+    def rolls_over(self) -> bool:
+        """Whether the epoch was still to begin when this version was made."""
+        return self.seals_from > self.created
+
+    @property
+    def key_epochs(self) -> range:
+        """The epochs that members have keys for: this and the next, and the one before while that is sealed in."""
+        return range(self.epoch - self.rolls_over, self.epoch + 2)
+
+    def epoch_at(self, now: float) -> int:
+        """Return the epoch that messages are sealed in at ``now``."""
+        return self.epoch - 1 if self.rolls_over and now < self.seals_from else self.epoch
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -135,6 +152,14 @@ class Roster:
 
         edges = [(self._index[a], self._index[b]) for a, b in self.edges]
         return Graph.from_edges(len(self.members), edges, labels=self.ids)
+
+    @cached_property
+    def graph_digest(self) -> str:
+        """The digest of :meth:`graph`, without loading its kernels."""
+        lists = [sorted(self._index[other] for other in self._adjacent[one]) for one in self._index]
+        ends = np.cumsum([0, *map(len, lists)], dtype="<i8")
+        numbers = np.array([number for one in lists for number in one], dtype="<i8")
+        return hashlib.sha256(b"veilwalk-graph-1" + ends.tobytes() + numbers.tobytes()).hexdigest()
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -156,6 +181,19 @@ class Roster:
         self.index(node_id)
         return tuple(sorted(self._adjacent[node_id]))
 
+    def distances(self, node_id: str) -> dict[str, int]:
+        """Return how many hops each member is from ``node_id``, nearest first, itself with 0.
+
+        By hand rather than with a Graph, whose kernels take a second to load: a node must start quickly.
+        """
+        found, ahead = {node_id: 0}, [node_id]
+        for one in ahead:
+            for other in self._adjacent[one]:
+                if other not in found:
+                    found[other] = found[one] + 1
+                    ahead.append(other)
+        return found
+
     def kem_key(self, node_id: str, epoch: int) -> bytes:
         """Return the public key that messages of ``epoch`` to ``node_id`` are sealed to."""
         keys = self.member(node_id).kem
@@ -176,14 +214,13 @@ class Roster:
         return "".join(ssl.DER_cert_to_PEM_cert(self.member(node_id).certificate) for node_id in ids)
 
     def seal_context(self, manifest: Manifest, *, epoch: int | None = None) -> SealContext:
-        """Return the context of the run's messages in ``epoch``, the current one unless given."""
+        """Return the context of the run's messages in ``epoch``; unless given, the one that is sealed in now."""
         if (manifest.run_id, manifest.suite) != (self.run_id, self.suite):
             raise ProtocolError("the manifest and the roster are of different runs or suites")
         return SealContext(
             run_id=self.run_id,
-            roster_digest=self.digest,
             suite=self.suite,
-            epoch=self.epoch if epoch is None else epoch,
+            epoch=self.epoch_at(time.time()) if epoch is None else epoch,
             bucket_bytes=manifest.bucket_bytes,
             recipients=manifest.recipients,
         )
@@ -200,6 +237,7 @@ class Roster:
             "nodes": [member.to_dict() for member in self.members],
             "prev_digest": None if self.prev_digest is None else self.prev_digest.hex(),
             "run": self.run_id.hex(),
+            "seals_from": self.seals_from,
             "suite": int(self.suite),
             "version": self.version,
         }
@@ -213,10 +251,13 @@ class Roster:
 
 def parse_roster(data: bytes, name: str) -> Roster:
     """Return the roster in ``data``, checked in itself; who signed it and when it holds is :func:`load_roster`'s."""
-    content = check_fields(parse_canonical(data, name), _FIELDS, name)
+    found = parse_canonical(data, name)
+    if found.get("format") == _FIRST_FORMAT:
+        raise InputFileError(f"{name}: a roster of version 0.1, which this version does not read: make the run anew")
+    content = check_fields(found, _FIELDS, name)
     if content["format"] != _FORMAT:
         raise InputFileError(f"{name}: not a roster of this version")
-    for field in ("created", "epoch", "expires", "version"):
+    for field in _NUMBERS:
         if type(content[field]) is not int:
             raise InputFileError(f"{name}: {field} must be a whole number")
     for field in ("edges", "nodes"):
@@ -231,7 +272,7 @@ def parse_roster(data: bytes, name: str) -> Roster:
             prev_digest=None if prev is None else decode_hex(prev, DIGEST_BYTES, f"{name}: prev_digest"),
             members=tuple(member_from_dict(entry, suite, name) for entry in content["nodes"]),
             edges=tuple(_edge(entry, name) for entry in content["edges"]),
-            **{field: content[field] for field in ("created", "epoch", "expires", "version")},
+            **{field: content[field] for field in _NUMBERS},
         )
     except (InvalidParameterError, GraphError) as error:
         raise InputFileError(f"{name}: {error}") from None
@@ -263,29 +304,13 @@ def read_roster_draft(path: Path) -> Roster:
 
 def check_time(roster: Roster, now: float, name: str) -> None:
     """Refuse a roster that has expired, or that comes from the future by more than clocks differ."""
-    if now >= roster.expires:
-        raise ProtocolError(f"{name}: version {roster.version} expired {now - roster.expires:.0f} s ago")
-    if now < roster.created - _CLOCK_TOLERANCE_S:
-        ahead = roster.created - now
-        raise ProtocolError(f"{name}: version {roster.version} begins in {ahead:.0f} s; is this clock right?")
+    check_dates(roster.version, now, created=roster.created, expires=roster.expires, name=name)
 
 
 def check_succession(roster: Roster, current: Roster | None, name: str) -> None:
     """Refuse a roster that does not follow ``current``; the same one again is accepted."""
-    if current is None or roster.digest == current.digest:
-        return
-    if roster.run_id != current.run_id:
-        raise ProtocolError(f"{name}: of another run")
-    if roster.version < current.version:
-        raise ProtocolError(f"{name}: version {roster.version} is older than {current.version}, which this node holds")
-    if roster.version == current.version:
-        raise ProtocolError(f"{name}: a second version {roster.version}: the root signed two; ask its keeper")
-    if roster.version > current.version + 1:
-        missing = current.version + 1
-        raise ProtocolError(f"{name}: version {roster.version} does not follow {current.version}; load {missing} first")
-    if roster.prev_digest != current.digest:
-        raise ProtocolError(f"{name}: version {roster.version} follows another {current.version} than this node holds")
-    if not current.epoch <= roster.epoch <= current.epoch + 1:
+    check_follows(roster, current, name)
+    if current is not None and not current.epoch <= roster.epoch <= current.epoch + 1:
         raise ProtocolError(f"{name}: epoch {roster.epoch} does not follow {current.epoch}")
 
 

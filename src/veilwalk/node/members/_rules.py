@@ -1,6 +1,6 @@
 """What all members of a run do alike, as one line of text in the signed manifest.
 
-least-recent mix=0.2 updates=400 target=0.9 evaluations=40 late=7070 starve=1.8e+06 hop=0.05 dwell=0 spare=0
+simple mix=0 updates=400 target=0.9 evaluations=40 late=7070 starve=1.8e+06 hop=0.05 dwell=0.02 spare=0 clip=1 noise=1
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.walk import Walk
+from veilwalk.node.sealing import Header
 
 #: The walks that a node can play: it forwards everything it gets, at once, whomever it came from.
 NODE_WALKS = ("simple", "non-backtracking", "least-recent")
@@ -25,6 +26,8 @@ _FIELDS = {
     "hop": "hop_s",
     "dwell": "dwell_s",
     "spare": "spare_s",
+    "clip": "clip",
+    "noise": "noise",
 }
 _WHOLE = ("updates", "evaluations")
 
@@ -65,6 +68,8 @@ class RunRules:
             that keeps time can tell who trained.
         spare_s: Seconds after handing a message on at which a node tells the one before to drop its spare copy; 0 keeps
             none, and then what a lost node was carrying is lost with it.
+        clip: Largest Euclidean norm of an update; 0 does not clip.
+        noise: Standard deviation of the noise on an update, in units of ``clip``; 0 adds none.
     """
 
     walk: Walk
@@ -76,6 +81,8 @@ class RunRules:
     hop_s: float = 0.05
     dwell_s: float = 0.0
     spare_s: float = 0.0
+    clip: float = 0.0
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         node_walk(self.walk)
@@ -91,9 +98,13 @@ class RunRules:
             hop_s=self.hop_s,
             dwell_s=self.dwell_s,
             spare_s=self.spare_s,
+            clip=self.clip,
+            noise=self.noise,
         )
         validate.more_than(0, late_hops=self.late_hops, starve_hops=self.starve_hops, hop_s=self.hop_s)
-        validate.at_least(0, dwell_s=self.dwell_s, spare_s=self.spare_s)
+        validate.at_least(0, dwell_s=self.dwell_s, spare_s=self.spare_s, clip=self.clip, noise=self.noise)
+        if self.noise and not self.clip:
+            raise InvalidParameterError("noise", self.noise, "given with clip: noise hides only what is bounded")
 
     @property
     def late_s(self) -> float:
@@ -104,6 +115,21 @@ class RunRules:
     def starve_s(self) -> float:
         """Seconds without opening a message after which a node makes a walk."""
         return self.starve_hops * max(self.hop_s, self.dwell_s)
+
+    def allow(self, header: Header, *, body_bytes: int) -> bool:
+        """Return whether a header says nothing but what one of this run can say.
+
+        Whoever can seal can write any number there: what is out of bounds must harm nobody.
+        """
+        if header.dummy:
+            return not header.final
+        if header.body_length != body_bytes or header.made_at > header.iteration:
+            return False
+        if header.final:
+            # Before the last update only a target ends a run.
+            least = 1 if self.target else self.updates
+            return not any(header.walk_tag) and least <= header.iteration <= self.updates
+        return any(header.walk_tag) and not header.vouch and header.iteration < self.updates
 
     def to_text(self) -> str:
         """Return the rules as they stand in the manifest."""

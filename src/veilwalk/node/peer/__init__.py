@@ -1,24 +1,36 @@
 """One node at work: custody, routing, training at destinations, the service around them."""
 
-from veilwalk.node.peer._assemble import file_digest, learner_text
+from veilwalk.node.peer._assemble import learner_text
+from veilwalk.node.peer._check import Finding, check_node
 from veilwalk.node.peer._config import NodeConfig, load_config
+from veilwalk.node.peer._drain import drain_node, is_running
 from veilwalk.node.peer._draws import OsDraws, RecordedDraws
+from veilwalk.node.peer._law_files import file_digest
+from veilwalk.node.peer._model import node_model
 from veilwalk.node.peer._node import Node
 from veilwalk.node.peer._process import run_node
 from veilwalk.node.peer._routing import DestinationRow, NextHop
-from veilwalk.node.peer._status import NodeStatus, node_status
+from veilwalk.node.peer._status import NodeStatus, node_status, unfinish_node
+from veilwalk.node.peer._trainer import update_mod
 
 __all__ = [
     "DestinationRow",
+    "Finding",
     "NextHop",
     "Node",
     "NodeConfig",
     "NodeStatus",
     "OsDraws",
     "RecordedDraws",
+    "check_node",
+    "drain_node",
     "file_digest",
+    "is_running",
     "learner_text",
     "load_config",
+    "node_model",
     "node_status",
     "run_node",
+    "unfinish_node",
+    "update_mod",
 ]

@@ -3,10 +3,67 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
+from collections import deque
 from collections.abc import Callable
 
 from veilwalk.node.peer._draws import Draws, OsDraws
+
+# Of all nodes the first that is late makes a walk; a quarter of a node more does so before it has seen that one.
+_FIRST_BY = 4
+# Hops whose time is remembered, and how much slower than expected they may be.
+_HOPS = 32
+_SLOWEST = 4.0
+_UNDER_WAY = 256
+# Nobody is without an opening for longer than this many times the mean, save as often as false alarms are allowed.
+_OPENINGS = 15
+# A node that slept for this share of its patience has not been waiting, but away.
+_AWAY = 0.25
+
+
+def spread_s(n_nodes: int, until_seen_s: float) -> float:
+    """Return by how long, on average, each of so many nodes puts an alarm off, so that as a rule only one gives it.
+
+    A new walk is seen by the others after ``until_seen_s`` on average. When all are late together the first alarm
+    comes after a share 1/n of what is returned, and until the others have seen its walk they give
+    n x until_seen_s / spread more: a quarter of one.
+    """
+    return _FIRST_BY * n_nodes * until_seen_s
+
+
+class Pace:
+    """How long hops really take here, beside what the run's rules expect: nodes count hops they do not see by time.
+
+    The middle of the last hops, so that a few neighbours that dawdle, or a member that wants others to wait for ever,
+    change nothing; and never more than four times what is expected: a flood makes hops slow, too.
+    """
+
+    def __init__(self, step_s: float, *, clock: Callable[[], float] | None = None) -> None:
+        self._step_s = step_s
+        self._clock = clock or time.monotonic
+        self._last: deque[float] = deque(maxlen=_HOPS)
+        self._came: dict[int, float] = {}
+
+    def came(self, number: int) -> None:
+        """Note that a message came."""
+        if len(self._came) >= _UNDER_WAY:
+            # Those that were thrown away.
+            self._came.clear()
+        self._came[number] = self._clock()
+
+    def went(self, number: int) -> None:
+        """Note that the next node has it."""
+        came = self._came.pop(number, None)
+        if came is not None:
+            self._last.append(self._clock() - came)
+
+    @property
+    def factor(self) -> float:
+        """How many times longer than expected hops take; 1 where they are quicker, or too few were seen."""
+        if len(self._last) < _HOPS // 2:
+            return 1.0
+        return min(max(1.0, statistics.median(self._last) / self._step_s), _SLOWEST)
 
 
 class AgeWatch:
@@ -17,20 +74,43 @@ class AgeWatch:
     """
 
     def __init__(
-        self, late_s: float, *, draws: Draws | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        late_s: float,
+        *,
+        spread: float,
+        pace: Pace | None = None,
+        draws: Draws | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._late_s = late_s
+        self._spread = spread
+        #: How long hops take, by which lateness is counted.
+        self.pace = pace or Pace(1.0)
         self._draws = draws or OsDraws()
-        self._clock = clock
+        self._clock = clock or time.monotonic
         self.seen()
 
     def seen(self) -> None:
-        """Note that it was seen now."""
-        # Exponential with a tenth of the waiting time as its mean.
-        put_off = -math.log1p(-self._draws.unit()) * self._late_s / 10
-        self._due = self._clock() + self._late_s + put_off
+        """Note that it was seen now, or could not have been seen until now."""
+        self._since = self._clock()
+        self._put_off = -math.log1p(-self._draws.unit()) * self._spread
+
+    def slept(self, seconds: float) -> None:
+        """Note that this process stood still for so long: it could see nothing meanwhile."""
+        if seconds > _AWAY * self._late_s:
+            self.seen()
+        else:
+            self._since += seconds
 
     @property
     def is_late(self) -> bool:
         """Whether it is time to make a walk."""
-        return self._clock() >= self._due
+        return self._clock() - self._since >= (self._late_s + self._put_off) * self.pace.factor
+
+
+def watches(late_s: float, starve_s: float, *, n_nodes: int, step_s: float) -> tuple[AgeWatch, AgeWatch]:
+    """Return what tells a node that no walk comes by, and what tells it that none opens."""
+    pace = Pace(step_s)
+    # A walk comes by once in as many hops as there are members.
+    age = AgeWatch(late_s, spread=spread_s(n_nodes, n_nodes * step_s), pace=pace)
+    return age, AgeWatch(starve_s, spread=spread_s(n_nodes, starve_s / _OPENINGS), pace=pace)

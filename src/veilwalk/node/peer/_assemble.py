@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,59 +9,54 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from veilwalk.core.errors import ConfigError, InputFileError
-from veilwalk.core.records import write_atomically
 from veilwalk.node.members import (
+    KeyRing,
     Manifest,
     NodeKeys,
     Roster,
     RunRules,
     array_specs,
-    canonical_json,
-    load_node_keys,
     make_private_directory,
-    parse_canonical,
-    read_bounded,
     read_password,
 )
 from veilwalk.node.peer._config import NodeConfig, host_and_port
-from veilwalk.node.peer._destination import Task
+from veilwalk.node.peer._law_files import file_digest, law_of
 from veilwalk.node.peer._log import Log
-from veilwalk.node.peer._membership import MembershipFiles
+from veilwalk.node.peer._membership import Membership, MembershipFiles
 from veilwalk.node.peer._parts import NodeParts
-from veilwalk.node.peer._routing import DestinationRow, read_law_row
+from veilwalk.node.peer._routing import Law
+from veilwalk.node.peer._trainer import Task, Trainer
 from veilwalk.node.spool import FolderDisk
 
 if TYPE_CHECKING:
     from veilwalk.learning import Learner, Partition
+    from veilwalk.node.peer._worker import Worker
 
-_LAW_LIMIT = 16 * 1024 * 1024
 
-
-def load_keys(config: NodeConfig) -> NodeKeys:
-    """Return the node's keys, opened with its password if it has one."""
+def key_ring(config: NodeConfig) -> KeyRing:
+    """Return the node's keys with their password, which is read here and not again."""
     password = None if config.password_file is None else read_password(config.password_file)
-    return load_node_keys(config.keys, password=password)
+    return KeyRing(config.keys, password=password)
 
 
 def membership_files(config: NodeConfig) -> MembershipFiles:
     """Return where the signed files are."""
-    return MembershipFiles(
-        root=config.root, manifest=config.manifest, roster=config.roster, kept=config.state / "rosters"
-    )
+    return MembershipFiles(root=config.root, manifest=config.manifest, roster=config.roster, state=config.state)
 
 
-def assemble(config: NodeConfig, *, log: Log | None = None) -> NodeParts:
-    """Return the parts of the node that ``config`` describes.
+def assemble(
+    config: NodeConfig, *, log: Log | None = None, ring: KeyRing | None = None, worker: Worker | None = None
+) -> NodeParts:
+    """Return the parts of the node that ``config`` describes; it trains by ``worker``, or in this process.
 
     Raises:
         VeilwalkError: Something is missing, forged, expired or does not fit together; the message says what.
     """
-    keys = load_keys(config)
+    files, keys = membership_files(config), (ring or key_ring(config)).load()
     make_private_directory(config.state)
-    membership = membership_files(config).load()
-    roster, manifest = membership.roster, membership.manifest
-    check_own_entry(keys, roster)
-    rules = RunRules.from_text(manifest.walk)
+    membership = files.load()
+    task, rules, law = checked_work(config, membership, keys, worker)
+    files.accept(membership)
     log = log or Log()
     disk = FolderDisk(config.state)
     if disk.mended:
@@ -70,22 +64,52 @@ def assemble(config: NodeConfig, *, log: Log | None = None) -> NodeParts:
     return NodeParts(
         keys=keys,
         membership=membership,
-        task=Task(
-            learner=learner_of(manifest, consent=config.learner),
-            data=_own_data(config, manifest),
-            manifest=manifest,
-            index=roster.index(keys.id),
-            max_loss_ratio=config.max_loss_ratio,
-            test=_public_test(config, manifest, rules),
-        ),
+        task=task,
         rules=rules,
-        law=_law_row(config, manifest, roster, keys.id),
+        law=law,
         disk=disk,
         limits=config.limits,
         listen=None if config.listen is None else host_and_port("listen", config.listen),
         starts=config.starts,
         log=log,
     )
+
+
+def load_task(config: NodeConfig, manifest: Manifest, *, index: int) -> Task:
+    """Return what the node learns with, on what."""
+    rules = RunRules.from_text(manifest.walk)
+    return Task(
+        learner=learner_of(manifest, consent=config.learner),
+        data=own_data(config, manifest),
+        manifest=manifest,
+        index=index,
+        rules=rules,
+        max_loss_ratio=config.max_loss_ratio,
+        test=public_test(config, manifest, rules),
+    )
+
+
+def checked_work(
+    config: NodeConfig, membership: Membership, keys: NodeKeys, worker: Worker | None = None
+) -> tuple[Trainer, RunRules, Law]:
+    """Return what a node is to do under these signed files; nothing is written but the law's row under its names.
+
+    Raises:
+        VeilwalkError: It cannot, and why.
+    """
+    roster, manifest = membership.roster, membership.manifest
+    check_own_entry(keys, roster)
+    rules = RunRules.from_text(manifest.walk)
+    index = roster.index(keys.id)
+    task: Trainer
+    if worker is None:
+        task = load_task(config, manifest, index=index)
+    else:
+        worker.begin(manifest, index)
+        task = worker
+    law = law_of(manifest, roster, keys.id, file=config.law, state=config.state)
+    law.on(roster, keys.id)
+    return task, rules, law
 
 
 def check_own_entry(keys: NodeKeys, roster: Roster) -> None:
@@ -118,6 +142,11 @@ def learner_of(manifest: Manifest, *, consent: str | None) -> Learner:
     return learner
 
 
+def learner_spec(manifest: Manifest) -> str:
+    """Return the spec of the manifest's learner."""
+    return _learner_fields(manifest)[0]
+
+
 def _learner_fields(manifest: Manifest) -> tuple[str, dict[str, int]]:
     """Return the spec of the manifest's learner, and the shape of the data it is for."""
     try:
@@ -127,7 +156,7 @@ def _learner_fields(manifest: Manifest) -> tuple[str, dict[str, int]]:
         raise ConfigError(f"the manifest's learner {manifest.learner[:80]!r}: must be SPEC FEATURES CLASSES") from None
 
 
-def _own_data(config: NodeConfig, manifest: Manifest) -> Partition:
+def own_data(config: NodeConfig, manifest: Manifest) -> Partition:
     """Return the node's examples; what the learner could not use is refused now, not when the model is in its hands."""
     from veilwalk.learning import require_fit
 
@@ -152,7 +181,7 @@ def read_partition(path: Path) -> Partition:
     return data
 
 
-def _public_test(config: NodeConfig, manifest: Manifest, rules: RunRules) -> Partition | None:
+def public_test(config: NodeConfig, manifest: Manifest, rules: RunRules) -> Partition | None:
     """Return the run's public test set, which must be the very one the root has signed for."""
     if not manifest.test_digest:
         if rules.target:
@@ -166,32 +195,3 @@ def _public_test(config: NodeConfig, manifest: Manifest, rules: RunRules) -> Par
             f"test {config.test}: SHA-256 {digest[:12]}..., the manifest's is {manifest.test_digest[:12]}..."
         )
     return read_partition(config.test)
-
-
-def file_digest(path: Path, name: str) -> str:
-    """Return the SHA-256 of a file that the manifest names, hexadecimal."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputFileError(f"{name} {path}: {error.strerror or error}") from None
-
-
-def _law_row(config: NodeConfig, manifest: Manifest, roster: Roster, node: str) -> DestinationRow:
-    """Return for whom this node seals.
-
-    Read from the law once, and kept under the names of the members: rows of the law are numbered by the members of
-    the first roster, and a later one may have others.
-    """
-    kept = config.state / "law.json"
-    if kept.exists():
-        content = parse_canonical(read_bounded(kept, _LAW_LIMIT), str(kept))
-        if content["digest"] == manifest.law_digest:
-            return DestinationRow.of(dict(content["shares"])).among(roster.ids)
-    digest = file_digest(config.law, "law")
-    if digest != manifest.law_digest:
-        raise ConfigError(
-            f"law {config.law}: SHA-256 {digest[:12]}..., the manifest's is {manifest.law_digest[:12]}..."
-        )
-    row = read_law_row(config.law, roster.ids, node)
-    write_atomically(kept, canonical_json({"digest": digest, "shares": row.shares}))
-    return row

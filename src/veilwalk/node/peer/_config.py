@@ -9,6 +9,7 @@ from veilwalk.core import validate
 from veilwalk.core.config import decode, read_toml
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.node.link import Limits
+from veilwalk.node.peer._log import check_log
 
 _LOOPBACK = ("127.0.0.1", "[::1]", "localhost")
 
@@ -22,13 +23,16 @@ class NodeConfig:
         password_file: File whose first line opens them.
         root: The root's public key.
         roster: The signed roster; a new version put in its place is followed.
-        manifest: The signed run manifest.
-        law: The destination law, ``.npz``.
+        manifest: The signed run manifest; followed as well.
         data: This node's examples, ``.npz`` with ``features`` and ``labels``.
         state: Folder of its custody.
+        law: The destination law, ``.npz``, where the manifest names a file and not a rule.
         test: The run's public test set, ``.npz`` too, where the manifest names one.
         listen: ``host:port`` to listen on, where it is not the roster's address.
-        metrics: ``host:port`` on loopback for health and metrics; none unless given.
+        metrics: ``host:port`` for health and metrics, on loopback; none unless given.
+        metrics_public: Whether that may be an address that others reach, as in a container.
+        log: How events are written, ``json`` or ``text``.
+        log_level: Which are: ``info`` and above, ``warning`` and above, or ``error``.
         learner: Consent to a learner of the manifest's that is not one of ours, by its text.
         starts: Make the run's first walk.
         max_loss_ratio: Refuse models that do so many times worse on this node's data than its own last; 0 never.
@@ -39,13 +43,16 @@ class NodeConfig:
     root: Path
     roster: Path
     manifest: Path
-    law: Path
     data: Path
     state: Path
+    law: Path | None = None
     password_file: Path | None = None
     test: Path | None = None
     listen: str | None = None
     metrics: str | None = None
+    metrics_public: bool = False
+    log: str = "json"
+    log_level: str = "info"
     learner: str | None = None
     starts: bool = False
     max_loss_ratio: float = 0.0
@@ -56,8 +63,10 @@ class NodeConfig:
             address = getattr(self, name)
             if address is not None:
                 host_and_port(name, address)
-        if self.metrics is not None and not self.metrics.startswith(tuple(f"{host}:" for host in _LOOPBACK)):
-            raise InvalidParameterError("metrics", self.metrics, "on loopback, 127.0.0.1:PORT")
+        local = self.metrics is None or self.metrics.startswith(tuple(f"{host}:" for host in _LOOPBACK))
+        if not local and not self.metrics_public:
+            raise InvalidParameterError("metrics", self.metrics, "on loopback, 127.0.0.1:PORT, or metrics_public true")
+        check_log(self.log_level, self.log)
         validate.at_least(0, max_loss_ratio=self.max_loss_ratio)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from veilwalk.node.peer._draws import Draws
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.spool import DamageError, Outgoing, Register, Row, Spares, Spool, hit
@@ -10,28 +12,64 @@ from veilwalk.node.spool import DamageError, Outgoing, Register, Row, Spares, Sp
 class Departures:
     """Messages on their way out of one node. Used by one thread at a time."""
 
-    def __init__(self, spool: Spool, *, next_hop: NextHop, draws: Draws, spares: Spares | None) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        *,
+        next_hop: NextHop,
+        draws: Draws,
+        spares: Spares | None,
+        gone: Callable[[], frozenset[str]],
+    ) -> None:
         self.spool = spool
         self.spares = spares
         self.next_hop = next_hop
         self._draws = draws
-        # Messages that wait because they came too often, and from whom: no neighbour's quota is used up by them.
-        self._resting: dict[int, str] = {}
+        # Neighbours that are known not to be there: with all links up, none, and the walk is the simulator's.
+        self._gone = gone
+        # Messages that wait because they came too often.
+        self._resting: set[int] = set()
+        # Messages that open here and wait for the training.
+        self._ours: set[int] = set()
+        # Messages that were opened here before: let go at the moment they would be pinned.
+        self._copies: set[int] = set()
 
     def outgoing(self, peer: str) -> Outgoing | None:
         """Return what is next on the link to ``peer``: the lowest number that is neither delivered nor cancelled."""
-        tables = self.spool.tables
-        rows, cancelled = tables.pinned_to(peer), tables.cancelled(peer)
-        if cancelled and (not rows or cancelled[0] < (rows[0].seq or 0)):
-            return Outgoing(cancelled[0], None, b"")
-        if not rows:
+        row, inline, given, cancelled = self.spool.tables.next_for(peer)
+        if cancelled is not None and (row is None or cancelled < (row.seq or 0)):
+            return Outgoing(cancelled, None, b"")
+        if row is None:
             return None
         try:
-            seq = rows[0].seq or 0
-            return Outgoing(seq, rows[0], self.spool.read_unchecked(rows[0]), given=tables.is_given(peer, seq))
+            body = inline if inline is not None else self.spool.read_unchecked(row)
+            return Outgoing(row.seq or 0, row, body, given=given)
         except DamageError:
-            self.drop(rows[0].id, "damaged")
+            self.drop(row.id, "damaged")
             return self.outgoing(peer)
+
+    def settled(self, peer: str) -> int:
+        """Return the last number on the link to ``peer`` before those that are yet to be handed over."""
+        tables = self.spool.tables
+        open_numbers = [row.seq or 0 for row in tables.pinned_to(peer)[:1]] + tables.cancelled(peer)[:1]
+        return min(open_numbers) - 1 if open_numbers else tables.sent(peer)
+
+    def renumbered(self, peer: str, taken: int) -> bool:
+        """Number what waits for ``peer`` anew where it has taken more than was ever sent by this disk's account.
+
+        Then this disk was put back to an earlier day: what it would send under an old number ``peer`` would take for
+        what it has already, and throw away. Return whether it was so.
+        """
+        if taken <= self.spool.tables.sent(peer):
+            return False
+        with self.spool.transaction() as register:
+            register.set_sent(peer, taken)
+            for row in register.pinned_to(peer):
+                register.pin(row, peer)
+            for seq in register.cancelled(peer):
+                register.cancel_done(peer, seq)
+            register.count("put_back")
+        return True
 
     def waits_for(self, peer: str) -> bool:
         """Return whether anything is to be handed over to ``peer``."""
@@ -44,9 +82,8 @@ class Departures:
         """
         # After a power cut, which may undo this, everything pinned counts as given: no need to wait for the disk.
         with self.spool.transaction(durable=False) as register:
-            if register.pinned(peer, seq) is None:
+            if not register.give(peer, seq):
                 return False
-            register.give(peer, seq)
             hit("give.before_commit")
         hit("give.committed")
         return True
@@ -75,7 +112,8 @@ class Departures:
 
     def reroute(self, peer: str, *, avoid: frozenset[str]) -> set[str]:
         """Pin the messages of a silent neighbour that were not given to others; return to whom."""
-        if set(self.next_hop.neighbours) <= {peer}:
+        if set(self.next_hop.neighbours) <= avoid | {peer}:
+            # Nobody else is there: every draw would only leave another number to cancel.
             return set()
         chosen = set()
         with self.spool.transaction() as register:
@@ -109,7 +147,7 @@ class Departures:
 
     def drop(self, number: int, count: str) -> None:
         """Let a message go for good, and count why."""
-        self._resting.pop(number, None)
+        self._let_go(number)
         with self.spool.transaction() as register:
             row = register.message(number)
             if row is not None:
@@ -117,6 +155,31 @@ class Departures:
                 register.count(count)
                 if self.spares is not None:
                     self.spares.owe(register, row.came_from, row.owed)
+
+    def _make_room(self, register: Register, peer: str, quota: int) -> None:
+        """Let one of a neighbour's messages go where it has brought more than it may: no other's is touched for it.
+
+        Nobody waits for room, so none can be waited for in a circle: what nobody can open must not stop what somebody
+        can. An honest network never has as many messages as one neighbour may bring. What came too often goes first,
+        then any that is not for this node; the oldest of those may be at work.
+        """
+        brought = register.not_given_from(peer)
+        if len(brought) < quota:
+            return
+        resting = [row for row in brought if row.id in self._resting]
+        strange = [row for row in brought if row.id not in self._ours]
+        options = resting or strange or brought[1:] or brought
+        row = options[self._draws.below(len(options))]
+        self._let_go(row.id)
+        register.drop(row, undelivered=True)
+        register.count("crowded_out")
+        if self.spares is not None:
+            self.spares.owe(register, row.came_from, row.owed)
+
+    def _let_go(self, number: int) -> None:
+        self._resting.discard(number)
+        self._ours.discard(number)
+        self._copies.discard(number)
 
     def drop_if_damaged(self, row: Row) -> bool:
         """Let a message go if its file is not what was written; return whether it was so."""
@@ -133,7 +196,7 @@ class Departures:
     def _next(self, register: Register, came_from: str | None, *, avoid: frozenset[str] = frozenset()) -> str:
         """Draw the next hop of a message that came from there."""
         clocks = register.edge_clocks() if self.next_hop.walk.remembers else {}
-        peer = self.next_hop.choose(self._draws, came_from=came_from, clocks=clocks, avoid=avoid)
+        peer = self.next_hop.choose(self._draws, came_from=came_from, clocks=clocks, avoid=avoid | self._gone())
         self._note_use(register, peer)
         return peer
 

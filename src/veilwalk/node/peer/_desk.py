@@ -1,6 +1,6 @@
 """The desk of a node: every message passes over it, from the link it came by to the link it leaves by.
 
-All storage is done by one thread, so that it needs no locks; training by another, so that storage never waits for it.
+Storage is done one step at a time, so that it needs no locks; training by another, so that storage never waits for it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,8 +18,11 @@ from veilwalk.node.link import Hello, Offer
 from veilwalk.node.members import Roster
 from veilwalk.node.peer._age import AgeWatch
 from veilwalk.node.peer._custody import Custody
+from veilwalk.node.peer._debts import Debts
 from veilwalk.node.peer._destination import Destination
 from veilwalk.node.peer._routing import NextHop
+from veilwalk.node.peer._storage import Storage
+from veilwalk.node.peer._study import STORAGE_FAILURES, Study
 from veilwalk.node.sealing import Bytes, Opener
 from veilwalk.node.spool import Outgoing, Progress, Row, Taken, Verdict
 
@@ -47,38 +49,35 @@ class Desk:
         wake: Callable[[str], None],
         roster: Callable[[], Roster],
         trouble: Callable[[str], None],
+        failed: Callable[[str], None],
     ) -> None:
         self.custody = custody
-        self._destination = destination
         self._age = age
         self._hunger = hunger
         self._dwell_s = dwell_s
-        self._spare_s = spare_s
-        #: Tells a neighbour that its spare copy may go; the links put theirs here.
-        self.release: Callable[[str, int], Awaitable[bool]] = _nobody
-        self._due: set[tuple[str, int]] = set()
+        self._storage = Storage()
+        self.storage = self._storage.do
+        self.debts = Debts(
+            custody, dwell_s=dwell_s, spare_s=spare_s, storage=self.storage, spawn=self._spawn, trouble=trouble
+        )
         self._wake = wake
-        self._roster = roster
         #: Notes that the disk failed.
         self.trouble = trouble
+        #: Whether this node is about to leave, and takes nothing new.
+        self.draining = False
         self._arrived: dict[int, float] = {}
         # What was pinned last, read before it is asked for: one trip to the storage thread less for every hop.
         self._ahead: tuple[str, Outgoing] | None = None
         self._to_open: asyncio.Queue[int] = asyncio.Queue()
         self._timers: set[asyncio.TimerHandle] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._storage = ThreadPoolExecutor(1, thread_name_prefix="storage")
-        self._training = ThreadPoolExecutor(1, thread_name_prefix="training")
-
-    async def storage(self, work: Callable[..., T], *values: object) -> T:
-        """Do ``work`` in the storage thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._storage, work, *values)
+        self._study = Study(custody, destination, storage=self._storage, roster=roster, failed=failed)
 
     async def recover(self) -> None:
         """Go on with everything that was in custody when the node stopped."""
         for row, for_us in await self.storage(self.custody.recover):
             self._settle(row, for_us=for_us)
-        await self._pay_later()
+        await self.debts.pay_later()
 
     async def follow(self, *, opener: Opener, next_hop: NextHop, allowed_visits: int) -> None:
         """Work under a new roster: what is stored or routed from now on follows it."""
@@ -86,14 +85,34 @@ class Desk:
             partial(self.custody.follow, opener=opener, next_hop=next_hop, allowed_visits=allowed_visits)
         )
 
-    async def greeted(self, peer: str, hello: Hello) -> None:
-        """Note which disk a neighbour has that is about to offer messages."""
-        await self.storage(self.custody.greeted, peer, hello.incarnation)
+    async def greeted(self, peer: str, hello: Hello) -> int:
+        """Note which disk a neighbour has that is about to offer messages; return the last number taken from it.
+
+        A new disk gets the finished model again.
+        """
+        known = await self.storage(self.custody.spool.tables.is_disk_of, peer, hello.incarnation)
+        taken = await self.storage(self.custody.greeted, peer, hello.incarnation, hello.settled)
+        if not known:
+            await self._study.bid_farewell(peer)
+            self._wake(peer)
+        return taken
+
+    async def settled(self, peer: str) -> int:
+        """Return the last number on the link to ``peer`` before those that are yet to be handed over."""
+        return await self.storage(self.custody.settled, peer)
+
+    async def answered(self, peer: str, hello: Hello) -> None:
+        """Note what ``peer`` has taken; where this disk knows less, number what waits for it anew."""
+        if await self.storage(self.custody.renumbered, peer, hello.settled):
+            self._ahead = None
+            self.trouble(f"{peer} has taken more than this disk knows of: it was put back to an earlier day")
 
     async def hold(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
         """Keep a message that a neighbour offers, and do nothing with it yet."""
+        if self.draining:
+            return Verdict.BUSY
         try:
-            return await self.storage(self.custody.hold, peer, offer.seq, offer.digest, body)
+            return await self._storage.do_briefly(self.custody.hold, peer, offer.seq, offer.digest, body)
         except SpoolError as error:
             self.trouble(str(error))
             raise
@@ -101,18 +120,19 @@ class Desk:
     async def take(self, peer: str, seq: int) -> Verdict:
         """Take a held message that the neighbour has given; on disk when this returns."""
         try:
-            taken, ahead = await self.storage(self._take_in, peer, seq)
+            taken, ahead = await self._storage.do_briefly(self._take_in, peer, seq)
         except SpoolError as error:
             self.trouble(str(error))
             raise
         if taken.verdict is Verdict.TAKEN and not taken.wait_s:
             # What comes too often is no sign of life.
             self._age.seen()
+            if taken.row is not None:
+                self._age.pace.came(taken.row.id)
         if taken.row is not None:
             self._ahead = ahead or self._ahead
+            self.debts.came(peer, seq)
             self._settle(taken.row, for_us=taken.for_us, wait_s=taken.wait_s)
-        elif taken.verdict is Verdict.TAKEN:
-            await self._pay_later()
         return taken.verdict
 
     async def cancelled(self, peer: str, seq: int) -> None:
@@ -124,26 +144,28 @@ class Desk:
         if self._ahead is not None and self._ahead[0] == peer:
             (_, outgoing), self._ahead = self._ahead, None
             return outgoing
-        return await self.storage(self.custody.outgoing, peer)
+        return await self._storage.do_briefly(self.custody.outgoing, peer)
 
     async def waits_for(self, peer: str) -> bool:
         """Return whether anything is to be handed over to ``peer``."""
-        return await self.storage(self.custody.waits_for, peer)
+        return await self._storage.do_briefly(self.custody.waits_for, peer)
 
     async def give(self, peer: str, outgoing: Outgoing) -> bool:
         """Note that a message is ``peer``'s from now on, before it is told so; return whether it may be."""
-        return await self.storage(self.custody.give, peer, outgoing.seq)
+        return await self._storage.do_briefly(self.custody.give, peer, outgoing.seq)
 
     async def not_given(self, peer: str, outgoing: Outgoing) -> None:
         """Note that ``peer`` said it did not take it."""
         self._ahead = None
-        await self.storage(self.custody.not_given, peer, outgoing.seq)
+        await self._storage.do_briefly(self.custody.not_given, peer, outgoing.seq)
 
     async def delivered(self, peer: str, outgoing: Outgoing) -> None:
         """Let go of what ``peer`` has taken."""
         self._ahead = None
-        await self.storage(self.custody.delivered, peer, outgoing.seq)
-        await self._pay_later()
+        if outgoing.row is not None:
+            self._age.pace.went(outgoing.row.id)
+        await self._storage.do_briefly(self.custody.delivered, peer, outgoing.seq)
+        await self.debts.pay_later()
 
     async def damaged(self, outgoing: Outgoing) -> None:
         """Throw a message away if it is damaged on this node's own disk; a walk is lost, never passed on broken."""
@@ -164,9 +186,9 @@ class Desk:
 
     async def create(self, *, first: bool) -> None:
         """Make a walk: the run's first, or one in the place of those that seem lost."""
-        message = await self.storage(
-            partial(self._destination.new_walk, self.custody.spool, self._roster(), first=first)
-        )
+        for peer in await self._study.believe_overdue():
+            self._wake(peer)
+        message = await self._study.new_walk(first=first)
         if message is not None:
             self._settle(
                 await self.storage(self.custody.create, message, "started" if first else "created"), for_us=False
@@ -176,7 +198,7 @@ class Desk:
 
     async def create_if_late(self) -> None:
         """Make a walk if none has come by, or none could be opened, for too long."""
-        if self._age.is_late and (await self.storage(self.custody.statistics))[1]:
+        if self._age.is_late and await self.storage(self.custody.has_a_walk):
             # One is here: whatever it waits for, it is not lost.
             self._age.seen()
         if self._age.is_late or self._hunger.is_late:
@@ -186,44 +208,48 @@ class Desk:
         """Work on messages that open here, one after the other, until cancelled."""
         while True:
             number = await self._to_open.get()
+            work = self._open
             while True:
                 try:
-                    await self._open(number)
+                    await work(number)
                     break
-                except SpoolError as error:
+                except STORAGE_FAILURES as error:
                     # Still held: nothing is lost by trying again.
                     self.trouble(str(error))
                     await asyncio.sleep(_RETRY_STORAGE_S)
+                except Exception as error:  # noqa: BLE001  a message must not end the node, now or at every start
+                    self._study.failed(type(error).__name__)
+                    work = self._set_aside
 
     def released(self, peer: str, seq: int) -> None:
         """Drop the spare copy of a message that ``peer`` has long handed on."""
-        if self.custody.spares is not None:
-            self._spawn(self.storage(self.custody.spares.released, peer, seq))
+        self.debts.released(peer, seq)
 
     def close(self) -> None:
         """Stop all work; what is in custody waits on disk."""
         for timer in self._timers:
             timer.cancel()
-        self._storage.shutdown(wait=True, cancel_futures=True)
-        self._training.shutdown(wait=False, cancel_futures=True)
+        self._study.close()
+        self._storage.close()
         self.custody.spool.close()
 
     async def _open(self, number: int) -> None:
         found = await self.storage(self.custody.examine, number)
         if found is None:
+            self._arrived.pop(number, None)
             return
         row, opened = found
         if opened is None:
-            # Its epoch ended while it waited.
+            # Its epoch ended while it waited, or it is one of two copies.
             self._settle(row, for_us=False)
             return
-        arrival = await self.storage(self._destination.look, self.custody.spool, row, opened)
-        loop = asyncio.get_running_loop()
-        outcome = await loop.run_in_executor(self._training, self._destination.work, arrival, self._roster())
+        outcome = await self._study.work(row, opened)
         if not isinstance(outcome, Progress):
-            await self.storage(self.custody.drop, number, outcome)
+            await self.storage(self.custody.discard, row, outcome)
             self._arrived.pop(number, None)
-            await self._pay_later()
+            for peer in outcome.farewells:
+                self._wake(peer)
+            await self.debts.pay_later()
             return
         self._hunger.seen()
         made = await self.storage(self.custody.progress, row, outcome)
@@ -231,8 +257,15 @@ class Desk:
             self._wake(peer)
         if made is not None:
             # It leaves as the message it replaces would have left, or a whole number of dwells later.
-            self._arrived[made.id] = self._arrived.get(number, loop.time())
+            now = asyncio.get_running_loop().time()
+            self._arrived[made.id] = self._arrived.get(number, now)
+            if self._dwell_s and now - self._arrived[made.id] > self._dwell_s:
+                await self.storage(self.custody.count, "dwell_overruns")
             self._settle(made, for_us=False)
+        self._arrived.pop(number, None)
+
+    async def _set_aside(self, number: int) -> None:
+        await self.storage(self.custody.drop, number, "set_aside")
         self._arrived.pop(number, None)
 
     def _settle(self, row: Row, *, for_us: bool, wait_s: float = 0.0) -> None:
@@ -279,28 +312,6 @@ class Desk:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _pay_later(self) -> None:
-        """Release what is owed a fixed time from now, whatever was done with it."""
-        if self.custody.spares is None:
-            return
-        for debt in await self.storage(self.custody.spares.debts):
-            if debt not in self._due:
-                self._due.add(debt)
-                asyncio.get_running_loop().call_later(self._spare_s, self._pay, debt)
-
-    def _pay(self, debt: tuple[str, int]) -> None:
-        self._spawn(self._send_release(debt))
-
-    async def _send_release(self, debt: tuple[str, int]) -> None:
-        self._due.discard(debt)
-        try:
-            if self.custody.spares is not None and await self.release(*debt):
-                await self.storage(self.custody.spares.paid, *debt)
-            else:
-                await self._pay_later()
-        except SpoolError as error:
-            self.trouble(str(error))
-
     async def _pin(self, number: int, due: float) -> None:
         while True:
             try:
@@ -310,12 +321,8 @@ class Desk:
                 self.trouble(str(error))
                 await asyncio.sleep(_RETRY_STORAGE_S)
         self._arrived.pop(number, None)
-        if row is not None and row.peer is not None:
+        if row is None:
+            await self.debts.pay_later()
+        elif row.peer is not None:
             self._ahead = ahead or self._ahead
             self._wake(row.peer)
-
-
-async def _nobody(peer: str, seq: int) -> bool:
-    """Release nothing: there are no links yet."""
-    del peer, seq
-    return False

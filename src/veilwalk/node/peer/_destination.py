@@ -7,48 +7,37 @@ needed, :meth:`Destination.work` computes, and :meth:`veilwalk.node.peer._custod
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from veilwalk.core.errors import CryptoError, ProtocolError, TrainingError
-from veilwalk.node.members import RunRules, decode_params, encode_params
+from veilwalk.core.errors import CryptoError, ProtocolError
+from veilwalk.node.members import NodeKeys, RunRules, decode_params
 from veilwalk.node.peer._draws import Draws
+from veilwalk.node.peer._ends import ASKS, Known, is_near, is_vouched, vouch, voucher
 from veilwalk.node.peer._routing import DestinationRow
+from veilwalk.node.peer._trainer import Lesson, Trainer
 from veilwalk.node.sealing import Header, OpenedHeader, open_body, seal
-from veilwalk.node.spool import DamageError, Progress, Row, SeenWalk, Spool, hit
+from veilwalk.node.spool import (
+    ASKED,
+    STEP,
+    UNDONE,
+    Claim,
+    DamageError,
+    Discard,
+    Progress,
+    Register,
+    Row,
+    SeenWalk,
+    Spool,
+    StoredModel,
+    claims,
+    hit,
+)
 
 if TYPE_CHECKING:
-    from veilwalk.learning import Array, Learner, Params, Partition
     from veilwalk.node.members import Manifest, Roster
-
-_DIGEST_BYTES = 32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """What this node learns with, on what.
-
-    Attributes:
-        learner: The model and how it is updated.
-        data: This node's examples.
-        manifest: How a model is encoded.
-        index: This node's number in the roster.
-        max_loss_ratio: A model whose loss on this node's data is more than this many times that of the node's own
-            last model is refused; 0 for no such check.
-        test: The run's public test set, where it has one.
-    """
-
-    learner: Learner
-    data: Partition
-    manifest: Manifest
-    index: int
-    max_loss_ratio: float = 0.0
-    test: Partition | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +48,12 @@ class Arrival:
     opened: OpenedHeader
     message: bytes
     walks: Mapping[bytes, SeenWalk]
-    checkpoint: bytes | None
-    checkpoint_iteration: int
-    checkpoint_tag: bytes
-    final_iteration: int
-    final_digest: bytes
+    known: Known
+    known_tag: bytes
+    final: StoredModel | None
+    final_model: bytes | None
+    claims: Mapping[str, tuple[bytes, int]]
+    undone: bytes | None
     state: Mapping[str, bytes]
     step: int
 
@@ -71,149 +61,197 @@ class Arrival:
 class Destination:
     """Trains models that arrive here, and seals them for the next."""
 
-    def __init__(self, task: Task, rules: RunRules, law: DestinationRow, draws: Draws) -> None:
-        self._task = task
+    def __init__(
+        self,
+        trainer: Trainer,
+        manifest: Manifest,
+        rules: RunRules,
+        *,
+        law: DestinationRow,
+        draws: Draws,
+        keys: NodeKeys,
+    ) -> None:
+        self.trainer = trainer
+        self._manifest = manifest
         self._rules = rules
+        #: For whom it seals, and in whose name; both may change with the roster.
         self.law = law
+        self.keys = keys
         self._draws = draws
 
     def look(self, spool: Spool, row: Row, opened: OpenedHeader) -> Arrival:
         """Read what :meth:`work` needs."""
         with spool.transaction(durable=False) as register:
-            stored, final = register.model("checkpoint"), register.model("final")
-            try:
-                checkpoint = None if stored is None else spool.read(stored)
-            except DamageError:
-                # A damaged checkpoint is as good as none.
-                checkpoint = None
-                register.count("damaged")
+            stored, final, step = register.model("checkpoint"), register.model("final"), register.mark(STEP)
             return Arrival(
                 row=row,
                 opened=opened,
                 message=spool.read(row),
                 walks=register.walks(),
-                checkpoint=checkpoint,
-                checkpoint_iteration=0 if stored is None else stored.iteration,
-                checkpoint_tag=b"" if stored is None else stored.tag,
-                final_iteration=-1 if final is None else final.iteration,
-                final_digest=b"" if final is None else final.digest,
+                known=Known(
+                    model=_model(spool, register, stored),
+                    iteration=0 if stored is None else stored.iteration,
+                    step=0.0 if step is None else float(step),
+                ),
+                known_tag=b"" if stored is None else stored.tag,
+                final=final,
+                final_model=_model(spool, register, final),
+                claims=claims(register),
+                undone=register.mark(UNDONE),
                 state=register.learner_state(),
                 step=register.tally("updates"),
             )
 
-    def work(self, arrival: Arrival, roster: Roster) -> Progress | str:
-        """Return what becomes of an arrival, or the name of the tally of messages thrown away for that reason."""
+    def work(self, arrival: Arrival, roster: Roster) -> Progress | Discard:
+        """Return what becomes of an arrival."""
         header = arrival.opened.header
+        if not self._rules.allow(header, body_bytes=self._manifest.body_bytes):
+            return Discard(count="set_aside")
         if header.dummy:
-            return "dummies"
+            return Discard(count="dummies")
         if header.final:
             return self._finished(arrival, roster)
-        if arrival.final_iteration < 0 and is_fork(header, arrival.walks):
-            return "forks"
-        if arrival.final_iteration >= 0 or is_surplus(header, arrival.walks):
-            return "retired"
-        return self._trained(arrival, roster)
+        return self._given_up(arrival, roster) or self._trained(arrival, roster)
+
+    def _given_up(self, arrival: Arrival, roster: Roster) -> Discard | None:
+        """Return how a walk ends here; None where it goes on."""
+        header = arrival.opened.header
+        if arrival.final is not None:
+            # Somebody does not know yet: the neighbour that brought it, or one behind it.
+            to = () if arrival.row.came_from is None else (arrival.row.came_from,)
+            lost = header.iteration - header.made_at
+            return Discard(count="retired", lost=lost, farewells=self._answer(arrival, roster, to))
+        if is_fork(header, arrival.walks):
+            return Discard(count="forks")
+        ahead = walks_ahead(header, arrival.walks)
+        return Discard(count="retired", lost=updates_lost(header, ahead)) if ahead else None
 
     def new_walk(self, spool: Spool, roster: Roster, *, first: bool) -> bytes | None:
         """Return a message that starts a walk from this node's last model, or from the run's first.
 
         None if there is nothing to start: the run is finished, or its first walk was made here before.
         """
-        body, iteration = self._first_model(), 0
         with spool.transaction(durable=False) as register:
             stored = register.model("checkpoint")
             if register.model("final") is not None or (first and register.tally("started")):
                 return None
-            try:
-                if stored is not None:
-                    body, iteration = spool.read(stored), stored.iteration
-            except DamageError:
-                register.count("damaged")
-        about = Header(update_id=b"", walk_tag=os.urandom(8), iteration=iteration, body_length=0)
-        return self._seal(roster, about, body)
+            body = _model(spool, register, stored)
+        iteration = 0 if stored is None or body is None else stored.iteration
+        about = Header(update_id=b"", walk_tag=os.urandom(8), iteration=iteration, body_length=0, made_at=iteration)
+        return self._seal(roster, about, self.trainer.first() if body is None else body)
+
+    def farewell(self, spool: Spool, roster: Roster, peer: str) -> bytes | None:
+        """Return the finished model sealed for a neighbour that seems not to have it; None where there is none."""
+        with spool.transaction(durable=False) as register:
+            stored = register.model("final")
+            model = _model(spool, register, stored)
+        if stored is None or model is None:
+            return None
+        return self._farewells(roster, model, stored.iteration, [peer]).get(peer)
 
     def _trained(self, arrival: Arrival, roster: Roster) -> Progress:
-        header = arrival.opened.header
-        counts = ["updates"]
-        received, iteration = self._accepted(arrival, counts)
+        header, known = arrival.opened.header, arrival.known
         hit("train.opened")
-        state = _read_state(arrival.state, counts)
-        try:
-            model = encode_params(self._task.manifest, self._update(received, arrival.step, iteration, state))
-        except TrainingError:
-            # This node's own data made it worse than useless: pass on what came.
-            model = encode_params(self._task.manifest, received)
-            counts.append("diverged")
+        # Where another walk brought a better model here before, this one goes on with it.
+        merges = known.model is not None and known.iteration > header.iteration and arrival.known_tag != header.walk_tag
+        iteration = known.iteration if merges else header.iteration
+        learnt = self.trainer.update(
+            Lesson(
+                received=known.model if merges else _body(arrival),
+                own=known.model,
+                iteration=iteration,
+                step=arrival.step,
+                state=arrival.state,
+            )
+        )
         hit("train.updated")
-        iteration += 1
-        about = Header(update_id=b"", walk_tag=header.walk_tag, iteration=iteration, body_length=0)
-        done = iteration >= self._rules.updates or self._reached(model, iteration)
+        made_at = iteration if merges else header.made_at
+        # Without an update there is nothing to count: the model goes on as it came.
+        iteration += learnt.state is not None
+        about = replace(header, iteration=iteration, made_at=made_at)
+        done = iteration >= self._rules.updates or learnt.reached
         return Progress(
-            message=None if done else self._seal(roster, about, model),
-            model=model,
-            header=header,
+            message=None if done else self._seal(roster, about, learnt.model),
+            model=learnt.model,
+            header=replace(header, made_at=made_at),
             epoch=arrival.opened.context.epoch,
             iteration=iteration,
-            learner_state={name: _written(array) for name, array in state.items()},
-            counts=tuple(counts),
-            farewells=self._farewells(roster, model, iteration, os.urandom(16)) if done else {},
+            learner_state=learnt.state,
+            counts=(*learnt.counts, *(["merged"] if merges else [])),
+            farewells=self._farewells(roster, learnt.model, iteration) if done else {},
+            step=learnt.moved,
+            lost=header.iteration - header.made_at if merges else 0,
         )
 
-    def _reached(self, model: bytes, iteration: int) -> bool:
-        """Return whether a model is as good as the run asks for, by the public test set, after so many updates."""
-        from veilwalk.learning import evaluation_points
-
-        task, rules = self._task, self._rules
-        if not rules.target or task.test is None:
-            return False
-        if iteration not in evaluation_points(rules.updates, rules.evaluations):
-            return False
-        accuracy = task.learner.evaluate(decode_params(task.manifest, model), task.test).get("accuracy")
-        return accuracy is not None and accuracy >= rules.target
-
-    def _accepted(self, arrival: Arrival, counts: list[str]) -> tuple[Params, int]:
-        """Return the model to train on: the one that came, or this node's own where that one is refused."""
-        manifest, iteration = self._task.manifest, arrival.opened.header.iteration
-        own = decode_params(manifest, arrival.checkpoint or self._first_model())
-        try:
-            params = decode_params(manifest, open_body(arrival.opened, arrival.message))
-        except (CryptoError, ProtocolError):
-            counts.append("refused")
-            return own, iteration
-        ratio = self._task.max_loss_ratio
-        if ratio and not self._loss(params) <= ratio * max(self._loss(own), 1e-9):
-            counts.append("refused")
-            return own, iteration
-        if arrival.checkpoint_iteration > iteration and arrival.checkpoint_tag != arrival.opened.header.walk_tag:
-            # Another walk brought a better model here before: this one goes on with it.
-            counts.append("merged")
-            return own, arrival.checkpoint_iteration
-        return params, iteration
-
-    def _finished(self, arrival: Arrival, roster: Roster) -> Progress | str:
-        header = arrival.opened.header
-        try:
-            body = open_body(arrival.opened, arrival.message)
-            decode_params(self._task.manifest, body)
-        except (CryptoError, ProtocolError):
-            return "refused"
-        # Two walks may both come to an end: all members keep the same one, that of more updates, or of equals either.
+    def _finished(self, arrival: Arrival, roster: Roster) -> Progress | Discard:
+        header, final = arrival.opened.header, arrival.final
+        body = _body(arrival)
+        if body is None or not self._is_model(body):
+            return Discard(count="refused")
         digest = hashlib.sha256(body).digest()
-        if (header.iteration, digest) <= (arrival.final_iteration, arrival.final_digest):
-            return "duplicates"
+        by = voucher(roster, header.vouch, header.iteration, digest)
+        if by is None or digest == arrival.undone:
+            return Discard(count="refused")
+        # Two walks may both come to an end: all members keep the same one, that of more updates, or of equals either.
+        if final is not None and (header.iteration, digest) <= (final.iteration, final.digest):
+            behind = (header.iteration, digest) < (final.iteration, final.digest)
+            return Discard(count="duplicates", farewells=self._answer(arrival, roster, [by] if behind else []))
+        reaches = self.trainer.reaches_target(body)
+        if header.iteration < self._rules.updates and not reaches:
+            return Discard(count="refused")
+        if not reaches and not self._is_credible(arrival, roster, body, by=by, digest=digest):
+            claim = Claim(peer=by, digest=digest, iteration=header.iteration, model=body)
+            return Discard(count="unbelieved", claim=claim)
+        return self._end(roster, header, body, arrival.opened.context.epoch)
+
+    def _is_credible(self, arrival: Arrival, roster: Roster, body: bytes, *, by: str, digest: bytes) -> bool:
+        """Return whether a finished model is near what this node knows, or enough neighbours vouch for it."""
+        iteration, known, final = arrival.opened.header.iteration, arrival.known, arrival.final
+        if final is not None and any(final.tag):
+            # Made here. One that others brought is no knowledge: near it may be far from what this node saw itself.
+            known = replace(known, model=arrival.final_model, iteration=final.iteration)
+        if is_near(self._manifest, known, body, iteration, len(roster.ids)):
+            return True
+        return is_vouched(roster, self.keys.id, arrival.claims, by=by, digest=digest, iteration=iteration)
+
+    def overdue(self, spool: Spool, roster: Roster) -> Progress | None:
+        """Return the end that a neighbour vouches for, once asking has been in vain; None where it has not."""
+        with spool.transaction(durable=False) as register:
+            stored, asked, vouched = register.model("claimed"), int(register.mark(ASKED) or 0), claims(register)
+            model = _model(spool, register, stored)
+        if stored is None or model is None or asked < ASKS or (stored.digest, stored.iteration) not in vouched.values():
+            return None
+        header = Header(
+            update_id=os.urandom(16), walk_tag=bytes(8), iteration=stored.iteration, body_length=len(model), final=True
+        )
+        return self._end(roster, header, model, roster.epoch)
+
+    def _end(self, roster: Roster, header: Header, model: bytes, epoch: int) -> Progress:
+        farewells = self._farewells(roster, model, header.iteration)
         return Progress(
-            message=None,
-            model=body,
-            header=header,
-            epoch=arrival.opened.context.epoch,
-            iteration=header.iteration,
-            farewells=self._farewells(roster, body, header.iteration, header.update_id),
+            message=None, model=model, header=header, epoch=epoch, iteration=header.iteration, farewells=farewells
         )
 
-    def _farewells(self, roster: Roster, model: bytes, iteration: int, update_id: bytes) -> dict[str, bytes]:
-        """Return the finished model sealed for each neighbour, who does the same: so it reaches every member."""
-        me = roster.ids[self._task.index]
-        context = roster.seal_context(self._task.manifest)
+    def _is_model(self, body: bytes) -> bool:
+        try:
+            decode_params(self._manifest, body)
+        except ProtocolError:
+            return False
+        return True
+
+    def _answer(self, arrival: Arrival, roster: Roster, peers: Iterable[str]) -> dict[str, bytes]:
+        """Return the finished model for neighbours that showed that they do not have it."""
+        if arrival.final is None or arrival.final_model is None:
+            return {}
+        return self._farewells(roster, arrival.final_model, arrival.final.iteration, peers)
+
+    def _farewells(
+        self, roster: Roster, model: bytes, iteration: int, peers: Iterable[str] | None = None
+    ) -> dict[str, bytes]:
+        """Return the finished model sealed for ``peers``, or for each neighbour, who does the same: so all get it."""
+        neighbours = roster.neighbours(self.keys.id)
+        context = roster.seal_context(self._manifest)
+        word = vouch(self.keys, roster.run_id, iteration, hashlib.sha256(model).digest())
         return {
             peer: seal(
                 context,
@@ -222,42 +260,17 @@ class Destination:
                 iteration=iteration,
                 body=model,
                 final=True,
-                update_id=update_id,
+                vouch=word,
             )
-            for peer in roster.neighbours(me)
+            for peer in neighbours
+            if peers is None or peer in peers
         }
 
     def _seal(self, roster: Roster, about: Header, body: bytes) -> bytes:
-        context = roster.seal_context(self._task.manifest)
+        context = roster.seal_context(self._manifest)
         goals = self.law.choose(self._draws, context.recipients)
         keys = [roster.kem_key(goal, context.epoch) for goal in goals]
-        return seal(context, keys, walk_tag=about.walk_tag, iteration=about.iteration, body=body)
-
-    def _update(self, params: Params, step: int, age: int, state: dict[str, Array]) -> Params:
-        # Imported here because it takes half a second, which a relay need not wait for.
-        from veilwalk.learning import apply_update
-
-        task = self._task
-        with np.errstate(all="ignore"):
-            return apply_update(
-                task.learner,
-                params,
-                task.data,
-                seed=task.manifest.seed,
-                node=task.index,
-                step=step,
-                age=age,
-                state=state,
-            ).params
-
-    def _first_model(self) -> bytes:
-        from veilwalk.learning import init_generator
-
-        first = self._task.learner.init_params(init_generator(self._task.manifest.seed))
-        return encode_params(self._task.manifest, first)
-
-    def _loss(self, params: Params) -> float:
-        return float(self._task.learner.evaluate(params, self._task.data)["loss"])
+        return seal(context, keys, walk_tag=about.walk_tag, iteration=about.iteration, made_at=about.made_at, body=body)
 
 
 def is_fork(header: Header, walks: Mapping[bytes, SeenWalk]) -> bool:
@@ -270,33 +283,46 @@ def is_fork(header: Header, walks: Mapping[bytes, SeenWalk]) -> bool:
     return seen is not None and header.iteration < seen.iteration
 
 
-def is_surplus(header: Header, walks: Mapping[bytes, SeenWalk]) -> bool:
-    """Return whether a walk is one too many: another was seen here later, alive and further on.
+def walks_ahead(header: Header, walks: Mapping[bytes, SeenWalk]) -> list[SeenWalk]:
+    """Return the walks that make this one too many: seen here later, alive and further on.
 
     It must have been seen *after* this one was first seen here; an older walk that is further on may be dead. Two
     walks never both give way: the one that does is behind the other, and stays behind it.
     """
     mine = walks.get(header.walk_tag)
     if mine is None:
-        return False
-    return any(
-        other.iteration > header.iteration and other.last_turn > mine.first_turn
+        return []
+    return [
+        other
         for tag, other in walks.items()
-        if tag != header.walk_tag
-    )
+        if tag != header.walk_tag and other.iteration > header.iteration and other.last_turn > mine.first_turn
+    ]
 
 
-def _written(array: Array) -> bytes:
-    """Return an array of the learner's as it is kept: after its digest, so that damage is noticed."""
-    buffer = io.BytesIO()
-    np.save(buffer, np.asarray(array), allow_pickle=False)
-    return hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue()
+def updates_lost(header: Header, ahead: Iterable[SeenWalk]) -> int:
+    """Return about how many updates are lost with a walk that gives way to others.
+
+    Those it has had since it or the other was made, for of two walks the later one was mostly made from a model of the
+    earlier. Both of a third, they parted before that, and this is too little.
+    """
+    parted = max((walk.made_at for walk in ahead), default=0)
+    return max(header.iteration - max(header.made_at, parted), 0)
 
 
-def _read_state(kept: Mapping[str, bytes], counts: list[str]) -> dict[str, Array]:
-    """Return what the learner kept; where any of it is damaged, none, for its parts belong together."""
-    for data in kept.values():
-        if hashlib.sha256(data[_DIGEST_BYTES:]).digest() != data[:_DIGEST_BYTES]:
-            counts.append("damaged")
-            return {}
-    return {name: np.load(io.BytesIO(data[_DIGEST_BYTES:]), allow_pickle=False) for name, data in kept.items()}
+def _model(spool: Spool, register: Register, stored: StoredModel | None) -> bytes | None:
+    """Return a stored model; a damaged one is as good as none."""
+    if stored is None:
+        return None
+    try:
+        return spool.read(stored)
+    except DamageError:
+        register.count("damaged")
+        return None
+
+
+def _body(arrival: Arrival) -> bytes | None:
+    """Return the body of a message; None where it is not what was sealed."""
+    try:
+        return open_body(arrival.opened, arrival.message)
+    except CryptoError:
+        return None

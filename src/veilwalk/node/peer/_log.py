@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line, on standard error.
+"""Structured logs: one event a line, on standard error, as JSON or as text.
 
 Only what concerns the process and its links is ever logged. What happens to a message is counted, not logged, and a
 line carries no time: a log that says when a node trained would say who made which update.
@@ -8,16 +8,60 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from typing import TextIO
+
+from veilwalk.core.errors import InvalidParameterError
+
+#: From what says least to what matters most.
+LEVELS = ("info", "warning", "error")
+FORMATS = ("json", "text")
+# Events that are not as they should be; all others are information.
+_LEVEL_OF = {
+    "asyncio": "warning",
+    "law_lacks_members": "warning",
+    "link_down": "warning",
+    "link_fault": "error",
+    "manifest_of_another_network": "warning",
+    "roster_refused": "warning",
+    "set_aside": "error",
+    "storage_damaged": "error",
+    "storage_trouble": "error",
+    "turned_away": "warning",
+}
 
 
 class Log:
-    """Writes events."""
+    """Writes events of a level or above; those below are only counted.
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    Attributes:
+        counts: How often each event was, written or not.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, level: str = "info", form: str = "json") -> None:
+        check_log(level, form)
         self._stream = stream
+        self._least = LEVELS.index(level)
+        self._form = form
+        self.counts: Counter[str] = Counter()
 
     def event(self, name: str, **fields: str | float | bool) -> None:
         """Write one event."""
-        line = json.dumps({"event": name, **fields})
+        self.counts[name] += 1
+        level = _LEVEL_OF.get(name, "info")
+        if LEVELS.index(level) < self._least:
+            return
+        if self._form == "json":
+            line = json.dumps({"event": name, "level": level, **fields})
+        else:
+            # Values may come from others: each on its own line would let them write events.
+            line = " ".join([f"{level}: {name}", *(f"{key}={json.dumps(value)}" for key, value in fields.items())])
         print(line, file=self._stream or sys.stderr, flush=True)
+
+
+def check_log(level: str, form: str) -> None:
+    """Refuse a level or a format that there is not."""
+    if level not in LEVELS:
+        raise InvalidParameterError("log_level", level, f"one of {', '.join(LEVELS)}")
+    if form not in FORMATS:
+        raise InvalidParameterError("log", form, f"one of {', '.join(FORMATS)}")

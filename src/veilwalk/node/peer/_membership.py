@@ -1,27 +1,31 @@
-"""Whom a node believes in: the root, the run's manifest, the roster it holds and the one before.
+"""Whom a node believes in: the root, the run's manifest and the roster, as it holds them, and the versions before.
 
-The roster a node holds is kept in its own folder, so that an older one is refused after a restart too. The one before
-is kept as well: messages sealed under it are still on their way.
+What a node holds is kept in its own folder, so that an older one is refused after a restart too.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from veilwalk.core.errors import ProtocolError, RecordError, SpoolError
 from veilwalk.core.records import write_atomically
-from veilwalk.node.link import PROTOCOL, Hello
+from veilwalk.node.link import PROTOCOLS, Hello, agreed_protocol
 from veilwalk.node.members import (
     Manifest,
     NodeKeys,
     Roster,
+    check_manifest_time,
     check_time,
     load_manifest,
     load_root_public_key,
     load_roster,
+    read_manifest_draft,
+    read_roster_draft,
+    read_signed_manifest,
     read_signed_roster,
     signature_path,
 )
@@ -30,7 +34,8 @@ from veilwalk.node.sealing import Opener
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    from veilwalk.node.sealing import KemPrivateKey, SealContext
+T = TypeVar("T", Manifest, Roster)
+_ROSTERS, _MANIFESTS = "rosters", "manifests"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,10 +45,22 @@ class Membership:
     manifest: Manifest
     roster: Roster
     before: Roster | None = None
+    manifest_before: Manifest | None = None
 
-    def hello(self, incarnation: bytes) -> Hello:
-        """Return what the node whose disk has that mark says first."""
-        return Hello(PROTOCOL, self.roster.version, self.roster.digest, self.roster.run_id, incarnation)
+    def hello(self, incarnation: bytes, *, settled: int = 0) -> Hello:
+        """Return what the node whose disk has that mark says first; ``settled`` is of the link it says it on."""
+        roster, manifest = self.roster, self.manifest
+        return Hello(
+            highest=max(PROTOCOLS),
+            lowest=min(PROTOCOLS),
+            roster_version=roster.version,
+            roster_digest=roster.digest,
+            manifest_version=manifest.version,
+            manifest_digest=manifest.digest,
+            run=roster.run_id,
+            incarnation=incarnation,
+            settled=settled,
+        )
 
     def check_hello(self, hello: Hello) -> None:
         """Refuse a peer of another protocol or run, one that is versions apart, and one with a forged history.
@@ -51,58 +68,119 @@ class Membership:
         Raises:
             ProtocolError: Such a peer.
         """
-        if hello.protocol != PROTOCOL:
-            raise ProtocolError(f"a peer speaks protocol {hello.protocol}: this node speaks {PROTOCOL}")
+        agreed_protocol(hello)
         if hello.run != self.roster.run_id:
             raise ProtocolError("a peer is of another run")
-        apart = abs(hello.roster_version - self.roster.version)
-        known = {roster.version: roster.digest for roster in (self.roster, self.before) if roster is not None}
-        if hello.roster_version in known and known[hello.roster_version] != hello.roster_digest:
-            raise ProtocolError(f"a peer holds another roster version {hello.roster_version}: the root signed two")
-        if apart > 1:
-            raise ProtocolError(f"a peer holds roster version {hello.roster_version}: this node {self.roster.version}")
+        _check_version("roster", hello.roster_version, hello.roster_digest, self.roster, self.before)
+        _check_version("manifest", hello.manifest_version, hello.manifest_digest, self.manifest, self.manifest_before)
 
     def opener(self, keys: NodeKeys) -> Opener:
-        """Return what opens messages for this node: of this epoch and the last, under both rosters."""
-        pairs: list[tuple[SealContext, KemPrivateKey]] = []
-        accepted: list[SealContext] = []
-        for roster in (self.roster, self.before):
-            if roster is None:
-                continue
-            for epoch in (roster.epoch, roster.epoch + 1):
-                # Neighbours may be a version ahead; what they seal must be relayed though it cannot be opened yet.
-                context = roster.seal_context(self.manifest, epoch=epoch)
-                if epoch < self.roster.epoch - 1:
-                    continue
-                accepted.append(context)
-                if epoch in keys.kem and epoch <= self.roster.epoch:
-                    pairs.append((context, keys.kem[epoch]))
-        return Opener(pairs, accepted=accepted)
+        """Return what opens messages for this node: of this epoch, the last, and the next.
+
+        Whoever gets a new roster first seals by it first; what it seals must be relayed, and opened, all the same.
+        """
+        epoch = self.roster.epoch
+        contexts = [
+            self.roster.seal_context(self.manifest, epoch=number) for number in range(max(epoch - 1, 0), epoch + 2)
+        ]
+        pairs = [(context, keys.kem[context.epoch]) for context in contexts if context.epoch in keys.kem]
+        return Opener(pairs, accepted=contexts)
 
     def follow(self, roster: Roster) -> Membership:
         """Return the membership after a new version of the roster."""
-        return Membership(manifest=self.manifest, roster=roster, before=self.roster)
+        return replace(self, roster=roster, before=self.roster)
+
+    def check_still_valid(self) -> None:
+        """Refuse a roster or a manifest whose time is over.
+
+        Raises:
+            ProtocolError: It is.
+        """
+        check_time(self.roster, time.time(), "roster")
+        check_manifest_time(self.manifest, time.time(), "manifest")
+
+
+def _check_version(
+    kind: str, version: int, digest: bytes, held: Roster | Manifest, before: Roster | Manifest | None
+) -> None:
+    known = {one.version: one.digest for one in (held, before) if one is not None}
+    if known.get(version, digest) != digest:
+        raise ProtocolError(f"a peer holds another {kind} version {version}: the root signed two")
+    if abs(version - held.version) > 1:
+        raise ProtocolError(f"a peer holds {kind} version {version}: this node {held.version}")
+
+
+class _Kept(Generic[T]):
+    """The two newest versions of a signed file that a node accepted, each under its number."""
+
+    def __init__(self, folder: Path, original: Path, read: Callable[[Path], T]) -> None:
+        self._folder, self._original = folder, original
+        self._read: Callable[[Path], T] = read
+
+    def versions(self) -> list[T]:
+        """Return them, newest first."""
+        return [self._read(path) for path in sorted(self._folder.glob("*.json"), reverse=True)[:2]]
+
+    def keep(self, document: T, data: bytes) -> None:
+        """Copy a version that was accepted; its signature first, so that a crash leaves no file without one."""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            copy = self._folder / f"{document.version:010d}.json"
+            if copy.exists():
+                return
+            write_atomically(signature_path(copy), signature_path(self._original).read_bytes())
+            write_atomically(copy, data)
+            for old in sorted(self._folder.glob("*.json"))[:-2]:
+                old.unlink()
+                signature_path(old).unlink(missing_ok=True)
+        except (OSError, RecordError) as error:
+            raise SpoolError(f"{self._folder}: {error}") from None
+
+
+def kept_roster(state: Path) -> Roster | None:
+    """Return the roster that the node of that folder works under, which it has checked itself; None before any."""
+    newest = sorted((state / _ROSTERS).glob("*.json"))[-1:]
+    return read_roster_draft(newest[0]) if newest else None
+
+
+def kept_manifest(state: Path) -> Manifest | None:
+    """Return the manifest that the node of that folder works under, likewise."""
+    newest = sorted((state / _MANIFESTS).glob("*.json"))[-1:]
+    return read_manifest_draft(newest[0]) if newest else None
 
 
 class MembershipFiles:
-    """Where the signed files are, and the copies a node keeps: the two newest versions, each under its number."""
+    """Where the signed files are, and the copies a node keeps of those it accepted."""
 
-    def __init__(self, *, root: Path, manifest: Path, roster: Path, kept: Path) -> None:
-        self._root_key: Ed25519PublicKey = load_root_public_key(root)
+    def __init__(self, *, root: Path, manifest: Path, roster: Path, state: Path) -> None:
+        key: Ed25519PublicKey = load_root_public_key(root)
+        self._root_key = key
         self._manifest = manifest
         self._roster = roster
-        self._kept_folder = kept
+        self._rosters = _Kept(state / _ROSTERS, roster, lambda path: read_signed_roster(path, key))
+        self._manifests = _Kept(state / _MANIFESTS, manifest, lambda path: read_signed_manifest(path, key))
 
     def load(self, now: float | None = None) -> Membership:
-        """Return the membership at start; a roster older than one held before is refused."""
-        manifest = load_manifest(self._manifest, self._root_key)
-        held = self._kept()
-        current = held[0] if held else None
-        roster = load_roster(self._roster, self._root_key, time.time() if now is None else now, current)
-        if current is None or roster.digest != current.digest:
-            held.insert(0, roster)
-            self._keep(roster)
-        return Membership(manifest=manifest, roster=roster, before=held[1] if len(held) > 1 else None)
+        """Return the membership at start; what is older than what was held before is refused."""
+        when = time.time() if now is None else now
+        rosters, manifests = self._rosters.versions(), self._manifests.versions()
+        manifest = load_manifest(self._manifest, self._root_key, when, manifests[0] if manifests else None)
+        roster = load_roster(self._roster, self._root_key, when, rosters[0] if rosters else None)
+        if not manifests or manifest.digest != manifests[0].digest:
+            manifests.insert(0, manifest)
+        if not rosters or roster.digest != rosters[0].digest:
+            rosters.insert(0, roster)
+        return Membership(
+            manifest=manifest,
+            roster=roster,
+            before=rosters[1] if len(rosters) > 1 else None,
+            manifest_before=manifests[1] if len(manifests) > 1 else None,
+        )
+
+    def accept(self, membership: Membership) -> None:
+        """Keep what a node works under from now on."""
+        self._rosters.keep(membership.roster, membership.roster.data)
+        self._manifests.keep(membership.manifest, membership.manifest.to_bytes())
 
     def news(self, current: Roster, now: float | None = None) -> Roster | None:
         """Return a new version of the roster if there is one.
@@ -113,34 +191,9 @@ class MembershipFiles:
         roster = load_roster(self._roster, self._root_key, time.time() if now is None else now, current)
         if roster.digest == current.digest:
             return None
-        self._keep(roster)
+        self._rosters.keep(roster, roster.data)
         return roster
 
-    def _keep(self, roster: Roster) -> None:
-        """Copy a version that was accepted; its signature first, so that a crash leaves no file without one."""
-        try:
-            self._kept_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            copy = self._kept_folder / f"{roster.version:010d}.json"
-            write_atomically(signature_path(copy), signature_path(self._roster).read_bytes())
-            write_atomically(copy, roster.data)
-            for old in sorted(self._kept_folder.glob("*.json"))[:-2]:
-                old.unlink()
-                signature_path(old).unlink(missing_ok=True)
-        except (OSError, RecordError) as error:
-            raise SpoolError(f"{self._kept_folder}: {error}") from None
-
-    def _kept(self) -> list[Roster]:
-        """Return the versions kept, newest first."""
-        return [
-            read_signed_roster(path, self._root_key)
-            for path in sorted(self._kept_folder.glob("*.json"), reverse=True)[:2]
-        ]
-
-
-def check_still_valid(roster: Roster) -> None:
-    """Refuse a roster whose time is over.
-
-    Raises:
-        ProtocolError: It is.
-    """
-    check_time(roster, time.time(), "roster")
+    def has_new_manifest(self, current: Manifest) -> bool:
+        """Return whether there is a new version of the manifest; raises as :meth:`news`."""
+        return load_manifest(self._manifest, self._root_key, current=current).digest != current.digest

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
+import ssl
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from veilwalk.core.errors import ConfigError, ProtocolError, VeilwalkError
+from veilwalk.core.errors import ConfigError, ProtocolError, TransportError, VeilwalkError
 from veilwalk.node.link import Hello, InLinks, OutLink, dialing_context, listening_context
-from veilwalk.node.members import NodeKeys, Roster
-from veilwalk.node.peer._age import AgeWatch
+from veilwalk.node.members import Manifest, NodeKeys, Roster
+from veilwalk.node.peer._age import watches
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._desk import Desk
 from veilwalk.node.peer._destination import Destination
-from veilwalk.node.peer._membership import check_still_valid
+from veilwalk.node.peer._incidents import Incidents
 from veilwalk.node.peer._parts import NodeParts
 from veilwalk.node.peer._repeats import Visits, allowed_visits
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.spool import Spares, Spool
 
 _WATCH_S = 0.25
+# Once a minute.
+_TIDY_BEATS = 240
+_LONGEST_SPREAD_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,40 +48,52 @@ class NodeStatistics:
     roster_version: int
 
 
-class Node:
+class Node(Incidents):
     """One member at work."""
 
     def __init__(self, parts: NodeParts) -> None:
+        super().__init__(parts.log)
         self._parts = parts
         self._membership = parts.membership
         self.id = parts.keys.id
-        self.events = {"turned_away": 0, "storage_troubles": 0, "link_losses": 0}
         spool = Spool(parts.disk)
+        self._limits = parts.limits.within(parts.rules.late_s)
+        quota = self._limits.messages_of_one(self.message_bytes)
+        rules, step_s = parts.rules, max(parts.rules.hop_s, parts.rules.dwell_s)
+        self._watches = watches(rules.late_s, rules.starve_s, n_nodes=len(self.roster.ids), step_s=step_s)
         custody = Custody(
             spool,
             opener=self._membership.opener(parts.keys),
             next_hop=self._next_hop(self.roster),
             draws=parts.draws,
-            quota=parts.limits.quota,
+            quota=quota,
             dwells=parts.rules.dwell_s > 0,
-            spares=Spares(spool, most=2 * parts.limits.quota) if parts.rules.spare_s else None,
-            visits=Visits(self._allowed_visits(self.roster), pause_s=max(parts.rules.hop_s, parts.rules.dwell_s)),
+            gone=self.gone,
+            spares=Spares(spool, most=2 * quota) if parts.rules.spare_s else None,
+            visits=Visits(self._allowed_visits(self.roster), pause_s=step_s),
         )
-        self._destination = Destination(parts.task, parts.rules, parts.law, parts.draws)
+        self._destination = Destination(
+            parts.task,
+            parts.membership.manifest,
+            parts.rules,
+            law=parts.law.on(self.roster, self.id),
+            draws=parts.draws,
+            keys=parts.keys,
+        )
         self.desk = Desk(
             custody,
             self._destination,
-            age=AgeWatch(parts.rules.late_s),
-            hunger=AgeWatch(parts.rules.starve_s),
+            age=self._watches[0],
+            hunger=self._watches[1],
             dwell_s=parts.rules.dwell_s,
             spare_s=parts.rules.spare_s,
             wake=self._wake,
             roster=lambda: self.roster,
-            trouble=self._trouble,
+            trouble=self.trouble,
+            failed=self.set_aside,
         )
-        self._listening = listening_context(parts.keys, self.roster.trust_anchors(self.roster.neighbours(self.id)))
-        self._in_links = InLinks(host=self, desk=self.desk, limits=parts.limits)
-        self.desk.release = self._in_links.release
+        self._in_links = InLinks(host=self, desk=self.desk, limits=self._limits)
+        self.desk.debts.release = self._in_links.release
         self._out_links: dict[str, OutLink] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -85,9 +103,24 @@ class Node:
         return self._membership.roster
 
     @property
+    def manifest(self) -> Manifest:
+        """The manifest this node works by."""
+        return self._membership.manifest
+
+    @property
     def message_bytes(self) -> int:
         """Length of every message of the run."""
-        return self.roster.seal_context(self._membership.manifest).message_bytes
+        return self.roster.seal_context(self.manifest).message_bytes
+
+    @property
+    def degree(self) -> int:
+        """How many neighbours this node has."""
+        return len(self.roster.neighbours(self.id))
+
+    @property
+    def answer_spread_s(self) -> float:
+        """Where messages dwell, answers are given at a random moment within this: they must not say how busy it is."""
+        return min(_LONGEST_SPREAD_S, self._parts.rules.dwell_s / 4)
 
     @property
     def links_up(self) -> int:
@@ -112,14 +145,16 @@ class Node:
             host, port = self._parts.listen or (me.host, me.port)
             # What is damaged on disk goes before anything of it could be offered.
             await self.desk.recover()
-            await self._in_links.start(host, port, self._listening)
+            await self._in_links.start(host, port, self._listening_context())
             for peer in neighbours:
                 self._dial(peer)
             self._start("training", self.desk.train())
             self._start("watch", self._watch())
             if self._parts.starts:
                 await self.desk.create(first=True)
-            self._parts.log.event("started", node=self.id, neighbours=len(neighbours))
+            held = {"roster": self.roster.version, "manifest": self.manifest.version}
+            self._parts.log.event("started", node=self.id, neighbours=len(neighbours), **held)
+            self._say_what_does_not_fit()
             await self._until(stop)
         finally:
             await self._shut_down()
@@ -132,20 +167,20 @@ class Node:
                 f"roster version {roster.version} leaves {self.id} out: this node works under the one before"
             )
         keys.check_entry(roster.member(self.id))
-        law, membership = parts.law.among(roster.ids), self._membership.follow(roster)
+        law, membership = parts.law.on(roster, self.id), self._membership.follow(roster)
         # Custody first: it takes what is sealed under either roster, so nothing that comes meanwhile is refused.
         await self.desk.follow(
             opener=membership.opener(keys),
             next_hop=self._next_hop(roster),
             allowed_visits=self._allowed_visits(roster),
         )
-        self._destination.law = law
+        self._destination.law, self._destination.keys = law, keys
         self._parts = replace(parts, keys=keys)
         self._membership = membership
         neighbours = set(roster.neighbours(self.id))
-        self._listening.load_verify_locations(cadata=roster.trust_anchors(neighbours))
+        self._in_links.trust(self._listening_context())
         # Keys and addresses may have changed: every link is made anew.
-        self._in_links.hang_up(before)
+        self._in_links.hang_up()
         for peer in before:
             self._tasks.pop(f"link {peer}").cancel()
             del self._out_links[peer]
@@ -155,14 +190,31 @@ class Node:
         for peer in before - neighbours:
             await self.desk.part_from(peer)
         parts.log.event("roster", version=roster.version, epoch=roster.epoch, neighbours=len(neighbours))
+        self._say_what_does_not_fit()
 
-    def hello(self) -> Hello:
-        """Return what this node says first."""
-        return self._membership.hello(self.desk.custody.spool.incarnation)
+    def drain(self) -> None:
+        """Take nothing new from now on, and make no walk; what is in custody is handed on as ever."""
+        self.desk.draining = True
+
+    def _say_what_does_not_fit(self) -> None:
+        """Say where manifest and law were made for another network than the roster's: the keeper may make new ones."""
+        left_out = self._parts.law.left_out(self.roster)
+        if left_out:
+            self._parts.log.event("law_lacks_members", names=",".join(left_out)[:200], count=len(left_out))
+        if self.manifest.graph_digest != self.roster.graph_digest:
+            self._parts.log.event("manifest_of_another_network", roster=self.roster.version)
+
+    def hello(self, settled: int) -> Hello:
+        """Return what this node says first on a link, where it is done with all numbers up to ``settled``."""
+        return self._membership.hello(self.desk.custody.spool.incarnation, settled=settled)
 
     def check_hello(self, hello: Hello) -> None:
         """Refuse a peer of another run or roster, and everybody once the roster's time is over."""
-        check_still_valid(self.roster)
+        try:
+            self._membership.check_still_valid()
+        except ProtocolError as error:
+            # Our own fault: the peer need not be told what does not fit, for all of it may.
+            raise TransportError(str(error)) from None
         self._membership.check_hello(hello)
 
     def neighbour_of(self, spki: bytes) -> str | None:
@@ -174,30 +226,27 @@ class Node:
         """Return the neighbours that cannot be reached now."""
         return frozenset(peer for peer, link in self._out_links.items() if not link.up)
 
-    def turned_away(self, why: str) -> None:
-        """Note that somebody was turned away."""
-        self.events["turned_away"] += 1
-        self._parts.log.event("turned_away", why=why)
-
-    def link_changed(self, peer: str, *, up: bool, why: str) -> None:
-        """Note that a link came up, or went down, or is down still."""
-        if up:
-            self._parts.log.event("link_up", peer=peer)
-        elif peer in self._out_links and self._out_links[peer].up:
-            self.events["link_losses"] += 1
-            self._parts.log.event("link_down", peer=peer, why=why)
+    def gone(self) -> frozenset[str]:
+        """Return the neighbours that are known not to be there: no message is sent their way if there is another."""
+        # Asked by the storage thread.
+        return frozenset(peer for peer, link in tuple(self._out_links.items()) if link.gone)
 
     def _next_hop(self, roster: Roster) -> NextHop:
         rules = self._parts.rules
         return NextHop(walk=rules.walk, neighbours=roster.neighbours(self.id))
 
     def _allowed_visits(self, roster: Roster) -> int:
-        return allowed_visits(roster.ids, roster.edges, self.id)
+        recipients = self._membership.manifest.recipients
+        return allowed_visits(roster.ids, roster.edges, self.id, recipients=recipients, walk=self._parts.rules.walk)
+
+    def _listening_context(self) -> ssl.SSLContext:
+        neighbours = self.roster.neighbours(self.id)
+        return listening_context(self._parts.keys, self.roster.trust_anchors(neighbours))
 
     def _dial(self, peer: str) -> None:
         parts = self._parts
         context = dialing_context(parts.keys, self.roster.trust_anchors([peer]))
-        link = OutLink(self.roster.member(peer), context, host=self, desk=self.desk, limits=parts.limits)
+        link = OutLink(self.roster.member(peer), context, host=self, desk=self.desk, limits=self._limits)
         self._out_links[peer] = link
         self._start(f"link {peer}", link.run())
 
@@ -208,27 +257,30 @@ class Node:
         if peer in self._out_links:
             self._out_links[peer].wake()
 
-    def _trouble(self, why: str) -> None:
-        self.events["storage_troubles"] += 1
-        if self.events["storage_troubles"] == 1 or self.events["storage_troubles"] % 100 == 0:
-            self._parts.log.event("storage_trouble", why=why, times=self.events["storage_troubles"])
-
     async def _watch(self) -> None:
-        """Make a walk when none has come by for too long."""
-        while True:
+        """Make a walk when none has come by for too long, and keep no history, on a beat that nothing changes."""
+        clock = asyncio.get_running_loop().time
+        for beat in itertools.count(1):
+            before = clock()
             await asyncio.sleep(_WATCH_S)
+            # Who stood still, or was cut off, has not been waiting: nothing could have come by.
+            for watch in self._watches:
+                watch.slept(clock() - before - _WATCH_S if self.links_up else math.inf)
+            if beat % _TIDY_BEATS == 0:
+                await self.desk.storage(self.desk.custody.spool.tidy)
             try:
-                check_still_valid(self.roster)
+                self._membership.check_still_valid()
             except ProtocolError:
                 # What is in custody waits; the links refuse everybody until a new roster, or the clock, fits.
-                self._in_links.hang_up(set(self._out_links))
+                self._in_links.hang_up()
                 for link in self._out_links.values():
                     link.hang_up()
                 continue
             try:
-                await self.desk.create_if_late()
+                if not self.desk.draining:
+                    await self.desk.create_if_late()
             except VeilwalkError as error:
-                self._trouble(str(error))
+                self.trouble(str(error))
 
     async def _until(self, stop: asyncio.Event) -> None:
         """Wait for the order to stop; a part that ends before has failed, and takes the node with it."""

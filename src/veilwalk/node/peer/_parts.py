@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from veilwalk.node.link import Limits
 from veilwalk.node.members import NodeKeys, RunRules
-from veilwalk.node.peer._destination import Task
 from veilwalk.node.peer._draws import Draws, OsDraws
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
-from veilwalk.node.peer._routing import DestinationRow
+from veilwalk.node.peer._routing import Law
+from veilwalk.node.peer._trainer import Trainer
 from veilwalk.node.spool import Disk
 
 
@@ -34,9 +34,9 @@ class NodeParts:
 
     keys: NodeKeys
     membership: Membership
-    task: Task
+    task: Trainer
     rules: RunRules
-    law: DestinationRow
+    law: Law
     disk: Disk
     limits: Limits = field(default_factory=Limits)
     draws: Draws = field(default_factory=OsDraws)

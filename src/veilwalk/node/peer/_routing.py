@@ -10,15 +10,17 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
-from veilwalk.core.labels import places_by_label
+from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.walk import Walk
-from veilwalk.node.members import node_walk
+from veilwalk.node.members import LawRule, node_walk
 from veilwalk.node.peer._draws import Draws
+
+if TYPE_CHECKING:
+    from veilwalk.node.members import Roster
 
 _WORD = 1 << 32
 
@@ -106,13 +108,21 @@ class DestinationRow:
         before = (0.0, *self.cumulative)
         return {member: self.cumulative[i] - before[i] for i, member in enumerate(self.members)}
 
-    def among(self, members: Sequence[str]) -> DestinationRow:
-        """Return the row for a roster that some have left: those that stay, in the same proportion."""
-        if set(self.members) <= set(members):
+    def on(self, roster: Roster, node: str) -> DestinationRow:
+        """Return the row under a roster that some have left: those that stay, in the same proportion."""
+        members = set(roster.ids)
+        if set(self.members) <= members:
             return self
-        left = {member: share for member, share in self.shares.items() if member in set(members)}
+        left = {member: share for member, share in self.shares.items() if member in members}
+        if not left:
+            raise ConfigError(f"of those that {node} may seal for, roster version {roster.version} has none: a new law")
         total = sum(left.values())
         return DestinationRow.of({member: share / total for member, share in left.items()})
+
+    def left_out(self, roster: Roster) -> tuple[str, ...]:
+        """Return nobody: what a bare row does not name it may have been meant not to."""
+        del roster
+        return ()
 
     def choose(self, draws: Draws, count: int = 1) -> tuple[str, ...]:
         """Return the members to seal for: so many different ones, or all there are, drawn one after the other.
@@ -135,28 +145,49 @@ class DestinationRow:
         return tuple(chosen)
 
 
-def read_law_row(path: Path, members: Sequence[str], node: str) -> DestinationRow:
-    """Return the row of ``node`` in a destination law written by ``veilwalk design --graph ... --out law.npz``.
+class Law(Protocol):
+    """For whom a node seals, under whatever roster."""
 
-    Its nodes are found by name where it has names, else by their place among the members. Reads with NumPy alone: a
-    node must start quickly, and needs no more of a law than its row.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as law:
-            if str(law["format"]) != "veilwalk-law-1" or str(law["kind"]) != "destination":
-                raise InputFileError(f"law {path}: not a destination law; make one with design --graph")
-            indptr, indices, data = law["indptr"], law["indices"], law["data"]
-            labels = tuple(map(str, law["labels"])) if "labels" in law.files else None
-    except (OSError, KeyError, ValueError) as error:
-        if isinstance(error, InputFileError):
-            raise
-        raise InputFileError(f"law {path}: not a law file ({error})") from error
-    if len(indptr) != len(members) + 1:
-        raise ConfigError(f"law {path} is for {len(indptr) - 1} nodes: the roster has {len(members)}")
-    places = places_by_label(labels, members, len(members)) or range(len(members))
-    index, name = places[members.index(node)], dict(zip(places, members, strict=True))
-    row = slice(indptr[index], indptr[index + 1])
-    shares = {name[int(column)]: float(share) for column, share in zip(indices[row], data[row], strict=True)}
-    if shares.get(node, 0.0) != 0.0:
-        raise InputFileError(f"law {path}: {node} may choose itself")
-    return DestinationRow.of(shares)
+    def on(self, roster: Roster, node: str) -> DestinationRow:
+        """Return the row of ``node`` under ``roster``.
+
+        Raises:
+            ConfigError: There is nobody that it may seal for.
+        """
+        ...
+
+    def left_out(self, roster: Roster) -> tuple[str, ...]:
+        """Return the members that nobody seals for, because the law does not know them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLaw:
+    """A law that every node works out for itself, under every roster anew."""
+
+    rule: LawRule
+
+    def on(self, roster: Roster, node: str) -> DestinationRow:
+        """Return the row of ``node`` under ``roster``."""
+        return DestinationRow.of(self.rule.shares(roster, node))
+
+    def left_out(self, roster: Roster) -> tuple[str, ...]:
+        """Return nobody: a rule knows every member."""
+        del roster
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileLaw:
+    """One row of a law in a file, by names, and all the names that the file has."""
+
+    row: DestinationRow
+    names: tuple[str, ...]
+
+    def on(self, roster: Roster, node: str) -> DestinationRow:
+        """Return the row with those that are in ``roster``."""
+        return self.row.on(roster, node)
+
+    def left_out(self, roster: Roster) -> tuple[str, ...]:
+        """Return the members that the file does not name."""
+        return tuple(sorted(set(roster.ids) - set(self.names)))

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veilwalk.core.errors import SpoolError
-from veilwalk.node.spool import MESSAGES, Register, StoredModel, open_read_only
+from veilwalk.node.peer._law_files import members_left_out
+from veilwalk.node.peer._membership import kept_manifest, kept_roster
+from veilwalk.node.spool import (
+    MESSAGES,
+    UNDONE,
+    FolderDisk,
+    Register,
+    Spool,
+    StoredModel,
+    forget_claims,
+    open_read_only,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +31,9 @@ class NodeStatus:
         iteration: Updates that the newest model this node holds has had.
         in_custody: Messages it holds or is handing on.
         tallies: What it has counted.
+        roster_version: Version of the roster it works under; 0 before it first started, or when not asked for.
+        manifest_version: Version of the manifest, likewise.
+        members_left_out: Members of that roster that the run's law, a file, does not name: nobody seals for them.
         model: The newest model, encoded; None before the first, or when not asked for.
     """
 
@@ -27,11 +41,15 @@ class NodeStatus:
     iteration: int
     in_custody: int
     tallies: dict[str, int]
+    roster_version: int = 0
+    manifest_version: int = 0
+    members_left_out: tuple[str, ...] = ()
     model: bytes | None = None
 
 
-def node_status(state: Path, *, with_model: bool = False) -> NodeStatus:
-    """Return the status of the node whose state folder this is."""
+def node_status(state: Path, *, with_model: bool = False, with_versions: bool = False) -> NodeStatus:
+    """Return the status of the node whose state folder this is; what takes longer to read only where asked for."""
+    roster, manifest = (kept_roster(state), kept_manifest(state)) if with_versions else (None, None)
     try:
         database = open_read_only(state)
         try:
@@ -43,12 +61,42 @@ def node_status(state: Path, *, with_model: bool = False) -> NodeStatus:
                 iteration=0 if newest is None else newest.iteration,
                 in_custody=len(register.messages()),
                 tallies=register.tallies(),
+                roster_version=0 if roster is None else roster.version,
+                manifest_version=0 if manifest is None else manifest.version,
+                members_left_out=members_left_out(state, manifest, roster),
                 model=_model(register, newest, state) if with_model else None,
             )
         finally:
             database.close()
     except (sqlite3.Error, FileNotFoundError) as error:
         raise SpoolError(f"{state}: cannot be read ({error})") from error
+
+
+def unfinish_node(state: Path) -> bool:
+    """Undo the end of the run at the node whose state folder this is, and which does not run; return whether it had.
+
+    The node goes on from its own last model, and believes that finished one no more, whoever vouches for it.
+
+    Raises:
+        SpoolError: The node runs, or its folder cannot be read.
+    """
+    if not state.is_dir():
+        raise SpoolError(f"{state}: cannot be read (no such folder)")
+    spool = Spool(FolderDisk(state))
+    try:
+        with spool.transaction() as register:
+            final = register.model("final")
+            if final is None:
+                return False
+            register.set_mark(UNDONE, final.digest)
+            register.drop_model("final")
+            forget_claims(register)
+            for row in register.messages():
+                if row.fixed:
+                    register.drop(row, undelivered=True)
+        return True
+    finally:
+        spool.close()
 
 
 def _model(register: Register, stored: StoredModel | None, state: Path) -> bytes | None:

@@ -2,7 +2,7 @@
 
 from veilwalk.node.sealing._body import Bytes, bucket_code, bucket_for
 from veilwalk.node.sealing._context import DIGEST_BYTES, RUN_ID_BYTES, WIRE_VERSION, SealContext, check_recipients
-from veilwalk.node.sealing._envelope import Header, OpenedHeader, open_body, seal
+from veilwalk.node.sealing._envelope import VOUCH_BYTES, Header, OpenedHeader, open_body, seal
 from veilwalk.node.sealing._kem import (
     KemPrivateKey,
     Suite,
@@ -16,6 +16,7 @@ from veilwalk.node.sealing._opener import Opener
 __all__ = [
     "DIGEST_BYTES",
     "RUN_ID_BYTES",
+    "VOUCH_BYTES",
     "WIRE_VERSION",
     "Bytes",
     "Header",

@@ -25,7 +25,6 @@ class SealContext:
     """What every message of a run and epoch shares; a message sealed in one context opens in no other."""
 
     run_id: bytes
-    roster_digest: bytes
     suite: Suite
     epoch: int
     bucket_bytes: int
@@ -33,7 +32,6 @@ class SealContext:
 
     def __post_init__(self) -> None:
         need_length(RUN_ID_BYTES, run_id=self.run_id)
-        need_length(DIGEST_BYTES, roster_digest=self.roster_digest)
         validate.integer(epoch=self.epoch, bucket_bytes=self.bucket_bytes)
         validate.at_least(0, epoch=self.epoch)
         bucket_code(self.bucket_bytes)
@@ -46,9 +44,11 @@ class SealContext:
 
     @cached_property
     def info(self) -> bytes:
-        """What is bound into every slot: the clear part, the whole epoch, the number of slots, the run, the roster."""
-        counted = self.epoch.to_bytes(8, "big") + self.recipients.to_bytes(2, "big")
-        return _LABEL + self.clear + counted + self.run_id + self.roster_digest
+        """What is bound into every slot: the clear part, the whole epoch, the number of slots, the run.
+
+        No version of the roster: a message outlives those that come while it walks.
+        """
+        return _LABEL + self.clear + self.epoch.to_bytes(8, "big") + self.recipients.to_bytes(2, "big") + self.run_id
 
     @cached_property
     def geometry(self) -> MessageGeometry:

@@ -30,13 +30,16 @@ from veilwalk.node.sealing._slots import opened_slots, sealed_slots
 
 UPDATE_ID_BYTES = 16
 WALK_TAG_BYTES = 8
+#: Who vouches for a finished model (SHA-256 of a TLS key), and its Ed25519 signature.
+VOUCH_BYTES = 32 + 64
 
 _COMMITMENT = bytes(32)
 _KEY_BYTES = 32
 # The key of a header is fresh, and seals nothing else.
 _HEADER_NONCE = bytes(12)
-# Commitment, key of the body, update id, flags, walk tag, iteration, body length; zeros up to HEADER_BYTES.
-_LAYOUT = struct.Struct(">32s32s16sB8sIQ")
+# Commitment, key of the body, update id, flags, walk tag, iteration, body length, the iteration at which the walk was
+# made, who vouches for the end; zeros up to HEADER_BYTES.
+_LAYOUT = struct.Struct(f">32s32s16sB8sIQI{VOUCH_BYTES}s")
 _RESERVED = bytes(HEADER_BYTES - _LAYOUT.size)
 _DUMMY, _FINAL = 1, 2
 
@@ -51,6 +54,8 @@ class Header:
     body_length: int
     dummy: bool = False
     final: bool = False
+    made_at: int = 0
+    vouch: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +77,8 @@ def seal(
     dummy: bool = False,
     final: bool = False,
     update_id: bytes | None = None,
+    made_at: int = 0,
+    vouch: bytes = b"",
 ) -> bytes:
     """Return ``body`` sealed for the owners of ``public_keys``: always ``context.message_bytes`` long.
 
@@ -84,6 +91,8 @@ def seal(
         dummy: The message is cover; whoever opens it throws its body away.
         final: The body is the finished model.
         update_id: 16 bytes by which a recipient drops copies; from the OS source unless given.
+        made_at: Updates the model had had when this walk was made.
+        vouch: Whose word it is that the model is the finished one, and the signature; for a final one only.
     """
     header = Header(
         update_id=os.urandom(UPDATE_ID_BYTES) if update_id is None else update_id,
@@ -92,6 +101,8 @@ def seal(
         body_length=len(memoryview(body).cast("B")),
         dummy=dummy,
         final=final,
+        made_at=made_at,
+        vouch=vouch,
     )
     return _filled(context.message_bytes, lambda out: seal_into(context, public_keys, header, body, out))
 
@@ -132,7 +143,8 @@ def open_header(context: SealContext, private_key: KemPrivateKey, message: Bytes
 
 
 def _read_header(context: SealContext, plain: bytes) -> OpenedHeader | None:
-    commitment, key, update_id, flags, walk_tag, iteration, body_length = _LAYOUT.unpack_from(plain)
+    commitment, key, update_id, flags, walk_tag, *numbers, vouch = _LAYOUT.unpack_from(plain)
+    iteration, body_length, made_at = numbers
     if commitment != _COMMITMENT or plain[_LAYOUT.size :] != _RESERVED:
         return None
     if flags > _DUMMY | _FINAL or body_length > context.bucket_bytes:
@@ -144,6 +156,8 @@ def _read_header(context: SealContext, plain: bytes) -> OpenedHeader | None:
         body_length=body_length,
         dummy=bool(flags & _DUMMY),
         final=bool(flags & _FINAL),
+        made_at=made_at,
+        vouch=vouch if any(vouch) else b"",
     )
     return OpenedHeader(header=header, context=context, key=key)
 
@@ -197,8 +211,11 @@ def _sealed_head(context: SealContext, public_keys: Sequence[bytes], header: Hea
     need_length(WALK_TAG_BYTES, walk_tag=header.walk_tag)
     if not 0 <= header.iteration < 1 << 32:
         raise InvalidParameterError("iteration", header.iteration, "between 0 and 2^32 - 1")
+    if header.vouch:
+        need_length(VOUCH_BYTES, vouch=header.vouch)
     flags = _DUMMY * header.dummy | _FINAL * header.final
-    fields = (header.update_id, flags, header.walk_tag, header.iteration, header.body_length)
+    numbers = (header.iteration, header.body_length, header.made_at)
+    fields = (header.update_id, flags, header.walk_tag, *numbers, header.vouch)
     plain = _LAYOUT.pack(_COMMITMENT, key, *fields) + _RESERVED
     header_key = os.urandom(_KEY_BYTES)
     front = context.clear + sealed_slots(context, public_keys, header_key)

@@ -12,11 +12,16 @@ from veilwalk.node.sealing._kem import KemPrivateKey
 
 
 class Opener:
-    """The contexts a node opens messages in: those of its roster and, for a while, of the one before."""
+    """The contexts a node opens messages in: those of the epochs around its own."""
 
     def __init__(self, keys: Iterable[tuple[SealContext, KemPrivateKey]], *, accepted: Iterable[SealContext]) -> None:
         self._keys = list(keys)
         self._clear = {context.clear for context in accepted} | {context.clear for context, _ in self._keys}
+
+    @property
+    def oldest_epoch(self) -> int:
+        """The oldest epoch of which a message can still be opened here; 0 where none can."""
+        return min((context.epoch for context, _ in self._keys), default=0)
 
     def is_current(self, message: Bytes) -> bool:
         """Return whether version, suite, epoch and bucket are such as members of this run accept now."""

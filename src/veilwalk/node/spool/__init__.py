@@ -1,16 +1,22 @@
 """What a node keeps on its disk: messages, tables, spare copies, and how it mends them."""
 
-from veilwalk.node.spool._disk import MESSAGES, Disk, FolderDisk, open_read_only
+from veilwalk.node.spool._claims import add_claim, claims, forget_claims
+from veilwalk.node.spool._disk import MESSAGES, Disk, FolderDisk, check_storage, open_read_only
 from veilwalk.node.spool._failpoints import arm, hit
-from veilwalk.node.spool._handover import Outgoing, Progress, Taken, Verdict
+from veilwalk.node.spool._handover import Claim, Discard, Outgoing, Progress, Taken, Verdict
 from veilwalk.node.spool._register import Register
 from veilwalk.node.spool._spares import Spares
 from veilwalk.node.spool._spool import DamageError, Spool
-from veilwalk.node.spool._tables import Row, SeenWalk, Stored, StoredModel
+from veilwalk.node.spool._tables import ASKED, STEP, UNDONE, Row, SeenWalk, Stored, StoredModel
 
 __all__ = [
+    "ASKED",
     "MESSAGES",
+    "STEP",
+    "UNDONE",
+    "Claim",
     "DamageError",
+    "Discard",
     "Disk",
     "FolderDisk",
     "Outgoing",
@@ -24,7 +30,11 @@ __all__ = [
     "StoredModel",
     "Taken",
     "Verdict",
+    "add_claim",
     "arm",
+    "check_storage",
+    "claims",
+    "forget_claims",
     "hit",
     "open_read_only",
 ]

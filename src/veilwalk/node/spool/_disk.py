@@ -3,10 +3,14 @@
 A file is safe after its own ``sync`` and, where its name is new, ``sync_folder``. A transaction is safe when it is
 committed with ``durable``; otherwise it is safe when a later durable one is. Tests put a disk in this place that
 forgets whatever was not made safe.
+
+Whoever steals the disk must not read from it what happened when: files have no times, and the database keeps no
+earlier states, neither in pages that are free again nor in its log.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sqlite3
@@ -16,13 +20,20 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
-from veilwalk.core.errors import SpoolError
+from veilwalk.core.errors import SpoolError, VeilwalkError
 from veilwalk.core.locks import lock_file
 from veilwalk.node.members import make_private_directory
 from veilwalk.node.sealing import Bytes
-from veilwalk.node.spool._salvage import open_or_mend
+from veilwalk.node.spool._salvage import check_format, open_or_mend
+from veilwalk.node.spool._wal import wipe_log
 
 MESSAGES = "messages"
+#: The times of every file of a node: of reading and of writing.
+NO_TIME = (0.0, 0.0)
+# Where the system has it: reading leaves no time either.
+_NO_ATIME = getattr(os, "O_NOATIME", 0)
+# About forty hops: to wipe the log takes three syncs of the disk, and a longer one holds more of what was.
+_MOST_COMMITS = 128
 
 
 class Disk(Protocol):
@@ -63,7 +74,15 @@ class Disk(Protocol):
         ...
 
     def transaction(self, *, durable: bool = True) -> AbstractContextManager[sqlite3.Connection]:
-        """Return a context in which the database changes as a whole or not at all."""
+        """Return a context in which the database changes as a whole or not at all.
+
+        Raises:
+            SpoolError: It did not change, though after a power cut it may turn out to have.
+        """
+        ...
+
+    def tidy(self) -> None:
+        """Leave no earlier state of the database, and no times of files."""
         ...
 
     def close(self) -> None:
@@ -84,6 +103,8 @@ class FolderDisk:
             self._folder = os.open(self._files, os.O_RDONLY | os.O_DIRECTORY)
             #: Whether the database was damaged, and is a new one with what could be read of the old.
             self.database, self.mended = open_or_mend(folder / "spool.db", _open_database)
+            self._log = folder / "spool.db-wal"
+            self._timeless = [folder / "spool.db", self._log, folder / "spool.db-shm"]
         except BlockingIOError:
             raise SpoolError(f"{folder}: another node runs with this folder") from None
         except OSError as error:
@@ -91,11 +112,13 @@ class FolderDisk:
         except sqlite3.Error as error:
             raise SpoolError(f"{folder}: the database cannot be opened ({error})") from error
         self._durable = True
+        # Since the log was wiped.
+        self._commits = 0
         self.boot = _this_boot()
 
     def write(self, name: str, data: Bytes) -> None:
         """Write a file: a new one, or over one whose content nobody needs any more."""
-        with _as_spool_error(name):
+        with _as_spool_error():
             # Not truncated first: a file of the same length keeps its blocks, and its sync needs no journal.
             handle = os.open(self._files / name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -104,12 +127,13 @@ class FolderDisk:
                     view = view[os.write(handle, view) :]
                 if os.fstat(handle).st_size != len(data):
                     os.ftruncate(handle, len(data))
+                os.utime(handle, NO_TIME)
             finally:
                 os.close(handle)
 
     def sync(self, name: str) -> None:
         """Make the content of a file safe."""
-        with _as_spool_error(name):
+        with _as_spool_error():
             handle = os.open(self._files / name, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fdatasync(handle)
@@ -118,48 +142,86 @@ class FolderDisk:
 
     def sync_folder(self) -> None:
         """Make all names safe."""
-        with _as_spool_error("folder"):
+        with _as_spool_error():
             os.fsync(self._folder)
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
-        with _as_spool_error(name):
-            return (self._files / name).read_bytes()
+        flags = os.O_RDONLY | os.O_CLOEXEC | _NO_ATIME
+        with _as_spool_error(), os.fdopen(os.open(self._files / name, flags), "rb") as file:
+            return file.read()
 
     def remove(self, name: str) -> None:
         """Forget a file; it need not be there."""
-        with _as_spool_error(name):
+        with _as_spool_error():
             (self._files / name).unlink(missing_ok=True)
 
     def names(self) -> list[str]:
         """Return the names of all files."""
-        with _as_spool_error("folder"):
+        with _as_spool_error():
             return [path.name for path in self._files.iterdir()]
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
         """Return a context in which the database changes as a whole or not at all."""
-        with _as_spool_error("database"):
+        with _as_spool_error():
             if durable != self._durable:
                 # NORMAL leaves the write-ahead log to be synced with the next FULL commit: order is kept.
                 self.database.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
                 self._durable = durable
             self.database.execute("BEGIN IMMEDIATE")
-        try:
-            yield self.database
-        except BaseException:
-            self.database.execute("ROLLBACK")
-            raise
-        with _as_spool_error("database"):
             try:
+                yield self.database
+                self._commits += 1
                 self.database.execute("COMMIT")
-            except sqlite3.Error:
+            except BaseException:
+                # What is left of it in the log would look like damage: the next one wipes that.
+                self._commits = _MOST_COMMITS
+                # A disk that is full may have ended it already.
                 if self.database.in_transaction:
                     self.database.execute("ROLLBACK")
                 raise
+        # What is committed stays so, whatever goes wrong from here on.
+        with contextlib.suppress(OSError):
+            if self._commits >= _MOST_COMMITS:
+                self._wipe()
+            os.utime(self._log, NO_TIME)
+
+    def tidy(self) -> None:
+        """Leave no earlier state of the database, and no times of files; what cannot be done now is done next time.
+
+        The time of the last change of a file's entry cannot be set, only moved: it tells when this was called last.
+        """
+        self._wipe()
+        with contextlib.suppress(OSError):
+            for path in [*self._timeless, *self._files.iterdir(), self._files]:
+                os.utime(path, NO_TIME)
+
+    def _wipe(self) -> None:
+        with contextlib.suppress(OSError, sqlite3.Error):
+            self._wipe_free_pages()
+            if wipe_log(self._log, self.database):
+                self._commits = 0
+
+    def _wipe_free_pages(self) -> None:
+        """Write zeros over all pages that are free: those of messages that are gone."""
+        (free,) = self.database.execute("PRAGMA freelist_count").fetchone()
+        (page,) = self.database.execute("PRAGMA page_size").fetchone()
+        if free:
+            # All of so many pages, and a row of the least length that SQLite leaves out of them.
+            zeros = free * (page - 4) + (page - 12) * 32 // 255 + 100
+            self.database.execute("BEGIN IMMEDIATE")
+            try:
+                self.database.execute("INSERT INTO mark VALUES ('wiped', zeroblob(?))", (zeros,))
+                self.database.execute("DELETE FROM mark WHERE name = 'wiped'")
+                self.database.execute("COMMIT")
+            finally:
+                if self.database.in_transaction:
+                    self.database.execute("ROLLBACK")
 
     def close(self) -> None:
         """Let go of database, folder and lock."""
+        self.tidy()
         self.database.close()
         os.close(self._folder)
         os.close(self._lock)
@@ -176,6 +238,17 @@ def open_read_only(folder: Path) -> sqlite3.Connection:
         raise SpoolError(f"{path}: cannot be opened ({error})") from error
 
 
+def check_storage(folder: Path) -> None:
+    """Refuse a node's folder that another version of this program has written; damage is mended when a node starts.
+
+    Raises:
+        SpoolError: It has.
+    """
+    if (folder / "spool.db").is_file():
+        with contextlib.closing(open_read_only(folder)) as database, contextlib.suppress(sqlite3.Error):
+            check_format(database, folder / "spool.db")
+
+
 def _this_boot() -> bytes:
     """Return the kernel's mark of this start; where there is none, every start of a node may follow a power cut."""
     try:
@@ -190,18 +263,21 @@ def _open_database(path: Path) -> sqlite3.Connection:
     path.chmod(0o600)
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=FULL")
-    # What was deleted is overwritten: a stolen disk shows no earlier state.
-    database.execute("PRAGMA secure_delete=ON")
+    # When the log is emptied it is also wiped, which SQLite does not do.
+    database.execute("PRAGMA wal_autocheckpoint=0")
+    # What was deleted is overwritten: a stolen disk shows no earlier state. Whole pages are when the log is wiped.
+    database.execute("PRAGMA secure_delete=FAST")
     return database
 
 
 @contextmanager
-def _as_spool_error(name: str) -> Iterator[None]:
+def _as_spool_error() -> Iterator[None]:
+    # Without the name of the file: that of a model, in a log with the time, would tell that this node has trained.
     try:
         yield
-    except SpoolError:
+    except VeilwalkError:
         raise
     except OSError as error:
-        raise SpoolError(error.errno, f"storage of {name.partition('.')[0]}: {error.strerror or error}") from error
+        raise SpoolError(error.errno, f"storage: {error.strerror or error}") from error
     except sqlite3.Error as error:
-        raise SpoolError(f"storage of {name}: {error}") from error
+        raise SpoolError(f"storage: {error}") from error

@@ -57,6 +57,9 @@ class Progress:
         iteration: Updates the model has had, this one included.
         learner_state: What the learner keeps here; None where no update was made.
         counts: Tallies to add to.
+        farewells: The finished model sealed for each neighbour, by name.
+        step: How far this node's update moved the model (Euclidean norm); None where none was made.
+        lost: Updates that this node knows to be lost by it.
     """
 
     message: bytes | None
@@ -67,3 +70,32 @@ class Progress:
     learner_state: Mapping[str, bytes] | None = None
     counts: tuple[str, ...] = ()
     farewells: Mapping[str, bytes] = field(default_factory=dict)
+    step: float | None = None
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """An end of the run that a neighbour vouches for, and this node does not believe yet."""
+
+    peer: str
+    digest: bytes
+    iteration: int
+    model: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discard:
+    """A message that ends here.
+
+    Attributes:
+        count: The tally of messages that ended for that reason.
+        lost: Updates that are lost with it, as far as this node can tell.
+        farewells: As of :class:`Progress`.
+        claim: What it said about the end of the run.
+    """
+
+    count: str
+    lost: int = 0
+    farewells: Mapping[str, bytes] = field(default_factory=dict)
+    claim: Claim | None = None

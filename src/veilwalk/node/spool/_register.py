@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from veilwalk.node.spool._tables import Row, SeenWalk, Stored, StoredModel
+from veilwalk.node.spool._memory import Memory
+from veilwalk.node.spool._tables import Row, Stored
 
 
-class Register:
-    """The tables, inside one transaction."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-        self.dropped_files: list[str] = []
+class Register(Memory):
+    """All tables, inside one transaction."""
 
     def add_message(
         self,
@@ -30,6 +26,8 @@ class Register:
 
         Pinned at once it is written once: to change a row is to write all of it anew, the message with it.
         """
+        if stored.file is not None:
+            self.named_files.append(stored.file)
         seq = None if peer is None else self._next_seq(peer)
         cursor = self._database.execute(
             "INSERT INTO message (file, bytes, digest, came_from, owed, peer, seq, fixed) "
@@ -88,13 +86,31 @@ class Register:
         """Return the messages for that link in the order of their numbers."""
         return list(self._messages("WHERE peer = ? ORDER BY seq", peer))
 
+    def next_for(self, peer: str) -> tuple[Row | None, bytes | None, bool, int | None]:
+        """Return the message of the lowest number for that link, its bytes, whether it was given, and what to cancel.
+
+        Each is None, or no, where there is none; the number to cancel is the lowest.
+        """
+        (cancelled,) = self._database.execute("SELECT min(seq) FROM cancelled WHERE peer = ?", (peer,)).fetchone()
+        query = (
+            f"SELECT {', '.join(Row.__slots__)}, bytes, "  # noqa: S608  all of it is ours
+            "EXISTS (SELECT 1 FROM given WHERE given.peer = message.peer AND given.seq = message.seq) "
+            "FROM message WHERE peer = ? ORDER BY seq LIMIT 1"
+        )
+        found = self._database.execute(query, (peer,)).fetchone()
+        if found is None:
+            return None, None, False, cancelled
+        row = Row(**dict(zip(Row.__slots__, found[:-2], strict=True)))
+        return row, found[-2], bool(found[-1]), cancelled
+
     def messages(self) -> list[Row]:
         """Return every message, oldest first."""
         return list(self._messages("ORDER BY id"))
 
-    def count_from(self, peer: str) -> int:
-        """Return how many messages from that neighbour are still here."""
-        return self._one("SELECT count(*) FROM message WHERE came_from = ?", peer)
+    def not_given_from(self, peer: str) -> list[Row]:
+        """Return the messages that neighbour brought and nobody else may have yet, oldest first."""
+        given = "SELECT 1 FROM given WHERE given.peer = message.peer AND given.seq = message.seq"
+        return list(self._messages(f"WHERE came_from = ? AND NOT fixed AND NOT EXISTS ({given}) ORDER BY id", peer))
 
     def taken(self, peer: str) -> int | None:
         """Return the last number taken from that neighbour; None if no message was, or its disk is a new one."""
@@ -118,6 +134,17 @@ class Register:
         self._database.execute("INSERT OR IGNORE INTO mark VALUES ('incarnation', ?)", (fresh,))
         return bytes(self._database.execute("SELECT data FROM mark WHERE name = 'incarnation'").fetchone()[0])
 
+    def sent(self, peer: str) -> int:
+        """Return the last number given out on the link to that neighbour."""
+        return self._one("SELECT sent FROM link WHERE peer = ?", peer)
+
+    def set_sent(self, peer: str, seq: int) -> None:
+        """Go on numbering what is for that neighbour after ``seq``."""
+        self._database.execute(
+            "INSERT INTO link (peer, sent) VALUES (?, ?) ON CONFLICT (peer) DO UPDATE SET sent = excluded.sent",
+            (peer, seq),
+        )
+
     def set_taken(self, peer: str, seq: int) -> None:
         """Note that number ``seq`` of that neighbour is here, or will never be."""
         self._database.execute(
@@ -134,9 +161,10 @@ class Register:
         """Forget a cancellation the neighbour has confirmed."""
         self._database.execute("DELETE FROM cancelled WHERE peer = ? AND seq = ?", (peer, seq))
 
-    def give(self, peer: str, seq: int) -> None:
-        """Note that the message of that number may be used by ``peer`` from now on."""
-        self._database.execute("INSERT OR IGNORE INTO given VALUES (?, ?)", (peer, seq))
+    def give(self, peer: str, seq: int) -> bool:
+        """Note that the message of that number, if it is here, may be used by ``peer`` now; return whether it is."""
+        note = "INSERT OR REPLACE INTO given SELECT peer, seq FROM message WHERE peer = ? AND seq = ?"
+        return self._database.execute(note, (peer, seq)).rowcount == 1
 
     def not_given(self, peer: str, seq: int) -> None:
         """Note that ``peer`` does not use the message of that number."""
@@ -157,92 +185,6 @@ class Register:
             "INSERT OR IGNORE INTO given SELECT peer, seq FROM message WHERE peer IS NOT NULL AND NOT fixed"
         )
         self._database.execute("INSERT OR REPLACE INTO mark VALUES ('boot', ?)", (boot,))
-
-    def is_opened(self, update_id: bytes) -> bool:
-        """Return whether an update of that id was opened here before."""
-        return self._one("SELECT 1 FROM opened WHERE update_id = ?", update_id) == 1
-
-    def add_opened(self, update_id: bytes, epoch: int) -> None:
-        """Note that an update was opened, for as long as its epoch is accepted."""
-        self._database.execute("INSERT INTO opened VALUES (?, ?)", (update_id, epoch))
-
-    def forget_opened_before(self, epoch: int) -> None:
-        """Forget the ids of epochs that are not accepted any more."""
-        self._database.execute("DELETE FROM opened WHERE epoch < ?", (epoch,))
-
-    def walks(self) -> Mapping[bytes, SeenWalk]:
-        """Return every walk this node was a destination of."""
-        rows = self._database.execute("SELECT tag, iteration, first_turn, last_turn FROM walk")
-        return {tag: SeenWalk(iteration=i, first_turn=first, last_turn=last) for tag, i, first, last in rows}
-
-    def saw_walk(self, tag: bytes, iteration: int, turn: int) -> None:
-        """Note that walk ``tag`` was opened here at this node's turn ``turn``."""
-        self._database.execute(
-            "INSERT INTO walk VALUES (?, ?, ?, ?) ON CONFLICT (tag) DO UPDATE SET "
-            "iteration = max(iteration, excluded.iteration), last_turn = excluded.last_turn",
-            (tag, iteration, turn, turn),
-        )
-
-    def edge_clocks(self) -> dict[str, int]:
-        """Return when, by this node's own count of uses, each edge was last used; edges never used are not there."""
-        return dict(self._database.execute("SELECT peer, clock FROM edge_use"))
-
-    def used_edge(self, peer: str) -> None:
-        """Note that a message came or went along the edge to ``peer``."""
-        clock = self.count("edge_uses")
-        self._database.execute(
-            "INSERT INTO edge_use VALUES (?, ?) ON CONFLICT (peer) DO UPDATE SET clock = excluded.clock", (peer, clock)
-        )
-
-    def count(self, name: str, by: int = 1) -> int:
-        """Add to a tally and return it."""
-        return self._one(
-            "INSERT INTO tally VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value "
-            "RETURNING value",
-            name,
-            by,
-        )
-
-    def tally(self, name: str) -> int:
-        """Return a tally; 0 if nothing was counted."""
-        return self._one("SELECT value FROM tally WHERE name = ?", name)
-
-    def tallies(self) -> dict[str, int]:
-        """Return all tallies."""
-        return dict(self._database.execute("SELECT name, value FROM tally"))
-
-    def model(self, kind: str) -> StoredModel | None:
-        """Return the ``checkpoint`` or the ``final`` model."""
-        query = f"SELECT {', '.join(StoredModel.__slots__)} FROM model WHERE kind = ?"  # noqa: S608  all of it is ours
-        row = self._database.execute(query, (kind,)).fetchone()
-        return None if row is None else StoredModel(**dict(zip(StoredModel.__slots__, row, strict=True)))
-
-    def set_model(self, kind: str, stored: Stored, *, tag: bytes, iteration: int) -> None:
-        """Put a model in the place of the one there was."""
-        before = self.model(kind)
-        if before is not None and before.file is not None:
-            self.dropped_files.append(before.file)
-        self._database.execute(
-            "INSERT OR REPLACE INTO model VALUES (?, ?, ?, ?, ?, ?)",
-            (kind, stored.file, stored.inline, stored.digest, tag, iteration),
-        )
-
-    def inline(self, row: Row | StoredModel) -> bytes:
-        """Return the bytes of a row that has no file; none if the row is gone."""
-        if isinstance(row, Row):
-            found = self._database.execute("SELECT bytes FROM message WHERE id = ?", (row.id,)).fetchone()
-        else:
-            found = self._database.execute("SELECT bytes FROM model WHERE kind = ?", (row.kind,)).fetchone()
-        return b"" if found is None or found[0] is None else bytes(found[0])
-
-    def learner_state(self) -> dict[str, bytes]:
-        """Return what the learner keeps at this node, encoded."""
-        return dict(self._database.execute("SELECT name, data FROM learner_state"))
-
-    def set_learner_state(self, state: Mapping[str, bytes]) -> None:
-        """Put ``state`` in the place of what the learner kept."""
-        self._database.execute("DELETE FROM learner_state")
-        self._database.executemany("INSERT INTO learner_state VALUES (?, ?)", state.items())
 
     def files(self) -> set[str]:
         """Return the names of all files that some row needs."""
@@ -265,7 +207,3 @@ class Register:
         query = f"SELECT {', '.join(Row.__slots__)} FROM message {condition}"  # noqa: S608  both are ours
         for values_of_row in self._database.execute(query, values):
             yield Row(**dict(zip(Row.__slots__, values_of_row, strict=True)))
-
-    def _one(self, query: str, *values: object) -> int:
-        row = self._database.execute(query, values).fetchone()
-        return 0 if row is None else int(row[0])

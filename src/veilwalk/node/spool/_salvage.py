@@ -13,7 +13,8 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from veilwalk.node.spool._tables import TWICE, statements
+from veilwalk.core.errors import SpoolError
+from veilwalk.node.spool._tables import FORMAT, TWICE, make_tables
 from veilwalk.node.spool._wal import log_frames
 
 # Not the links' numbers, nor what is owed under them.
@@ -27,6 +28,11 @@ def open_or_mend(path: Path, opened: Callable[[Path], sqlite3.Connection]) -> tu
     log = log_frames(path.with_name(path.name + "-wal"))
     try:
         database = opened(path)
+        try:
+            check_format(database, path)
+        except SpoolError:
+            database.close()
+            raise
         if not log.is_cut(database) and _is_whole(database):
             return database, False
         database.close()
@@ -39,21 +45,55 @@ def open_or_mend(path: Path, opened: Callable[[Path], sqlite3.Connection]) -> tu
             path.with_name(path.name + suffix).replace(aside.with_name(aside.name + suffix))
     database = opened(path)
     database.execute("BEGIN IMMEDIATE")
-    _make_tables(database)
+    make_tables(database)
     _take_over(aside, database)
     database.execute("INSERT INTO tally VALUES ('damaged', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1")
     database.execute("COMMIT")
     return database, True
 
 
+def check_format(database: sqlite3.Connection, path: Path) -> None:
+    """Refuse the database at ``path`` if another version of this program has written it.
+
+    Raises:
+        SpoolError: It has.
+    """
+    other = _other_format(database)
+    if other is not None:
+        raise SpoolError(
+            f"{path}: written by another version of veilwalk (storage format {other}, this one has {FORMAT}): "
+            "go on with that version, or begin with an empty folder"
+        )
+
+
+def _other_format(database: sqlite3.Connection) -> int | None:
+    """Return the format of a database that another version of this program has written; None where it is this one's.
+
+    It is written twice: where only one of the two is another number, it is damage.
+    """
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    if version == FORMAT or not _names(database):
+        return None
+    try:
+        noted = database.execute("SELECT data FROM mark WHERE name = 'format'").fetchone()
+    except sqlite3.Error as error:
+        if "no such" not in str(error):
+            raise
+        noted = None
+    # Those of the first versions had neither.
+    return int(version) if int(version) == (0 if noted is None else int(noted[0])) else None
+
+
 def _is_whole(database: sqlite3.Connection) -> bool:
     """Return whether the file is in form, every column is there and of its type, and what is kept twice is alike."""
-    if not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    if not _names(database):
         return True
+    if database.execute("PRAGMA user_version").fetchone()[0] != FORMAT:
+        return False
     if database.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
         return False
     with contextlib.closing(sqlite3.connect(":memory:")) as model:
-        _make_tables(model)
+        make_tables(model)
         try:
             return all(_holds(database, table, _columns(model, table)) for table in _names(model))
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -80,11 +120,6 @@ def _holds(database: sqlite3.Connection, table: str, columns: dict[str, str]) ->
 
 def _is_damage(error: Exception) -> bool:
     return getattr(error, "sqlite_errorcode", _DAMAGE[0]) & 0xFF in _DAMAGE
-
-
-def _make_tables(database: sqlite3.Connection) -> None:
-    for statement in statements():
-        database.execute(statement)
 
 
 def _names(database: sqlite3.Connection) -> list[str]:

@@ -13,7 +13,7 @@ from veilwalk.core.errors import SpoolError
 from veilwalk.node.sealing import Bytes
 from veilwalk.node.spool._disk import Disk
 from veilwalk.node.spool._register import Register
-from veilwalk.node.spool._tables import Row, Stored, StoredModel, statements
+from veilwalk.node.spool._tables import Row, Stored, StoredModel, make_tables
 
 _NAME_BYTES = 8
 # Measured: below this a row in the write-ahead log is two to three times as fast as a file and a row.
@@ -35,13 +35,18 @@ class Spool:
         self._inline_bytes = inline_bytes
         # Files whose rows are gone, to be removed when that is safe on disk.
         self._trash: list[str] = []
+        # Files that were stored, and that no row names yet.
+        self._unnamed: set[str] = set()
+        # Whether what the tables say is what is on the disk: not after a commit that failed.
+        self._settled = True
+        # Files that only such a commit names, and those that could not be removed.
+        self._doubtful: list[str] = []
         # Files that no row needs and whose names are safe, to be written over.
         self._free: list[str] = []
         # Digests of files are worked out while the disk is busy with them.
         self._digests = ThreadPoolExecutor(1, thread_name_prefix="digest")
         with disk.transaction() as database:
-            for statement in statements():
-                database.execute(statement)
+            make_tables(database)
             #: Tells neighbours whether this disk still knows what it sent them.
             self.incarnation = Register(database).incarnation(secrets.token_bytes(_NAME_BYTES))
             Register(database).started(disk.boot)
@@ -54,10 +59,27 @@ class Spool:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[Register]:
-        """Return the tables in a transaction; without ``durable`` it may be undone by a power cut until a later one."""
-        with self._disk.transaction(durable=durable) as database:
-            register = Register(database)
-            yield register
+        """Return the tables in a transaction; without ``durable`` it may be undone by a power cut until a later one.
+
+        Raises:
+            SpoolError: Nothing has changed, and no file is left of what was stored for it.
+        """
+        self.settle()
+        before, register, worked = set(self._unnamed), None, False
+        try:
+            with self._disk.transaction(durable=durable) as database:
+                register = Register(database)
+                yield register
+                worked = True
+        except BaseException:
+            made = (self._unnamed - before) | (self._unnamed & set(register.named_files if register else ()))
+            self._unnamed -= made
+            self._settled = self._settled and not worked
+            for name in sorted(made):
+                # Files that a commit has named which failed stay until there is another.
+                self._doubtful.append(name) if worked else self._remove(name)
+            raise
+        self._unnamed.difference_update(register.named_files)
         self._trash += register.dropped_files
         if durable:
             for name in self._trash:
@@ -67,7 +89,8 @@ class Spool:
     def store(self, data: Bytes, *, digest: bytes | None = None, plain: bool = False) -> Stored:
         """Make bytes ready for a row: few are kept in it, which takes one sync of the disk; many go into a file.
 
-        No row names that file until it is safe, so that it never shows half-written.
+        No row names that file until it is safe, so that it never shows half-written. Where it cannot be made so,
+        nothing is left of it; nor if this is done within a transaction and that fails.
 
         Args:
             data: A sealed message, or a model.
@@ -76,26 +99,48 @@ class Spool:
 
         Raises:
             DamageError: They have another digest; nothing was kept.
+            SpoolError: They could not be written; nothing was kept.
         """
         if len(data) <= self._inline_bytes:
             return Stored(digest=_checked(hashlib.sha256(data).digest(), digest), inline=bytes(data))
+        self.settle()
         working = self._digests.submit(hashlib.sha256, data)
         known = bool(self._free) and not plain
         name = self._free.pop() if known else (_PLAIN if plain else "") + secrets.token_hex(_NAME_BYTES)
-        self._disk.write(name, data)
-        self._disk.sync(name)
-        if not known:
-            self._disk.sync_folder()
         try:
-            return Stored(digest=_checked(working.result().digest(), digest), file=name)
-        except DamageError:
-            self._disk.remove(name)
+            self._disk.write(name, data)
+            self._disk.sync(name)
+            if not known:
+                self._disk.sync_folder()
+            stored = Stored(digest=_checked(working.result().digest(), digest), file=name)
+        except SpoolError:
+            self._remove(name)
             raise
+        self._unnamed.add(name)
+        return stored
+
+    def settle(self) -> None:
+        """After a commit that failed, make one that does not, before anything is done or said.
+
+        A power cut may show that it was on the disk all the same: until another has taken its place nobody knows.
+
+        Raises:
+            SpoolError: It is still not known.
+        """
+        if self._settled or self._disk.database.in_transaction:
+            return
+        with self._disk.transaction() as database:
+            database.execute("INSERT OR REPLACE INTO mark VALUES ('settled', randomblob(8))")
+        self._settled = True
+        doubtful, self._doubtful = self._doubtful, []
+        for name in doubtful:
+            self._remove(name)
 
     def discard(self, stored: Stored) -> None:
         """Remove a file that no row came to need."""
-        if stored.file is not None:
-            self._disk.remove(stored.file)
+        if stored.file in self._unnamed:
+            self._unnamed.remove(stored.file)
+            self._remove(stored.file)
 
     def read(self, row: Row | StoredModel) -> bytes:
         """Return the bytes of a row.
@@ -119,6 +164,10 @@ class Spool:
                 raise DamageError("a stored file is gone") from error
             raise
 
+    def tidy(self) -> None:
+        """Leave nothing on disk that tells of what was, or when."""
+        self._disk.tidy()
+
     def close(self) -> None:
         """Let go of the disk; everything is safe on it already."""
         self._digests.shutdown()
@@ -128,7 +177,15 @@ class Spool:
         if len(self._free) < _FREE_FILES and not name.startswith(_PLAIN):
             self._free.append(name)
         else:
+            self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        """Remove a file that no row needs; where that fails it is tried again, for all else is done already."""
+        try:
             self._disk.remove(name)
+        except SpoolError:
+            self._doubtful.append(name)
+            self._settled = False
 
     def _remove_orphans(self) -> None:
         """Remove what an interrupted write, or one whose row was never committed, has left."""

@@ -6,8 +6,14 @@ message without a word, or end a run, it is written twice (``twice``), by the da
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass
 
+#: Counts the changes to these tables: a database of another number is not one of ours to read, nor a damaged one.
+FORMAT = 1
+#: Marks that a node keeps besides those of its disk: how far its last update moved the model, the digest of the
+#: finished model that its operator has undone, and how many walks it made since it trained last.
+STEP, UNDONE, ASKED = "step", "undone", "asked"
 #: What is written twice, by table.
 TWICE = {
     "message": "quote(peer) || quote(seq) || quote(came_from) || quote(owed) || fixed",
@@ -16,7 +22,7 @@ TWICE = {
     "given": "quote(peer) || seq",
     "debt": "quote(peer) || seq",
     "opened": "quote(update_id) || epoch",
-    "walk": "quote(tag) || iteration || ' ' || first_turn || ' ' || last_turn",
+    "walk": "quote(tag) || iteration || ' ' || first_turn || ' ' || last_turn || ' ' || made_at",
     "model": "kind || quote(digest) || quote(tag) || iteration",
 }
 SCHEMA = """
@@ -54,13 +60,18 @@ CREATE TABLE IF NOT EXISTS walk (         -- walks this node was a destination o
     iteration INTEGER NOT NULL,           -- highest seen
     first_turn INTEGER NOT NULL,          -- this node's turn (its count of openings) when first seen
     last_turn INTEGER NOT NULL,
+    made_at INTEGER NOT NULL,             -- updates the model had had when the walk was made
     TWICE
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS claim (        -- finished models that neighbours vouch for, and this node does not believe
+    peer TEXT PRIMARY KEY, digest BLOB NOT NULL, iteration INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS edge_use (peer TEXT PRIMARY KEY, clock INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tally (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS learner_state (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS model (        -- 'checkpoint': this node's newest, 'final': the finished one
+CREATE TABLE IF NOT EXISTS model (        -- 'checkpoint': this node's newest, 'final': the finished one,
+                                          -- 'claimed': the newest that a claim is about
     kind TEXT PRIMARY KEY,
     file TEXT,
     bytes BLOB,
@@ -72,14 +83,15 @@ CREATE TABLE IF NOT EXISTS model (        -- 'checkpoint': this node's newest, '
 """
 
 
-def statements() -> list[str]:
-    """Return the schema, statement by statement."""
-    found = []
+def make_tables(database: sqlite3.Connection) -> None:
+    """Make the tables that are not there yet, inside a transaction."""
     for statement in SCHEMA.split(";"):
         table = statement.partition("EXISTS ")[2].partition(" ")[0]
         twice = f"twice TEXT GENERATED ALWAYS AS ({TWICE.get(table)}) STORED"
-        found.append(statement.replace("TWICE", twice))
-    return found
+        database.execute(statement.replace("TWICE", twice))
+    if database.execute("PRAGMA user_version").fetchone() != (FORMAT,):
+        database.execute(f"PRAGMA user_version = {FORMAT}")
+        database.execute("INSERT OR REPLACE INTO mark VALUES ('format', CAST(? AS BLOB))", (str(FORMAT),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,3 +135,4 @@ class SeenWalk:
     iteration: int
     first_turn: int
     last_turn: int
+    made_at: int = 0

@@ -1,13 +1,18 @@
-"""Whether SQLite's write-ahead log was cut short by damage: it then drops what was committed after, without a word.
+"""SQLite's write-ahead log: whether damage has cut it short, and how it forgets what it no longer needs.
 
+A log cut short by damage drops what was committed after, without a word.
 From the first frame with a wrong checksum on, SQLite ignores the log, as it must after a power cut. A node that has
 forgotten what it committed would give numbers out twice, and its neighbours would take the second for the first. A
 damaged frame differs from a write that was cut off in what follows it: further commits of the same generation.
+
+A log that is emptied is only written over from its beginning, so it holds earlier states of every page; here it is
+wiped first.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import struct
 from dataclasses import dataclass
@@ -16,6 +21,10 @@ from pathlib import Path
 _HEADER_BYTES, _FRAME_BYTES = 32, 24
 # File header: magic, version, page size, generation, two salts. Frame: page, size after a commit or 0, two salts.
 _HEADER, _FRAME = struct.Struct(">IIII8s"), struct.Struct(">II8s")
+# In the place of a header: all that is in the log is in the database too. SQLite takes it for no log at all.
+_WIPED = b"veilwalk has wiped this log     "
+
+_ZEROS = memoryview(bytes(1 << 18))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,8 @@ def log_frames(path: Path) -> LogFrames:
         size = path.stat().st_size
         if len(header) < _HEADER_BYTES or size < _HEADER_BYTES + _FRAME_BYTES:
             return LogFrames((), 0)
+        if header == _WIPED:
+            return LogFrames((), 0)
         if not _is_sound(header):
             # Nothing of the log is read.
             return LogFrames((1,), 2)
@@ -52,6 +63,33 @@ def log_frames(path: Path) -> LogFrames:
                 if committed:
                     commits.append(number)
     return LogFrames(tuple(commits), last)
+
+
+def wipe_log(path: Path, database: sqlite3.Connection) -> bool:
+    """Write what is in the log at ``path`` into the database, and zeros over it; return whether it could be done.
+
+    ``database`` must be the only one that writes. The log keeps its length: to write over what is there needs no
+    journal of the file system.
+    """
+    (patience,) = database.execute("PRAGMA busy_timeout").fetchone()
+    (page,) = database.execute("PRAGMA page_size").fetchone()
+    # Whoever looks at the database now is not waited for.
+    database.execute("PRAGMA busy_timeout=0")
+    try:
+        busy, frames, _ = database.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+    finally:
+        database.execute(f"PRAGMA busy_timeout={patience}")
+    if busy or frames < 0:
+        return False
+    if frames:
+        with path.open("r+b", buffering=0) as log:
+            # Wiped from its end, or half, a log would be one of older pages than those in the database.
+            log.write(_WIPED)
+            os.fdatasync(log)
+            left = frames * (_FRAME_BYTES + page)
+            while left:
+                left -= log.write(_ZEROS[:left])
+    return True
 
 
 def _is_sound(header: bytes) -> bool:

@@ -1,0 +1,302 @@
+"""T8, active: what a member can tell that does not only look, but asks.
+
+One real node, as a process of its own, between two members that are played here: the attacker, and one that takes
+whatever it is given. The attacker brings the node messages that are for it, on which it trains, and messages for the
+other, which it relays, and probes it by everything the protocol lets a neighbour do: PING while the node works, offers
+that it must refuse, and the same bytes again and again. Each probe gives a number; how well that number tells training
+from relaying is its AUC.
+
+    python -m benchmarks.reliability.active_probes FOLDER --seconds 600
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.reliability.campaign_anonymity import auc_of
+from benchmarks.reliability.chaos import ROOT
+from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import SIMPLE
+from veilwalk.design import DistanceLaw
+from veilwalk.graphs import parse_graph_spec
+from veilwalk.learning import init_generator, load_data, make_learner, parse_partition_spec, partitions_of
+from veilwalk.node import ClusterPlan, Limits, RunRules, load_config, prepare_cluster
+from veilwalk.node.link import Hello, InLinks, Offer, dialing_context, listening_context
+from veilwalk.node.link._connection import Connection, dial
+from veilwalk.node.link._wire import Ack, Go, Ping
+from veilwalk.node.members import encode_params, load_node_keys
+from veilwalk.node.peer._assemble import membership_files
+from veilwalk.node.sealing import seal
+from veilwalk.node.spool import Verdict
+
+ATTACKER, NODE, SINK = "n0", "n1", "n2"
+_LIMITS = Limits(retry_s=0.2, connect_s=2.0, answer_s=10.0)
+Scores = dict[str, dict[bool, list[float]]]
+
+
+def probe(folder: Path, *, seconds: float, dwell_s: float, local_steps: int, seed: int) -> Scores:
+    """Return what each probe measured, for messages the node trained on and for those it relayed."""
+    return asyncio.run(_probe(folder, seconds=seconds, dwell_s=dwell_s, local_steps=local_steps, seed=seed))
+
+
+def summary(scores: Scores) -> dict[str, Any]:
+    """Return the AUC of every probe with half of its 95% interval, and of how many messages."""
+    found = {}
+    for name, of in sorted(scores.items()):
+        auc, error = auc_of(of[True], of[False])
+        found[name] = {
+            "auc": round(auc, 3),
+            "half_of_95%_interval": round(1.96 * error, 3),
+            "trained": len(of[True]),
+            "relayed": len(of[False]),
+        }
+    return found
+
+
+def add_row(counts: dict[str, Any], folder: Path, seed: int, *, seconds: float = 600.0) -> None:
+    """Add the row of the active attacker to T8: the AUC of every probe; one that tells more than 0.52 is a fault."""
+    scores = probe(folder / "active", seconds=seconds, dwell_s=0.4, local_steps=3000, seed=seed)
+    counts["active_probes"] = summary(scores)
+    for name, found in counts["active_probes"].items():
+        if abs(found["auc"] - 0.5) - found["half_of_95%_interval"] > 0.02:
+            counts.setdefault("faults", []).append(f"active probe, {name}: AUC {found['auc']}, seed {seed}")
+
+
+class _Played:
+    """A member that is played here: it greets, and takes whatever it is given."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        config = load_config(folder / name / "node.toml")
+        self.membership = membership_files(config).load()
+        self.roster = self.membership.roster
+        self.keys = load_node_keys(config.keys)
+        self.context = self.roster.seal_context(self.membership.manifest)
+        self.message_bytes = self.context.message_bytes
+        self.degree, self.answer_spread_s = 2, 0.0
+        self._links = InLinks(host=self, desk=_Sink(), limits=_LIMITS)  # type: ignore[arg-type]
+
+    async def listen(self) -> None:
+        """Take messages from now on."""
+        me = self.roster.member(self.keys.id)
+        anchors = self.roster.trust_anchors(self.roster.neighbours(self.keys.id))
+        await self._links.start(me.host, me.port, listening_context(self.keys, anchors))
+
+    async def stop(self) -> None:
+        """Take no more."""
+        await self._links.stop()
+
+    async def dial(self, peer: str) -> Connection:
+        """Return a connection on which messages can be offered."""
+        member, anchors = self.roster.member(peer), self.roster.trust_anchors([peer])
+        context = dialing_context(self.keys, anchors)
+        connection = await dial(member, context, message_bytes=self.message_bytes, timeout_s=5)
+        await connection.send(self.hello(0))
+        await connection.receive(5)
+        return connection
+
+    def hello(self, settled: int) -> Hello:
+        """Return what this member says first."""
+        return self.membership.hello(bytes(8), settled=settled)
+
+    def check_hello(self, hello: Hello) -> None:
+        """Take anybody the roster knows."""
+
+    def neighbour_of(self, spki: bytes) -> str | None:
+        """Return who shows that key."""
+        return self.roster.peer_of_certificate(spki)
+
+    def turned_away(self, why: str) -> None:
+        """Turn away without a word."""
+
+    def failed(self, error: Exception) -> None:
+        """Fail aloud: a broken attacker proves nothing."""
+        raise error
+
+
+class _Sink:
+    """A desk that keeps nothing."""
+
+    async def greeted(self, _: str, hello: Hello) -> int:
+        """Return that everything is taken."""
+        return hello.settled
+
+    async def hold(self, *_: Any) -> Verdict:
+        """Hold nothing."""
+        return Verdict.HELD
+
+    async def take(self, *_: Any) -> Verdict:
+        """Take nothing."""
+        return Verdict.TAKEN
+
+    async def cancelled(self, *_: Any) -> None:
+        """Forget nothing."""
+
+
+class _Attack:
+    """The attacker's side of its link to the node."""
+
+    def __init__(self, me: _Played, connection: Connection, model: bytes, dwell_s: float) -> None:
+        self._me, self._connection, self._model, self._dwell_s = me, connection, model, dwell_s
+        self._seq = self._made = 0
+        self.scores: Scores = defaultdict(lambda: {True: [], False: []})
+
+    async def trial(self, *, trains: bool, how: str) -> None:
+        """Bring one message, probe while the node has it, and bring its bytes again when it is gone."""
+        self._made += 1
+        message = seal(
+            self._me.context,
+            [self._me.roster.kem_key(NODE if trains else SINK, self._me.context.epoch)],
+            walk_tag=b"walktag1",
+            iteration=self._made,
+            body=self._model,
+        )
+        offered, given, _ = await self._bring(message)
+        self._note("first offer", trains, offered)
+        self._note("first give", trains, given)
+        waits = await self._ask(self._dwell_s, self._ping if how == "ping" else self._refused_offer)
+        self._note(f"{how}, slowest", trains, max(waits))
+        self._note(f"{how}, mean", trains, float(np.mean(waits)))
+        await asyncio.sleep(1.5 * self._dwell_s)
+        found = [await self._bring(message) for _ in range(_LIMITS.quota + 1)]
+        self._note("replay, taken", trains, sum(taken for *_, taken in found))
+        self._note("replay, offer", trains, float(np.mean([offered for offered, *_ in found])))
+        given_s = [given for _, given, taken in found if taken]
+        if given_s:
+            self._note("replay, give", trains, float(np.mean(given_s)))
+        await asyncio.sleep(2.5 * self._dwell_s)
+
+    def _note(self, name: str, trains: bool, value: float) -> None:  # noqa: FBT001
+        self.scores[name][trains].append(value)
+
+    async def _ask(self, seconds: float, question: Any) -> list[float]:
+        end, waits = time.monotonic() + seconds, []
+        while time.monotonic() < end:
+            waits.append(await question())
+        return waits
+
+    async def _ping(self) -> float:
+        return (await self._timed(Ping()))[0]
+
+    async def _refused_offer(self) -> float:
+        """Offer bytes that are not what is announced: the node must look at them, and nothing stays."""
+        return (await self._timed(Offer(self._seq + 1, self._me.message_bytes, bytes(32)), self._bytes()))[0]
+
+    def _bytes(self) -> bytes:
+        return self._me.context.clear + bytes(self._me.message_bytes - len(self._me.context.clear))
+
+    async def _bring(self, message: bytes) -> tuple[float, float, bool]:
+        """Offer and give a message; return how long the two answers took, and whether it was taken."""
+        digest = hashlib.sha256(message).digest()
+        offered, answer = await self._timed(Offer(self._seq + 1, len(message), digest), message)
+        if not isinstance(answer, Ack):
+            return offered, 0.0, False
+        self._seq += 1
+        given, answer = await self._timed(Go(self._seq))
+        return offered, given, isinstance(answer, Ack)
+
+    async def _timed(self, frame: Any, body: bytes = b"") -> tuple[float, Any]:
+        begin = time.monotonic()
+        await self._connection.send(frame, body)
+        answer = await self._connection.receive(10)
+        return time.monotonic() - begin, answer
+
+
+async def _probe(folder: Path, *, seconds: float, dwell_s: float, local_steps: int, seed: int) -> Scores:
+    model = _prepare(folder, dwell_s=dwell_s, local_steps=local_steps)
+    dice = random.Random(seed)  # noqa: S311  the order of the trials is no secret
+    async with _running(folder) as (attacker, sink):
+        connection = await attacker.dial(NODE)
+        attack = _Attack(attacker, connection, model, dwell_s)
+        end = time.monotonic() + seconds
+        # What is imported, and how fast the processor runs, is settled after a few.
+        for _ in range(4):
+            await attack.trial(trains=True, how="ping")
+        attack.scores.clear()
+        while time.monotonic() < end:
+            kinds = [(trains, how) for trains in (True, False) for how in ("ping", "refused offer")]
+            dice.shuffle(kinds)
+            for trains, how in kinds:
+                await attack.trial(trains=trains, how=how)
+        connection.close()
+        await sink.stop()
+    return attack.scores
+
+
+@contextlib.asynccontextmanager
+async def _running(folder: Path) -> AsyncIterator[tuple[_Played, _Played]]:
+    """Run the node, and both members beside it."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
+    command = [sys.executable, "-m", "veilwalk", "node", "run", "--config", str(folder / NODE / "node.toml")]
+    attacker, sink = _Played(folder, ATTACKER), _Played(folder, SINK)
+    await attacker.listen()
+    await sink.listen()
+    with (folder / "log.jsonl").open("w") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=ROOT)
+    try:
+        while (folder / "log.jsonl").read_text().count("link_up") < 2:
+            if process.poll() is not None:
+                raise RuntimeError((folder / "log.jsonl").read_text())
+            await asyncio.sleep(0.1)
+        yield attacker, sink
+    finally:
+        process.terminate()
+        process.wait(20)
+        await attacker.stop()
+
+
+def _prepare(folder: Path, *, dwell_s: float, local_steps: int) -> bytes:
+    """Write a network of three, and return a model for it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    graph = parse_graph_spec("ring:3")
+    data = load_data("digits", seed=1)
+    spec = f"softmax:learning_rate=0.01:batch_size=32:local_steps={local_steps}"
+    learner = make_learner(spec, n_features=data.n_features, n_classes=data.n_classes)
+    plan = ClusterPlan(
+        graph=graph,
+        law=DistanceLaw(DistanceSupport(1, 1, allow_neighbours=True), np.ones(1)).on(graph),
+        partitions=partitions_of(parse_partition_spec("iid", graph=graph, seed=1), data),
+        learner=learner,
+        learner_spec=spec,
+        n_classes=data.n_classes,
+        rules=RunRules(walk=SIMPLE, updates=10**6, late_hops=1e9, dwell_s=dwell_s),
+        seed=1,
+        limits=_LIMITS,
+    )
+    prepare_cluster(folder, plan)
+    manifest = membership_files(load_config(folder / SINK / "node.toml")).load().manifest
+    return encode_params(manifest, learner.init_params(init_generator(1)))
+
+
+def main() -> None:
+    """Probe for a while and print what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--dwell", type=float, default=0.4)
+    parser.add_argument("--local-steps", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    scores = probe(
+        asked.folder, seconds=asked.seconds, dwell_s=asked.dwell, local_steps=asked.local_steps, seed=asked.seed
+    )
+    print(json.dumps(summary(scores), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""``veilwalk node check | drain``: before a node starts, and before it stops for a while."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from veilwalk.cli._node import app
+from veilwalk.cli._output import console
+from veilwalk.core.errors import ProtocolError
+
+# These commands and those of _node are one group.
+__all__ = ["app"]
+
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The node's settings, node.toml.")]
+_HERE = Path("node.toml")
+
+
+@app.command("check")
+def check(
+    config: Config = _HERE,
+    *,
+    peers: Annotated[
+        bool, typer.Option("--peers/--no-peers", help="Shake hands with every neighbour.", show_default=True)
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
+) -> None:
+    """Look at all a node needs, and start nothing.
+
+    Keys, permissions, roster, manifest, data against the manifest, law, ports, disk, clock, and whether neighbours
+    answer: a line each, ok or fails. The node may be running.
+
+    Example: veilwalk node check clinic-a1/node.toml
+
+    Exit code 1 where something fails.
+    """
+    from veilwalk.node.peer import check_node
+
+    found = []
+    for finding in check_node(config, peers=peers):
+        found.append(finding)
+        if not as_json:
+            typer.echo(f"{'ok   ' if finding.ok else 'fails'}  {finding.name}: {' '.join(finding.what.split())}")
+    well = all(finding.ok for finding in found)
+    if as_json:
+        typer.echo(json.dumps({"ok": well, "findings": [asdict(finding) for finding in found]}, indent=2))
+    if not well:
+        raise typer.Exit(1)
+
+
+@app.command("drain")
+def drain(
+    config: Config = _HERE,
+    *,
+    timeout: Annotated[float, typer.Option(help="Wait so many seconds until it has stopped.")] = 600.0,
+) -> None:
+    """Have a running node hand on what it holds, then stop.
+
+    It takes nothing new meanwhile. For maintenance: nothing of the run waits on a machine that is away.
+
+    Example: veilwalk node drain clinic-a1/node.toml
+
+    Exit code 3 where it has not stopped in time; it goes on handing out, and stops when it is done.
+    """
+    from veilwalk.node import load_config
+    from veilwalk.node.peer import drain_node, is_running
+
+    state = load_config(config).state
+    if not is_running(state):
+        typer.echo("no node runs with this configuration")
+        return
+    with console().status("draining") as line:
+        done = drain_node(state, timeout_s=timeout, tell=lambda held: line.update(f"{held} messages held"))
+    if not done:
+        raise ProtocolError(f"still holds messages after {timeout:g} s: its neighbours take them when they can")
+    typer.echo("drained and stopped; it holds nothing")

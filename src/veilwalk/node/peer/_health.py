@@ -1,0 +1,111 @@
+"""How a node is, looked at on a beat of its own: what an operator must know, and nothing of when it trained."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from veilwalk.core.errors import SpoolError
+
+if TYPE_CHECKING:
+    from veilwalk.node.peer._node import Node, NodeStatistics
+
+BEAT_S = 15.0
+_DAY_S = 86400
+#: For how long nothing has come: only these are told apart.
+QUIET_S = (0, 60, 600, 3600, 6 * 3600, 24 * 3600)
+_STUCK_S = 60.0
+# Free space is told in such steps, so that it does not tell single messages.
+_DISK_STEP = 64 << 20
+# Who makes the last update has the finished model first: it is told on the hour only.
+_HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """One look at a node.
+
+    Attributes:
+        troubles: What is wrong, in words; empty where all is well.
+        roster_days_left: Whole days until the roster ends; negative when it has.
+        quiet_s: Nothing has come from any neighbour for at least so long; in coarse steps.
+        stuck: Messages that have waited for one neighbour for more than a minute.
+        disk_free_bytes: Free on the disk of the node's state, in coarse steps.
+        finished: Whether it had the finished model when the last hour began.
+    """
+
+    troubles: tuple[str, ...]
+    roster_days_left: int
+    quiet_s: int
+    stuck: int
+    disk_free_bytes: int
+    finished: bool
+
+
+@dataclass
+class HealthWatch:
+    """Looks at a node again and again."""
+
+    node: Node
+    state: Path
+    now: Callable[[], float] = time.time
+    clock: Callable[[], float] = time.monotonic
+    _taken: int = -1
+    _since: float = 0.0
+    _pinned: dict[tuple[int, str], float] = field(default_factory=dict)
+    _failures: int = 0
+    _storage_fails: bool = False
+    _hour: int = -1
+    _finished: bool = False
+
+    async def beat(self) -> None:
+        """Look: to be called every :data:`BEAT_S`."""
+        now, storage = self.clock(), self.node.desk.storage
+        tables = self.node.desk.custody.spool.tables
+        failures = self.node.events["storage_troubles"]
+        try:
+            found: NodeStatistics = await self.node.statistics()
+            rows = await storage(tables.messages)
+            if self._hour != int(self.now() // _HOUR_S):
+                self._hour = int(self.now() // _HOUR_S)
+                self._finished = await storage(tables.model, "final") is not None
+        except SpoolError:
+            self._storage_fails = True
+            return
+        self._storage_fails, self._failures = failures > self._failures, failures
+        if found.tallies.get("taken", 0) != self._taken:
+            self._taken, self._since = found.tallies.get("taken", 0), now
+        waiting = {(row.id, row.peer) for row in rows if row.peer is not None}
+        self._pinned = {key: self._pinned.get(key, now) for key in waiting}
+
+    def look(self) -> Health:
+        """Return how the node is, by the last beat."""
+        now = self.clock()
+        days = (self.node.roster.expires - self.now()) / _DAY_S
+        free, troubles = self._free(), []
+        if days <= 0:
+            troubles.append("the roster has ended")
+        if not self.node.links_up:
+            troubles.append("no neighbour can be reached")
+        if self._storage_fails:
+            troubles.append("storage fails")
+        if free is None or free < _DISK_STEP:
+            troubles.append("the disk is full")
+        return Health(
+            troubles=tuple(troubles),
+            roster_days_left=int(days // 1),
+            quiet_s=max(step for step in QUIET_S if now - self._since >= step),
+            stuck=sum(now - since >= _STUCK_S for since in self._pinned.values()),
+            disk_free_bytes=(free or 0) // _DISK_STEP * _DISK_STEP,
+            finished=self._finished,
+        )
+
+    def _free(self) -> int | None:
+        try:
+            return shutil.disk_usage(self.state).free
+        except OSError:
+            return None

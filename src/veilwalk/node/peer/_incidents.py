@@ -1,0 +1,60 @@
+"""What goes wrong around a node: counted always, said only as often as a stranger may make it say something."""
+
+from __future__ import annotations
+
+from veilwalk.node.link import TokenBucket
+from veilwalk.node.peer._log import Log
+
+# Anybody who reaches the port can make a node write lines.
+_LINES_PER_S, _LINES_AT_ONCE = 0.2, 50
+
+
+class Incidents:
+    """The incidents of one node since it started.
+
+    Attributes:
+        events: How often each kind was.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lines = TokenBucket(_LINES_PER_S, _LINES_AT_ONCE)
+        self._why_down: dict[str, str] = {}
+        self._has_failed = False
+        self.events = {"turned_away": 0, "storage_troubles": 0, "link_losses": 0, "link_faults": 0}
+
+    def turned_away(self, why: str) -> None:
+        """Note that somebody was turned away."""
+        self.events["turned_away"] += 1
+        if self._lines.take_if_any():
+            self._log.event("turned_away", why=why, times=self.events["turned_away"])
+
+    def failed(self, error: Exception) -> None:
+        """Note that a connection ended by a fault of this node's own; of what it says only its kind is logged."""
+        self.events["link_faults"] += 1
+        if self._lines.take_if_any():
+            self._log.event("link_fault", kind=type(error).__name__, times=self.events["link_faults"])
+
+    def link_changed(self, peer: str, *, up: bool, was_up: bool, why: str) -> None:
+        """Note that a link came up, or went down, or is down still."""
+        if up:
+            self._why_down.pop(peer, None)
+            self._log.event("link_up", peer=peer)
+            return
+        self.events["link_losses"] += was_up
+        # Why it is down still is said when that changes: what another run or manifest refuses never comes up at all.
+        if was_up or self._why_down.get(peer) != why:
+            self._log.event("link_down", peer=peer, why=why)
+        self._why_down[peer] = why
+
+    def trouble(self, why: str) -> None:
+        """Note that the disk failed."""
+        self.events["storage_troubles"] += 1
+        if self.events["storage_troubles"] == 1 or self.events["storage_troubles"] % 100 == 0:
+            self._log.event("storage_trouble", why=why, times=self.events["storage_troubles"])
+
+    def set_aside(self, why: str) -> None:
+        """Say once that something could not be worked on: more often, lines would tell when."""
+        if not self._has_failed:
+            self._has_failed = True
+            self._log.event("set_aside", why=why)

@@ -1,0 +1,259 @@
+"""Training: bytes in, bytes out, and no exception, whatever came and whatever the learner does with it.
+
+A model that cannot be used, or makes the learner fail, is refused, and the node's own last one is trained in its place.
+Where the learner fails on that too, the fault is this node's own (its data, its code, its memory), and no walk shall
+end for it: what came is passed on as it is, without an update, and counted (``learner_failures``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, cast
+
+import numpy as np
+
+from veilwalk.core.errors import ProtocolError, TrainingError
+from veilwalk.node.members import RunRules, decode_params, encode_params, params_distance
+
+if TYPE_CHECKING:
+    from veilwalk.learning import Array, Learner, Params, Partition, UpdateMod, UpdateResult
+    from veilwalk.node.members import Manifest
+
+_DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What an update is made from.
+
+    Attributes:
+        received: The model that came, encoded; None where its body did not open.
+        own: This node's last model; None where it has none.
+        iteration: Updates that the model has had.
+        step: Updates that this node has made before.
+        state: What its learner keeps, each array after its digest.
+    """
+
+    received: bytes | None
+    own: bytes | None
+    iteration: int
+    step: int
+    state: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """What came of a lesson.
+
+    Attributes:
+        model: The model to hand on, encoded.
+        state: What the learner keeps from now on; None where no update was made.
+        moved: How far the update moved the model; None where none was made.
+        reached: Whether the model is as good as the run asks for.
+        counts: Tallies to add to.
+    """
+
+    model: bytes
+    state: Mapping[str, bytes] | None = None
+    moved: float | None = None
+    reached: bool = False
+    counts: tuple[str, ...] = ()
+
+
+class Trainer(Protocol):
+    """Makes updates: a :class:`Task` in this process, or one in a process of its own."""
+
+    def first(self) -> bytes:
+        """Return the model that the run starts from, encoded."""
+        ...
+
+    def update(self, lesson: Lesson) -> Learnt:
+        """Make an update."""
+        ...
+
+    def reaches_target(self, model: bytes) -> bool:
+        """Return whether a model is as good as the run asks for, by the public test set."""
+        ...
+
+    def close(self) -> None:
+        """Stop; an update that is being made is given up."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What this node learns with, on what.
+
+    Attributes:
+        learner: The model and how it is updated.
+        data: This node's examples.
+        manifest: How a model is encoded.
+        index: This node's number in the roster.
+        rules: When the model is finished, and what an update goes through; None for neither target nor noise.
+        max_loss_ratio: A model whose loss on this node's data is more than this many times that of the node's own
+            last model is refused; 0 for no such check.
+        test: The run's public test set, where it has one.
+    """
+
+    learner: Learner
+    data: Partition
+    manifest: Manifest
+    index: int
+    rules: RunRules | None = None
+    max_loss_ratio: float = 0.0
+    test: Partition | None = field(default=None, repr=False)
+
+    def first(self) -> bytes:
+        """Return the model that the run starts from, encoded."""
+        # Imported here, as below, because it takes half a second, which a relay need not wait for.
+        from veilwalk.learning import init_generator
+
+        return encode_params(self.manifest, self.learner.init_params(init_generator(self.manifest.seed)))
+
+    def update(self, lesson: Lesson) -> Learnt:
+        """Make an update of what came, or of this node's own last model where that is refused."""
+        received = self._decoded(lesson.received)
+        own = self._decoded(lesson.own)
+        if own is None:
+            own = decode_params(self.manifest, self.first())
+        refused: tuple[str, ...] = ()
+        if received is None or self._is_worse(received, own):
+            received, refused = None, ("refused",)
+        else:
+            learnt = self._learnt(received, lesson)
+            if learnt is not None:
+                return learnt
+        learnt = self._learnt(own, lesson, "refused")
+        if learnt is not None:
+            return learnt
+        unchanged = encode_params(self.manifest, own if received is None else received)
+        return Learnt(model=unchanged, counts=(*refused, "learner_failures"))
+
+    def reaches_target(self, model: bytes) -> bool:
+        """Return whether a model is as good as the run asks for, by the public test set."""
+        if self.rules is None or not self.rules.target or self.test is None:
+            return False
+        try:
+            accuracy = self.learner.evaluate(decode_params(self.manifest, model), self.test).get("accuracy")
+            return accuracy is not None and bool(accuracy >= self.rules.target)
+        except (Exception, SystemExit):  # noqa: BLE001  a learner may be anybody's code
+            return False
+
+    def close(self) -> None:
+        """Do nothing: it works while it is asked."""
+
+    def _learnt(self, params: Params, lesson: Lesson, *counts: str) -> Learnt | None:
+        """Return what one update makes of a model; None where the learner fails."""
+        found = list(counts)
+        state = _read_state(lesson.state, found)
+        try:
+            made = self._update(params, lesson, state)
+            kept = {name: _written(array) for name, array in state.items()}
+            try:
+                model = encode_params(self.manifest, made)
+            except TrainingError:
+                # This node's own data made it worse than useless: pass on what came.
+                made, model = params, encode_params(self.manifest, params)
+                found.append("diverged")
+            moved = params_distance(made, params)
+        except (Exception, SystemExit):  # noqa: BLE001  a learner may be anybody's code
+            return None
+        return Learnt(
+            model=model,
+            state=kept,
+            moved=moved,
+            reached=self._is_tried(lesson.iteration + 1) and self.reaches_target(model),
+            counts=("updates", *found),
+        )
+
+    def _update(self, params: Params, lesson: Lesson, state: dict[str, Array]) -> Params:
+        from veilwalk.learning import apply_update
+
+        with np.errstate(all="ignore"):
+            return apply_update(
+                self.learner,
+                params,
+                self.data,
+                seed=self.manifest.seed,
+                node=self.index,
+                step=lesson.step,
+                age=lesson.iteration,
+                state=state,
+                mod=None if self.rules is None else update_mod(clip=self.rules.clip, noise=self.rules.noise),
+            ).params
+
+    def _is_tried(self, iteration: int) -> bool:
+        """Return whether a model that has had so many updates is tried on the public test set."""
+        from veilwalk.learning import evaluation_points
+
+        rules = self.rules
+        if rules is None or not rules.target:
+            return False
+        return iteration in evaluation_points(rules.updates, rules.evaluations)
+
+    def _decoded(self, model: bytes | None) -> Params | None:
+        """Return a model's parameters; None where they are not such as the manifest allows."""
+        if model is None:
+            return None
+        try:
+            return decode_params(self.manifest, model)
+        except ProtocolError:
+            return None
+
+    def _is_worse(self, params: Params, own: Params) -> bool:
+        """Return whether a model does so much worse on this node's data than its own that it is refused."""
+        if not self.max_loss_ratio:
+            return False
+        try:
+            return not self._loss(params) <= self.max_loss_ratio * max(self._loss(own), 1e-9)
+        except (Exception, SystemExit):  # noqa: BLE001  a learner may be anybody's code
+            return True
+
+    def _loss(self, params: Params) -> float:
+        return float(self.learner.evaluate(params, self.data)["loss"])
+
+
+class _SecretNormal:
+    """Normal numbers that nobody can predict: straight from the operating system's source."""
+
+    def standard_normal(self, shape: tuple[int, ...]) -> Array:
+        """Return independent standard normal numbers (Box and Muller)."""
+        # The upper 53 bits, moved off zero, whose logarithm is none.
+        words = np.frombuffer(os.urandom(16 * math.prod(shape)), dtype=np.uint64).reshape(2, *shape) >> np.uint64(11)
+        radius, angle = (words + 0.5) * 2.0**-53
+        return np.asarray(np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle))
+
+
+def update_mod(*, clip: float, noise: float) -> UpdateMod | None:
+    """Return what every update of a run goes through: clipping and noise as in ``train``, but not from its seed."""
+    from veilwalk.learning import ClipUpdate, StepContext, private_mods
+
+    if not noise:
+        return ClipUpdate(clip) if clip else None
+    private = private_mods(noise_multiplier=noise, max_norm=clip)
+
+    def noised(before: Params, result: UpdateResult, ctx: StepContext) -> UpdateResult:
+        return private(before, result, replace(ctx, rng=cast("np.random.Generator", _SecretNormal())))
+
+    return noised
+
+
+def _written(array: Array) -> bytes:
+    """Return an array of the learner's as it is kept: after its digest, so that damage is noticed."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.asarray(array), allow_pickle=False)
+    return hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue()
+
+
+def _read_state(kept: Mapping[str, bytes], counts: list[str]) -> dict[str, Array]:
+    """Return what the learner kept; where any of it is damaged, none, for its parts belong together."""
+    for data in kept.values():
+        if hashlib.sha256(data[_DIGEST_BYTES:]).digest() != data[:_DIGEST_BYTES]:
+            counts.append("damaged")
+            return {}
+    return {name: np.load(io.BytesIO(data[_DIGEST_BYTES:]), allow_pickle=False) for name, data in kept.items()}

@@ -1,0 +1,243 @@
+"""Training in a process of its own, at low priority: whoever asks a node something cannot tell whether it trains.
+
+A thread would not do: it holds Python's lock while it computes, and answers to PING come late. The process gets and
+gives plain bytes over a pipe; what a peer sent is arrays there as everywhere, never objects. It loads the learner and
+the data, and the node need not. It is forked before the node has keys, threads or sockets; where it dies it is started
+anew as a program, for by then a fork would copy all these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import Any, NoReturn
+
+from veilwalk.core.errors import ConfigError, LearnerError, ProtocolError, VeilwalkError
+from veilwalk.node.members import Manifest, decode_params, parse_manifest
+from veilwalk.node.peer._assemble import load_task
+from veilwalk.node.peer._config import load_config
+from veilwalk.node.peer._trainer import Learnt, Lesson, Task
+
+_NICENESS = 10
+_PR_SET_PDEATHSIG = 1
+_START = "from veilwalk.node.peer._worker import main; main()"
+
+Answer = tuple[dict[str, Any], list[bytes]]
+
+
+class Worker:
+    """A :class:`.Trainer` whose work is done by another process."""
+
+    def __init__(self, config: Path) -> None:
+        self._config = config
+        self._manifest: Manifest | None = None
+        self._index = 0
+        self._first = b""
+        self._closed = False
+        self._pipe, theirs = Pipe()
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._pipe.close()
+            _serve_and_exit(config, theirs, parent)
+        theirs.close()
+
+    def begin(self, manifest: Manifest, index: int) -> None:
+        """Load learner and data.
+
+        Raises:
+            VeilwalkError: They do not fit; the message says how.
+        """
+        self._manifest, self._index = manifest, index
+        if self._closed:
+            # The node begins anew, under another manifest.
+            self._closed = False
+            self._start()
+        try:
+            _, (self._first,) = self._begin()
+        except (OSError, EOFError):
+            raise LearnerError("the process that trains ended before it began") from None
+
+    def first(self) -> bytes:
+        """Return the model that the run starts from, encoded."""
+        return self._first
+
+    def update(self, lesson: Lesson) -> Learnt:
+        """Make an update; where the process dies of it, of this node's own model."""
+        try:
+            return self._update(lesson)
+        except (OSError, EOFError, VeilwalkError):
+            self._replace()
+        try:
+            learnt = self._update(replace(lesson, received=None))
+        except (OSError, EOFError, VeilwalkError):
+            self._replace()
+        else:
+            if learnt.state is not None:
+                return learnt
+        unchanged = next(model for model in (lesson.received, lesson.own, self._first) if self._is_model(model))
+        return Learnt(model=unchanged or self._first, counts=("learner_failures",))
+
+    def reaches_target(self, model: bytes) -> bool:
+        """Return whether a model is as good as the run asks for, by the public test set."""
+        try:
+            found, _ = self._ask({"do": "reaches_target"}, model)
+        except (OSError, EOFError, VeilwalkError):
+            self._replace()
+            return False
+        return bool(found["reaches"])
+
+    def close(self) -> None:
+        """Stop; an update that is being made is given up."""
+        self._closed = True
+        self._end()
+
+    def _begin(self) -> Answer:
+        if self._manifest is None:
+            raise LearnerError("the process that trains was not told what")
+        return self._ask({"do": "begin", "index": self._index}, self._manifest.to_bytes())
+
+    def _update(self, lesson: Lesson) -> Learnt:
+        names = list(lesson.state)
+        head = {
+            "do": "update",
+            "iteration": lesson.iteration,
+            "step": lesson.step,
+            "received": lesson.received is not None,
+            "own": lesson.own is not None,
+            "state": names,
+        }
+        found, (model, *state) = self._ask(
+            head, lesson.received or b"", lesson.own or b"", *(lesson.state[name] for name in names)
+        )
+        return Learnt(
+            model=model,
+            state=None if found["state"] is None else dict(zip(found["state"], state, strict=True)),
+            moved=found["moved"],
+            reached=found["reached"],
+            counts=tuple(found["counts"]),
+        )
+
+    def _ask(self, head: Mapping[str, Any], *parts: bytes) -> Answer:
+        _send(self._pipe, head, parts)
+        found, answer = _receive(self._pipe)
+        if "error" in found:
+            raise (ConfigError if found["code"] == ConfigError.exit_code else LearnerError)(found["error"])
+        return found, answer
+
+    def _is_model(self, model: bytes | None) -> bool:
+        try:
+            return model is not None and self._manifest is not None and bool(decode_params(self._manifest, model))
+        except ProtocolError:
+            return False
+
+    def _replace(self) -> None:
+        """Start another in the place of one that died."""
+        self._end()
+        with contextlib.suppress(OSError, EOFError, VeilwalkError):
+            if not self._closed:
+                self._start()
+                self._begin()
+
+    def _start(self) -> None:
+        self._pipe, theirs = Pipe()
+        with theirs:
+            os.set_inheritable(theirs.fileno(), True)  # noqa: FBT003  that is its signature
+            arguments = [sys.executable, "-c", _START, str(self._config), str(theirs.fileno()), str(os.getpid())]
+            self.pid = os.posix_spawn(sys.executable, arguments, os.environ)
+
+    def _end(self) -> None:
+        if self.pid:
+            pid, self.pid = self.pid, 0
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        # Last: whoever waits for an answer has got its end by now.
+        self._pipe.close()
+
+
+def main() -> None:
+    """Serve the node that started this program: configuration, pipe, its process id."""
+    config, handle, parent = sys.argv[1:]
+    _serve_and_exit(Path(config), Connection(int(handle)), int(parent))
+
+
+def _serve_and_exit(config: Path, pipe: Connection, parent: int) -> NoReturn:
+    try:
+        # Whoever kills the node, however hard, ends this process too; a clean stop is the node's to order.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        if os.getppid() == parent:
+            # While the node reads its keys.
+            importlib.import_module("veilwalk.learning")
+            _serve(config, pipe)
+    finally:
+        os._exit(0)
+
+
+def _serve(config: Path, pipe: Connection) -> None:
+    tasks: list[Task] = []
+    while True:
+        try:
+            head, parts = _receive(pipe)
+            _send(pipe, *_answer(config, tasks, head, parts))
+        except (EOFError, OSError):
+            return
+
+
+def _answer(config: Path, tasks: list[Task], head: dict[str, Any], parts: list[bytes]) -> Answer:
+    """Return the answer to a request; the first is what to work on, and is kept in ``tasks``."""
+    try:
+        match head["do"]:
+            case "begin":
+                manifest = parse_manifest(parts[0], "manifest")
+                tasks[:] = [load_task(load_config(config), manifest, index=head["index"])]
+                # From now on: a start that others wait for is not to wait itself.
+                lower = os.getpriority(os.PRIO_PROCESS, os.getppid()) + _NICENESS
+                os.setpriority(os.PRIO_PROCESS, 0, lower)
+                return {}, [tasks[0].first()]
+            case "reaches_target":
+                return {"reaches": tasks[0].reaches_target(parts[0])}, []
+            case _:
+                return _updated(tasks[0], head, parts)
+    except VeilwalkError as error:
+        return {"error": str(error), "code": error.exit_code}, []
+    except Exception as error:  # noqa: BLE001  a learner may be anybody's code; the node says what it was
+        return {"error": f"the learner cannot be made: {error!r}", "code": LearnerError.exit_code}, []
+
+
+def _updated(task: Task, head: dict[str, Any], parts: list[bytes]) -> Answer:
+    received, own, *state = parts
+    learnt = task.update(
+        Lesson(
+            received=received if head["received"] else None,
+            own=own if head["own"] else None,
+            iteration=head["iteration"],
+            step=head["step"],
+            state=dict(zip(head["state"], state, strict=True)),
+        )
+    )
+    names = None if learnt.state is None else list(learnt.state)
+    found = {"state": names, "moved": learnt.moved, "reached": learnt.reached, "counts": learnt.counts}
+    return found, [learnt.model, *(learnt.state or {}).values()]
+
+
+def _send(pipe: Connection, head: Mapping[str, Any], parts: Sequence[bytes]) -> None:
+    pipe.send_bytes(json.dumps({**head, "parts": len(parts)}).encode())
+    for part in parts:
+        pipe.send_bytes(part)
+
+
+def _receive(pipe: Connection) -> Answer:
+    head = json.loads(pipe.recv_bytes())
+    return head, [pipe.recv_bytes() for _ in range(head.pop("parts"))]

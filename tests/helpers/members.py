@@ -1,0 +1,44 @@
+"""Somebody who speaks the protocol by hand, in the name of a member: for tests of what a node answers."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from veilwalk.node.link._connection import Connection, dial, dialing_context
+from veilwalk.node.link._wire import Ack, Go, Hello, Offer
+from veilwalk.node.members._keys import NodeKeys
+from veilwalk.node.sealing._envelope import seal
+
+
+async def greet(net: Any, name: str, peer: str, keys: NodeKeys | None = None) -> Connection:
+    """A connection to ``peer`` in the name of ``name``, as far as offering messages."""
+    context = dialing_context(keys or net.keys[name], net.roster.trust_anchors([peer]))
+    connection = await dial(net.roster.member(peer), context, message_bytes=size_of(net), timeout_s=5)
+    await connection.send(net.parts[name].membership.hello(b"incarnat"))
+    assert isinstance(await connection.receive(5), Hello)
+    return connection
+
+
+def size_of(net: Any) -> int:
+    membership = net.parts["n0"].membership
+    return int(membership.roster.seal_context(membership.manifest).message_bytes)
+
+
+def message_for(net: Any, goal: str, *, counts: list[float], iteration: int = 0, **options: Any) -> bytes:
+    membership = net.parts["n0"].membership
+    context = membership.roster.seal_context(membership.manifest)
+    body = np.array(counts).tobytes()
+    options = {"walk_tag": b"walktag1"} | options
+    return seal(context, [membership.roster.kem_key(goal, 0)], iteration=iteration, body=body, **options)
+
+
+async def offer(connection: Connection, seq: int, message: bytes) -> Any:
+    await connection.send(Offer(seq, len(message), hashlib.sha256(message).digest()), message)
+    held = await connection.receive(5)
+    if not isinstance(held, Ack):
+        return held
+    await connection.send(Go(seq))
+    return await connection.receive(5)

@@ -1,0 +1,70 @@
+"""What version 0.1 left: each command says in one line that it does not read it, and what to do."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.helpers.cli import Cli
+
+from veilwalk.node import load_config
+from veilwalk.node.cluster import ClusterSettings, prepare_or_resume, set_up_cluster
+from veilwalk.node.members import load_root_key
+from veilwalk.node.members._signed import sign_file
+from veilwalk.node.spool import FolderDisk, Spool
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cluster whose first node has run."""
+    monkeypatch.chdir(tmp_path)
+    prepare_or_resume(set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2", suite="x25519")), tmp_path / "c")
+    Spool(FolderDisk(load_config(tmp_path / "c" / "n0" / "node.toml").state)).close()
+    return tmp_path / "c"
+
+
+def make_old(folder: Path, kind: str) -> None:
+    """Sign a roster or a manifest as 0.1 wrote it."""
+    path = folder / f"{kind}.json"
+    before = path.read_bytes().replace(f"veilwalk-{kind}-2".encode(), f"veilwalk-{kind}-1".encode())
+    assert before != path.read_bytes()
+    sign_file(path, kind, before, load_root_key(folder / "root"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        ("manifest", "node run --config c/n0/node.toml"),
+        ("manifest", "cluster up --out c"),
+        ("roster", "node run --config c/n0/node.toml"),
+        ("roster", "roster check c/roster.json --root-public c/root/root.pub"),
+        ("roster", "roster renew --roster c/roster.json"),
+        ("roster", "node manifest --root c/root --roster c/roster.json --features 1 --classes 2 --updates 1 --out m"),
+    ],
+)
+def test_signed_files_of_0_1_are_refused_in_one_line(cluster: Path, run: Cli, kind: str, command: str) -> None:
+    make_old(cluster, kind)
+    code, out, err = run(command.split())
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.endswith(" not speak: make the run anew\n" if kind == "manifest" else " not read: make the run anew\n")
+    assert f"{kind}.json: a {'run' if kind == 'manifest' else kind} of version 0.1, which this version does" in err
+
+
+def test_a_state_folder_of_0_1_is_refused_in_one_line_and_left_as_it_is(cluster: Path, run: Cli) -> None:
+    """The first versions wrote no format anywhere."""
+    state = load_config(cluster / "n0" / "node.toml").state
+    with closing(sqlite3.connect(state / "spool.db")) as database:
+        database.execute("PRAGMA user_version = 0")
+        database.execute("DELETE FROM mark WHERE name = 'format'")
+        database.commit()
+    before = (state / "spool.db").read_bytes()
+    code, out, _ = run(["node", "check", "c/n0/node.toml", "--no-peers"])
+    assert code == 1
+    assert "written by another version of veilwalk (storage format 0" in out
+    code, _, err = run(["node", "run", "--config", "c/n0/node.toml"])
+    assert (code, err.count("\n")) == (4, 1)
+    assert "spool.db: written by another version of veilwalk (storage format 0, this one has" in err
+    assert err.endswith("go on with that version, or begin with an empty folder\n")
+    assert (state / "spool.db").read_bytes() == before

@@ -1,0 +1,161 @@
+"""A dry start says of everything whether it would do, and starts nothing; a drained node holds nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.helpers.cli import Cli
+
+from veilwalk.core.errors import VeilwalkError
+from veilwalk.node import load_config, node_status
+from veilwalk.node.cluster import ClusterSettings, prepare_or_resume, set_up_cluster
+from veilwalk.node.peer import check_node, drain_node, is_running
+from veilwalk.node.peer._assemble import assemble
+
+
+@pytest.fixture
+def configs(tmp_path: Path) -> list[Path]:
+    """A cluster that is prepared and does not run."""
+    setup = set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=1", suite="x25519", updates=100_000))
+    return prepare_or_resume(setup, tmp_path / "c")
+
+
+def looked(config: Path, *, peers: bool = False) -> dict[str, tuple[bool, str]]:
+    return {found.name: (found.ok, found.what) for found in check_node(config, peers=peers)}
+
+
+def start(config: Path) -> subprocess.Popen[bytes]:
+    with (config.parent / "log.jsonl").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "veilwalk.node", str(config)],
+            stderr=log,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        )
+
+
+@contextmanager
+def running(*configs: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Nodes as processes; up when this is entered, stopped when it is left."""
+    processes = [start(config) for config in configs]
+    try:
+        end = time.monotonic() + 60
+        while not all(b'"started"' in (config.parent / "log.jsonl").read_bytes() for config in configs):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        yield processes
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+
+
+def test_all_is_well_and_nothing_was_started(configs: list[Path], run: Cli) -> None:
+    code, out, err = run(["node", "check", str(configs[0]), "--no-peers"])
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert all(line.startswith("ok     ") for line in lines)
+    names = {line[7:].partition(":")[0] for line in lines}
+    assert {"keys", "roster and manifest", "data", "law", "disk", "clock", "port", "files", "state"} <= names
+    assert not is_running(load_config(configs[0]).state)
+    assert not (load_config(configs[0]).state / "spool.db").exists()
+
+
+BAD_DATA = {
+    "columns": (np.zeros((5, 10), np.float32), np.zeros(5, np.int64), "10"),
+    "a label out of range": (np.zeros((5, 64), np.float32), np.full(5, 12), "12"),
+    "not a number": (np.full((5, 64), np.nan, np.float32), np.zeros(5, np.int64), "finite"),
+    "labels missing": (np.zeros((5, 64), np.float32), np.zeros(4, np.int64), "4"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_DATA)
+def test_finding_b4_bad_data_are_refused_at_start(case: str, configs: list[Path], run: Cli) -> None:
+    """By the check and by the start itself, in one line that names the file; not when the model is in its hands."""
+    features, labels, word = BAD_DATA[case]
+    data = load_config(configs[1]).data
+    np.savez(data, features=features, labels=labels)
+    ok, what = looked(configs[1])["data"]
+    assert not ok
+    assert str(data) in what
+    assert word in what
+    with pytest.raises(VeilwalkError) as refused:
+        assemble(load_config(configs[1]))
+    assert str(refused.value) == what
+    code, out, _ = run(["node", "check", str(configs[1]), "--no-peers", "--json"])
+    assert (code, json.loads(out)["ok"]) == (1, False)
+
+
+def test_each_fault_is_said_of_its_part(configs: list[Path]) -> None:
+    """Loose modes, a port in use, a forged roster, a missing file: the others are looked at all the same."""
+    config = load_config(configs[2])
+    config.data.chmod(0o644)
+    assert "chmod 600" in looked(configs[2])["files"][1]
+    config.data.chmod(0o600)
+    config.keys.chmod(0o755)
+    found = looked(configs[2])
+    assert not found["keys"][0]
+    assert found["data"][0]
+    config.keys.chmod(0o700)
+    what = looked(configs[2])["port"][1]
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", int(what.partition(":")[2].split()[0])))
+        taken.listen()
+        ok, what = looked(configs[2])["port"]
+    assert (ok, "in use" in what) == (False, True)
+    signature = config.roster.with_name("roster.json.sig")
+    kept = signature.read_bytes()
+    signature.write_bytes(bytes(len(kept)))
+    assert not looked(configs[2])["roster and manifest"][0]
+    signature.write_bytes(kept)
+    assert [name for name, (ok, _) in looked(configs[2]).items() if not ok] == []
+    configs[2].write_text(configs[2].read_text().replace("data.npz", "none.npz"))
+    assert {name for name, (ok, _) in looked(configs[2]).items() if not ok} == {"data", "files"}
+
+
+def test_neighbours_are_reached_or_named(configs: list[Path]) -> None:
+    """By a handshake: one that runs answers, the others do not; the one that runs is not disturbed by a check."""
+    with running(configs[0]) as (process,):
+        near = [name for name in looked(configs[0], peers=True) if name.startswith("neighbour")]
+        assert len(near) == 3
+        other = configs[int(near[0][-1])]
+        found = looked(other, peers=True)
+        assert found["neighbour n0"] == (True, found["neighbour n0"][1])
+        assert "answers" in found["neighbour n0"][1]
+        assert [ok for name, (ok, _) in found.items() if name.startswith("neighbour")].count(False) == 2
+        own = looked(configs[0])
+        assert own["state"] == (True, "a node runs with it")
+        assert own["port"][0]
+        assert process.poll() is None
+
+
+def test_a_node_that_drains_hands_on_what_it_holds_and_stops(configs: list[Path], run: Cli) -> None:
+    """Nothing waits on it then; the others go on, and it goes on with them when it is started again."""
+    assert run(["node", "drain", str(configs[0])])[1] == "no node runs with this configuration\n"
+    with running(*configs) as processes:
+        state = load_config(configs[0]).state
+        end = time.monotonic() + 60
+        while node_status(state).tallies.get("hops", 0) < 20:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert drain_node(state, timeout_s=60, tell=lambda _: None)
+        assert processes[0].wait(20) == 0
+        assert node_status(state).in_custody == 0
+        before = sum(node_status(load_config(config).state).tallies.get("hops", 0) for config in configs[1:])
+        with running(configs[0]):
+            taken = node_status(state).tallies["taken"]
+            while node_status(state).tallies["taken"] == taken:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        assert sum(node_status(load_config(config).state).tallies["hops"] for config in configs[1:]) > before

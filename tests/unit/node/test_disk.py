@@ -1,0 +1,358 @@
+"""A node's disk that is full or fails, what a thief reads from it, and one that another version has written."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import random
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from benchmarks.reliability import forgetful_disk, power_loss
+
+from veilwalk.core.errors import SpoolError
+from veilwalk.core.walk import SIMPLE
+from veilwalk.node.peer._custody import Custody
+from veilwalk.node.peer._draws import OsDraws
+from veilwalk.node.peer._routing import NextHop
+from veilwalk.node.sealing import Header
+from veilwalk.node.spool import FolderDisk, Progress, Spool, Verdict
+from veilwalk.node.spool._tables import FORMAT
+
+NEIGHBOUR = "a"
+MINE = b"mine" + b"u" * 16
+
+
+class Opener:
+    """Opens messages that begin with ``mine``."""
+
+    oldest_epoch = 7
+
+    def is_current(self, message: Any) -> bool:
+        """All are."""
+        del message
+        return True
+
+    def open(self, message: Any) -> Any:
+        """Return a header, or None."""
+        if not bytes(message).startswith(b"mine"):
+            return None
+
+        class Opened:
+            header = Header(update_id=bytes(message)[4:20], walk_tag=b"w" * 8, iteration=1, body_length=3)
+
+        return Opened
+
+
+def custody_on(disk: Any, inline_bytes: int = 0) -> Custody:
+    return Custody(
+        Spool(disk, inline_bytes=inline_bytes),
+        opener=cast("Any", Opener()),
+        next_hop=NextHop(walk=SIMPLE, neighbours=(NEIGHBOUR, "b")),
+        draws=OsDraws(),
+        quota=4,
+        dwells=False,
+    )
+
+
+def take(custody: Custody, seq: int, body: bytes) -> Any:
+    custody.hold(NEIGHBOUR, seq, hashlib.sha256(body).digest(), body)
+    return custody.take(NEIGHBOUR, seq)
+
+
+def progress(header: Header, number: int = 0) -> Progress:
+    model = b"model" + bytes([number])
+    return Progress(message=b"anew" + model, model=model, header=header, epoch=0, iteration=2, counts=("updates",))
+
+
+def work(custody: Custody, attempt: Callable[[Callable[[], Any]], Any]) -> None:
+    """Take one message to relay and one to train on, train, hand both on; each step until it succeeds."""
+    attempt(lambda: None if custody.spool.tables.taken(NEIGHBOUR) else take(custody, 1, b"relayed"))
+    attempt(lambda: None if custody.spool.tables.taken(NEIGHBOUR) == 2 else take(custody, 2, MINE))
+    (number,) = (row.id for row in custody.spool.tables.messages() if row.peer is None)
+
+    def train() -> None:
+        found = custody.examine(number)
+        if found is not None and found[1] is not None:
+            custody.progress(found[0], progress(found[1].header))
+
+    attempt(train)
+    for row in custody.spool.tables.messages():
+        assert row.peer is not None
+        attempt(partial(custody.give, row.peer, row.seq or 0))
+        attempt(partial(custody.delivered, row.peer, row.seq or 0))
+    attempt(lambda: take(custody, 3, b"one more"))
+
+
+def retrying(disk: forgetful_disk.FullDisk, failures: list[str]) -> Callable[[Callable[[], Any]], Any]:
+    """Do a step again and again, as a node does, and make room when it has failed three times."""
+
+    def attempt(step: Callable[[], Any]) -> Any:
+        for times in range(9):
+            try:
+                return step()
+            except SpoolError as error:
+                failures.append(str(error))
+            if times == 2:
+                disk.failing = 0
+        raise AssertionError("the disk is in order again, and nothing works")
+
+    return attempt
+
+
+@pytest.mark.parametrize("inline_bytes", [0, 1 << 20], ids=["files", "rows"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("lasting", [1, 1000])
+def test_finding_21_a_full_disk_at_every_step_loses_nothing_and_leaves_nothing(
+    inline_bytes: int, code: int, lasting: int
+) -> None:
+    """One step fails, or all until room is made: the work is done in the end, and no file is left that nobody needs."""
+    for sound in range(200):
+        disk = forgetful_disk.FullDisk(random.Random(1))  # noqa: S311
+        custody = custody_on(disk, inline_bytes)
+        disk.sound, disk.failing, disk.code = sound, lasting, code
+        failures: list[str] = []
+        work(custody, retrying(disk, failures))
+        disk.failing = 0
+        tables = custody.spool.tables
+        assert tables.tallies() == {"taken": 3, "updates": 1, "turns": 1, "hops": 2}
+        assert [custody.spool.read(row) for row in tables.messages()] == [b"one more"]
+        with custody.spool.transaction() as register:
+            needed = register.files()
+        assert set(disk.names()) - set(custody.spool._free) == needed
+        if not failures:
+            assert sound > 10
+            return
+    raise AssertionError("there is no end to the steps")
+
+
+def test_finding_21_full_disks_and_power_cuts_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that failed may be found after a cut all the same: nobody is told before that is known."""
+    cuts, faults = power_loss.campaign(cuts=600, seed=1, disk=forgetful_disk.FullDisk)
+    assert (cuts, faults) == (600, [])
+    monkeypatch.setattr(Spool, "settle", lambda _: None)
+    _, faults = power_loss.campaign(cuts=20_000, seed=5, disk=forgetful_disk.FullDisk, until_fault=True)
+    assert faults
+
+
+def test_finding_21_errors_inside_a_transaction_are_our_own(tmp_path: Path) -> None:
+    """Also where SQLite has ended the transaction by itself, as it does when the disk is full."""
+    disk = FolderDisk(tmp_path)
+    spool = Spool(disk)
+    with pytest.raises(SpoolError, match="no such table"), spool.transaction() as register:
+        register.execute("SELECT * FROM nowhere")
+    with pytest.raises(SpoolError, match="full"), spool.transaction():
+        _end_it(disk.database)
+    (pages,) = disk.database.execute("PRAGMA page_count").fetchone()
+    disk.database.execute(f"PRAGMA max_page_count={pages + 4}")
+    for _ in range(3):
+        with pytest.raises(SpoolError, match="full"), spool.transaction() as register:
+            register.add_message(spool.store(bytes(100_000)), came_from=None)
+    disk.database.execute("PRAGMA max_page_count=1000000")
+    with spool.transaction() as register:
+        register.add_message(spool.store(bytes(100_000)), came_from=None)
+    assert len(spool.tables.messages()) == 1
+    spool.close()
+
+
+def _end_it(database: sqlite3.Connection) -> None:
+    database.execute("ROLLBACK")
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to fill a disk takes a file system of one's own")
+def test_finding_21_a_real_disk_that_is_full(tmp_path: Path) -> None:
+    """Messages in files, on a file system of 2 MB: what does not fit leaves nothing, and room is all it takes."""
+    mount = tmp_path / "small"
+    mount.mkdir()
+    if os.system(f"mount -t tmpfs -o size=2m none {mount} 2>/dev/null"):  # noqa: S605
+        pytest.skip("this system lets nobody mount")
+    try:
+        custody = custody_on(FolderDisk(mount / "state"))
+        (mount / "filler").write_bytes(bytes(1 << 20))
+        body = os.urandom(700_000)
+        for _ in range(5):
+            with pytest.raises(SpoolError, match="No space left"):
+                _take_all(custody, body)
+        assert len(custody.spool._disk.names()) == custody.spool.tables.tallies().get("taken", 0)
+        taken = custody.spool.tables.taken(NEIGHBOUR) or 0
+        (mount / "filler").unlink()
+        assert take(custody, taken + 1, body).verdict is Verdict.TAKEN
+        custody.spool.close()
+    finally:
+        os.system(f"umount {mount}")  # noqa: S605
+
+
+def _take_all(custody: Custody, body: bytes) -> None:
+    for seq in (1, 2, 3):
+        take(custody, seq, body)
+
+
+@pytest.mark.parametrize("inline_bytes", [0, 1 << 20], ids=["files", "rows"])
+def test_finding_22_times_of_files_do_not_tell_when_a_node_trained(tmp_path: Path, inline_bytes: int) -> None:
+    custody = custody_on(FolderDisk(tmp_path), inline_bytes)
+    begun = time.time()
+    row = take(custody, 1, MINE).row
+    found = custody.examine(row.id)
+    assert found is not None
+    assert found[1] is not None
+    custody.progress(found[0], progress(found[1].header))
+    for path in [*(tmp_path / "messages").iterdir(), tmp_path / "spool.db-wal"]:
+        assert path.stat().st_mtime == path.stat().st_atime == 0, path
+    custody.spool.tidy()
+    for path in tmp_path.rglob("*"):
+        assert path.stat().st_mtime < begun, path
+    custody.spool.close()
+    assert all(path.stat().st_mtime < begun for path in tmp_path.rglob("*") if path.name != "messages")
+
+
+@pytest.mark.parametrize("when", ["after many commits", "on the beat", "at the end"])
+def test_finding_22_the_log_of_the_database_keeps_no_history(tmp_path: Path, when: str) -> None:
+    """Raw bytes of the whole folder: nothing is left of the row of a message that was handed on."""
+    custody = custody_on(FolderDisk(tmp_path), 1 << 20)
+    first = b"first of all" + os.urandom(5000)
+    row = take(custody, 1, first).row
+    custody.delivered(row.peer, row.seq)
+    assert any(row.digest in path.read_bytes() for path in tmp_path.glob("spool.db*"))
+    for seq in range(2, 80 if when == "after many commits" else 3):
+        another = take(custody, seq, os.urandom(5000)).row
+        custody.delivered(another.peer, another.seq)
+    if when == "on the beat":
+        custody.spool.tidy()
+    if when == "at the end":
+        custody.spool.close()
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert row.digest not in path.read_bytes(), path
+            assert first[-1000:] not in path.read_bytes(), path
+    if when != "at the end":
+        custody.spool.close()
+
+
+@pytest.mark.parametrize("wiped", [32, 5000, None])
+def test_finding_22_a_power_cut_while_the_log_is_wiped_loses_nothing(tmp_path: Path, wiped: int | None) -> None:
+    """All of it is in the database by then; a log that is wiped in part is neither read nor taken for damaged."""
+    custody = custody_on(FolderDisk(tmp_path / "state"), 1 << 20)
+    for seq in range(1, 4):
+        take(custody, seq, b"message" + os.urandom(5000))
+    log = tmp_path / "state" / "spool.db-wal"
+    before = log.read_bytes()
+    custody.spool.tidy()
+    after = log.read_bytes()
+    assert len(after) == len(before)
+    shutil.copytree(tmp_path / "state", tmp_path / "found")
+    if wiped is not None:
+        (tmp_path / "found" / "spool.db-wal").write_bytes(after[:wiped] + before[wiped:])
+    custody.spool.close()
+    disk = FolderDisk(tmp_path / "found")
+    again = custody_on(disk, 1 << 20)
+    assert not disk.mended
+    assert len(again.recover()) == 3
+    again.spool.close()
+
+
+def test_a_log_is_wiped_also_while_somebody_looks_but_later(tmp_path: Path) -> None:
+    """Whoever reads is not waited for."""
+    custody = custody_on(FolderDisk(tmp_path), 1 << 20)
+    row = take(custody, 1, os.urandom(5000)).row
+    with closing(sqlite3.connect(tmp_path / "spool.db")) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM message").fetchone() == (1,)
+        custody.delivered(row.peer, row.seq)
+        begun = time.monotonic()
+        custody.spool.tidy()
+        assert time.monotonic() - begun < 5
+        assert reader.execute("SELECT count(*) FROM message").fetchone() == (1,)
+    custody.spool.tidy()
+    assert all(row.digest not in path.read_bytes() for path in tmp_path.glob("spool.db*"))
+    custody.spool.close()
+
+
+def test_finding_22_pages_that_are_free_are_wiped_and_do_not_grow_in_number(tmp_path: Path) -> None:
+    """Whatever the length of what was in them."""
+    disk = FolderDisk(tmp_path)
+    custody = custody_on(disk, 1 << 20)
+    gone = []
+    for seq, length in enumerate((50, 900, 3000, 4096, 5000, 8184, 20_000, 65_536), 1):
+        row = take(custody, seq, os.urandom(length)).row
+        gone += [row.digest, custody.spool.read(row)[-40:]]
+        custody.delivered(row.peer, row.seq)
+    custody.spool.tidy()
+    size = (tmp_path / "spool.db").stat().st_size
+    for _ in range(5):
+        custody.spool.tidy()
+    assert (tmp_path / "spool.db").stat().st_size == size
+    assert disk.database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    raw = b"".join(path.read_bytes() for path in tmp_path.glob("spool.db*"))
+    assert [part for part in gone if part in raw] == []
+    custody.spool.close()
+
+
+def test_finding_24_what_is_said_of_a_full_disk_names_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only models are called models: a line with that name would say that this node has trained."""
+    custody = custody_on(FolderDisk(tmp_path))
+    row = take(custody, 1, MINE).row
+    found = custody.examine(row.id)
+    assert found is not None
+    assert found[1] is not None
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.write", full)
+        with pytest.raises(SpoolError) as of_a_model:
+            custody.progress(found[0], progress(found[1].header))
+        with pytest.raises(SpoolError) as of_a_message:
+            take(custody, 2, b"relayed")
+    assert str(of_a_model.value) == str(of_a_message.value)
+    custody.spool.close()
+
+
+def test_ids_of_epochs_that_are_over_are_forgotten(tmp_path: Path) -> None:
+    custody = custody_on(FolderDisk(tmp_path))
+    with custody.spool.transaction() as register:
+        for epoch in (5, 6, 7, 8):
+            register.add_opened(bytes([epoch]) * 16, epoch)
+    custody.expire()
+    assert [custody.spool.tables.is_opened(bytes([epoch]) * 16) for epoch in (5, 6, 7, 8)] == [False, False, True, True]
+    custody.spool.close()
+
+
+@pytest.mark.parametrize("other", [0, FORMAT + 1])
+def test_a_database_of_another_version_is_said_so_and_left_alone(tmp_path: Path, other: int) -> None:
+    """It is not damaged, and must not be set aside: whoever wrote it can still read it."""
+    custody_on(FolderDisk(tmp_path)).spool.close()
+    with closing(sqlite3.connect(tmp_path / "spool.db")) as database:
+        database.execute(f"PRAGMA user_version={other}")
+        if other:
+            database.execute("UPDATE mark SET data = ? WHERE name = 'format'", (str(other).encode(),))
+            database.execute("ALTER TABLE opened ADD COLUMN run BLOB")
+        else:
+            database.execute("DELETE FROM mark WHERE name = 'format'")
+        database.commit()
+    before = (tmp_path / "spool.db").read_bytes()
+    with pytest.raises(SpoolError, match=f"another version of veilwalk .storage format {other}, this one has {FORMAT}"):
+        FolderDisk(tmp_path)
+    assert (tmp_path / "spool.db").read_bytes() == before
+    assert not (tmp_path / "spool.db.damaged").exists()
+
+
+def test_a_version_that_stands_in_one_of_two_places_only_is_damage(tmp_path: Path) -> None:
+    custody = custody_on(FolderDisk(tmp_path))
+    take(custody, 1, b"still here")
+    custody.spool.close()
+    with closing(sqlite3.connect(tmp_path / "spool.db")) as database:
+        database.execute("PRAGMA user_version=77")
+    disk = FolderDisk(tmp_path)
+    assert disk.mended
+    assert len(custody_on(disk).spool.tables.messages()) == 1
+    disk.close()

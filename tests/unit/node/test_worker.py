@@ -1,0 +1,234 @@
+"""Training in a process of its own: it answers, it is replaced when it dies, and it dies with its node."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmarks.reliability.chaos_plan import tally_plan
+from tests.helpers.members import greet, message_for, offer
+
+from veilwalk.core.errors import ConfigError, InvalidParameterError
+from veilwalk.core.walk import SIMPLE
+from veilwalk.graphs import parse_graph_spec
+from veilwalk.learning import make_learner
+from veilwalk.node import RunRules
+from veilwalk.node.cluster import prepare_cluster
+from veilwalk.node.cluster._dwell import LEAST_DWELL_S, measured_dwell, trial_data
+from veilwalk.node.members import (
+    Manifest,
+    array_specs,
+    decode_params,
+    encode_params,
+    load_manifest,
+    load_root_public_key,
+    params_distance,
+)
+from veilwalk.node.peer import load_config
+from veilwalk.node.peer._assemble import load_task
+from veilwalk.node.peer._trainer import Lesson, Task
+from veilwalk.node.peer._worker import Worker
+
+KILLER = '''
+import os, signal
+import numpy as np
+from benchmarks.reliability.chaos_tally import Tally
+
+class Killer(Tally):
+    """Dies on some models, as a fault of a library would."""
+    def update(self, params, data, ctx):
+        if params["counts"][0] == 7 or data.features[0][1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().update(params, data, ctx)
+'''
+
+
+def until(done: Callable[[], object], timeout_s: float = 20.0) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < end, "not in time"
+        time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, reaped or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
+    except FileNotFoundError:
+        return True
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> list[Path]:
+    """Four nodes with a learner that counts."""
+    return prepare_cluster(tmp_path / "cluster", tally_plan(parse_graph_spec("ring:4"), updates=20))
+
+
+def manifest_of(config: Path) -> Manifest:
+    return load_manifest(config.parent.parent / "manifest.json", load_root_public_key(load_config(config).root))
+
+
+@pytest.fixture
+def started() -> Iterator[list[Worker]]:
+    """Workers that are stopped when the test ends."""
+    workers: list[Worker] = []
+    yield workers
+    for worker in workers:
+        worker.close()
+
+
+def lesson(*counts: int, own: bytes | None = None) -> Lesson:
+    body = np.array([*counts, 0], dtype="<i8").tobytes()
+    return Lesson(received=body, own=own, iteration=3, step=1, state={})
+
+
+def test_a_worker_does_what_the_task_does(cluster: list[Path], started: list[Worker]) -> None:
+    """The same model, counts and memory, from plain bytes; at low priority."""
+    worker = Worker(cluster[2])
+    started.append(worker)
+    worker.begin(manifest_of(cluster[2]), 2)
+    task = load_task(load_config(cluster[2]), manifest_of(cluster[2]), index=2)
+    assert worker.first() == task.first()
+    assert worker.update(lesson(1, 0, 0, 0)) == task.update(lesson(1, 0, 0, 0))
+    assert worker.reaches_target(worker.first()) is False
+    assert os.getpriority(os.PRIO_PROCESS, worker.pid) == os.getpriority(os.PRIO_PROCESS, 0) + 10
+    pid = worker.pid
+    worker.close()
+    assert is_gone(pid)
+
+
+def test_finding_16_a_worker_that_dies_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Worker]
+) -> None:
+    """Of a message: the node's own model is trained. Of its own data: what came goes on. Then it works again."""
+    (tmp_path / "killer.py").write_text(KILLER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    from killer import Killer  # type: ignore[import-not-found]
+
+    plan = tally_plan(parse_graph_spec("ring:4"), updates=20)
+    learner = Killer(n_features=4, n_classes=1)
+    configs = prepare_cluster(tmp_path / "cluster", replace(plan, learner=learner, learner_spec="killer:Killer"))
+    for index, counts in ((0, ("updates", "refused")), (1, ("learner_failures",))):
+        worker = Worker(configs[index])
+        started.append(worker)
+        worker.begin(manifest_of(configs[index]), index)
+        pid = worker.pid
+        found = worker.update(lesson(7, 0, 0, 0))
+        assert found.counts == counts
+        assert is_gone(pid)
+        assert np.frombuffer(found.model, dtype="<i8")[0] == (1 if index == 0 else 7)
+        if index == 0:
+            assert worker.update(lesson(3, 0, 0, 0)).counts == ("updates",)
+
+
+def test_what_does_not_fit_is_refused_at_the_start(cluster: list[Path], started: list[Worker]) -> None:
+    """By the process that trains, in one line, with the exit code of bad input."""
+    np.savez(cluster[0].parent / "data.npz", features=np.zeros((1, 9)), labels=np.zeros(1, dtype=np.int64))
+    worker = Worker(cluster[0])
+    started.append(worker)
+    with pytest.raises(ConfigError, match="9"):
+        worker.begin(manifest_of(cluster[0]), 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_finding_16_a_worker_dies_with_its_node(cluster: list[Path], number: signal.Signals) -> None:
+    """However hard the node is stopped; and the node does not load the learner itself."""
+    log = cluster[0].parent / "log.jsonl"
+    with log.open("wb") as stream:
+        node = subprocess.Popen([sys.executable, "-m", "veilwalk.node", str(cluster[0])], stderr=stream)
+    try:
+        until(lambda: b'"started"' in log.read_bytes())
+        (worker,) = map(int, Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split())
+        node.send_signal(number)
+        assert node.wait(20) == (-number if number is signal.SIGKILL else 0)
+        until(lambda: is_gone(worker))
+    finally:
+        node.kill()
+        node.wait()
+
+
+def test_finding_16_the_dwell_is_chosen_by_a_trial_and_overruns_are_counted(
+    network: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half as much again as the slowest update; a training that takes longer is counted."""
+
+    class Slow:
+        def __init__(self, learner: Any, naps: list[float]) -> None:
+            self.init_params, self.evaluate, self._learner, self._naps = (
+                learner.init_params,
+                learner.evaluate,
+                learner,
+                naps,
+            )
+
+        def update(self, *values: Any) -> Any:
+            """Take a while."""
+            time.sleep(self._naps.pop())
+            return self._learner.update(*values)
+
+    async def main() -> Any:
+        net = network(4, starts=False, rules=RunRules(walk=SIMPLE, updates=400, late_hops=1e9, dwell_s=0.2))
+        task = net.parts["n1"].task
+        net.change("n1", task=replace(task, learner=Slow(task.learner, [0.3, 0.0])))
+        await net.start("n1")
+        connection = await greet(net, "n0", "n1")
+        for seq in (1, 2):
+            await offer(connection, seq, message_for(net, "n1", counts=[0.0] * 4, iteration=seq))
+            await net.until(lambda seq=seq: net.tally("updates") == seq)
+        await net.until(lambda: net.tally("dwell_overruns") == 1)
+        connection.close()
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.tally("dwell_overruns") == 1
+    task = net.parts["n0"].task
+    slept = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: slept[0])
+    monkeypatch.setattr(time, "sleep", lambda nap: slept.append(slept.pop() + nap))
+    assert measured_dwell(task.learner, task.data) == LEAST_DWELL_S
+    # The first, here the last, also loads what a learner needs.
+    assert measured_dwell(Slow(task.learner, [0.01, 0.06, 0.01, 0.01, 0.01, 0.5]), task.data) == pytest.approx(
+        0.09, abs=0.006
+    )
+    with pytest.raises(ConfigError, match="--dwell"):
+        measured_dwell(Slow(task.learner, []), task.data)
+
+
+def test_noise_and_clipping_are_the_simulators_and_the_noise_is_the_systems(cluster: list[Path]) -> None:
+    """Its spread is the multiplier times the clip; two updates of the same step get different noise."""
+    learner = make_learner("softmax", n_features=40, n_classes=10)
+    data = trial_data(rows=50, n_features=40, n_classes=10)
+    first = dict(learner.init_params(np.random.default_rng(0)))
+    manifest = replace(manifest_of(cluster[0]), arrays=array_specs(first))
+
+    def update(**rules: Any) -> dict[str, Any]:
+        whole = RunRules(walk=SIMPLE, updates=9, late_hops=9, **rules)
+        task = Task(learner=learner, data=data, manifest=manifest, index=0, rules=whole)
+        body = encode_params(manifest, first)
+        learnt = task.update(Lesson(received=body, own=None, iteration=0, step=0, state={}))
+        return dict(decode_params(manifest, learnt.model))
+
+    plain, clipped = update(), update(clip=1e-3)
+    assert params_distance(plain, first) > 1e-2
+    assert params_distance(clipped, first) == pytest.approx(1e-3, rel=1e-3)
+    one, other = update(clip=0.5, noise=2.0), update(clip=0.5, noise=2.0)
+    assert params_distance(one, other) > 1
+    spread = np.concatenate([(one[name] - plain[name]).ravel() for name in one])
+    assert np.std(spread) == pytest.approx(1.0, rel=0.2)
+    with pytest.raises(InvalidParameterError, match="clip"):
+        RunRules(walk=SIMPLE, updates=9, late_hops=9, noise=1.0)
+    text = RunRules(walk=SIMPLE, updates=9, late_hops=9, clip=0.5, noise=2.0).to_text()
+    assert RunRules.from_text(text).noise == 2.0
