@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One pinned set for every target, so that two installs are the same.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check browser figures bench api audit-campaign attackers sealed-attackers walk-comparison graph-table routes learning campaign clean
+.PHONY: demo test check browser figures bench api audit-campaign attackers sealed-attackers walk-comparison graph-table routes learning campaign packaged clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## The main job, offline: 300 peers learn digits, and what that hides and costs
@@ -33,6 +33,7 @@ bench: $(VENV)/.bench  ## Ratios against the peers a user would pick; takes a wh
 	$(BIN)/python -m benchmarks.speed.graphs
 	$(BIN)/python -m benchmarks.speed.chains
 	$(BIN)/python -m benchmarks.speed.walks
+	$(BIN)/python -m benchmarks.speed.degrees
 	$(BIN)/python -m benchmarks.speed.learning
 	$(BIN)/python -m benchmarks.speed.sealing
 	$(BIN)/python -m benchmarks.speed.node
@@ -64,6 +65,9 @@ walk-comparison: $(VENV)/.demo  ## Hops, entropy, attackers of the walks side by
 campaign: $(VENV)/.test  ## Kills, pauses, power cuts, bad networks, fuzzing; hours, resumes; writes docs
 	$(BIN)/python -m benchmarks.reliability.campaign
 
+packaged: $(VENV)/.test  ## The systemd unit and the container image, run for real as root; minutes; needs podman and a Debian mirror
+	VEILWALK_PACKAGED=out/packaged $(BIN)/pytest tests/e2e/test_packaged_node.py
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "veilwalk needs Python 3.11 or newer; $(PYTHON) is older: set PYTHON=..."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
@@ -75,11 +79,11 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) --no-build-isolation --editable '.[report,dev,torch,sklearn,dp,export]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,torch,sklearn,dp,export,parquet,ray,dask]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(PIP) --no-build-isolation --editable '.[report,dev,bench,torch,sklearn,dp,export]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,bench,torch,sklearn,dp,export,parquet,ray,dask]'
 	@# Its own metadata pins an old NumPy that it does not need; it runs with ours.
 	$(PIP) --no-deps PyDTMC
 	@touch $@

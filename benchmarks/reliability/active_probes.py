@@ -114,14 +114,15 @@ class _Played:
         """Return what this member says first."""
         return self.membership.hello(bytes(8), settled=settled)
 
-    def check_hello(self, hello: Hello) -> None:
+    def check_hello(self, hello: Hello) -> int:
         """Take anybody the roster knows."""
+        return hello.highest
 
     def neighbour_of(self, spki: bytes) -> str | None:
         """Return who shows that key."""
         return self.roster.peer_of_certificate(spki)
 
-    def turned_away(self, why: str) -> None:
+    def turned_away(self, why: str, /, *, peer: str = "") -> None:
         """Turn away without a word."""
 
     def failed(self, error: Exception) -> None:

@@ -115,24 +115,29 @@ def one_down(counts: Counts, folder: Path, seed: int) -> None:
 def pac_man(counts: Counts, folder: Path, seed: int) -> None:
     """T17: one member of thirty swallows all it is given, with and without garbage in its place; hops of 0.05 s.
 
-    Once with the rules of ``cluster up``, and once with lateness by chance alone and a false alarm in 1,000 hops.
+    Once with the rules of ``cluster up``, once with lateness by chance alone and a false alarm in 1,000 hops, and so
+    with four walks; shares are of what one walk does in the clean network.
     """
     clean = 0.0
     shorter: dict[str, Any] = {"away": 0.0, "alarm_hops": 1e3}
-    runs: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("clean", {}),
-        ("swallower", {}),
-        ("decoy", {}),
-        ("swallower", shorter),
-        ("decoy", shorter),
+    several = shorter | {"walks": 4}
+    runs: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("clean", "", {}),
+        ("swallower", "", {}),
+        ("decoy", "", {}),
+        ("swallower", " by shorter lateness", shorter),
+        ("decoy", " by shorter lateness", shorter),
+        ("clean", " with four walks", several),
+        ("swallower", " with four walks", several),
+        ("decoy", " with four walks", several),
     )
-    for kind, rules in runs:
-        name = f"{kind}_by_shorter_lateness" if rules else kind
+    for kind, how, rules in runs:
+        name = (kind + how).replace(" ", "_")
         where = folder / f"pac-man-{name}"
         shutil.rmtree(where, ignore_errors=True)
         bad = {} if kind == "clean" else {3: kind}
         with _running(where, counts, spec=_THIRTY, dwell=0.05, hostile=bad, **rules) as cluster:
-            rate, silence = _rate_and_silence(cluster, _SLICE_S if kind == "clean" else 9 * _SLICE_S)
+            rate, silence = _rate_and_silence(cluster, _SLICE_S * (1 if kind == "clean" else 5 if rules else 9))
             cluster.kill_all()
             found = cluster.findings(may_fork=True)
         clean = clean or rate

@@ -62,6 +62,7 @@ class ChaosCluster:
             prepare_cluster(folder, tally_plan(graph, **plan))
             if faults is not None:
                 self._listen_behind_proxies()
+        self._walks = plan.get("walks", 1)
         self._faults = faults
         self._mutant = mutant
         #: What is wrong with single nodes when they are next started.
@@ -211,7 +212,7 @@ class ChaosCluster:
 
     def findings(self, **options: Any) -> Findings:
         """Return what the checker says; exact only while no node runs."""
-        return check(self.folder, self.names, **options)
+        return check(self.folder, self.names, **({"walks": self._walks} | options))
 
     def holds(self, name: str) -> bool:
         """Return whether a node has messages in its custody, or one was given to it and may be."""

@@ -33,12 +33,13 @@ class Findings:
     """What a check found.
 
     Attributes:
-        updates: Updates in the newest model.
+        updates: Updates in the newest model; of several walks, in the newest of each.
+        ended: Updates of the finished model of each walk that any node holds.
         hops: Hops counted by all nodes.
         live: Different ciphertexts that are still on their way.
         lost: Updates that nodes committed but the newest model lacks.
         doubled: Updates that the newest model has more often than nodes committed them.
-        finished: Nodes that hold the finished model.
+        finished: Nodes that hold the finished models of all walks.
         faults: Everything wrong, in words; nothing when all is well.
     """
 
@@ -48,6 +49,7 @@ class Findings:
     lost: int
     doubled: int
     finished: int
+    ended: list[int]
     tallies: dict[str, int]
     faults: list[str] = field(default_factory=list)
 
@@ -62,43 +64,58 @@ def check(folder: Path, names: Sequence[str], *, walks: int = 1, may_fork: bool 
         may_fork: Whether messages were rerouted, so that copies of one ciphertext may be under way.
     """
     nodes = [_read(folder / name, name) for name in names]
-    newest = max(
-        (model for node in nodes for model in node.models.values()),
-        key=lambda model: model[0],
-        default=(0, np.zeros(len(nodes), dtype=np.int64)),
-    )
+    newest = [_newest(nodes, lane) for lane in range(walks)]
+    model = np.sum([counts[: len(nodes)] for _, counts in newest], axis=0)
     committed = np.array([node.tallies.get("updates", 0) for node in nodes])
-    gap = newest[1][: len(nodes)] - committed
-    finals = [node.models["final"] for node in nodes if "final" in node.models]
+    gap = model - committed
+    finals = [
+        [node.models[of] for node in nodes if (of := _name("final", lane)) in node.models] for lane in range(walks)
+    ]
+    finished = sum(all(_name("final", lane) in node.models for lane in range(walks)) for node in nodes)
     live = _live(nodes)
     faults = []
     lost, doubled = int(-gap[gap < 0].sum()), int(gap[gap > 0].sum())
-    if walks == 1 and (lost or doubled):
-        faults.append(f"{lost} updates lost, {doubled} doubled: model {newest[1].tolist()}, nodes {committed.tolist()}")
-    if walks == 1 and newest[0] != newest[1].sum():
-        faults.append(f"the newest model says {newest[0]} updates and counts {newest[1].sum()}")
-    expected = 0 if finals else walks
+    if lost or doubled:
+        faults.append(f"{lost} updates lost, {doubled} doubled: models {model.tolist()}, nodes {committed.tolist()}")
+    faults += [
+        f"the newest model says {said} updates and counts {counts.sum()}"
+        for said, counts in newest
+        if said != counts.sum()
+    ]
+    expected = sum(not ended for ended in finals)
     if len(live) != expected and not (may_fork and len(live) >= expected):
-        told = f", {len(finals)} of {len(nodes)} nodes finished" if finals else ""
+        told = f", {finished} of {len(nodes)} nodes finished" if finished else ""
         faults.append(f"{len(live)} messages on their way, not {expected}{told}")
     if not may_fork and sum(live.values()) != len(live):
         faults.append(f"{sum(live.values())} copies of {len(live)} messages on their way")
-    if len({model[1].tobytes() for model in finals}) > 1:
+    if any(len({counts.tobytes() for _, counts in ended}) > 1 for ended in finals):
         faults.append("nodes hold different finished models")
     total: dict[str, int] = {}
     for node in nodes:
         for name, value in node.tallies.items():
             total[name] = total.get(name, 0) + value
     return Findings(
-        updates=newest[0],
+        updates=sum(said for said, _ in newest),
         hops=total.get("hops", 0),
         live=len(live),
         lost=lost,
         doubled=doubled,
-        finished=len(finals),
+        finished=finished,
+        ended=[ended[0][0] for ended in finals if ended],
         tallies=total,
         faults=faults,
     )
+
+
+def _name(kind: str, lane: int) -> str:
+    return f"{kind} {lane}" if lane else kind
+
+
+def _newest(nodes: Sequence[Remains], lane: int) -> tuple[int, Counts]:
+    """Return the model of a walk that has had most updates, and how many it says they are."""
+    kinds = {_name(kind, lane) for kind in ("checkpoint", "final", "claimed")}
+    models = [model for node in nodes for kind, model in node.models.items() if kind in kinds]
+    return max(models, key=lambda model: model[0], default=(0, np.zeros(len(nodes), dtype=np.int64)))
 
 
 def holders(folder: Path, names: Sequence[str]) -> set[str]:

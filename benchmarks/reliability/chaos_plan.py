@@ -29,6 +29,7 @@ def tally_plan(
     graph: Graph,
     *,
     updates: int,
+    walks: int = 1,
     distance: int = 2,
     recipients: int = 1,
     padding: int = 0,
@@ -64,6 +65,7 @@ def tally_plan(
         rules=RunRules(
             walk=scheme.walk,
             updates=updates,
+            walks=walks,
             late_hops=late_hops,
             starve_hops=starve_hops,
             hop_s=hop,

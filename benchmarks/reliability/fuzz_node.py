@@ -116,7 +116,7 @@ def _members() -> tuple[_member.Member, ...]:
 
 
 _ROSTER = _roster.Roster(
-    run_id=bytes(16),
+    network=bytes(16),
     suite=_SUITE,
     version=1,
     epoch=0,

@@ -28,6 +28,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -63,14 +64,14 @@ class Outcome:
     updates: int = 0
 
 
-def play(seed: int) -> Outcome:
+def play(seed: int, *, walks: int = 1) -> Outcome:
     """Play one seed to its end and judge it."""
     with _closed_world(seed):
-        return _play(seed)
+        return _play(seed, walks)
 
 
-def _play(seed: int) -> Outcome:
-    world = World(seed)
+def _play(seed: int, walks: int) -> Outcome:
+    world = World(seed, walks=walks)
     asyncio.events.set_event_loop(world.loop)
     try:
         world.loop.run_until_complete(world.live())
@@ -162,14 +163,14 @@ def caught(mutant: str, seeds: range, *, until: int | None = None) -> list[int]:
         return list(itertools.islice(found, until))
 
 
-def campaign(seeds: int, record: Path, *, processes: int) -> None:
+def campaign(seeds: int, record: Path, *, processes: int, walks: int = 1) -> None:
     """Play all seeds that are not in the record yet, and print what was found."""
     done: dict[str, Any] = json.loads(record.read_text()) if record.exists() else {"next": 0, "faults": {}}
     done = {"crashes": 0, "updates": 0, "seconds": 0.0, **done}
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=40) as pool:
         while done["next"] < seeds:
             begun, batch = time.perf_counter(), range(done["next"], min(seeds, done["next"] + 100))
-            for outcome in pool.imap(play, batch, chunksize=5):
+            for outcome in pool.imap(partial(play, walks=walks), batch, chunksize=5):
                 done["crashes"] += outcome.crashes
                 done["updates"] += outcome.updates
                 if outcome.faults:
@@ -191,6 +192,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=100_000)
     parser.add_argument("--record", type=Path, default=Path("schedules.json"), help="what was played already")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--walks", type=int, default=1, help="so many at once; a record is of one number of them")
     parser.add_argument("--mutants", action="store_true", help="in how many seeds each mutant is caught")
     parser.add_argument("--replay", type=int, help="play this seed twice and compare")
     options = parser.parse_args()
@@ -199,13 +201,13 @@ def main() -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606
     if options.replay is not None:
         for _ in range(2):
-            print(play(options.replay))
+            print(play(options.replay, walks=options.walks))
     elif options.mutants:
         for mutant in MUTANTS:
             found = caught(mutant, range(options.seeds))
             print(f"{mutant}: caught in {len(found)} of {options.seeds} seeds, first {found[:3]}", flush=True)
     else:
-        campaign(options.seeds, options.record, processes=options.processes)
+        campaign(options.seeds, options.record, processes=options.processes, walks=options.walks)
 
 
 if __name__ == "__main__":

@@ -31,11 +31,12 @@ _EDGES = [(one, other) for one in _NAMES for other in _NAMES if one < other and 
 LIMITS = Limits(pin_s=0.4, connect_s=0.5, answer_s=0.5, ping_s=1.0, retry_s=0.3)
 
 
-def network_parts(seed: int, dice: random.Random) -> dict[str, NodeParts]:
+def network_parts(seed: int, dice: random.Random, *, walks: int = 1) -> dict[str, NodeParts]:
     """Return the parts of every node but its disk; what varies with the seed is sealing for several, and dwelling."""
     manifest = _manifest((1, 3)[seed // 2 % 2])
     keys, roster = members()
-    rules = RunRules(walk=SIMPLE, updates=10**6, late_hops=1e9, dwell_s=(0.0, 0.02)[seed // 4 % 2])
+    dwell_s = (0.0, 0.02)[seed // 4 % 2]
+    rules = RunRules(walk=SIMPLE, updates=10**6, late_hops=1e9, dwell_s=dwell_s, walks=walks)
     return {
         name: NodeParts(
             keys=keys[name],
@@ -74,7 +75,7 @@ def members() -> tuple[dict[str, NodeKeys], Roster]:
             for index, name in enumerate(_NAMES)
         }
     roster = Roster(
-        run_id=bytes(range(16)),
+        network=bytes(range(16)),
         suite=Suite.X25519,
         version=1,
         epoch=0,

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.reliability.forgetful_disk import NEVER, ForgetfulDisk, PowerCutError
 from benchmarks.reliability.virtual_network import network_parts
 from benchmarks.reliability.virtual_time import Life, VirtualLoop
 from veilwalk.node.peer._node import Node
 from veilwalk.node.spool._spool import Spool
+from veilwalk.node.spool._tables import of_lane
 
 _TROUBLE_S = 2.0
 _PATIENCE_S = 60.0
@@ -66,10 +68,11 @@ class _Place:
 class World:
     """Some nodes and everything that happens to them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, walks: int = 1) -> None:
         self.dice = random.Random(seed)  # noqa: S311  a simulation
         self.loop = VirtualLoop(self.dice)
-        self._parts = network_parts(seed, self.dice)
+        self._walks = walks
+        self._parts = network_parts(seed, self.dice, walks=walks)
         self.places = {name: _Place(name, SimulatedDisk(self.dice)) for name in self._parts}
         self.crashes = 0
         self.failed: list[str] = []
@@ -157,23 +160,29 @@ class World:
 
     def faults(self) -> list[str]:
         """Return what is wrong: updates lost or doubled, messages gone or copied, nodes that ended or stand still."""
-        newest = np.zeros(len(self.places), dtype=np.int64)
+        newest = sum(map(self._newest, range(self._walks)), np.zeros(len(self.places), dtype=np.int64))
         under_way = 0
         for place in self.places.values():
             spool = _spool(place)
-            for kind in ("checkpoint", "final"):
-                model = spool.tables.model(kind)
-                if model is not None:
-                    newest = max(newest, np.frombuffer(spool.read(model), np.int64)[: len(newest)], key=np.sum)
             for row in spool.tables.messages():
                 taken = None if row.peer is None else _spool(self.places[row.peer]).tables.taken(place.name)
                 under_way += row.peer is None or (taken or 0) < (row.seq or 0)
         found = list(self.failed)
         if newest.tolist() != self.committed():
             found.append(f"newest model {newest.tolist()}, nodes committed {self.committed()}")
-        if under_way != 1:
-            found.append(f"{under_way} messages on their way, and one walk")
+        if under_way != self._walks:
+            found.append(f"{under_way} messages on their way, and {self._walks} walks")
         return found
+
+    def _newest(self, lane: int) -> npt.NDArray[np.int64]:
+        """Return the newest model of a walk: how many updates of each node it has."""
+        newest = np.zeros(len(self.places), dtype=np.int64)
+        for spool in map(_spool, self.places.values()):
+            for kind in ("checkpoint", "final"):
+                model = spool.tables.model(of_lane(kind, lane))
+                if model is not None:
+                    newest = max(newest, np.frombuffer(spool.read(model), np.int64)[: len(newest)], key=np.sum)
+        return newest
 
     def close(self) -> None:
         """Forget all of it."""

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import numba
 import numpy as np
 
-from veilwalk.core.walk import SIMPLE
 from veilwalk.graphs import Graph
-from veilwalk.walks import _kernels
 from veilwalk.walks._compile import prefetch
-from veilwalk.walks._moves import moves_of
 
 Contender = Callable[[], int]
 DEGREE = 4
@@ -162,28 +158,3 @@ def gather(table: Any, n_reads: int) -> int:
         prefetch(table, ((((index + ahead) * factor) >> half) & mask) * size >> half)
         total += table[(((index * factor) >> half) & mask) * size >> half]
     return total
-
-
-def without_prefetch() -> Any:
-    """Compile our own kernel once more with prefetching taken out."""
-    names = dict(vars(_kernels))
-    names["prefetch"] = numba.njit(forceinline=True)(lambda _array, _index: None)
-    for name in ("_dense_steps", "ragged_step"):
-        function = FunctionType(getattr(_kernels, name).py_func.__code__, names)
-        names[name] = numba.njit(forceinline=True, error_model="numpy")(function)
-    function = FunctionType(_kernels.final_positions.py_func.__code__, names)  # type: ignore[attr-defined]
-    return numba.njit(parallel=True, error_model="numpy")(function)
-
-
-def kernel_walk(kernel: Any, graph: Graph, n_walkers: int, steps: int) -> Contender:
-    moves = moves_of(graph, SIMPLE)
-    starts = np.random.default_rng(SEED).integers(0, graph.n_nodes, n_walkers).astype(np.int32)
-    starts.setflags(write=False)
-    out = np.empty(n_walkers, dtype=np.int32)
-    fixed = (moves.table, moves.offsets, moves.ends, np.empty(0, np.int32), *moves.word_arguments(), starts, steps)
-
-    def run() -> int:
-        kernel(*fixed, np.uint64(SEED), np.uint64(0), out)
-        return n_walkers * steps
-
-    return run

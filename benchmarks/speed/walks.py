@@ -1,4 +1,4 @@
-"""The walk engine against what a user would pick instead: goals G1 to G7 and G11.
+"""The walk engine against what a user would pick instead: goals G1 to G6 and G11.
 
 Run ``python -m benchmarks.speed.walks`` with the ``bench`` extra installed (torch and torch_cluster besides, where
 they are to be had). Contenders take turns in one process; rounds in which the machine gave more than 2 % of
@@ -27,7 +27,6 @@ from benchmarks.speed._walk_peers import (
     Contender,
     gather,
     igraph_walk,
-    kernel_walk,
     list_hits,
     networkx_hits,
     numba_walk,
@@ -36,7 +35,6 @@ from benchmarks.speed._walk_peers import (
     torch_cluster_walk,
     torch_walk,
     user_hits,
-    without_prefetch,
 )
 from veilwalk import walks
 from veilwalk.graphs import Graph, random_regular
@@ -155,7 +153,7 @@ def _hit_goals(bench: Bench, graph: Graph) -> None:
 
 
 def _memory_goals(bench: Bench, graph: Graph, label: str) -> None:
-    """Compare with the machine itself: a bare gather, no prefetch, a second thread."""
+    """Compare with the machine itself: a bare gather, a second thread."""
     walkers, steps = 8192, bench.size(2000)
     table = np.ascontiguousarray(graph.indices)
 
@@ -163,7 +161,6 @@ def _memory_goals(bench: Bench, graph: Graph, label: str) -> None:
         gather(table, walkers * steps)
         return walkers * steps
 
-    bare = kernel_walk(without_prefetch(), graph, walkers, max(1, steps // 2))
     ours = _our_walk(graph, walkers, steps)
     numba.set_num_threads(1)
     # The goal is a time ratio, step over gather; rates divide the other way round.
@@ -172,9 +169,6 @@ def _memory_goals(bench: Bench, graph: Graph, label: str) -> None:
         {OURS: read, "bare gather, time per access": ours},
         {"bare gather, time per access": 1.1},
         at_most=True,
-    )
-    bench.compare(
-        f"G7 prefetch, {label}", {OURS: ours, "same kernel, no prefetch": bare}, {"same kernel, no prefetch": 1.8}
     )
     if bench.threads < 2:
         bench.missing["second thread"] = "this machine has one core"

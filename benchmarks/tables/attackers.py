@@ -1,20 +1,20 @@
 """The strongest attackers: coalitions who use everything, relays, destinations with a memory, linked updates.
 
 ``make attackers`` measures RRG(60, 3) with 6 colluders in some minutes on two cores and prints a table in Markdown;
-``make audit-campaign`` measures RRG(300, 3) with 30 as well and writes all of it into the docs. Each figure is kept in
-``--work`` as soon as it is there, the same for both; a second run goes on where the first one stopped.
+``make audit-campaign`` measures RRG(300, 3) with 30 as well and writes all of it into the docs. Each case is a job,
+kept in ``--work`` as soon as it is there, the same for both; ``--engine`` does them elsewhere.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables.cells import kept, refuse_others
+from benchmarks.tables.campaign import Run, add_engine, engine
 from veilwalk.audit import Audit, audit
+from veilwalk.core.records import plain
 from veilwalk.design import choose_scheme
 from veilwalk.graphs import parse_graph_spec
 
@@ -64,7 +64,16 @@ def measured(case: Mapping[str, Any]) -> dict[str, Any]:
     spec, support, walk = (options.pop(name) for name in ("graph", "support", "walk"))
     scheme = choose_scheme(parse_graph_spec(spec), "paper", support=support, walk=walk)
     about = {"graph": spec, "walk": walk, "placement": case.get("placement", "random")}
-    return {"rows": scored_rows(audit(scheme, **options), about)}
+    return dict(plain({"rows": scored_rows(audit(scheme, **options), about)}))
+
+
+def measure(run: Run, asked: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of all cases by graph, measuring what is not there yet."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    done = run(measured, list(asked.values()), what={"kind": "attackers"}, stage="attackers")
+    for case, part in zip(asked.values(), done, strict=True):
+        found.setdefault(case["graph"], []).extend(part["rows"])
+    return found
 
 
 def scored_rows(found: Audit, about: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -109,15 +118,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--full", action="store_true", help="RRG(300, 3) with 30 colluders as well")
     parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--work", type=Path, default=WORK, help="where figures are kept")
+    add_engine(parser, WORK)
     options = parser.parse_args()
-    refuse_others(options.work, cases(full=True))
-    for spec in (SMALL[0], LARGE[0]):
-        asked = {key: case for key, case in cases(full=options.full).items() if key.startswith(spec)}
-        parts = [kept(options.work, key, partial(measured, asked[key])) for key in asked if options.only in key]
-        rows = [row for part in parts for row in part["rows"]]
-        if rows:
-            print("\n".join((f"\n{spec}\n", *table(rows), "", *facts(rows))))
+    asked = {key: case for key, case in cases(full=options.full).items() if options.only in key}
+    with engine(options.engine, options.work) as run:
+        found = measure(run, asked)
+    for spec, rows in found.items():
+        print("\n".join((f"\n{spec}\n", *table(rows), "", *facts(rows))))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.tables.attackers import LARGE, SMALL, facts, table
-from benchmarks.tables.cells import sections_of
+from benchmarks.tables.campaign import sections_of
 from veilwalk.core.records import Record
 from veilwalk.core.version import __version__
 

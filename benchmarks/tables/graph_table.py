@@ -1,7 +1,8 @@
 """Graphs, walks and laws side by side: price, entropy, hit ratio, worst destination, and how near to the best.
 
 Run ``make graph-table``; about ten minutes on two cores. It writes ``docs/reference/graphs.md`` and the figures
-``docs/images/frontier-*.png``. ``--small`` runs on small graphs, a smoke test; ``--docs`` writes elsewhere.
+``docs/images/frontier-*.png``. Graphs that are done are kept in ``--work``. ``--small`` runs on small
+graphs, a smoke test; ``--docs`` writes elsewhere.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.tables.campaign import add_engine, engine
 from veilwalk.audit import AuditSettings, audit
-from veilwalk.core.records import Record
+from veilwalk.core.records import Record, plain
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.version import __version__
 from veilwalk.core.walk import SIMPLE, Walk
@@ -23,6 +25,7 @@ from veilwalk.experiments import privacy_price
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.report import frontier_files
 
+ROOT = Path(__file__).parents[2]
 #: Specification, support and short name of every graph.
 GRAPHS = (
     ("rrg:300:3:seed=1", "2:6", "regular"),
@@ -56,21 +59,30 @@ def main() -> None:
     """Run every graph and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--small", action="store_true", help="small graphs only")
-    parser.add_argument("--docs", type=Path, default=Path(__file__).parents[2] / "docs")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs")
+    add_engine(parser, ROOT / "out" / "graphs")
     options = parser.parse_args()
-    records: dict[str, Record] = {}
-    audits: list[Sequence[str]] = []
     updates = 2_000 if options.small else 300_000
-    for spec, support, short in SMALL if options.small else GRAPHS:
-        print(f"designing on {spec}", flush=True)
-        graph = parse_graph_spec(spec)
-        audits += audited(spec, DistanceSupport.parse(support), updates)
-        records[short] = privacy_price(graph, support=DistanceSupport.parse(support), walks=WALKS)
+    graphs = [list(one) for one in (SMALL if options.small else GRAPHS)]
+    with engine(options.engine, options.work) as run:
+        found = run(measured, graphs, common=(updates,), what={"kind": "graph-table", "updates": updates})
+    records = {short: Record(**one["record"]) for (_, _, short), one in zip(graphs, found, strict=True)}
+    for short, record in records.items():
         with tempfile.TemporaryDirectory() as folder:
-            frontier_files(records[short], Path(folder))
+            frontier_files(record, Path(folder))
             (options.docs / "images").mkdir(parents=True, exist_ok=True)
             shutil.copy(Path(folder) / "frontier.png", options.docs / "images" / f"frontier-{short}.png")
+    audits = [line for one in found for line in one["audits"]]
     write_page(options.docs / "reference" / "graphs.md", records, audits, _AUDITED.format(updates=updates))
+
+
+def measured(updates: int, graph: list[str]) -> dict[str, Any]:
+    """Look at one graph: the laws attacked, and privacy against price."""
+    spec, support = graph[0], DistanceSupport.parse(graph[1])
+    print(f"designing on {spec}", flush=True)
+    found = privacy_price(parse_graph_spec(spec), support=support, walks=WALKS)
+    record = {"kind": found.kind, "params": found.params, "result": found.result, "seed": found.seed}
+    return dict(plain({"audits": audited(spec, support, updates), "record": record}))
 
 
 def audited(spec: str, support: DistanceSupport, updates: int) -> list[Sequence[str]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.tables import local_steps
-from benchmarks.tables.cells import sections_of
+from benchmarks.tables.campaign import sections_of
 from veilwalk.core.records import Record
 from veilwalk.core.units import readable_bytes
 from veilwalk.core.version import __version__

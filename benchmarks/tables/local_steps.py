@@ -9,7 +9,7 @@ a message, and its receiver can take the last model out of it again: how much of
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,6 +42,8 @@ AVERAGE = "average travels"
 # Whose weight in the average falls as 4 / (age + 3): mostly the last quarter of all models.
 _WEIGHT = 4
 _HELD_BACK = 2500
+#: Rows dealt, and the walk over them, for each seed.
+Walked = list[tuple[Scenario, TrainingTrace]]
 # With which the leak of the average is measured.
 _ATTACKED = SoftmaxLearner(n_features=1, n_classes=2, learning_rate=0.3, local_steps=10)
 
@@ -80,37 +82,32 @@ class Travelling:
         self.params = {name: kept + weight * (model[name] - kept) for name, kept in self.before.items()}
 
 
-def measure(scheme: Scheme, data: Mapping[str, tuple[Data, int]], *, seeds: tuple[int, ...]) -> dict[str, Any]:
-    """Return the table, and what the average would give away; ``data`` by name, with how many updates to watch."""
-    rows: list[dict[str, Any]] = []
-    for name, (whole, updates) in data.items():
-        held = without_test_rows(whole)
-        few = replace(held, test=Partition(held.test.features[:_HELD_BACK], held.test.labels[:_HELD_BACK]))
-        rows += [{"data": name} | row for row in _table(scheme, few, updates, seeds)]
-    # On the last data: the smallest come last.
-    return {"rows": rows, "leak": leak(scheme, whole, seed=seeds[0])}
+def jobs(data: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what is tried on each of the data, the step sizes of one row of the table one after the other."""
+    points = itertools.product(data, (*LOCAL_STEPS, WHOLE_PASS), FADES, RATES)
+    return [{"data": name, "steps": steps, "fade": fade, "rate": rate} for name, steps, fade, rate in points]
 
 
-def _table(scheme: Scheme, data: Data, updates: int, seeds: tuple[int, ...]) -> list[dict[str, Any]]:
+def table(asked: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of the table: of every way to do it the step size that is soonest at the target."""
+    rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for job, result in zip(asked, found, strict=True):
+        for how, one in result.items():
+            about = {"data": job["data"], "steps": job["steps"], "how": how, "learning_rate": job["rate"]}
+            rows.setdefault((job["data"], job["steps"], job["fade"], how), []).append(about | one)
+    return [min(every, key=lambda one: one["hops"]) for every in rows.values()]
+
+
+def walked(scheme: Scheme, whole: Data, updates: int, seeds: Sequence[int]) -> Walked:
+    """Deal rows of which some are held back, and walk, once for each seed."""
+    held = without_test_rows(whole)
+    data = replace(held, test=Partition(held.test.features[:_HELD_BACK], held.test.labels[:_HELD_BACK]))
     dealt = [Scenario.make(scheme, data=data, partition=PARTITION, learner="softmax", seed=seed) for seed in seeds]
-    walked = [(one, one.trace("private-walk", updates=updates, seed=s)) for one, s in zip(dealt, seeds, strict=True)]
-    body = params_bytes(dealt[0].learner.init_params(task_generator(0)))
-    rows = []
-    for steps, fade in itertools.product((*LOCAL_STEPS, WHOLE_PASS), FADES):
-        tried: dict[str, list[dict[str, float]]] = {}
-        for rate in RATES:
-            for how, found in _tried(walked, rate=rate, steps=steps, fade=fade).items():
-                tried.setdefault(how, []).append(found | {"learning_rate": rate})
-        for how, every in tried.items():
-            size = sealed_bytes(body * (1 + (how == AVERAGE)), recipients=scheme.recipients)
-            rows.append({"steps": steps, "how": how, "message_bytes": size} | min(every, key=lambda one: one["hops"]))
-    return rows
+    return [(one, one.trace("private-walk", updates=updates, seed=s)) for one, s in zip(dealt, seeds, strict=True)]
 
 
-def _tried(
-    walked: list[tuple[Scenario, TrainingTrace]], *, rate: float, steps: int, fade: int
-) -> dict[str, dict[str, float]]:
-    """Return for the model, and where nothing fades for the average, the means over the seeds."""
+def tried(walked: Walked, *, rate: float, steps: int, fade: int) -> dict[str, dict[str, float]]:
+    """Return for the model, and where nothing fades for the average, the means over the seeds, and bytes of a hop."""
     found: dict[str, list[dict[str, float]]] = {}
     for seed, (scenario, trace) in enumerate(walked):
         sizes = {"n_features": scenario.data.n_features, "n_classes": scenario.n_classes}
@@ -129,7 +126,13 @@ def _tried(
         found.setdefault(f"fade {fade}" if fade else "as it is", []).append(reached(of_model, hops))
         if not fade:
             found.setdefault(AVERAGE, []).append(reached(np.array(scores), hops))
-    return {how: {key: float(np.mean([one[key] for one in every])) for key in every[0]} for how, every in found.items()}
+    first = walked[0][0]
+    body, recipients = params_bytes(first.learner.init_params(task_generator(0))), first.scheme.recipients
+    return {
+        how: {key: float(np.mean([one[key] for one in every])) for key in every[0]}
+        | {"message_bytes": sealed_bytes(body * (1 + (how == AVERAGE)), recipients=recipients)}
+        for how, every in found.items()
+    }
 
 
 def reached(accuracy: np.ndarray[Any, Any], hops: np.ndarray[Any, Any]) -> dict[str, float]:

@@ -1,20 +1,20 @@
 """What hops buy: sealed for one and for several, beside other ways to bring an update on.
 
 Run ``make routes``; about five minutes on two cores. It writes ``docs/reference/routes.md`` and
-``docs/images/sealed-for-several.png``. Parts are kept in ``--work`` and not measured again. The Facebook graph is taken
-where it lies beside the checkout.
+``docs/images/sealed-for-several.png``. Graphs are jobs, kept in ``--work`` and not measured again; ``--engine`` does
+them elsewhere. The Facebook graph is taken where it lies beside the checkout.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from veilwalk.core.records import Record
+from benchmarks.tables.campaign import add_engine, engine
+from veilwalk.core.records import Record, plain
 from veilwalk.core.units import readable_bytes
 from veilwalk.core.walk import Walk
 from veilwalk.design import Sealing
@@ -58,18 +58,18 @@ Written by `make routes`. One observer on each side, the same for every way.
 """
 
 
-def measured(name: str, spec: str, work: Path) -> Record:
-    """Return the routes of one graph, from ``work`` where they were measured before."""
-    kept = work / f"{spec.rsplit('/', maxsplit=1)[-1].replace(':', '-')}.json"
-    if not kept.exists():
-        drawn: dict[str, Any] = {"fars": FARS, "counts": COUNTS}
-        if name != DRAWN:
-            drawn = {"fars": FARS[:1], "counts": OTHER_COUNTS, "walks": [Walk("non-backtracking")]}
-        record = compare_routes(parse_graph_spec(spec), progress=lambda stage, *_: print(f"{name}: {stage}"), **drawn)
-        work.mkdir(parents=True, exist_ok=True)
-        kept.write_text(record.to_json())
-    content = json.loads(kept.read_text())
-    return Record(kind="routes", params=content["params"], seed=1, result={"rows": content["rows"]})
+def job_of(name: str, spec: str) -> dict[str, Any]:
+    """Return what is measured on a graph: all of it on the one that is drawn."""
+    if name == DRAWN:
+        return {"graph": spec, "fars": FARS, "counts": COUNTS}
+    return {"graph": spec, "fars": FARS[:1], "counts": OTHER_COUNTS, "walk": "non-backtracking"}
+
+
+def measured(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the routes of one graph."""
+    walks: dict[str, Any] = {"walks": [Walk(job["walk"])]} if "walk" in job else {}
+    found = compare_routes(parse_graph_spec(job["graph"]), fars=job["fars"], counts=job["counts"], **walks)
+    return dict(plain({"params": found.params, "result": found.result}))
 
 
 def page(records: Mapping[str, Record]) -> str:
@@ -134,11 +134,13 @@ def _share(value: float | None) -> str:
 def main() -> None:
     """Measure what is missing, and write the page and the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, default=ROOT / "out" / "routes")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
+    add_engine(parser, ROOT / "out" / "routes")
     asked = parser.parse_args()
     specs = {name: spec for name, spec in GRAPHS.items() if name != "ego-Facebook" or FACEBOOK.exists()}
-    records = {name: measured(name, spec, asked.work) for name, spec in specs.items()}
+    with engine(asked.engine, asked.work) as run:
+        found = run(measured, [job_of(name, spec) for name, spec in specs.items()], what={"kind": "routes"})
+    records = {name: Record(kind="routes", seed=1, **one) for name, one in zip(specs, found, strict=True)}
     (asked.docs / "reference" / "routes.md").write_text(page(records))
     routes_figure(records[DRAWN], asked.docs / "images" / "sealed-for-several.png")
 

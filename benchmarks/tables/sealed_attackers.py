@@ -1,28 +1,27 @@
 """The strongest attackers of messages sealed for several, and what a coalition loses that forgets its own draws.
 
 Run ``make sealed-attackers``; a quarter of an hour on two cores. It writes ``docs/reference/sealed-attackers.md``. Each
-part is kept in ``--work`` as soon as it is there; a second run goes on where the first one stopped.
+part is a job, kept in ``--work`` as soon as it is there; ``--engine`` does them elsewhere.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.tables.attackers import LARGE, facts, scored_rows, table
-from benchmarks.tables.cells import kept, refuse_others
+from benchmarks.tables.campaign import add_engine, engine
 from veilwalk.audit import AuditSettings, audit
 from veilwalk.audit._feasible import make_plan
 from veilwalk.audit._play import choose_colluders, play
 from veilwalk.audit._scene import Scene
 from veilwalk.audit._scores import Estimate, estimate
 from veilwalk.audit.observers.coalition import Coalition
-from veilwalk.core.records import write_atomically
+from veilwalk.core.records import plain, write_atomically
 from veilwalk.core.version import __version__
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import parse_graph_spec
@@ -64,21 +63,44 @@ class Forgetful(Coalition):
     own_draws = False
 
 
+COALITIONS = {"with its own draws": Coalition, "without": Forgetful}
+
+
 def scheme_of(recipients: int, walk: str) -> Scheme:
     """Return a scheme of this page."""
     return choose_scheme(parse_graph_spec(GRAPH), LAW, walk=walk, recipients=recipients)
 
 
-def audited(recipients: int, walk: str, observer: str, placement: str, scored: int) -> dict[str, Any]:
+def jobs() -> list[dict[str, Any]]:
+    """Return what is measured: rows of observers, and the two coalitions held against each other."""
+    base = {"graph": GRAPH, "law": LAW, "updates": UPDATES, "colluders": COLLUDERS}
+    found = []
+    for recipients, walk, scored in SCHEMES:
+        main = (recipients, walk, scored) == SCHEMES[0]
+        for observer, placement, answers in OBSERVERS if main else (("coalition", "random", scored),):
+            asked = {"observers": observer, "placement": placement, "scored_by_filter": answers}
+            found.append(base | {"recipients": recipients, "walk": walk} | asked)
+    recipients, walk, scored = SCHEMES[0]
+    both = base | {"recipients": recipients, "walk": walk, "scored_by_filter": scored}
+    return found + [both | {"held by": name} for name in COALITIONS]
+
+
+def measured(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Do one job."""
+    held_by = job.get("held by")
+    return dict(plain(audited(job) if held_by is None else held(COALITIONS[held_by], job)))
+
+
+def audited(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rows of one observer."""
-    asked: dict[str, Any] = {"observers": observer, "placement": placement, "scored_by_filter": scored}
-    found = audit(scheme_of(recipients, walk), updates=UPDATES, colluders=COLLUDERS, **asked)
-    return {"rows": scored_rows(found, {"walk": walk, "placement": placement, "recipients": recipients})}
+    keys = ("updates", "colluders", "observers", "placement", "scored_by_filter")
+    found = audit(scheme_of(job["recipients"], job["walk"]), **{key: job[key] for key in keys})
+    return {"rows": scored_rows(found, {key: job[key] for key in ("walk", "placement", "recipients")})}
 
 
-def held(kind: type[Coalition], recipients: int, walk: str, scored: int) -> dict[str, Any]:
+def held(kind: type[Coalition], job: Mapping[str, Any]) -> dict[str, Any]:
     """Return how often a coalition names makers: of what it opens, and of all updates by others."""
-    scheme = scheme_of(recipients, walk)
+    scheme, scored = scheme_of(job["recipients"], job["walk"]), job["scored_by_filter"]
     settings = AuditSettings(observers="coalition", updates=UPDATES, colluders=COLLUDERS, scored_by_filter=scored)
     run = play(scheme, settings, choose_colluders(scheme.graph, COLLUDERS, settings.seed))
     scene = Scene(make_plan(scheme, settings), run)
@@ -129,20 +151,13 @@ def _cell(told: Sequence[float]) -> str:
 def main() -> None:
     """Measure what is not there yet, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--work", type=Path, default=ROOT / "out" / "sealed-attackers", help="where parts are kept")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
+    add_engine(parser, ROOT / "out" / "sealed-attackers")
     options = parser.parse_args()
-    refuse_others(options.work, {"schemes": SCHEMES, "observers": OBSERVERS, "updates": UPDATES})
-    rows: list[dict[str, Any]] = []
-    for recipients, walk, scored in SCHEMES:
-        main = (recipients, walk, scored) == SCHEMES[0]
-        for asked in OBSERVERS if main else (("coalition", "random", scored),):
-            key = f"{recipients} {walk} {asked[0]} {asked[1]}"
-            rows += kept(options.work, key, partial(audited, recipients, walk, *asked))["rows"]
-    parts = {
-        name: kept(options.work, name, partial(held, kind, *SCHEMES[0]))
-        for name, kind in {"with its own draws": Coalition, "without": Forgetful}.items()
-    }
+    with engine(options.engine, options.work) as run:
+        found = run(measured, jobs(), what={"kind": "sealed-attackers"}, stage="attackers")
+    rows = [row for part in found[: -len(COALITIONS)] for row in part["rows"]]
+    parts = dict(zip(COALITIONS, found[-len(COALITIONS) :], strict=True))
     write_atomically(options.docs / "reference" / "sealed-attackers.md", page(rows, parts).encode())
 
 

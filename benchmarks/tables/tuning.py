@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from veilwalk.design import Scheme
-from veilwalk.learning import Data, data_of, make_learner, train
+from veilwalk.learning import Data, data_of, train
 from veilwalk.training import Scenario
 
 STEP_SIZES = (0.03, 0.1, 0.3, 1.0)
@@ -61,28 +61,25 @@ def without_test_rows(data: Data) -> Data:
     return data_of(rows.features, rows.labels, columns=data.columns, seed=TUNING_SEED, name=data.name)
 
 
-def tune(
+def accuracy_of(
+    setting: Setting,
     scheme: Scheme,
     data: Data,
     partition: str,
     algorithm: str,
     *,
     updates: int,
-    grid: Sequence[Setting] = GRID,
     model: str = "softmax",
-) -> list[Tried]:
-    """Return every setting of ``grid`` with the accuracy of ``algorithm`` after ``updates`` on ``data.test``.
+) -> float:
+    """Return the accuracy of ``algorithm`` after ``updates`` on ``data.test``.
 
     ``data`` are those of :func:`without_test_rows`, made once for all.
     """
-    dealt = Scenario.make(scheme, data=data, partition=partition, learner=grid[0].spec(model), seed=TUNING_SEED)
-    trace = dealt.trace(algorithm, updates=updates, seed=TUNING_SEED)
-    found = []
-    for setting in grid:
-        learner = make_learner(setting.spec(model), n_features=data.n_features, n_classes=data.n_classes)
-        run = train(replace(dealt, learner=learner).task(algorithm, seed=TUNING_SEED), trace, evaluations=1)
-        found.append(Tried(setting=setting, accuracy=float(run.points[-1].accuracy or 0.0)))
-    return found
+    learner = setting.spec(model)
+    scenario = Scenario.make(scheme, data=data, partition=partition, learner=learner, seed=TUNING_SEED)
+    trace = scenario.trace(algorithm, updates=updates, seed=TUNING_SEED)
+    run = train(scenario.task(algorithm, seed=TUNING_SEED), trace, evaluations=1)
+    return float(run.points[-1].accuracy or 0.0)
 
 
 def best(tried: Sequence[Tried]) -> Setting:

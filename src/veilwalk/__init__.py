@@ -10,6 +10,7 @@
 The rooms, lower ones first; each may import only what stands below it (checked by import-linter):
 
 * ``core``: errors, validation, random sources, records, progress, units, the walk as a value;
+* ``engine``: jobs by number on any executor, finished ones kept as files;
 * ``graphs``: the network;
 * ``theory`` | ``chains`` | ``walks``: three independent roads to the laws of the walk (closed forms, exact chains,
   compiled sampling);
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         save_law,
         save_scheme,
     )
+    from veilwalk.experiments import Sweep, sweep
     from veilwalk.graphs import (
         Graph,
         barabasi_albert,
@@ -75,6 +77,7 @@ _ROOM_OF = {
     ),
     "audit": ("Audit", "AuditSettings"),
     "learning": ("Data", "Learner", "check_learner", "load_data", "load_model", "make_learner", "save_model"),
+    "experiments": ("Sweep", "sweep"),
     "training": ("Scenario", "TrainingRun", "train"),
 }  # fmt: skip
 
@@ -89,6 +92,7 @@ __all__ = [
     "Learner",
     "Scenario",
     "Scheme",
+    "Sweep",
     "TrainingRun",
     "Walk",
     "__version__",
@@ -115,6 +119,7 @@ __all__ = [
     "save_law",
     "save_model",
     "save_scheme",
+    "sweep",
     "torus",
     "train",
     "watts_strogatz",
@@ -124,7 +129,19 @@ __all__ = [
 __getattr__ = late_names(
     __name__,
     _ROOM_OF,
-    rooms=("audit", "chains", "design", "experiments", "graphs", "learning", "node", "theory", "training", "walks"),
+    rooms=(
+        "audit",
+        "chains",
+        "design",
+        "engine",
+        "experiments",
+        "graphs",
+        "learning",
+        "node",
+        "theory",
+        "training",
+        "walks",
+    ),
 )
 
 

@@ -49,7 +49,7 @@ def test_the_facebook_example_runs_on_a_small_graph() -> None:
 
 def test_the_table_of_graphs_is_written(tmp_path: Path) -> None:
     """Every graph, walk and law has its row; a bound is never below what it bounds, nor optimal below others."""
-    run("-m", "benchmarks.tables.graph_table", "--small", "--docs", str(tmp_path))
+    run("-m", "benchmarks.tables.graph_table", "--small", "--docs", str(tmp_path), "--work", str(tmp_path / "work"))
     text = (tmp_path / "reference" / "graphs.md").read_text()
     designed, attacked = text.split("## The laws attacked")
     rows, scores = (
@@ -63,3 +63,13 @@ def test_the_table_of_graphs_is_written(tmp_path: Path) -> None:
     assert [row[1] for row in scores] == 2 * ["uniform-node", "equalised", "optimal"]
     assert all(float(row[6].strip(" |")) >= 0 for row in scores if row[1] != "optimal")
     assert (tmp_path / "images" / "frontier-hubs.png").stat().st_size > 10_000
+
+
+def test_the_comparison_of_walks_is_made_of_jobs(tmp_path: Path) -> None:
+    """One part of it, twice: its jobs are not played again, and the page waits for the other parts."""
+    where = ("prices", "--small", "--docs", str(tmp_path / "docs"), "--work", str(tmp_path / "work"))
+    kept = []
+    for _ in range(2):
+        assert "the page needs all parts" in run("-m", "benchmarks.tables.walk_comparison", *where)
+        kept.append({path.name: path.stat().st_mtime_ns for path in (tmp_path / "work").iterdir()})
+    assert kept[0] == kept[1] != {}

@@ -14,6 +14,7 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -114,10 +115,14 @@ async def _run(configs: list[Path], found: Recording, patch: pytest.MonkeyPatch)
         states = [node_status(load_config(path).state) for path in configs]
         if all(state.finished and not state.in_custody for state in states):
             break
+    from veilwalk.node.peer._health import HealthWatch
     from veilwalk.node.peer._metrics import MetricsServer
 
     for path, node in zip(configs, nodes.values(), strict=True):
-        found.metrics.append(await MetricsServer(node, load_config(path).state, Log(io.StringIO()))._metrics())
+        watch, quiet = HealthWatch(node, load_config(path).state), Log(io.StringIO())
+        await watch.beat()
+        run: Any = SimpleNamespace(name="", log=quiet, watch=watch, drained=False)
+        found.metrics.append(await MetricsServer([run], quiet, node.events)._metrics())
     stop.set()
     await asyncio.gather(*runs)
     for name in ("hops", "updates", "farewells"):

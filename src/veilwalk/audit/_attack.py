@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +13,15 @@ from veilwalk.audit._play import Run, choose_colluders, play
 from veilwalk.audit._report import Scored
 from veilwalk.audit._scene import Scene, require
 from veilwalk.audit._scores import SCORES
-from veilwalk.audit.inference import Inference, inference_of
+from veilwalk.audit._scoring import Scorer, Work
+from veilwalk.audit.inference import inference_of
 from veilwalk.audit.inference.looked_up import LookedUp
 from veilwalk.audit.inference.rehearsal import rehearse
 from veilwalk.audit.observers import OBSERVERS, Observer, Place
-from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
 from veilwalk.core.progress import Progress
 
-_Found = TypeVar("_Found")
 Profile = list[dict[str, Any]]
 
 
@@ -38,12 +36,21 @@ class Attack:
         left_out: Observers of ``all`` that turned out not to be possible, with the reason.
     """
 
-    def __init__(self, plan: Plan, progress: Progress) -> None:
+    def __init__(self, plan: Plan, progress: Progress, work: Work | None = None) -> None:
         """Play and attack."""
-        self._plan, self._progress = plan, progress
+        work = work or Work()
+        self._plan, self._progress, self._work = plan, progress, work
         graph, settings = plan.scheme.graph, plan.settings
         colluders = choose_colluders(graph, plan.colluders, settings.seed, placement=settings.placement)
-        self.run: Run = play(plan.scheme, plan.settings, colluders, progress=progress)
+        self.run: Run = play(
+            plan.scheme,
+            plan.settings,
+            colluders,
+            executor=work.executor,
+            store=work.store,
+            device=work.device,
+            progress=progress,
+        )
         self.scene = Scene(plan, self.run)
         self.scene.progress = progress
         self._judge = Judge(self.scene, self.run.truth)
@@ -64,72 +71,29 @@ class Attack:
     def _with_tables(self) -> None:
         """Attack with tables of all pairs: destinations by themselves, then the others one by one."""
         scene, plan = self.scene, self._plan
-        tried = [self._tried(name, partial(OBSERVERS[name], scene)) for name in plan.observers]
+        tried = [self._tried(name) for name in plan.observers]
         observers = [observer for observer in tried if observer is not None]
         inference = inference_of(plan)(scene) if plan.timed else None
-        rehearse(scene, self._progress)
-        alone = [observer for observer in observers if observer.alone]
-        if alone:
-            self._destinations(alone, inference)
-        for observer in observers:
-            if not observer.alone:
-                self._progress(f"attacking: {observer.name}")
-                scored = self._tried(observer.name, partial(self._one, observer))
-                if scored is not None:
-                    self.found[observer.name] = scored
-        self.profile = [] if inference is None else inference.profile
+        rehearse(scene, self._progress, self._work.executor)
+        scorer = Scorer(scene, self._judge, observers, inference)
+        self.found, parts = scorer.destinations(self._work, self._progress)
+        others = [observer.name for observer in observers if not observer.alone]
+        for name, scored in scorer.others(others, self._work, self._progress).items():
+            if isinstance(scored, str):
+                self.left_out[name] = scored
+            else:
+                self.found[name] = scored
+        self.profile = [] if inference is None else inference.profile(parts)
 
-    def _tried(self, name: str, attempt: Callable[[], _Found]) -> _Found | None:
-        """Return what is attempted; of ``all`` observers, one that proves impossible is left out and named."""
+    def _tried(self, name: str) -> Observer | None:
+        """Return an observer; of ``all``, one that proves impossible is left out and named."""
         try:
-            return attempt()
+            return OBSERVERS[name](self.scene)
         except (ResourceLimitError, InvalidParameterError) as error:
             if not self._plan.settings.takes_all:
                 raise
             self.left_out[name] = str(error)
             return None
-
-    def _destinations(self, observers: Sequence[Observer], inference: Inference | None) -> None:
-        """Score every update under each observer that is its destination alone."""
-        scene, seen, judge = self.scene, self.scene.seen, self._judge
-        rows = require(observers[0].rows(), "was left to score")
-        nodes = np.unique(seen.destination[rows])
-        tables = {observer.name: _Table(len(seen), observer.links) for observer in observers}
-        known = inference.at(nodes) if inference is not None else iter([None] * len(nodes))
-        for number, ((node, mine), local) in enumerate(zip(scene.by_destination(rows), known, strict=True), start=1):
-            place = Place(node, mine, seen.at(mine), scene.prior[node], local)
-            for observer in observers:
-                tables[observer.name].add(observer, place, judge)
-            self._progress("attacking", number, len(nodes), "destinations")
-        sampled = not scene.attacked.all()
-        for observer in observers:
-            self.found[observer.name] = tables[observer.name].scored(observer, rows, judge, sampled=sampled)
-
-    def _one(self, observer: Observer) -> Scored:
-        """Score an observer that has updates of its own."""
-        if observer.links:
-            return self._joined(observer)
-        scene, prior = self.scene, observer.prior
-        rows = require(observer.rows(), f"is left for {observer.name} to be asked about")
-        table = _Table(len(scene.seen), ())
-        for node, mine in scene.by_destination(rows):
-            place = Place(node, mine, scene.seen.at(mine), prior[node], None)
-            table.add(observer, place, self._judge)
-        return replace(table.scored(observer, rows, self._judge), facts=observer.facts())
-
-    def _joined(self, observer: Observer) -> Scored:
-        """Score an observer that joins updates wherever they went."""
-        judge, how = self._judge, ""
-        tables: dict[int, list[tuple[FloatArray, IntArray]]] = {count: [] for count in observer.links}
-        for place in observer.places():
-            groups = [found for count in tables if len(found := judge.groups(place.rows, count))]
-            for found, guess in zip(groups, observer.joined(place, groups), strict=True):
-                first = place.rows[found[:, 0]]
-                tables[found.shape[1]].append((judge.score_each(guess, first), first))
-                how = guess.how
-        joined = [first for parts in tables.values() for _, first in parts]
-        require(np.concatenate([np.zeros(0, dtype=np.int64), *joined]), f"is left for {observer.name} to join")
-        return judge.linked(tables, how)
 
     def _look_up(self) -> None:
         """Attack on a graph of any size: each update has candidates of its own."""
@@ -153,32 +117,6 @@ class Attack:
                 hows[observer.name] = guess.how
                 scores[observer.name][number] = judge.score_candidates(guess, found.row, found.nodes, found.away)
         self.found = {name: judge.scored(scoring, table, hows[name], blind) for name, table in scores.items()}
-
-
-class _Table:
-    """Scores of one observer, filled place by place: of single updates, or of groups of them."""
-
-    def __init__(self, n_updates: int, links: tuple[int, ...]) -> None:
-        self._scores = np.zeros((0 if links else n_updates, len(SCORES)))
-        self._groups: dict[int, list[tuple[FloatArray, IntArray]]] = {count: [] for count in links}
-        self._how = ""
-
-    def add(self, observer: Observer, place: Place, judge: Judge) -> None:
-        if not self._groups:
-            guess = observer.posterior(place)
-            self._scores[place.rows], self._how = judge.score(guess, place.rows, place.node), guess.how
-            return
-        groups = [found for count in self._groups if len(found := judge.groups(place.rows, count))]
-        for found, guess in zip(groups, observer.joined(place, groups), strict=True):
-            first = place.rows[found[:, 0]]
-            self._groups[found.shape[1]].append((judge.score(guess, first, place.node), first))
-            self._how = guess.how
-
-    def scored(self, observer: Observer, rows: IntArray, judge: Judge, *, sampled: bool = False) -> Scored:
-        if self._groups:
-            return judge.linked(self._groups, self._how)
-        blind = observer.prior.max(axis=1)[observer.scene.seen.destination[rows]]
-        return judge.scored(rows, self._scores[rows], self._how, blind, sampled=sampled)
 
 
 def _thinned(rows: IntArray, most: int) -> IntArray:

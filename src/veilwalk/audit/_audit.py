@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from veilwalk.audit._attack import Attack
 from veilwalk.audit._feasible import make_plan
 from veilwalk.audit._plan import Plan
 from veilwalk.audit._result import Audit, Findings
+from veilwalk.audit._scoring import Work
 from veilwalk.audit._settings import AuditSettings
 from veilwalk.core.progress import Progress, silent
 from veilwalk.design import Scheme
+from veilwalk.engine import Engine, JobStore, open_engine
+from veilwalk.walks import law_digest
 
 
 def audit(
@@ -19,6 +22,9 @@ def audit(
     settings: AuditSettings | None = None,
     *,
     floor: float | None = None,
+    executor: Engine = None,
+    store: JobStore | None = None,
+    device: str = "cpu",
     progress: Progress = silent,
     **options: Any,
 ) -> Audit:
@@ -28,6 +34,11 @@ def audit(
         scheme: graph, law and walk.
         settings: what to look at and how hard.
         floor: the distance entropy the design promises, in nats, to be drawn beside what is measured.
+        executor: where its parts are done: any executor, or the name of an engine (``process:4``, ``ray``); None is
+            this process with all its threads. It has no say in the result.
+        store: where finished parts are kept, so that an audit that was stopped goes on, on whatever engine.
+        device: ``cuda`` plays the protocol on the graphics card, to the same updates; with thousands of replicas it is
+            many times as fast. It has no say in the result.
         progress: told what is going on.
         options: fields of :class:`AuditSettings`, to be set instead of or beside ``settings``.
 
@@ -40,7 +51,8 @@ def audit(
         ('exact', True)
     """
     plan = make_plan(scheme, replace(settings or AuditSettings(), **options))
-    attack = Attack(plan, progress)
+    with open_engine(executor) as workers:
+        attack = Attack(plan, progress, Work(workers, store, None if store is None else _named(plan), device))
     run = attack.run
     return Audit(
         plan=plan,
@@ -54,6 +66,20 @@ def audit(
         left_out=attack.left_out,
         anonymity_floor_nats=floor,
     )
+
+
+def _named(plan: Plan) -> dict[str, Any]:
+    """Return what is audited, as the names of files have it."""
+    scheme = plan.scheme
+    return {
+        "kind": "audit",
+        "graph": scheme.graph.digest,
+        "law": law_digest(scheme.law.draws),
+        "walk": [scheme.walk.kind, scheme.walk.mix],
+        "recipients": scheme.recipients,
+        "settings": asdict(replace(plan.settings, memory_bytes=1)),
+        "plan": [plan.posterior, plan.horizon, plan.colluders, list(plan.observers)],
+    }
 
 
 def _predicted_hops(plan: Plan) -> float | None:

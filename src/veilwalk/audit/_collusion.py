@@ -13,6 +13,7 @@ from veilwalk.core.errors import ResourceLimitError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record
 from veilwalk.design import Scheme
+from veilwalk.engine import Engine, JobStore, open_engine
 
 # Updates to score for each number of colluders: intervals of about a percentage point.
 _WANTED = 6_000
@@ -27,11 +28,21 @@ _SHOWN = (
 )
 
 
-def collusion(scheme: Scheme, settings: AuditSettings, counts: Sequence[int], *, progress: Progress = silent) -> Record:
+def collusion(
+    scheme: Scheme,
+    settings: AuditSettings,
+    counts: Sequence[int],
+    *,
+    executor: Engine = None,
+    store: JobStore | None = None,
+    device: str = "cpu",
+    progress: Progress = silent,
+) -> Record:
     """Audit the coalitions at each number of colluders.
 
     The destination is one of them. A bridge whose gaps are too long for memory is left out of its row, and so is a
-    coalition so small that to follow the token from one of its openings to the next takes too long.
+    coalition so small that to follow the token from one of its openings to the next takes too long. ``executor``,
+    ``store`` and ``device`` are those of :func:`audit`.
 
     Example:
         >>> from veilwalk.design import choose_scheme
@@ -42,20 +53,10 @@ def collusion(scheme: Scheme, settings: AuditSettings, counts: Sequence[int], *,
         True
     """
     rows: list[dict[str, Any]] = []
-    for number, count in enumerate(counts):
-        progress("coalitions", number, len(counts), f"{count} colluders")
-        needed = _WANTED * scheme.graph.n_nodes // count
-        row: dict[str, Any] = {"colluders": count}
-        names = coalitions(scheme, replace(settings, colluders=count))
-        asked = replace(settings, observers=names, colluders=count, updates=min(settings.updates, needed))
-        try:
-            found = audit(scheme, asked)
-        except ResourceLimitError:
-            found = audit(scheme, asked, observers=tuple(name for name in names if name != "bridge"))
-        for name, one in found.findings.items():
-            row[name] = {key: one.overall[key] for key in _SHOWN}
-            row["blind_hit_ratio"], row["floor"] = one.overall["blind_hit_ratio"], one.overall["floor"]
-        rows.append(row)
+    with open_engine(executor) as workers:
+        for number, count in enumerate(counts):
+            progress("coalitions", number, len(counts), f"{count} colluders")
+            rows.append(_coalition(scheme, settings, count, {"executor": workers, "store": store, "device": device}))
     about = {"graph": getattr(scheme.graph, "name", ""), "law": scheme.law.name}
     return Record(
         kind="collusion",
@@ -63,3 +64,19 @@ def collusion(scheme: Scheme, settings: AuditSettings, counts: Sequence[int], *,
         seed=settings.seed,
         result={"rows": rows},
     )
+
+
+def _coalition(scheme: Scheme, settings: AuditSettings, count: int, options: dict[str, Any]) -> dict[str, Any]:
+    """Audit the coalitions of so many."""
+    needed = _WANTED * scheme.graph.n_nodes // count
+    row: dict[str, Any] = {"colluders": count}
+    names = coalitions(scheme, replace(settings, colluders=count))
+    asked = replace(settings, observers=names, colluders=count, updates=min(settings.updates, needed))
+    try:
+        found = audit(scheme, asked, **options)
+    except ResourceLimitError:
+        found = audit(scheme, asked, observers=tuple(name for name in names if name != "bridge"), **options)
+    for name, one in found.findings.items():
+        row[name] = {key: one.overall[key] for key in _SHOWN}
+        row["blind_hit_ratio"], row["floor"] = one.overall["blind_hit_ratio"], one.overall["floor"]
+    return row

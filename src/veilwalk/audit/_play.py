@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +13,11 @@ from veilwalk.audit._scores import Estimate, estimate
 from veilwalk.audit._settings import AuditSettings
 from veilwalk.audit._sightings import Sightings
 from veilwalk.core.arrays import IntArray
+from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.randomness import task_generator
 from veilwalk.design import Scheme
+from veilwalk.engine import JobStore
 from veilwalk.graphs import Graph, distances
 from veilwalk.walks import token_paths
 
@@ -60,24 +64,37 @@ def choose_colluders(graph: Graph, count: int, seed: int, *, placement: str = "r
     return np.flatnonzero(chosen)
 
 
-def play(scheme: Scheme, settings: AuditSettings, colluders: IntArray = _NOBODY, *, progress: Progress = silent) -> Run:
-    """Play the updates asked for; an interrupt keeps what was played so far."""
+def play(
+    scheme: Scheme,
+    settings: AuditSettings,
+    colluders: IntArray = _NOBODY,
+    *,
+    executor: Executor | None = None,
+    store: JobStore | None = None,
+    device: str = "cpu",
+    progress: Progress = silent,
+) -> Run:
+    """Play the updates asked for; an interrupt keeps what was played so far, unless lanes are played as jobs."""
+    if scheme.is_direct and device != "cpu":
+        raise InvalidParameterError("device", device, "cpu for the plain walk: nothing is sealed, and hops are all")
     if scheme.is_direct:
         return _play_direct(scheme, settings)
     watching = np.zeros(scheme.graph.n_nodes, dtype=np.bool_)
     watching[colluders] = True
+    options: dict[str, Any] = {
+        "updates": settings.updates,
+        "seed": settings.seed,
+        "replicas": settings.replicas,
+        "colluders": watching if len(colluders) else None,
+        "progress": progress,
+    }
     chunks: list[npt.NDArray[np.void]] = []
     complete = True
     try:
-        chunks.extend(
-            scheme.play(
-                updates=settings.updates,
-                seed=settings.seed,
-                replicas=settings.replicas,
-                colluders=watching if len(colluders) else None,
-                progress=progress,
-            )
-        )
+        if device != "cpu" or (executor is None and store is None):
+            chunks.extend(scheme.play(device=device, **options))
+        else:
+            chunks.append(scheme.played(executor=executor, store=store, **options))
     except KeyboardInterrupt:
         if not chunks:
             raise

@@ -60,6 +60,10 @@ class Scene:
         self.counters: list[Counter] = []
         self._made: dict[Hashable, Any] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Whoever listens here does not hear another process.
+        return self.__dict__ | {"progress": silent}
+
     @cached_property
     def matrix(self) -> FloatArray:
         """The law as a table of all pairs."""

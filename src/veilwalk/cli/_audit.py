@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from veilwalk.cli._device import DeviceOption, ReplicasOption
 from veilwalk.cli._graph import SPEC_HELP, network_of
-from veilwalk.cli._output import asked_walk, console, drawn, live_progress, print_table
+from veilwalk.cli._output import EngineOption, WorkOption, asked_walk, console, drawn, live_progress, print_table
 from veilwalk.core.memory import parse_memory
 from veilwalk.core.records import plain, require_writable, write_atomically
 from veilwalk.core.walk import Walk
@@ -89,6 +90,10 @@ def audit(
         str | None,
         typer.Option(metavar="SIZE", show_default="most of the machine's", help="Memory it may take, such as 8G."),
     ] = None,
+    replicas: ReplicasOption = 64,
+    device: DeviceOption = "cpu",
+    engine: EngineOption = None,
+    work: WorkOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the memory it would take, and stop.")] = False,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the record and its figures there.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead of tables.")] = False,
@@ -111,6 +116,7 @@ def audit(
         observers=observers,
         updates=updates,
         seed=seed,
+        replicas=replicas,
         colluders=counts[-1],
         placement=placement,
         posterior=posterior,
@@ -131,21 +137,34 @@ def audit(
         size = f"{needed / 2**20:.0f} MiB beyond the program itself"
         typer.echo(f"would take about {size} for {updates} updates on {network.n_nodes} nodes")
         return
-    record, curve = _attack(scheme, settings, counts if len(counts) > 1 else ())
+    record, curve = _attack(
+        scheme, settings, counts if len(counts) > 1 else (), engine=engine, work=work, device=device
+    )
     _show(record, curve, out, network, as_json=as_json)
 
 
-def _attack(scheme: Scheme, settings: AuditSettings, counts: tuple[int, ...]) -> tuple[Record, Record | None]:
+def _attack(
+    scheme: Scheme,
+    settings: AuditSettings,
+    counts: tuple[int, ...],
+    *,
+    engine: str | None,
+    work: Path | None,
+    device: str,
+) -> tuple[Record, Record | None]:
     """Run the audit, and the curve over several numbers of colluders where there are several."""
     import veilwalk.audit as auditing
     from veilwalk.design import closed_form
+    from veilwalk.engine import JobStore, open_engine
 
     floor = None
     if scheme.law.name == "paper" and scheme.walk == Walk():
         floor = closed_form(scheme.graph, scheme.law.support).anonymity_floor_nats
-    with live_progress() as progress:
-        found = auditing.audit(scheme, settings, floor=floor, progress=progress)
-        curve = auditing.collusion(scheme, settings, counts, progress=progress) if counts else None
+    store = None if work is None else JobStore(work)
+    with live_progress() as progress, open_engine(engine) as executor:
+        options: dict[str, Any] = {"executor": executor, "store": store, "device": device, "progress": progress}
+        found = auditing.audit(scheme, settings, floor=floor, **options)
+        curve = auditing.collusion(scheme, settings, counts, **options) if counts else None
     for name, why in found.left_out.items():
         typer.echo(f"veilwalk: {name} is left out: {why}", err=True)
     return found.record(), curve

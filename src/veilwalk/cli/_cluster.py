@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from veilwalk.cli._graph import SPEC_HELP
-from veilwalk.cli._output import AllowSandwich, Clip, Noise, announce_compiling, console, help_without_verb, print_table
+from veilwalk.cli._output import (
+    WALKS_HELP,
+    AllowSandwich,
+    Clip,
+    Noise,
+    announce_compiling,
+    console,
+    help_without_verb,
+    print_table,
+)
 from veilwalk.core.records import plain
 
 if TYPE_CHECKING:
@@ -44,6 +53,7 @@ def up(
     partition: Annotated[str, typer.Option(metavar="SPEC", help="iid, dirichlet:ALPHA, shards:N, ...")] = "iid",
     learner: Annotated[str, typer.Option(metavar="SPEC", help="softmax, mlp:hidden=64, or module:Class.")] = "softmax",
     updates: Annotated[int, typer.Option(help="The model is finished after so many.")] = 400,
+    walks: Annotated[int, typer.Option(metavar="W", help=WALKS_HELP)] = 1,
     target_accuracy: Annotated[
         float | None, typer.Option(help="Or when it reaches this on the held-out data, which are then public.")
     ] = None,
@@ -107,7 +117,8 @@ def up(
         "graph": f"rrg:{nodes}:{degree}:seed={seed}" if graph is None else graph,
         "data": data, "partition": partition, "learner": learner, "law": law, "support": support, "walk": walk,
         "recipients": recipients, "mix": mix, "allow_sandwich": allow_sandwich, "updates": updates,
-        "target_accuracy": target_accuracy, "evaluations": evaluations, "dwell": dwell, "clip": clip, "noise": noise,
+        "walks": walks, "target_accuracy": target_accuracy, "evaluations": evaluations, "dwell": dwell, "clip": clip,
+        "noise": noise,
         "away": away, "suite": suite, "seed": seed,
     }  # fmt: skip
     settings = settings_in(out, _given(context, flags)) or ClusterSettings(**flags)
@@ -148,10 +159,12 @@ def _run(settings: ClusterSettings, out: Path, timeout: float) -> Record:
         # Not among the results, which may be JSON.
         typer.echo(f"a walk is believed lost after {waits}: a member may be away for so long", err=True)
 
+        several = f"{rules.walks} walks, " if rules.walks > 1 else ""
+
         def tell(status: ClusterStatus) -> None:
             line.update(
                 f"{status.alive} of {len(configs)} nodes up, {status.iteration} of {settings.updates} updates, "
-                f"{status.total('hops')} hops, {status.finished} nodes have the finished model"
+                f"{several}{status.total('hops')} hops, {status.finished} nodes have the finished model"
             )
 
         with watching(out):
@@ -168,6 +181,7 @@ def _print(result: dict[str, Any], out: Path) -> None:
     rows = [
         ("updates", str(result["updates"])),
         ("ended by", result["ended_by"]),
+        *([("walks, whose models were averaged", str(result["walks"]))] if result["walks"] > 1 else []),
         ("accuracy on held-out data", "" if accuracy is None else f"{accuracy:.2%}"),
         ("loss on held-out data, nats", f"{result['loss_nats']:.4f}"),
         ("hops", str(result["hops"])),

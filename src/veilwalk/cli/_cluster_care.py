@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from veilwalk.cli._cluster import DEFAULT_OUT, Out, app
-from veilwalk.cli._output import print_table
+from veilwalk.cli._output import by_walk, print_table
 from veilwalk.core.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -42,14 +42,15 @@ def status(
             name: {"running": runs} | ({} if node is None else _plain(node))
             for name, runs, node in zip(names, up, found.nodes, strict=True)
         }
-        about = {"running": found.alive, "finished": found.finished, "iteration": found.iteration, "nodes": nodes}
-        typer.echo(json.dumps(about, indent=2))
+        about = {"running": found.alive, "finished": found.finished, "iteration": found.iteration}
+        typer.echo(json.dumps({**about, "walks": found.walks, "nodes": nodes}, indent=2))
         return
     rows = [
         (name, "yes" if runs else "no", *_row(node)) for name, runs, node in zip(names, up, found.nodes, strict=True)
     ]
+    several = f" in {len(found.walks)} walks ({by_walk(found.walks)})" if len(found.walks) > 1 else ""
     print_table(
-        f"{out}: {found.alive} of {len(names)} nodes run, the newest model has had {found.iteration} updates",
+        f"{out}: {found.alive} of {len(names)} nodes run, the newest model has had {found.iteration} updates{several}",
         ("node", "runs", "finished", ">holds", ">hops", ">updates made"),
         rows,
     )

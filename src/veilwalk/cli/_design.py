@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from veilwalk.cli._graph import SPEC_HELP, network_of
-from veilwalk.cli._output import announce_compiling, drawn, live_progress
+from veilwalk.cli._output import EngineOption, WorkOption, announce_compiling, drawn, live_progress
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES, parse_memory
 from veilwalk.core.records import plain, require_writable
@@ -106,6 +106,8 @@ def design(
     memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Most memory for tables, such as 8G. [default: 0.7 of all]")
     ] = None,
+    engine: EngineOption = None,
+    work: WorkOption = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the law to FILE, .npz or .json; with --frontier, a folder."),
@@ -147,7 +149,10 @@ def design(
     if nodes is not None or degree is not None or formulas is not None:
         raise ConfigError("--nodes, --degree and --formulas are for closed forms: leave them out with --graph")
     from veilwalk.design import LARGE_NODES
+    from veilwalk.engine import JobStore
 
+    if network.n_nodes < LARGE_NODES or recipients is not None or frontier:
+        _refuse({"engine": engine, "work": work}, f"is for legs that are sampled, from {LARGE_NODES} nodes on")
     if recipients is not None or (law or "").startswith("far"):
         refused = {"frontier": frontier or None, "memory": memory} | options
         _several(network, recipients, law, walk, distances, several=several, refused=refused, out=out, as_json=as_json)
@@ -162,7 +167,8 @@ def design(
         _frontier(network, distances, walk, options, out=out, as_json=as_json)
         return
     limit = DEFAULT_MEMORY_BYTES if memory is None else parse_memory(memory)
-    options |= {"support": distances, "walk": walk or "simple", "memory_bytes": limit}
+    options |= {"support": distances, "walk": walk or "simple", "memory_bytes": limit, "executor": engine}
+    options |= {"store": None if work is None else JobStore(work)}
     usual = "paper-exact" if network.n_nodes < LARGE_NODES else "uniform-node"
     _on_graph(network, law or usual, options, out, as_json=as_json)
 

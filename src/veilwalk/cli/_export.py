@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from veilwalk.cli._node import RunName
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def export(
     algorithm: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of a training run. [default: private-walk]")
     ] = None,
+    run: RunName = None,
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Take the newest model where there is no finished one.")
     ] = False,
@@ -39,16 +41,18 @@ def export(
 
     if to.suffix not in MODEL_SUFFIXES:
         raise InvalidParameterError("to", str(to), f"a file that ends in {', '.join(MODEL_SUFFIXES)}")
-    params, learner = _model(source, algorithm, unfinished=unfinished)
+    params, learner = _model(source, algorithm, run, unfinished=unfinished)
     save_model(to, params, learner=learner)
     shapes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in params.items())
     typer.echo(f"wrote {to}: {shapes}" if len(params) <= 8 else f"wrote {to}: {len(params)} arrays")
 
 
-def _model(source: Path, algorithm: str | None, *, unfinished: bool) -> tuple[Params, str]:
+def _model(source: Path, algorithm: str | None, run: str | None, *, unfinished: bool) -> tuple[Params, str]:
     if (source / "run.json").exists():
         from veilwalk.training import RunFolder
 
+        if run is not None:
+            raise InvalidParameterError("run", run, "left out: it is of nodes with several runs")
         folder = RunFolder(source)
         model = folder.model(*([] if algorithm is None else [algorithm]), unfinished=unfinished)
         return model, folder.settings().learner
@@ -60,4 +64,4 @@ def _model(source: Path, algorithm: str | None, *, unfinished: bool) -> tuple[Pa
         source /= "node.toml"
     from veilwalk.node import node_model
 
-    return node_model(source, unfinished=unfinished)
+    return node_model(source, run=run, unfinished=unfinished)

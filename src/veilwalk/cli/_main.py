@@ -23,6 +23,7 @@ from veilwalk.cli import (
     _node_care,
     _paper,
     _roster_changes,
+    _sweep,
     _train,
 )
 from veilwalk.cli._output import help_without_verb
@@ -30,6 +31,7 @@ from veilwalk.core.errors import InvalidParameterError, VeilwalkError
 from veilwalk.core.version import __version__
 
 # Parameters whose flags have other names.
+_INTERRUPTED = 130
 _FLAGS = {
     "window_radius": "window",
     "tail_probability": "tail",
@@ -49,6 +51,7 @@ app = typer.Typer(
 app.command("design")(_design.design)
 app.command("audit")(_audit.audit)
 app.command("train")(_train.train)
+app.command("sweep")(_sweep.sweep)
 app.command("export")(_export.export)
 app.add_typer(_cluster_care.app, name="cluster")
 app.add_typer(_graph.app, name="graph")
@@ -68,8 +71,8 @@ def root(
 
     train learns over a simulated network and shows what was gained, what it cost and what leaks; design chooses how
     destinations are drawn, and says what that guarantees and costs; audit attacks a design and reports what really
-    leaks; export writes a trained model to a file; graph looks at a network; paper has the paper's figures and
-    claims, printed and corrected.
+    leaks; sweep does any of these over a grid of settings; export writes a trained model to a file; graph looks at a
+    network; paper has the paper's figures and claims, printed and corrected.
 
     cluster runs many real nodes on this machine; node runs one among real peers; keys makes and renews a member's
     keys; roster says, signed, who belongs.
@@ -91,6 +94,9 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(arguments: list[str] | None) -> int:
     try:
         code = app(args=arguments, standalone_mode=False)
+        # Typer makes this code of an interrupt, and says nothing; nobody else ends with it.
+        if code == _INTERRUPTED:
+            code = _complain("interrupted", _INTERRUPTED)
     except InvalidParameterError as error:
         code = _complain(f"{_flag(error.name, arguments)} = {error.value!r}: must be {error.need}", error.exit_code)
     except VeilwalkError as error:
@@ -100,7 +106,7 @@ def _run(arguments: list[str] | None) -> int:
         message = getattr(error, "format_message", error.__str__)()
         code = _complain(f"{message} (--help says more)", 2)
     except (typer.Abort, KeyboardInterrupt):
-        code = _complain("interrupted", 130)
+        code = _complain("interrupted", _INTERRUPTED)
     except BrokenPipeError:
         # The reader (head, less) went away: that is its right. Keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,11 +10,23 @@ from typing import Annotated
 import typer
 
 from veilwalk.cli._keys import PasswordFile, read_optional_password
-from veilwalk.cli._output import AllowSandwich, Clip, Noise, asked_walk, help_without_verb, print_table
+from veilwalk.cli._output import (
+    WALKS_HELP,
+    AllowSandwich,
+    Clip,
+    Noise,
+    asked_walk,
+    by_walk,
+    help_without_verb,
+    print_table,
+)
 
 app = typer.Typer(rich_markup_mode=None)
 
 ConfigFile = Annotated[Path, typer.Option(metavar="FILE", help="The node's settings, node.toml.")]
+RunName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Which run, where node.toml has several.", show_default=False)
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -31,7 +43,8 @@ def run(*, config: ConfigFile = Path("node.toml")) -> None:
 
     node.toml names its keys, the root's public key, roster, manifest, law, its data and a folder for its state; see
     docs/how-to/deploy-on-three-machines.md. Events go to standard error, one JSON object a line. A new version of the
-    roster is followed when its file changes, or at once on SIGHUP.
+    roster is followed when its file changes, or at once on SIGHUP. With several [[run]] tables it works in all these
+    runs, at one port and with one key set; see docs/how-to/several-runs-on-one-node.md.
 
     Example: veilwalk node run --config clinic-a/node.toml
     """
@@ -44,6 +57,7 @@ def run(*, config: ConfigFile = Path("node.toml")) -> None:
 def status(
     *,
     config: ConfigFile = Path("node.toml"),
+    run: RunName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Print what a node has done, for its operator only.
@@ -54,7 +68,7 @@ def status(
     """
     from veilwalk.node import load_config, node_status
 
-    found = node_status(load_config(config).state, with_versions=True)
+    found = node_status(load_config(config, run).state, with_versions=True)
     if as_json:
         content = asdict(found)
         del content["model"]
@@ -63,6 +77,7 @@ def status(
     rows = [
         ("finished", "yes" if found.finished else "no"),
         ("updates that its newest model has had", str(found.iteration)),
+        *([(f"the same of each of {len(found.walks)} walks", by_walk(found.walks))] if len(found.walks) > 1 else []),
         ("messages in custody", str(found.in_custody)),
         ("version of roster, of manifest", f"{found.roster_version}, {found.manifest_version}"),
         *([("members that the law lacks", ", ".join(found.members_left_out))] if found.members_left_out else []),
@@ -72,7 +87,7 @@ def status(
 
 
 @app.command("unfinish")
-def unfinish(*, config: ConfigFile = Path("node.toml")) -> None:
+def unfinish(*, config: ConfigFile = Path("node.toml"), run: RunName = None) -> None:
     """Undo the end of the run at a node that is stopped.
 
     For a finished model that is not the run's: forged, or made of wrong data. Started again, the node goes on from its
@@ -82,7 +97,7 @@ def unfinish(*, config: ConfigFile = Path("node.toml")) -> None:
     """
     from veilwalk.node import load_config, unfinish_node
 
-    undone = unfinish_node(load_config(config).state)
+    undone = unfinish_node(load_config(config, run).state)
     typer.echo(f"{config}: {'goes on from its own last model' if undone else 'was not finished'}")
 
 
@@ -106,6 +121,9 @@ def manifest(
     previous: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The signed manifest that this one follows, for a run under way."),
+    ] = None,
+    walks: Annotated[
+        int | None, typer.Option(metavar="W", help=f"{WALKS_HELP} [default: 1, or as before]", show_default=False)
     ] = None,
     days: Annotated[float | None, typer.Option(help="Days until it expires. [default: never]")] = None,
     target_accuracy: Annotated[
@@ -166,6 +184,7 @@ def manifest(
         recipients=recipients,
         allow_sandwich=allow_sandwich,
         updates=updates,
+        walks=walks,
         target_accuracy=target_accuracy,
         test=test,
         evaluations=evaluations,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from veilwalk.cli._node import app
+from veilwalk.cli._node import RunName, app
 from veilwalk.cli._output import console
 from veilwalk.core.errors import ProtocolError
 
@@ -24,6 +24,7 @@ _HERE = Path("node.toml")
 def check(
     config: Config = _HERE,
     *,
+    run: RunName = None,
     peers: Annotated[
         bool, typer.Option("--peers/--no-peers", help="Shake hands with every neighbour.", show_default=True)
     ] = True,
@@ -32,7 +33,7 @@ def check(
     """Look at all a node needs, and start nothing.
 
     Keys, permissions, roster, manifest, data against the manifest, law, ports, disk, clock, and whether neighbours
-    answer: a line each, ok or fails. The node may be running.
+    answer: a line each, ok or fails. The node may be running. Of several runs all are looked at, or the one of --run.
 
     Example: veilwalk node check clinic-a1/node.toml
 
@@ -41,7 +42,7 @@ def check(
     from veilwalk.node.peer import check_node
 
     found = []
-    for finding in check_node(config, peers=peers):
+    for finding in check_node(config, run=run, peers=peers):
         found.append(finding)
         if not as_json:
             typer.echo(f"{'ok   ' if finding.ok else 'fails'}  {finding.name}: {' '.join(finding.what.split())}")
@@ -56,25 +57,28 @@ def check(
 def drain(
     config: Config = _HERE,
     *,
+    run: RunName = None,
     timeout: Annotated[float, typer.Option(help="Wait so many seconds until it has stopped.")] = 600.0,
 ) -> None:
     """Have a running node hand on what it holds, then stop.
 
-    It takes nothing new meanwhile. For maintenance: nothing of the run waits on a machine that is away.
+    It takes nothing new meanwhile. For maintenance: nothing of the run waits on a machine that is away. Of several runs
+    all are drained, or the one of --run: the others go on, and it starts again on SIGHUP or with the node.
 
     Example: veilwalk node drain clinic-a1/node.toml
 
     Exit code 3 where it has not stopped in time; it goes on handing out, and stops when it is done.
     """
-    from veilwalk.node import load_config
+    from veilwalk.node import load_config, load_configs
     from veilwalk.node.peer import drain_node, is_running
 
-    state = load_config(config).state
-    if not is_running(state):
+    configs = load_configs(config) if run is None else (load_config(config, run),)
+    states = [one.state for one in configs]
+    if not any(is_running(state) for state in states):
         typer.echo("no node runs with this configuration")
         return
     with console().status("draining") as line:
-        done = drain_node(state, timeout_s=timeout, tell=lambda held: line.update(f"{held} messages held"))
+        done = drain_node(states, timeout_s=timeout, tell=lambda held: line.update(f"{held} messages held"))
     if not done:
         raise ProtocolError(f"still holds messages after {timeout:g} s: its neighbours take them when they can")
     typer.echo("drained and stopped; it holds nothing")

@@ -29,14 +29,42 @@ AllowSandwich = Annotated[
     typer.Option("--allow-sandwich", help="Admit the simple walk, under which a relay can be certain of the maker."),
 ]
 
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        show_default="this process with all its threads",
+        help="Where jobs are done: serial, process, process:N, ray, ray://HOST:PORT or dask://HOST:PORT. "
+        "It has no say in the result.",
+    ),
+]
+WorkOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--work", metavar="DIR", help="Keep every finished job there; run again, on any engine, it goes on from them."
+    ),
+]
+
 Clip = Annotated[float, typer.Option(metavar="NORM", help="Largest norm of an update; 0 does not clip.")]
 Noise = Annotated[float, typer.Option(metavar="MULTIPLIER", help="Gaussian noise on every update, in units of --clip.")]
+
+WALKS_HELP = (
+    "So many models walk at once, each with its share of the updates; the finished one is their mean. Where dwell or "
+    "links set the pace, W times the updates a second, and a lost walk stops one W-th of them; but each model learns "
+    "from 1/W of the updates, and members carry W times the messages."
+)
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         # Rich would exit with 1, which here means that a check failed.
         raise BrokenPipeError
+
+
+def by_walk(updates: Sequence[int]) -> str:
+    """Return the updates of each walk as one cell of a table."""
+    return ", ".join(map(str, updates))
 
 
 def console() -> Console:

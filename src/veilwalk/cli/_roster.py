@@ -54,7 +54,9 @@ def make(
         Path | None, typer.Option(metavar="ROSTER", help="Change this roster instead of making the first.")
     ] = None,
     remove: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Member to leave out; may repeat.")] = None,
-    run: Annotated[str | None, typer.Option(metavar="HEX", help="Run id, 32 digits; fresh unless given.")] = None,
+    network: Annotated[
+        str | None, typer.Option(metavar="HEX", help="Id of the network, 32 digits; fresh unless given.")
+    ] = None,
     days: Days = 90,
 ) -> None:
     """Draft a roster from members' cards and a network.
@@ -67,19 +69,19 @@ def make(
 
     With --previous, cards add members or replace those of their name; all others stay as they are.
     """
-    from veilwalk.node.members import changed_roster, first_roster, parse_run_id, read_cards
+    from veilwalk.node.members import changed_roster, first_roster, parse_network, read_cards
 
     members, suite = read_cards(cards or [])
     now = int(time.time())
     if previous is None:
         if suite is None or remove:
             raise ConfigError("a first roster needs members' cards, and nobody to remove")
-        run_id = None if run is None else parse_run_id(run)
+        network_id = None if network is None else parse_network(network)
         pairs = _edges(graph, edges, set(members))
-        roster = first_roster(members, pairs, suite=suite, now=now, days=days, run_id=run_id)
+        roster = first_roster(members, pairs, suite=suite, now=now, days=days, network=network_id)
     else:
-        if run is not None:
-            raise InvalidParameterError("run", run, "given for a first roster only")
+        if network is not None:
+            raise InvalidParameterError("network", network, "given for a first roster only")
         old = read_draft(previous)
         if suite is not None and suite != old.suite:
             raise ConfigError(f"the cards are of suite {int(suite)}, the roster of {int(old.suite)}")
@@ -207,7 +209,7 @@ def write_draft(path: Path, roster: Roster, previous: Path | None = None) -> Non
 
 def _print(roster: Roster) -> None:
     about = [
-        ("run", roster.run_id.hex()),
+        ("network", roster.network.hex()),
         ("version", str(roster.version)),
         ("epoch", str(roster.epoch)),
         ("suite", roster.suite.name.lower()),

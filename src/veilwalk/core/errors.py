@@ -10,6 +10,7 @@
     ``ConfigError`` (also ``ValueError``)            a configuration names an unknown key or lacks a needed one
     ``TrainingError`` (also ``ArithmeticError``)     training cannot go on: the loss is no longer a number
     ``LearnerError`` (also ``RuntimeError``)         somebody's own learner raised an error or broke its contract
+    ``WorkerError`` (also ``RuntimeError``)          workers of an engine died again and again
     ``RecordError`` (also ``ValueError``)            a record cannot be written or read
     ``CryptoError``                                  something sealed or signed was refused; never says why
     ``ProtocolError``                                a peer broke the protocol
@@ -22,7 +23,7 @@ input, 3 for peers and protocol, 4 for storage, 70 for what can only be our own 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class VeilwalkError(Exception):
@@ -39,6 +40,10 @@ class InvalidParameterError(VeilwalkError, ValueError):
         self.name = name
         self.value = value
         self.need = need
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made again from its parts where it comes from another process.
+        return type(self), (self.name, self.value, self.need)
 
 
 class GraphError(VeilwalkError, ValueError):
@@ -81,6 +86,12 @@ class TrainingError(VeilwalkError, ArithmeticError):
 
 class LearnerError(VeilwalkError, RuntimeError):
     """A learner that is not ours raised an error or returned what it must not; the message names its file and line."""
+
+    exit_code = 1
+
+
+class WorkerError(VeilwalkError, RuntimeError):
+    """Workers of an engine died again and again; jobs that were finished are kept where there is a store."""
 
     exit_code = 1
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -27,3 +29,34 @@ def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
     head = "".join(f"<th>{escape(str(key))}</th>" for key in (rows[0] if rows else ()))
     lines = ("".join(f"<td>{escape(str(value))}</td>" for value in row.values()) for row in rows)
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return every column of rows that need not have the same, in the order in which they first come."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def csv_table(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return rows as CSV; a row that lacks a column leaves it empty."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, columns_of(rows), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue().encode()
+
+
+def parquet_table(rows: Sequence[Mapping[str, Any]]) -> bytes | None:
+    """Return rows as Parquet; None where pyarrow is missing. A column that mixes numbers and text becomes text."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        return None
+    found = {}
+    for name in columns_of(rows):
+        values = [row.get(name) for row in rows]
+        kinds = {float if type(value) is int else type(value) for value in values if value is not None}
+        found[name] = values if len(kinds) <= 1 else [None if value is None else str(value) for value in values]
+    stream = io.BytesIO()
+    parquet.write_table(pa.table(found), stream)
+    return stream.getvalue()

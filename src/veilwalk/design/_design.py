@@ -20,6 +20,7 @@ from veilwalk.design._registry import Made, Request, make
 from veilwalk.design._sampled import SampledLegs, blind_node_entropy, sample_legs
 from veilwalk.design._sampled_classes import ClassLikelihood
 from veilwalk.design._scheme import Price, Scheme
+from veilwalk.engine import Engine, JobStore
 from veilwalk.graphs import Graph, distances
 
 
@@ -113,6 +114,8 @@ def design(
     *,
     support: DistanceSupport | tuple[int, int] | str | None = None,
     walk: Walk | str = SIMPLE,
+    executor: Engine = None,
+    store: JobStore | None = None,
     **options: Any,
 ) -> Design:
     """Design a law for ``graph``: what it costs, what it leaves hidden, how near it is to the best.
@@ -122,6 +125,8 @@ def design(
         law: a name of ``LAWS``.
         support: distances a destination may have; without it the widest that every node has, from 2 to 6 at most.
         walk: how ciphertexts walk.
+        executor: where legs are walked on a graph so large that they are sampled: any executor, or an engine's name.
+        store: where those that are walked are kept.
         options: of :class:`Request`; those that the law does not take are refused.
 
     Example:
@@ -143,7 +148,7 @@ def design(
     if scheme.is_direct or made.window is not None:
         return Design(**common, price=scheme.price, paper=made.window)
     if request.is_large:
-        legs = sample_legs(graph, named, request.walk, seed=request.seed)
+        legs = sample_legs(graph, named, request.walk, seed=request.seed, executor=executor, store=store)
         price = Price(legs.hops.mean, f"estimated from {legs.hops.legs} legs", (legs.hops.low, legs.hops.high))
         return Design(**common, price=price, legs=legs, likelihood=made.likelihood, row_sums=made.row_sums)
     return Design(**common, price=scheme.price, equalised=made.equalised, **_looked_at(law, request, made))

@@ -19,6 +19,7 @@ from veilwalk.core.walk import Walk
 from veilwalk.design._equalised import nearest_shares
 from veilwalk.design._law import DestinationLaw, scaled_rows, weighted_pairs
 from veilwalk.design._sampled_classes import ClassLikelihood, degree_classes, sample_likelihood
+from veilwalk.engine import Engine, JobStore, open_engine
 from veilwalk.graphs import Graph, balls
 from veilwalk.walks import run_protocol
 
@@ -51,9 +52,29 @@ class SampledLegs:
     by_degree: dict[tuple[int, int], SampledMean]
 
 
-def sample_legs(graph: Graph, law: DestinationLaw, walk: Walk, *, seed: int = 1, legs: int = _LEGS) -> SampledLegs:
-    """Walk ``legs`` legs of any kind of walk and sort them."""
-    played = run_protocol(graph, law.matrix, updates=legs, seed=seed, replicas=_REPLICAS, walk=walk, burn_in=1)
+def sample_legs(
+    graph: Graph,
+    law: DestinationLaw,
+    walk: Walk,
+    *,
+    seed: int = 1,
+    legs: int = _LEGS,
+    executor: Engine = None,
+    store: JobStore | None = None,
+) -> SampledLegs:
+    """Walk ``legs`` legs of any kind of walk and sort them; lanes are jobs of ``executor``, kept in ``store``."""
+    with open_engine(executor) as workers:
+        played = run_protocol(
+            graph,
+            law.matrix,
+            updates=legs,
+            seed=seed,
+            replicas=_REPLICAS,
+            walk=walk,
+            burn_in=1,
+            executor=workers,
+            store=store,
+        )
     hops = played["leg_hops"].astype(np.float64)
     apart = _distances(graph, law.support.hi, played["source"], played["destination"])
     classes = degree_classes(graph.degrees[played["destination"]])

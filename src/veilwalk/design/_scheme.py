@@ -19,7 +19,7 @@ from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._law import DestinationLaw
 from veilwalk.design._sampled import LARGE_NODES, sampled_mean
 from veilwalk.graphs import Graph
-from veilwalk.walks import Openings, estimate_openings, iter_protocol
+from veilwalk.walks import Openings, estimate_openings, iter_protocol, run_protocol
 
 # Up to so many arcs the long run of a walk on arcs is solved exactly; that takes ten seconds.
 _EXACT_ARCS = 3_000
@@ -105,6 +105,18 @@ class Scheme:
     def play(self, *, updates: int, seed: int, **options: Any) -> Iterator[npt.NDArray[np.void]]:
         """Play the protocol: ``walks.iter_protocol`` with this graph, law, walk and number of recipients."""
         return iter_protocol(
+            self.graph,
+            self.law.draws,
+            updates=updates,
+            seed=seed,
+            walk=self.walk,
+            recipients=self.recipients,
+            **options,
+        )
+
+    def played(self, *, updates: int, seed: int, **options: Any) -> npt.NDArray[np.void]:
+        """Play the protocol to its end: ``walks.run_protocol`` with the same, on any executor."""
+        return run_protocol(
             self.graph,
             self.law.draws,
             updates=updates,

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from veilwalk.audit import AuditSettings, Estimate, Scored, audit, estimate, observer_report
+from veilwalk.audit import AuditSettings, Scored, audit, estimate, observer_report
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.walk import Walk
 from veilwalk.design import DestinationLaw, Scheme
+from veilwalk.engine import Engine, JobStore, run_jobs
 from veilwalk.graphs import Graph
 from veilwalk.walks import iter_protocol
 
 _ALONE = ("prior", "return-time", "last-hop")
 _SHOWN = ("lo", "hi", "share", "updates")
 _SCORES = ("node_entropy_nats", "hit_ratio")
+# Lanes of a job.
+_LANES = 8
 
 
 def compare_walks(
@@ -33,6 +37,8 @@ def compare_walks(
     observers: Sequence[str] = ("path",),
     colluders: int = 30,
     posterior: str = "rehearsed",
+    executor: Engine = None,
+    store: JobStore | None = None,
     progress: Progress = silent,
     **settings: Any,
 ) -> Record:
@@ -42,15 +48,22 @@ def compare_walks(
     relative to the first walk. Rows go by return time, cut at the same shares of deliveries for every walk, so that row
     k of one compares with row k of another. ``node_entropy_lost_nats`` is how far a posterior's node entropy is below
     that of the prior at the same destination: which destinations happen to have such return times cancels out.
-    Further ``settings`` are the audit's.
+    ``executor``, ``store`` and further ``settings`` are the audit's.
     """
     rows: list[dict[str, Any]] = []
+    options: dict[str, Any] = {
+        "updates": updates,
+        "seed": seed,
+        "posterior": posterior,
+        "colluders": colluders,
+        "replicas": 256,
+    }
     for walk in walks:
         progress(f"walking {walk}")
         asked = (*_ALONE, *(name for name in observers if name != "round" or walk.remembers))
-        options = {"updates": updates, "seed": seed, "posterior": posterior, "colluders": colluders, "replicas": 256}
-        options |= settings
-        hops, found = _attacked(Scheme(graph, law, walk), observers=asked, **options)
+        told = AuditSettings(**options | settings | {"observers": asked})
+        audited = audit(Scheme(graph, law, walk), told, executor=executor, store=store)
+        hops, found = audited.hops_per_update, {name: one.scored for name, one in audited.findings.items()}
         row: dict[str, Any] = {"walk": walk.kind, "mix": walk.mix, "hops": hops.mean * updates}
         row |= {"hops_per_update": hops.mean, "hops_per_update_interval": [hops.low, hops.high]}
         row["relative_hops"] = hops.mean / (rows[0] if rows else row)["hops_per_update"]
@@ -63,12 +76,6 @@ def compare_walks(
         seed=seed,
         result={"rows": rows},
     )
-
-
-def _attacked(scheme: Scheme, **options: Any) -> tuple[Estimate, dict[str, Scored]]:
-    """Return the hops per update and every observer's scores of single updates."""
-    found = audit(scheme, AuditSettings(**options))
-    return found.hops_per_update, {name: one.scored for name, one in found.findings.items()}
 
 
 def _told(scored: Scored, prior: Scored) -> dict[str, Any]:
@@ -96,17 +103,20 @@ def price_walks(
     hops: int,
     seed: int,
     replicas: int = 64,
+    executor: Executor | None = None,
 ) -> list[dict[str, Any]]:
     """Return the hops per update of each walk, measured on about ``hops`` hops, and relative to the first.
 
-    ``rows`` is the law as ``walks.iter_protocol`` takes it; nothing is kept but means, so any size will do.
+    ``rows`` is the law as ``walks.iter_protocol`` takes it; nothing is kept but hops, so any size will do. Lanes are
+    jobs of ``executor``.
     """
     found: list[dict[str, Any]] = []
     for walk in walks:
         # A first look says how many updates so many hops are.
-        legs, lanes = _legs(graph, rows, walk, updates=2 * replicas, seed=seed, replicas=replicas)
+        options = {"walk": walk, "replicas": replicas}
+        legs, lanes = _legs(graph, rows, options | {"updates": 2 * replicas, "seed": seed}, executor)
         updates = int(max(2 * replicas, hops / legs.mean()))
-        legs, lanes = _legs(graph, rows, walk, updates=updates, seed=seed + 1, replicas=replicas)
+        legs, lanes = _legs(graph, rows, options | {"updates": updates, "seed": seed + 1}, executor)
         mean = estimate(legs, lanes)
         line: dict[str, Any] = {"walk": walk.kind, "mix": walk.mix, "hops_per_update": mean.mean}
         line["hops_per_update_interval"] = [mean.low, mean.high]
@@ -116,9 +126,19 @@ def price_walks(
 
 
 def _legs(
-    graph: Graph, rows: sparse.csr_array, walk: Walk, *, updates: int, seed: int, replicas: int
+    graph: Graph, rows: sparse.csr_array, options: dict[str, Any], executor: Executor | None
 ) -> tuple[FloatArray, IntArray]:
     """Hops of every update, and its lane."""
-    chunks = list(iter_protocol(graph, rows, updates=updates, seed=seed, walk=walk, replicas=replicas))
-    legs = np.concatenate([chunk["leg_hops"] for chunk in chunks]).astype(np.float64)
-    return legs, np.concatenate([chunk["replica"] for chunk in chunks]).astype(np.int64)
+    n_lanes = options["replicas"]
+    size = n_lanes if executor is None else _LANES
+    blocks = [[first, min(first + size, n_lanes)] for first in range(0, n_lanes, size)]
+    parts = run_jobs(_lane_legs, blocks, common=(graph, rows, options), executor=executor)
+    return np.concatenate([legs for legs, _ in parts]), np.concatenate([lanes for _, lanes in parts])
+
+
+def _lane_legs(
+    graph: Graph, rows: sparse.csr_array, options: dict[str, Any], job: list[int]
+) -> tuple[FloatArray, IntArray]:
+    chunks = [(one["leg_hops"], one["replica"]) for one in iter_protocol(graph, rows, only=range(*job), **options)]
+    legs, lanes = (np.concatenate(column) for column in zip(*chunks, strict=True))
+    return legs.astype(np.float64), lanes.astype(np.int64)

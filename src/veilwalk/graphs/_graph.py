@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,9 @@ class Graph:
     indices: IntArray
     name: str = ""
     labels: tuple[str, ...] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.indptr, self.indices, self.name, self.labels)
 
     @classmethod
     def from_edges(
@@ -297,3 +301,8 @@ def _part(indptr: IntArray, indices: IntArray, kept: BoolArray) -> tuple[IntArra
     degrees = np.diff(indptr)
     new_indptr = np.concatenate(([0], np.cumsum(degrees[kept]))).astype(indptr.dtype)
     return new_indptr, new_number[indices[np.repeat(kept, degrees)]].astype(indices.dtype)
+
+
+def _again(indptr: IntArray, indices: IntArray, name: str, labels: tuple[str, ...] | None) -> Graph:
+    """Return a graph that came from another process, read-only as it was: kernels are compiled for that."""
+    return Graph(frozen(indptr), frozen(indices), name, labels)

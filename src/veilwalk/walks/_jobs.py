@@ -8,6 +8,8 @@ numbers as the whole. Streams do not depend on the question asked: the walker of
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,9 +21,9 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
+from veilwalk.walks._device import check_device, open_cuda
+from veilwalk.walks._device_jobs import DeviceMoves
 from veilwalk.walks._moves import Moves, far_moves, moves_of
-
-#: Called with what is done and what there is to do.
 
 #: What a time is when the walk was stopped before it.
 NOT_REACHED = -1
@@ -36,6 +38,9 @@ _FIRST_BATCH_NODES = 20_000_000
 _BATCH_S = 0.5
 _CHUNK_JOBS = 512
 _TARGET_CHUNK_JOBS = 4096
+# A card needs many jobs to be busy; its memory bounds how many it takes at once.
+_DEVICE_FIRST_BATCH = 1 << 18
+_DEVICE_BATCH = 1 << 27
 
 
 def walk_positions(
@@ -46,6 +51,7 @@ def walk_positions(
     seed: int,
     walk: Walk = SIMPLE,
     first_job: int = 0,
+    device: str = "cpu",
 ) -> IntArray:
     """Return where walkers from ``starts`` are after ``steps`` steps.
 
@@ -56,6 +62,7 @@ def walk_positions(
         seed: Seed of the run, below 2**64.
         walk: The walk.
         first_job: Number of the first walker's stream.
+        device: ``cuda`` walks on the graphics card, to the same nodes.
 
     Returns:
         The final nodes, int32, one per walker.
@@ -65,7 +72,10 @@ def walk_positions(
     validate.integer(steps=steps)
     validate.at_least(0, steps=steps)
     nodes = node_array(graph, "starts", starts)
+    check_device(device)
     moves = moves_of(graph, walk)
+    if device == "cuda":
+        return DeviceMoves(open_cuda(), moves).positions_of(nodes, steps, stream_key(seed), job_number(first_job))
     out = np.empty(len(nodes), dtype=np.int32)
     _kernels.final_positions(
         moves.table,
@@ -91,6 +101,7 @@ def hitting_times(
     walk: Walk = SIMPLE,
     max_steps: int | None = None,
     first_job: int = 0,
+    device: str = "cpu",
     progress: Progress = silent,
 ) -> IntArray:
     """Return the first time from 0 on at which each walk is at its target; 0 where it starts there.
@@ -103,6 +114,7 @@ def hitting_times(
         walk: The walk; steps in which a lazy walk stays count.
         max_steps: Stop each walk after so many steps; its time is then ``NOT_REACHED``.
         first_job: Number of the first walk's stream.
+        device: ``cuda`` walks on the graphics card, with the same times.
         progress: Told between batches.
 
     Returns:
@@ -117,6 +129,7 @@ def hitting_times(
         seed=seed,
         max_steps=max_steps,
         first_job=first_job,
+        device=device,
         progress=progress,
     )
     times[(from_nodes == to_nodes) & (times != NOT_WALKED)] = 0
@@ -131,6 +144,7 @@ def return_times(
     walk: Walk = SIMPLE,
     max_steps: int | None = None,
     first_job: int = 0,
+    device: str = "cpu",
     progress: Progress = silent,
 ) -> IntArray:
     """Return the first time from 1 on at which each walk is back at the node it starts from.
@@ -145,66 +159,9 @@ def return_times(
         seed=seed,
         max_steps=max_steps,
         first_job=first_job,
+        device=device,
         progress=progress,
     )
-
-
-def hitting_time_histogram(
-    graph: Graph,
-    sources: npt.ArrayLike,
-    targets: npt.ArrayLike,
-    *,
-    groups: npt.ArrayLike,
-    bin_edges: npt.ArrayLike,
-    repeats: int,
-    seed: int,
-    walk: Walk = SIMPLE,
-    progress: Progress = silent,
-) -> IntArray:
-    """Count first-hitting times by group of pairs (their distance, say) in memory that does not grow.
-
-    Every pair is walked ``repeats`` times, each walk only up to the last bin edge.
-
-    Args:
-        graph: The graph to walk on.
-        sources: Start node of every pair.
-        targets: Target node of every pair.
-        groups: Group of every pair, numbered from 0.
-        bin_edges: Ascending whole numbers; bin k counts times in [edge k, edge k+1).
-        repeats: Walks per pair.
-        seed: Seed of the run.
-        walk: The walk.
-        progress: Told between batches.
-
-    Returns:
-        Counts, shape (groups, bins + 2): the first column is below the first edge, the last is at or beyond
-        the last edge. An interrupt returns what was counted so far.
-    """
-    validate.integer(repeats=repeats)
-    validate.at_least(1, repeats=repeats)
-    from_nodes, to_nodes = node_pairs(graph, sources, targets)
-    labels = np.asarray(groups)
-    if labels.shape != from_nodes.shape or not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
-        raise InvalidParameterError(
-            "groups", f"array of shape {labels.shape}", f"{len(from_nodes)} whole numbers >= 0, one per pair"
-        )
-    edges = np.asarray(bin_edges)
-    if edges.ndim != 1 or len(edges) < 2 or not np.issubdtype(edges.dtype, np.integer) or np.any(np.diff(edges) <= 0):
-        raise InvalidParameterError("bin_edges", bin_edges, "two or more ascending whole numbers")
-    counts = np.zeros((int(labels.max()) + 1, len(edges) + 1), dtype=np.int64)
-    total = repeats * len(from_nodes)
-    for repeat in range(repeats):
-        done = repeat * len(from_nodes)
-        times = hitting_times(
-            graph, from_nodes, to_nodes, seed=seed, walk=walk, max_steps=max(int(edges[-1]), 1), first_job=done
-        )
-        times[times == NOT_REACHED] = edges[-1]
-        made = times != NOT_WALKED
-        np.add.at(counts, (labels[made], np.searchsorted(edges, times[made], side="right")), 1)
-        if not made.all():
-            break
-        progress("walking", done + len(from_nodes), total, "walks")
-    return counts
 
 
 def node_array(graph: Graph, name: str, nodes: npt.ArrayLike) -> IntArray:
@@ -259,45 +216,61 @@ def _first_hits(
     seed: int,
     max_steps: int | None,
     first_job: int,
+    device: str = "cpu",
     progress: Progress,
 ) -> IntArray:
-    from veilwalk.walks import _kernels_hits
-
     if max_steps is not None:
         validate.integer(max_steps=max_steps)
         validate.at_least(1, max_steps=max_steps)
+    check_device(device)
     key, job = stream_key(seed), job_number(first_job)
     out = np.full(len(sources), NOT_WALKED, dtype=np.int64)
     done = 0
     batch = min(_MAX_FIRST_BATCH, max(_MIN_FIRST_BATCH, _FIRST_BATCH_NODES // moves.n_nodes))
+    most, limit = len(sources), _NO_LIMIT if max_steps is None else max_steps
+    walked: Callable[[IntArray, IntArray, int, Any, Any], IntArray] = partial(_batch_hits, moves)
+    if device == "cuda":
+        walked = DeviceMoves(open_cuda(), moves).hits_of
+        batch, most = _DEVICE_FIRST_BATCH, _DEVICE_BATCH
     try:
         while done < len(sources):
             part = slice(done, min(done + batch, len(sources)))
-            order, bounds = _chunks(moves, targets[part])
             began = time.perf_counter()
-            times = np.empty(len(order), dtype=np.int64)
-            _kernels_hits.first_hits(
-                moves.table,
-                moves.offsets,
-                moves.pairs,
-                *moves.word_arguments(),
-                sources[part][order],
-                targets[part][order],
-                job + np.uint64(done) + order.astype(np.uint64),
-                bounds,
-                _NO_LIMIT if max_steps is None else max_steps,
-                key,
-                times,
-            )
-            out[part][order] = times
+            out[part] = walked(sources[part], targets[part], limit, key, job + np.uint64(done))
             done = part.stop
             if time.perf_counter() - began < _BATCH_S:
-                batch *= 2
+                batch = min(2 * batch, most)
             progress("walking", done, len(sources), "walks")
     except KeyboardInterrupt:
         # What was walked is worth keeping; with nothing walked there is nothing to return.
         if done == 0:
             raise
+    return out
+
+
+def _batch_hits(  # noqa: PLR0917 - called as a device's own is
+    moves: Moves, sources: IntArray, targets: IntArray, max_steps: int, key: Any, first_job: Any
+) -> IntArray:
+    """Return the times of one batch of jobs, walked in the order that suits the kernel."""
+    from veilwalk.walks import _kernels_hits
+
+    order, bounds = _chunks(moves, targets)
+    times, out = np.empty(len(order), dtype=np.int64), np.empty(len(order), dtype=np.int64)
+    streams = first_job + order.astype(np.uint64)
+    _kernels_hits.first_hits(
+        moves.table,
+        moves.offsets,
+        moves.pairs,
+        *moves.word_arguments(),
+        sources[order],
+        targets[order],
+        streams,
+        bounds,
+        max_steps,
+        key,
+        times,
+    )
+    out[order] = times
     return out
 
 

@@ -23,6 +23,7 @@ from veilwalk.walks._kernels_protocol import (
     DRAWS,
     GOAL,
     GROUP,
+    JOB,
     POSITION,
     _arrive,
     _draw_destination,
@@ -153,11 +154,11 @@ def run_memory_lanes(
         words = np.empty((4, size), np.uint64)
         live = 0
         for lane in range(size):
-            jobs[lane] = np.uint64(low + lane)
+            jobs[lane] = np.uint64(state[low + lane, JOB])
             positions[lane] = np.uint64(state[low + lane, POSITION])
             backs[lane] = np.uint64(last_backs[low + lane])
             goals[lane] = np.uint64(state[low + lane, GOAL])
-            goal_seen[lane] = visits[jobs[lane] * n_nodes + goals[lane]]
+            goal_seen[lane] = visits[np.uint64(low + lane) * n_nodes + goals[lane]]
             clock = state[low + lane, CLOCK]
             blocks[lane] = np.uint64(clock // block_hops)
             bases[lane] = clock - clock % block_hops
@@ -186,7 +187,7 @@ def run_memory_lanes(
                         if other_degree > degree and choice(seed, job, number + ONE, coin, other_degree) >= degree:
                             node = came_from
                     else:
-                        shelf = job * n_entries
+                        shelf = np.uint64(low + lane) * n_entries
                         entry = next_entry(
                             kind, threshold, used, shelf, seed, job, number, word, coin, first, degree, backs[lane]
                         )
@@ -198,7 +199,7 @@ def run_memory_lanes(
                         node = np.uint64(table[entry])
                     prefetch(offsets, node)
                     positions[lane] = node
-                    visits[job * n_nodes + node] = now
+                    visits[np.uint64(low + lane) * n_nodes + node] = now
                     if watched:
                         _sight(state, low + lane, watching, node, came_from, now)
                     if node != goals[lane]:
@@ -210,7 +211,7 @@ def run_memory_lanes(
                     goal = _draw_destination(law_offsets, law_columns, law_keep, law_other, seed, job, node, draw)
                     _seal(state, low + lane, node, goal, now)
                     goals[lane] = goal
-                    goal_seen[lane] = visits[job * n_nodes + goal]
+                    goal_seen[lane] = visits[np.uint64(low + lane) * n_nodes + goal]
                     made[lane] += 1
                     if made[lane] == quotas[low + lane]:
                         state[low + lane, CLOCK] = now

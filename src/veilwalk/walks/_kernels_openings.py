@@ -1,7 +1,12 @@
-"""Kernels that sum the set out: along a path, with what chance each node that is met is the one that opens."""
+"""Kernels that sum the set out: along a path, with what chance each node that is met is the one that opens.
+
+Shares are summed as whole numbers of small units, so that sums do not depend on their order, nor on the device; and the
+one function that is not correctly rounded everywhere, the exponential, is made here of sums and products that are.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba
@@ -9,16 +14,42 @@ import numpy as np
 
 from veilwalk.walks._compile import inlined, kernel
 from veilwalk.walks._kernels_sets import draw_set, weight_of
+from veilwalk.walks._tally import HOP_UNIT, HOPS, LEGS, SHARE_UNIT, UNOPENED
 
 # What is left unopened below this is given up.
 _NOTHING = 1e-9
-# Columns of what is summed over the legs of a lane.
-LEGS = 0
-HOPS = 1
-UNOPENED = 2
-N_SUMS = 3
 
 Array = Any
+
+
+@inlined
+def _units(share: float, unit: float) -> Any:
+    return np.int64(share * unit + 0.5)
+
+
+@inlined
+def decay(x: float) -> Any:
+    """Return exp(-x) for x >= 0, by Taylor's series after taking out powers of two: the same bits everywhere."""
+    if x > 745.0:
+        return 0.0
+    turns = np.floor(x * 1.4426950408889634 + 0.5)
+    # ln 2 in two parts, of which the first has few enough digits for an exact product.
+    rest = turns * 1.9082149292705877e-10 - (x - turns * 0.6931471803691238)
+    total = 1.0 / 6227020800.0
+    total = total * rest + 1.0 / 479001600.0
+    total = total * rest + 1.0 / 39916800.0
+    total = total * rest + 1.0 / 3628800.0
+    total = total * rest + 1.0 / 362880.0
+    total = total * rest + 1.0 / 40320.0
+    total = total * rest + 1.0 / 5040.0
+    total = total * rest + 1.0 / 720.0
+    total = total * rest + 1.0 / 120.0
+    total = total * rest + 1.0 / 24.0
+    total = total * rest + 1.0 / 6.0
+    total = total * rest + 0.5
+    total = total * rest + 1.0
+    total = total * rest + 1.0
+    return math.ldexp(total, -int(turns))
 
 
 @inlined
@@ -35,7 +66,7 @@ def chance(
         return recipients / max(eligible - met, recipients), time, slope
     if recipients == 1:
         return min(weight / max(1.0 - met_weight, weight), 1.0), time, slope
-    left = np.exp(-weight * time)
+    left = decay(weight * time)
     slope = max(slope - weight * left, 1e-300)
     return 1.0 - left, time + (1.0 - left) / slope, slope
 
@@ -74,7 +105,7 @@ def follow_legs(
 
     ``sums[lane]``: legs, mean hops, what was left unopened. ``made[lane, i]``: legs from i. ``arrived[lane, arc]``:
     opened having come by that arc, an entry of the opener's neighbours. ``joint[lane, arc, i]``: that, and sealed by i,
-    unless empty. ``by_hop[lane, t]``: opened at hop t.
+    unless empty. ``by_hop[lane, t]``: opened at hop t. All of these are whole numbers, of the units above.
     """
     for lane in numba.prange(paths.shape[0]):
         path, job = paths[lane], np.uint64(first_lane + lane)
@@ -113,19 +144,20 @@ def follow_legs(
                 if not counts:
                     continue
                 came_from = np.int64(path[clock - 1])
+                whole = _units(share, SHARE_UNIT)
                 arc = indptr[node]
                 while arc < indptr[node + 1] and indices[arc] != came_from:
                     arc += 1
                 if arc < indptr[node + 1]:
-                    arrived[lane, arc] += share
+                    arrived[lane, arc] += whole
                     if joint.shape[1] > 0:
-                        joint[lane, arc, source] += share
-                by_hop[lane, min(clock - sealed, by_hop.shape[1] - 1)] += share
+                        joint[lane, arc, source] += whole
+                by_hop[lane, min(clock - sealed, by_hop.shape[1] - 1)] += whole
             if counts:
-                sums[lane, LEGS] += 1.0
-                sums[lane, HOPS] += hops
-                sums[lane, UNOPENED] += alive
-                made[lane, source] += 1.0
+                sums[lane, LEGS] += 1
+                sums[lane, HOPS] += _units(hops, HOP_UNIT)
+                sums[lane, UNOPENED] += _units(alive, SHARE_UNIT)
+                made[lane, source] += 1
             if opened < 0:
                 break
             sealed = opened

@@ -48,7 +48,9 @@ BEFORE_CLOCK = 11
 FIRST_FROM = 12
 LAST_TO = 13
 BEFORE_TO = 14
-N_COLUMNS = 15
+# The lane's number in its run, which names its stream: lanes may be played a few at a time.
+JOB = 15
+N_COLUMNS = 16
 
 Array = Any
 
@@ -110,12 +112,13 @@ def start_lanes(
     law_keep: Array,
     law_other: Array,
     seed: Any,
+    first_job: Any,
     state: Array,
     visits: Array,
 ) -> None:
-    """Put every lane on a uniformly drawn node that has just sealed for its first destination."""
+    """Put the lanes from ``first_job`` on each on a drawn node that has just sealed for its first destination."""
     for lane in range(state.shape[0]):
-        job = np.uint64(lane)
+        job = first_job + np.uint64(lane)
         word, _, _, _ = block_words(seed, job, START, ZERO, ZERO)
         node = choice(seed, job, _DESTINATION_NUMBERS, word, n_nodes)
         goal = _draw_destination(law_offsets, law_columns, law_keep, law_other, seed, job, node, ZERO)
@@ -128,14 +131,15 @@ def start_lanes(
         state[lane, FIRST_NODE] = -1
         state[lane, LAST_NODE] = -1
         state[lane, BEFORE_NODE] = -1
-        visits[job * n_nodes + node] = 0
+        state[lane, JOB] = np.int64(job)
+        visits[np.uint64(lane) * n_nodes + node] = 0
 
 
 @inlined
 def _arrive(record: Any, state: Array, lane: int, tokens: int, node: Any, came_from: Any, now: int, seen: int) -> None:
     """Fill the record of an arrival; ``seen`` is the clock of the token's visit before, or -1."""
-    record.replica = lane // tokens
-    record.token = lane % tokens
+    record.replica = state[lane, JOB] // tokens
+    record.token = state[lane, JOB] % tokens
     record.source = state[lane, SOURCE]
     record.destination = np.int64(node)
     record.last_hop = np.int64(came_from)
@@ -233,8 +237,8 @@ def run_lanes(
         words = np.empty((4, size), np.uint64)
         live = 0
         for lane in range(size):
-            jobs[lane] = np.uint64(low + lane)
-            shelves[lane] = jobs[lane] * n_nodes
+            jobs[lane] = np.uint64(state[low + lane, JOB])
+            shelves[lane] = np.uint64(low + lane) * n_nodes
             positions[lane] = np.uint64(state[low + lane, POSITION])
             goals[lane] = np.uint64(state[low + lane, GOAL])
             goal_seen[lane] = visits[shelves[lane] + goals[lane]]
@@ -306,6 +310,7 @@ def run_lane(
     law_columns: Array,
     law_keep: Array,
     law_other: Array,
+    tokens: int,
     seed: Any,
     state: Array,
     visits: Array,
@@ -318,7 +323,7 @@ def run_lane(
     """
     recording = out.shape[0] > 0
     block_hops = 4 * digits
-    jobs, blocks = np.zeros(1, np.uint64), np.zeros(1, np.uint64)
+    jobs, blocks = np.full(1, np.uint64(state[0, JOB])), np.zeros(1, np.uint64)
     words = np.empty((4, 1), np.uint64)
     now = state[0, CLOCK]
     blocks[0] = np.uint64(now // block_hops)
@@ -342,9 +347,9 @@ def run_lane(
                 if node != goal:
                     continue
                 if recording:
-                    _arrive(out[made], state, 0, 1, node, came_from, now, goal_seen)
+                    _arrive(out[made], state, 0, tokens, node, came_from, now, goal_seen)
                 draw = np.uint64(state[0, DRAWS])
-                goal = _draw_destination(law_offsets, law_columns, law_keep, law_other, seed, ZERO, node, draw)
+                goal = _draw_destination(law_offsets, law_columns, law_keep, law_other, seed, jobs[0], node, draw)
                 _seal(state, 0, node, goal, now)
                 goal_seen = visits[goal]
                 made += 1

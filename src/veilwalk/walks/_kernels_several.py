@@ -13,7 +13,7 @@ import numpy as np
 
 from veilwalk.walks._compile import inlined, kernel, serial
 from veilwalk.walks._kernels_memory_paths import step
-from veilwalk.walks._kernels_protocol import CLOCK, POSITION, SEALED_AT, SOURCE, _arrive, _seal, _sight
+from veilwalk.walks._kernels_protocol import CLOCK, JOB, POSITION, SEALED_AT, SOURCE, _arrive, _seal, _sight
 from veilwalk.walks._kernels_random import HALF, MASK, ONE, WALK, ZERO, block_words, choice, fill_words
 from veilwalk.walks._kernels_sets import draw_set
 
@@ -31,6 +31,7 @@ def start_several(
     keep: Array,
     other: Array,
     seed: Any,
+    first_job: Any,
     starts: Array,
     state: Array,
     visits: Array,
@@ -47,8 +48,10 @@ def start_several(
         state[lane, SOURCE] = node
         state[lane, CLOCK] = 0
         state[lane, SEALED_AT] = 0
+        job = first_job + np.uint64(lane)
+        state[lane, JOB] = np.int64(job)
         visits[lane, node] = 0
-        draw_set(n_nodes, offsets, columns, weights, keep, other, seed, np.uint64(lane), node, 0, drawn)
+        draw_set(n_nodes, offsets, columns, weights, keep, other, seed, job, node, 0, drawn)
         for place in range(drawn.shape[0]):
             stamps[lane, drawn[place]] = 0
 
@@ -144,7 +147,7 @@ def _open_along(
     out: Array,
 ) -> Any:
     """Let a lane go on from ``way[at]`` until it has made its quota or the way ends; return where and how many."""
-    job, now = np.uint64(lane), state[lane, CLOCK]
+    job, now = np.uint64(state[lane, JOB]), state[lane, CLOCK]
     while made < quota and at + 1 < way.shape[0]:
         came_from, node = way[at], way[at + 1]
         at += 1
@@ -206,7 +209,7 @@ def run_several(
     entry that leads back at their end. With an empty ``out`` nothing is recorded.
     """
     for lane in numba.prange(state.shape[0]):
-        job, way, drawn, made = np.uint64(lane), ways[lane], np.empty(recipients, np.int64), 0
+        job, way, drawn, made = np.uint64(state[lane, JOB]), ways[lane], np.empty(recipients, np.int64), 0
         at = places[lane]
         while made < quotas[lane]:
             if at + 1 == way.shape[0]:

@@ -11,23 +11,22 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtrit
 
 from veilwalk.core import validate
-from veilwalk.core.arrays import FloatArray
+from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
-from veilwalk.walks._jobs import stream_key
-from veilwalk.walks._memory_paths import token_paths
+from veilwalk.walks._device import check_device, open_cuda
 from veilwalk.walks._sets import LawRows, set_rows
+from veilwalk.walks._tally import HOP_UNIT, HOPS, LEGS, SHARE_UNIT, UNOPENED, DeviceTally, Tally
 
-# A stream apart from the paths': both are named by lanes and clocks.
-_SETS_APART = 0x9E3779B97F4A7C15
-# Two-sided 95% of Student's law with 15 degrees of freedom.
-_LANES, _STUDENT = 16, 2.131450
 # Lanes forget how they began in so many legs; the last part of a path is for legs to be told to their ends.
 _WARM_LEGS, _END_LEGS = 8, 16
 _PATH_BYTES = 256 << 20
+# A share is counted as 2**40, and a sum of shares must stay below 2**63.
+_MOST_LEGS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -74,6 +73,8 @@ def estimate_openings(
     seed: int = 1,
     joint: bool = True,
     longest: int = 1_000,
+    lanes: int = 16,
+    device: str = "cpu",
 ) -> Openings:
     """Estimate who opens what is sealed for ``recipients``, by legs of which every set is told at once.
 
@@ -84,69 +85,54 @@ def estimate_openings(
         walk: The walk.
         legs: How many legs to tell, about.
         seed: Of paths and of the sets by which legs follow each other.
-        joint: Whether to tell sources apart by opener and last hop: takes arcs * nodes * 8 bytes for each of 16 lanes.
+        joint: Whether to tell sources apart by opener and last hop: takes arcs * nodes * 8 bytes for each lane.
         longest: Hops told apart.
+        lanes: Independent ways on which the legs lie.
+        device: ``cuda`` for the graphics card, with the same figures to the last bit; more lanes keep it busier, and
+            take 16 bytes a node each there.
     """
-    from veilwalk.walks import _kernels_openings as kernels
-
-    validate.at_least(_LANES, legs=legs)
+    validate.integer(lanes=lanes, legs=legs)
+    validate.at_least(2, lanes=lanes)
+    validate.at_least(lanes, legs=legs)
     validate.at_least(1, longest=longest)
-    rows, n_arcs = set_rows(graph, law, recipients), len(graph.indices)
+    check_device(device)
+    if legs > _MOST_LEGS:
+        raise InvalidParameterError("legs", legs, f"at most {_MOST_LEGS}: shares are summed in 64 bits")
+    rows = set_rows(graph, law, recipients)
+    tally: Tally | DeviceTally
+    if device == "cuda":
+        tally = DeviceTally(open_cuda(), graph, walk, rows, recipients, lanes=lanes, joint=joint, longest=longest)
+    else:
+        tally = Tally(graph, walk, rows, recipients, lanes=lanes, joint=joint, longest=longest)
     leg_hops = _first_guess(graph, int(rows.eligible.mean()), recipients)
-    sums = np.zeros((_LANES, kernels.N_SUMS))
-    made, arrived = np.zeros((_LANES, graph.n_nodes)), np.zeros((_LANES, n_arcs))
-    table = np.zeros((_LANES, n_arcs if joint else 0, graph.n_nodes))
-    by_hop = np.zeros((_LANES, longest + 1))
     warm, end = _WARM_LEGS * leg_hops, _END_LEGS * leg_hops
-    told = -(-legs // _LANES) * leg_hops
+    told = -(-legs // lanes) * leg_hops
     # Paths are walked anew from further lanes on when one would be too long to hold.
-    most = max(_PATH_BYTES // (4 * _LANES), warm + end + leg_hops)
+    most = max(_PATH_BYTES // (4 * lanes), warm + end + leg_hops)
     for turn in range(max(math.ceil(told / (most - warm - end)), 1)):
-        hops = warm + min(told, most - warm - end)
-        first = turn * _LANES
-        paths = token_paths(graph, hops=hops + end, lanes=_LANES, seed=seed, walk=walk, first_lane=first)
-        kernels.follow_legs(
-            paths,
-            graph.n_nodes,
-            *rows.drawn_by(),
-            *rows.followed_by(),
-            recipients,
-            stream_key(seed ^ _SETS_APART),
-            first,
-            warm,
-            hops,
-            graph.indptr,
-            graph.indices,
-            sums,
-            made,
-            arrived,
-            table,
-            by_hop,
-        )
-    return _found(sums, made, arrived, table, by_hop)
+        cut = warm + min(told, most - warm - end)
+        tally.follow(seed, turn * lanes, warm, cut, cut + end)
+    return _found(*tally.totals())
 
 
-def _found(sums: FloatArray, made: FloatArray, arrived: FloatArray, table: FloatArray, by_hop: FloatArray) -> Openings:
-    from veilwalk.walks import _kernels_openings as kernels
-
-    legs = sums[:, kernels.LEGS]
+def _found(sums: IntArray, made: IntArray, arrived: IntArray, table: IntArray, by_hop: IntArray) -> Openings:
+    n_lanes = len(sums)
+    legs, hops, unopened = sums[:, LEGS].astype(np.float64), sums[:, HOPS] / HOP_UNIT, sums[:, UNOPENED] / SHARE_UNIT
     if legs.min() < 1:
         raise InvalidParameterError("legs", float(legs.min()), "more: a lane told none")
-    means = sums[:, kernels.HOPS] / legs
-    half = _STUDENT * float(means.std(ddof=1)) / math.sqrt(_LANES)
-    mean = float(sums[:, kernels.HOPS].sum() / legs.sum())
-    shares = made / legs[:, np.newaxis]
+    half = float(stdtrit(n_lanes - 1, 0.975) * (hops / legs).std(ddof=1)) / math.sqrt(n_lanes)
+    mean = float(hops.sum() / legs.sum())
     total = float(arrived.sum())
     return Openings(
         legs=int(legs.sum()),
         hops=mean,
         hops_interval=(mean - half, mean + half),
-        unopened=float(sums[:, kernels.UNOPENED].sum() / legs.sum()),
+        unopened=float(unopened.sum() / legs.sum()),
         made=made.sum(axis=0) / legs.sum(),
-        made_error=shares.std(axis=0, ddof=1) / math.sqrt(_LANES),
-        arrived=arrived.sum(axis=0) / total,
-        joint=table.sum(axis=0) / total,
-        by_hop=by_hop.sum(axis=0) / total,
+        made_error=(made / legs[:, np.newaxis]).std(axis=0, ddof=1) / math.sqrt(n_lanes),
+        arrived=arrived / total,
+        joint=table / total,
+        by_hop=by_hop / total,
     )
 
 

@@ -7,9 +7,7 @@ is a lane of its own, with its own stream, its own clock in hops and its own tab
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +18,14 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
+from veilwalk.walks._device import check_device, open_cuda
+from veilwalk.walks._device_lanes import DeviceLanes
 from veilwalk.walks._jobs import stream_key
+from veilwalk.walks._lanes import Lanes, MemoryLanes, TableLanes
 from veilwalk.walks._law import AliasRows, alias_rows, checked_rows
-from veilwalk.walks._memory import MemoryMoves, check_tokens, estimate_bytes, memory_moves_of
-from veilwalk.walks._moves import TABLES, Moves, moves_of
-from veilwalk.walks._sets import FarRows, LawRows, set_rows
+from veilwalk.walks._memory import check_tokens, estimate_bytes, memory_moves_of
+from veilwalk.walks._moves import TABLES, moves_of
+from veilwalk.walks._sets import FarRows, LawRows, SetRows, set_rows
 from veilwalk.walks._several import SeveralLanes
 
 #: One update, as written on arrival at its destination; nodes are int32, clocks and hops int64, and -1 means
@@ -62,6 +63,8 @@ UPDATE_DTYPE = np.dtype(
     ]
 )
 
+_AnyLanes = Lanes | SeveralLanes | DeviceLanes
+
 #: An array of ``UPDATE_DTYPE``.
 Updates = npt.NDArray[np.void]
 
@@ -71,6 +74,8 @@ _CHUNK_HOPS = 500_000_000
 # A leg takes about twice as many hops as there are nodes, less on most graphs.
 _HOPS_PER_NODE = 2
 _COVER_UPDATES = 8
+_DEVICE_LANE_UPDATES = 64
+_DEVICE_CHUNK_UPDATES = 1 << 23
 _SETTLE_UPDATES = 16
 
 
@@ -87,6 +92,8 @@ def iter_protocol(
     colluders: npt.ArrayLike | None = None,
     burn_in: int | None = None,
     chunk_updates: int | None = None,
+    only: range | None = None,
+    device: str = "cpu",
     progress: Progress = silent,
 ) -> Iterator[Updates]:
     """Play the protocol and yield its updates chunk by chunk, in memory that does not grow with ``updates``.
@@ -108,6 +115,9 @@ def iter_protocol(
         burn_in: Updates of each lane to play unseen first. By default: until the token has been everywhere,
             so that every return time is known, and 16 more.
         chunk_updates: Updates per chunk; by default what takes about a second, at most 65536.
+        only: Play only these lanes of the run, numbered replica by replica; their updates are as in the whole run.
+        device: ``cuda`` plays every lane on the graphics card, a thread each, with the same records as ``cpu``; it
+            takes thousands of lanes to be fast.
         progress: Told after each chunk.
 
     Returns:
@@ -122,28 +132,27 @@ def iter_protocol(
     key = stream_key(seed)
     watching = _colluder_mask(graph, colluders)
     check_tokens(walk, tokens)
-    lanes: _Lanes | SeveralLanes
-    if recipients != 1 or isinstance(law, FarRows):
-        rows = set_rows(graph, law, recipients)
+    check_device(device)
+    lanes: _AnyLanes
+    rows: SetRows | AliasRows
+    rows = set_rows(graph, law, recipients) if recipients != 1 or isinstance(law, FarRows) else alias_rows(graph, law)
+    if device == "cuda":
+        lanes = DeviceLanes(open_cuda(), graph, walk, rows, watching, recipients=recipients, tokens=tokens, key=key)
+    elif isinstance(rows, SetRows):
         lanes = SeveralLanes(graph, walk, rows, watching, recipients=recipients, tokens=tokens, key=key)
     elif walk.kind in TABLES:
-        lanes = _TableLanes(moves_of(graph, walk), alias_rows(graph, law), watching, tokens=tokens, key=key)
+        lanes = TableLanes(moves_of(graph, walk), rows, watching, tokens=tokens, key=key)
     else:
-        lanes = _MemoryLanes(memory_moves_of(graph, walk), alias_rows(graph, law), watching, tokens=tokens, key=key)
+        lanes = MemoryLanes(memory_moves_of(graph, walk), rows, watching, tokens=tokens, key=key)
     chunk = chunk_updates if chunk_updates is not None else default_chunk_updates(graph)
-    n_lanes = min(tokens * replicas, updates)
-    return _chunks(lanes, n_lanes, updates=updates, burn_in=burn_in, chunk=chunk, progress=progress)
-
-
-def run_protocol(graph: Graph, law: LawRows, *, updates: int, seed: int, **options: Any) -> Updates:
-    """Play the protocol and return all its updates, ordered by replica, token and time.
-
-    Takes the arguments of :func:`iter_protocol`, and memory for every update.
-    """
-    chunks = list(iter_protocol(graph, law, updates=updates, seed=seed, **options))
-    together = np.concatenate(chunks)
-    lanes = together["replica"].astype(np.int64) * (int(together["token"].max()) + 1) + together["token"]
-    return together[np.argsort(lanes, kind="stable")]
+    share = shares(updates, min(tokens * replicas, updates))
+    if device == "cuda" and chunk_updates is None:
+        # Thousands of lanes are one call each time: a few updates of every one.
+        chunk = max(chunk, min(_DEVICE_LANE_UPDATES * len(share), _DEVICE_CHUNK_UPDATES))
+    played = range(len(share)) if only is None else only
+    if played.step != 1 or not 0 <= played.start < played.stop <= len(share):
+        raise InvalidParameterError("only", only, f"a range of lanes within 0..{len(share)}")
+    return _chunks(lanes, played, share[played.start : played.stop], burn_in=burn_in, chunk=chunk, progress=progress)
 
 
 def default_chunk_updates(graph: Graph) -> int:
@@ -183,132 +192,30 @@ def estimate_memory(
     return tables + aliases + lanes * graph.n_nodes * shelves + chunks + collected
 
 
-class _Lanes(ABC):
-    """The tokens of every replica, between two calls of the kernel."""
-
-    def __init__(self, n_nodes: int, law: AliasRows, watching: BoolArray, *, tokens: int, key: np.uint64) -> None:
-        self._n_nodes = n_nodes
-        self._law = law
-        self._watching = watching
-        self._tokens = tokens
-        self._key = key
-        self._state = np.empty((0, 0), dtype=np.int64)
-        self._visits = np.empty(0, dtype=np.int64)
-
-    def start(self, n_lanes: int) -> None:
-        """Put ``n_lanes`` tokens on their first nodes."""
-        from veilwalk.walks import _kernels_protocol as kernels
-
-        self._state = np.empty((n_lanes, kernels.N_COLUMNS), dtype=np.int64)
-        self._visits = np.full(n_lanes * self._n_nodes, -1, dtype=np.int64)
-        n_nodes = np.uint64(self._n_nodes)
-        kernels.start_lanes(n_nodes, *self._law.arguments(), self._key, self._state, self._visits)
-
-    @abstractmethod
-    def play(self, quotas: IntArray, out: Updates) -> None:
-        """Let each lane make its quota of updates, recorded one lane after the other in ``out`` unless empty."""
-
-    @property
-    def visits(self) -> IntArray:
-        """When each lane's token was last at each node, -1 for never; a row a lane."""
-        return self._visits.reshape(len(self._state), self._n_nodes)
-
-
-class _TableLanes(_Lanes):
-    """Tokens whose walk is a table of moves."""
-
-    def __init__(self, moves: Moves, law: AliasRows, watching: BoolArray, *, tokens: int, key: np.uint64) -> None:
-        super().__init__(moves.n_nodes, law, watching, tokens=tokens, key=key)
-        self._moves = moves
-
-    def play(self, quotas: IntArray, out: Updates) -> None:
-        """Let each lane make its quota of updates."""
-        from veilwalk.walks import _kernels_protocol as kernels
-
-        if len(quotas) == 1 and self._moves.width and not len(self._watching):
-            kernels.run_lane(
-                self._moves.table,
-                *self._moves.word_arguments(),
-                *self._law.arguments(),
-                self._key,
-                self._state,
-                self._visits,
-                int(quotas[0]),
-                out,
-            )
-            return
-        kernels.run_lanes(
-            self._moves.table,
-            self._moves.offsets,
-            *self._moves.word_arguments(),
-            np.uint64(self._n_nodes),
-            *self._law.arguments(),
-            self._watching,
-            self._tokens,
-            self._key,
-            self._state,
-            self._visits,
-            quotas,
-            np.cumsum(quotas) - quotas,
-            out,
-        )
-
-
-class _MemoryLanes(_Lanes):
-    """Tokens whose walk needs to know where they came from, or what the nodes remember."""
-
-    def __init__(self, moves: MemoryMoves, law: AliasRows, watching: BoolArray, *, tokens: int, key: np.uint64) -> None:
-        super().__init__(moves.n_nodes, law, watching, tokens=tokens, key=key)
-        self._moves = moves
-        self._backs = np.empty(0, dtype=np.int64)
-        self._used = np.empty(0, dtype=np.int64)
-
-    def start(self, n_lanes: int) -> None:
-        """Put ``n_lanes`` tokens on their first nodes, which remember nothing."""
-        super().start(n_lanes)
-        self._backs = np.full(n_lanes, -1, dtype=np.int64)
-        self._used = np.full(n_lanes * self._moves.lane_entries, -1, dtype=np.int64)
-
-    def play(self, quotas: IntArray, out: Updates) -> None:
-        """Let each lane make its quota of updates."""
-        from veilwalk.walks import _kernels_memory as kernels
-
-        kernels.run_memory_lanes(
-            *self._moves.arguments(),
-            np.uint64(self._n_nodes),
-            *self._law.arguments(),
-            self._watching,
-            self._tokens,
-            self._key,
-            self._state,
-            self._backs,
-            self._visits,
-            self._used,
-            quotas,
-            np.cumsum(quotas) - quotas,
-            out,
-        )
-
-
-def _burn_in(lanes: _Lanes | SeveralLanes, updates: int | None) -> None:
+def _burn_in(lanes: _AnyLanes, n_lanes: int, updates: int | None) -> None:
     """Play ``updates`` unseen; None means until every node was visited, and some more."""
     nothing = np.empty(0, dtype=UPDATE_DTYPE)
     if updates is None:
-        while (unvisited := (lanes.visits < 0).any(axis=1)).any():
+        while (unvisited := lanes.unvisited()).any():
             lanes.play(np.where(unvisited, _COVER_UPDATES, 0), nothing)
-    lanes.play(np.full(len(lanes.visits), _SETTLE_UPDATES if updates is None else updates), nothing)
+    lanes.play(np.full(n_lanes, _SETTLE_UPDATES if updates is None else updates), nothing)
+
+
+def shares(updates: int, n_lanes: int) -> IntArray:
+    """Return how many of the updates each lane makes."""
+    share = np.full(n_lanes, updates // n_lanes)
+    share[: updates % n_lanes] += 1
+    return share
 
 
 def _chunks(
-    lanes: _Lanes | SeveralLanes, n_lanes: int, *, updates: int, burn_in: int | None, chunk: int, progress: Progress
+    lanes: _AnyLanes, played: range, left: IntArray, *, burn_in: int | None, chunk: int, progress: Progress
 ) -> Iterator[Updates]:
-    lanes.start(n_lanes)
-    _burn_in(lanes, burn_in)
-    left = np.full(n_lanes, updates // n_lanes)
-    left[: updates % n_lanes] += 1
-    done = 0
+    lanes.start(played)
+    _burn_in(lanes, len(played), burn_in)
+    done, updates = 0, int(left.sum())
     while done < updates:
-        quotas = np.minimum(left, max(1, chunk // n_lanes))
+        quotas = np.minimum(left, max(1, chunk // len(left)))
         out = np.empty(int(quotas.sum()), dtype=UPDATE_DTYPE)
         lanes.play(quotas, out)
         left -= quotas

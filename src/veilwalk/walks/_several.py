@@ -34,20 +34,21 @@ class SeveralLanes:
     ) -> None:
         self._n_nodes, self._law, self._watching = graph.n_nodes, law, watching
         self._recipients, self._tokens, self._key = recipients, tokens, key
-        self._walk = _walk_arguments(graph, walk)
+        self._walk = walk_arguments(graph, walk)
         self._lane_entries = 0 if walk.kind in TABLES else memory_moves_of(graph, walk).lane_entries
         nothing = np.empty((0, 0), dtype=np.int64)
         self._state = self._visits = self._stamps = self._ways = self._used = nothing
         self._places = self._backs = np.empty(0, dtype=np.int64)
 
-    def start(self, n_lanes: int) -> None:
-        """Put ``n_lanes`` tokens on their first nodes."""
+    def start(self, lanes: range) -> None:
+        """Put the tokens of these lanes on their first nodes."""
         from veilwalk.walks import _kernels_memory_paths as paths
         from veilwalk.walks import _kernels_protocol as protocol
         from veilwalk.walks import _kernels_several as kernels
 
+        n_lanes, first = len(lanes), np.uint64(lanes.start)
         starts = np.empty(n_lanes, dtype=np.int64)
-        paths.start_nodes(np.uint64(self._n_nodes), self._key, np.uint64(0), starts)
+        paths.start_nodes(np.uint64(self._n_nodes), self._key, first, starts)
         self._state = np.empty((n_lanes, protocol.N_COLUMNS), dtype=np.int64)
         self._visits = np.full((n_lanes, self._n_nodes), -1, dtype=np.int64)
         self._stamps = np.full((n_lanes, self._n_nodes), -1, dtype=np.int64)
@@ -56,6 +57,7 @@ class SeveralLanes:
             np.uint64(self._n_nodes),
             *self._law.drawn_by(),
             self._key,
+            first,
             starts,
             self._state,
             self._visits,
@@ -67,10 +69,9 @@ class SeveralLanes:
         self._backs = np.full(n_lanes, -1, dtype=np.int64)
         self._used = np.full((n_lanes, self._lane_entries), -1, dtype=np.int64)
 
-    @property
-    def visits(self) -> IntArray:
-        """When each lane's token was last at each node, -1 for never; a row a lane."""
-        return self._visits
+    def unvisited(self) -> BoolArray:
+        """Return which lanes' tokens have not been everywhere yet."""
+        return np.asarray((self._visits < 0).any(axis=1))
 
     def play(self, quotas: IntArray, out: npt.NDArray[np.void]) -> None:
         """Let each lane make its quota of updates, recorded one lane after the other in ``out`` unless empty."""
@@ -98,7 +99,7 @@ class SeveralLanes:
         kernels.run_several(*arguments)
 
 
-def _walk_arguments(graph: Graph, walk: Walk) -> tuple[Any, ...]:
+def walk_arguments(graph: Graph, walk: Walk) -> tuple[Any, ...]:
     """Return a walk of either kind as the one kernel takes it; what it does not need is empty."""
     if walk.kind not in TABLES:
         return (True, *memory_moves_of(graph, walk).arguments(), np.uint64(0), 1, np.uint64(1), np.uint64(0))

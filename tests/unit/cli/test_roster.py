@@ -45,16 +45,16 @@ def test_make_sign_check(place: Path, run: Cli) -> None:
     roster = load_roster(place / "roster.json", load_root_public_key(place / "root" / "root.pub"), time.time())
     assert roster.neighbours("a") == ("b", "d")
     assert roster.expires - roster.created == 90 * 24 * 3600
-    for text in (roster.digest.hex(), roster.run_id.hex(), "h:7103", roster.member("d").tls_spki_sha256.hex()):
+    for text in (roster.digest.hex(), roster.network.hex(), "h:7103", roster.member("d").tls_spki_sha256.hex()):
         assert text in out
 
 
 def test_a_draft_is_not_valid_before_it_is_signed(place: Path, run: Cli) -> None:
     """make signs nothing, and says so."""
-    code, out, _ = run(["roster", "make", *NAMES, "--graph", "complete:4", "--run", "0f" * 16, "--out", "x"])
+    code, out, _ = run(["roster", "make", *NAMES, "--graph", "complete:4", "--network", "0f" * 16, "--out", "x"])
     assert code == 0
     assert "drafted, not signed" in out
-    assert read_roster_draft(place / "x").run_id == b"\x0f" * 16
+    assert read_roster_draft(place / "x").network == b"\x0f" * 16
     code, _, err = run(["roster", "check", "x", "--root-public", "root/root.pub"])
     assert (code, "x.sig: No such file" in err) == (2, True)
 
@@ -121,9 +121,9 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "bad spec": (["make", *NAMES, "--graph", "star:4", "--out", "x"], 2, "star"),
     "no cards": (["make", "--graph", "ring:4", "--out", "x"], 2, "needs members' cards"),
     "remove without previous": (["make", *NAMES, "--graph", "ring:4", "--remove", "a", "--out", "x"], 2, "nobody to"),
-    "bad run": (["make", *NAMES, "--graph", "ring:4", "--run", "12", "--out", "x"], 2, "run id: must be 32"),
-    "run with previous": (
-        ["make", "--previous", "roster.json", "--run", "0f", "--graph", "ring:4", "--out", "x"],
+    "bad id": (["make", *NAMES, "--graph", "ring:4", "--network", "12", "--out", "x"], 2, "network id: must be 32"),
+    "id with previous": (
+        ["make", "--previous", "roster.json", "--network", "0f", "--graph", "ring:4", "--out", "x"],
         2,
         "for a first roster only",
     ),

@@ -1,4 +1,4 @@
-"""What version 0.1 left: each command says in one line that it does not read it, and what to do."""
+"""What other versions left: each command says in one line that it does not read it, and what to do."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from veilwalk.node.cluster import ClusterSettings, prepare_or_resume, set_up_clu
 from veilwalk.node.members import load_root_key
 from veilwalk.node.members._signed import sign_file
 from veilwalk.node.spool import FolderDisk, Spool
+from veilwalk.node.spool._tables import FORMAT
 
 
 @pytest.fixture
@@ -48,23 +49,32 @@ def test_signed_files_of_0_1_are_refused_in_one_line(cluster: Path, run: Cli, ki
     make_old(cluster, kind)
     code, out, err = run(command.split())
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.endswith(" not speak: make the run anew\n" if kind == "manifest" else " not read: make the run anew\n")
-    assert f"{kind}.json: a {'run' if kind == 'manifest' else kind} of version 0.1, which this version does" in err
+    ours = f"this one reads veilwalk-{kind}-2"
+    assert err.endswith(f"{kind}.json: veilwalk-{kind}-1 is of an older version, {ours}: make the run anew\n")
 
 
-def test_a_state_folder_of_0_1_is_refused_in_one_line_and_left_as_it_is(cluster: Path, run: Cli) -> None:
-    """The first versions wrote no format anywhere."""
+@pytest.mark.parametrize(("other", "age"), [(0, "an older"), (FORMAT + 1, "a newer")])
+def test_a_state_folder_of_another_version_is_refused_in_one_line_and_left_as_it_is(
+    cluster: Path, run: Cli, other: int, age: str
+) -> None:
+    """The first versions wrote no format anywhere; later ones write it twice."""
     state = load_config(cluster / "n0" / "node.toml").state
     with closing(sqlite3.connect(state / "spool.db")) as database:
-        database.execute("PRAGMA user_version = 0")
-        database.execute("DELETE FROM mark WHERE name = 'format'")
+        database.execute(f"PRAGMA user_version = {other}")
+        if other:
+            database.execute("UPDATE mark SET data = ? WHERE name = 'format'", (str(other).encode(),))
+        else:
+            database.execute("DELETE FROM mark WHERE name = 'format'")
         database.commit()
     before = (state / "spool.db").read_bytes()
+    said = f"spool.db: written by {age} version of veilwalk (storage format {other}, this one has {FORMAT})"
     code, out, _ = run(["node", "check", "c/n0/node.toml", "--no-peers"])
     assert code == 1
-    assert "written by another version of veilwalk (storage format 0" in out
-    code, _, err = run(["node", "run", "--config", "c/n0/node.toml"])
-    assert (code, err.count("\n")) == (4, 1)
-    assert "spool.db: written by another version of veilwalk (storage format 0, this one has" in err
-    assert err.endswith("go on with that version, or begin with an empty folder\n")
+    assert said in " ".join(out.split())
+    for command in ("node run --config c/n0/node.toml", "node status --config c/n0/node.toml"):
+        code, _, err = run(command.split())
+        assert (code, err.count("\n")) == (4, 1)
+        assert said in err
+        assert err.endswith(", or begin with an empty folder\n")
     assert (state / "spool.db").read_bytes() == before
+    assert not list(state.glob("*.damaged*"))

@@ -12,6 +12,7 @@ from veilwalk.core.records import Record
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design import make_law
+from veilwalk.engine import open_engine
 from veilwalk.experiments import compare_walks, price_walks
 from veilwalk.graphs import random_regular
 from veilwalk.report import walk_files
@@ -77,3 +78,15 @@ def test_the_record_draws_the_same_figure_twice(record: Record, tmp_path: Path) 
     assert [path.name for path in first] == ["walks.json", "walks.png", "walks.svg"]
     for one, again in zip(first, second, strict=True):
         assert one.read_bytes() == again.read_bytes()
+
+
+def test_the_comparison_is_the_same_in_processes() -> None:
+    """Audits and prices alike: the engine has no say."""
+    graph, walks = random_regular(20, 3, seed=1), WALKS[:2]
+    law = make_law("uniform-node", graph, DistanceSupport(2, 3))
+    asked: dict[str, Any] = {"updates": 1_000, "seed": 3, "colluders": 3, "rehearsed_hops": 2_000}
+    here = compare_walks(graph, law, walks, **asked).to_json()
+    prices = price_walks(graph, law.matrix, walks, hops=20_000, seed=3, replicas=12)
+    with open_engine("process:2") as pool:
+        assert compare_walks(graph, law, walks, **asked, executor=pool).to_json() == here
+        assert price_walks(graph, law.matrix, walks, hops=20_000, seed=3, replicas=12, executor=pool) == prices

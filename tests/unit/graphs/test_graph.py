@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 from veilwalk import graphs
 from veilwalk.core.errors import GraphError, InvalidParameterError
-from veilwalk.graphs import Graph
+from veilwalk.graphs import Graph, random_regular
 
 TRIANGLE_WITH_TAIL = [(0, 1), (1, 2), (2, 0), (2, 3)]
 
@@ -171,3 +173,12 @@ def test_largest_component_is_renumbered_in_order() -> None:
     assert Graph.from_csr((matrix + matrix.T).tocsr(), largest_component=True).digest == kept.digest
     with pytest.raises(GraphError, match="single node"):
         Graph.from_edges(3, np.empty((0, 2), dtype=int), largest_component=True)
+
+
+def test_a_graph_from_another_process_is_read_only_too() -> None:
+    """Kernels are compiled for read-only arrays: a copy that can be written would have them compiled again."""
+    graph = random_regular(20, 3, seed=1)
+    again = copy.deepcopy(graph)
+    assert (again.digest, again.name, again.labels) == (graph.digest, graph.name, graph.labels)
+    assert not again.indptr.flags.writeable
+    assert not again.indices.flags.writeable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from benchmarks.tables.learning import OwnModels
+from benchmarks.tables.learning_jobs import OwnModels
 from benchmarks.tables.learning_page import OWN_MODELS, page
 
 from veilwalk.core.records import Record

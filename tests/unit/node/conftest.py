@@ -19,6 +19,8 @@ from veilwalk.core.walk import SIMPLE
 from veilwalk.learning import Partition, UpdateResult
 from veilwalk.node.cluster._files import free_ports
 from veilwalk.node.link._limits import Limits
+from veilwalk.node.link._port import Port
+from veilwalk.node.members import _keyfile
 from veilwalk.node.members._keys import NodeKeys, new_node_keys, new_root_key
 from veilwalk.node.members._manifest import Manifest, array_specs
 from veilwalk.node.members._roster import Roster
@@ -32,6 +34,18 @@ from veilwalk.node.peer._trainer import Task
 from veilwalk.node.sealing._kem import Suite
 from veilwalk.node.spool._disk import FolderDisk
 from veilwalk.node.spool._register import Register
+
+
+@pytest.fixture
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stretch passwords quickly; test_keyfiles holds the real cost."""
+    monkeypatch.setattr(_keyfile, "ARGON2_COST", {"iterations": 1, "lanes": 1, "memory_kib": 64})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o700)
+    return tmp_path
 
 
 class Tally:
@@ -67,6 +81,7 @@ class Network:
     nodes: dict[str, Node] = field(default_factory=dict)
     stops: dict[str, asyncio.Event] = field(default_factory=dict)
     runs: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    ports: dict[str, Port] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,10 +98,13 @@ class Network:
             self.parts[name] = replace(self.parts[name], disk=FolderDisk(self.folder / f"state-{name}"))
             self.logs[name].truncate(0)
             self.logs[name].seek(0)
-            self.nodes[name], self.stops[name] = Node(self.parts[name]), asyncio.Event()
+            self.nodes[name], self.stops[name] = self._made(name), asyncio.Event()
             self.runs[name] = asyncio.create_task(self.nodes[name].run(self.stops[name]))
         for name in names or self.names:
             await self.until(partial(self._listens, name))
+
+    def _made(self, name: str) -> Node:
+        return Node(self.parts[name], port=self.ports.get(name))
 
     def _listens(self, name: str) -> bool:
         return '"started"' in self.logs[name].getvalue()
@@ -171,7 +189,7 @@ def network(tmp_path: Path) -> Callable[..., Network]:
         ring = [(i, (i + 1) % n_nodes) for i in range(n_nodes)]
         edges = {tuple(sorted((names[a], names[b]))) for a, b in (*ring, *chords)}
         roster = Roster(
-            run_id=bytes(range(16)),
+            network=bytes(range(16)),
             suite=Suite.X25519,
             version=1,
             epoch=0,
@@ -183,7 +201,7 @@ def network(tmp_path: Path) -> Callable[..., Network]:
         )
         learner = Tally(n_nodes)
         manifest = Manifest(
-            run_id=roster.run_id,
+            run_id=roster.network,
             arrays=array_specs(learner.init_params(np.random.default_rng(0))),
             suite=Suite.X25519,
             norm_bound=1e6,

@@ -149,7 +149,7 @@ def test_a_node_that_drains_hands_on_what_it_holds_and_stops(configs: list[Path]
         while node_status(state).tallies.get("hops", 0) < 20:
             assert time.monotonic() < end
             time.sleep(0.05)
-        assert drain_node(state, timeout_s=60, tell=lambda _: None)
+        assert drain_node([state], timeout_s=60, tell=lambda _: None)
         assert processes[0].wait(20) == 0
         assert node_status(state).in_custody == 0
         before = sum(node_status(load_config(config).state).tallies.get("hops", 0) for config in configs[1:])

@@ -24,7 +24,7 @@ from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._draws import OsDraws
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.sealing import Header
-from veilwalk.node.spool import FolderDisk, Progress, Spool, Verdict
+from veilwalk.node.spool import FolderDisk, Progress, Spool, Verdict, open_read_only
 from veilwalk.node.spool._tables import FORMAT
 
 NEIGHBOUR = "a"
@@ -340,8 +340,12 @@ def test_a_database_of_another_version_is_said_so_and_left_alone(tmp_path: Path,
             database.execute("DELETE FROM mark WHERE name = 'format'")
         database.commit()
     before = (tmp_path / "spool.db").read_bytes()
-    with pytest.raises(SpoolError, match=f"another version of veilwalk .storage format {other}, this one has {FORMAT}"):
+    age = "a newer" if other else "an older"
+    said = f"by {age} version of veilwalk .storage format {other}, this one has {FORMAT}"
+    with pytest.raises(SpoolError, match=said):
         FolderDisk(tmp_path)
+    with pytest.raises(SpoolError, match=said):
+        open_read_only(tmp_path)
     assert (tmp_path / "spool.db").read_bytes() == before
     assert not (tmp_path / "spool.db.damaged").exists()
 

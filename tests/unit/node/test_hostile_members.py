@@ -31,7 +31,7 @@ LONG = RunRules(walk=SIMPLE, updates=400, late_hops=1e9)
 def forged_final(net: Any, goal: str, by: str, counts: list[float], iteration: int = 400) -> bytes:
     """A finished model that ``by`` vouches for, sealed for ``goal``."""
     digest = hashlib.sha256(np.array(counts).tobytes()).digest()
-    word = vouch(net.keys[by], net.roster.run_id, iteration, digest)
+    word = vouch(net.keys[by], net.parts[by].membership.manifest.run_id, iteration, digest)
     return message_for(net, goal, counts=counts, iteration=iteration, final=True, walk_tag=bytes(8), vouch=word)
 
 
@@ -193,23 +193,23 @@ def test_finding_03_a_forged_end_is_believed_by_nobody(network: Make) -> None:
         await net.until(lambda: net.tally("updates") >= 5)
         attack = [1e5] * 5
         unsigned: dict[str, Any] = {"iteration": 120, "final": True, "walk_tag": bytes(8)}
-        stolen = vouch(net.keys["n0"], net.roster.run_id, 120, bytes(32))
+        stolen = vouch(net.keys["n0"], net.parts["n0"].membership.manifest.run_id, 120, bytes(32))
         for name in net.names:
             await direct(net, name, forged_final(net, name, "n3", attack, 120))
             await direct(net, name, message_for(net, name, counts=attack, vouch=stolen, **unsigned))
             await direct(net, name, message_for(net, name, counts=attack, **unsigned))
-        await net.until(lambda: net.tally("unbelieved") == 5 and net.tally("refused") == 10)
+        await net.until(lambda: net.tally("unbelieved") >= 5 and net.tally("refused") == 10)
         await net.until(net.finished, 90)
         await net.stop()
         return net
 
     async def direct(net: Any, goal: str, message: bytes) -> None:
-        """Hand it to the node it is for, as if a relay had."""
+        """Hand it to the node it is for, as if nobody had: no neighbour's quota is used up by it."""
         custody = net.nodes[goal].desk.custody
 
         def put() -> Any:
             with custody.spool.transaction() as register:
-                return register.add_message(custody.spool.store(message), came_from="n0")
+                return register.add_message(custody.spool.store(message), came_from=None)
 
         net.nodes[goal].desk._settle(await net.nodes[goal].desk.storage(put), for_us=True)
 
@@ -275,6 +275,28 @@ def test_finding_03_an_end_near_what_the_node_knows_is_believed(
         return net
 
     assert (asyncio.run(main()).look("n1")["final"] is not None) is believed
+
+
+@pytest.mark.parametrize(("vouchers", "believed"), [(("n0", "n3"), True), (("n0", "n0"), False)])
+def test_words_on_the_end_reach_nodes_that_know_nothing(network: Make, vouchers: Any, believed: bool) -> None:
+    """Two such nodes side by side, each told by one neighbour, tell each other; one liar's word is no more by that."""
+
+    async def main() -> Any:
+        net = network(6, starts=False, rules=LONG)
+        await net.start("n4", "n5")
+        for goal, bringer, by in (("n5", "n0", vouchers[0]), ("n4", "n3", vouchers[1])):
+            connection = await greet(net, bringer, goal)
+            await offer(connection, 1, forged_final(net, goal, by, [100.0] * 6))
+            connection.close()
+        # Both were told, and at least one of them by the other too.
+        await net.until(lambda: is_over(net) if believed else net.tally("unbelieved") >= 3)
+        await net.stop()
+        return net
+
+    def is_over(net: Any) -> bool:
+        return all(net.look(name)["final"] is not None for name in ("n4", "n5"))
+
+    assert is_over(asyncio.run(main())) is believed
 
 
 def test_a_claim_is_believed_when_asking_is_in_vain(network: Make) -> None:

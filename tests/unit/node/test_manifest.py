@@ -72,7 +72,8 @@ def test_the_text_is_the_one_the_page_describes() -> None:
     expected = (
         '{"arrays":[{"dtype":"<f4","name":"w","shape":[2,3]}],"bucket":0,"expires":null,'
         f'"format":"veilwalk-manifest-2","graph_digest":"{"cd" * 32}","law":"","law_digest":"{"ab" * 32}",'
-        '"learner":"softmax:rate=0.1","norm_bound":100.0,"prev_digest":null,"recipients":1,'
+        '"learner":"softmax:rate=0.1","norm_bound":100.0,'
+        '"prev_digest":null,"recipients":1,'
         '"run":"000102030405060708090a0b0c0d0e0f","seed":7,"suite":2,"test_digest":"","version":1,"walk":"simple"}\n'
     )
     assert small.to_bytes() == expected.encode()
@@ -81,7 +82,9 @@ def test_the_text_is_the_one_the_page_describes() -> None:
 def test_a_run_of_before_is_refused_in_one_line() -> None:
     """Not misread: its messages have no slots."""
     text = manifest().to_bytes().replace(b"manifest-2", b"manifest-1").replace(b'"recipients":1,', b"")
-    with pytest.raises(InputFileError, match=r"^run\.json: a run of version 0\.1, .*: make the run anew$"):
+    with pytest.raises(
+        InputFileError, match=r"^run\.json: veilwalk-manifest-1 is of an older version, .*: make the run anew$"
+    ):
         parse_manifest(text, "run.json")
 
 
@@ -174,7 +177,7 @@ def changed(change: Callable[[dict[str, Any]], object]) -> bytes:
 MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "unknown field": (lambda c: c.update(extra=1), "unknown field 'extra'"),
     "missing field": (lambda c: c.pop("walk"), "lacks the field 'walk'"),
-    "other format": (lambda c: c.update(format="x"), "not a run manifest of this version"),
+    "other format": (lambda c: c.update(format="x"), "not a manifest of this version"),
     "another bucket": (lambda c: c.update(bucket=1), "the bucket is not the one of this model"),
     "norm a whole number": (lambda c: c.update(norm_bound=1), "norm_bound: must be a float"),
     "seed true": (lambda c: c.update(seed=True), "seed: must be a int"),

@@ -20,6 +20,7 @@ from veilwalk.core.walk import SIMPLE
 from veilwalk.node import Node, RunRules
 from veilwalk.node.cluster._files import free_ports
 from veilwalk.node.peer._health import BEAT_S, QUIET_S, HealthWatch
+from veilwalk.node.peer._incidents import Incidents
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._metrics import PUBLIC_TALLIES, MetricsServer
 from veilwalk.node.peer._node import NodeStatistics
@@ -33,6 +34,17 @@ async def ask(port: int, request: bytes) -> str:
     return answer.decode()
 
 
+async def watching(node: Node, state: Path, log: Log) -> MetricsServer:
+    """What tells of a node with one run."""
+    watch = HealthWatch(node, state)
+    await watch.beat()
+    return MetricsServer([one_run(watch, log)], log, Incidents(log).events)
+
+
+def one_run(watch: HealthWatch | None, log: Log, name: str = "", *, drained: bool = False) -> Any:
+    return SimpleNamespace(name=name, log=log, watch=watch, drained=drained)
+
+
 def test_health_and_metrics_are_served(network: Callable[..., Any]) -> None:
     """Prometheus text with every public tally; unwell while no neighbour answers; nonsense is turned away."""
 
@@ -40,7 +52,7 @@ def test_health_and_metrics_are_served(network: Callable[..., Any]) -> None:
         net = network(4, rules=RunRules(walk=SIMPLE, updates=5, late_hops=1e9))
         await net.start("n0")
         (port,) = free_ports(1)
-        server = MetricsServer(net.nodes["n0"], net.folder, net.parts["n0"].log)
+        server = await watching(net.nodes["n0"], net.folder, net.parts["n0"].log)
         await server.start("127.0.0.1", port)
         alone = await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n")
         await net.start("n1", "n2", "n3")
@@ -51,7 +63,7 @@ def test_health_and_metrics_are_served(network: Callable[..., Any]) -> None:
         ]
         long = await ask(port, b"GET /" + b"x" * 5000)
         with pytest.raises(TransportError, match=str(port)):
-            await MetricsServer(net.nodes["n0"], net.folder, Log()).start("127.0.0.1", port)
+            await MetricsServer([], Log(), {}).start("127.0.0.1", port)
         server.close()
         await net.stop()
         return (alone, *answers, long)
@@ -68,7 +80,7 @@ def test_health_and_metrics_are_served(network: Callable[..., Any]) -> None:
 
 
 async def nothing(work: Any, *values: Any) -> Any:
-    return [] if work is None else None
+    return [] if work is None else False
 
 
 def test_metrics_ask_the_node_and_nothing_behind_it(tmp_path: Path) -> None:
@@ -80,7 +92,7 @@ def test_metrics_ask_the_node_and_nothing_behind_it(tmp_path: Path) -> None:
         roster = SimpleNamespace(expires=time.time() + 3.5 * 86400)
         desk = SimpleNamespace(
             storage=nothing,
-            custody=SimpleNamespace(spool=SimpleNamespace(tables=SimpleNamespace(messages=None, model=1))),
+            custody=SimpleNamespace(spool=SimpleNamespace(tables=SimpleNamespace(messages=None, is_finished=1))),
         )
 
         async def statistics(self) -> NodeStatistics:
@@ -94,7 +106,7 @@ def test_metrics_ask_the_node_and_nothing_behind_it(tmp_path: Path) -> None:
 
     async def main() -> str:
         (port,) = free_ports(1)
-        server = MetricsServer(cast("Node", Counting()), tmp_path, Log())
+        server = await watching(cast("Node", Counting()), tmp_path, Log())
         await server.start("127.0.0.1", port)
         answer = await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
         server.close()

@@ -90,12 +90,12 @@ def written(path: Path, roster: Roster, key: Ed25519PrivateKey = ROOT) -> Path:
 @pytest.mark.parametrize("suite", Suite)
 def test_a_signed_roster_comes_back(tmp_path: Path, suite: Suite) -> None:
     """Every field, through the file; the digest is that of the bytes."""
-    roster = first(members={name: member(name, suite=suite) for name in "abcd"}, suite=suite, run_id=b"r" * 16)
+    roster = first(members={name: member(name, suite=suite) for name in "abcd"}, suite=suite, network=b"r" * 16)
     found = load_roster(written(tmp_path / "roster.json", roster), ROOT.public_key(), NOW)
     assert found.data == roster.data == (tmp_path / "roster.json").read_bytes()
     assert found.digest == roster.digest
     assert found.members == roster.members
-    assert (found.run_id, found.version, found.epoch, found.prev_digest) == (b"r" * 16, 1, 0, None)
+    assert (found.network, found.version, found.epoch, found.prev_digest) == (b"r" * 16, 1, 0, None)
 
 
 def test_nodes_of_the_graph_are_members_in_order_of_their_names() -> None:
@@ -127,17 +127,18 @@ def test_order_of_cards_and_edges_does_not_matter() -> None:
     """One roster, one digest, however it was put together."""
     cards = members()
     turned = {name: cards[name] for name in "dcba"}
-    one = first(members=cards, run_id=b"r" * 16)
-    other = first(members=turned, edges=[(b, a) for a, b in reversed(EDGES)], run_id=b"r" * 16)
+    one = first(members=cards, network=b"r" * 16)
+    other = first(members=turned, edges=[(b, a) for a, b in reversed(EDGES)], network=b"r" * 16)
     assert one.digest == other.digest
 
 
 def test_the_context_of_messages_is_the_roster_s() -> None:
-    """Run, suite, epoch and bucket; a manifest of another run is refused."""
+    """Run, suite, epoch and bucket; a manifest of another network is refused."""
     roster = first()
     arrays = array_specs({"w": np.zeros((100, 100))})
     manifest = Manifest(
-        run_id=roster.run_id,
+        run_id=b"r" * 16,
+        network=roster.network,
         arrays=arrays,
         suite=Suite.X25519,
         norm_bound=1.0,
@@ -148,11 +149,11 @@ def test_the_context_of_messages_is_the_roster_s() -> None:
         seed=0,
     )
     context = roster.seal_context(manifest)
-    assert context.run_id == roster.run_id
+    assert context.run_id == b"r" * 16
     assert (context.suite, context.epoch, context.bucket_bytes) == (Suite.X25519, 0, manifest.bucket_bytes)
     assert roster.seal_context(manifest, epoch=1).epoch == 1
-    for other in (replace(manifest, run_id=bytes(16)), replace(manifest, suite=Suite.HYBRID)):
-        with pytest.raises(ProtocolError, match="different runs or suites"):
+    for other in (replace(manifest, network=bytes(16)), replace(manifest, suite=Suite.HYBRID)):
+        with pytest.raises(ProtocolError, match="different networks or suites"):
             roster.seal_context(other)
 
 
@@ -229,7 +230,7 @@ def test_a_roster_holds_between_its_dates(tmp_path: Path, now: float, line: str 
 
 
 def test_only_the_next_version_follows(tmp_path: Path) -> None:
-    """Rollback, fork, gap, another history and another run are refused; the same again is not."""
+    """Rollback, fork, gap, another history and another network are refused; the same again is not."""
     one = first()
     two = successor(one)
     three = successor(two)
@@ -246,7 +247,7 @@ def test_only_the_next_version_follows(tmp_path: Path) -> None:
         (successor(one, days=31), two, "a second version 2: the root signed two"),
         (three, one, "version 3 does not follow 1; load 2 first"),
         (successor(successor(one, days=31)), two, "version 3 follows another 2 than this node holds"),
-        (first(), one, "of another run"),
+        (first(), one, "of another network"),
         (replace(two, version=3), two, "version 3 follows another 2"),
     ]
     for roster, current, line in cases:
@@ -319,7 +320,7 @@ def node(content: dict[str, Any], index: int = 0) -> dict[str, Any]:
 MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "unknown field": (lambda c: c.update(extra=1), "unknown field 'extra'"),
     "missing field": (lambda c: c.pop("epoch"), "lacks the field 'epoch'"),
-    "other format": (lambda c: c.update(format="veilwalk-roster-3"), "not a roster of this version"),
+    "other format": (lambda c: c.update(format="x"), "not a roster of this version"),
     "version zero": (lambda c: c.update(version=0), "version = 0"),
     "version true": (lambda c: c.update(version=True), "version must be a whole number"),
     "version text": (lambda c: c.update(version="1"), "version must be a whole number"),
@@ -328,7 +329,7 @@ MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "first with a predecessor": (lambda c: c.update(prev_digest="00" * 32), "prev_digest"),
     "second without": (lambda c: c.update(version=2), "prev_digest"),
     "short predecessor": (lambda c: c.update(version=2, prev_digest="00"), "64 lower-case hexadecimal"),
-    "upper-case run": (lambda c: c.update(run=c["run"].upper().replace("0", "A")), "32 lower-case hexadecimal"),
+    "upper-case id": (lambda c: c.update(run=c["run"].upper().replace("0", "A")), "32 lower-case hexadecimal"),
     "suite unknown": (lambda c: c.update(suite=3), "suite must be one of 1, 2"),
     "suite of other keys": (lambda c: c.update(suite=2), "base64 of 1216 bytes"),
     "expires before created": (lambda c: c.update(expires=c["created"]), "expires"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -77,6 +77,11 @@ class Inference(ABC):
         """Yield what is known at each of these destinations."""
 
     @property
-    def profile(self) -> list[dict[str, Any]]:
-        """Posterior of one node by distance and return time, over the destinations so far, where it is exact."""
+    def profile_parts(self) -> list[Any]:
+        """What each destination so far adds to the profile, as plain data."""
+        return []
+
+    def profile(self, parts: Sequence[Any]) -> list[dict[str, Any]]:
+        """Posterior of one node by distance and return time, from the parts of all destinations, where it is exact."""
+        del parts
         return []

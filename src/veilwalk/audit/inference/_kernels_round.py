@@ -18,6 +18,33 @@ Array = Any
 
 
 @inlined
+def _sent(
+    kind: int,
+    offsets: Array,
+    table: Array,
+    reverse: Array,
+    threshold: Any,
+    n_words: int,
+    used: Array,
+    trial: Array,
+    seed: Any,
+    row: int,
+    number: int,
+    node: int,
+    back: int,
+    hop: int,
+    way: Array,
+) -> int:
+    """Send token ``number`` of a row on, the same way whenever it is asked for; return how many hops it took."""
+    trial[:] = used
+    job = (np.uint64(row) << _JOBS) + np.uint64(number)
+    return walk_on(
+        kind, offsets, table, reverse, threshold, n_words, trial, seed, job, np.uint64(node), np.uint64(back), hop + 1,
+        way,
+    )  # fmt: skip
+
+
+@inlined
 def _tried(
     kind: int,
     offsets: Array,
@@ -45,13 +72,10 @@ def _tried(
     way[0] = onward
     n_trials = 1 if threshold == ZERO else max(1, min(1 << 20, hops_per_row // way.shape[0]))
     misses = np.full(n_trials, slack + 1, np.int64)
-    job = np.uint64(row) << _JOBS
     for number in range(n_trials):
-        trial[:] = used
-        took = walk_on(
-            kind, offsets, table, reverse, threshold, n_words, trial, seed, job + np.uint64(number), np.uint64(node),
-            np.uint64(back), hop + 1, way,
-        )  # fmt: skip
+        took = _sent(
+            kind, offsets, table, reverse, threshold, n_words, used, trial, seed, row, number, node, back, hop, way
+        )
         if took > 0 and (way[took - 1] == last):
             misses[number] = abs(took - away)
     return way, misses, min(np.sort(misses)[min(wanted, n_trials) - 1], slack)
@@ -110,16 +134,14 @@ def foretell(
                     kind, offsets, table, reverse, threshold, n_words, used, trial, seed, row, node, back, hop, onward,
                     return_times[row], path[clocks[row] - 1], hops_per_row, wanted,
                 )  # fmt: skip
-                job = np.uint64(row) << _JOBS
                 for number in range(misses.shape[0]):
                     if misses[number] > worst:
                         continue
-                    trial[:] = used
-                    took = walk_on(
-                        kind, offsets, table, reverse, threshold, n_words, trial, seed, job + np.uint64(number),
-                        np.uint64(node), np.uint64(back), hop + 1, way,
-                    )  # fmt: skip
                     found[row] += 1
+                    took = _sent(
+                        kind, offsets, table, reverse, threshold, n_words, used, trial, seed, row, number, node, back,
+                        hop, way,
+                    )  # fmt: skip
                     tried[:] = sealed
                     for then in range(took):
                         source = way[then]
@@ -218,16 +240,14 @@ def foretell_sealed(
                     kind, offsets, table, reverse, threshold, n_words, used, trial, seed, row, node, back, hop, onward,
                     return_times[row], path[clocks[row] - 1], hops_per_row, wanted,
                 )  # fmt: skip
-                job = np.uint64(row) << _JOBS
                 for number in range(misses.shape[0]):
                     if misses[number] > worst:
                         continue
-                    trial[:] = used
-                    took = walk_on(
-                        kind, offsets, table, reverse, threshold, n_words, trial, seed, job + np.uint64(number),
-                        np.uint64(node), np.uint64(back), hop + 1, way,
-                    )  # fmt: skip
                     found[row] += 1
+                    took = _sent(
+                        kind, offsets, table, reverse, threshold, n_words, used, trial, seed, row, number, node, back,
+                        hop, way,
+                    )  # fmt: skip
                     _open_along(
                         path, oldest, hop, way, took, weights, eligible, even, pace, slopes, recipients, state, seen,
                         out[row],

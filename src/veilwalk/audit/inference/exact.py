@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,10 @@ class Exact(Inference):
             yield FromLaw(delivery, scene.graph.n_nodes)
 
     @property
-    def profile(self) -> list[dict[str, Any]]:
+    def profile_parts(self) -> list[Any]:
+        """What each destination adds to the profile."""
+        return self._profile.parts
+
+    def profile(self, parts: Sequence[Any]) -> list[dict[str, Any]]:
         """Posterior of one node by distance and return time."""
-        return self._profile.rows()
+        return self._profile.rows(parts)

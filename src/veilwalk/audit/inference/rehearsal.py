@@ -7,6 +7,7 @@ updates would. Nothing is taken from the run that is attacked.
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,10 @@ from veilwalk.audit.inference.sealed import Sets
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.progress import Progress
 from veilwalk.core.randomness import task_generator
+from veilwalk.core.walk import Walk
 from veilwalk.design import DestinationLaw
+from veilwalk.engine import iter_jobs
+from veilwalk.graphs import Graph
 from veilwalk.walks import token_paths
 
 # A stream of its own: the tokens that are rehearsed are not those that are attacked.
@@ -54,8 +58,11 @@ class Lanes:
     openers: FloatArray
 
 
-def rehearse(scene: Scene, progress: Progress) -> None:
-    """Play tokens of the scheme and let every counter of the scene see them, a few lanes at a time."""
+def rehearse(scene: Scene, progress: Progress, executor: Executor | None = None) -> None:
+    """Play tokens of the scheme and let every counter of the scene see them, a few lanes at a time.
+
+    Lanes are walked and followed as jobs, and counted here.
+    """
     if not scene.counters:
         return
     graph, walk, settings = scene.graph, scene.scheme.walk, scene.settings
@@ -66,18 +73,36 @@ def rehearse(scene: Scene, progress: Progress) -> None:
     member = colluder_numbers(graph.n_nodes, scene.colluders)
     sets = sets_of(scene)
     seed = int(task_generator(settings.seed, _REHEARSAL_TASK).integers(1 << 63))
-    for first in range(0, n_lanes, at_once):
-        progress("rehearsing", first, n_lanes, "tokens")
-        lanes = min(at_once, n_lanes - first)
-        paths = token_paths(graph, hops=lane_hops, lanes=lanes, seed=seed, walk=walk, first_lane=first)
-        if sets is None:
-            made, relayed = follow_paths(paths, scene.law, member)
-            openers = np.zeros((0, 0, 0))
-        else:
-            made, openers = follow_sealed(paths, sets, member, scene.apart)
-            relayed = np.zeros((0, graph.n_nodes))
+    jobs = [[first, min(at_once, n_lanes - first), lane_hops] for first in range(0, n_lanes, at_once)]
+    script = _Script(graph, walk, seed, scene.law, sets, member, None if sets is None else scene.apart)
+    followed = iter_jobs(_followed, jobs, common=(script,), executor=executor, stage="rehearsing", progress=progress)
+    # Counted in the order of the lanes, so that sums have the same bits wherever they were followed.
+    for paths, made, relayed, openers in followed:
         for counter in scene.counters:
             counter.add(Lanes(paths, made, relayed, _WARM_PER_NODE * graph.n_nodes, openers))
+
+
+@dataclass(frozen=True, eq=False)
+class _Script:
+    """What is needed to rehearse, wherever that is done."""
+
+    graph: Graph
+    walk: Walk
+    seed: int
+    law: DestinationLaw
+    sets: Sets | None
+    member: IntArray
+    apart: IntArray | None
+
+
+def _followed(script: _Script, job: list[int]) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Walk and follow the lanes of one job: the first, how many, and how far."""
+    first, lanes, hops = job
+    paths = token_paths(script.graph, hops=hops, lanes=lanes, seed=script.seed, walk=script.walk, first_lane=first)
+    if script.sets is None:
+        return paths, *follow_paths(paths, script.law, script.member), np.zeros((0, 0, 0))
+    made, openers = follow_sealed(paths, script.sets, script.member, script.apart)
+    return paths, made, np.zeros((0, script.graph.n_nodes)), openers
 
 
 def sets_of(scene: Scene) -> Sets | None:

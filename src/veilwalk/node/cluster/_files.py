@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from veilwalk.node.members import (
     sign_roster,
 )
 from veilwalk.node.peer import file_digest, learner_text
-from veilwalk.node.sealing import Suite
+from veilwalk.node.sealing import RUN_ID_BYTES, Suite
 
 if TYPE_CHECKING:
     from veilwalk.design import DestinationLaw
@@ -107,7 +108,8 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
             np.savez(folder / _TEST, features=plan.test.features, labels=plan.test.labels)
         first = plan.learner.init_params(init_generator(plan.seed))
         manifest = Manifest(
-            run_id=roster.run_id,
+            run_id=os.urandom(RUN_ID_BYTES),
+            network=roster.network,
             arrays=array_specs(first),
             suite=plan.suite,
             norm_bound=plan.norm_bound,

@@ -120,6 +120,10 @@ def lost_walk_rules(
     Not before chance is ruled out; nor before a member that was away for ``away_s`` with the walk in its keeping is
     back and stalled neighbours were given up: a walk that is made too early costs the updates of one of the two. With
     ``away_s`` = 0 chance alone counts: walks that somebody swallows are made again sooner, and outages cost updates.
+
+    However many walks a run has, each goes its way as a single one does: waits between two openings of one of them are
+    counted in hops of that one, and have the same law; and false alarms are as rare a hop, whosever hop it is. Visits
+    of all come more often than those of one, but only until the others have ended.
     """
     validate.at_least(0, away_s=away_s)
     patience = Limits()

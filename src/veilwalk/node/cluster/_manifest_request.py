@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 from veilwalk.core.errors import ConfigError
 from veilwalk.core.walk import Walk
 from veilwalk.node.cluster._dwell import measured_dwell, trial_data
-from veilwalk.node.cluster._lost_walks import AWAY_S, LostWalkRules, lost_walk_rules
+from veilwalk.node.cluster._lost_walks import AWAY_S, LostWalkRules
+from veilwalk.node.cluster._run_rules import run_rules
 from veilwalk.node.members import (
     LawRule,
     Manifest,
@@ -24,12 +26,12 @@ from veilwalk.node.members import (
     sign_manifest,
 )
 from veilwalk.node.peer import file_digest, learner_text
-from veilwalk.node.sealing import check_recipients
+from veilwalk.node.sealing import RUN_ID_BYTES, check_recipients
 
 if TYPE_CHECKING:
     from veilwalk.design import Scheme
     from veilwalk.graphs import Graph
-    from veilwalk.learning import Learner
+    from veilwalk.learning import Learner, Params
 
 _STRAIGHT = Walk("non-backtracking")
 _DAY_S = 24 * 3600
@@ -39,7 +41,8 @@ _DAY_S = 24 * 3600
 class RunRequest:
     """What a run is to be; the words are those of :class:`RunRules` and :class:`Manifest`.
 
-    Without ``dwell_s`` it is found by a trial of the learner on ``rows`` random rows.
+    Without ``dwell_s`` it is found by a trial of the learner on ``rows`` random rows; without ``walks`` there is one,
+    or as many as in the manifest that is followed.
     """
 
     learner: str
@@ -49,6 +52,7 @@ class RunRequest:
     recipients: int | None = None
     allow_sandwich: bool = False
     updates: int
+    walks: int | None = None
     target_accuracy: float | None = None
     evaluations: int = 40
     test: Path | None = None
@@ -99,23 +103,15 @@ def make_manifest(
     members = load_roster(roster, root.public_key(), time.time())
     graph = members.graph()
     before = None if previous is None else read_signed_manifest(previous, root.public_key())
-    if before is not None and request.recipients is None:
-        request = replace(request, recipients=before.recipients)
+    request = request if before is None else _as_before(request, before)
     scheme, rule = _scheme(graph, request, law)
     new_run_walk(scheme.walk, allow_sandwich=request.allow_sandwich)
     learner = make_learner(request.learner, n_features=request.n_features, n_classes=request.n_classes)
-    dwell_s = _dwell(request, learner)
     first = learner.init_params(init_generator(request.seed))
-    lost = lost_walk_rules(
-        scheme,
-        alarm_hops=request.alarm_hops,
-        step_s=max(request.hop_s, dwell_s),
-        away_s=request.away_s,
-        model_bytes=sum(array.nbytes for array in first.values()),
-    )
-    rules = _rules(request, scheme, lost, dwell_s)
+    rules, lost = _rules(request, scheme, learner, first)
     manifest = Manifest(
-        run_id=members.run_id,
+        run_id=os.urandom(RUN_ID_BYTES) if before is None else before.run_id,
+        network=members.network,
         arrays=array_specs(first),
         suite=members.suite,
         norm_bound=request.norm_bound,
@@ -135,20 +131,29 @@ def make_manifest(
     return manifest, lost
 
 
-def _rules(request: RunRequest, scheme: Scheme, lost: LostWalkRules, dwell_s: float) -> RunRules:
-    return RunRules(
-        walk=scheme.walk,
+def _rules(request: RunRequest, scheme: Scheme, learner: Learner, first: Params) -> tuple[RunRules, LostWalkRules]:
+    return run_rules(
+        scheme,
+        first,
+        alarm_hops=request.alarm_hops,
+        away_s=request.away_s,
         updates=request.updates,
-        target=request.target_accuracy or 0.0,
+        walks=1 if request.walks is None else request.walks,
+        target=request.target_accuracy,
         evaluations=request.evaluations,
-        late_hops=lost.late_hops,
-        starve_hops=lost.starve_hops,
         hop_s=request.hop_s,
-        dwell_s=dwell_s,
-        spare_s=request.spare_s,
+        dwell_s=_dwell(request, learner),
         clip=request.clip,
         noise=request.noise,
+        spare_s=request.spare_s,
     )
+
+
+def _as_before(request: RunRequest, before: Manifest) -> RunRequest:
+    """Return the request where what no version may change, and it does not say, is as it was."""
+    if request.recipients is None:
+        request = replace(request, recipients=before.recipients)
+    return replace(request, walks=RunRules.from_text(before.walk).walks) if request.walks is None else request
 
 
 def _dwell(request: RunRequest, learner: Learner) -> float:

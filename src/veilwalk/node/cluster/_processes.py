@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -38,8 +39,13 @@ class ClusterStatus:
 
     @property
     def iteration(self) -> int:
-        """Updates that the newest model has had."""
-        return max((node.iteration for node in self.nodes if node is not None), default=0)
+        """Updates that the newest model has had; of several walks, the newest of each."""
+        return sum(self.walks)
+
+    @property
+    def walks(self) -> tuple[int, ...]:
+        """Updates that the newest model of each walk has had."""
+        return tuple(map(max, itertools.zip_longest(*(node.walks for node in self.nodes if node), fillvalue=0)))
 
     def total(self, name: str) -> int:
         """Return a tally summed over all nodes."""

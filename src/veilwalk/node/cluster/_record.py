@@ -40,6 +40,7 @@ def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, sec
         result={
             "nodes": scenario.graph.n_nodes,
             "updates": updates,
+            "walks": setup.settings.walks,
             "ended_by": "updates" if final.iteration >= setup.settings.updates else "target accuracy",
             "accuracy": scores.get("accuracy"),
             "loss_nats": scores["loss"],

@@ -14,7 +14,8 @@ from veilwalk.core.records import write_atomically
 from veilwalk.core.walk import Walk
 from veilwalk.node.cluster._dwell import measured_dwell
 from veilwalk.node.cluster._files import ClusterPlan, node_ids, prepare_cluster
-from veilwalk.node.cluster._lost_walks import AWAY_S, lost_walk_rules
+from veilwalk.node.cluster._lost_walks import AWAY_S
+from veilwalk.node.cluster._run_rules import run_rules
 from veilwalk.node.members import RunRules, load_manifest, load_root_public_key, new_run_walk, node_walk
 from veilwalk.node.sealing import Suite, check_recipients
 
@@ -43,6 +44,7 @@ class ClusterSettings:
     mix: float = 0.0
     allow_sandwich: bool = False
     updates: int = 400
+    walks: int = 1
     target_accuracy: float | None = None
     evaluations: int = 40
     dwell: float | None = None
@@ -106,13 +108,19 @@ class ClusterSetup:
 
         settings, scenario, scheme = self.settings, self.scenario, self.scenario.scheme
         first = scenario.learner.init_params(init_generator(settings.seed))
-        dwell_s = self._dwell() if settings.dwell is None else settings.dwell
-        lost = lost_walk_rules(
+        rules, _ = run_rules(
             scheme,
+            first,
             alarm_hops=settings.alarm_hops,
-            step_s=max(settings.hop, dwell_s),
             away_s=settings.away,
-            model_bytes=sum(array.nbytes for array in first.values()),
+            updates=settings.updates,
+            walks=settings.walks,
+            target=settings.target_accuracy,
+            evaluations=settings.evaluations,
+            hop_s=settings.hop,
+            dwell_s=self._dwell() if settings.dwell is None else settings.dwell,
+            clip=settings.clip,
+            noise=settings.noise,
         )
         return ClusterPlan(
             graph=scheme.graph,
@@ -121,18 +129,7 @@ class ClusterSetup:
             learner=scenario.learner,
             learner_spec=scenario.learner_spec,
             n_classes=scenario.n_classes,
-            rules=RunRules(
-                walk=scheme.walk,
-                updates=settings.updates,
-                target=settings.target_accuracy or 0.0,
-                evaluations=settings.evaluations,
-                late_hops=lost.late_hops,
-                starve_hops=lost.starve_hops,
-                hop_s=settings.hop,
-                dwell_s=dwell_s,
-                clip=settings.clip,
-                noise=settings.noise,
-            ),
+            rules=rules,
             seed=settings.seed,
             recipients=scheme.recipients,
             suite=Suite[settings.suite.upper()],
@@ -145,8 +142,8 @@ class ClusterSetup:
         return measured_dwell(self.scenario.learner, largest, clip=self.settings.clip, noise=self.settings.noise)
 
     def seconds(self, rules: RunRules) -> float:
-        """Return how long the run takes at least: that many hops, each of which dwells."""
-        return self.settings.updates * self.scenario.scheme.price.hops * rules.dwell_s
+        """Return how long the run takes at least: the hops of its longest walk, each of which dwells."""
+        return rules.share(0) * self.scenario.scheme.price.hops * rules.dwell_s
 
 
 def set_up_cluster(settings: ClusterSettings) -> ClusterSetup:

@@ -192,17 +192,15 @@ def _strict(context: ssl.SSLContext, keys: NodeKeys, anchors: str) -> ssl.SSLCon
     return context
 
 
-async def accept(
-    connected: socket.socket, context: ssl.SSLContext, *, message_bytes: int, timeout_s: float
-) -> Connection:
-    """Return a connection that somebody has dialed, after its handshake.
+async def accept(connected: socket.socket, context: ssl.SSLContext, *, timeout_s: float) -> Connection:
+    """Return a connection that somebody has dialed, after its handshake; it is of no run yet.
 
     Raises:
         TransportError: It shows no certificate of a member's, or does nothing.
     """
     try:
         _, connection = await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: Connection("listener", message_bytes=message_bytes),
+            lambda: Connection("listener", message_bytes=0),
             connected,
             ssl=context,
             ssl_handshake_timeout=timeout_s,

@@ -9,6 +9,14 @@ from veilwalk.node.sealing import Bytes
 from veilwalk.node.spool import Outgoing, Verdict
 
 
+class TurnedAway(Protocol):
+    """Is told that somebody was turned away, and which neighbour it was, where it was one."""
+
+    def __call__(self, why: str, /, *, peer: str = "") -> None:
+        """Note it."""
+        ...
+
+
 class Host(Protocol):
     """A node, as its links see it."""
 
@@ -31,8 +39,8 @@ class Host(Protocol):
         """Return what this node says first on a link, where it is done with all numbers up to ``settled``."""
         ...
 
-    def check_hello(self, hello: Hello) -> None:
-        """Refuse what a peer said first, with a ProtocolError."""
+    def check_hello(self, hello: Hello) -> int:
+        """Return the protocol to speak with a peer that said this first; or refuse it, with a ProtocolError."""
         ...
 
     def neighbour_of(self, spki: bytes) -> str | None:
@@ -43,16 +51,20 @@ class Host(Protocol):
         """Return the neighbours that cannot be reached now."""
         ...
 
-    def turned_away(self, why: str) -> None:
-        """Note that somebody was turned away."""
+    def turned_away(self, why: str, /, *, peer: str = "") -> None:
+        """Note that somebody was turned away, or which neighbour was."""
         ...
 
     def failed(self, error: Exception) -> None:
         """Note that a connection ended by a fault of this node's own."""
         ...
 
-    def link_changed(self, peer: str, *, up: bool, was_up: bool, why: str) -> None:
-        """Note that a link came up, or went down, or is down still."""
+    def link_up(self, peer: str, protocol: int) -> None:
+        """Note that a link came up, and what is spoken on it."""
+        ...
+
+    def link_down(self, peer: str, *, was_up: bool, why: str) -> None:
+        """Note that a link went down, or is down still."""
         ...
 
 

@@ -1,18 +1,18 @@
-"""Taking messages from neighbours: one server, one conversation for each of them."""
+"""Taking messages of one run from neighbours: one conversation with each of them."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import socket
 import ssl
 from collections.abc import Awaitable
 
 from veilwalk.core.errors import ProtocolError, SpoolError, TransportError
-from veilwalk.node.link._connection import Connection, accept
-from veilwalk.node.link._door import Door
+from veilwalk.node.link._connection import Connection
 from veilwalk.node.link._host import Counter, Host
 from veilwalk.node.link._limits import Limits, TokenBucket
 from veilwalk.node.link._pace import PING_SPREAD_S, due_within, wait_until
+from veilwalk.node.link._port import Port
 from veilwalk.node.link._wire import Ack, Cancel, Frame, Go, Hello, Nak, Offer, Ping, Refusal, Release
 from veilwalk.node.spool import Verdict
 
@@ -25,42 +25,47 @@ _NAKS = {
 
 
 class InLinks:
-    """The listener's end of every link."""
+    """The listener's end of every link of one run."""
 
-    def __init__(self, *, host: Host, desk: Counter, limits: Limits) -> None:
-        self._host = host
+    def __init__(self, *, host: Host, desk: Counter, limits: Limits, port: Port | None = None) -> None:
+        self.host = host
         self._desk = desk
         self._limits = limits
-        self._door = Door(self._serve, neighbours=lambda: host.degree, turned_away=host.turned_away)
-        self._context: ssl.SSLContext | None = None
-        # Every connection that is up, greeted or not, and of those that have greeted the one of each neighbour.
-        self._open: set[Connection] = set()
+        self._port = port or Port(limits=limits, turned_away=host.turned_away)
+        self._has_own_port = port is None
+        self._run = b""
+        # Every connection that has named this run, with who converses, and of those that have greeted the one of each
+        # neighbour.
+        self._open: dict[Connection, asyncio.Task[None] | None] = {}
         self._connections: dict[str, Connection] = {}
         self._buckets: dict[str, TokenBucket] = {}
 
-    async def start(self, host: str, port: int, context: ssl.SSLContext) -> None:
+    async def start(self, host: str, port: int, context: ssl.SSLContext, *, version: int = 0) -> None:
         """Listen.
 
         Raises:
             TransportError: The address cannot be used.
         """
-        self.trust(context)
-        await self._door.open(host, port)
+        self.trust(context, version=version)
+        self._run = self.host.hello(0).run
+        await self._port.open(host, port, self._run, self)
 
-    def trust(self, context: ssl.SSLContext) -> None:
-        """Let in whom ``context`` knows, and nobody else from now on.
-
-        A context that got the new certificates besides would not do: of two of one name, a lost key's and the one in
-        its place, only the first is looked at.
-        """
-        self._context = context
+    def trust(self, context: ssl.SSLContext, *, version: int) -> None:
+        """Let in whom ``context``, of that version of the roster, knows, and nobody else from now on."""
+        self._port.trust(context, version)
 
     async def stop(self) -> None:
         """Take nothing more."""
-        await self._door.close()
+        self._port.leave(self._run, self)
+        tasks = [task for task in self._open.values() if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._has_own_port:
+            await self._port.close()
 
     def hang_up(self) -> None:
-        """Cut every connection, also of those that have not greeted: whoever is still a neighbour dials again."""
+        """Cut every connection; whoever is still a neighbour dials again."""
         for connection in self._open:
             connection.close()
 
@@ -74,67 +79,55 @@ class InLinks:
             return True
         return False
 
-    async def _serve(self, connected: socket.socket) -> None:
-        """Do everything for one connection, from its handshake to its end."""
-        assert self._context is not None  # noqa: S101  the door opens after it is set
-        size, limits = self._host.message_bytes, self._limits
+    async def serve(self, connection: Connection, hello: Hello) -> None:
+        """Converse with whoever greeted, until that ends."""
+        self._open[connection] = asyncio.current_task()
         try:
-            connection = await accept(connected, self._context, message_bytes=size, timeout_s=limits.connect_s)
-        except TransportError as error:
-            self._host.turned_away(str(error))
-            return
-        connection.stall_s = limits.answer_s
-        self._open.add(connection)
-        try:
-            await self._converse(connection)
+            await self._converse(connection, hello)
         except ProtocolError as error:
-            self._host.turned_away(str(error))
+            self.host.turned_away(str(error), peer=self.host.neighbour_of(connection.peer_spki) or "")
         except SpoolError as error:
             self._desk.trouble(str(error))
         except TransportError:
             # The neighbour went away; it dials again when it is back.
             pass
         except Exception as error:  # noqa: BLE001  whatever one neighbour brings about ends its connection only
-            self._host.failed(error)
+            self.host.failed(error)
         finally:
-            self._open.discard(connection)
-            connection.close()
+            del self._open[connection]
 
-    async def _converse(self, connection: Connection) -> None:
-        idle_s = 3 * self._limits.ping_s + self._limits.transfer_s(self._host.message_bytes)
-        self._neighbour(connection)
-        hello = await connection.receive(self._limits.connect_s)
-        assert isinstance(hello, Hello)  # noqa: S101  the wire lets nothing else through
-        due = due_within(self._host.answer_spread_s)
+    async def _converse(self, connection: Connection, hello: Hello) -> None:
+        idle_s = 3 * self._limits.ping_s + self._limits.transfer_s(self.host.message_bytes)
+        due = due_within(self.host.answer_spread_s)
         # Again: it may have been left out of the roster while it kept us waiting.
         peer = self._neighbour(connection)
         try:
-            self._host.check_hello(hello)
+            self.host.check_hello(hello)
         except ProtocolError:
             # So that the other end, too, can tell its operator what does not fit.
-            await connection.send(self._host.hello(0))
+            await connection.send(self.host.hello(0))
             raise
         # Whoever greets anew has lost the connection before: that one is dead, though TCP may not know yet.
         before = self._connections.get(peer)
         if before is not None:
             before.close()
         self._connections[peer] = connection
-        self._door.greeted()
+        self._port.greeted(connection)
         settled = await self._desk.greeted(peer, hello)
         await wait_until(due)
-        await connection.send(self._host.hello(settled))
+        await connection.send(self.host.hello(settled))
         while True:
             await self._answer(peer, connection, idle_s)
 
     def _neighbour(self, connection: Connection) -> str:
-        peer = self._host.neighbour_of(connection.peer_spki)
+        peer = self.host.neighbour_of(connection.peer_spki)
         if peer is None:
             raise ProtocolError("a TLS key that is no neighbour's")
         return peer
 
     async def _answer(self, peer: str, connection: Connection, idle_s: float) -> None:
         frame = await connection.receive(idle_s)
-        due = due_within(PING_SPREAD_S if isinstance(frame, Ping) else self._host.answer_spread_s)
+        due = due_within(PING_SPREAD_S if isinstance(frame, Ping) else self.host.answer_spread_s)
         answer = await self._answer_to(peer, frame, connection)
         await wait_until(due)
         await connection.send(answer)

@@ -59,9 +59,9 @@ class Limits:
         """Return how long a message with its answer may take."""
         return self.answer_s + message_bytes / _SLOWEST_BYTES_PER_S
 
-    def messages_of_one(self, message_bytes: int) -> int:
-        """Return how many messages of that length one neighbour may have here."""
-        return min(self.quota, max(_LEAST_QUOTA, self.quota_bytes // message_bytes))
+    def messages_of_one(self, message_bytes: int, walks: int = 1) -> int:
+        """Return how many messages of that length one neighbour may have here: one more for each further walk."""
+        return min(self.quota, max(_LEAST_QUOTA, self.quota_bytes // message_bytes)) + walks - 1
 
     def within(self, late_s: float) -> Limits:
         """Return limits that give a silent neighbour up well before anybody believes the walk lost."""

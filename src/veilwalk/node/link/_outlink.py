@@ -82,14 +82,14 @@ class OutLink:
             was_up = True
             await self._converse(self._connection)
         except (TransportError, ProtocolError) as error:
-            self._changed(up=False, why=str(error))
+            self._down(str(error))
         except SpoolError as error:
             # Whatever was not written is still as it was: the same again.
             self._desk.trouble(str(error))
-            self._changed(up=False, why="storage")
+            self._down("storage")
         except Exception as error:  # noqa: BLE001  whatever one neighbour brings about ends its connection only
             self._host.failed(error)
-            self._changed(up=False, why="a fault here")
+            self._down("a fault here")
         finally:
             self.hang_up()
         return was_up
@@ -129,12 +129,13 @@ class OutLink:
             await connection.send(self._host.hello(await self._desk.settled(self.peer)))
             answer = await connection.receive(limits.connect_s)
             assert isinstance(answer, Hello)  # noqa: S101  the wire lets nothing else through
-            self._host.check_hello(answer)
+            protocol = self._host.check_hello(answer)
             await self._desk.answered(self.peer, answer)
         except BaseException:
             connection.close()
             raise
-        self._changed(up=True, why="")
+        self.up = True
+        self._host.link_up(self.peer, protocol)
         return connection
 
     async def _converse(self, connection: Connection) -> None:
@@ -222,9 +223,8 @@ class OutLink:
         if self._stuck_since is None:
             self._stuck_since = asyncio.get_running_loop().time()
 
-    def _changed(self, *, up: bool, why: str) -> None:
-        if up != self.up or not up:
-            self._host.link_changed(self.peer, up=up, was_up=self.up, why=why)
-        if self.up and not up:
+    def _down(self, why: str) -> None:
+        self._host.link_down(self.peer, was_up=self.up, why=why)
+        if self.up:
             self._gone_at = time.monotonic() + min(_DOWN_S, self._limits.pin_s)
-        self.up = up
+        self.up = False

@@ -18,6 +18,10 @@ from veilwalk.core.errors import ProtocolError
 PROTOCOL = 2
 #: All that this node speaks: two neighbours use the highest that both do.
 PROTOCOLS = range(PROTOCOL, PROTOCOL + 1)
+# The first whose greeting is as below.
+_FIRST = 2
+#: What a HELLO names that refuses a run.
+NO_RUN = bytes(16)
 # Numbers are kept in tables whose numbers are signed.
 _LARGEST = 2**63 - 1
 
@@ -36,9 +40,11 @@ class Nak(IntEnum):
 class Hello:
     """Who speaks which protocols, in which run, under which roster and manifest, and which disk numbers what it offers.
 
-    Its layout is that of every protocol from 2 on, so any two can read each other's. ``settled`` is the last number
-    on this link that its sender is done with: of the dialer, the last before those it has yet to hand over; of the
-    listener, the last it took. So each notices where the other's disk, or its own, was put back to an earlier day.
+    Its layout and length are those of every protocol from 2 on, so any two can read each other's. What a later one has
+    to say besides is a frame of its own, sent after both greetings, and only where the protocol that both speak has it.
+    ``settled`` is the last number on this link that its sender is done with: of the dialer, the last before those it
+    has yet to hand over; of the listener, the last it took. So each notices where the other's disk, or its own, was
+    put back to an earlier day.
     """
 
     layout: ClassVar[struct.Struct] = struct.Struct(">BBQ32sQ32s16s8sQ")
@@ -174,7 +180,8 @@ class Wire:
     def __init__(self, role: Role, *, message_bytes: int) -> None:
         self._role: Role = role
         self._peer: Role = "listener" if role == "dialer" else "dialer"
-        self._message_bytes = message_bytes
+        #: Length of every message of the run; of a listener's run once it knows which.
+        self.message_bytes = message_bytes
         self._expected: int | None = None
         self._small = bytearray(1 + max(kind.layout.size for kind in _CODES))
         self._kind: type[Frame] | None = None
@@ -206,7 +213,7 @@ class Wire:
         """Note that ``count`` bytes were put into :meth:`buffer`; return the frame they completed, if any."""
         self._have += count
         if self._offer is not None:
-            return self._complete(self._offer) if self._have == self._message_bytes else None
+            return self._complete(self._offer) if self._have == self.message_bytes else None
         if self._kind is None:
             self._kind = _KINDS.get(self._small[0])
             self._have = 0
@@ -215,8 +222,7 @@ class Wire:
             # Refused before its content is read: what may not be said now need not be looked at.
             self._require(self._peer, self._kind)
         if self._kind is Hello and self._have:
-            # The frame of protocol 1 is shorter: to wait for the rest would tell nobody why.
-            _check_highest(self._small[0])
+            _refuse_first(self._small[0])
         if self._have < self._kind.layout.size:
             return None
         values = self._kind.layout.unpack_from(self._small)
@@ -224,13 +230,13 @@ class Wire:
             raise ProtocolError(f"a peer sent a number in its {self._kind.__name__.lower()}: above 2^63 - 1")
         frame = self._kind(*values)
         if isinstance(frame, Offer):
-            if frame.length != self._message_bytes:
+            if frame.length != self.message_bytes:
                 raise ProtocolError(
                     f"a peer offered {frame.length} bytes: every message of the run is longer or shorter"
                 )
             self._offer, self._have = frame, 0
             if not self._message:
-                self._message = bytearray(self._message_bytes)
+                self._message = bytearray(self.message_bytes)
             return None
         return self._complete(frame)
 
@@ -265,24 +271,33 @@ class Wire:
         return self._require(sender, type(frame))
 
 
-def agreed_protocol(hello: Hello) -> int:
-    """Return the protocol to speak with a peer: the highest that both know.
+def agreed_protocol(hello: Hello, spoken: range = PROTOCOLS) -> int:
+    """Return the protocol to speak with a peer: the highest that both know, where this node speaks ``spoken``.
 
     Raises:
         ProtocolError: There is none.
     """
-    _check_highest(hello.highest)
-    if not hello.lowest <= PROTOCOLS[-1]:
-        raise ProtocolError(
-            f"a peer speaks protocol {hello.lowest} and up, this node {PROTOCOLS[-1]}: upgrade this node"
-        )
-    return min(hello.highest, PROTOCOLS[-1])
+    highest = min(hello.highest, spoken[-1])
+    if highest < max(hello.lowest, spoken[0]):
+        raise _no_common(hello.lowest, hello.highest, spoken)
+    return highest
 
 
-def _check_highest(highest: int) -> None:
-    if highest < PROTOCOLS[0]:
-        old = " (version 0.1)" if highest == 1 else ""
-        raise ProtocolError(f"a peer speaks protocol {highest}{old}, this node {PROTOCOLS[0]} and up: upgrade the peer")
+def _refuse_first(highest: int) -> None:
+    """Refuse who speaks no protocol with this greeting: theirs is shorter, and is not worth waiting for the rest."""
+    if highest < _FIRST:
+        raise _no_common(highest, highest, PROTOCOLS)
+
+
+def _no_common(lowest: int, highest: int, spoken: range) -> ProtocolError:
+    who = "the peer" if highest < spoken[0] else "this node"
+    old = " (version 0.1)" if highest == 1 else ""
+    ours = _named(spoken[0], spoken[-1])
+    return ProtocolError(f"a peer speaks {_named(lowest, highest)}{old}, this node {ours}: upgrade {who}")
+
+
+def _named(lowest: int, highest: int) -> str:
+    return f"protocol {highest}" if lowest == highest else f"protocols {lowest} to {highest}"
 
 
 def encode(frame: Frame) -> bytes:

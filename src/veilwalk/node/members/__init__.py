@@ -5,11 +5,11 @@ from veilwalk.node.members._drafts import (
     edges_after,
     edges_of_graph,
     first_roster,
-    parse_run_id,
+    parse_network,
     read_cards,
     rotated_roster,
 )
-from veilwalk.node.members._encoding import decode_params, encode_params, params_distance, params_norm
+from veilwalk.node.members._encoding import decode_params, encode_params, mean_model, params_distance, params_norm
 from veilwalk.node.members._keyfile import make_private_directory, read_password
 from veilwalk.node.members._keys import (
     KeyRing,
@@ -44,7 +44,7 @@ from veilwalk.node.members._roster import (
     read_signed_roster,
     sign_roster,
 )
-from veilwalk.node.members._rules import NODE_WALKS, RunRules, new_run_walk, node_walk
+from veilwalk.node.members._rules import NODE_WALKS, RunRules, final_tag, new_run_walk, node_walk
 from veilwalk.node.members._signed import canonical_json, parse_canonical, read_bounded, signature_path
 
 __all__ = [
@@ -68,6 +68,7 @@ __all__ = [
     "edges_after",
     "edges_of_graph",
     "encode_params",
+    "final_tag",
     "first_roster",
     "load_manifest",
     "load_node_keys",
@@ -75,6 +76,7 @@ __all__ = [
     "load_root_public_key",
     "load_roster",
     "make_private_directory",
+    "mean_model",
     "new_node_keys",
     "new_root_key",
     "new_run_walk",
@@ -83,7 +85,7 @@ __all__ = [
     "params_norm",
     "parse_canonical",
     "parse_manifest",
-    "parse_run_id",
+    "parse_network",
     "read_bounded",
     "read_cards",
     "read_manifest_draft",

@@ -22,9 +22,9 @@ Edges = Iterable[tuple[str, str]]
 DAY_S = 24 * 3600
 
 
-def parse_run_id(text: str) -> bytes:
-    """Return the run id written as 32 hexadecimal digits."""
-    return decode_hex(text, RUN_ID_BYTES, "run id")
+def parse_network(text: str) -> bytes:
+    """Return the id of a network written as 32 hexadecimal digits."""
+    return decode_hex(text, RUN_ID_BYTES, "network id")
 
 
 def read_cards(paths: Iterable[Path]) -> tuple[dict[str, Member], Suite | None]:
@@ -82,14 +82,14 @@ def edges_after(
 
 
 def first_roster(
-    members: Mapping[str, Member], edges: Edges, *, suite: Suite, now: int, days: float, run_id: bytes | None = None
+    members: Mapping[str, Member], edges: Edges, *, suite: Suite, now: int, days: float, network: bytes | None = None
 ) -> Roster:
-    """Return version 1, at the oldest epoch all members have a key for; a fresh run id unless given."""
+    """Return version 1, at the oldest epoch all members have a key for; a fresh id unless given."""
     if not members:
         raise InvalidParameterError("members", 0, "at least two cards")
     epoch = max(min(member.kem) for member in members.values())
     return Roster(
-        run_id=os.urandom(RUN_ID_BYTES) if run_id is None else run_id,
+        network=os.urandom(RUN_ID_BYTES) if network is None else network,
         suite=suite,
         version=1,
         epoch=epoch,
@@ -169,7 +169,7 @@ def _successor(
     seals_from: int,
 ) -> Roster:
     return Roster(
-        run_id=previous.run_id,
+        network=previous.network,
         suite=previous.suite,
         version=previous.version + 1,
         epoch=epoch,

@@ -14,11 +14,6 @@ class Versioned(Protocol):
     """One version of a document."""
 
     @property
-    def run_id(self) -> bytes:
-        """The run it belongs to."""
-        ...
-
-    @property
     def version(self) -> int:
         """1 for the first, then one more each time."""
         ...
@@ -44,12 +39,10 @@ def check_follows(document: Versioned, current: Versioned | None, name: str) -> 
     """Refuse a version that does not follow ``current``; the same one again is accepted.
 
     Raises:
-        ProtocolError: Of another run, older, a second one of the same number, after a gap, or after another one.
+        ProtocolError: Older, a second one of the same number, after a gap, or after another one.
     """
     if current is None or document.digest == current.digest:
         return
-    if document.run_id != current.run_id:
-        raise ProtocolError(f"{name}: of another run")
     version, held = document.version, current.version
     if version < held:
         raise ProtocolError(f"{name}: version {version} is older than {held}, which this node holds")

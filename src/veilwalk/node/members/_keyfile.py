@@ -17,7 +17,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
 from veilwalk.core.errors import ConfigError, CryptoError, InputFileError, SpoolError
-from veilwalk.node.members._signed import canonical_json, check_fields, decode_base64, encode_base64, parse_canonical
+from veilwalk.node.members._signed import (
+    canonical_json,
+    check_fields,
+    check_format,
+    decode_base64,
+    encode_base64,
+    parse_canonical,
+)
 
 _FORMAT = "veilwalk-key-1"
 _FILE_LIMIT = 4096
@@ -103,9 +110,10 @@ def read_secret(path: Path, *, about: Mapping[str, Any], length: int, password: 
     """
     data = _read_private(path)
     content = parse_canonical(data, str(path))
+    check_format(content, _FORMAT, str(path))
     sealed = "sealed" in content
     check_fields(content, ("format", "about", "sealed" if sealed else "secret"), str(path))
-    if content["format"] != _FORMAT or content["about"] != dict(about):
+    if content["about"] != dict(about):
         raise InputFileError(f"{path}: not a key file for {dict(about)}")
     if not sealed:
         return decode_base64(content["secret"], length, str(path))

@@ -20,16 +20,26 @@ from veilwalk.core.errors import InputFileError, InvalidParameterError, Protocol
 from veilwalk.node.members._history import check_dates, check_first_link, check_follows
 from veilwalk.node.members._law_rule import LawRule
 from veilwalk.node.members._member import MAX_EPOCH, parse_suite
+from veilwalk.node.members._rules import walks_in
 from veilwalk.node.members._signed import (
     canonical_json,
     check_fields,
+    check_format,
     decode_hex,
     parse_canonical,
     read_bounded,
     read_signed,
     sign_file,
 )
-from veilwalk.node.sealing import DIGEST_BYTES, RUN_ID_BYTES, Suite, bucket_code, bucket_for, check_recipients
+from veilwalk.node.sealing import (
+    DIGEST_BYTES,
+    RUN_ID_BYTES,
+    Suite,
+    bucket_code,
+    bucket_for,
+    check_recipients,
+    need_length,
+)
 
 if TYPE_CHECKING:
     # Types only: learning takes long to import, and a node must start quickly.
@@ -40,8 +50,7 @@ DTYPES = ("<f2", "<f4", "<f8", "<i4", "<i8")
 
 _FORMAT = "veilwalk-manifest-2"
 #: What no later version of a manifest may change: messages under way, and models on disk, would fit no more.
-FIXED = ("run_id", "suite", "arrays", "recipients", "seed")
-_FIRST_FORMAT = "veilwalk-manifest-1"
+FIXED = ("run_id", "network", "suite", "arrays", "recipients", "seed")
 _KIND = "manifest"
 _FILE_LIMIT = 4 * 1024 * 1024
 _MAX_ARRAYS = 10_000
@@ -81,6 +90,7 @@ class Manifest:
 
     Args:
         run_id: 16 bytes, fresh for each run.
+        network: Whose members run it, by the id in their roster; the run's own id unless given.
         arrays: The model; fixes the order, shape and type of every array.
         suite: How messages are sealed.
         norm_bound: The largest Euclidean norm of a model that is accepted.
@@ -108,6 +118,7 @@ class Manifest:
     seed: int
     law: str = ""
     law_digest: str = ""
+    network: bytes = b""
     recipients: int = 1
     test_digest: str = ""
     version: int = 1
@@ -115,8 +126,8 @@ class Manifest:
     expires: int | None = None
 
     def __post_init__(self) -> None:
-        if len(self.run_id) != RUN_ID_BYTES:
-            raise InvalidParameterError("run_id", f"{len(self.run_id)} bytes", f"{RUN_ID_BYTES} bytes")
+        object.__setattr__(self, "network", self.network or self.run_id)
+        need_length(RUN_ID_BYTES, run_id=self.run_id, network=self.network)
         if not 1 <= len(self.arrays) <= _MAX_ARRAYS or len({spec.name for spec in self.arrays}) != len(self.arrays):
             raise InvalidParameterError("arrays", f"{len(self.arrays)} arrays", f"1 to {_MAX_ARRAYS}, no name twice")
         validate.more_than(0, norm_bound=self.norm_bound)
@@ -164,6 +175,7 @@ class Manifest:
                 "law": self.law,
                 "law_digest": self.law_digest,
                 "learner": self.learner,
+                **({} if self.network == self.run_id else {"network": self.network.hex()}),
                 "norm_bound": float(self.norm_bound),
                 "prev_digest": None if self.prev_digest is None else self.prev_digest.hex(),
                 "recipients": int(self.recipients),
@@ -200,14 +212,14 @@ def array_specs(params: Params) -> tuple[ArraySpec, ...]:
 def parse_manifest(data: bytes, name: str) -> Manifest:
     """Return the manifest in ``data``, checked; its signature is :func:`load_manifest`'s business."""
     found = parse_canonical(data, name)
-    if found.get("format") == _FIRST_FORMAT:
-        raise InputFileError(f"{name}: a run of version 0.1, which this version does not speak: make the run anew")
-    content = check_fields(found, _FIELDS, name)
-    if content["format"] != _FORMAT:
-        raise InputFileError(f"{name}: not a run manifest of this version")
+    check_format(found, _FORMAT, name)
+    content = check_fields({"network": ""} | found, ("network", *_FIELDS), name)
+    if content["network"] == content["run"]:
+        raise InputFileError(f"{name}: network: must be left out where it is the run's own")
     try:
         manifest = Manifest(
             run_id=decode_hex(content["run"], RUN_ID_BYTES, "run"),
+            network=decode_hex(content["network"] or content["run"], RUN_ID_BYTES, "network"),
             arrays=tuple(_array_spec(entry, name) for entry in _typed(content, "arrays", list)),
             suite=parse_suite(content["suite"], name),
             norm_bound=_typed(content, "norm_bound", float),
@@ -262,10 +274,14 @@ def read_manifest_draft(path: Path) -> Manifest:
 
 def check_manifest_follows(manifest: Manifest, current: Manifest | None, name: str) -> None:
     """Refuse a manifest that does not follow ``current``, or changes what messages under way must fit."""
+    if current is not None and manifest.run_id != current.run_id:
+        raise ProtocolError(f"{name}: of another run")
     check_follows(manifest, current, name)
     for field in FIXED if current is not None else ():
         if getattr(manifest, field) != getattr(current, field):
             raise ProtocolError(f"{name}: version {manifest.version} has other {field}: that needs a new run")
+    if current is not None and walks_in(manifest.walk) != walks_in(current.walk):
+        raise ProtocolError(f"{name}: version {manifest.version} has other walks: that needs a new run")
 
 
 def check_manifest_time(manifest: Manifest, now: float, name: str) -> None:

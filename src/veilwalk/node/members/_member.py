@@ -17,7 +17,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 
 from veilwalk.core.errors import CryptoError, InputFileError
-from veilwalk.node.members._signed import canonical_json, check_fields, decode_base64, encode_base64, parse_canonical
+from veilwalk.node.members._signed import (
+    canonical_json,
+    check_fields,
+    check_format,
+    decode_base64,
+    encode_base64,
+    parse_canonical,
+)
 from veilwalk.node.sealing import Suite, kem_public_key
 
 CARD_LIMIT = 64 * 1024
@@ -113,9 +120,9 @@ def make_card(member: Member, suite: Suite, tls_key: Ed25519PrivateKey) -> bytes
 
 def read_card(data: bytes, name: str) -> tuple[Member, Suite]:
     """Return the member on a card, once it is shown to hold its TLS key."""
-    content = check_fields(parse_canonical(data, name), ("format", "member", "signature", "suite"), name)
-    if content["format"] != _CARD_FORMAT:
-        raise InputFileError(f"{name}: not a member's card")
+    found = parse_canonical(data, name)
+    check_format(found, _CARD_FORMAT, name)
+    content = check_fields(found, ("format", "member", "signature", "suite"), name)
     suite = parse_suite(content["suite"], name)
     member = member_from_dict(content["member"], suite, name)
     signature = decode_base64(content.pop("signature"), _SIGNATURE_BYTES, f"{name}: signature")

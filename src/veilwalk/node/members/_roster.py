@@ -1,4 +1,4 @@
-"""The roster: who belongs to a run, with which keys, at which addresses, along which edges.
+"""The roster: who belongs to a network, with which keys, at which addresses, along which edges.
 
 Each version names the digest of the one before it, so that a history cannot be rewritten, and ends by itself, so
 that a node cut off from news notices. A member leaves, or changes a key, by the next version; nothing else revokes.
@@ -26,19 +26,19 @@ from veilwalk.node.members._member import MAX_EPOCH, Member, member_from_dict, p
 from veilwalk.node.members._signed import (
     canonical_json,
     check_fields,
+    check_format,
     decode_hex,
     parse_canonical,
     read_bounded,
     read_signed,
     sign_file,
 )
-from veilwalk.node.sealing import DIGEST_BYTES, RUN_ID_BYTES, SealContext, Suite
+from veilwalk.node.sealing import DIGEST_BYTES, RUN_ID_BYTES, SealContext, Suite, need_length
 
 if TYPE_CHECKING:
     from veilwalk.graphs import Graph
 
 _FORMAT = "veilwalk-roster-2"
-_FIRST_FORMAT = "veilwalk-roster-1"
 _KIND = "roster"
 # Two hybrid keys each for some 10,000 members.
 _FILE_LIMIT = 64 * 1024 * 1024
@@ -52,7 +52,7 @@ class Roster:
     """One version of the roster. Node ``i`` of :meth:`graph` is ``members[i]``: they stand in order of their ids.
 
     Args:
-        run_id: The run it belongs to.
+        network: 16 bytes, fresh for each network; it stays through all versions. Runs name it in their manifests.
         suite: How messages are sealed.
         version: 1 for the first, then one more each time.
         epoch: The epoch messages are sealed in; members have keys for it and for the next.
@@ -65,7 +65,7 @@ class Roster:
             members then have keys for as well. All change over at one time, whenever this file reaches them.
     """
 
-    run_id: bytes
+    network: bytes
     suite: Suite
     version: int
     epoch: int
@@ -77,8 +77,7 @@ class Roster:
     seals_from: int = 0
 
     def __post_init__(self) -> None:
-        if len(self.run_id) != RUN_ID_BYTES:
-            raise InvalidParameterError("run_id", f"{len(self.run_id)} bytes", f"{RUN_ID_BYTES} bytes")
+        need_length(RUN_ID_BYTES, network=self.network)
         validate.integer(**{name: getattr(self, name) for name in _NUMBERS})
         validate.at_least(1, version=self.version)
         validate.at_least(0, epoch=self.epoch, created=self.created, seals_from=self.seals_from)
@@ -215,10 +214,10 @@ class Roster:
 
     def seal_context(self, manifest: Manifest, *, epoch: int | None = None) -> SealContext:
         """Return the context of the run's messages in ``epoch``; unless given, the one that is sealed in now."""
-        if (manifest.run_id, manifest.suite) != (self.run_id, self.suite):
-            raise ProtocolError("the manifest and the roster are of different runs or suites")
+        if (manifest.network, manifest.suite) != (self.network, self.suite):
+            raise ProtocolError("the manifest and the roster are of different networks or suites")
         return SealContext(
-            run_id=self.run_id,
+            run_id=manifest.run_id,
             suite=self.suite,
             epoch=self.epoch_at(time.time()) if epoch is None else epoch,
             bucket_bytes=manifest.bucket_bytes,
@@ -236,7 +235,8 @@ class Roster:
             "format": _FORMAT,
             "nodes": [member.to_dict() for member in self.members],
             "prev_digest": None if self.prev_digest is None else self.prev_digest.hex(),
-            "run": self.run_id.hex(),
+            # Called so when a network had one run.
+            "run": self.network.hex(),
             "seals_from": self.seals_from,
             "suite": int(self.suite),
             "version": self.version,
@@ -252,11 +252,8 @@ class Roster:
 def parse_roster(data: bytes, name: str) -> Roster:
     """Return the roster in ``data``, checked in itself; who signed it and when it holds is :func:`load_roster`'s."""
     found = parse_canonical(data, name)
-    if found.get("format") == _FIRST_FORMAT:
-        raise InputFileError(f"{name}: a roster of version 0.1, which this version does not read: make the run anew")
+    check_format(found, _FORMAT, name)
     content = check_fields(found, _FIELDS, name)
-    if content["format"] != _FORMAT:
-        raise InputFileError(f"{name}: not a roster of this version")
     for field in _NUMBERS:
         if type(content[field]) is not int:
             raise InputFileError(f"{name}: {field} must be a whole number")
@@ -267,7 +264,7 @@ def parse_roster(data: bytes, name: str) -> Roster:
     prev = content["prev_digest"]
     try:
         return Roster(
-            run_id=decode_hex(content["run"], RUN_ID_BYTES, f"{name}: run"),
+            network=decode_hex(content["run"], RUN_ID_BYTES, f"{name}: run"),
             suite=suite,
             prev_digest=None if prev is None else decode_hex(prev, DIGEST_BYTES, f"{name}: prev_digest"),
             members=tuple(member_from_dict(entry, suite, name) for entry in content["nodes"]),
@@ -309,6 +306,8 @@ def check_time(roster: Roster, now: float, name: str) -> None:
 
 def check_succession(roster: Roster, current: Roster | None, name: str) -> None:
     """Refuse a roster that does not follow ``current``; the same one again is accepted."""
+    if current is not None and roster.network != current.network:
+        raise ProtocolError(f"{name}: of another network")
     check_follows(roster, current, name)
     if current is not None and not current.epoch <= roster.epoch <= current.epoch + 1:
         raise ProtocolError(f"{name}: epoch {roster.epoch} does not follow {current.epoch}")

@@ -1,10 +1,13 @@
 """What all members of a run do alike, as one line of text in the signed manifest.
 
 simple mix=0 updates=400 target=0.9 evaluations=40 late=7070 starve=1.8e+06 hop=0.05 dwell=0.02 spare=0 clip=1 noise=1
+
+Where there are several walks, ``walks=4`` follows.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from veilwalk.core import validate
@@ -16,6 +19,8 @@ from veilwalk.node.sealing import Header
 NODE_WALKS = ("simple", "non-backtracking", "least-recent")
 
 MAX_UPDATES = 2**32 - 2
+#: A walk is one of so many at most.
+MAX_WALKS = 64
 # The names in the signed text are as short as they were in the first manifests; here they carry their units.
 _FIELDS = {
     "updates": "updates",
@@ -28,8 +33,10 @@ _FIELDS = {
     "spare": "spare_s",
     "clip": "clip",
     "noise": "noise",
+    "walks": "walks",
 }
-_WHOLE = ("updates", "evaluations")
+_WHOLE = ("updates", "evaluations", "walks")
+_TAG_BYTES = 8
 
 
 def node_walk(walk: Walk) -> Walk:
@@ -70,6 +77,8 @@ class RunRules:
             none, and then what a lost node was carrying is lost with it.
         clip: Largest Euclidean norm of an update; 0 does not clip.
         noise: Standard deviation of the noise on an update, in units of ``clip``; 0 adds none.
+        walks: So many models walk at once, each with its share of the updates; the run's is their mean. Which one a
+            walk carries is its lane, from 0.
     """
 
     walk: Walk
@@ -83,15 +92,18 @@ class RunRules:
     spare_s: float = 0.0
     clip: float = 0.0
     noise: float = 0.0
+    walks: int = 1
 
     def __post_init__(self) -> None:
         node_walk(self.walk)
-        validate.integer(updates=self.updates, evaluations=self.evaluations)
-        validate.at_least(1, updates=self.updates, evaluations=self.evaluations)
+        validate.integer(updates=self.updates, evaluations=self.evaluations, walks=self.walks)
+        validate.at_least(1, updates=self.updates, evaluations=self.evaluations, walks=self.walks)
         if not 0.0 <= self.target <= 1.0:
             raise InvalidParameterError("target", self.target, "from 0 to 1")
         if self.updates > MAX_UPDATES:
             raise InvalidParameterError("updates", self.updates, f"at most {MAX_UPDATES}")
+        if self.walks > min(MAX_WALKS, self.updates):
+            raise InvalidParameterError("walks", self.walks, f"at most {MAX_WALKS}, and no more than updates")
         validate.finite(
             late_hops=self.late_hops,
             starve_hops=self.starve_hops,
@@ -116,6 +128,24 @@ class RunRules:
         """Seconds without opening a message after which a node makes a walk."""
         return self.starve_hops * max(self.hop_s, self.dwell_s)
 
+    @property
+    def lanes(self) -> range:
+        """The numbers of the run's walks."""
+        return range(self.walks)
+
+    def share(self, lane: int) -> int:
+        """Return how many of the updates are that lane's; what does not divide goes to the first ones."""
+        return self.updates // self.walks + (lane < self.updates % self.walks)
+
+    def lane_of(self, walk_tag: bytes) -> int:
+        """Return in which lane the walk of that tag is; where there are several, the first byte says it."""
+        return walk_tag[0] if self.walks > 1 else 0
+
+    def new_tag(self, lane: int) -> bytes:
+        """Return a name for a walk that is made in that lane."""
+        tag = os.urandom(_TAG_BYTES)
+        return bytes([lane]) + tag[1:] if self.walks > 1 else tag
+
     def allow(self, header: Header, *, body_bytes: int) -> bool:
         """Return whether a header says nothing but what one of this run can say.
 
@@ -125,15 +155,20 @@ class RunRules:
             return not header.final
         if header.body_length != body_bytes or header.made_at > header.iteration:
             return False
+        lane, tag = self.lane_of(header.walk_tag), header.walk_tag
+        if lane not in self.lanes:
+            return False
         if header.final:
             # Before the last update only a target ends a run.
-            least = 1 if self.target else self.updates
-            return not any(header.walk_tag) and least <= header.iteration <= self.updates
-        return any(header.walk_tag) and not header.vouch and header.iteration < self.updates
+            least = 1 if self.target else self.share(lane)
+            return tag == final_tag(lane) and least <= header.iteration <= self.share(lane)
+        return tag != final_tag(lane) and not header.vouch and header.iteration < self.share(lane)
 
     def to_text(self) -> str:
         """Return the rules as they stand in the manifest."""
-        values = (f"{text}={getattr(self, name):{'d' if name in _WHOLE else 'g'}}" for text, name in _FIELDS.items())
+        # One walk is not said, as when there was no more.
+        said = [name for name in _FIELDS.items() if name[1] != "walks" or self.walks > 1]
+        values = (f"{text}={getattr(self, name):{'d' if name in _WHOLE else 'g'}}" for text, name in said)
         return " ".join([self.walk.kind, f"mix={self.walk.mix:g}", *values])
 
     @classmethod
@@ -155,3 +190,14 @@ class RunRules:
         if missing:
             raise ConfigError(f"the manifest's walk lacks {', '.join(missing)}")
         return cls(walk=Walk(kind, values.pop("mix", 0.0)), **values)  # type: ignore[arg-type]
+
+
+def final_tag(lane: int) -> bytes:
+    """Return what stands in the place of a walk's tag where the model of that lane is finished."""
+    return bytes([lane]) + bytes(_TAG_BYTES - 1)
+
+
+def walks_in(text: str) -> int:
+    """Return how many walks a manifest's rules ask for, whatever else they say."""
+    said = [part.removeprefix("walks=") for part in text.split(" ") if part.startswith("walks=")]
+    return int(said[0]) if said and said[0].isdecimal() else 1

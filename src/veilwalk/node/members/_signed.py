@@ -23,6 +23,7 @@ SIGNATURE_SUFFIX = ".sig"
 _SIGNATURE_BYTES = 64
 # Base64 of a signature and a newline, with room for an editor's habits.
 _SIGNATURE_FILE_LIMIT = 128
+_FORMAT_DIGITS = 6
 
 
 def canonical_json(content: Mapping[str, Any]) -> bytes:
@@ -53,6 +54,19 @@ def check_fields(content: object, fields: Iterable[str], name: str) -> dict[str,
     for field in sorted(content.keys() - expected):
         raise InputFileError(f"{name}: unknown field {field[:40]!r}")
     return content
+
+
+def check_format(content: Mapping[str, Any], ours: str, name: str) -> None:
+    """Refuse a document of another format than ``ours``; asked before its fields, for another format has others."""
+    kind, _, number = ours.rpartition("-")
+    found = content.get("format")
+    what, _, other = found.rpartition("-") if isinstance(found, str) else ("", "", "")
+    if what != kind or not (other.isascii() and other.isdecimal() and len(other) <= _FORMAT_DIGITS):
+        raise InputFileError(f"{name}: not a {kind.removeprefix('veilwalk-')} of this version")
+    if int(other) > int(number):
+        raise InputFileError(f"{name}: {found} is of a newer version, this one reads {ours}: upgrade veilwalk")
+    if int(other) < int(number):
+        raise InputFileError(f"{name}: {found} is of an older version, this one reads {ours}: make the run anew")
 
 
 def read_bounded(path: Path, limit: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from veilwalk.node.peer._assemble import learner_text
 from veilwalk.node.peer._check import Finding, check_node
-from veilwalk.node.peer._config import NodeConfig, load_config
+from veilwalk.node.peer._config import NodeConfig, load_config, load_configs
 from veilwalk.node.peer._drain import drain_node, is_running
 from veilwalk.node.peer._draws import OsDraws, RecordedDraws
 from veilwalk.node.peer._law_files import file_digest
@@ -28,6 +28,7 @@ __all__ = [
     "is_running",
     "learner_text",
     "load_config",
+    "load_configs",
     "node_model",
     "node_status",
     "run_node",

@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from veilwalk.node.peer._draws import Draws, OsDraws
 
@@ -108,9 +108,52 @@ class AgeWatch:
         return self._clock() - self._since >= (self._late_s + self._put_off) * self.pace.factor
 
 
-def watches(late_s: float, starve_s: float, *, n_nodes: int, step_s: float) -> tuple[AgeWatch, AgeWatch]:
+class Watches:
+    """What tells a node that walks are lost: no message comes by, or none of a lane opens here.
+
+    Relays do not see lanes, so all messages are one sign of life. A lane that is lost while others walk is noticed by
+    those it no longer comes to: each lane's openings are as far apart as those of a run's only walk.
+    """
+
+    def __init__(self, age: AgeWatch, hunger: Sequence[AgeWatch]) -> None:
+        self._age = age
+        self._hunger = hunger
+        #: How long hops take here.
+        self.pace = age.pace
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """The numbers of all lanes."""
+        return tuple(range(len(self._hunger)))
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no message has come by for too long."""
+        return self._age.is_late
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """The lanes that seem lost."""
+        return self.lanes if self.is_quiet else tuple(lane for lane in self.lanes if self._hunger[lane].is_late)
+
+    def came(self) -> None:
+        """Note that a message came by, or is here."""
+        self._age.seen()
+
+    def opened(self, lane: int) -> None:
+        """Note that a message of a lane opened here, or that a walk of it was made here."""
+        self._hunger[lane].seen()
+
+    def slept(self, seconds: float) -> None:
+        """Note that this process stood still for so long: it could see nothing meanwhile."""
+        for watch in (self._age, *self._hunger):
+            watch.slept(seconds)
+
+
+def watches(late_s: float, starve_s: float, *, n_nodes: int, step_s: float, walks: int = 1) -> Watches:
     """Return what tells a node that no walk comes by, and what tells it that none opens."""
     pace = Pace(step_s)
     # A walk comes by once in as many hops as there are members.
     age = AgeWatch(late_s, spread=spread_s(n_nodes, n_nodes * step_s), pace=pace)
-    return age, AgeWatch(starve_s, spread=spread_s(n_nodes, starve_s / _OPENINGS), pace=pace)
+    spread = spread_s(n_nodes, starve_s / _OPENINGS)
+    return Watches(age, [AgeWatch(starve_s, spread=spread, pace=pace) for _ in range(walks)])

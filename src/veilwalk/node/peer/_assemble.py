@@ -45,14 +45,16 @@ def membership_files(config: NodeConfig) -> MembershipFiles:
 
 
 def assemble(
-    config: NodeConfig, *, log: Log | None = None, ring: KeyRing | None = None, worker: Worker | None = None
+    config: NodeConfig, *, log: Log | None = None, keys: NodeKeys | None = None, worker: Worker | None = None
 ) -> NodeParts:
     """Return the parts of the node that ``config`` describes; it trains by ``worker``, or in this process.
+
+    Its keys are read, where they are not given.
 
     Raises:
         VeilwalkError: Something is missing, forged, expired or does not fit together; the message says what.
     """
-    files, keys = membership_files(config), (ring or key_ring(config)).load()
+    files, keys = membership_files(config), keys or key_ring(config).load()
     make_private_directory(config.state)
     membership = files.load()
     task, rules, law = checked_work(config, membership, keys, worker)

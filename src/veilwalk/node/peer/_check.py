@@ -9,7 +9,7 @@ import stat
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -25,7 +25,7 @@ from veilwalk.node.peer._assemble import (
     own_data,
     public_test,
 )
-from veilwalk.node.peer._config import NodeConfig, host_and_port, load_config
+from veilwalk.node.peer._config import NodeConfig, host_and_port, load_config, load_configs
 from veilwalk.node.peer._drain import is_running
 from veilwalk.node.peer._law_files import law_of
 from veilwalk.node.peer._membership import Membership
@@ -49,36 +49,65 @@ class Finding:
     what: str
 
 
-def check_node(path: Path, *, peers: bool = True) -> Iterator[Finding]:
+def check_node(path: Path, *, run: str | None = None, peers: bool = True) -> Iterator[Finding]:
     """Look at everything that the node of ``node.toml`` needs, in the order of a start; most is looked at in any case.
 
     Args:
         path: ``node.toml``.
+        run: Only what this one of its runs needs.
         peers: Also whether its neighbours answer, by a TLS handshake with each.
     """
-    config = yield from _look("settings", lambda: load_config(path), lambda _: str(path))
-    if config is None:
+    configs = yield from _look("settings", lambda: _settings(path, run), lambda _: str(path))
+    if configs is None:
         return
-    keys = yield from _look("keys", lambda: key_ring(config).load(), lambda found: f"of {found.id}")
-    runs = yield from _look("state", lambda: _state(config), lambda runs: "a node runs with it" if runs else "free")
+    keys = yield from _look("keys", lambda: key_ring(configs[0]).load(), lambda found: f"of {found.id}")
+    fits = None
+    for config in configs:
+        fits = (yield from _named(config.name, _check_run(config, keys))) or fits
+    if keys is None or fits is None:
+        return
+    # All runs have the same port and neighbours; a node is up if any of its runs is.
+    entry, listen, metrics = fits.roster.member(keys.id), configs[0].listen, configs[0].metrics
+    own = (entry.host, entry.port) if listen is None else host_and_port("listen", listen)
+    ports = {"port": own} | ({} if metrics is None else {"metrics": host_and_port("metrics", metrics)})
+    runs = any(is_running(one.state) for one in load_configs(path))
+    for name, where in ports.items():
+        yield from _look(name, partial(_free_port, *where, runs=runs), lambda what: what)
+    if peers:
+        yield from _neighbours(keys, fits, configs[0].limits.connect_s)
+
+
+def _settings(path: Path, run: str | None) -> tuple[NodeConfig, ...]:
+    return load_configs(path) if run is None else (load_config(path, run),)
+
+
+def _named(run: str, findings: Generator[Finding, None, T]) -> Generator[Finding, None, T]:
+    """Say of which run these are, where it has a name."""
+    while True:
+        try:
+            found = next(findings)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        yield replace(found, name=f"{run}: {found.name}") if run else found
+
+
+def _check_run(config: NodeConfig, keys: NodeKeys | None) -> Generator[Finding, None, Membership | None]:
+    """Look at what one run needs; return its signed files, if this node has its place in them."""
+    yield from _look("state", lambda: _state(config), lambda runs: "a node runs with it" if runs else "free")
     membership = yield from _look("roster and manifest", lambda: membership_files(config).load(), _versions)
     yield from _look("files", lambda: _private(config), lambda _: "nobody else can read the data")
     if membership is None:
-        return
+        return None
     yield from _work(config, membership)
     if keys is None:
-        return
+        return None
     entry = yield from _look("own entry", lambda: _entry(keys, membership), lambda _: "keys and roster agree")
     if entry is None:
-        return
+        return None
     yield from _look("law", lambda: _law(config, membership, keys.id), lambda reach: f"seals for {reach} members")
     yield from _look("disk", lambda: _room(config, membership, keys.id), lambda free: f"{free >> 20} MiB free")
-    own = (entry.host, entry.port) if config.listen is None else host_and_port("listen", config.listen)
-    ports = {"port": own} | ({} if config.metrics is None else {"metrics": host_and_port("metrics", config.metrics)})
-    for name, where in ports.items():
-        yield from _look(name, partial(_free_port, *where, runs=bool(runs)), lambda what: what)
-    if peers:
-        yield from _neighbours(keys, membership, config.limits.connect_s)
+    return membership
 
 
 def _look(name: str, work: Callable[[], T], what: Callable[[T], str]) -> Generator[Finding, None, T | None]:

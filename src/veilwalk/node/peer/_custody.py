@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from veilwalk.core.errors import ProtocolError
 from veilwalk.node.peer._departures import Departures
 from veilwalk.node.peer._draws import Draws
+from veilwalk.node.peer._ends import VOUCHERS
 from veilwalk.node.peer._held import HeldMessages
 from veilwalk.node.peer._repeats import Visits
 from veilwalk.node.peer._routing import NextHop
@@ -35,6 +36,7 @@ from veilwalk.node.spool import (
     add_claim,
     forget_claims,
     hit,
+    of_lane,
 )
 
 
@@ -230,39 +232,40 @@ class Custody(Departures):
             if not self.drop_if_damaged(row) and not self.opener.is_current(self.spool.read(row)):
                 self.drop(row.id, "expired")
 
-    def create(self, message: Bytes, count: str) -> Row:
+    def create(self, message: Bytes, count: str, lane: int = 0) -> Row:
         """Put a walk made here under way."""
+        asked = of_lane(ASKED, lane)
         with self.spool.transaction() as register:
             register.count(count)
-            register.set_mark(ASKED, str(int(register.mark(ASKED) or 0) + 1).encode())
+            register.set_mark(asked, str(int(register.mark(asked) or 0) + 1).encode())
             peer = None if self._dwells else self._next(register, None)
             return register.add_message(self.spool.store(message), came_from=None, peer=peer)
 
     def progress(self, row: Row | None, done: Progress) -> Row | None:
         """Put what came of an opened message, if it came of one, in its place; return the new message, if there is."""
         hit("train.sealed")
-        kind = "final" if done.message is None else "checkpoint"
+        kind, lane = "final" if done.message is None else "checkpoint", done.lane
         made: Row | None = None
         with self.spool.transaction() as register:
             register.add_opened(done.header.update_id, done.epoch)
             register.saw_walk(done.header.walk_tag, done.iteration, register.count("turns"), done.header.made_at)
-            register.set_mark(ASKED, b"0")
+            register.set_mark(of_lane(ASKED, lane), b"0")
             if row is not None:
                 self._let_go(row.id)
                 register.drop(row)
                 self._ours.discard(row.id)
             stored = self.spool.store(done.model, plain=True)
-            register.set_model(kind, stored, tag=done.header.walk_tag, iteration=done.iteration)
+            register.set_model(of_lane(kind, lane), stored, tag=done.header.walk_tag, iteration=done.iteration)
             if done.learner_state is not None:
                 register.set_learner_state(done.learner_state)
             if done.step is not None:
-                register.set_mark(STEP, repr(done.step).encode())
+                register.set_mark(of_lane(STEP, lane), repr(done.step).encode())
             for name in done.counts:
                 register.count(name)
             if done.lost:
                 register.count("discarded", done.lost)
             if kind == "final":
-                forget_claims(register)
+                forget_claims(register, lane)
             if done.message is not None and row is not None:
                 # It goes on as the message it replaces would have: not straight back where that came from.
                 stored = self.spool.store(done.message)
@@ -271,7 +274,7 @@ class Custody(Departures):
             elif self.spares is not None and row is not None:
                 self.spares.owe(register, row.came_from, row.owed)
             for peer, farewell in done.farewells.items():
-                register.add_message(self.spool.store(farewell), came_from=None, peer=peer, fixed=True)
+                register.add_message(self.spool.store(farewell), came_from=None, peer=peer, fixed=1 + lane)
             hit("train.before_commit" if kind == "checkpoint" else "finish.before_commit")
         hit("train.committed" if kind == "checkpoint" else "finish.committed")
         return made
@@ -285,24 +288,23 @@ class Custody(Departures):
             if done.lost:
                 register.count("discarded", done.lost)
             if done.claim is not None:
-                claim = done.claim
-                add_claim(register, claim.peer, claim.digest, claim.iteration)
-                stored = self.spool.store(claim.model, plain=True)
-                register.set_model("claimed", stored, tag=b"", iteration=claim.iteration)
-            self._answer(register, done.farewells)
+                add_claim(register, done.claim, lane=done.lane)
+                stored = self.spool.store(done.claimed, plain=True)
+                register.set_model(of_lane("claimed", done.lane), stored, tag=b"", iteration=done.claim.iteration)
+            # As many words on an end as are believed; the model itself once, however often a neighbour asks.
+            self._answer(register, done.farewells, done.lane, most=1 if done.claim is None else VOUCHERS)
             if self.spares is not None:
                 self.spares.owe(register, row.came_from, row.owed)
 
-    def farewell(self, peer: str, message: Bytes) -> None:
-        """Put the finished model under way to a neighbour."""
+    def farewell(self, peer: str, message: Bytes, lane: int) -> None:
+        """Put the finished model of a lane under way to a neighbour."""
         with self.spool.transaction() as register:
-            self._answer(register, {peer: message})
+            self._answer(register, {peer: message}, lane)
 
-    def _answer(self, register: Register, farewells: Mapping[str, Bytes]) -> None:
+    def _answer(self, register: Register, farewells: Mapping[str, Bytes], lane: int, most: int = 1) -> None:
         for peer, message in farewells.items():
-            # One that waits there already is enough, however often a neighbour asks.
-            if not any(row.fixed for row in register.pinned_to(peer)):
-                register.add_message(self.spool.store(message), came_from=None, peer=peer, fixed=True)
+            if sum(row.fixed == 1 + lane for row in register.pinned_to(peer)) < most:
+                register.add_message(self.spool.store(message), came_from=None, peer=peer, fixed=1 + lane)
 
     def _is_copy(self, number: int, opened: OpenedHeader) -> bool:
         """Return whether a message was opened here before; then it is let go when it would be pinned.

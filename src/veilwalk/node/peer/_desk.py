@@ -9,14 +9,14 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.node.link import Hello, Offer
 from veilwalk.node.members import Roster
-from veilwalk.node.peer._age import AgeWatch
+from veilwalk.node.peer._age import Watches
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._debts import Debts
 from veilwalk.node.peer._destination import Destination
@@ -42,8 +42,7 @@ class Desk:
         custody: Custody,
         destination: Destination,
         *,
-        age: AgeWatch,
-        hunger: AgeWatch,
+        watches: Watches,
         dwell_s: float,
         spare_s: float,
         wake: Callable[[str], None],
@@ -52,8 +51,7 @@ class Desk:
         failed: Callable[[str], None],
     ) -> None:
         self.custody = custody
-        self._age = age
-        self._hunger = hunger
+        self._watches = watches
         self._dwell_s = dwell_s
         self._storage = Storage()
         self.storage = self._storage.do
@@ -126,9 +124,9 @@ class Desk:
             raise
         if taken.verdict is Verdict.TAKEN and not taken.wait_s:
             # What comes too often is no sign of life.
-            self._age.seen()
+            self._watches.came()
             if taken.row is not None:
-                self._age.pace.came(taken.row.id)
+                self._watches.pace.came(taken.row.id)
         if taken.row is not None:
             self._ahead = ahead or self._ahead
             self.debts.came(peer, seq)
@@ -163,7 +161,7 @@ class Desk:
         """Let go of what ``peer`` has taken."""
         self._ahead = None
         if outgoing.row is not None:
-            self._age.pace.went(outgoing.row.id)
+            self._watches.pace.went(outgoing.row.id)
         await self._storage.do_briefly(self.custody.delivered, peer, outgoing.seq)
         await self.debts.pay_later()
 
@@ -184,25 +182,26 @@ class Desk:
         for row in await self.storage(self.custody.part_from, peer):
             self._settle(row, for_us=False)
 
-    async def create(self, *, first: bool) -> None:
-        """Make a walk: the run's first, or one in the place of those that seem lost."""
-        for peer in await self._study.believe_overdue():
-            self._wake(peer)
-        message = await self._study.new_walk(first=first)
-        if message is not None:
-            self._settle(
-                await self.storage(self.custody.create, message, "started" if first else "created"), for_us=False
-            )
-        self._age.seen()
-        self._hunger.seen()
+    async def create(self, *, first: bool, lanes: Sequence[int] | None = None) -> None:
+        """Make walks, in all lanes or in some: the run's first, or such as take the place of those that seem lost."""
+        for lane in self._watches.lanes if lanes is None else lanes:
+            for peer in await self._study.believe_overdue(lane):
+                self._wake(peer)
+            message = await self._study.new_walk(lane, first=first)
+            if message is not None:
+                count = "started" if first else "created"
+                self._settle(await self.storage(self.custody.create, message, count, lane), for_us=False)
+            self._watches.opened(lane)
+        self._watches.came()
 
     async def create_if_late(self) -> None:
-        """Make a walk if none has come by, or none could be opened, for too long."""
-        if self._age.is_late and await self.storage(self.custody.has_a_walk):
+        """Make walks if no message has come by, or none of a lane could be opened, for too long."""
+        if self._watches.is_quiet and await self.storage(self.custody.has_a_walk):
             # One is here: whatever it waits for, it is not lost.
-            self._age.seen()
-        if self._age.is_late or self._hunger.is_late:
-            await self.create(first=False)
+            self._watches.came()
+        lost = self._watches.lost
+        if lost:
+            await self.create(first=False, lanes=lost)
 
     async def train(self) -> None:
         """Work on messages that open here, one after the other, until cancelled."""
@@ -251,7 +250,7 @@ class Desk:
                 self._wake(peer)
             await self.debts.pay_later()
             return
-        self._hunger.seen()
+        self._watches.opened(outcome.lane)
         made = await self.storage(self.custody.progress, row, outcome)
         for peer in outcome.farewells:
             self._wake(peer)

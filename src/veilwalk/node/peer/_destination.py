@@ -9,53 +9,21 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from veilwalk.core.errors import CryptoError, ProtocolError
-from veilwalk.node.members import NodeKeys, RunRules, decode_params
+from veilwalk.core.errors import ProtocolError
+from veilwalk.node.members import NodeKeys, RunRules, decode_params, final_tag
+from veilwalk.node.peer._arrival import Arrival, look_at, read_model
 from veilwalk.node.peer._draws import Draws
-from veilwalk.node.peer._ends import ASKS, Known, is_near, is_vouched, vouch, voucher
+from veilwalk.node.peer._ends import ASKS, is_fresh, is_near, is_vouched, vouch, voucher
 from veilwalk.node.peer._routing import DestinationRow
 from veilwalk.node.peer._trainer import Lesson, Trainer
-from veilwalk.node.sealing import Header, OpenedHeader, open_body, seal
-from veilwalk.node.spool import (
-    ASKED,
-    STEP,
-    UNDONE,
-    Claim,
-    DamageError,
-    Discard,
-    Progress,
-    Register,
-    Row,
-    SeenWalk,
-    Spool,
-    StoredModel,
-    claims,
-    hit,
-)
+from veilwalk.node.sealing import Header, OpenedHeader, seal
+from veilwalk.node.spool import ASKED, Claim, Discard, Progress, Row, SeenWalk, Spool, claims, hit, of_lane
 
 if TYPE_CHECKING:
     from veilwalk.node.members import Manifest, Roster
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """An opened message, with what this node knows that bears on it."""
-
-    row: Row
-    opened: OpenedHeader
-    message: bytes
-    walks: Mapping[bytes, SeenWalk]
-    known: Known
-    known_tag: bytes
-    final: StoredModel | None
-    final_model: bytes | None
-    claims: Mapping[str, tuple[bytes, int]]
-    undone: bytes | None
-    state: Mapping[str, bytes]
-    step: int
 
 
 class Destination:
@@ -81,26 +49,8 @@ class Destination:
 
     def look(self, spool: Spool, row: Row, opened: OpenedHeader) -> Arrival:
         """Read what :meth:`work` needs."""
-        with spool.transaction(durable=False) as register:
-            stored, final, step = register.model("checkpoint"), register.model("final"), register.mark(STEP)
-            return Arrival(
-                row=row,
-                opened=opened,
-                message=spool.read(row),
-                walks=register.walks(),
-                known=Known(
-                    model=_model(spool, register, stored),
-                    iteration=0 if stored is None else stored.iteration,
-                    step=0.0 if step is None else float(step),
-                ),
-                known_tag=b"" if stored is None else stored.tag,
-                final=final,
-                final_model=_model(spool, register, final),
-                claims=claims(register),
-                undone=register.mark(UNDONE),
-                state=register.learner_state(),
-                step=register.tally("updates"),
-            )
+        lane = self._rules.lane_of(opened.header.walk_tag)
+        return look_at(spool, row, opened, lane=lane, several=self._rules.walks > 1)
 
     def work(self, arrival: Arrival, roster: Roster) -> Progress | Discard:
         """Return what becomes of an arrival."""
@@ -120,34 +70,39 @@ class Destination:
             # Somebody does not know yet: the neighbour that brought it, or one behind it.
             to = () if arrival.row.came_from is None else (arrival.row.came_from,)
             lost = header.iteration - header.made_at
-            return Discard(count="retired", lost=lost, farewells=self._answer(arrival, roster, to))
+            farewells = self._answer(arrival, roster, to)
+            return Discard(count="retired", lost=lost, farewells=farewells, lane=arrival.lane)
         if is_fork(header, arrival.walks):
             return Discard(count="forks")
         ahead = walks_ahead(header, arrival.walks)
         return Discard(count="retired", lost=updates_lost(header, ahead)) if ahead else None
 
-    def new_walk(self, spool: Spool, roster: Roster, *, first: bool) -> bytes | None:
-        """Return a message that starts a walk from this node's last model, or from the run's first.
+    def new_walk(self, spool: Spool, roster: Roster, lane: int, *, first: bool) -> bytes | None:
+        """Return a message that starts a walk from this node's last model of a lane, or from the run's first.
 
-        None if there is nothing to start: the run is finished, or its first walk was made here before.
+        None if there is nothing to start: the lane is finished, or its first walk was made here before.
         """
         with spool.transaction(durable=False) as register:
-            stored = register.model("checkpoint")
-            if register.model("final") is not None or (first and register.tally("started")):
+            stored = register.model(of_lane("checkpoint", lane))
+            # The first walks are made in the order of their lanes.
+            if register.model(of_lane("final", lane)) is not None or (first and register.tally("started") > lane):
                 return None
-            body = _model(spool, register, stored)
+            body = read_model(spool, register, stored)
         iteration = 0 if stored is None or body is None else stored.iteration
-        about = Header(update_id=b"", walk_tag=os.urandom(8), iteration=iteration, body_length=0, made_at=iteration)
+        tag = self._rules.new_tag(lane)
+        about = Header(update_id=b"", walk_tag=tag, iteration=iteration, body_length=0, made_at=iteration)
         return self._seal(roster, about, self.trainer.first() if body is None else body)
 
-    def farewell(self, spool: Spool, roster: Roster, peer: str) -> bytes | None:
-        """Return the finished model sealed for a neighbour that seems not to have it; None where there is none."""
-        with spool.transaction(durable=False) as register:
-            stored = register.model("final")
-            model = _model(spool, register, stored)
-        if stored is None or model is None:
-            return None
-        return self._farewells(roster, model, stored.iteration, [peer]).get(peer)
+    def farewells(self, spool: Spool, roster: Roster, peer: str) -> dict[int, bytes]:
+        """Return what is finished, by lane, sealed for a neighbour that seems not to have it."""
+        found: dict[int, bytes] = {}
+        for lane in self._rules.lanes:
+            with spool.transaction(durable=False) as register:
+                stored = register.model(of_lane("final", lane))
+                model = read_model(spool, register, stored)
+            if stored is not None and model is not None:
+                found[lane] = self._farewells(roster, model, stored.iteration, lane, [peer]).get(peer, b"")
+        return {lane: message for lane, message in found.items() if message}
 
     def _trained(self, arrival: Arrival, roster: Roster) -> Progress:
         header, known = arrival.opened.header, arrival.known
@@ -157,11 +112,12 @@ class Destination:
         iteration = known.iteration if merges else header.iteration
         learnt = self.trainer.update(
             Lesson(
-                received=known.model if merges else _body(arrival),
+                received=known.model if merges else arrival.body,
                 own=known.model,
                 iteration=iteration,
                 step=arrival.step,
                 state=arrival.state,
+                lane=arrival.lane,
             )
         )
         hit("train.updated")
@@ -169,7 +125,7 @@ class Destination:
         # Without an update there is nothing to count: the model goes on as it came.
         iteration += learnt.state is not None
         about = replace(header, iteration=iteration, made_at=made_at)
-        done = iteration >= self._rules.updates or learnt.reached
+        done = iteration >= self._rules.share(arrival.lane) or learnt.reached
         return Progress(
             message=None if done else self._seal(roster, about, learnt.model),
             model=learnt.model,
@@ -178,58 +134,87 @@ class Destination:
             iteration=iteration,
             learner_state=learnt.state,
             counts=(*learnt.counts, *(["merged"] if merges else [])),
-            farewells=self._farewells(roster, learnt.model, iteration) if done else {},
+            farewells=self._farewells(roster, learnt.model, iteration, arrival.lane) if done else {},
             step=learnt.moved,
             lost=header.iteration - header.made_at if merges else 0,
+            lane=arrival.lane,
         )
 
     def _finished(self, arrival: Arrival, roster: Roster) -> Progress | Discard:
-        header, final = arrival.opened.header, arrival.final
-        body = _body(arrival)
+        header, final, lane = arrival.opened.header, arrival.final, arrival.lane
+        body = arrival.body
         if body is None or not self._is_model(body):
             return Discard(count="refused")
         digest = hashlib.sha256(body).digest()
-        by = voucher(roster, header.vouch, header.iteration, digest)
+        by = voucher(roster, self._manifest.run_id, header.vouch, header.iteration, digest, lane=lane)
         if by is None or digest == arrival.undone:
             return Discard(count="refused")
         # Two walks may both come to an end: all members keep the same one, that of more updates, or of equals either.
         if final is not None and (header.iteration, digest) <= (final.iteration, final.digest):
             behind = (header.iteration, digest) < (final.iteration, final.digest)
-            return Discard(count="duplicates", farewells=self._answer(arrival, roster, [by] if behind else []))
+            farewells = self._answer(arrival, roster, [by] if behind else [])
+            return Discard(count="duplicates", farewells=farewells, lane=lane)
         reaches = self.trainer.reaches_target(body)
-        if header.iteration < self._rules.updates and not reaches:
+        if header.iteration < self._rules.share(lane) and not reaches:
             return Discard(count="refused")
-        if not reaches and not self._is_credible(arrival, roster, body, by=by, digest=digest):
-            claim = Claim(peer=by, digest=digest, iteration=header.iteration, model=body)
-            return Discard(count="unbelieved", claim=claim)
+        came = by if by in roster.neighbours(self.keys.id) else arrival.row.came_from
+        claim = Claim(by=by, digest=digest, iteration=header.iteration, brought_by=came or "")
+        if not reaches and not self._is_credible(arrival, roster, body, claim):
+            told = self._passed_on(arrival, roster, body, claim)
+            return Discard(count="unbelieved", claim=claim, claimed=body, farewells=told, lane=lane)
         return self._end(roster, header, body, arrival.opened.context.epoch)
 
-    def _is_credible(self, arrival: Arrival, roster: Roster, body: bytes, *, by: str, digest: bytes) -> bool:
-        """Return whether a finished model is near what this node knows, or enough neighbours vouch for it."""
-        iteration, known, final = arrival.opened.header.iteration, arrival.known, arrival.final
-        if final is not None and any(final.tag):
+    def _passed_on(self, arrival: Arrival, roster: Roster, body: bytes, claim: Claim) -> dict[str, bytes]:
+        """Return somebody's word on an end for the other neighbours, where this node knows too little to judge it.
+
+        So nodes that know nothing, side by side, hear more than one. Once for each member: one that says ever new
+        things is not helped to.
+        """
+        knows = arrival.final is not None or is_fresh(arrival.known, claim.iteration, len(roster.ids))
+        if knows or claim.by in arrival.claims:
+            return {}
+        others = set(roster.neighbours(self.keys.id)) - {claim.by, arrival.row.came_from}
+        word = arrival.opened.header.vouch
+        return self._farewells(roster, body, claim.iteration, arrival.lane, others, word=word)
+
+    def _is_credible(self, arrival: Arrival, roster: Roster, body: bytes, claim: Claim) -> bool:
+        """Return whether a finished model is near what this node knows, or enough members vouch for it."""
+        iteration, known, final = claim.iteration, arrival.known, arrival.final
+        if final is not None and final.tag != final_tag(arrival.lane):
             # Made here. One that others brought is no knowledge: near it may be far from what this node saw itself.
             known = replace(known, model=arrival.final_model, iteration=final.iteration)
         if is_near(self._manifest, known, body, iteration, len(roster.ids)):
             return True
-        return is_vouched(roster, self.keys.id, arrival.claims, by=by, digest=digest, iteration=iteration)
+        return is_vouched(roster, self.keys.id, arrival.claims.values(), claim)
 
-    def overdue(self, spool: Spool, roster: Roster) -> Progress | None:
+    def overdue(self, spool: Spool, roster: Roster, lane: int) -> Progress | None:
         """Return the end that a neighbour vouches for, once asking has been in vain; None where it has not."""
         with spool.transaction(durable=False) as register:
-            stored, asked, vouched = register.model("claimed"), int(register.mark(ASKED) or 0), claims(register)
-            model = _model(spool, register, stored)
-        if stored is None or model is None or asked < ASKS or (stored.digest, stored.iteration) not in vouched.values():
+            stored, vouched = register.model(of_lane("claimed", lane)), claims(register, lane)
+            asked = int(register.mark(of_lane(ASKED, lane)) or 0)
+            model = read_model(spool, register, stored)
+        ends = [(claim.digest, claim.iteration) for claim in vouched.values()]
+        if stored is None or model is None or asked < ASKS or (stored.digest, stored.iteration) not in ends:
             return None
         header = Header(
-            update_id=os.urandom(16), walk_tag=bytes(8), iteration=stored.iteration, body_length=len(model), final=True
+            update_id=os.urandom(16),
+            walk_tag=final_tag(lane),
+            iteration=stored.iteration,
+            body_length=len(model),
+            final=True,
         )
         return self._end(roster, header, model, roster.epoch)
 
     def _end(self, roster: Roster, header: Header, model: bytes, epoch: int) -> Progress:
-        farewells = self._farewells(roster, model, header.iteration)
+        lane = self._rules.lane_of(header.walk_tag)
         return Progress(
-            message=None, model=model, header=header, epoch=epoch, iteration=header.iteration, farewells=farewells
+            message=None,
+            model=model,
+            header=header,
+            epoch=epoch,
+            iteration=header.iteration,
+            farewells=self._farewells(roster, model, header.iteration, lane),
+            lane=lane,
         )
 
     def _is_model(self, body: bytes) -> bool:
@@ -243,20 +228,31 @@ class Destination:
         """Return the finished model for neighbours that showed that they do not have it."""
         if arrival.final is None or arrival.final_model is None:
             return {}
-        return self._farewells(roster, arrival.final_model, arrival.final.iteration, peers)
+        return self._farewells(roster, arrival.final_model, arrival.final.iteration, arrival.lane, peers)
 
     def _farewells(
-        self, roster: Roster, model: bytes, iteration: int, peers: Iterable[str] | None = None
+        self,
+        roster: Roster,
+        model: bytes,
+        iteration: int,
+        lane: int,
+        peers: Iterable[str] | None = None,
+        *,
+        word: bytes = b"",
     ) -> dict[str, bytes]:
-        """Return the finished model sealed for ``peers``, or for each neighbour, who does the same: so all get it."""
+        """Return the finished model sealed for ``peers``, or for each neighbour, who does the same: so all get it.
+
+        With another's ``word`` for it, or this node's own.
+        """
         neighbours = roster.neighbours(self.keys.id)
         context = roster.seal_context(self._manifest)
-        word = vouch(self.keys, roster.run_id, iteration, hashlib.sha256(model).digest())
+        run = self._manifest.run_id
+        word = word or vouch(self.keys, run, iteration, hashlib.sha256(model).digest(), lane=lane)
         return {
             peer: seal(
                 context,
                 [roster.kem_key(peer, context.epoch)],
-                walk_tag=bytes(8),
+                walk_tag=final_tag(lane),
                 iteration=iteration,
                 body=model,
                 final=True,
@@ -307,22 +303,3 @@ def updates_lost(header: Header, ahead: Iterable[SeenWalk]) -> int:
     """
     parted = max((walk.made_at for walk in ahead), default=0)
     return max(header.iteration - max(header.made_at, parted), 0)
-
-
-def _model(spool: Spool, register: Register, stored: StoredModel | None) -> bytes | None:
-    """Return a stored model; a damaged one is as good as none."""
-    if stored is None:
-        return None
-    try:
-        return spool.read(stored)
-    except DamageError:
-        register.count("damaged")
-        return None
-
-
-def _body(arrival: Arrival) -> bytes | None:
-    """Return the body of a message; None where it is not what was sealed."""
-    try:
-        return open_body(arrival.opened, arrival.message)
-    except CryptoError:
-        return None

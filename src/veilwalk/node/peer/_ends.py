@@ -2,13 +2,14 @@
 
 Any member can seal any model for any other, and call it the finished one; relays carry it there unread. So a finished
 model has a voucher: a member that holds it and signs so with its TLS key. A node believes one that is near what it
-knows itself, or that as many of its neighbours vouch for as one liar cannot be. Where neither comes about, because its
-neighbours wait like itself, it asks by walks of its own, as every node does that sees none: who finished ends them.
+knows itself, or that as many members vouch for as one liar cannot be, each brought by another neighbour. A node that
+knows too little to judge passes the first word of every member on. Where nothing comes about, because all around it
+wait, it asks by walks of its own, as every node does that sees none: who finished ends them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from veilwalk.core.errors import ProtocolError
 from veilwalk.node.members import Manifest, NodeKeys, Roster, decode_params, params_distance, params_norm
+from veilwalk.node.spool import Claim
 
 #: So many neighbours vouching for one model are believed; the only neighbour of a leaf is.
 VOUCHERS = 2
@@ -46,12 +48,12 @@ class Known:
     step: float
 
 
-def vouch(keys: NodeKeys, run_id: bytes, iteration: int, digest: bytes) -> bytes:
-    """Return this node's word that the model of that SHA-256 is the finished one."""
-    return keys.member.tls_spki_sha256 + keys.tls_key.sign(_statement(run_id, iteration, digest))
+def vouch(keys: NodeKeys, run_id: bytes, iteration: int, digest: bytes, *, lane: int = 0) -> bytes:
+    """Return this node's word that the model of that SHA-256 is the finished one of a lane."""
+    return keys.member.tls_spki_sha256 + keys.tls_key.sign(_statement(run_id, iteration, digest, lane))
 
 
-def voucher(roster: Roster, word: bytes, iteration: int, digest: bytes) -> str | None:
+def voucher(roster: Roster, run_id: bytes, word: bytes, iteration: int, digest: bytes, *, lane: int = 0) -> str | None:
     """Return whose word it is; None where it is no member's, or was not given for this model."""
     member = roster.peer_of_certificate(word[:_SPKI_BYTES])
     if member is None:
@@ -60,19 +62,27 @@ def voucher(roster: Roster, word: bytes, iteration: int, digest: bytes) -> str |
     if not isinstance(key, Ed25519PublicKey):
         return None
     try:
-        key.verify(word[_SPKI_BYTES:], _statement(roster.run_id, iteration, digest))
+        key.verify(word[_SPKI_BYTES:], _statement(run_id, iteration, digest, lane))
     except InvalidSignature:
         return None
     return member
 
 
-def is_vouched(
-    roster: Roster, me: str, claims: Mapping[str, tuple[bytes, int]], *, by: str, digest: bytes, iteration: int
-) -> bool:
-    """Return whether enough neighbours vouch for a model: those of ``claims``, and the one that it came ``by``."""
-    neighbours = set(roster.neighbours(me))
-    agree = {peer for peer, claim in claims.items() if claim == (digest, iteration)} | {by}
-    return len(agree & neighbours) >= min(VOUCHERS, len(neighbours))
+def is_vouched(roster: Roster, me: str, claims: Iterable[Claim], newest: Claim) -> bool:
+    """Return whether enough members vouch for a model, those of ``claims`` and the newest, each by another neighbour.
+
+    The word of a leaf's only neighbour is enough; what others say, which comes by that one, takes two of them.
+    """
+    neighbours = roster.neighbours(me)
+    enough = min(VOUCHERS, len(neighbours))
+    agree = [claim for claim in claims if _same_end(claim, newest) and claim.by != newest.by] + [newest]
+    known = sum(claim.by in neighbours for claim in agree)
+    return known >= enough or (len(agree) >= VOUCHERS and len({claim.brought_by for claim in agree}) >= enough)
+
+
+def is_fresh(known: Known, iteration: int, members: int) -> bool:
+    """Return whether a node knows enough to judge an end by itself: its own model is as new as one turn leaves it."""
+    return known.model is not None and abs(iteration - known.iteration) <= _NEAR_ROUNDS * members
 
 
 def is_near(manifest: Manifest, known: Known, model: bytes, iteration: int, members: int) -> bool:
@@ -82,7 +92,7 @@ def is_near(manifest: Manifest, known: Known, model: bytes, iteration: int, memb
     twice as many steps as long as this node's last, for in the beginning all of them lead the same way. Who forges an
     end within that moves the model no further than it could have by updates of its own.
     """
-    if known.model is None or abs(iteration - known.iteration) > _NEAR_ROUNDS * members:
+    if known.model is None or not is_fresh(known, iteration, members):
         return False
     try:
         own = decode_params(manifest, known.model)
@@ -92,5 +102,10 @@ def is_near(manifest: Manifest, known: Known, model: bytes, iteration: int, memb
     return params_distance(decode_params(manifest, model), own) <= far
 
 
-def _statement(run_id: bytes, iteration: int, digest: bytes) -> bytes:
-    return _LABEL + run_id + iteration.to_bytes(4, "big") + digest
+def _same_end(one: Claim, other: Claim) -> bool:
+    return (one.digest, one.iteration) == (other.digest, other.iteration)
+
+
+def _statement(run_id: bytes, iteration: int, digest: bytes, lane: int) -> bytes:
+    # A word about one lane is none about another; the first's is that of a run with one walk.
+    return _LABEL + run_id + iteration.to_bytes(4, "big") + digest + (bytes([lane]) if lane else b"")

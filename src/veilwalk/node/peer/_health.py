@@ -72,7 +72,7 @@ class HealthWatch:
             rows = await storage(tables.messages)
             if self._hour != int(self.now() // _HOUR_S):
                 self._hour = int(self.now() // _HOUR_S)
-                self._finished = await storage(tables.model, "final") is not None
+                self._finished = await storage(tables.is_finished)
         except SpoolError:
             self._storage_fails = True
             return

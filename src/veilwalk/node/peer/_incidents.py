@@ -19,15 +19,21 @@ class Incidents:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._lines = TokenBucket(_LINES_PER_S, _LINES_AT_ONCE)
+        # Of each neighbour what was said last, and holds still.
         self._why_down: dict[str, str] = {}
+        self._why_away: dict[str, str] = {}
         self._has_failed = False
         self.events = {"turned_away": 0, "storage_troubles": 0, "link_losses": 0, "link_faults": 0}
 
-    def turned_away(self, why: str) -> None:
-        """Note that somebody was turned away."""
+    def turned_away(self, why: str, /, *, peer: str = "") -> None:
+        """Note that somebody was turned away; of a neighbour that tries again and again it is said once."""
         self.events["turned_away"] += 1
-        if self._lines.take_if_any():
-            self._log.event("turned_away", why=why, times=self.events["turned_away"])
+        if (peer and self._why_away.get(peer) == why) or not self._lines.take_if_any():
+            return
+        if peer:
+            self._why_away[peer] = why
+        whose = {"peer": peer} if peer else {}
+        self._log.event("turned_away", **whose, why=why, times=self.events["turned_away"])
 
     def failed(self, error: Exception) -> None:
         """Note that a connection ended by a fault of this node's own; of what it says only its kind is logged."""
@@ -35,12 +41,14 @@ class Incidents:
         if self._lines.take_if_any():
             self._log.event("link_fault", kind=type(error).__name__, times=self.events["link_faults"])
 
-    def link_changed(self, peer: str, *, up: bool, was_up: bool, why: str) -> None:
-        """Note that a link came up, or went down, or is down still."""
-        if up:
-            self._why_down.pop(peer, None)
-            self._log.event("link_up", peer=peer)
-            return
+    def link_up(self, peer: str, protocol: int) -> None:
+        """Note that a link came up, and what is spoken on it."""
+        self._why_down.pop(peer, None)
+        self._why_away.pop(peer, None)
+        self._log.event("link_up", peer=peer, protocol=protocol)
+
+    def link_down(self, peer: str, *, was_up: bool, why: str) -> None:
+        """Note that a link went down, or is down still."""
         self.events["link_losses"] += was_up
         # Why it is down still is said when that changes: what another run or manifest refuses never comes up at all.
         if was_up or self._why_down.get(peer) != why:

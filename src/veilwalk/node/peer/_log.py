@@ -24,6 +24,7 @@ _LEVEL_OF = {
     "link_fault": "error",
     "manifest_of_another_network": "warning",
     "roster_refused": "warning",
+    "run_down": "error",
     "set_aside": "error",
     "storage_damaged": "error",
     "storage_trouble": "error",
@@ -38,12 +39,18 @@ class Log:
         counts: How often each event was, written or not.
     """
 
-    def __init__(self, stream: TextIO | None = None, *, level: str = "info", form: str = "json") -> None:
+    def __init__(self, stream: TextIO | None = None, *, level: str = "info", form: str = "json", run: str = "") -> None:
         check_log(level, form)
+        self._settings = {"level": level, "form": form}
+        self._about = {"run": run} if run else {}
         self._stream = stream
         self._least = LEVELS.index(level)
         self._form = form
         self.counts: Counter[str] = Counter()
+
+    def of_run(self, run: str) -> Log:
+        """Return the log of one of several runs: it is named in every line, and counted for itself."""
+        return Log(self._stream, **self._settings, run=run)
 
     def event(self, name: str, **fields: str | float | bool) -> None:
         """Write one event."""
@@ -52,10 +59,15 @@ class Log:
         if LEVELS.index(level) < self._least:
             return
         if self._form == "json":
-            line = json.dumps({"event": name, "level": level, **fields})
+            line = json.dumps({"event": name, "level": level, **self._about, **fields})
         else:
             # Values may come from others: each on its own line would let them write events.
-            line = " ".join([f"{level}: {name}", *(f"{key}={json.dumps(value)}" for key, value in fields.items())])
+            line = " ".join(
+                [
+                    f"{level}: {name}",
+                    *(f"{key}={json.dumps(value)}" for key, value in {**self._about, **fields}.items()),
+                ]
+            )
         print(line, file=self._stream or sys.stderr, flush=True)
 
 

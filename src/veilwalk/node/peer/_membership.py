@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from veilwalk.core.errors import ProtocolError, RecordError, SpoolError
 from veilwalk.core.records import write_atomically
-from veilwalk.node.link import PROTOCOLS, Hello, agreed_protocol
+from veilwalk.node.link import NO_RUN, PROTOCOLS, Hello, agreed_protocol
 from veilwalk.node.members import (
     Manifest,
     NodeKeys,
     Roster,
     check_manifest_time,
+    check_succession,
     check_time,
     load_manifest,
     load_root_public_key,
@@ -40,39 +41,43 @@ _ROSTERS, _MANIFESTS = "rosters", "manifests"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Membership:
-    """What the root has signed, as one node holds it."""
+    """What the root has signed, as one node holds it, and which protocols this node speaks."""
 
     manifest: Manifest
     roster: Roster
     before: Roster | None = None
     manifest_before: Manifest | None = None
+    protocols: range = PROTOCOLS
 
     def hello(self, incarnation: bytes, *, settled: int = 0) -> Hello:
         """Return what the node whose disk has that mark says first; ``settled`` is of the link it says it on."""
         roster, manifest = self.roster, self.manifest
         return Hello(
-            highest=max(PROTOCOLS),
-            lowest=min(PROTOCOLS),
+            highest=self.protocols[-1],
+            lowest=self.protocols[0],
             roster_version=roster.version,
             roster_digest=roster.digest,
             manifest_version=manifest.version,
             manifest_digest=manifest.digest,
-            run=roster.run_id,
+            run=manifest.run_id,
             incarnation=incarnation,
             settled=settled,
         )
 
-    def check_hello(self, hello: Hello) -> None:
-        """Refuse a peer of another protocol or run, one that is versions apart, and one with a forged history.
+    def check_hello(self, hello: Hello) -> int:
+        """Return the protocol to speak; refuse another run, versions that are apart, and a forged history.
 
         Raises:
             ProtocolError: Such a peer.
         """
-        agreed_protocol(hello)
-        if hello.run != self.roster.run_id:
+        protocol = agreed_protocol(hello, self.protocols)
+        if hello.run == NO_RUN:
+            raise ProtocolError("a peer does not have this run")
+        if hello.run != self.manifest.run_id:
             raise ProtocolError("a peer is of another run")
         _check_version("roster", hello.roster_version, hello.roster_digest, self.roster, self.before)
         _check_version("manifest", hello.manifest_version, hello.manifest_digest, self.manifest, self.manifest_before)
+        return protocol
 
     def opener(self, keys: NodeKeys) -> Opener:
         """Return what opens messages for this node: of this epoch, the last, and the next.
@@ -183,16 +188,24 @@ class MembershipFiles:
         self._manifests.keep(membership.manifest, membership.manifest.to_bytes())
 
     def news(self, current: Roster, now: float | None = None) -> Roster | None:
-        """Return a new version of the roster if there is one.
+        """Return a new version of the roster if there is one; it is not kept yet.
 
         Raises:
             CryptoError, ProtocolError, InputFileError: There is something there that must not be followed.
         """
         roster = load_roster(self._roster, self._root_key, time.time() if now is None else now, current)
-        if roster.digest == current.digest:
-            return None
+        return None if roster.digest == current.digest else roster
+
+    def keep(self, roster: Roster) -> None:
+        """Keep a new version of the roster."""
         self._rosters.keep(roster, roster.data)
-        return roster
+
+    def keep_up(self, roster: Roster) -> None:
+        """Keep a new version for a run that does not work now, so that it finds no gap when it does."""
+        held = self._rosters.versions()
+        if held:
+            check_succession(roster, held[0], str(self._roster))
+            self.keep(roster)
 
     def has_new_manifest(self, current: Manifest) -> bool:
         """Return whether there is a new version of the manifest; raises as :meth:`news`."""

@@ -2,6 +2,9 @@
 
 Only what says nothing about who trained is counted here: metrics are scraped with the time, and often collected in
 one place. What a node has done itself is in its own folder (``veilwalk node status``).
+
+Where a node has several runs, each number is given for every run, by the name that the operator gave it; without a
+name stands what is of the node as a whole, as of connections before they have named a run.
 """
 
 from __future__ import annotations
@@ -9,15 +12,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from veilwalk.core.errors import SpoolError, TransportError
-from veilwalk.node.peer._health import BEAT_S, Health, HealthWatch
+from veilwalk.node.peer._health import BEAT_S, HealthWatch
 
 if TYPE_CHECKING:
     from veilwalk.node.peer._log import Log
-    from veilwalk.node.peer._node import Node
+    from veilwalk.node.peer._node import NodeStatistics
 
 _REQUEST_BYTES = 2048
 _REQUEST_S = 5.0
@@ -50,15 +53,45 @@ _GAUGES = {
     "disk_free_bytes": "free on the disk of the state, in coarse steps",
     "finished": "1 if the node had the finished model when the last hour began",
 }
+_STATISTICS = {
+    "in_custody": "messages held or being handed on",
+    "links_up": "neighbours connected",
+    "roster_version": "version of the roster held",
+}
+
+
+class WatchedRun(Protocol):
+    """One run of a node, as its operator is told of it."""
+
+    @property
+    def name(self) -> str:
+        """What the operator calls it; empty where it is the only one."""
+        ...
+
+    @property
+    def log(self) -> Log:
+        """Where its events go."""
+        ...
+
+    @property
+    def watch(self) -> HealthWatch | None:
+        """How its node is; None while there is none."""
+        ...
+
+    @property
+    def drained(self) -> bool:
+        """Whether the operator has stopped it."""
+        ...
 
 
 class MetricsServer:
     """Answers ``/healthz`` and ``/metrics``."""
 
-    def __init__(self, node: Node, state: Path, log: Log) -> None:
-        self._node = node
+    def __init__(self, runs: Sequence[WatchedRun], log: Log, events: Mapping[str, int]) -> None:
+        self._runs = runs
         self._log = log
-        self._watch = HealthWatch(node, state)
+        #: Of connections that have named no run.
+        self._events = events
         self._beats: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
 
@@ -72,7 +105,6 @@ class MetricsServer:
             self._server = await asyncio.start_server(self._serve, host, port, limit=_REQUEST_BYTES)
         except OSError as error:
             raise TransportError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from None
-        await self._watch.beat()
         self._beats = asyncio.get_running_loop().create_task(self._beat())
 
     def close(self) -> None:
@@ -85,7 +117,11 @@ class MetricsServer:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(BEAT_S)
-            await self._watch.beat()
+            for run in self._runs:
+                # A node may stop while it is looked at; the next look is at the next one.
+                with contextlib.suppress(RuntimeError):
+                    if run.watch is not None:
+                        await run.watch.beat()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -105,7 +141,7 @@ class MetricsServer:
     async def _answer(self, request: list[bytes]) -> tuple[str, str]:
         match request:
             case [b"GET", b"/healthz"]:
-                troubles = self._watch.look().troubles
+                troubles = [f"{run.name}: {why}" if run.name else why for run in self._runs for why in _troubles(run)]
                 return ("503 Service Unavailable", "\n".join(troubles) + "\n") if troubles else ("200 OK", "ok\n")
             case [b"GET", b"/metrics"]:
                 try:
@@ -116,26 +152,52 @@ class MetricsServer:
                 return "404 Not Found", "try /healthz or /metrics\n"
 
     async def _metrics(self) -> str:
-        found = await self._node.statistics()
+        counts = [(run.name, found) for run in self._runs if (found := await _statistics(run)) is not None]
+        several = all(run.name for run in self._runs)
         lines: list[str] = []
         for name, about in PUBLIC_TALLIES.items():
-            lines += _metric(f"{name}_total", "counter", about, found.tallies.get(name, 0))
+            lines += _metric(
+                f"{name}_total", "counter", about, {of: found.tallies.get(name, 0) for of, found in counts}
+            )
         for name, about in _EVENTS.items():
-            lines += _metric(f"{name}_total", "counter", about, found.events[name])
+            samples = {of: found.events[name] for of, found in counts}
+            lines += _metric(f"{name}_total", "counter", about, samples | ({"": self._events[name]} if several else {}))
         for name, about in _LOGGED.items():
-            lines += _metric(f"{name}_total", "counter", about, self._log.counts[name])
-        health: Health = self._watch.look()
+            samples = {run.name: run.log.counts[name] for run in self._runs}
+            lines += _metric(f"{name}_total", "counter", about, samples | {"": self._log.counts[name]})
+        health = {run.name: run.watch.look() for run in self._runs if run.watch is not None}
         for name, about in _GAUGES.items():
-            lines += _metric(name, "gauge", about, int(getattr(health, name)))
-        lines += _metric("healthy", "gauge", "1 if /healthz is ok", int(not health.troubles))
-        lines += _metric("in_custody", "gauge", "messages held or being handed on", found.in_custody)
-        lines += _metric("links_up", "gauge", "neighbours connected", found.links_up)
-        lines += _metric("roster_version", "gauge", "version of the roster held", found.roster_version)
+            lines += _metric(name, "gauge", about, {of: int(getattr(look, name)) for of, look in health.items()})
+        healthy = {run.name: int(not _troubles(run)) for run in self._runs if not run.drained}
+        lines += _metric("healthy", "gauge", "1 if /healthz is ok", healthy)
+        for name, about in _STATISTICS.items():
+            lines += _metric(name, "gauge", about, {of: getattr(found, name) for of, found in counts})
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        lines += _metric("memory_peak_bytes", "gauge", "most memory used so far", peak)
+        lines += _metric("memory_peak_bytes", "gauge", "most memory used so far", {"": peak})
         return "\n".join(lines) + "\n"
 
 
-def _metric(name: str, kind: str, about: str, value: int) -> list[str]:
+def _troubles(run: WatchedRun) -> tuple[str, ...]:
+    """Return what is wrong with a run; one that the operator has stopped is as it should be."""
+    if run.watch is not None:
+        return run.watch.look().troubles
+    return () if run.drained else ("does not run",)
+
+
+async def _statistics(run: WatchedRun) -> NodeStatistics | None:
+    """Return what a run has counted; None where it cannot be read, and others are there to be told of."""
+    if run.watch is None:
+        return None
+    try:
+        return await run.watch.node.statistics()
+    except (SpoolError, RuntimeError):
+        # Its disk fails, or it is about to stop.
+        if not run.name:
+            raise
+        return None
+
+
+def _metric(name: str, kind: str, about: str, samples: Mapping[str, int]) -> list[str]:
     full = f"veilwalk_{name}"
-    return [f"# HELP {full} {about}", f"# TYPE {full} {kind}", f"{full} {value}"]
+    values = [f'{full}{{run="{run}"}} {value}' if run else f"{full} {value}" for run, value in samples.items()]
+    return [f"# HELP {full} {about}", f"# TYPE {full} {kind}", *values]

@@ -16,24 +16,25 @@ if TYPE_CHECKING:
     from veilwalk.learning import Params
 
 
-def node_model(path: Path, *, unfinished: bool = False) -> tuple[Params, str]:
+def node_model(path: Path, *, run: str | None = None, unfinished: bool = False) -> tuple[Params, str]:
     """Return the finished model of the node whose ``node.toml`` this is, and the spec of its learner.
 
     Args:
         path: ``node.toml``; or a folder of a cluster, whose first node that has the finished model is asked.
+        run: Of which run, where the node has several.
         unfinished: Before the end, take the newest model that a node has trained itself.
 
     Raises:
         ConfigError: There is no such model yet.
     """
     configs = [path] if path.is_file() else sorted(path.glob("*/node.toml"))
-    chosen, status = _newest(configs)
+    chosen, status = _newest(configs, run)
     if status is None or status.iteration == 0:
         raise ConfigError(f"{path}: no model yet")
     if not status.finished and not unfinished:
         need = "wait for the end, or ask for the unfinished model"
         raise ConfigError(f"{path}: not finished, its newest model has had {status.iteration} updates: {need}")
-    config = load_config(chosen)
+    config = load_config(chosen, run)
     manifest = read_signed_manifest(config.manifest, load_root_public_key(config.root))
     model = node_status(config.state, with_model=True).model
     if model is None:
@@ -41,12 +42,12 @@ def node_model(path: Path, *, unfinished: bool = False) -> tuple[Params, str]:
     return decode_params(manifest, model), learner_spec(manifest)
 
 
-def _newest(configs: Sequence[Path]) -> tuple[Path, NodeStatus | None]:
+def _newest(configs: Sequence[Path], run: str | None) -> tuple[Path, NodeStatus | None]:
     """Return who has the finished model, or without one the model with most updates."""
     found: list[tuple[bool, int, Path, NodeStatus | None]] = []
     for config in configs:
         try:
-            status = node_status(load_config(config).state)
+            status = node_status(load_config(config, run).state)
         except SpoolError:
             if len(configs) == 1:
                 raise

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from veilwalk.core.errors import ConfigError, ProtocolError, TransportError, VeilwalkError
-from veilwalk.node.link import Hello, InLinks, OutLink, dialing_context, listening_context
+from veilwalk.node.link import Hello, InLinks, OutLink, Port, dialing_context, listening_context
 from veilwalk.node.members import Manifest, NodeKeys, Roster
 from veilwalk.node.peer._age import watches
 from veilwalk.node.peer._custody import Custody
@@ -49,18 +49,21 @@ class NodeStatistics:
 
 
 class Node(Incidents):
-    """One member at work."""
+    """One member at work in one run, at a port of its own or at one that several runs share."""
 
-    def __init__(self, parts: NodeParts) -> None:
+    def __init__(self, parts: NodeParts, *, port: Port | None = None) -> None:
         super().__init__(parts.log)
         self._parts = parts
         self._membership = parts.membership
         self.id = parts.keys.id
         spool = Spool(parts.disk)
         self._limits = parts.limits.within(parts.rules.late_s)
-        quota = self._limits.messages_of_one(self.message_bytes)
         rules, step_s = parts.rules, max(parts.rules.hop_s, parts.rules.dwell_s)
-        self._watches = watches(rules.late_s, rules.starve_s, n_nodes=len(self.roster.ids), step_s=step_s)
+        quota = self._limits.messages_of_one(self.message_bytes, rules.walks)
+        spool.note_walks(rules.walks)
+        self._watches = watches(
+            rules.late_s, rules.starve_s, n_nodes=len(self.roster.ids), step_s=step_s, walks=rules.walks
+        )
         custody = Custody(
             spool,
             opener=self._membership.opener(parts.keys),
@@ -83,8 +86,7 @@ class Node(Incidents):
         self.desk = Desk(
             custody,
             self._destination,
-            age=self._watches[0],
-            hunger=self._watches[1],
+            watches=self._watches,
             dwell_s=parts.rules.dwell_s,
             spare_s=parts.rules.spare_s,
             wake=self._wake,
@@ -92,10 +94,11 @@ class Node(Incidents):
             trouble=self.trouble,
             failed=self.set_aside,
         )
-        self._in_links = InLinks(host=self, desk=self.desk, limits=self._limits)
+        self._in_links = InLinks(host=self, desk=self.desk, limits=self._limits, port=port)
         self.desk.debts.release = self._in_links.release
         self._out_links: dict[str, OutLink] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_over = False
 
     @property
     def roster(self) -> Roster:
@@ -145,7 +148,7 @@ class Node(Incidents):
             host, port = self._parts.listen or (me.host, me.port)
             # What is damaged on disk goes before anything of it could be offered.
             await self.desk.recover()
-            await self._in_links.start(host, port, self._listening_context())
+            await self._in_links.start(host, port, self._listening_context(), version=self.roster.version)
             for peer in neighbours:
                 self._dial(peer)
             self._start("training", self.desk.train())
@@ -178,7 +181,7 @@ class Node(Incidents):
         self._parts = replace(parts, keys=keys)
         self._membership = membership
         neighbours = set(roster.neighbours(self.id))
-        self._in_links.trust(self._listening_context())
+        self._in_links.trust(self._listening_context(), version=roster.version)
         # Keys and addresses may have changed: every link is made anew.
         self._in_links.hang_up()
         for peer in before:
@@ -208,14 +211,14 @@ class Node(Incidents):
         """Return what this node says first on a link, where it is done with all numbers up to ``settled``."""
         return self._membership.hello(self.desk.custody.spool.incarnation, settled=settled)
 
-    def check_hello(self, hello: Hello) -> None:
-        """Refuse a peer of another run or roster, and everybody once the roster's time is over."""
+    def check_hello(self, hello: Hello) -> int:
+        """Return the protocol to speak; refuse another run or roster, and everybody once the roster's time is over."""
         try:
             self._membership.check_still_valid()
         except ProtocolError as error:
             # Our own fault: the peer need not be told what does not fit, for all of it may.
             raise TransportError(str(error)) from None
-        self._membership.check_hello(hello)
+        return self._membership.check_hello(hello)
 
     def neighbour_of(self, spki: bytes) -> str | None:
         """Return which neighbour shows that TLS key, if any."""
@@ -251,6 +254,10 @@ class Node(Incidents):
         self._start(f"link {peer}", link.run())
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        if self._is_over:
+            # As of a roster that was being followed when the order to stop came.
+            work.close()
+            return
         self._tasks[name] = asyncio.get_running_loop().create_task(work, name=name)
 
     def _wake(self, peer: str) -> None:
@@ -264,8 +271,7 @@ class Node(Incidents):
             before = clock()
             await asyncio.sleep(_WATCH_S)
             # Who stood still, or was cut off, has not been waiting: nothing could have come by.
-            for watch in self._watches:
-                watch.slept(clock() - before - _WATCH_S if self.links_up else math.inf)
+            self._watches.slept(clock() - before - _WATCH_S if self.links_up else math.inf)
             if beat % _TIDY_BEATS == 0:
                 await self.desk.storage(self.desk.custody.spool.tidy)
             try:
@@ -298,6 +304,7 @@ class Node(Incidents):
             stopping.cancel()
 
     async def _shut_down(self) -> None:
+        self._is_over = True
         await self._in_links.stop()
         for task in self._tasks.values():
             task.cancel()

@@ -1,145 +1,104 @@
-"""A node as a process: signals, health and metrics, and news of roster and manifest, from start to a clean stop."""
+"""A node as a process: its runs, signals, health and metrics, and news, from start to a clean stop."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
-from veilwalk.core.errors import VeilwalkError
-from veilwalk.node.members import KeyRing, signature_path
-from veilwalk.node.peer._assemble import assemble, checked_work, key_ring, membership_files
-from veilwalk.node.peer._config import NodeConfig, host_and_port, load_config
-from veilwalk.node.peer._drain import drain_when_told
+from veilwalk.node.link import Port
+from veilwalk.node.members import KeyRing
+from veilwalk.node.peer._assemble import key_ring
+from veilwalk.node.peer._config import NodeConfig, host_and_port, load_configs
+from veilwalk.node.peer._follower import Follower
+from veilwalk.node.peer._incidents import Incidents
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._metrics import MetricsServer
-from veilwalk.node.peer._node import Node
+from veilwalk.node.peer._service import RunService
 from veilwalk.node.peer._worker import Worker
 from veilwalk.node.spool import arm
 
-_NEWS_S = 5.0
-
 
 def run_node(path: Path) -> None:
-    """Run the node described by ``path`` until SIGTERM or SIGINT; with a new manifest it begins anew by itself."""
-    config = load_config(path)
-    log = Log(level=config.log_level, form=config.log)
-    # First of all: it is a copy of this process, which must not have keys yet, nor threads.
-    worker = Worker(path)
+    """Run the node described by ``path`` until SIGTERM or SIGINT; with a new manifest a run begins anew by itself."""
+    configs = load_configs(path)
+    log = Log(level=configs[0].log_level, form=configs[0].log)
+    workers: list[Worker] = []
     try:
+        # First of all: each is a copy of this process, which must not have keys yet, nor threads.
+        for config in configs:
+            workers.append(Worker(path, config.name, others=workers))
         arm()
-        ring = key_ring(config)
-        again = True
-        while again:
-            node = Node(assemble(config, log=log, ring=ring, worker=worker))
-            ring.delete_before(node.roster.epoch)
-            again = asyncio.run(_main(node, config, ring, log))
+        asyncio.run(_main(configs, key_ring(configs[0]), workers, log))
     finally:
-        worker.close()
+        for worker in workers:
+            worker.close()
 
 
-async def _main(node: Node, config: NodeConfig, ring: KeyRing, log: Log) -> bool:
-    """Run until told to stop, and return False, or until there is a new manifest, and return True."""
-    loop, stop, news = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
-    told = asyncio.Event()
-
-    def leave() -> None:
-        told.set()
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, leave)
-    loop.add_signal_handler(signal.SIGHUP, news.set)
-    # Broken connections are the links' business; asyncio would print a traceback for each.
-    loop.set_exception_handler(lambda _, context: log.event("asyncio", what=str(context.get("message", ""))))
-    metrics = MetricsServer(node, config.state, log)
-    if config.metrics is not None:
-        await metrics.start(*host_and_port("metrics", config.metrics))
-    follower = Follower(node, config, ring, log)
-    following = loop.create_task(follower.run(news, begin_anew=stop.set))
-    leaving = loop.create_task(drain_when_told(node, config.state, stop, log))
-    try:
-        await node.run(stop)
-    finally:
-        leaving.cancel()
-        following.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await following
-        metrics.close()
-    # An order to stop that comes while it begins anew is an order to stop.
-    return follower.has_new_manifest and not told.is_set()
+async def _main(configs: Sequence[NodeConfig], ring: KeyRing, workers: Sequence[Worker], log: Log) -> None:
+    await _Process(configs, ring, workers, log).run()
 
 
-class Follower:
-    """Takes up a new roster or manifest when their files change, or when told to look (SIGHUP).
+class _Process:
+    """The runs of a node, and what they share."""
 
-    What is refused is looked at again and again: its signature, or a key, may be on its way still.
-    """
+    def __init__(self, configs: Sequence[NodeConfig], ring: KeyRing, workers: Sequence[Worker], log: Log) -> None:
+        self._ring, self._log = ring, log
+        incidents = Incidents(log)
+        # Runs share a port; of a node's only run everything is counted as its own.
+        named = bool(configs[0].name)
+        self._port = Port(limits=configs[0].limits, turned_away=incidents.turned_away) if named else None
+        self._services = [
+            RunService(config, ring=ring, worker=worker, log=log, port=self._port)
+            for config, worker in zip(configs, workers, strict=True)
+        ]
+        self._address = configs[0].metrics
+        self._metrics = MetricsServer(self._services, log, incidents.events)
+        self._news = asyncio.Event()
 
-    def __init__(self, node: Node, config: NodeConfig, ring: KeyRing, log: Log) -> None:
-        self._node, self._config, self._ring, self._log = node, config, ring, log
-        self._files = membership_files(config)
-        self._newest = node.roster
-        self._refused = ""
-        #: Whether the node is to be made anew, under another manifest.
-        self.has_new_manifest = False
-
-    async def run(self, news: asyncio.Event, *, begin_anew: Callable[[], None]) -> None:
-        """Look until cancelled, or until there is a manifest to begin anew under."""
-        seen = None
-        while not self.has_new_manifest:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_NEWS_S):
-                    await news.wait()
-            stamps = self._stamps()
-            if news.is_set() or stamps != seen:
-                news.clear()
-                seen = stamps if await self.look() else None
-        begin_anew()
-
-    async def look(self) -> bool:
-        """Take up what is new; return whether there was nothing to refuse."""
+    async def run(self) -> None:
+        """Work until told to stop, or until every run is drained."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._leave)
+        loop.add_signal_handler(signal.SIGHUP, self._look)
+        # Broken connections are the links' business; asyncio would print a traceback for each.
+        loop.set_exception_handler(lambda _, context: self._log.event("asyncio", what=str(context.get("message", ""))))
+        keys = self._ring.load()
+        tasks = [loop.create_task(service.run(keys, was_drained=self._drained)) for service in self._services]
+        following = loop.create_task(Follower(self._services, self._ring, self._log).run(self._news))
         try:
-            roster = await asyncio.to_thread(self._files.news, self._newest)
-            # One that this node cannot work under is history all the same: the root mends it with the next.
-            self._newest = roster or self._newest
-            if self._newest.digest != self._node.roster.digest:
-                # The roster may announce an epoch whose key was made since the start.
-                await self._node.follow(self._newest, await asyncio.to_thread(self._ring.load))
-                await asyncio.to_thread(self._ring.delete_before, self._newest.epoch)
-            self.has_new_manifest = await asyncio.to_thread(self._new_manifest)
-        except VeilwalkError as error:
-            self._refuse(str(error))
-        except Exception as error:  # noqa: BLE001  whoever put a file there must not be able to stop the node
-            self._refuse(f"{type(error).__name__}: {error}")
-        else:
-            self._refused = ""
-            return True
-        return False
+            if self._address is not None:
+                await self._metrics.start(*host_and_port("metrics", self._address))
+            await self._started()
+            await asyncio.gather(*tasks)
+        finally:
+            self._leave()
+            following.cancel()
+            await asyncio.gather(*tasks, following, return_exceptions=True)
+            if self._port is not None:
+                await self._port.close()
+            self._metrics.close()
 
-    def _new_manifest(self) -> bool:
-        # Whoever is about to leave does not begin anew.
-        if self._node.desk.draining or not self._files.has_new_manifest(self._node.manifest):
-            return False
-        checked_work(self._config, self._files.load(), self._ring.load())
-        return True
+    async def _started(self) -> None:
+        """Wait until every run has begun, or could not; where none could, say why as of a node with one."""
+        refusals = await asyncio.gather(*(service.tried for service in self._services))
+        if refusals[0] is not None and all(refusals):
+            raise refusals[0]
+        rosters = [service.node.roster for service in self._services if service.node is not None]
+        if len(rosters) == len(self._services):
+            self._ring.delete_before(min(roster.epoch for roster in rosters))
 
-    def _refuse(self, why: str) -> None:
-        if why != self._refused:
-            # The node goes on with what it has; the same reason is not said again every few seconds.
-            self._log.event("roster_refused", why=why)
-        self._refused = why
+    def _leave(self) -> None:
+        for service in self._services:
+            service.leave()
 
-    def _stamps(self) -> list[tuple[int, int] | None]:
-        files = (self._config.roster, self._config.manifest)
-        return [_stamp(path) for file in files for path in (file, signature_path(file))]
+    def _look(self) -> None:
+        self._news.set()
+        for service in self._services:
+            service.try_again()
 
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino
+    def _drained(self) -> None:
+        if all(service.drained for service in self._services):
+            self._leave()

@@ -40,7 +40,9 @@ class Visits:
         self._seen[digest] = count
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
-        return self._pause_s * min(max(0, count - self.allowed), _LONGEST_PAUSES)
+        # By the square: what a flood left is at rest within a few rounds, and a message whose only recipient is away
+        # for a while comes round again in a fraction of that time.
+        return self._pause_s * min(max(0, count - self.allowed) ** 2, _LONGEST_PAUSES)
 
 
 def allowed_visits(

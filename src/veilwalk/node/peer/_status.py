@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from veilwalk.core.errors import SpoolError
+from veilwalk.node.members import mean_model
 from veilwalk.node.peer._law_files import members_left_out
 from veilwalk.node.peer._membership import kept_manifest, kept_roster
 from veilwalk.node.spool import (
@@ -18,6 +20,7 @@ from veilwalk.node.spool import (
     Spool,
     StoredModel,
     forget_claims,
+    of_lane,
     open_read_only,
 )
 
@@ -28,13 +31,15 @@ class NodeStatus:
 
     Attributes:
         finished: Whether the node has the finished model.
-        iteration: Updates that the newest model this node holds has had.
+        iteration: Updates that the newest model this node holds has had; of several walks, all together.
         in_custody: Messages it holds or is handing on.
         tallies: What it has counted.
         roster_version: Version of the roster it works under; 0 before it first started, or when not asked for.
         manifest_version: Version of the manifest, likewise.
         members_left_out: Members of that roster that the run's law, a file, does not name: nobody seals for them.
-        model: The newest model, encoded; None before the first, or when not asked for.
+        walks: The same for each of the run's walks.
+        model: The newest model, encoded; of several walks, the mean of theirs. None before the first, or when not asked
+            for.
     """
 
     finished: bool
@@ -44,6 +49,7 @@ class NodeStatus:
     roster_version: int = 0
     manifest_version: int = 0
     members_left_out: tuple[str, ...] = ()
+    walks: tuple[int, ...] = (0,)
     model: bytes | None = None
 
 
@@ -54,17 +60,21 @@ def node_status(state: Path, *, with_model: bool = False, with_versions: bool = 
         database = open_read_only(state)
         try:
             register = Register(database)
-            final, checkpoint = register.model("final"), register.model("checkpoint")
-            newest = final or checkpoint
+            newest = [
+                register.model(of_lane("final", lane)) or register.model(of_lane("checkpoint", lane))
+                for lane in range(register.walks_of_run)
+            ]
+            walks = tuple(0 if model is None else model.iteration for model in newest)
             return NodeStatus(
-                finished=final is not None,
-                iteration=0 if newest is None else newest.iteration,
+                finished=register.is_finished(),
+                iteration=sum(walks),
+                walks=walks,
                 in_custody=len(register.messages()),
                 tallies=register.tallies(),
                 roster_version=0 if roster is None else roster.version,
                 manifest_version=0 if manifest is None else manifest.version,
                 members_left_out=members_left_out(state, manifest, roster),
-                model=_model(register, newest, state) if with_model else None,
+                model=_mean(register, [model for model in newest if model is not None], state) if with_model else None,
             )
         finally:
             database.close()
@@ -75,7 +85,8 @@ def node_status(state: Path, *, with_model: bool = False, with_versions: bool = 
 def unfinish_node(state: Path) -> bool:
     """Undo the end of the run at the node whose state folder this is, and which does not run; return whether it had.
 
-    The node goes on from its own last model, and believes that finished one no more, whoever vouches for it.
+    The node goes on from its own last model, and believes that finished one no more, whoever vouches for it. Of several
+    walks all ends are undone.
 
     Raises:
         SpoolError: The node runs, or its folder cannot be read.
@@ -85,12 +96,14 @@ def unfinish_node(state: Path) -> bool:
     spool = Spool(FolderDisk(state))
     try:
         with spool.transaction() as register:
-            final = register.model("final")
-            if final is None:
+            lanes = range(register.walks_of_run)
+            finals = {lane: final for lane in lanes if (final := register.model(of_lane("final", lane))) is not None}
+            if not finals:
                 return False
-            register.set_mark(UNDONE, final.digest)
-            register.drop_model("final")
-            forget_claims(register)
+            for lane, final in finals.items():
+                register.set_mark(of_lane(UNDONE, lane), final.digest)
+                register.drop_model(of_lane("final", lane))
+                forget_claims(register, lane)
             for row in register.messages():
                 if row.fixed:
                     register.drop(row, undelivered=True)
@@ -99,9 +112,17 @@ def unfinish_node(state: Path) -> bool:
         spool.close()
 
 
-def _model(register: Register, stored: StoredModel | None, state: Path) -> bytes | None:
-    if stored is None:
-        return None
+def _mean(register: Register, stored: Sequence[StoredModel], state: Path) -> bytes | None:
+    models = [_model(register, one, state) for one in stored]
+    if len(models) <= 1:
+        return models[0] if models else None
+    manifest = kept_manifest(state)
+    if manifest is None:
+        raise SpoolError(f"{state}: no manifest is kept beside the models")
+    return mean_model(manifest, models)
+
+
+def _model(register: Register, stored: StoredModel, state: Path) -> bytes:
     data = register.inline(stored) if stored.file is None else (state / MESSAGES / stored.file).read_bytes()
     if hashlib.sha256(data).digest() != stored.digest:
         raise SpoolError(f"{state}: the stored model is damaged")

@@ -52,17 +52,17 @@ class Study:
             self.failed(type(error).__name__)
             return Discard(count="set_aside")
 
-    async def new_walk(self, *, first: bool) -> bytes | None:
+    async def new_walk(self, lane: int, *, first: bool) -> bytes | None:
         """Return a message that starts a walk; None if there is nothing to start."""
-        make = partial(self._destination.new_walk, self._custody.spool, self._roster(), first=first)
+        make = partial(self._destination.new_walk, self._custody.spool, self._roster(), lane, first=first)
         return await self._storage.do(make)
 
-    async def believe_overdue(self) -> Iterable[str]:
+    async def believe_overdue(self, lane: int) -> Iterable[str]:
         """Take the finished model that a neighbour vouches for, once asking was in vain; return whom to hand it to."""
-        return await self._storage.do(self._believe_overdue)
+        return await self._storage.do(self._believe_overdue, lane)
 
     async def bid_farewell(self, peer: str) -> None:
-        """Put the finished model, where there is one, under way to a neighbour."""
+        """Put what is finished, where anything is, under way to a neighbour."""
         await self._storage.do(self._bid_farewell, peer)
 
     def close(self) -> None:
@@ -70,14 +70,13 @@ class Study:
         self._destination.trainer.close()
         self._training.shutdown(wait=False, cancel_futures=True)
 
-    def _believe_overdue(self) -> Iterable[str]:
-        ended = self._destination.overdue(self._custody.spool, self._roster())
+    def _believe_overdue(self, lane: int) -> Iterable[str]:
+        ended = self._destination.overdue(self._custody.spool, self._roster(), lane)
         if ended is None:
             return ()
         self._custody.progress(None, ended)
         return tuple(ended.farewells)
 
     def _bid_farewell(self, peer: str) -> None:
-        message = self._destination.farewell(self._custody.spool, self._roster(), peer)
-        if message is not None:
-            self._custody.farewell(peer, message)
+        for lane, message in self._destination.farewells(self._custody.spool, self._roster(), peer).items():
+            self._custody.farewell(peer, message, lane)

@@ -37,6 +37,7 @@ class Lesson:
         iteration: Updates that the model has had.
         step: Updates that this node has made before.
         state: What its learner keeps, each array after its digest.
+        lane: Which of the run's models it is.
     """
 
     received: bytes | None
@@ -44,6 +45,7 @@ class Lesson:
     iteration: int
     step: int
     state: Mapping[str, bytes]
+    lane: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +169,7 @@ class Task:
             model=model,
             state=kept,
             moved=moved,
-            reached=self._is_tried(lesson.iteration + 1) and self.reaches_target(model),
+            reached=self._is_tried(lesson) and self.reaches_target(model),
             counts=("updates", *found),
         )
 
@@ -187,14 +189,14 @@ class Task:
                 mod=None if self.rules is None else update_mod(clip=self.rules.clip, noise=self.rules.noise),
             ).params
 
-    def _is_tried(self, iteration: int) -> bool:
-        """Return whether a model that has had so many updates is tried on the public test set."""
+    def _is_tried(self, lesson: Lesson) -> bool:
+        """Return whether what comes of a lesson is tried on the public test set."""
         from veilwalk.learning import evaluation_points
 
         rules = self.rules
         if rules is None or not rules.target:
             return False
-        return iteration in evaluation_points(rules.updates, rules.evaluations)
+        return lesson.iteration + 1 in evaluation_points(rules.share(lesson.lane), rules.evaluations)
 
     def _decoded(self, model: bytes | None) -> Params | None:
         """Return a model's parameters; None where they are not such as the manifest allows."""

@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe
@@ -31,24 +32,29 @@ _NICENESS = 10
 _PR_SET_PDEATHSIG = 1
 _START = "from veilwalk.node.peer._worker import main; main()"
 
+# Held while a pipe's end is there for the next program to inherit: of two runs, each has its own only.
+_spawning = threading.Lock()
 Answer = tuple[dict[str, Any], list[bytes]]
 
 
 class Worker:
     """A :class:`.Trainer` whose work is done by another process."""
 
-    def __init__(self, config: Path) -> None:
-        self._config = config
+    def __init__(self, config: Path, run: str = "", *, others: Sequence[Worker] = ()) -> None:
+        """Start it for that run of the configuration; ``others`` are those that other runs have got before."""
+        self._arguments = config, run
         self._manifest: Manifest | None = None
         self._index = 0
         self._first = b""
         self._closed = False
-        self._pipe, theirs = Pipe()
+        self.pipe, theirs = Pipe()
         parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            self._pipe.close()
-            _serve_and_exit(config, theirs, parent)
+            # What it has of its node's other pipes, it has only for being a copy.
+            for worker in (self, *others):
+                worker.pipe.close()
+            _serve_and_exit(config, run, theirs, parent)
         theirs.close()
 
     def begin(self, manifest: Manifest, index: int) -> None:
@@ -112,6 +118,7 @@ class Worker:
             "do": "update",
             "iteration": lesson.iteration,
             "step": lesson.step,
+            "lane": lesson.lane,
             "received": lesson.received is not None,
             "own": lesson.own is not None,
             "state": names,
@@ -128,8 +135,8 @@ class Worker:
         )
 
     def _ask(self, head: Mapping[str, Any], *parts: bytes) -> Answer:
-        _send(self._pipe, head, parts)
-        found, answer = _receive(self._pipe)
+        _send(self.pipe, head, parts)
+        found, answer = _receive(self.pipe)
         if "error" in found:
             raise (ConfigError if found["code"] == ConfigError.exit_code else LearnerError)(found["error"])
         return found, answer
@@ -149,10 +156,11 @@ class Worker:
                 self._begin()
 
     def _start(self) -> None:
-        self._pipe, theirs = Pipe()
-        with theirs:
+        self.pipe, theirs = Pipe()
+        with _spawning, theirs:
             os.set_inheritable(theirs.fileno(), True)  # noqa: FBT003  that is its signature
-            arguments = [sys.executable, "-c", _START, str(self._config), str(theirs.fileno()), str(os.getpid())]
+            config, run = self._arguments
+            arguments = [sys.executable, "-c", _START, str(config), run, str(theirs.fileno()), str(os.getpid())]
             self.pid = os.posix_spawn(sys.executable, arguments, os.environ)
 
     def _end(self) -> None:
@@ -162,16 +170,16 @@ class Worker:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
         # Last: whoever waits for an answer has got its end by now.
-        self._pipe.close()
+        self.pipe.close()
 
 
 def main() -> None:
-    """Serve the node that started this program: configuration, pipe, its process id."""
-    config, handle, parent = sys.argv[1:]
-    _serve_and_exit(Path(config), Connection(int(handle)), int(parent))
+    """Serve the node that started this program: configuration, run, pipe, its process id."""
+    config, run, handle, parent = sys.argv[1:]
+    _serve_and_exit(Path(config), run, Connection(int(handle)), int(parent))
 
 
-def _serve_and_exit(config: Path, pipe: Connection, parent: int) -> NoReturn:
+def _serve_and_exit(config: Path, run: str, pipe: Connection, parent: int) -> NoReturn:
     try:
         # Whoever kills the node, however hard, ends this process too; a clean stop is the node's to order.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -180,28 +188,29 @@ def _serve_and_exit(config: Path, pipe: Connection, parent: int) -> NoReturn:
         if os.getppid() == parent:
             # While the node reads its keys.
             importlib.import_module("veilwalk.learning")
-            _serve(config, pipe)
+            _serve(config, run, pipe)
     finally:
         os._exit(0)
 
 
-def _serve(config: Path, pipe: Connection) -> None:
+def _serve(config: Path, run: str, pipe: Connection) -> None:
     tasks: list[Task] = []
     while True:
         try:
             head, parts = _receive(pipe)
-            _send(pipe, *_answer(config, tasks, head, parts))
+            _send(pipe, *_answer((config, run), tasks, head, parts))
         except (EOFError, OSError):
             return
 
 
-def _answer(config: Path, tasks: list[Task], head: dict[str, Any], parts: list[bytes]) -> Answer:
+def _answer(settings: tuple[Path, str], tasks: list[Task], head: dict[str, Any], parts: list[bytes]) -> Answer:
     """Return the answer to a request; the first is what to work on, and is kept in ``tasks``."""
     try:
         match head["do"]:
             case "begin":
                 manifest = parse_manifest(parts[0], "manifest")
-                tasks[:] = [load_task(load_config(config), manifest, index=head["index"])]
+                config = load_config(settings[0], settings[1] or None)
+                tasks[:] = [load_task(config, manifest, index=head["index"])]
                 # From now on: a start that others wait for is not to wait itself.
                 lower = os.getpriority(os.PRIO_PROCESS, os.getppid()) + _NICENESS
                 os.setpriority(os.PRIO_PROCESS, 0, lower)
@@ -224,6 +233,7 @@ def _updated(task: Task, head: dict[str, Any], parts: list[bytes]) -> Answer:
             own=own if head["own"] else None,
             iteration=head["iteration"],
             step=head["step"],
+            lane=head["lane"],
             state=dict(zip(head["state"], state, strict=True)),
         )
     )

@@ -1,7 +1,14 @@
 """Sealed messages: the envelope with its slots and header, the body, the keys that open them."""
 
 from veilwalk.node.sealing._body import Bytes, bucket_code, bucket_for
-from veilwalk.node.sealing._context import DIGEST_BYTES, RUN_ID_BYTES, WIRE_VERSION, SealContext, check_recipients
+from veilwalk.node.sealing._context import (
+    DIGEST_BYTES,
+    RUN_ID_BYTES,
+    WIRE_VERSION,
+    SealContext,
+    check_recipients,
+    need_length,
+)
 from veilwalk.node.sealing._envelope import VOUCH_BYTES, Header, OpenedHeader, open_body, seal
 from veilwalk.node.sealing._kem import (
     KemPrivateKey,
@@ -31,6 +38,7 @@ __all__ = [
     "kem_private_key",
     "kem_public_bytes",
     "kem_public_key",
+    "need_length",
     "new_kem_secret",
     "open_body",
     "seal",

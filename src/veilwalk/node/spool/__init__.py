@@ -7,7 +7,7 @@ from veilwalk.node.spool._handover import Claim, Discard, Outgoing, Progress, Ta
 from veilwalk.node.spool._register import Register
 from veilwalk.node.spool._spares import Spares
 from veilwalk.node.spool._spool import DamageError, Spool
-from veilwalk.node.spool._tables import ASKED, STEP, UNDONE, Row, SeenWalk, Stored, StoredModel
+from veilwalk.node.spool._tables import ASKED, STEP, UNDONE, Row, SeenWalk, Stored, StoredModel, of_lane
 
 __all__ = [
     "ASKED",
@@ -36,5 +36,6 @@ __all__ = [
     "claims",
     "forget_claims",
     "hit",
+    "of_lane",
     "open_read_only",
 ]

@@ -1,22 +1,31 @@
-"""Finished models that neighbours vouch for, and this node does not believe."""
+"""Finished models that members vouch for, and this node does not believe."""
 
 from __future__ import annotations
 
+from veilwalk.node.spool._handover import Claim
 from veilwalk.node.spool._register import Register
+from veilwalk.node.spool._tables import of_lane
 
 
-def claims(register: Register) -> dict[str, tuple[bytes, int]]:
-    """Return which finished model, by digest and iteration, each neighbour vouches for."""
-    rows = register.execute("SELECT peer, digest, iteration FROM claim")
-    return {peer: (bytes(digest), int(iteration)) for peer, digest, iteration in rows}
+def claims(register: Register, lane: int = 0) -> dict[str, Claim]:
+    """Return which finished model of a lane each member vouches for."""
+    found = {}
+    for stored, digest, iteration, brought_by in register.execute("SELECT * FROM claim"):
+        # No member's id has a space.
+        peer = stored.partition(" ")[0]
+        if stored == of_lane(peer, lane):
+            found[peer] = Claim(by=peer, digest=bytes(digest), iteration=int(iteration), brought_by=brought_by)
+    return found
 
 
-def add_claim(register: Register, peer: str, digest: bytes, iteration: int) -> None:
-    """Note what a neighbour vouches for, in the place of what it vouched for before."""
-    register.execute("INSERT OR REPLACE INTO claim VALUES (?, ?, ?)", peer, digest, iteration)
+def add_claim(register: Register, claim: Claim, *, lane: int = 0) -> None:
+    """Note what a member vouches for, in the place of what it vouched for before."""
+    values = (of_lane(claim.by, lane), claim.digest, claim.iteration, claim.brought_by)
+    register.execute("INSERT OR REPLACE INTO claim VALUES (?, ?, ?, ?)", *values)
 
 
-def forget_claims(register: Register) -> None:
-    """Forget what neighbours vouched for."""
-    register.execute("DELETE FROM claim")
-    register.drop_model("claimed")
+def forget_claims(register: Register, lane: int = 0) -> None:
+    """Forget what members vouched for in a lane."""
+    for peer in claims(register, lane):
+        register.execute("DELETE FROM claim WHERE peer = ?", of_lane(peer, lane))
+    register.drop_model(of_lane("claimed", lane))

@@ -15,7 +15,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
@@ -24,7 +24,8 @@ from veilwalk.core.errors import SpoolError, VeilwalkError
 from veilwalk.core.locks import lock_file
 from veilwalk.node.members import make_private_directory
 from veilwalk.node.sealing import Bytes
-from veilwalk.node.spool._salvage import check_format, open_or_mend
+from veilwalk.node.spool._formats import check_format
+from veilwalk.node.spool._salvage import open_or_mend
 from veilwalk.node.spool._wal import wipe_log
 
 MESSAGES = "messages"
@@ -96,21 +97,26 @@ class FolderDisk:
     def __init__(self, folder: Path) -> None:
         # Models lie here in plain.
         make_private_directory(folder)
-        try:
-            self._files = folder / MESSAGES
-            self._files.mkdir(mode=0o700, exist_ok=True)
-            self._lock = lock_file(folder / "lock")
-            self._folder = os.open(self._files, os.O_RDONLY | os.O_DIRECTORY)
-            #: Whether the database was damaged, and is a new one with what could be read of the old.
-            self.database, self.mended = open_or_mend(folder / "spool.db", _open_database)
-            self._log = folder / "spool.db-wal"
-            self._timeless = [folder / "spool.db", self._log, folder / "spool.db-shm"]
-        except BlockingIOError:
-            raise SpoolError(f"{folder}: another node runs with this folder") from None
-        except OSError as error:
-            raise SpoolError(f"{folder}: {error.strerror or error}") from error
-        except sqlite3.Error as error:
-            raise SpoolError(f"{folder}: the database cannot be opened ({error})") from error
+        self._files = folder / MESSAGES
+        self._log = folder / "spool.db-wal"
+        self._timeless = [folder / "spool.db", self._log, folder / "spool.db-shm"]
+        # Let go of again where the rest fails: a process of several runs tries once more.
+        with ExitStack() as held:
+            try:
+                self._files.mkdir(mode=0o700, exist_ok=True)
+                held.callback(os.close, lock_file(folder / "lock"))
+                self._folder = os.open(self._files, os.O_RDONLY | os.O_DIRECTORY)
+                held.callback(os.close, self._folder)
+                #: Whether the database was damaged, and is a new one with what could be read of the old.
+                self.database, self.mended = open_or_mend(folder / "spool.db", _open_database)
+            except BlockingIOError:
+                raise SpoolError(f"{folder}: another node runs with this folder") from None
+            except OSError as error:
+                raise SpoolError(f"{folder}: {error.strerror or error}") from error
+            except sqlite3.Error as error:
+                raise SpoolError(f"{folder}: the database cannot be opened ({error})") from error
+            held.callback(self.database.close)
+            self._held = held.pop_all()
         self._durable = True
         # Since the log was wiped.
         self._commits = 0
@@ -221,32 +227,35 @@ class FolderDisk:
 
     def close(self) -> None:
         """Let go of database, folder and lock."""
-        self.tidy()
-        self.database.close()
-        os.close(self._folder)
-        os.close(self._lock)
+        with self._held:
+            self.tidy()
 
 
 def open_read_only(folder: Path) -> sqlite3.Connection:
     """Return the database of a node's folder for looking at, whether the node runs or not."""
+    check_storage(folder)
+    return _look_at(folder / "spool.db")
+
+
+def check_storage(folder: Path) -> None:
+    """Refuse a node's folder of a version that this one cannot take over from; damage is mended when a node starts.
+
+    Raises:
+        SpoolError: It is of such a version.
+    """
     path = folder / "spool.db"
+    if path.is_file():
+        with contextlib.closing(_look_at(path)) as database, contextlib.suppress(sqlite3.Error):
+            check_format(database, path)
+
+
+def _look_at(path: Path) -> sqlite3.Connection:
     if not path.is_file():
-        raise SpoolError(f"{folder}: no node has run here yet")
+        raise SpoolError(f"{path.parent}: no node has run here yet")
     try:
         return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=5)
     except sqlite3.Error as error:
         raise SpoolError(f"{path}: cannot be opened ({error})") from error
-
-
-def check_storage(folder: Path) -> None:
-    """Refuse a node's folder that another version of this program has written; damage is mended when a node starts.
-
-    Raises:
-        SpoolError: It has.
-    """
-    if (folder / "spool.db").is_file():
-        with contextlib.closing(open_read_only(folder)) as database, contextlib.suppress(sqlite3.Error):
-            check_format(database, folder / "spool.db")
 
 
 def _this_boot() -> bytes:

@@ -60,6 +60,7 @@ class Progress:
         farewells: The finished model sealed for each neighbour, by name.
         step: How far this node's update moved the model (Euclidean norm); None where none was made.
         lost: Updates that this node knows to be lost by it.
+        lane: Of which of the run's walks it is.
     """
 
     message: bytes | None
@@ -72,16 +73,24 @@ class Progress:
     farewells: Mapping[str, bytes] = field(default_factory=dict)
     step: float | None = None
     lost: int = 0
+    lane: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """An end of the run that a neighbour vouches for, and this node does not believe yet."""
+    """An end of the run that a member vouches for, and this node does not believe yet.
 
-    peer: str
+    Attributes:
+        by: Who vouches for it.
+        digest: SHA-256 of the model.
+        iteration: Updates that it has had.
+        brought_by: Which neighbour it came from: that member itself where it is one.
+    """
+
+    by: str
     digest: bytes
     iteration: int
-    model: bytes
+    brought_by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +102,13 @@ class Discard:
         lost: Updates that are lost with it, as far as this node can tell.
         farewells: As of :class:`Progress`.
         claim: What it said about the end of the run.
+        claimed: The model that it said so of.
+        lane: Of which of the run's walks it is.
     """
 
     count: str
     lost: int = 0
     farewells: Mapping[str, bytes] = field(default_factory=dict)
     claim: Claim | None = None
+    claimed: bytes = b""
+    lane: int = 0

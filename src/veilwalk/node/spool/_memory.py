@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 
-from veilwalk.node.spool._tables import Row, SeenWalk, Stored, StoredModel
+from veilwalk.node.spool._tables import WALKS, Row, SeenWalk, Stored, StoredModel, of_lane
 
 
 class Memory:
@@ -81,10 +81,19 @@ class Memory:
         return dict(self._database.execute("SELECT name, value FROM tally"))
 
     def model(self, kind: str) -> StoredModel | None:
-        """Return the ``checkpoint`` or the ``final`` model."""
+        """Return the ``checkpoint`` or the ``final`` model, or that of a lane (:func:`.of_lane`)."""
         query = f"SELECT {', '.join(StoredModel.__slots__)} FROM model WHERE kind = ?"  # noqa: S608  all of it is ours
         row = self._database.execute(query, (kind,)).fetchone()
         return None if row is None else StoredModel(**dict(zip(StoredModel.__slots__, row, strict=True)))
+
+    @property
+    def walks_of_run(self) -> int:
+        """How many walks the run has."""
+        return int(self.mark(WALKS) or 1)
+
+    def is_finished(self) -> bool:
+        """Return whether the finished models of all lanes are here."""
+        return all(self.model(of_lane("final", lane)) is not None for lane in range(self.walks_of_run))
 
     def set_model(self, kind: str, stored: Stored, *, tag: bytes, iteration: int) -> None:
         """Put a model in the place of the one there was."""

@@ -20,7 +20,7 @@ class Register(Memory):
         came_from: str | None,
         owed: int | None = None,
         peer: str | None = None,
-        fixed: bool = False,
+        fixed: int = 0,
     ) -> Row:
         """Take a message into custody; with ``peer`` it is pinned to the next number of that link, or ``fixed`` to it.
 

@@ -13,8 +13,8 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from veilwalk.core.errors import SpoolError
-from veilwalk.node.spool._tables import FORMAT, TWICE, make_tables
+from veilwalk.node.spool._formats import bring_up_to_date, check_format
+from veilwalk.node.spool._tables import FORMAT, TWICE, make_tables, table_names
 from veilwalk.node.spool._wal import log_frames
 
 # Not the links' numbers, nor what is owed under them.
@@ -30,11 +30,13 @@ def open_or_mend(path: Path, opened: Callable[[Path], sqlite3.Connection]) -> tu
         database = opened(path)
         try:
             check_format(database, path)
-        except SpoolError:
+            if not log.is_cut(database):
+                bring_up_to_date(database)
+                if _is_whole(database):
+                    return database, False
+        except BaseException:
             database.close()
             raise
-        if not log.is_cut(database) and _is_whole(database):
-            return database, False
         database.close()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         if not _is_damage(error):
@@ -52,41 +54,9 @@ def open_or_mend(path: Path, opened: Callable[[Path], sqlite3.Connection]) -> tu
     return database, True
 
 
-def check_format(database: sqlite3.Connection, path: Path) -> None:
-    """Refuse the database at ``path`` if another version of this program has written it.
-
-    Raises:
-        SpoolError: It has.
-    """
-    other = _other_format(database)
-    if other is not None:
-        raise SpoolError(
-            f"{path}: written by another version of veilwalk (storage format {other}, this one has {FORMAT}): "
-            "go on with that version, or begin with an empty folder"
-        )
-
-
-def _other_format(database: sqlite3.Connection) -> int | None:
-    """Return the format of a database that another version of this program has written; None where it is this one's.
-
-    It is written twice: where only one of the two is another number, it is damage.
-    """
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    if version == FORMAT or not _names(database):
-        return None
-    try:
-        noted = database.execute("SELECT data FROM mark WHERE name = 'format'").fetchone()
-    except sqlite3.Error as error:
-        if "no such" not in str(error):
-            raise
-        noted = None
-    # Those of the first versions had neither.
-    return int(version) if int(version) == (0 if noted is None else int(noted[0])) else None
-
-
 def _is_whole(database: sqlite3.Connection) -> bool:
     """Return whether the file is in form, every column is there and of its type, and what is kept twice is alike."""
-    if not _names(database):
+    if not table_names(database):
         return True
     if database.execute("PRAGMA user_version").fetchone()[0] != FORMAT:
         return False
@@ -95,7 +65,7 @@ def _is_whole(database: sqlite3.Connection) -> bool:
     with contextlib.closing(sqlite3.connect(":memory:")) as model:
         make_tables(model)
         try:
-            return all(_holds(database, table, _columns(model, table)) for table in _names(model))
+            return all(_holds(database, table, _columns(model, table)) for table in table_names(model))
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if not _is_damage(error):
                 raise
@@ -120,11 +90,6 @@ def _holds(database: sqlite3.Connection, table: str, columns: dict[str, str]) ->
 
 def _is_damage(error: Exception) -> bool:
     return getattr(error, "sqlite_errorcode", _DAMAGE[0]) & 0xFF in _DAMAGE
-
-
-def _names(database: sqlite3.Connection) -> list[str]:
-    found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-    return [str(name) for (name,) in found]
 
 
 def _columns(database: sqlite3.Connection, table: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from veilwalk.core.errors import SpoolError
 from veilwalk.node.sealing import Bytes
 from veilwalk.node.spool._disk import Disk
 from veilwalk.node.spool._register import Register
-from veilwalk.node.spool._tables import Row, Stored, StoredModel, make_tables
+from veilwalk.node.spool._tables import WALKS, Row, Stored, StoredModel, make_tables
 
 _NAME_BYTES = 8
 # Measured: below this a row in the write-ahead log is two to three times as fast as a file and a row.
@@ -163,6 +163,12 @@ class Spool:
             if error.errno == errno.ENOENT:
                 raise DamageError("a stored file is gone") from error
             raise
+
+    def note_walks(self, walks: int) -> None:
+        """Note how many walks the run has, for whoever looks at this disk."""
+        if walks != self.tables.walks_of_run:
+            with self.transaction() as register:
+                register.set_mark(WALKS, str(walks).encode())
 
     def tidy(self) -> None:
         """Leave nothing on disk that tells of what was, or when."""

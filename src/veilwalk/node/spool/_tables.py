@@ -9,11 +9,13 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-#: Counts the changes to these tables: a database of another number is not one of ours to read, nor a damaged one.
-FORMAT = 1
+#: Counts the changes to these tables that a release has seen; each has its step in ``_formats``.
+FORMAT = 2
 #: Marks that a node keeps besides those of its disk: how far its last update moved the model, the digest of the
 #: finished model that its operator has undone, and how many walks it made since it trained last.
 STEP, UNDONE, ASKED = "step", "undone", "asked"
+#: How many walks the run has, noted where there is more than one.
+WALKS = "walks"
 #: What is written twice, by table.
 TWICE = {
     "message": "quote(peer) || quote(seq) || quote(came_from) || quote(owed) || fixed",
@@ -35,7 +37,7 @@ CREATE TABLE IF NOT EXISTS message (      -- messages in custody, in the order t
     owed INTEGER,                         -- its number on the link from there: released when it, or its heir, is gone
     peer TEXT,                            -- pinned next hop, or NULL while held
     seq INTEGER,                          -- its number on that link
-    fixed INTEGER NOT NULL DEFAULT 0,     -- for that peer and no other
+    fixed INTEGER NOT NULL DEFAULT 0,     -- for that peer and no other: 1 + the lane of a finished model
     TWICE,
     UNIQUE (peer, seq)
 );
@@ -63,15 +65,15 @@ CREATE TABLE IF NOT EXISTS walk (         -- walks this node was a destination o
     made_at INTEGER NOT NULL,             -- updates the model had had when the walk was made
     TWICE
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS claim (        -- finished models that neighbours vouch for, and this node does not believe
-    peer TEXT PRIMARY KEY, digest BLOB NOT NULL, iteration INTEGER NOT NULL
+CREATE TABLE IF NOT EXISTS claim (        -- finished models that members vouch for, and this node does not believe
+    peer TEXT PRIMARY KEY, digest BLOB NOT NULL, iteration INTEGER NOT NULL, brought_by TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS edge_use (peer TEXT PRIMARY KEY, clock INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tally (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS learner_state (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS model (        -- 'checkpoint': this node's newest, 'final': the finished one,
-                                          -- 'claimed': the newest that a claim is about
+                                          -- 'claimed': the newest that a claim is about (of_lane)
     kind TEXT PRIMARY KEY,
     file TEXT,
     bytes BLOB,
@@ -83,6 +85,11 @@ CREATE TABLE IF NOT EXISTS model (        -- 'checkpoint': this node's newest, '
 """
 
 
+def of_lane(name: str, lane: int) -> str:
+    """Return what is called ``name`` where there is one walk, for one of several; that of the first is called so."""
+    return f"{name} {lane}" if lane else name
+
+
 def make_tables(database: sqlite3.Connection) -> None:
     """Make the tables that are not there yet, inside a transaction."""
     for statement in SCHEMA.split(";"):
@@ -92,6 +99,12 @@ def make_tables(database: sqlite3.Connection) -> None:
     if database.execute("PRAGMA user_version").fetchone() != (FORMAT,):
         database.execute(f"PRAGMA user_version = {FORMAT}")
         database.execute("INSERT OR REPLACE INTO mark VALUES ('format', CAST(? AS BLOB))", (str(FORMAT),))
+
+
+def table_names(database: sqlite3.Connection) -> list[str]:
+    """Return the tables that a database has."""
+    found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+    return [str(name) for (name,) in found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +127,7 @@ class Row:
     owed: int | None
     peer: str | None
     seq: int | None
-    fixed: bool
+    fixed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,128 @@
+"""What walks come to, case by case, on any device: digests made on the processor, and whether a device gives the same.
+
+The cases that have a digest are made of whole numbers and of fractions that are exact, so that the digests are the same
+on every machine; ``CASES`` has more, which are compared with the processor of the machine at hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from veilwalk import walks
+from veilwalk.core.walk import Walk
+from veilwalk.graphs import Graph, barabasi_albert, random_regular
+from veilwalk.walks import FarRows
+
+GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "walk_digests.json"
+SEED = 2**40 + 7
+
+Case = Callable[[str], list[npt.NDArray[Any]]]
+
+
+def exact_law(graph: Graph) -> npt.NDArray[np.float64]:
+    """Return an uneven law over all who are no neighbours, in fractions of a power of two: exact on every machine."""
+    weights = (1.0 - graph.adjacency.toarray() - np.eye(graph.n_nodes)) * (1 + np.arange(graph.n_nodes) % 5)
+    whole = 2.0 ** np.ceil(np.log2(weights.sum(axis=1).max()))
+    last = graph.n_nodes - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
+    weights[np.arange(graph.n_nodes), last] += whole - weights.sum(axis=1)
+    return np.asarray(weights / whole)
+
+
+def _jobs(graph: Graph, walk: str, n_jobs: int, steps: int) -> Case:
+    sources, targets = np.random.default_rng(5).integers(0, graph.n_nodes, (2, n_jobs))
+
+    def case(device: str) -> list[npt.NDArray[Any]]:
+        options: dict[str, Any] = {"seed": SEED, "walk": Walk(walk), "first_job": 2**33 + 1, "device": device}
+        return [
+            walks.walk_positions(graph, sources, steps, **options),
+            walks.hitting_times(graph, sources, targets, max_steps=20 * steps, **options),
+            walks.return_times(graph, sources, max_steps=20 * steps, **options),
+        ]
+
+    return case
+
+
+def _protocol(graph: Graph, law: Any, walk: str, recipients: int, *, replicas: int = 70, updates: int = 7_000) -> Case:
+    watching = np.zeros(graph.n_nodes, dtype=np.bool_)
+    watching[:: max(graph.n_nodes // 30, 2)] = True
+
+    def case(device: str) -> list[npt.NDArray[Any]]:
+        options: dict[str, Any] = {"updates": updates, "replicas": replicas, "walk": Walk.of(walk), "seed": SEED}
+        options |= {"recipients": recipients, "colluders": watching, "device": device, "burn_in": 3}
+        return [walks.run_protocol(graph, law, **options)]
+
+    return case
+
+
+def _openings(graph: Graph, law: Any, walk: str, recipients: int, *, lanes: int = 40, legs: int = 2_000) -> Case:
+    def case(device: str) -> list[npt.NDArray[Any]]:
+        found = walks.estimate_openings(
+            graph, law, recipients, walk=Walk.of(walk), legs=legs, lanes=lanes, seed=9, longest=300, device=device
+        )
+        return [np.asarray(found.hops), found.made, found.arrived, found.joint, found.by_hop]
+
+    return case
+
+
+def golden_cases() -> dict[str, Case]:
+    """Return the cases that have a digest."""
+    three, four = random_regular(300, 3, seed=1), random_regular(300, 4, seed=1)
+    five, hubs = random_regular(2000, 5, seed=1), barabasi_albert(300, 3, seed=1)
+    cases: dict[str, Case] = {}
+    for name, graph in {"rrg:300:3": three, "rrg:300:4": four, "rrg:2000:5": five, "ba:300:3": hubs}.items():
+        for walk in ("simple", "lazy"):
+            cases[f"jobs {name} {walk}"] = _jobs(graph, walk, 3000, 500)
+    for name, graph in {"rrg:300:3": three, "ba:300:3": hubs}.items():
+        law, far = exact_law(graph), FarRows.on(graph, 2)
+        for walk in ("simple", "lazy", "metropolis", "non-backtracking", "least-recent:0.2"):
+            cases[f"protocol {name} {walk} K=1"] = _protocol(graph, law, walk, 1)
+            cases[f"protocol {name} {walk} K=8"] = _protocol(graph, far, walk, 8)
+        for walk in ("simple", "non-backtracking"):
+            cases[f"openings {name} {walk} K=8"] = _openings(graph, far, walk, 8)
+            cases[f"openings {name} {walk} K=1"] = _openings(graph, law, walk, 1)
+    return cases
+
+
+def large_cases() -> dict[str, Case]:
+    """Return cases that keep a card busy; without digests, they are compared with the processor at hand."""
+    three, wide = random_regular(300, 3, seed=1), random_regular(1_000_000, 4, seed=1)
+    law, far = exact_law(three), FarRows.on(three, 2)
+    return {
+        "jobs rrg:300:3, 2 million": _jobs(three, "simple", 2_000_000, 500),
+        "jobs rrg:1000000:4": _jobs(wide, "simple", 100_000, 100),
+        "protocol rrg:300:3 K=1, 20,000 lanes": _protocol(three, law, "simple", 1, replicas=20_000, updates=400_000),
+        "protocol rrg:300:3 K=8 non-backtracking, 20,000 lanes": _protocol(
+            three, law, "non-backtracking", 8, replicas=20_000, updates=400_000
+        ),
+        "openings rrg:300:3 uneven K=8 (exponentials)": _openings(three, law, "simple", 8, lanes=200, legs=20_000),
+        "openings rrg:300:3 even K=30, 2000 lanes": _openings(
+            three, far, "non-backtracking", 30, lanes=2000, legs=100_000
+        ),
+    }
+
+
+def digest(arrays: list[npt.NDArray[Any]]) -> str:
+    """Return the digest of what a case came to."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(str((array.dtype.descr, array.shape)).encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
+
+
+def known_digests() -> dict[str, str]:
+    """Return the digests that the processor made."""
+    return dict(json.loads(GOLDEN.read_text(encoding="utf-8")))
+
+
+def write_digests() -> None:
+    """Make the digests anew, on the processor."""
+    found = {name: digest(case("cpu")) for name, case in golden_cases().items()}
+    GOLDEN.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,212 @@
+"""The walk engine on graphs of higher degree, on irregular ones, and sealed for several: beside goals G1 to G4.
+
+Run ``python -m benchmarks.speed.degrees``; ``--write`` makes ``docs/reference/walk-speed.md``. Contenders take turns in
+one process, one thread each; lines give the median [min-max] of the per-round ratio. Goal: ten times what a user writes
+with numba, at 300 nodes and at a million.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+
+from benchmarks.speed._harness import Line, goal_line, in_turns
+from benchmarks.speed._walk_peers import SEED, Contender
+from veilwalk import walks
+from veilwalk.graphs import Graph, barabasi_albert, random_regular
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "walk-speed.md"
+NEED = 10.0
+RECIPIENTS = 8
+MAX_STEAL = 0.02
+
+
+def _ours(graph: Graph, n_walkers: int, steps: int) -> Contender:
+    starts = np.random.default_rng(SEED).integers(0, graph.n_nodes, n_walkers)
+
+    def run() -> int:
+        walks.walk_positions(graph, starts, steps, seed=SEED)
+        return n_walkers * steps
+
+    return run
+
+
+@numba.njit(parallel=True)
+def _user_walk(indptr: Any, indices: Any, starts: Any, steps: int, out: Any) -> None:
+    for walker in numba.prange(starts.shape[0]):
+        node = starts[walker]
+        for _ in range(steps):
+            first = indptr[node]
+            node = indices[first + np.random.randint(0, indptr[node + 1] - first)]  # noqa: NPY002 - what a user writes
+        out[walker] = node
+
+
+def _user(graph: Graph, n_walkers: int, steps: int) -> Contender:
+    starts = np.random.default_rng(SEED).integers(0, graph.n_nodes, n_walkers)
+    out = np.empty(n_walkers, dtype=np.int64)
+
+    def run() -> int:
+        _user_walk(graph.indptr, graph.indices, starts, steps, out)
+        return n_walkers * steps
+
+    return run
+
+
+def _numpy(graph: Graph, n_walkers: int, steps: int) -> Contender:
+    """Return the quickest NumPy we know: a flat table, and draws of one byte where all degrees are alike."""
+    rng = np.random.default_rng(SEED)
+    starts = rng.integers(0, graph.n_nodes, n_walkers).astype(np.int32)
+    flat, first, degrees = graph.indices, graph.indptr[:-1], graph.degrees.astype(np.float32)
+    width = int(graph.degrees[0]) if graph.is_regular else 0
+
+    def run() -> int:
+        nodes = starts
+        for _ in range(steps):
+            if width:
+                nodes = np.take(flat, nodes * width + rng.integers(0, width, n_walkers, dtype=np.uint8))
+            else:
+                drawn = rng.random(n_walkers, dtype=np.float32) * np.take(degrees, nodes)
+                nodes = np.take(flat, np.take(first, nodes) + drawn.astype(np.int32))
+        return n_walkers * steps
+
+    return run
+
+
+@numba.njit(parallel=True)
+def _user_protocol(indptr: Any, indices: Any, recipients: int, updates: int, out: Any) -> None:
+    n_nodes = indptr.shape[0] - 1
+    for lane in numba.prange(out.shape[0]):
+        chosen = np.zeros(n_nodes, np.bool_)
+        node = np.random.randint(0, n_nodes)  # noqa: NPY002
+        for _ in range(updates):
+            chosen[:] = False
+            for other in np.random.choice(n_nodes, recipients, replace=False):  # noqa: NPY002
+                chosen[other] = True
+            chosen[node] = False
+            while True:
+                first = indptr[node]
+                node = indices[first + np.random.randint(0, indptr[node + 1] - first)]  # noqa: NPY002
+                out[lane] += 1
+                if chosen[node]:
+                    break
+
+
+def _numpy_protocol(graph: Graph, lanes: int, hops: int) -> Contender:
+    rng = np.random.default_rng(SEED)
+    table, rows = graph.neighbour_table.astype(np.int64), np.arange(lanes)
+
+    def run() -> int:
+        nodes = rng.integers(0, graph.n_nodes, lanes)
+        chosen = rng.random((lanes, graph.n_nodes)) < RECIPIENTS / graph.n_nodes
+        for _ in range(hops):
+            nodes = table[nodes, rng.integers(0, table.shape[1], lanes)]
+            opened = np.flatnonzero(chosen[rows, nodes])
+            fresh = np.argpartition(rng.random((len(opened), graph.n_nodes)), RECIPIENTS, axis=1)[:, :RECIPIENTS]
+            chosen[opened] = False
+            chosen[opened[:, np.newaxis], fresh] = True
+        return lanes * hops
+
+    return run
+
+
+def _protocol_contenders(scale: float) -> dict[str, Contender]:
+    graph = random_regular(300, 4, seed=SEED)
+    law = walks.FarRows.on(graph, 1)
+    hops = np.zeros(64, dtype=np.int64)
+    updates = max(1, int(2000 * scale))
+
+    def ours() -> int:
+        found = 0
+        options: dict[str, Any] = {"recipients": RECIPIENTS, "burn_in": 0}
+        for chunk in walks.iter_protocol(graph, law, updates=64 * updates, seed=SEED, **options):
+            found += int(chunk["leg_hops"].sum())
+        return found
+
+    def user() -> int:
+        hops[:] = 0
+        _user_protocol(graph.indptr, graph.indices, RECIPIENTS, updates, hops)
+        return int(hops.sum())
+
+    return {
+        "veilwalk": ours,
+        "numba, user style": user,
+        "numpy": _numpy_protocol(graph, 4096, max(1, int(100 * scale))),
+    }
+
+
+def measure(rounds: int, scale: float) -> list[Line]:
+    """Return every ratio."""
+    many = 1_000_000 if scale == 1.0 else 100_000
+    graphs = {f"N=300, degree {degree}": random_regular(300, degree, seed=SEED) for degree in (5, 8, 16, 32)}
+    graphs["N=300, irregular (ba:300:3)"] = barabasi_albert(300, 3, seed=SEED)
+    graphs |= {f"N={many:.0e}, degree {degree}": random_regular(many, degree, seed=SEED) for degree in (5, 8, 16)}
+    graphs[f"N={many:.0e}, irregular (ba:{many}:3)"] = barabasi_albert(many, 3, seed=SEED)
+    lines: list[Line] = []
+    for name, graph in graphs.items():
+        wide = graph.n_nodes > 10_000
+        contenders: dict[str, Contender] = {
+            "veilwalk": _ours(graph, 8192, max(1, int((2000 if wide else 20_000) * scale))),
+            "numba, user style": _user(graph, 2000, max(1, int((500 if wide else 5000) * scale))),
+            "numpy": _numpy(graph, 100_000, max(1, int((20 if wide else 50) * scale))),
+        }
+        lines += _compared(f"walk, {name}", contenders, rounds)
+    return lines + _compared(f"protocol, N=300, degree 4, K={RECIPIENTS}", _protocol_contenders(scale), rounds)
+
+
+def _compared(name: str, contenders: dict[str, Contender], rounds: int) -> list[Line]:
+    units = {who: run() for who, run in contenders.items()}
+    seconds = in_turns(contenders, rounds, most_stolen=MAX_STEAL)
+    rates = {who: units[who] / seconds[who] for who in contenders}
+    lines = []
+    for who in ("numba, user style", "numpy"):
+        ratio = rates["veilwalk"] / rates[who]
+        line = goal_line(name, who, ratio, ">=", NEED if who != "numpy" else 0.0)
+        lines.append(line)
+        goal = f"goal {line.need}" if who != "numpy" else ""
+        print(f"{line.goal:45} {who:20} {line.found:.3g} [{line.low:.3g}-{line.high:.3g}] {goal}", flush=True)
+    return lines
+
+
+def page(lines: list[Line]) -> str:
+    """Return the page."""
+    rows = []
+    for user, numpy in zip(lines[::2], lines[1::2], strict=True):
+        found = [f"{line.found:.3g} [{line.low:.3g}-{line.high:.3g}]" for line in (user, numpy)]
+        rows.append(f"| {user.goal} | {found[0]} | {'met' if user.met else '**missed**'} | {found[1]} |")
+    return "\n".join(
+        [
+            "<!-- Made by `python -m benchmarks.speed.degrees --write`. -->",
+            "# Walks on other graphs, and sealed for several",
+            "",
+            "How many times as fast the engine is, one thread, contenders in turn in one process; medians",
+            f"[least-largest] of {lines[0].rounds} rounds, load average {os.getloadavg()[0]:.1f}.",
+            "Goal: ten times what a user writes with numba.",
+            "",
+            "| | numba, user style | | NumPy |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    """Measure and print, or write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two short rounds on smaller graphs: a smoke test")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--write", action="store_true", help="write docs/reference/walk-speed.md")
+    options = parser.parse_args()
+    numba.set_num_threads(1)
+    lines = measure(2, 0.05) if options.quick else measure(options.rounds, 1.0)
+    if options.write:
+        PAGE.write_text(page(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""Jobs by number on any executor: in this process, in processes, on Ray, on Dask; finished ones kept as files."""
+
+from veilwalk.engine._engines import ENGINES, Engine, open_engine
+from veilwalk.engine._jobs import JobFailure, iter_jobs, run_jobs
+from veilwalk.engine._store import JobStore
+from veilwalk.engine._worker import one_blas_thread
+
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "JobFailure",
+    "JobStore",
+    "iter_jobs",
+    "one_blas_thread",
+    "open_engine",
+    "run_jobs",
+]

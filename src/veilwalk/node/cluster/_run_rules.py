@@ -1,0 +1,57 @@
+"""The rules of a run: what members agreed on, and after how long a walk of theirs is believed lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from veilwalk.node.cluster._lost_walks import LostWalkRules, lost_walk_rules
+from veilwalk.node.members import RunRules
+
+if TYPE_CHECKING:
+    from veilwalk.design import Scheme
+    from veilwalk.learning import Params
+
+
+def run_rules(
+    scheme: Scheme,
+    first: Params,
+    *,
+    alarm_hops: float,
+    away_s: float,
+    updates: int,
+    walks: int,
+    target: float | None,
+    evaluations: int,
+    hop_s: float,
+    dwell_s: float,
+    clip: float,
+    noise: float,
+    spare_s: float = 0.0,
+) -> tuple[RunRules, LostWalkRules]:
+    """Return the rules of a run that walks by ``scheme``, and those for lost walks with how they were found.
+
+    ``first`` is the model that it starts from, for its length; ``alarm_hops`` and ``away_s`` are those of
+    :func:`.lost_walk_rules`, all others those of :class:`RunRules`, without a target None.
+    """
+    lost = lost_walk_rules(
+        scheme,
+        alarm_hops=alarm_hops,
+        step_s=max(hop_s, dwell_s),
+        away_s=away_s,
+        model_bytes=sum(array.nbytes for array in first.values()),
+    )
+    rules = RunRules(
+        walk=scheme.walk,
+        updates=updates,
+        walks=walks,
+        target=target or 0.0,
+        evaluations=evaluations,
+        late_hops=lost.late_hops,
+        starve_hops=lost.starve_hops,
+        hop_s=hop_s,
+        dwell_s=dwell_s,
+        spare_s=spare_s,
+        clip=clip,
+        noise=noise,
+    )
+    return rules, lost

@@ -1,0 +1,123 @@
+// A token that walks on, hop by hop, whatever its walk: by tables (_kernels_protocol.py) or with memory
+// (_kernels_memory.py). Hop h is served by the same words as there.
+
+enum { METROPOLIS = 0, NON_BACKTRACKING = 1, LEAST_RECENT = 2 };
+#define NOWHERE (~0ull)
+
+#define WALK_PARAMETERS                                                                                        \
+    i64 memory, i64 kind, const i64 *offsets, const int *table, const i64 *reverse, u64 threshold, i64 n_words, \
+        i64 width, i64 digits, u64 span, u64 limit
+#define THE_WALK                                                                                          \
+    Walk {                                                                                                \
+        memory != 0, (int)kind, (int)n_words, (int)digits, (u32)width, span, limit, threshold, offsets, reverse, table \
+    }
+
+struct Walk {
+    bool memory;
+    int kind, n_words, digits;
+    u32 width;
+    u64 span, limit, threshold;
+    const i64 *offsets, *reverse;
+    const int *table;
+};
+
+// Words of the block at hand, and how far they are used up.
+struct Token {
+    u64 seed, job, block, back;
+    u32 node, word, words[4];
+    int part, digit;
+};
+
+DEVICE u32 word_at(const Token &token, int part) {
+    u32 low = part & 1 ? token.words[1] : token.words[0], high = part & 1 ? token.words[3] : token.words[2];
+    return part & 2 ? high : low;
+}
+
+DEVICE void draw_block(const Walk &walk, Token &token) {
+    if (walk.memory)
+        block_words(token.seed, token.job, WALK, 0, token.block, token.words);
+    else
+        walk_words(token.seed, token.job, token.block, walk.span, walk.limit, token.words);
+}
+
+DEVICE Token token_at(const Walk &walk, u64 seed, u64 job, u32 node, u64 back, i64 clock) {
+    i64 block_hops = walk.memory ? 4 / walk.n_words : 4 * walk.digits;
+    int within = (int)(clock % block_hops);
+    Token token;
+    token.seed = seed, token.job = job, token.node = node, token.back = back;
+    token.block = (u64)(clock / block_hops);
+    token.part = walk.memory ? within * walk.n_words : within / walk.digits;
+    token.digit = walk.memory ? 0 : within % walk.digits;
+    draw_block(walk, token);
+    token.word = word_at(token, token.part);
+    for (int digit = 0; digit < token.digit; digit++) token.word *= walk.width;
+    return token;
+}
+
+DEVICE u64 onward(const Token &token, u64 number, u32 word, u64 first, u32 degree) {
+    if (token.back == NOWHERE || degree == 1) return first + choice(token.seed, token.job, number, word, degree);
+    u64 entry = first + choice(token.seed, token.job, number, word, degree - 1);
+    return entry >= token.back ? entry + 1 : entry;
+}
+
+// The entry used longest ago; those never used are drawn from.
+DEVICE u64 oldest(const Token &token, const i64 *used, u64 number, u32 word, u64 first, u32 degree) {
+    u64 found = first;
+    u32 unused = 0;
+    for (u64 entry = first; entry < first + degree; entry++) {
+        if (used[entry] < used[found]) found = entry;
+        unused += used[entry] < 0;
+    }
+    if (unused == 0) return found;
+    u32 left = choice(token.seed, token.job, number, word, unused);
+    for (u64 entry = first;; entry++)
+        if (used[entry] < 0 && left-- == 0) return entry;
+}
+
+DEVICE void remembering_hop(const Walk &walk, Token &token, i64 *used, i64 now) {
+    u64 number = token.block << 2 | (u64)token.part;
+    u32 word = word_at(token, token.part), coin = word_at(token, token.part + walk.n_words - 1);
+    u64 first = (u64)walk.offsets[token.node];
+    u32 degree = (u32)((u64)walk.offsets[token.node + 1] - first);
+    if (walk.kind == METROPOLIS) {
+        u32 node = (u32)walk.table[first + choice(token.seed, token.job, number, word, degree)];
+        u32 other = (u32)(walk.offsets[node + 1] - walk.offsets[node]);
+        if (other <= degree || choice(token.seed, token.job, number + 1, coin, other) < degree) token.node = node;
+        return;
+    }
+    bool by_age = walk.kind == LEAST_RECENT && coin >= walk.threshold;
+    u64 entry = by_age ? oldest(token, used, number, word, first, degree) : onward(token, number, word, first, degree);
+    token.back = (u64)walk.reverse[entry];
+    if (walk.kind == LEAST_RECENT) used[entry] = used[token.back] = now;
+    token.node = (u32)walk.table[entry];
+}
+
+// Move on by one hop, which ends at clock now.
+DEVICE void hop(const Walk &walk, Token &token, i64 *used, i64 now) {
+    if (token.part == 4) {
+        token.part = 0;
+        token.block++;
+        draw_block(walk, token);
+        token.word = token.words[0];
+    }
+    if (walk.memory) {
+        remembering_hop(walk, token, used, now);
+        token.part += walk.n_words;
+        return;
+    }
+    if (walk.width > 0)
+        token.node = dense_move(walk.table, walk.width, token.node, &token.word);
+    else
+        token.node = ragged_move(walk.table, walk.offsets, token.seed, token.job, token.block << 2 | token.part,
+                                 token.node, token.word);
+    if (++token.digit == walk.digits) {
+        token.digit = 0;
+        token.word = word_at(token, ++token.part & 3);
+    }
+}
+
+DEVICE u32 start_node(u64 seed, u64 job, u32 n_nodes) {
+    u32 words[4];
+    block_words(seed, job, START, 0, 0, words);
+    return choice(seed, job, 1ull << 47, words[0], n_nodes);
+}

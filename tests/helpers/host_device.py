@@ -1,0 +1,88 @@
+"""The CUDA text without a graphics card: compiled as C++, the whole grid being one thread.
+
+Kernels step through their work by the grid, so one call of one thread does it all; what blocks of threads share is
+then that thread's own. So the arithmetic of the text is tried wherever there is a C++ compiler; threads are not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from veilwalk.walks._device import as_argument, program_text
+
+_PRELUDE = """
+#include <cmath>
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
+#define __shared__ static
+#define __launch_bounds__(...)
+#define __syncthreads()
+#define __ffs __builtin_ffs
+struct Place { unsigned x; };
+static const Place blockIdx = {0}, threadIdx = {0}, gridDim = {1}, blockDim = {1};
+template <class Number, class Other> static Number atomicAdd(Number *place, Other more) {
+    Number before = *place;
+    *place += (Number)more;
+    return before;
+}
+"""
+
+
+class HostDevice:
+    """A device whose arrays are NumPy's."""
+
+    def __init__(self, folder: Path) -> None:
+        source, library = folder / "kernels.cpp", folder / "kernels.so"
+        source.write_text(_PRELUDE + program_text(), encoding="utf-8")
+        options = [
+            "-std=c++17",
+            "-O2",
+            "-shared",
+            "-fPIC",
+            "-ffp-contract=off",
+            "-Wno-unknown-pragmas",
+            "-Wall",
+            "-Werror",
+        ]
+        subprocess.run(["g++", *options, "-o", str(library), str(source)], check=True, timeout=120)
+        self._library = ctypes.CDLL(str(library))
+
+    def put(self, array: npt.NDArray[Any]) -> Any:
+        """Return a copy."""
+        return np.array(array, order="C")
+
+    def full(self, shape: int | tuple[int, ...], value: int, dtype: npt.DTypeLike) -> Any:
+        """Return a new array."""
+        return np.full(shape, value, dtype=dtype)
+
+    def fetch(self, array: Any) -> npt.NDArray[Any]:
+        """Return a copy."""
+        return np.array(array)
+
+    def launch(self, kernel: str, n_items: int, *arguments: Any) -> None:
+        """Call the kernel once."""
+        if n_items:
+            self._library[kernel](*(_handed_over(as_argument(one)) for one in arguments))
+
+
+def _handed_over(given: Any) -> Any:
+    if isinstance(given, np.ndarray):
+        return ctypes.c_void_p(given.ctypes.data)
+    return ctypes.c_uint64(int(given)) if isinstance(given, np.unsignedinteger) else ctypes.c_int64(int(given))
+
+
+def host_device(folder: Path) -> HostDevice:
+    """Return the device, or skip the test where there is no compiler."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ here: the CUDA text cannot be tried without a graphics card")
+    return HostDevice(folder)

@@ -1,0 +1,30 @@
+"""Dask through its own executor, on a scheduler with two workers that are processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.helpers import jobs as work
+
+from veilwalk.engine import open_engine, run_jobs
+from veilwalk.engine._store import encoded
+
+WEIGHTS = np.linspace(0.1, 1.0, 1000)
+
+
+@pytest.mark.filterwarnings("ignore")  # Dask's own
+def test_dask_gives_the_same_bytes() -> None:
+    """As in this process."""
+    pytest.importorskip("distributed", reason="dask is not installed: its engine is not tested")
+    from distributed import LocalCluster
+
+    local: Any = LocalCluster
+    here = run_jobs(work.weighed, range(12), common=(WEIGHTS,))
+    with (
+        local(n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True) as cluster,
+        open_engine(cluster.scheduler_address.replace("tcp://", "dask://")) as executor,
+    ):
+        assert encoded(run_jobs(work.weighed, range(12), common=(WEIGHTS,), executor=executor)) == encoded(here)
+        assert run_jobs(work.threads, [0], executor=executor)[0][0] == 1

@@ -1,0 +1,371 @@
+"""Messages from one node to the next: offered, given, refused, sent another way, kept twice, never copied."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.helpers.members import greet, message_for, offer, size_of
+
+from veilwalk.core.errors import SpoolError
+from veilwalk.core.walk import SIMPLE
+from veilwalk.node import Limits, RunRules
+from veilwalk.node.link._connection import dial, dialing_context
+from veilwalk.node.link._wire import Ack, Go, Nak, Offer, Refusal
+from veilwalk.node.members import changed_roster, new_node_keys
+from veilwalk.node.peer import DestinationRow
+from veilwalk.node.spool._disk import FolderDisk
+
+Make = Callable[..., Any]
+
+
+def test_what_was_offered_and_not_given_is_not_used(network: Make) -> None:
+    """A neighbour that falls silent after its offer may have sent it another way: nobody trains on it here."""
+
+    async def main() -> Any:
+        net = network(4, starts=False)
+        await net.start("n1")
+        connection = await greet(net, "n0", "n1")
+        message = message_for(net, "n1", counts=[0.0] * 4)
+        import hashlib
+
+        await connection.send(Offer(1, len(message), hashlib.sha256(message).digest()), message)
+        assert await connection.receive(5) == Ack(1)
+        connection.close()
+        await asyncio.sleep(0.3)
+        assert net.look("n1")["messages"] == []
+        connection = await greet(net, "n0", "n1")
+        await connection.send(Go(2))
+        assert await connection.receive(5) == Refusal(2, Nak.UNKNOWN)
+        await connection.send(Go(1))
+        assert await connection.receive(5) == Ack(1)
+        await connection.send(Go(1))
+        assert await connection.receive(5) == Ack(1)
+        await net.until(lambda: net.tally("updates") == 1)
+        connection.close()
+        await net.stop()
+        return net
+
+    assert asyncio.run(main()).tally("taken") == 1
+
+
+def test_what_was_given_waits_for_a_neighbour_that_died(network: Make) -> None:
+    """Between GO and its answer nobody knows whether it is used: it goes no other way, and is used once."""
+
+    async def main() -> Any:
+        limits = Limits(pin_s=0.2, retry_s=0.1, connect_s=1.0, answer_s=0.5, ping_s=0.5)
+        net = network(4, recipients=3, rules=RunRules(walk=SIMPLE, updates=40, late_hops=1e9), limits=limits)
+        await net.start()
+        await net.until(lambda: net.tally("updates") >= 3)
+        desk = net.nodes["n2"].desk
+        take = desk.take
+
+        async def dies(peer: str, seq: int) -> Any:
+            """Take it, and never answer."""
+            desk.take = take
+            await take(peer, seq)
+            net.stops["n2"].set()
+            await asyncio.sleep(60)
+
+        desk.take = dies
+        await net.until(net.runs["n2"].done)
+        await net.stop("n2")
+        before = net.tally("rerouted")
+        await asyncio.sleep(0.8)
+        waiting = [row for name in ("n1", "n3") for row in net.look(name)["messages"] if row.peer == "n2"]
+        assert len(waiting) == 1
+        assert net.tally("rerouted") == before
+        await net.start("n2")
+        await net.until(net.finished, 40)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.look("n0")["final"].tolist() == [net.tally("updates", name) for name in net.names]
+
+
+def test_a_silent_neighbour_is_passed_by_and_its_number_cancelled(network: Make) -> None:
+    """After pin_s the message goes another way; when the neighbour is back the numbers go on without a gap."""
+
+    async def main() -> Any:
+        limits = Limits(pin_s=0.3, retry_s=0.1, connect_s=1.0, answer_s=1.0, ping_s=0.5)
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=60, late_hops=1e9), limits=limits)
+        everybody_but = dict.fromkeys(("n1", "n3"), 1 / 2)
+        net.change("n0", law=DestinationRow.of(everybody_but))
+        for name in ("n1", "n3"):
+            net.change(name, law=DestinationRow.of({"n0": 1.0}))
+        await net.start("n0", "n1", "n3")
+        await net.until(lambda: net.tally("rerouted") >= 2)
+        await net.start("n2")
+        await net.until(net.finished, 40)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.look("n0")["final"].tolist() == [net.tally("updates", name) for name in net.names]
+
+
+def test_replayed_messages_are_opened_once(network: Make) -> None:
+    """A neighbour that offers the same ciphertext again and again adds nothing to the model."""
+
+    async def main() -> Any:
+        net = network(4, starts=False, rules=RunRules(walk=SIMPLE, updates=1000, late_hops=1e9))
+        await net.start("n1")
+        connection = await greet(net, "n0", "n1")
+        message = message_for(net, "n1", counts=[0.0] * 4)
+        for seq in (1, 2, 3, 4):
+            assert await offer(connection, seq, message) == Ack(seq)
+            if seq > 2:
+                # The first copies come while the very first is still being trained on.
+                await net.until(lambda: net.tally("updates") == 1)
+        await net.until(lambda: net.tally("duplicates") == 3)
+        connection.close()
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.tally("updates") == 1
+    assert net.look("n1")["checkpoint"].tolist() == [0, 1, 0, 0]
+
+
+def test_an_offer_repeated_is_acknowledged_again_and_one_far_ahead_is_not(network: Make) -> None:
+    async def main() -> Any:
+        net = network(4, starts=False)
+        await net.start("n1")
+        connection = await greet(net, "n0", "n1")
+        message = message_for(net, "n3", counts=[0.0] * 4)
+        assert await offer(connection, 1, message) == Ack(1)
+        assert await offer(connection, 1, message) == Ack(1)
+        from veilwalk.core.errors import TransportError
+
+        with pytest.raises(TransportError):
+            await offer(connection, 3, message)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.tally("taken") == 1
+    assert "far ahead" in net.logs["n1"].getvalue()
+
+
+def test_a_neighbour_is_held_to_its_quota(network: Make) -> None:
+    """Garbage that nobody opens takes the place of what the same neighbour sent before, and does not fill the node."""
+
+    async def main() -> Any:
+        net = network(4, starts=False, limits=Limits(quota=2))
+        await net.start("n1")
+        connection = await greet(net, "n0", "n1")
+        answers: list[Any] = []
+        for _ in range(4):
+            garbage = message_for(net, "n3", counts=[0.0] * 4)
+            clear, rest = garbage[:4], os.urandom(len(garbage) - 4)
+            answers.append(await offer(connection, len([a for a in answers if isinstance(a, Ack)]) + 1, clear + rest))
+        connection.close()
+        await net.stop()
+        return answers, len(net.look("n1")["messages"]), net.tally("crowded_out")
+
+    answers, held, crowded_out = asyncio.run(main())
+    assert answers == [Ack(seq) for seq in range(1, 5)]
+    assert (held, crowded_out) == (2, 2)
+
+
+def test_damaged_bytes_and_other_epochs_are_refused(network: Make) -> None:
+    async def main() -> Any:
+        net = network(4, starts=False)
+        await net.start("n1")
+        connection = await greet(net, "n0", "n1")
+        message = message_for(net, "n3", counts=[0.0] * 4)
+        await connection.send(Offer(1, len(message), bytes(32)), message)
+        damaged = await connection.receive(5)
+        later = message[:2] + bytes([message[2] + 9]) + message[3:]
+        other = await offer(connection, 1, later)
+        connection.close()
+        await net.stop()
+        return damaged, other
+
+    assert asyncio.run(main()) == (Refusal(1, Nak.DAMAGED), Refusal(1, Nak.REFUSED))
+
+
+def test_only_neighbours_with_their_own_key_are_let_in(network: Make, tmp_path: Any) -> None:
+    """Not a member without an edge, not a stranger, and not a stranger under a neighbour's name."""
+    from veilwalk.core.errors import TransportError
+
+    async def main() -> Any:
+        net = network(4, starts=False)
+        await net.start("n1")
+        stranger = new_node_keys(tmp_path / "x", node_id="n0", address="127.0.0.1:1", suite=net.roster.suite)
+        for keys in (stranger, net.keys["n3"]):
+            with pytest.raises(TransportError):
+                await greet(net, "n0", "n1", keys)
+        connection = await greet(net, "n0", "n1")
+        connection.close()
+        await net.stop()
+        return net
+
+    asyncio.run(main())
+
+
+def test_a_peer_with_another_key_than_the_rosters_is_not_spoken_to(network: Make) -> None:
+    """The dialer looks too."""
+    from veilwalk.core.errors import TransportError
+
+    async def main() -> None:
+        net = network(4, starts=False)
+        await net.start("n1", "n3")
+        # n1's address in the place of n3's: the roster's key for n3 is not what answers there.
+        member = replace(net.roster.member("n3"), address=net.roster.member("n1").address)
+        context = dialing_context(net.keys["n2"], net.roster.trust_anchors(["n1", "n3"]))
+        with pytest.raises(TransportError, match="not the roster's"):
+            await dial(member, context, message_bytes=size_of(net), timeout_s=5)
+        await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_node_whose_disk_was_lost_is_not_cut_off(network: Make) -> None:
+    """It numbers its messages from the beginning and knows none of its neighbours': both are told by HELLO."""
+    import shutil
+
+    async def main() -> Any:
+        net = network(3, rules=RunRules(walk=SIMPLE, updates=2000, late_hops=30, hop_s=0.02))
+        await net.start()
+        await net.until(lambda: net.tally("hops", "n1") >= 10)
+        await net.stop("n1")
+        shutil.rmtree(net.folder / "state-n1")
+        await net.start("n1")
+        before = net.tally("updates")
+        await net.until(lambda: net.tally("updates") >= before + 20 and net.tally("hops", "n1") >= 10, 40)
+        await net.stop()
+        return net.tally("updates") - before, net.tally("hops", "n1")
+
+    more_updates, hops_of_the_new_disk = asyncio.run(main())
+    assert more_updates >= 20
+    assert hops_of_the_new_disk >= 10
+
+
+def test_a_message_cut_short_on_disk_is_thrown_away_and_the_link_goes_on(network: Make) -> None:
+    """The walk is lost and made again; nothing broken is ever offered."""
+
+    async def main() -> Any:
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=40, late_hops=20, hop_s=0.02))
+        await net.start()
+        await net.until(lambda: net.tally("updates") >= 3)
+        await net.stop()
+        for name in net.names:
+            database = sqlite3.connect(net.folder / f"state-{name}" / "spool.db")
+            database.execute("UPDATE message SET bytes = substr(bytes, 1, 100)")
+            database.commit()
+            database.close()
+        await net.start()
+        await net.until(net.finished, 60)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.tally("damaged") >= 1
+    assert net.tally("created") >= 1
+    assert not any("turned_away" in log.getvalue() for log in net.logs.values())
+
+
+def test_spare_copies_are_released_after_a_fixed_time(network: Make) -> None:
+    """With spares, every message is there twice for a while, and at the end none is left."""
+
+    async def main() -> Any:
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=30, late_hops=1e9, spare_s=0.3))
+        await net.start()
+        await net.until(lambda: net.tally("updates") >= 5)
+        during = sum(spares(net, name) for name in net.names)
+        await net.until(net.finished)
+        await net.until(lambda: not sum(spares(net, name) for name in net.names))
+        await net.stop()
+        return net, during
+
+    net, during = asyncio.run(main())
+    assert during >= 1
+    assert net.look("n0")["final"].tolist() == [net.tally("updates", name) for name in net.names]
+
+
+def spares(net: Any, name: str) -> int:
+    database = sqlite3.connect(f"file:{net.folder / f'state-{name}' / 'spool.db'}?mode=ro", uri=True)
+    try:
+        return int(database.execute("SELECT count(*) FROM spare").fetchone()[0])
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize("spare", [0.0, 30.0])
+def test_what_a_lost_node_was_carrying_is_sent_again(network: Make, spare: float) -> None:
+    """A node is lost for good with a message it was only carrying; with spares its neighbour sends the copy again."""
+
+    async def main() -> Any:
+        rules = RunRules(walk=SIMPLE, updates=40, late_hops=1e9, spare_s=spare)
+        net = network(5, chords=((0, 2), (0, 3)), rules=rules)
+        # Nobody seals for n4, so whatever it holds it only carries.
+        for name in net.names:
+            others = [other for other in net.names if other not in {name, "n4"}]
+            net.change(name, law=DestinationRow.of({other: 1 / len(others) for other in others}))
+        await net.start()
+        await net.until(lambda: net.tally("taken", "n4") >= 1)
+        # It takes one more and is gone before it hands that on.
+        net.nodes["n4"].desk.custody.outgoing = lambda _: None
+        await asyncio.sleep(0.5)
+        await net.until(lambda: net.look("n4")["messages"], 40)
+        await net.stop("n4")
+        edges = [edge for edge in net.roster.edges if "n4" not in edge]
+        net.roster = changed_roster(net.roster, edges, cards={}, removed=["n4"], now=int(time.time()), days=1)
+        rest = ("n0", "n1", "n2", "n3")
+        for name in rest:
+            await net.nodes[name].follow(net.roster, net.keys[name])
+        try:
+            await net.until(lambda: all(net.look(name)["final"] is not None for name in rest), 20 if spare else 2)
+        except AssertionError:
+            if spare:
+                raise
+        await net.stop()
+        return net, rest
+
+    net, rest = asyncio.run(main())
+    if not spare:
+        assert all(net.look(name)["final"] is None for name in rest)
+        return
+    assert net.tally("revived", *rest) >= 1
+    assert net.look("n0")["final"].tolist()[:4] == [net.tally("updates", name) for name in rest]
+
+
+def test_a_disk_that_fails_for_a_while_loses_nothing(network: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second transaction of every node fails, at its end; no node falls over, and then training ends."""
+    failing = {"now": False, "times": 0}
+    original = FolderDisk.transaction
+
+    @contextmanager
+    def transaction(self: FolderDisk, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        with original(self, durable=durable) as database:
+            yield database
+            if failing["now"]:
+                failing["times"] += 1
+                if failing["times"] % 2:
+                    raise SpoolError("storage: No space left on device")
+
+    monkeypatch.setattr(FolderDisk, "transaction", transaction)
+
+    async def main() -> Any:
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=40, late_hops=1e9))
+        await net.start()
+        await net.until(lambda: net.tally("updates") >= 3)
+        failing["now"] = True
+        await net.until(lambda: failing["times"] > 60, 40)
+        failing["now"] = False
+        await net.until(net.finished, 60)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.look("n0")["final"].tolist() == [net.tally("updates", name) for name in net.names]
+    assert any("storage_trouble" in log.getvalue() for log in net.logs.values())

@@ -1,0 +1,248 @@
+"""New rosters while messages walk: harmless versions, epochs, members that leave, keys that do not fit."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.helpers.followers import FOREVER, NOW
+
+from veilwalk.core.errors import ConfigError
+from veilwalk.core.walk import SIMPLE
+from veilwalk.node import RunRules
+from veilwalk.node.members import (
+    changed_roster,
+    edges_after,
+    new_node_keys,
+    rotate_node_keys,
+    rotated_roster,
+)
+from veilwalk.node.sealing import seal
+
+Make = Callable[..., Any]
+
+
+def test_finding_08_a_message_outlives_harmless_versions_of_the_roster(network: Make) -> None:
+    """Sealed under version 1, it walks while everybody takes up 2 and 3, and opens."""
+
+    async def main() -> Any:
+        net = network(4, starts=False)
+        membership = net.parts["n0"].membership
+        message = seal(
+            membership.roster.seal_context(membership.manifest),
+            [membership.roster.kem_key("n2", 0)],
+            walk_tag=b"walktag1",
+            iteration=0,
+            body=np.zeros(4).tobytes(),
+        )
+        await net.start()
+        for days in (2, 3):
+            roster = net.nodes["n0"].roster
+            following = changed_roster(roster, roster.edges, cards={}, removed=[], now=NOW, days=days)
+            for name in net.names:
+                await net.nodes[name].follow(following, net.keys[name])
+        desk = net.nodes["n0"].desk
+        desk._settle(await desk.storage(desk.custody.create, message, "started"), for_us=False)
+        await net.until(lambda: net.tally("updates", "n2") >= 1)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert {node.roster.version for node in net.nodes.values()} <= {3}
+    assert [net.tally(name) for name in ("expired", "refused", "damaged", "created")] == [0, 0, 0, 0]
+
+
+def test_finding_20_all_change_over_at_one_time(network: Make) -> None:
+    """Nodes that have the new roster seal in the old epoch until its time; half of them having it stalls nobody."""
+
+    async def main() -> None:
+        net = network(6, chords=((0, 2), (1, 4)), rules=FOREVER)
+        await net.start()
+        await net.until(lambda: net.tally("updates") > 3)
+        manifest = net.nodes["n0"].manifest
+        keys = {name: rotate_node_keys(net.folder / name) for name in net.names}
+        cards = {name: found.member for name, found in keys.items()}
+        now = int(time.time())
+        later = rotated_roster(net.roster, cards=cards, now=now, days=1, seals_from=now + 600)
+        assert [later.epoch_at(when) for when in (now, now + 599, now + 600)] == [0, 0, 1]
+        assert later.seal_context(manifest).epoch == net.roster.seal_context(manifest).epoch == 0
+        for name in ("n0", "n1", "n2"):
+            await net.nodes[name].follow(later, keys[name])
+        before = net.tally("updates")
+        await net.until(lambda: net.tally("updates") > before + 10)
+        # Its time has come: those that know of it seal in the new epoch, the others in the old, and all open both.
+        at_once = replace(rotated_roster(net.roster, cards=cards, now=now, days=1), version=3, prev_digest=later.digest)
+        for name in ("n0", "n1", "n2"):
+            await net.nodes[name].follow(at_once, keys[name])
+        for name in ("n3", "n4", "n5"):
+            await net.nodes[name].follow(later, keys[name])
+        before = net.tally("updates")
+        await net.until(lambda: net.tally("updates") > before + 20)
+        await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_roll_over_is_drafted_with_the_keys_it_needs(network: Make) -> None:
+    """Those of the epoch before too, until it begins; then neither rotation nor new members have to wait."""
+    net = network(4)
+    cards = {name: rotate_node_keys(net.folder / name).member for name in net.names}
+    now = net.roster.created
+    rolling = rotated_roster(net.roster, cards=cards, now=now, days=9, seals_from=now + 100)
+    assert {tuple(sorted(member.kem)) for member in rolling.members} == {(0, 1, 2)}
+    renewed = changed_roster(rolling, rolling.edges, cards={}, removed=[], now=now + 50, days=9)
+    assert (renewed.seals_from, renewed.rolls_over) == (now + 100, True)
+    with pytest.raises(ConfigError, match="epoch 1 begins in 50 s: rotate after that"):
+        rotated_roster(renewed, cards=cards, now=now + 50, days=9)
+    joiner = new_node_keys(net.folder / "x", node_id="x", address="h:1", suite=net.roster.suite, epoch=1).member
+    edges = edges_after(rolling, added=[("x", "n0")])
+    with pytest.raises(ConfigError, match="needs 0 and 1 and 2; 1 has not begun: add members after that"):
+        changed_roster(rolling, edges, cards={"x": joiner}, removed=[], now=now + 50, days=9)
+    after = changed_roster(rolling, edges, cards={"x": joiner}, removed=[], now=now + 100, days=9)
+    assert {tuple(sorted(member.kem)) for member in after.members} == {(1, 2)}
+    assert after.epoch_at(now) == 1
+
+
+def test_edges_after_a_change_are_those_of_before_but_for_it(network: Make) -> None:
+    roster = network(4).roster
+    assert edges_after(roster) == roster.edges
+    assert edges_after(roster, removed=["n3"]) == (("n0", "n1"), ("n1", "n2"))
+    assert edges_after(roster, added=[("n2", "n0")], dropped=[("n1", "n0")])[:2] == (("n0", "n2"), ("n0", "n3"))
+    for change in ({"added": [("n1", "n0")]}, {"dropped": [("n0", "n2")]}):
+        with pytest.raises(Exception, match="edge = "):
+            edges_after(roster, **change)  # type: ignore[arg-type]
+
+
+def test_a_new_epoch_is_followed_while_running(network: Make) -> None:
+    """Keys change one node after the other, under way: nothing is lost, and the old epoch's messages still open."""
+
+    async def main() -> Any:
+        net = network(5, chords=((0, 2),), rules=RunRules(walk=SIMPLE, updates=120, late_hops=1e9))
+        await net.start()
+        for _ in range(2):
+            before = net.tally("updates")
+            await net.until(lambda before=before: net.tally("updates") > before + 5)
+            keys = {name: rotate_node_keys(net.folder / name) for name in net.names}
+            cards = {name: found.member for name, found in keys.items()}
+            net.roster = rotated_roster(net.roster, cards=cards, now=int(time.time()), days=1)
+            for name in net.names:
+                await net.nodes[name].follow(net.roster, keys[name])
+                await asyncio.sleep(0.05)
+        await net.until(net.finished, 60)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.look("n0")["final"].tolist() == [net.tally("updates", name) for name in net.names]
+    assert net.tally("updates") == 120
+    assert all('"version": 3, "epoch": 2' in log.getvalue() for log in net.logs.values())
+
+
+def test_a_new_roster_reaches_custody_in_the_storage_thread(network: Make) -> None:
+    """Custody belongs to one thread: the loop asks that one, and never writes itself."""
+    writers: dict[str, str] = {}
+
+    def watch(thing: Any) -> None:
+        def note(self: Any, name: str, value: object) -> None:
+            writers[name] = threading.current_thread().name
+            object.__setattr__(self, name, value)
+
+        thing.__class__ = type("Watched", (type(thing),), {"__setattr__": note})
+
+    async def main() -> None:
+        net = network(4, starts=False)
+        await net.start()
+        custody = net.nodes["n1"].desk.custody
+        watch(custody)
+        watch(custody.visits)
+        following = replace(net.roster, version=2, prev_digest=net.roster.digest)
+        await net.nodes["n1"].follow(following, net.keys["n1"])
+        await net.until(lambda: net.nodes["n1"].links_up == 2)
+        await net.stop()
+
+    asyncio.run(main())
+    assert {"opener", "next_hop", "allowed"} <= writers.keys()
+    assert all(name.startswith("storage") for name in writers.values())
+
+
+def test_a_roster_with_a_wrong_key_for_this_very_node_is_refused(network: Make, tmp_path: Any) -> None:
+    """What others seal to a key it does not hold would be lost: it says so, and works under the one before."""
+    from veilwalk.node.members import new_node_keys
+
+    async def main() -> Any:
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=60, late_hops=1e9))
+        await net.start()
+        await net.until(lambda: net.tally("updates") > 5)
+        stranger = new_node_keys(tmp_path / "s", node_id="n1", address="127.0.0.1:9", suite=net.roster.suite).member
+        own = net.keys["n1"].member
+        for wrong, word in (
+            (replace(own, kem=stranger.kem), "the sealing key of n1"),
+            (replace(own, certificate=stranger.certificate), "the TLS key of n1"),
+        ):
+            members = tuple(wrong if member.id == "n1" else member for member in net.roster.members)
+            bad = replace(net.roster, version=2, prev_digest=net.roster.digest, members=members)
+            with pytest.raises(ConfigError, match=word):
+                await net.nodes["n1"].follow(bad, net.keys["n1"])
+        assert net.nodes["n1"].roster.version == 1
+        await net.until(net.finished, 60)
+        await net.stop()
+        return net
+
+    assert asyncio.run(main()).tally("updates") == 60
+
+
+def test_who_leaves_the_roster_is_not_spoken_to_any_more(network: Make) -> None:
+    """Its neighbours hang up and send what waits for it another way; training ends without it.
+
+    Also where the model was sealed for it: then a message that nobody can open walks on for ever, and looks like life.
+    """
+
+    async def main() -> Any:
+        net = network(
+            5,
+            chords=((0, 2), (1, 3)),
+            rules=RunRules(walk=SIMPLE, updates=80, late_hops=40, starve_hops=100, hop_s=0.02),
+        )
+        await net.start()
+        await net.until(lambda: net.tally("updates") > 5)
+        edges = [edge for edge in net.roster.edges if "n4" not in edge]
+        net.roster = changed_roster(net.roster, edges, cards={}, removed=["n4"], now=int(time.time()), days=1)
+        with pytest.raises(ConfigError, match="leaves n4 out"):
+            await net.nodes["n4"].follow(net.roster, net.keys["n4"])
+        for name in ("n0", "n1", "n2", "n3"):
+            await net.nodes[name].follow(net.roster, net.keys[name])
+        await net.until(lambda: all(net.look(name)["final"] is not None for name in ("n0", "n1", "n2", "n3")), 60)
+        assert net.nodes["n4"].links_up == 0
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.look("n0")["final"].sum() >= 80
+
+
+def test_a_node_waits_while_its_roster_does_not_hold(network: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock jumps past the roster's end: links go down, nothing is lost; it jumps back, and training ends."""
+
+    async def main() -> Any:
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=60, late_hops=1e9))
+        await net.start()
+        await net.until(lambda: net.tally("updates") >= 3)
+        now = time.time
+        with monkeypatch.context() as patch:
+            patch.setattr("veilwalk.node.peer._membership.time.time", lambda: now() + 7200)
+            await net.until(lambda: not any(node.links_up for node in net.nodes.values()))
+            before = net.tally("hops")
+            await asyncio.sleep(0.5)
+            assert net.tally("hops") == before
+        await net.until(net.finished, 40)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.look("n0")["final"].tolist() == [net.tally("updates", name) for name in net.names]

@@ -1,0 +1,282 @@
+"""Versions side by side: what two neighbours speak, whose folders are taken over, whose files are read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veilwalk.core.errors import InputFileError, ProtocolError, SpoolError
+from veilwalk.core.walk import SIMPLE
+from veilwalk.node.link._wire import PROTOCOLS, Hello, State, Wire, agreed_protocol, encode
+from veilwalk.node.members._keyfile import read_secret
+from veilwalk.node.members._manifest import parse_manifest
+from veilwalk.node.members._member import read_card
+from veilwalk.node.members._roster import parse_roster
+from veilwalk.node.members._rules import RunRules
+from veilwalk.node.members._signed import canonical_json
+from veilwalk.node.spool import FolderDisk, Spool, open_read_only
+from veilwalk.node.spool._tables import FORMAT, SCHEMA
+
+Make = Callable[..., Any]
+OURS = PROTOCOLS[-1]
+#: What the version after this one will speak, and the one after that.
+NEXT, LATER = range(OURS, OURS + 2), range(OURS + 1, OURS + 2)
+HELLO = Hello(OURS, OURS, 1, bytes(32), 1, bytes(32), bytes(16), bytes(8))
+
+
+# ---- protocols -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "spoken"),
+    [((2, 2), (2, 2), 2), ((2, 3), (2, 2), 2), ((2, 3), (2, 3), 3), ((3, 5), (2, 4), 4), ((2, 9), (4, 6), 6)],
+)
+def test_two_versions_speak_the_highest_that_both_do(
+    theirs: tuple[int, int], ours: tuple[int, int], spoken: int
+) -> None:
+    for (low, high), (lowest, highest) in ((theirs, ours), (ours, theirs)):
+        hello = replace(HELLO, lowest=low, highest=high)
+        assert agreed_protocol(hello, range(lowest, highest + 1)) == spoken
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "said"),
+    [
+        (1, 1, r"speaks protocol 1 \(version 0\.1\), this node protocols 2 to 3: upgrade the peer"),
+        (4, 9, "speaks protocols 4 to 9, this node protocols 2 to 3: upgrade this node"),
+        (5, 2, "speaks protocols 5 to 2, this node protocols 2 to 3"),
+    ],
+)
+def test_where_there_is_none_both_lists_are_named(lowest: int, highest: int, said: str) -> None:
+    with pytest.raises(ProtocolError, match=said):
+        agreed_protocol(replace(HELLO, lowest=lowest, highest=highest), range(2, 4))
+
+
+def test_a_greeting_of_any_version_is_of_one_length() -> None:
+    """One more byte is a frame of its own, and refused at once where the protocol has none of that type."""
+    wire = Wire("listener", message_bytes=64)
+    greeting = encode(replace(HELLO, highest=255))
+    assert wire.feed(greeting) == [replace(HELLO, highest=255)]
+    wire.send(HELLO)
+    assert (wire.state, len(wire.buffer())) == (State.IDLE, 1)
+    with pytest.raises(ProtocolError, match="frame type 9: not known"):
+        wire.feed(b"\x09")
+
+
+def events(net: Any, name: str, kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in net.logs[name].getvalue().splitlines()]
+    return [event for event in found if event["event"] == kind]
+
+
+def speak(net: Any, name: str, protocols: range) -> None:
+    net.change(name, membership=replace(net.parts[name].membership, protocols=protocols))
+
+
+def test_nodes_of_the_next_version_work_beside_those_of_this(network: Make) -> None:
+    """Two that speak more and two that do not, in one run, to its end: nothing is lost, and each link has its own."""
+
+    async def main() -> Any:
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=40, late_hops=1e9))
+        speak(net, "n0", NEXT)
+        speak(net, "n1", NEXT)
+        await net.start()
+        await net.until(net.finished)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert {float(net.look(name)["final"].sum()) for name in net.names} == {40.0}
+    spoken = {(name, up["peer"]): up["protocol"] for name in net.names for up in events(net, name, "link_up")}
+    assert spoken == {
+        (one, other): OURS + 1 if {one, other} == {"n0", "n1"} else OURS
+        for edge in net.roster.edges
+        for one, other in (edge, edge[::-1])
+    }
+    assert not any(events(net, name, "turned_away") for name in net.names)
+
+
+def test_a_node_of_a_version_too_far_is_turned_away_in_one_line(network: Make) -> None:
+    """Both ends say it once, with both lists and who is to be upgraded, however often it is tried; the rest goes on."""
+
+    async def main() -> Any:
+        rules = RunRules(walk=SIMPLE, updates=10**6, late_hops=1e9)
+        net = network(4, chords=((0, 2),), rules=rules, recipients=2)
+        speak(net, "n3", LATER)
+        await net.start()
+        await net.until(lambda: net.nodes["n0"].events["turned_away"] >= 4 and net.tally("updates") >= 10)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    theirs, ours = f"protocol {OURS + 1}", f"protocol {OURS}"
+    told = [line["why"] for line in events(net, "n0", "turned_away") if line.get("peer") == "n3"]
+    assert told == [f"a peer speaks {theirs}, this node {ours}: upgrade this node"]
+    downs = [line["why"] for line in events(net, "n0", "link_down") if line["peer"] == "n3"]
+    assert told[0] in downs
+    assert [line["why"] for line in events(net, "n3", "turned_away") if line.get("peer") == "n0"] == [
+        f"a peer speaks {ours}, this node {theirs}: upgrade the peer"
+    ]
+
+
+# ---- what is on disk -----------------------------------------------------------------------------------------------
+
+
+def _add_column(database: sqlite3.Connection) -> None:
+    database.execute("ALTER TABLE claim ADD COLUMN weight INTEGER NOT NULL DEFAULT 7")
+
+
+@contextmanager
+def next_version(step: Callable[[sqlite3.Connection], None] = _add_column) -> Iterator[None]:
+    """As if this were the version after: one more column, one more table, and the step that gets there."""
+    schema = SCHEMA.replace("brought_by TEXT NOT NULL\n) WITHOUT ROWID;\nCREATE TABLE IF NOT EXISTS edge_use", (
+        "brought_by TEXT NOT NULL, weight INTEGER NOT NULL DEFAULT 7\n) WITHOUT ROWID;\n"
+        "CREATE TABLE IF NOT EXISTS later (name TEXT PRIMARY KEY) WITHOUT ROWID;\nCREATE TABLE IF NOT EXISTS edge_use"
+    ))  # fmt: skip
+    assert schema != SCHEMA
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("veilwalk.node.spool._tables.SCHEMA", schema)
+        for module in ("_tables", "_formats", "_salvage"):
+            patch.setattr(f"veilwalk.node.spool.{module}.FORMAT", FORMAT + 1)
+        patch.setattr("veilwalk.node.spool._formats.STEPS", {FORMAT: step})
+        yield
+
+
+def filled(folder: Path) -> bytes:
+    """Make a folder of this version with something in it; return the mark of its disk."""
+    spool = Spool(FolderDisk(folder))
+    with spool.transaction() as register:
+        register.count("hops", 5)
+        register.execute("INSERT INTO claim VALUES ('a', x'00', 3, 'b')")
+        register.execute("INSERT INTO link (peer, sent, taken) VALUES ('a', 41, 12)")
+    spool.close()
+    return spool.incarnation
+
+
+def content(folder: Path) -> dict[str, Any]:
+    with closing(open_read_only(folder)) as database:
+        return {
+            "format": database.execute("PRAGMA user_version").fetchone()[0],
+            "claim": database.execute("SELECT * FROM claim").fetchall(),
+            "link": database.execute("SELECT peer, sent, taken FROM link").fetchall(),
+            "hops": database.execute("SELECT value FROM tally WHERE name = 'hops'").fetchall(),
+        }
+
+
+def test_a_folder_of_the_version_before_is_taken_over_whole(tmp_path: Path) -> None:
+    """It is the same disk to its neighbours: numbers and tallies go on; and the next start changes nothing."""
+    mark = filled(tmp_path)
+    with next_version():
+        for _ in range(2):
+            disk = FolderDisk(tmp_path)
+            assert not disk.mended
+            spool = Spool(disk)
+            assert spool.incarnation == mark
+            spool.close()
+            assert content(tmp_path) == {
+                "format": FORMAT + 1, "claim": [("a", b"\0", 3, "b", 7)], "link": [("a", 41, 12)], "hops": [(5,)]
+            }  # fmt: skip
+
+
+def test_a_folder_of_format_1_keeps_what_was_vouched_for(tmp_path: Path) -> None:
+    """As it was before claims said who brought them: then it was who vouched."""
+    mark = filled(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "spool.db")) as database:
+        database.execute("ALTER TABLE claim DROP COLUMN brought_by")
+        database.execute("PRAGMA user_version = 1")
+        database.execute("UPDATE mark SET data = '1' WHERE name = 'format'")
+        database.execute("UPDATE mark SET data = CAST(data AS BLOB)")
+        database.commit()
+    disk = FolderDisk(tmp_path)
+    spool = Spool(disk)
+    assert (disk.mended, spool.incarnation) == (False, mark)
+    spool.close()
+    assert content(tmp_path)["claim"] == [("a", b"\0", 3, "a")]
+
+
+def test_back_to_the_version_before_is_refused_and_loses_nothing(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with next_version():
+        Spool(FolderDisk(tmp_path)).close()
+        after = content(tmp_path)
+    said = f"written by a newer version of veilwalk .storage format {FORMAT + 1}, this one has {FORMAT}.: upgrade"
+    with pytest.raises(SpoolError, match=said) as refused:
+        FolderDisk(tmp_path)
+    assert refused.value.exit_code == 4
+    assert "\n" not in str(refused.value)
+    assert not list(tmp_path.glob("*.damaged*"))
+    with next_version():
+        assert content(tmp_path) == after
+
+
+def test_a_take_over_that_is_cut_short_leaves_the_old_folder(tmp_path: Path) -> None:
+    """Nothing of it is there: the version before, or this one at its next start, goes on."""
+    mark = filled(tmp_path)
+    before = content(tmp_path)
+
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+
+    def no_room(database: sqlite3.Connection) -> None:
+        _add_column(database)
+        database.execute("UPDATE link SET sent = 0")
+        raise full
+
+    with next_version(no_room), pytest.raises(SpoolError, match="disk is full"):
+        FolderDisk(tmp_path)
+    assert content(tmp_path) == before
+    disk = FolderDisk(tmp_path)
+    assert not disk.mended
+    assert Spool(disk).incarnation == mark
+    disk.close()
+
+
+@pytest.mark.parametrize("noted", [b"\xff", b"two", b""])
+def test_a_format_that_is_no_number_is_damage_and_no_fault(tmp_path: Path, noted: bytes) -> None:
+    filled(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "spool.db")) as database:
+        database.execute("PRAGMA user_version = 9")
+        database.execute("UPDATE mark SET data = ? WHERE name = 'format'", (noted,))
+        database.commit()
+    disk = FolderDisk(tmp_path)
+    assert disk.mended
+    disk.close()
+
+
+# ---- what is signed or kept as text --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ours", "read"),
+    [
+        ("veilwalk-roster-2", lambda data, _: parse_roster(data, "file")),
+        ("veilwalk-manifest-2", lambda data, _: parse_manifest(data, "file")),
+        ("veilwalk-card-1", lambda data, _: read_card(data, "file")),
+        ("veilwalk-key-1", lambda _, path: read_secret(path, about={}, length=1, password=None)),
+    ],
+)
+def test_a_text_of_a_newer_format_says_so_in_one_line(
+    tmp_path: Path, ours: str, read: Callable[[bytes, Path], object]
+) -> None:
+    """Whatever fields it has: they are not looked at."""
+    kind, _, number = ours.rpartition("-")
+    newer = f"{kind}-{int(number) + 1}"
+    path = tmp_path / "file"
+
+    def refusal(form: object) -> str:
+        path.write_bytes(canonical_json({"format": form, "what it says": "more"}))
+        path.chmod(0o600)
+        with pytest.raises(InputFileError) as refused:
+            read(path.read_bytes(), path)
+        return str(refused.value)
+
+    assert refusal(newer).endswith(f"{newer} is of a newer version, this one reads {ours}: upgrade veilwalk")
+    for other in ("x", None, 3, [ours], f"{kind}-", f"{kind}-1²", f"{kind}-{'9' * 2000}", "veilwalk-law-7"):
+        assert refusal(other).endswith(f"not a {kind.removeprefix('veilwalk-')} of this version")
