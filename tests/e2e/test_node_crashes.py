@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from benchmarks.reliability.chaos import ChaosCluster
+from benchmarks.reliability.chaos_checker import Findings
 
 from veilwalk.node import Limits
 
@@ -23,6 +24,14 @@ def killing(cluster: ChaosCluster) -> Any:
     return lambda dice: cluster.kill(dice.choice(cluster.names))
 
 
+def at_the_end(cluster: ChaosCluster) -> Findings:
+    """What is found when all nodes were let finish in peace."""
+    cluster.failpoints = ""
+    assert cluster.run_until(lambda found: found.finished == len(cluster.names) and found.live == 0, timeout_s=60)
+    cluster.stop_all()
+    return cluster.findings()
+
+
 def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     """Kills from outside and at failpoints, then of the whole cluster; afterwards training goes on and ends."""
     with ChaosCluster(tmp_path, SPEC, updates=60, failpoints="*=0.03") as cluster:
@@ -31,10 +40,7 @@ def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
             cluster.suffer(7, killing(cluster), every_s=0.2, seed=number)
             cluster.kill_all()
             assert cluster.findings().faults == []
-        cluster.failpoints = ""
-        assert cluster.run_until(lambda found: found.finished == len(cluster.names) and found.live == 0, timeout_s=60)
-        cluster.stop_all()
-        found = cluster.findings()
+        found = at_the_end(cluster)
         died = cluster.counts["ended -9"]
     assert found.faults == []
     assert (found.updates, found.lost, found.doubled) == (60, 0, 0)
@@ -49,10 +55,7 @@ def test_three_walks_end_with_their_shares_whoever_is_killed(tmp_path: Path) -> 
         cluster.suffer(4, killing(cluster), every_s=0.3, seed=5)
         cluster.kill_all()
         assert cluster.findings().faults == []
-        cluster.failpoints = ""
-        assert cluster.run_until(lambda found: found.finished == len(cluster.names) and found.live == 0, timeout_s=60)
-        cluster.stop_all()
-        found = cluster.findings()
+        found = at_the_end(cluster)
         died = cluster.counts["ended -9"]
     assert found.faults == []
     assert (found.ended, found.updates, found.lost, found.doubled) == ([34, 33, 33], 100, 0, 0)

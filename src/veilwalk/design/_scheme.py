@@ -104,27 +104,15 @@ class Scheme:
 
     def play(self, *, updates: int, seed: int, **options: Any) -> Iterator[npt.NDArray[np.void]]:
         """Play the protocol: ``walks.iter_protocol`` with this graph, law, walk and number of recipients."""
-        return iter_protocol(
-            self.graph,
-            self.law.draws,
-            updates=updates,
-            seed=seed,
-            walk=self.walk,
-            recipients=self.recipients,
-            **options,
-        )
+        return iter_protocol(self.graph, self.law.draws, updates=updates, seed=seed, **self._walking, **options)
 
     def played(self, *, updates: int, seed: int, **options: Any) -> npt.NDArray[np.void]:
         """Play the protocol to its end: ``walks.run_protocol`` with the same, on any executor."""
-        return run_protocol(
-            self.graph,
-            self.law.draws,
-            updates=updates,
-            seed=seed,
-            walk=self.walk,
-            recipients=self.recipients,
-            **options,
-        )
+        return run_protocol(self.graph, self.law.draws, updates=updates, seed=seed, **self._walking, **options)
+
+    @property
+    def _walking(self) -> dict[str, Any]:
+        return {"walk": self.walk, "recipients": self.recipients}
 
     @cached_property
     def price(self) -> Price:
