@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -106,14 +107,23 @@ def _print(record: Record) -> None:
     labels = [key for key in (*swept, "algorithm", "observer", "linked") if any(key in row for row in rows)]
     measures = [key for key in _SHOWN if any(key in row for row in rows)]
     print_table(
-        f"{record.params['sweep']}: means over seeds",
+        record.params["sweep"],
         (*labels, ">runs", *(f">{key.replace('_', ' ')}" for key in measures)),
         [
             (
                 *(str(row.get(key, "")) for key in labels),
                 str(row["runs"]),
-                *(f"{row[key]:.4g}" if key in row else "-" for key in measures),
+                *(_mean(row, key) for key in measures),
             )
             for row in rows
         ],
     )
+    typer.echo(record.result["meaning"])
+
+
+def _mean(row: Mapping[str, Any], key: str) -> str:
+    """Return a mean with half of its interval, where it has one."""
+    if key not in row:
+        return "-"
+    half = (row.get(f"{key}_high", row[key]) - row.get(f"{key}_low", row[key])) / 2
+    return f"{row[key]:.4g}" + (f" ± {half:.2g}" if half else "")

@@ -20,7 +20,7 @@ from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.core.tables import csv_table, frame, html_table, parquet_table
 from veilwalk.engine import Engine, JobFailure, JobStore, open_engine, run_jobs
-from veilwalk.experiments._sweep_jobs import KINDS, PARTS, check_case, jobs_of, run_case
+from veilwalk.experiments._sweep_jobs import KINDS, MEANINGS, PARTS, check_case, jobs_of, run_case
 
 _TABLES = ("kind", "settings", "grid", "cases")
 # A job's own number, and what its rows are averaged over.
@@ -135,7 +135,8 @@ class Sweep:
         """Return what was asked, by which code, and what came out."""
         plan = self.plan
         params = {"sweep": plan.kind, "settings": plan.settings, "grid": plan.grid, "cases": plan.cases}
-        result = {"jobs": len(plan.jobs()), "swept": plan.swept, "rows": self.rows}
+        meaning = f"Means over seeds, with 95% t intervals over seeds where there are several. {MEANINGS[plan.kind]}"
+        result = {"meaning": meaning, "jobs": len(plan.jobs()), "swept": plan.swept, "rows": self.rows}
         return Record(kind="sweep", params=params, result=result | {"summary": self.summary(), "failed": self.failed})
 
 

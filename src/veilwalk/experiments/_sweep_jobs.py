@@ -76,6 +76,12 @@ def designed(settings: Settings) -> Rows:
 
 #: What can be swept, by the verb that does one case of it.
 KINDS: dict[str, Callable[[Settings], Rows]] = {"train": trained, "audit": audited, "design": designed}
+#: What the numbers of each verb are.
+MEANINGS = {
+    "train": "Node entropy (nats) and hit ratio are the receiver's, by what the route tells it, as `train` has them.",
+    "audit": "Node entropy (nats) and hit ratio are of each observer, exact or estimated as `audit` says.",
+    "design": "Node entropy (nats) and hit ratio are the opener's, exact or estimated as `design` says.",
+}
 #: Columns that say which part of a case a row is of.
 PARTS = ("algorithm", "observer", "linked")
 

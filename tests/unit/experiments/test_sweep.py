@@ -154,6 +154,9 @@ def test_the_command_writes_tables_figure_and_page(tmp_path: Path, capsys: pytes
     page = (out / "report.html").read_text()
     assert "nonsense" in page
     assert "uniform-node" in page
+    # Numbers say what they are, in the terminal and on the page.
+    assert all("95% t intervals over seeds" in text and "of each observer" in text for text in (said, page))
+    assert " ± " in said
     assert "http" not in page.partition("<body>")[2]
 
 
