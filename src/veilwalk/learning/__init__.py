@@ -18,7 +18,7 @@ from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
 from veilwalk.learning._matching import Candidates
 from veilwalk.learning._mlp import MlpLearner
 from veilwalk.learning._model_file import MODEL_SUFFIXES, load_model, save_model
-from veilwalk.learning._mods import ClipUpdate, GaussianNoise, Quantise, compose, private_mods
+from veilwalk.learning._mods import ClipUpdate, Decay, GaussianNoise, Quantise, compose, private_mods
 from veilwalk.learning._partition import Partitioner, Partitions, partitions_of
 from veilwalk.learning._partitioners import (
     DirichletPartitioner,
@@ -27,7 +27,9 @@ from veilwalk.learning._partitioners import (
     PathologicalPartitioner,
     ShardPartitioner,
 )
+from veilwalk.learning._protection import Protection, ProtectionRequest
 from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
+from veilwalk.learning._rows import RowProtection
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
 from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, apply_update, average, train
@@ -58,6 +60,7 @@ __all__ = [
     "ClipUpdate",
     "CostModel",
     "Data",
+    "Decay",
     "DirichletPartitioner",
     "GaussianNoise",
     "GraphCorrelatedPartitioner",
@@ -78,7 +81,10 @@ __all__ = [
     "Partitions",
     "PathologicalPartitioner",
     "Point",
+    "Protection",
+    "ProtectionRequest",
     "Quantise",
+    "RowProtection",
     "ShardPartitioner",
     "SoftmaxLearner",
     "StepContext",
