@@ -27,7 +27,7 @@ from veilwalk.learning._partitioners import (
     PathologicalPartitioner,
     ShardPartitioner,
 )
-from veilwalk.learning._protection import Protection, ProtectionRequest
+from veilwalk.learning._protection import Protection, ProtectionRequest, RunSize
 from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
 from veilwalk.learning._rows import RowProtection
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
@@ -36,6 +36,7 @@ from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, a
 
 if TYPE_CHECKING:
     from veilwalk.learning._algorithms import ALGORITHMS, central_trace, gossip_trace, plain_trace
+    from veilwalk.learning._membership import Membership, membership_inference
     from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
     from veilwalk.learning._partition_spec import PARTITION_KINDS, PartitionKind, parse_partition_spec
     from veilwalk.learning._privacy import NodePrivacyAccountant, NoisyUpdate, noise_for
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _LATE = {
     "_algorithms": ("ALGORITHMS", "central_trace", "gossip_trace", "plain_trace"),
+    "_membership": ("Membership", "membership_inference"),
     "_partition_graph": ("GraphCorrelatedPartitioner",),
     "_partition_spec": ("PARTITION_KINDS", "PartitionKind", "parse_partition_spec"),
     "_privacy": ("NodePrivacyAccountant", "NoisyUpdate", "noise_for"),
@@ -69,6 +71,7 @@ __all__ = [
     "LearnerKind",
     "Ledger",
     "LinearLearner",
+    "Membership",
     "MlpLearner",
     "NaturalIdPartitioner",
     "NodePrivacyAccountant",
@@ -85,6 +88,7 @@ __all__ = [
     "ProtectionRequest",
     "Quantise",
     "RowProtection",
+    "RunSize",
     "ShardPartitioner",
     "SoftmaxLearner",
     "StepContext",
@@ -113,6 +117,7 @@ __all__ = [
     "load_data",
     "load_model",
     "make_learner",
+    "membership_inference",
     "noise_for",
     "params_bytes",
     "parse_partition_spec",

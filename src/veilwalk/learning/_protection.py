@@ -19,8 +19,43 @@ from veilwalk.learning._mods import ClipUpdate, Decay, compose, private_mods
 from veilwalk.learning._rows import RowLearner, RowProtection
 
 UNITS = ("record", "node")
-#: Clip norms where none is said, tuned on public data (benchmarks.tables.noise): of a row's gradient, of an update.
-USUAL_CLIP = {"record": 1.0, "node": 0.002}
+#: What noise alone moves each number of a model by until the end of a run, as a standard deviation, where step and clip
+#: are left open. Tuned on public data, by ``benchmarks.tables.noise --tune``.
+NOISE_BUDGET = {"record": 0.6, "node": 0.25}
+#: Norm of a row's gradient to clip to, and of a node's whole gradient: public data again.
+USUAL_GRADIENT = {"record": 1.0, "node": 0.2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSize:
+    """How large a run is: numbers that everybody knows, and that noise is found by.
+
+    Attributes:
+        updates: Of all models together.
+        nodes: Members that share them.
+        rows: Of all members together.
+        models: That walk side by side.
+    """
+
+    updates: int
+    nodes: int
+    rows: int
+    models: int = 1
+
+    @property
+    def share(self) -> int:
+        """Updates of a node, where all make the same number."""
+        return -(-self.updates // self.nodes)
+
+    @property
+    def rows_each(self) -> int:
+        """Rows of a node, where all have the same number."""
+        return max(-(-self.rows // self.nodes), 1)
+
+    @property
+    def age(self) -> int:
+        """Updates of a model at the end."""
+        return -(-self.updates // self.models)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,32 +153,44 @@ class ProtectionRequest:
         """Return what ``settings`` of any kind ask for, by fields of the same names."""
         return cls(**{one.name: getattr(settings, one.name) for one in fields(cls)})
 
-    def settle(self, learner: Learner, *, updates: int, nodes: int, rows: int, models: int = 1) -> Protection:
-        """Return the protection of a run.
-
-        Args:
-            learner: The model and how it is updated.
-            updates: Of the run, all models together.
-            nodes: Members that share them.
-            rows: Rows of all nodes together; public, as is everything else here.
-            models: That walk side by side.
-        """
+    def settle(self, learner: Learner, size: RunSize) -> Protection:
+        """Return the protection of a run of that size with that learner."""
         record = self.protect == "record"
-        each = max(-(-rows // nodes), 1) if record else 0
+        rows = size.rows_each if record else 0
         if not self.epsilon:
-            return Protection(clip=self.clip, noise=self.noise, rows=each, most_updates=self.most_updates)
-        from veilwalk.learning._privacy import noise_for
-
-        most = self.most_updates or -(-updates // nodes)
-        steps = row_learner(learner).local_steps if record else 1
+            return Protection(clip=self.clip, noise=self.noise, rows=rows, most_updates=self.most_updates)
+        noise = self.settle_noise(size, releases=row_learner(learner).local_steps if record else 1)
+        usual = USUAL_GRADIENT["record"] if record else self._deviation(size) / noise
         return Protection(
-            clip=self.clip or USUAL_CLIP[self.protect],
-            noise=_rounded_up(noise_for(self.epsilon, self.delta, updates=most * steps)),
-            rows=each,
-            most_updates=most,
-            decay=-(-updates // models),
+            clip=self.clip or float(f"{usual:.4g}"),
+            noise=noise,
+            rows=rows,
+            most_updates=self.most_updates or size.share,
+            decay=size.age,
             epsilon=self.epsilon,
         )
+
+    def usual_learner(self, size: RunSize) -> str:
+        """Return the softmax whose step fits the noise: all rows at once, and what noise does to it within bounds."""
+        noise, deviation = self.settle_noise(size), self._deviation(size)
+        if self.protect == "record":
+            rate = deviation * size.rows_each / (noise * (self.clip or USUAL_GRADIENT["record"]))
+        else:
+            rate = (self.clip or deviation / noise) / USUAL_GRADIENT["node"]
+        return f"softmax:learning_rate={rate:.3g}:batch_size=0"
+
+    def settle_noise(self, size: RunSize, *, releases: int = 1) -> float:
+        """Return the least noise for an epsilon, ``releases`` an update, rounded up: rules and records are text."""
+        from veilwalk.learning._privacy import noise_for
+
+        updates = (self.most_updates or size.share) * releases
+        least = noise_for(self.epsilon, self.delta, updates=updates)
+        digit = 10.0 ** (math.floor(math.log10(least)) - 3)
+        return float(f"{math.ceil(least / digit) * digit:.4g}")
+
+    def _deviation(self, size: RunSize) -> float:
+        """Return how much noise each number of an update gets, so that all of them, decaying, keep to the budget."""
+        return NOISE_BUDGET[self.protect] / math.sqrt(size.age / 3)
 
 
 def row_learner(learner: Learner) -> RowLearner:
@@ -152,12 +199,6 @@ def row_learner(learner: Learner) -> RowLearner:
         need = "node: this learner cannot clip row by row (softmax, linear, mlp and TorchLearner can)"
         raise InvalidParameterError("protect", "record", need)
     return learner  # type: ignore[return-value]  # a guarded one answers for what it guards
-
-
-def _rounded_up(noise: float) -> float:
-    """Return what four digits say, and no less: rules and records are text."""
-    digit = 10.0 ** (math.floor(math.log10(noise)) - 3)
-    return float(f"{math.ceil(noise / digit) * digit:.4g}")
 
 
 def check_mechanism(*, clip: float, noise: float) -> None:

@@ -20,6 +20,7 @@ from veilwalk.learning import (
     Partitions,
     Protection,
     ProtectionRequest,
+    RunSize,
     TrainingTask,
     TrainingTrace,
     central_trace,
@@ -103,7 +104,7 @@ class Scenario:
         *,
         data: str | Data | tuple[Array, Array],
         partition: Any,
-        learner: str | Learner,
+        learner: str | Learner | None,
         seed: int,
         protection: ProtectionRequest | None = None,
         updates: int = 1,
@@ -116,14 +117,16 @@ class Scenario:
             scheme: network, law and walk.
             data: a spec, data, or features and labels, of which a fifth is held out.
             partition: a spec, partitions, or whatever ``learning.partitions_of`` takes.
-            learner: a spec or a learner.
+            learner: a spec or a learner; None for one that fits an epsilon asked for.
             seed: of the rows held out and of the partition.
             protection: what noise is to reach.
             updates: of the run, by which an epsilon finds its noise.
             tokens: models that walk side by side.
             graph_name: what the network is called, where it is not its own name.
         """
-        rows = _data(data, seed)
+        rows, asked = _data(data, seed), protection or ProtectionRequest()
+        size = RunSize(updates=updates, nodes=scheme.graph.n_nodes, rows=len(rows.train), models=tokens)
+        learner = asked.usual_learner(size) if learner is None else learner
         names = {
             "graph": graph_name or scheme.graph.name or _GIVEN,
             "data": data if isinstance(data, str) else rows.name,
@@ -137,9 +140,7 @@ class Scenario:
             data=rows,
             partitions=_dealt(partition, scheme.graph, rows, seed),
             learner=learner,
-            protection=(protection or ProtectionRequest()).settle(
-                learner, updates=updates, nodes=scheme.graph.n_nodes, rows=len(rows.train), models=tokens
-            ),
+            protection=asked.settle(learner, size),
             names=names,
         )
 

@@ -25,11 +25,6 @@ PAPER = "paper-walk"
 #: What is chosen where law, walk and recipients are left open: the recommended scheme, or the paper's.
 SCHEMES = ("auto", "paper")
 USUAL_LEARNER = "softmax:learning_rate=1:local_steps=10:fade=100"
-#: With epsilon: all rows at every step; step sizes tuned on public data (benchmarks.tables.noise), and decay.
-PRIVATE_LEARNERS = {
-    "record": "softmax:learning_rate=0.5:batch_size=0",
-    "node": "softmax:learning_rate=0.1:batch_size=0",
-}
 # Not written where it is as always: what is written names a run, and this changes what it costs, not what it is.
 _SELDOM = {"seldom": True}
 
@@ -50,7 +45,7 @@ class TrainSettings:
         tokens: Models that walk side by side; what is evaluated is their average.
         data: What is learnt.
         partition: How it is dealt out.
-        learner: The model; None for one that fits: with ``epsilon`` whole batches and steps tuned on public data.
+        learner: The model; None for one that fits: with ``epsilon`` all rows at every step, of a size for the noise.
         updates: Updates of every algorithm; gossip's are rounded up to whole rounds.
         compare: Other algorithms to run, separated by commas, or none.
         protect: What noise protects: ``record``, one row of one node, or ``node``, all rows of one node.
@@ -171,9 +166,9 @@ class TrainSettings:
         return ProtectionRequest.of(self)
 
     @property
-    def chosen_learner(self) -> str:
-        """The learner, or the one that fits what is protected."""
-        return self.learner or (PRIVATE_LEARNERS[self.protect] if self.epsilon else USUAL_LEARNER)
+    def chosen_learner(self) -> str | None:
+        """The learner; None where it is to fit the noise."""
+        return self.learner or (None if self.epsilon else USUAL_LEARNER)
 
     @property
     def stopping(self) -> Stopping:

@@ -137,13 +137,12 @@ def make_manifest(
 
 
 def _rules(request: RunRequest, scheme: Scheme, learner: Learner, first: Params) -> tuple[RunRules, LostWalkRules]:
-    from veilwalk.learning import ProtectionRequest
+    from veilwalk.learning import ProtectionRequest, RunSize
 
     walks = 1 if request.walks is None else request.walks
     nodes = scheme.graph.n_nodes
-    protection = ProtectionRequest.of(request).settle(
-        learner, updates=request.updates, nodes=nodes, rows=request.rows * nodes, models=walks
-    )
+    size = RunSize(updates=request.updates, nodes=nodes, rows=request.rows * nodes, models=walks)
+    protection = ProtectionRequest.of(request).settle(learner, size)
     return run_rules(
         scheme,
         first,
