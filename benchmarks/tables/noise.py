@@ -2,8 +2,8 @@
 
 Run ``python -m benchmarks.tables.noise`` from the checkout, with MNIST's four files in ``../shared/data/mnist`` or
 where ``--data`` says. It renews the section *Noise* of ``docs/reference/learning.md``. Every run is a job, kept in
-``--work``: run it again to go on. ``--tune`` tries noise budgets and gradient norms on public data, prints what it finds
-and leaves the page alone: what is best stands in :mod:`veilwalk.learning._protection`.
+``--work``: run it again to go on. ``--tune`` tries noise budgets and gradient norms on public data, prints what it
+finds and leaves the page alone: what is best stands in :mod:`veilwalk.learning._protection`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.tables import noise_jobs
 from benchmarks.tables.campaign import Run, add_engine, engine
-from benchmarks.tables.noise_jobs import DELTA, GRAPH
+from benchmarks.tables.noise_jobs import DELTA, GRAPH, WATCHED
 from veilwalk.core.records import write_atomically
 from veilwalk.core.version import __version__
 from veilwalk.learning._protection import NOISE_BUDGET, USUAL_GRADIENT
@@ -110,20 +110,22 @@ def section(cost: list[str], leak: list[str]) -> str:
     """The section of the page."""
     about = (
         f"Run of veilwalk {__version__}, `python -m benchmarks.tables.noise`. MNIST over {GRAPH}, the scheme that is "
-        f"recommended for it, {UPDATES} updates, made as `veilwalk train --data mnist:DIR --partition iid --protect record "
-        "--epsilon 8` makes them: softmax, all rows of a node at every step; no node makes more than an even share of the "
-        "updates, and they count linearly less towards the end. Step and clip are by the rule of [privacy accounting]"
-        "(../explanation/privacy-accounting.md), whose numbers were tuned on the bundled digits, enlarged (`--tune`): no "
-        f"private row had a part in it. Delta {DELTA:g}; epsilon holds against everybody together, sender known. *Record*: "
-        f"one row of one node; *node*: all its rows. Means over seeds {', '.join(map(str, SEEDS))} [least-largest]."
+        f"recommended for it, {UPDATES} updates, made as `veilwalk train --data mnist:DIR --partition iid --protect "
+        "record --epsilon 8` makes them: softmax, all rows of a node at every step; no node makes more than an even "
+        "share of the updates, and they count linearly less towards the end. Step and clip are by the rule of "
+        "[privacy accounting](../explanation/privacy-accounting.md), whose numbers were tuned on the bundled digits, "
+        f"enlarged (`--tune`): no private row had a part in it. Delta {DELTA:g}; epsilon holds against everybody "
+        "together, sender known. *Record*: one row of one node; *node*: all its rows. Means over seeds "
+        f"{', '.join(map(str, SEEDS))} [least-largest]."
     )
     bought = (
-        f"**What each protection buys.** Digits over {SMALL['graph']}, {SMALL['partition']}, {SMALL['updates']} updates, "
-        f"one seed, {SMALL['attack']} deliveries: the share of them whose maker is named at the first guess, by route and "
-        "content together, with 95% intervals; what each attacker is granted stands in [what really leaks]"
-        "(../explanation/what-really-leaks.md). *Membership AUC*: how well a threshold on the loss of the final model "
-        "tells rows it was trained on from others (0.5: not at all), with its 95% interval. With few peers and few rows "
-        "noise costs much more accuracy than above."
+        f"**What each protection buys.** Digits over {SMALL['graph']}, {SMALL['partition']}, {SMALL['updates']} "
+        f"updates, one seed, {SMALL['attack']} deliveries: the share of them whose maker is named at the first guess, "
+        "by route and content together, with 95% intervals; what each attacker is granted stands in "
+        "[what really leaks](../explanation/what-really-leaks.md). *Membership AUC*: how well a threshold on the loss "
+        f"of a model just made tells its maker's rows from those that nobody trained on (0.5: not at all), mean of the "
+        f"last {WATCHED} updates with its 95% interval. With few peers and few rows noise costs much more accuracy "
+        "than above."
     )
     return "\n".join((_filled(about), "", *cost, "", _filled(bought), "", *leak))
 

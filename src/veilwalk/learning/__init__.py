@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from veilwalk.core.rooms import late_names
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
 from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
-from veilwalk.learning._content import candidate_losses
+from veilwalk.learning._content import candidate_losses, row_losses
 from veilwalk.learning._contract import check_learner
 from veilwalk.learning._data import DATA_USAGE, Data, checked_partition, data_of, load_data, require_fit
 from veilwalk.learning._guard import guarded
@@ -36,7 +36,7 @@ from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, a
 
 if TYPE_CHECKING:
     from veilwalk.learning._algorithms import ALGORITHMS, central_trace, gossip_trace, plain_trace
-    from veilwalk.learning._membership import Membership, membership_inference
+    from veilwalk.learning._membership import threshold_auc
     from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
     from veilwalk.learning._partition_spec import PARTITION_KINDS, PartitionKind, parse_partition_spec
     from veilwalk.learning._privacy import NodePrivacyAccountant, NoisyUpdate, noise_for
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _LATE = {
     "_algorithms": ("ALGORITHMS", "central_trace", "gossip_trace", "plain_trace"),
-    "_membership": ("Membership", "membership_inference"),
+    "_membership": ("threshold_auc",),
     "_partition_graph": ("GraphCorrelatedPartitioner",),
     "_partition_spec": ("PARTITION_KINDS", "PartitionKind", "parse_partition_spec"),
     "_privacy": ("NodePrivacyAccountant", "NoisyUpdate", "noise_for"),
@@ -71,7 +71,6 @@ __all__ = [
     "LearnerKind",
     "Ledger",
     "LinearLearner",
-    "Membership",
     "MlpLearner",
     "NaturalIdPartitioner",
     "NodePrivacyAccountant",
@@ -117,7 +116,6 @@ __all__ = [
     "load_data",
     "load_model",
     "make_learner",
-    "membership_inference",
     "noise_for",
     "params_bytes",
     "parse_partition_spec",
@@ -126,9 +124,11 @@ __all__ = [
     "private_mods",
     "private_trace",
     "require_fit",
+    "row_losses",
     "save_checkpoint",
     "save_model",
     "sealed_bytes",
+    "threshold_auc",
     "trace_of",
     "train",
     "update_generator",

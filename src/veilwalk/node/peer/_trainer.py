@@ -110,6 +110,9 @@ class Task:
     max_loss_ratio: float = 0.0
     test: Partition | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "learner", protection_of(self.rules).learner(self.learner))
+
     def first(self) -> bytes:
         """Return the model that the run starts from, encoded."""
         # Imported here, as below, because it takes half a second, which a relay need not wait for.
@@ -179,7 +182,7 @@ class Task:
         protection = protection_of(self.rules)
         with np.errstate(all="ignore"):
             return apply_update(
-                protection.learner(self.learner),
+                self.learner,
                 params,
                 self.data,
                 seed=self.manifest.seed,
