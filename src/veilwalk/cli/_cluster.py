@@ -11,6 +11,7 @@ import typer
 
 from veilwalk.cli._graph import SPEC_HELP
 from veilwalk.cli._output import (
+    PAYLOAD_HELP,
     WALKS_HELP,
     AllowSandwich,
     Clip,
@@ -91,6 +92,7 @@ def up(
     ] = None,
     clip: Clip = 0.0,
     noise: Noise = 0.0,
+    payload: Annotated[str, typer.Option(metavar="FORM", help=PAYLOAD_HELP)] = "fp32",
     away: Annotated[
         float,
         typer.Option(help="Seconds a member may be away without a walk being made in its stead; 0: by chance alone."),
@@ -118,7 +120,7 @@ def up(
         "data": data, "partition": partition, "learner": learner, "law": law, "support": support, "walk": walk,
         "recipients": recipients, "mix": mix, "allow_sandwich": allow_sandwich, "updates": updates,
         "walks": walks, "target_accuracy": target_accuracy, "evaluations": evaluations, "dwell": dwell, "clip": clip,
-        "noise": noise,
+        "noise": noise, "payload": payload,
         "away": away, "suite": suite, "seed": seed,
     }  # fmt: skip
     settings = settings_in(out, _given(context, flags)) or ClusterSettings(**flags)

@@ -11,6 +11,7 @@ import typer
 
 from veilwalk.cli._keys import PasswordFile, read_optional_password
 from veilwalk.cli._output import (
+    PAYLOAD_HELP,
     WALKS_HELP,
     AllowSandwich,
     Clip,
@@ -153,6 +154,10 @@ def manifest(
     rows: Annotated[int, typer.Option(help="Rows of the largest member's data, for that trial.")] = 1000,
     clip: Clip = 0.0,
     noise: Noise = 0.0,
+    payload: Annotated[
+        str | None,
+        typer.Option(metavar="FORM", help=f"{PAYLOAD_HELP} [default: fp32, or as before]", show_default=False),
+    ] = None,
     spare: Annotated[
         float,
         typer.Option(help="Keep a spare copy of what was handed on until so many seconds after that; 0 for none."),
@@ -192,6 +197,7 @@ def manifest(
         rows=rows,
         clip=clip,
         noise=noise,
+        payload=payload,
         spare_s=spare,
         hop_s=hop,
         away_s=away,

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from veilwalk.core.payload import PAYLOADS
 from veilwalk.core.progress import Progress
 from veilwalk.core.walk import Walk
 
@@ -48,6 +49,8 @@ WorkOption = Annotated[
 
 Clip = Annotated[float, typer.Option(metavar="NORM", help="Largest norm of an update; 0 does not clip.")]
 Noise = Annotated[float, typer.Option(metavar="MULTIPLIER", help="Gaussian noise on every update, in units of --clip.")]
+
+PAYLOAD_HELP = f"How a model's numbers travel: {', '.join(PAYLOADS)}."
 
 WALKS_HELP = (
     "So many models walk at once, each with its share of the updates; the finished one is their mean. Where dwell or "

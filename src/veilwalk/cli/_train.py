@@ -13,7 +13,7 @@ import typer
 
 from veilwalk.cli._config import collected
 from veilwalk.cli._graph import SPEC_HELP
-from veilwalk.cli._output import drawn, live_progress, print_table
+from veilwalk.cli._output import PAYLOAD_HELP, drawn, live_progress, print_table
 from veilwalk.core.errors import ConfigError
 from veilwalk.core.units import readable_bytes
 from veilwalk.core.walk import WALKS
@@ -98,6 +98,7 @@ def train(
         float | None, _setting("noise", "Gaussian noise on every update, in units of --clip.", "MULTIPLIER")
     ] = None,
     clip: Annotated[float | None, _setting("clip", "Largest norm of an update; 0 does not clip.", "NORM")] = None,
+    payload: Annotated[str | None, _setting("payload", PAYLOAD_HELP, "FORM")] = None,
     attack: Annotated[
         int | None, _setting("attack", "Deliveries on which to try the content attack; 0 for none.")
     ] = None,
@@ -123,7 +124,7 @@ def train(
         "graph": graph, "scheme": scheme, "law": law, "support": support, "walk": walk, "recipients": recipients,
         "data": data, "learner": learner,
         "partition": partition, "tokens": tokens, "updates": updates, "compare": compare, "noise": noise,
-        "clip": clip, "attack": attack, "seed": seed,
+        "clip": clip, "payload": payload, "attack": attack, "seed": seed,
     }  # fmt: skip
     settings = _settings(collected(config, sets or [], flags), out, resume=resume)
     try:

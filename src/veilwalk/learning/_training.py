@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from veilwalk.core.errors import InvalidParameterError, TrainingError
+from veilwalk.core.payload import as_received, check_payload
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
 from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from veilwalk.learning._guard import guarded
@@ -82,6 +83,7 @@ class TrainingTask:
         held_out: Data that nobody trains on, to evaluate with.
         seed: Seed of first parameters and updates.
         mod: Clipping, noise and the like, between learner and token.
+        payload: How the numbers of a model travel (:mod:`veilwalk.core.payload`): every update is rounded so.
     """
 
     learner: Learner
@@ -89,8 +91,10 @@ class TrainingTask:
     held_out: Partition
     seed: int
     mod: UpdateMod | None = None
+    payload: str = "fp32"
 
     def __post_init__(self) -> None:
+        check_payload(self.payload)
         object.__setattr__(self, "learner", guarded(self.learner))
 
 
@@ -225,13 +229,16 @@ class _Loop:
             raise InvalidParameterError("partitions", len(task.partitions), f"{trace.n_nodes}, one for each node")
         self._task, self._trace, self._stopping = task, trace, stopping
         self._partitions = list(task.partitions)
-        self._first = task.learner.init_params(init_generator(task.seed))
-        self.costs = ledger(trace, cost, params_bytes=params_bytes(self._first))
+        self._first = self._received(task.learner.init_params(init_generator(task.seed)), 0)
+        self.costs = ledger(trace, cost, params_bytes=params_bytes(self._first, payload=task.payload))
         # Gossip is cut between rounds.
         self._round = trace.n_models if trace.mixing is not None else 1
         self.total, self._end = stopping.budget(self.costs, every=self._round)
         points = evaluation_points(self.total, evaluations, every=self._round) if self.total else [0]
         self._points = [point for point in points if point <= self.total]
+
+    def _received(self, params: Params, updates: int) -> Params:
+        return as_received(self._task.payload, params, seed=self._task.seed, updates=updates)
 
     def start(self) -> TrainingState:
         return TrainingState(
@@ -267,7 +274,7 @@ class _Loop:
         for node, step, model, age, rng in zip(*columns, streams, strict=True):
             before = models[model]
             context = StepContext(rng=rng, step=step, age=age, state=kept[node])
-            after = _updated(learner, before, partitions[node], context, mod).params
+            after = self._received(_updated(learner, before, partitions[node], context, mod).params, age + 1)
             if not _finite(after):
                 raise TrainingError(
                     f"{self._trace.algorithm}: update {state.done + 1}, the {step + 1}. of node {node}, gave "

@@ -74,6 +74,7 @@ def train(
         seed=settings.seed,
         clip=settings.clip,
         noise=settings.noise,
+        payload=settings.payload,
     )
     return run_training(scenario, settings, out=None if out is None else Path(out), resume=resume, progress=progress)
 

@@ -60,6 +60,7 @@ class Scenario:
         learner: The model and how it is updated.
         clip: Largest Euclidean norm of an update; 0 does not clip.
         noise: Standard deviation of the noise on an update, in units of ``clip``.
+        payload: How the numbers of a model travel.
         names: What ``graph``, ``data``, ``partition`` and ``learner`` are called: their specs where they have one.
     """
 
@@ -69,6 +70,7 @@ class Scenario:
     learner: Learner
     clip: float = 0.0
     noise: float = 0.0
+    payload: str = "fp32"
     names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,6 +98,7 @@ class Scenario:
             seed=settings.seed,
             clip=settings.clip,
             noise=settings.noise,
+            payload=settings.payload,
             graph_name=settings.graph,
         )
 
@@ -110,6 +113,7 @@ class Scenario:
         seed: int,
         clip: float = 0.0,
         noise: float = 0.0,
+        payload: str = "fp32",
         graph_name: str = "",
     ) -> Self:
         """Put a scenario together from objects, or from the specs that name them.
@@ -122,6 +126,7 @@ class Scenario:
             seed: of the rows held out and of the partition.
             clip: largest norm of an update.
             noise: in units of ``clip``.
+            payload: how the numbers of a model travel.
             graph_name: what the network is called, where it is not its own name.
         """
         rows = _data(data, seed)
@@ -140,6 +145,7 @@ class Scenario:
             learner=learner,
             clip=clip,
             noise=noise,
+            payload=payload,
             names=names,
         )
 
@@ -171,6 +177,7 @@ class Scenario:
             "mix": walk.mix,
             "clip": self.clip,
             "noise": self.noise,
+            "payload": self.payload,
         }
 
     def arrays(self) -> Iterator[Array]:
@@ -182,7 +189,7 @@ class Scenario:
             yield from (matrix.indptr, matrix.indices, matrix.data)
 
     def task(self, algorithm: str, *, seed: int) -> TrainingTask:
-        """Return the task of an algorithm; central training, the ceiling, has all data in one place and no noise."""
+        """Return the task of an algorithm; central training, the ceiling, has all data in one place."""
         central = algorithm == "central"
         return TrainingTask(
             learner=self.learner,
@@ -190,6 +197,7 @@ class Scenario:
             held_out=self.data.test,
             seed=seed,
             mod=None if central else self._mod(),
+            payload="fp32" if central else self.payload,
         )
 
     def _mod(self) -> UpdateMod | None:

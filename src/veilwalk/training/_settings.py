@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from veilwalk.core import validate
 from veilwalk.core.config import decode, key_of, to_toml
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.payload import check_payload
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
 
@@ -24,7 +25,7 @@ PRIVATE = "private-walk"
 PAPER = "paper-walk"
 #: What is chosen where law, walk and recipients are left open: the recommended scheme, or the paper's.
 SCHEMES = ("auto", "paper")
-# Not written where it is as always: what is written names a run, and this changes what it costs, not what it is.
+# Not written where it is as always: what is written names a run, and runs from before there was a choice keep theirs.
 _SELDOM = {"seldom": True}
 
 
@@ -49,6 +50,7 @@ class TrainSettings:
         compare: Other algorithms to run, separated by commas, or none.
         noise: Standard deviation of the noise on an update, in units of ``clip``; 0 adds none.
         clip: Largest Euclidean norm of an update; 0 does not clip.
+        payload: How the numbers of a model travel: fp32 as they are, fp16, int8 or int8-nearest.
         delta: Of the guarantee (epsilon, delta) that the noise gives.
         attack: Deliveries on which the content attack is tried; 0 leaves it out.
         evaluations: About how often to evaluate on held-out data.
@@ -78,6 +80,7 @@ class TrainSettings:
     compare: str = "paper-walk,plain-walk,gossip,central"
     noise: float = 0.0
     clip: float = 0.0
+    payload: str = field(default="fp32", metadata=_SELDOM)
     delta: float = 1e-5
     attack: int = 100
     evaluations: int = 40
@@ -97,6 +100,7 @@ class TrainSettings:
         validate.at_least(1, **whole)
         validate.at_least(0, seed=self.seed, attack=self.attack, exact_nodes=self.exact_nodes)
         check_mechanism(clip=self.clip, noise=self.noise)
+        check_payload(self.payload)
         validate.probability(delta=self.delta)
         self._read_walk()
         if self.scheme not in SCHEMES:
