@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from veilwalk.learning._trace import TrainingTrace
 
-_TELL_EVERY = 32
+# News no seldomer than this many seconds where updates are slow, and no more often where they are not.
+_TELL_S = 0.5
 
 
 def apply_update(
@@ -270,7 +271,7 @@ class _Loop:
         columns = nodes.tolist(), steps.tolist(), self._trace.model[rows].tolist(), self._trace.ages[rows].tolist()
         streams = update_generators(self._task.seed, nodes, steps)
         learner, mod, mixing = self._task.learner, self._task.mod, self._trace.mixing
-        partitions, kept, models = self._partitions, state.kept, state.models
+        partitions, kept, models, told = self._partitions, state.kept, state.models, time.monotonic()
         for node, step, model, age, rng in zip(*columns, streams, strict=True):
             before = models[model]
             context = StepContext(rng=rng, step=step, age=age, state=kept[node])
@@ -284,8 +285,9 @@ class _Loop:
             if observe is not None:
                 observe(state.done, before, after)
             state.done += 1
-            if tell is not None and state.done % _TELL_EVERY == 0:
+            if tell is not None and time.monotonic() > told + _TELL_S:
                 tell(state.done, self.total, state.points[-1])
+                told = time.monotonic()
             if mixing is not None and state.done % self._round == 0:
                 models[:] = _mixed(models, mixing)
 

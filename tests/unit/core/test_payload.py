@@ -28,7 +28,7 @@ def there_and_back(payload: str, array: Any, seed: int | None = None) -> Any:
 
 def test_one_byte_each_written_out_by_hand() -> None:
     """A block of 127, -64 and 0.5 times 2**-3, one of zeros and of 3: exponents first, each the least that will do."""
-    array = np.zeros((2, 32), np.float32)
+    array = np.zeros((2, 32), "<f4")
     array[0, :3] = np.array([127.0, -64.0, 0.5]) / 8
     array[1, 31] = 3.0
     data = encoded("int8-nearest", array).tobytes()
@@ -37,7 +37,7 @@ def test_one_byte_each_written_out_by_hand() -> None:
     assert data[2:5] == bytes([127, 256 - 64, 0])
     assert data[5:65] == bytes(60)
     assert data[-1] == 96
-    back = decoded("int8-nearest", memoryview(data), (2, 32), np.float32)
+    back = decoded("int8-nearest", memoryview(data), (2, 32), "<f4")
     assert back[0, :3].tolist() == [127 / 8, -8.0, 0.0]
     assert back[1, 31] == 3.0
 
@@ -72,7 +72,7 @@ def test_random_rounding_is_right_on_average_and_the_nearest_is_not() -> None:
 
 def test_draws_are_those_of_the_run_and_the_age_and_of_nobody() -> None:
     """The same for whoever rounds; others after another update, and for another run."""
-    params = {"w": np.random.default_rng(0).normal(size=(40, 50)).astype(np.float32), "b": np.float32([0.1])}
+    params = {"w": np.random.default_rng(0).normal(size=(40, 50)).astype(np.float32), "b": np.array([0.1], np.float32)}
     one, two = (as_received("int8", params, seed=1, updates=7) for _ in range(2))
     assert np.array_equal(one["w"], two["w"])
     assert np.array_equal(one["b"], params["b"])
@@ -103,14 +103,14 @@ def test_any_bytes_are_numbers() -> None:
     """A peer may send what it likes: it is read as numbers, of the shape that was agreed, and in little memory."""
     rng = np.random.default_rng(2)
     for payload in PAYLOADS:
-        data = rng.bytes(array_bytes(payload, (7, 33), np.float32))
-        found = decoded(payload, memoryview(data), (7, 33), np.float32)
+        data = rng.bytes(array_bytes(payload, (7, 33), "<f4"))
+        found = decoded(payload, memoryview(data), (7, 33), "<f4")
         assert (found.shape, found.dtype) == ((7, 33), np.dtype(np.float32))
     size = 1 << 21
-    data = bytes(array_bytes("int8", (size // 64, 64), np.float32))
+    data = bytes(array_bytes("int8", (size // 64, 64), "<f4"))
     tracemalloc.start()
     try:
-        decoded("int8", memoryview(data), (size // 64, 64), np.float32)
+        decoded("int8", memoryview(data), (size // 64, 64), "<f4")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
