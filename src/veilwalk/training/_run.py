@@ -75,6 +75,7 @@ def train(
         protection=settings.protection,
         updates=settings.updates,
         tokens=settings.tokens,
+        payload=settings.payload,
     )
     return run_training(scenario, settings, out=None if out is None else Path(out), resume=resume, progress=progress)
 
