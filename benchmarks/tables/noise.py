@@ -25,9 +25,9 @@ from veilwalk.learning._protection import NOISE_BUDGET, USUAL_GRADIENT
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "learning.md"
 UNITS, EPSILONS, PARTITIONS = ("record", "node"), (8.0, 1.0), ("iid", "dirichlet:0.3")
-SEEDS, UPDATES, TUNING_UPDATES = (1, 2, 3), 3000, 1500
-BUDGETS = {"record": (0.15, 0.3, 0.6, 1.2), "node": (0.06, 0.12, 0.25, 0.5)}
-GRADIENTS = {"record": (0.5, 1.0, 2.0), "node": (0.1, 0.2, 0.5)}
+SEEDS, UPDATES, TUNING_UPDATES = (1, 2, 3), 3000, 600
+BUDGETS = {"record": (0.3, 0.6, 1.2), "node": (0.12, 0.25, 0.5)}
+GRADIENTS = {"record": (1.0, 3.0), "node": (0.2, 0.6)}
 #: A small network, so that every candidate's update can be held against the one made.
 SMALL = {"graph": "rrg:30:3:seed=1", "support": "2:3", "partition": "dirichlet:0.3", "updates": 900, "attack": 300}
 COLUMNS = ("route alone", "drop", "count", "step", "gradient")
