@@ -37,6 +37,7 @@ from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, a
 
 if TYPE_CHECKING:
     from veilwalk.learning._algorithms import ALGORITHMS, central_trace, gossip_trace, plain_trace
+    from veilwalk.learning._hidden_sender import between_neighbours, hidden_sender_epsilon
     from veilwalk.learning._membership import threshold_auc
     from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
     from veilwalk.learning._partition_spec import PARTITION_KINDS, PartitionKind, parse_partition_spec
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 _LATE = {
     "_algorithms": ("ALGORITHMS", "central_trace", "gossip_trace", "plain_trace"),
+    "_hidden_sender": ("between_neighbours", "hidden_sender_epsilon"),
     "_membership": ("threshold_auc",),
     "_partition_graph": ("GraphCorrelatedPartitioner",),
     "_partition_spec": ("PARTITION_KINDS", "PartitionKind", "parse_partition_spec"),
@@ -102,6 +104,7 @@ __all__ = [
     "UpdateResult",
     "apply_update",
     "average",
+    "between_neighbours",
     "candidate_losses",
     "central_trace",
     "check_learner",
@@ -111,6 +114,7 @@ __all__ = [
     "evaluation_points",
     "gossip_trace",
     "guarded",
+    "hidden_sender_epsilon",
     "init_generator",
     "ledger",
     "load_checkpoint",
