@@ -37,6 +37,7 @@ from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, a
 
 if TYPE_CHECKING:
     from veilwalk.learning._algorithms import ALGORITHMS, central_trace, gossip_trace, plain_trace
+    from veilwalk.learning._correlated import SharedNoise, walk_sensitivity
     from veilwalk.learning._hidden_sender import between_neighbours, hidden_sender_epsilon
     from veilwalk.learning._membership import threshold_auc
     from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 _LATE = {
     "_algorithms": ("ALGORITHMS", "central_trace", "gossip_trace", "plain_trace"),
+    "_correlated": ("SharedNoise", "walk_sensitivity"),
     "_hidden_sender": ("between_neighbours", "hidden_sender_epsilon"),
     "_membership": ("threshold_auc",),
     "_partition_graph": ("GraphCorrelatedPartitioner",),
@@ -92,6 +94,7 @@ __all__ = [
     "RowProtection",
     "RunSize",
     "ShardPartitioner",
+    "SharedNoise",
     "SoftmaxLearner",
     "StepContext",
     "Stopping",
@@ -138,6 +141,7 @@ __all__ = [
     "train",
     "update_generator",
     "update_generators",
+    "walk_sensitivity",
 ]
 
 __getattr__ = late_names(__name__, _LATE)

@@ -98,6 +98,7 @@ class TrainingTask:
         seed: Seed of first parameters and updates.
         mod: Clipping, noise and the like, between learner and token.
         most_updates: A node that has made so many hands models on as they are; 0: no such limit.
+        secret: Where the noise of an update of that age is drawn from; None: from its own stream.
         payload: How the numbers of a model travel (:mod:`veilwalk.core.payload`): every update is rounded so.
     """
 
@@ -107,6 +108,7 @@ class TrainingTask:
     seed: int
     mod: UpdateMod | None = None
     most_updates: int = 0
+    secret: Callable[[int], NormalSource] | None = None
     payload: str = "fp32"
 
     def __post_init__(self) -> None:
@@ -281,7 +283,8 @@ class _Loop:
         for node, step, model, age, rng in zip(*columns, streams, strict=True):
             before = after = models[model]
             if step < most:
-                context = StepContext(rng=rng, step=step, age=age, state=kept[node])
+                shared = self._task.secret and self._task.secret(age)
+                context = StepContext(rng=rng, step=step, age=age, state=kept[node], secret=shared)
                 after = self._received(_updated(learner, before, partitions[node], context, mod).params, age + 1)
             if not _finite(after):
                 raise TrainingError(
