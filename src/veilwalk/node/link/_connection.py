@@ -18,7 +18,7 @@ _STALL_S = 30.0
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A connection with one frame at most that nobody has asked for yet: the peer may say no more until it is answered."""
+    """A connection. One frame at most waits to be asked for: the peer may say no more until that is answered."""
 
     def __init__(self, role: Role, *, message_bytes: int) -> None:
         self.wire = Wire(role, message_bytes=message_bytes)
