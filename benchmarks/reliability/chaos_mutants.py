@@ -275,7 +275,15 @@ def _watched() -> None:
     Custody.outgoing, Custody.create = offering, creating  # type: ignore[method-assign]
 
 
+def _stamps() -> None:
+    """Nothing is wrong: the node notes when it does what."""
+    from benchmarks.speed import hop
+
+    hop.install()
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
+    "stamps": _stamps,
     "ack-before-commit": _ack_before_commit,
     "unpinned-hop": _unpinned_hop,
     "use-before-given": _use_before_given,
