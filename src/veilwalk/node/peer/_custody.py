@@ -4,7 +4,7 @@
                                 |--for us, known id--> gone when it would be pinned
                                 |--for us, new id--> trained --> {id noted, old row out, new row, checkpoint} --> ...
 
-A message is pinned before its first byte is sent, and offered under that number; a receiver holds it, uses it only when
+A message has its number before it is given, and is offered under that; a receiver holds it, uses it only when
 it is given, and has it on disk before it says so. So a crash anywhere repeats a step, which the receiver knows by its
 number. What was not given may go another way; what was given may be used already, and waits for the answer.
 """
