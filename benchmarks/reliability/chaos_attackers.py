@@ -79,7 +79,7 @@ def swallower() -> None:
         return Taken(taken.verdict)
 
     Custody.take = take  # type: ignore[method-assign]
-    Custody._offer_early = _offer_nothing  # type: ignore[method-assign]
+    Custody._offer_early = _offer_nothing  # type: ignore[method-assign,assignment]
 
 
 def decoy() -> None:
@@ -98,4 +98,4 @@ def decoy() -> None:
         return Taken(taken.verdict, self.create(_garbage(self, size), "garbage"))
 
     Custody.take = take  # type: ignore[method-assign]
-    Custody._offer_early = _offer_nothing  # type: ignore[method-assign]
+    Custody._offer_early = _offer_nothing  # type: ignore[method-assign,assignment]

@@ -153,7 +153,7 @@ def _apply(mutant: str) -> None:
     elif mutant == "reroutes-told":
         # As if what was noted as given with its number were never said.
         Departures._is_given = lambda self, register, row: (  # type: ignore[method-assign]  # noqa: SLF001
-            (row.peer, row.seq) not in self._told and register.is_given(row.peer, row.seq)
+            (row.peer, row.seq) not in self._told and register.is_given(str(row.peer), row.seq or 0)
         )
     elif mutant == "unsynced-commits":
         SimulatedDisk.transaction = (  # type: ignore[method-assign]

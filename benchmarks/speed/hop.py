@@ -41,7 +41,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="veilwalk-hop-", dir=Path.cwd()) as name:
         folder = Path(name)
         padding = max(0, (size - 4096) // 8)
-        plan = {"updates": 10**9, "distance": RING // 2, "padding": padding}
+        plan: dict[str, Any] = {"updates": 10**9, "distance": RING // 2, "padding": padding}
         with ChaosCluster(folder, f"ring:{RING}", mutant="stamps", **plan) as cluster:
             took, _ = hops(cluster, options.seconds)
             keys, membership = _secrets(folder)
