@@ -150,8 +150,9 @@ def section(cost: list[str], shared: list[str], leak: list[str]) -> str:
         "by route and content together, with 95% intervals; what each attacker is granted stands in "
         "[what really leaks](../explanation/what-really-leaks.md). *Membership AUC*: how well a threshold on the loss "
         f"of a model just made tells its maker's rows from those that nobody trained on (0.5: not at all), mean of the "
-        f"last {WATCHED} updates with its 95% interval. With few peers and few rows noise costs much more accuracy "
-        "than above."
+        f"last {WATCHED} updates with its 95% interval, of one run: a maker's classes are not those held out, which by "
+        "itself moves it a few hundredths either way. With few peers and few rows noise costs much more accuracy than "
+        "above."
     )
     return "\n".join((_filled(about), "", *cost, "", *shared, "", _filled(bought), "", *leak))
 

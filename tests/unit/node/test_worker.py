@@ -214,11 +214,11 @@ def test_noise_and_clipping_are_the_simulators_and_the_noise_is_the_systems(clus
     first = dict(learner.init_params(np.random.default_rng(0)))
     manifest = replace(manifest_of(cluster[0]), arrays=array_specs(first))
 
-    def update(**rules: Any) -> dict[str, Any]:
+    def update(*, step: int = 0, **rules: Any) -> dict[str, Any]:
         whole = RunRules(walk=SIMPLE, updates=9, late_hops=9, **rules)
         task = Task(learner=learner, data=data, manifest=manifest, index=0, rules=whole)
         body = encode_params(manifest, first)
-        learnt = task.update(Lesson(received=body, own=None, iteration=0, step=0, state={}))
+        learnt = task.update(Lesson(received=body, own=None, iteration=0, step=step, state={}))
         return dict(decode_params(manifest, learnt.model))
 
     plain, clipped = update(), update(clip=1e-3)
@@ -232,3 +232,14 @@ def test_noise_and_clipping_are_the_simulators_and_the_noise_is_the_systems(clus
         RunRules(walk=SIMPLE, updates=9, late_hops=9, noise=1.0)
     text = RunRules(walk=SIMPLE, updates=9, late_hops=9, clip=0.5, noise=2.0).to_text()
     assert RunRules.from_text(text).noise == 2.0
+    assert "rows" not in text
+    # Rows for themselves: step size x noise x clip / rows; after its share of updates a node hands on what came.
+    one, other = update(clip=0.5, noise=20.0, rows=10), update(clip=0.5, noise=20.0, rows=10)
+    spread = np.concatenate([(one[name] - other[name]).ravel() for name in one])
+    assert np.std(spread) == pytest.approx(0.1 * 20 * 0.5 / 10 * 2**0.5, rel=0.2)
+    spent = update(clip=0.5, noise=2.0, most_updates=3, step=3)
+    assert params_distance(spent, first) == 0
+    rules = RunRules(walk=SIMPLE, updates=9, late_hops=9, clip=0.5, noise=2.0, rows=10, most_updates=3, decay=9)
+    assert RunRules.from_text(rules.to_text()) == rules
+    with pytest.raises(InvalidParameterError, match=r"^rows = 10"):
+        RunRules(walk=SIMPLE, updates=9, late_hops=9, rows=10)
