@@ -198,11 +198,12 @@ def _compared(name: str, contenders: dict[str, Contender], rounds: int) -> list[
     units = {who: run() for who, run in contenders.items()}
     seconds = in_turns(contenders, rounds, most_stolen=MAX_STEAL)
     rates = {who: units[who] / seconds[who] for who in contenders}
-    users = sorted(rates.keys() - {"veilwalk", "numpy"}, key=lambda who: -float(np.median(rates[who])))
+    ratios = {who: rates["veilwalk"] / rate for who, rate in rates.items() if who != "veilwalk"}
+    users = sorted(ratios.keys() - {"numpy"}, key=lambda who: float(np.median(ratios[who])))
     lines = []
     for who in (*users, "numpy"):
         need = NEED if who == users[0] else 0.0
-        line = goal_line(name, who, rates["veilwalk"] / rates[who], ">=", need)
+        line = goal_line(name, who, ratios[who], ">=", need)
         lines.append(line)
         goal = f"goal {line.need}" if need else ""
         print(f"{line.goal:45} {who:20} {line.found:.3g} [{line.low:.3g}-{line.high:.3g}] {goal}", flush=True)
