@@ -13,8 +13,8 @@ import numpy as np
 
 from veilwalk.walks._compile import inlined, kernel, prefetch, serial
 from veilwalk.walks._kernels_memory_paths import step
-from veilwalk.walks._kernels_protocol import CLOCK, GROUP, JOB, POSITION, SEALED_AT, SOURCE, _arrive, _seal, _sight
 from veilwalk.walks._kernels_random import ONE, WALK, ZERO, block_words, choice, fill_words, split_words
+from veilwalk.walks._kernels_records import CLOCK, GROUP, JOB, POSITION, SEALED_AT, SOURCE, arrive, seal, sight
 from veilwalk.walks._kernels_sets import BATCH, draw_set
 
 _TWO = np.uint64(2)
@@ -170,12 +170,12 @@ def _open_along(
         seen = visits[node]
         visits[node] = now
         if watching.shape[0] > 0:
-            _sight(state, lane, watching, node, came_from, now)
+            sight(state, lane, watching, node, came_from, now)
         if stamps[node] != sealed:
             continue
         if out.shape[0] > 0:
-            _arrive(out[row + made], state, lane, tokens, node, came_from, now, seen)
-        _seal(state, lane, node, -1, now)
+            arrive(out[row + made], state, lane, tokens, node, came_from, now, seen)
+        seal(state, lane, node, -1, now)
         draw_set(n_nodes, offsets, columns, weights, keep, other, seed, job, node, now, batch, stamps, drawn)
         sealed = now
         made += 1

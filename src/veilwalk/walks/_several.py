@@ -46,13 +46,13 @@ class SeveralLanes:
     def start(self, lanes: range) -> None:
         """Put the tokens of these lanes on their first nodes."""
         from veilwalk.walks import _kernels_memory_paths as paths
-        from veilwalk.walks import _kernels_protocol as protocol
+        from veilwalk.walks import _kernels_records as records
         from veilwalk.walks import _kernels_several as kernels
 
         n_lanes, first = len(lanes), np.uint64(lanes.start)
         starts = np.empty(n_lanes, dtype=np.int64)
         paths.start_nodes(np.uint64(self._n_nodes), self._key, first, starts)
-        self._state = np.empty((n_lanes, protocol.N_COLUMNS), dtype=np.int64)
+        self._state = np.empty((n_lanes, records.N_COLUMNS), dtype=np.int64)
         self._visits = np.full((n_lanes, self._n_nodes), -1, dtype=np.int64)
         self._stamps = np.full((n_lanes, self._n_nodes), -1, dtype=np.int64)
         drawn = np.empty(self._recipients, dtype=np.int64)
