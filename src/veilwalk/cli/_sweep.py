@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from veilwalk.core.records import Record
     from veilwalk.experiments import SweepPlan
 
-_SHOWN = ("accuracy", "loss", "node_entropy_nats", "hit_ratio", "hops_per_update")
+_SHOWN = ("accuracy", "loss", "node_entropy_nats", "hit_ratio", "recall", "precision", "hops_per_update")
 
 
 def sweep(

@@ -13,6 +13,7 @@ from veilwalk.core.config import decode, key_of
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.records import plain
 from veilwalk.design import Request, choose_scheme, design
+from veilwalk.experiments._comparators import RouteSettings, compared
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.training import Scenario, TrainSettings, run_training
 
@@ -74,13 +75,25 @@ def designed(settings: Settings) -> Rows:
     return [row]
 
 
-#: What can be swept, by the verb that does one case of it.
-KINDS: dict[str, Callable[[Settings], Rows]] = {"train": trained, "audit": audited, "design": designed}
+def routed(settings: Settings) -> Rows:
+    """Put one route before one observer, and return what it makes of it."""
+    return compared(decode(RouteSettings, settings))
+
+
+#: What can be swept, by the verb that does one case of it; routes are compared in sweeps only.
+KINDS: dict[str, Callable[[Settings], Rows]] = {
+    "train": trained,
+    "audit": audited,
+    "design": designed,
+    "routes": routed,
+}
 #: What the numbers of each verb are.
 MEANINGS = {
     "train": "Node entropy (nats) and hit ratio are the receiver's, by what the route tells it, as `train` has them.",
     "audit": "Node entropy (nats) and hit ratio are of each observer, exact or estimated as `audit` says.",
     "design": "Node entropy (nats) and hit ratio are the opener's, exact or estimated as `design` says.",
+    "routes": "Hit ratio and node entropy (nats) of a mixnet are exact, of veilwalk as `audit` says; what is drawn, "
+    "and recall and precision of first-spy, are means over messages; floors are p and p^2.",
 }
 #: Columns that say which part of a case a row is of.
 PARTS = ("algorithm", "observer", "linked")
@@ -88,8 +101,9 @@ PARTS = ("algorithm", "observer", "linked")
 
 def check_case(kind: str, settings: Settings) -> None:
     """Refuse keys that the verb does not know, before anything is run."""
-    if kind == "train":
-        decode(TrainSettings, settings)
+    decoded: dict[str, Any] = {"train": TrainSettings, "routes": RouteSettings}
+    if kind in decoded:
+        decode(decoded[kind], settings)
         return
     kinds: dict[str, Any] = {"audit": AuditSettings, "design": Request}
     _refuse_unknown(settings, {key_of(field): "" for field in fields(kinds[kind])} | dict.fromkeys(_SCHEME))
