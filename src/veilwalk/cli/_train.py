@@ -70,13 +70,13 @@ def train(
         int | None, _setting("recipients", "For how many an update is sealed; the first met opens it.", "K")
     ] = None,
     data: Annotated[
-        str | None, _setting("data", "digits, mnist:DIR, npz:FILE, csv:FILE or parquet:FILE.", "SPEC")
+        str | None, _setting("data", "digits, mnist:DIR, npz:FILE, csv:FILE, parquet:FILE or ratings:FILE.", "SPEC")
     ] = None,
     learner: Annotated[
         str | None,
         _setting(
             "learner",
-            "softmax, linear, mlp, sklearn, or module:Class of your own, each with :name=value options.",
+            "softmax, linear, mlp, factorisation, sklearn, or module:Class of your own, each with :name=value options.",
             "SPEC",
         ),
     ] = None,
@@ -85,7 +85,7 @@ def train(
         _setting(
             "partition",
             "How data are dealt out: iid, dirichlet:ALPHA, shards:PER_NODE, pathological:CLASSES, "
-            "graph:CORRELATION or natural:COLUMN.",
+            "graph:CORRELATION, natural:COLUMN or groups:COLUMN.",
             "SPEC",
         ),
     ] = None,
@@ -208,7 +208,7 @@ def print_training(record: Record) -> None:
         f"and how often its first guess names the maker: {route['kind']}; "
         f"sealed for {params['recipients']}, law {params['law']}, {params['walk']} walk."
     )
-    for line in (_ended(result), _gossip(result), _privacy(result), _tokens(result, params)):
+    for line in (_ended(result), _gossip(result), _privacy(result), _membership(result), _tokens(result, params)):
         if line:
             typer.echo(line)
     typer.echo()
@@ -254,6 +254,17 @@ def _gossip(result: Mapping[str, Any]) -> str:
 def _privacy(result: Mapping[str, Any]) -> str:
     found = result["privacy"]
     return str(found["sentence"]) if found else ""
+
+
+def _membership(result: Mapping[str, Any]) -> str:
+    """Say how well a threshold on the loss tells rows that a maker trained on from rows held out."""
+    found = {name: one for name, one in (result.get("membership") or {}).items() if one is not None}
+    told = [f"{name} {one['auc']:.3f} ({one['updates']} models)" for name, one in found.items()]
+    return (
+        f"Membership inference by a threshold on the loss, mean area under the curve: {', '.join(told)}."
+        if told
+        else ""
+    )
 
 
 def _tokens(result: Mapping[str, Any], params: Mapping[str, Any]) -> str:

@@ -37,7 +37,9 @@ def trained(settings: Settings) -> Rows:
         row |= {key: found[key] for key in ("hops_per_update", "bytes_per_update", "accuracy_at_equal_hops")}
         row |= {key: found["anonymity"][key] for key in ("node_entropy_nats", "hit_ratio")}
         epsilon = noisy["algorithms"].get(name, {}).get("epsilon_sender_known")
-        rows.append(row | ({} if epsilon is None else {"epsilon": epsilon}))
+        row |= {} if epsilon is None else {"epsilon": epsilon}
+        inferred = (result["membership"] or {}).get(name)
+        rows.append(row | ({} if inferred is None else {"membership_auc": inferred["auc"]}))
     return rows
 
 

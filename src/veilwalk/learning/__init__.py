@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from veilwalk.core.rooms import late_names
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
 from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
-from veilwalk.learning._content import candidate_losses
+from veilwalk.learning._content import candidate_losses, row_losses
 from veilwalk.learning._contract import check_learner
 from veilwalk.learning._data import DATA_USAGE, Data, checked_partition, data_of, load_data, require_fit
+from veilwalk.learning._factorisation import FactorisationLearner
 from veilwalk.learning._guard import guarded
 from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes, sealed_bytes
 from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
@@ -22,6 +23,7 @@ from veilwalk.learning._mods import ClipUpdate, GaussianNoise, Quantise, compose
 from veilwalk.learning._partition import Partitioner, Partitions, partitions_of
 from veilwalk.learning._partitioners import (
     DirichletPartitioner,
+    GroupPartitioner,
     IidPartitioner,
     NaturalIdPartitioner,
     PathologicalPartitioner,
@@ -34,6 +36,7 @@ from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, a
 
 if TYPE_CHECKING:
     from veilwalk.learning._algorithms import ALGORITHMS, central_trace, gossip_trace, plain_trace
+    from veilwalk.learning._membership import threshold_auc
     from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
     from veilwalk.learning._partition_spec import PARTITION_KINDS, PartitionKind, parse_partition_spec
     from veilwalk.learning._privacy import NodePrivacyAccountant, NoisyUpdate, noise_for
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
 _LATE = {
     "_algorithms": ("ALGORITHMS", "central_trace", "gossip_trace", "plain_trace"),
+    "_membership": ("threshold_auc",),
     "_partition_graph": ("GraphCorrelatedPartitioner",),
     "_partition_spec": ("PARTITION_KINDS", "PartitionKind", "parse_partition_spec"),
     "_privacy": ("NodePrivacyAccountant", "NoisyUpdate", "noise_for"),
@@ -59,8 +63,10 @@ __all__ = [
     "CostModel",
     "Data",
     "DirichletPartitioner",
+    "FactorisationLearner",
     "GaussianNoise",
     "GraphCorrelatedPartitioner",
+    "GroupPartitioner",
     "IidPartitioner",
     "Learner",
     "LearnerKind",
@@ -115,9 +121,11 @@ __all__ = [
     "private_mods",
     "private_trace",
     "require_fit",
+    "row_losses",
     "save_checkpoint",
     "save_model",
     "sealed_bytes",
+    "threshold_auc",
     "trace_of",
     "train",
     "update_generator",

@@ -25,7 +25,7 @@ from veilwalk.learning._idx import find_idx, read_idx
 from veilwalk.learning._labels import as_classes, checked_labels, is_real
 from veilwalk.learning._table import parse_table_spec, read_csv, read_parquet, roles
 
-DATA_USAGE = "digits, mnist:DIR, npz:FILE, csv:FILE[:label=COLUMN] or parquet:FILE[:label=COLUMN]"
+DATA_USAGE = "digits, mnist:DIR, npz:FILE, csv:FILE[:label=COLUMN], parquet:FILE[:label=COLUMN] or ratings:FILE"
 # A file that unpacks to more is refused before it is unpacked.
 _LARGEST_BYTES = 8 << 30
 _HELD_OUT = 0.2
@@ -43,6 +43,7 @@ class Data:
         class_names: What each class was called, in the order of their numbers; empty where nobody said.
         feature_range: Least and largest value of each feature, where they were scaled by it to [0, 1].
         target_range: The same of real labels.
+        owner: Which feature says whose row it is (the user of a rating), where one does.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Data:
     class_names: tuple[str, ...] = ()
     feature_range: tuple[Array, Array] | None = None
     target_range: tuple[float, float] | None = None
+    owner: int | None = None
 
     @property
     def n_features(self) -> int:
@@ -86,6 +88,9 @@ def load_data(spec: str, *, seed: int = 0) -> Data:
         A table of numbers. Labels are the column named, or one called ``label``, or the last; ``target=COLUMN``
         instead fits the numbers there. ``group=COLUMN``, as often as need be, is no feature but a column for
         partitioners. Columns of a CSV file without names are called ``c1``, ``c2`` and so on.
+    ``ratings:FILE``
+        MovieLens' ``ratings.csv``: rows are a user's and an item's number, labels the ratings, for the learner
+        ``factorisation``. Of every user's ratings 30% are held out; ``user`` is a column for partitioners.
 
     Labels may be names or any whole numbers: classes are numbered from 0 in sorted order. Real numbers make it
     regression. Where no test part is given, a fifth drawn by ``seed`` is held out. Whole-number pixels of one byte are
@@ -102,6 +107,10 @@ def load_data(spec: str, *, seed: int = 0) -> Data:
             return _npz(Path(rest), seed)
         case "csv" | "parquet" if rest:
             return _table(spec, kind, rest, seed)
+        case "ratings" if rest:
+            from veilwalk.learning._ratings import read_ratings
+
+            return read_ratings(Path(rest), seed=seed)
         case _:
             raise InvalidParameterError("data", spec, DATA_USAGE)
 

@@ -24,7 +24,7 @@ PRIVATE = "private-walk"
 PAPER = "paper-walk"
 #: What is chosen where law, walk and recipients are left open: the recommended scheme, or the paper's.
 SCHEMES = ("auto", "paper")
-# Not written where it is as always: what is written names a run, and this changes what it costs, not what it is.
+# Not written where they are as always: what is written names a run, and these change what is said of it, no more.
 _SELDOM = {"seldom": True}
 
 
@@ -60,6 +60,7 @@ class TrainSettings:
         latency_s: Of a hop (modelled).
         compute_s: Of an update (modelled).
         seed: Of walks, data split, partition and training.
+        membership: Updates, the last ones, on whose models membership inference is tried; 0 leaves it out.
         exact_nodes: Largest network whose route posteriors are computed exactly; beyond, they are measured.
     """
 
@@ -89,13 +90,16 @@ class TrainSettings:
     latency_s: float = field(default=0.02, metadata={"key": "latency"})
     compute_s: float = field(default=0.01, metadata={"key": "compute"})
     seed: int = 7
+    membership: int = field(default=0, metadata=_SELDOM)
     exact_nodes: int = field(default=500, metadata=_SELDOM)
 
     def __post_init__(self) -> None:
         whole = {"tokens": self.tokens, "updates": self.updates, "evaluations": self.evaluations}
-        validate.integer(**whole, seed=self.seed, attack=self.attack, exact_nodes=self.exact_nodes)
+        natural = {"seed": self.seed, "attack": self.attack, "exact_nodes": self.exact_nodes}
+        natural |= {"membership": self.membership}
+        validate.integer(**whole, **natural)
         validate.at_least(1, **whole)
-        validate.at_least(0, seed=self.seed, attack=self.attack, exact_nodes=self.exact_nodes)
+        validate.at_least(0, **natural)
         check_mechanism(clip=self.clip, noise=self.noise)
         validate.probability(delta=self.delta)
         self._read_walk()
