@@ -70,7 +70,8 @@ def train(
         int | None, _setting("recipients", "For how many an update is sealed; the first met opens it.", "K")
     ] = None,
     data: Annotated[
-        str | None, _setting("data", "digits, mnist:DIR, npz:FILE, csv:FILE, parquet:FILE or ratings:FILE.", "SPEC")
+        str | None,
+        _setting("data", "digits, mnist:DIR, npz:FILE, csv:FILE, arff:FILE, parquet:FILE or ratings:FILE.", "SPEC"),
     ] = None,
     learner: Annotated[
         str | None,
