@@ -46,7 +46,7 @@ class RouteSettings:
         recipients: For how many it is sealed.
         colluders: How many spy, a number or a share such as ``10%``.
         updates: Messages to draw or play.
-        linked: Numbers of fragments known to be of one maker, separated by commas; of a mixnet.
+        fragments: Numbers of fragments known to be of one maker, separated by commas; of a mixnet.
         seed: Of messages and of who spies.
     """
 
@@ -59,7 +59,7 @@ class RouteSettings:
     recipients: int | None = None
     colluders: str = "10%"
     updates: int = 100_000
-    linked: str = "1"
+    fragments: str = "1"
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class RouteSettings:
             raise InvalidParameterError("route", self.route, _USAGE)
         if kind == {LAST_HOP: _STEM, FIRST_SPY: _MIXNET}[self.observer]:
             raise InvalidParameterError("observer", self.observer, f"the other one for {self.route}")
-        _ = self.fragments
+        _ = self.linked
 
     @property
     def parts(self) -> tuple[str, str]:
@@ -82,11 +82,11 @@ class RouteSettings:
         return kind, value
 
     @property
-    def fragments(self) -> tuple[int, ...]:
+    def linked(self) -> tuple[int, ...]:
         """The numbers of linked fragments."""
-        parts = [part.strip() for part in self.linked.split(",")]
+        parts = [part.strip() for part in self.fragments.split(",")]
         if not all(part.isdecimal() and int(part) for part in parts):
-            raise InvalidParameterError("linked", self.linked, "numbers from 1, separated by commas")
+            raise InvalidParameterError("fragments", self.fragments, "numbers from 1, separated by commas")
         return tuple(int(part) for part in parts)
 
 
@@ -148,7 +148,7 @@ def _received(scheme: Scheme, asked: RouteSettings) -> dict[str, Any]:
 def _mixed(mixnet: Mixnet, asked: RouteSettings) -> list[dict[str, Any]]:
     """Give closed forms of a mixnet, and the same counted on drawn paths."""
     rows = []
-    for fragments in asked.fragments:
+    for fragments in asked.linked:
         maker, last, hops = mixnet.drawn(asked.updates // fragments * fragments, seed=asked.seed)
         row: dict[str, Any] = {"observer": LAST_HOP, "linked": fragments}
         if fragments == 1:

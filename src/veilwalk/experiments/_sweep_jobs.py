@@ -16,7 +16,7 @@ from veilwalk.design import Request, choose_scheme, design
 from veilwalk.experiments._comparators import RouteSettings, compared
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.learning import train as train_along
-from veilwalk.training import PRIVATE, Scenario, TrainSettings, privacy, run_training
+from veilwalk.training import PRIVATE, Scenario, TrainSettings, membership, privacy, run_training
 
 Settings = Mapping[str, Any]
 Rows = list[dict[str, Any]]
@@ -58,7 +58,10 @@ def learnt(settings: Settings) -> Rows:
         found = train_along(task, traces[name], stopping=asked.stopping, evaluations=asked.evaluations)
         last = found.points[-1]
         row = {"algorithm": name, "accuracy": last.accuracy, "loss": last.loss, **last.scores}
-        rows.append(row | {"hops_per_update": last.hops / max(found.updates, 1)})
+        row |= {"hops_per_update": last.hops / max(found.updates, 1)}
+        count = asked.membership
+        inferred = membership(scenario, traces[name], count, seed=asked.seed) if count else None
+        rows.append(row | ({} if inferred is None else {"membership_auc": inferred["auc"]}))
     noisy = privacy(scenario, traces, delta=asked.delta) or {"algorithms": {}}
     known = {name: found["epsilon_sender_known"] for name, found in noisy["algorithms"].items()}
     return [row | ({"epsilon": known[row["algorithm"]]} if row["algorithm"] in known else {}) for row in rows]

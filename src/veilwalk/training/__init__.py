@@ -12,6 +12,7 @@ from veilwalk.training._settings import PRIVATE, TrainSettings
 if TYPE_CHECKING:
     from veilwalk.training._content import Evidence, attacked_rows, content_attack, gather_evidence
     from veilwalk.training._folder import RunFolder
+    from veilwalk.training._membership import membership
     from veilwalk.training._privacy import privacy
     from veilwalk.training._result import TRAIN_FORMAT, TrainingRun
     from veilwalk.training._route import Route, route_anonymity
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _LATE = {
     "_content": ("Evidence", "attacked_rows", "content_attack", "gather_evidence"),
     "_folder": ("RunFolder",),
+    "_membership": ("membership",),
     "_privacy": ("privacy",),
     "_result": ("TRAIN_FORMAT", "TrainingRun"),
     "_route": ("Route", "route_anonymity"),
@@ -40,6 +42,7 @@ __all__ = [
     "attacked_rows",
     "content_attack",
     "gather_evidence",
+    "membership",
     "privacy",
     "route_anonymity",
     "run_training",

@@ -120,7 +120,7 @@ def test_linked_fragments_by_two_roads() -> None:
     """The commonest last hop of several fragments; one is as before, and no direct delivery leaves nothing."""
     mixnet = Mixnet(nodes=6, relays=2)
     assert mixnet.linked_hit_ratio(1) == pytest.approx(1 / 3)
-    rows = compared(RouteSettings(route="mixnet:2", graph="complete:6", linked="1, 4,9", updates=36_000))
+    rows = compared(RouteSettings(route="mixnet:2", graph="complete:6", fragments="1, 4,9", updates=36_000))
     assert [row["linked"] for row in rows] == [1, 4, 9]
     for row in rows:
         assert row["last_hop_is_maker_drawn"] == pytest.approx(row["hit_ratio"], abs=0.02)
@@ -149,7 +149,7 @@ def test_our_recall_is_the_designs() -> None:
         {"route": "stem:per-edge"},
         {"route": "mixnet:2", "observer": "first-spy"},
         {"route": "veilwalk", "observer": "everybody"},
-        {"route": "mixnet:2", "linked": "0"},
+        {"route": "mixnet:2", "fragments": "0"},
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: dict[str, str]) -> None:
