@@ -19,7 +19,7 @@ from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
 from veilwalk.learning._matching import Candidates
 from veilwalk.learning._mlp import MlpLearner
 from veilwalk.learning._model_file import MODEL_SUFFIXES, load_model, save_model
-from veilwalk.learning._mods import ClipUpdate, GaussianNoise, Quantise, compose, private_mods
+from veilwalk.learning._mods import ClipUpdate, Decay, GaussianNoise, Quantise, compose, private_mods
 from veilwalk.learning._partition import Partitioner, Partitions, partitions_of
 from veilwalk.learning._partitioners import (
     DirichletPartitioner,
@@ -29,7 +29,9 @@ from veilwalk.learning._partitioners import (
     PathologicalPartitioner,
     ShardPartitioner,
 )
+from veilwalk.learning._protection import Protection, ProtectionRequest, RunSize
 from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
+from veilwalk.learning._rows import RowProtection
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
 from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, apply_update, average, train
@@ -62,6 +64,7 @@ __all__ = [
     "ClipUpdate",
     "CostModel",
     "Data",
+    "Decay",
     "DirichletPartitioner",
     "FactorisationLearner",
     "GaussianNoise",
@@ -84,7 +87,11 @@ __all__ = [
     "Partitions",
     "PathologicalPartitioner",
     "Point",
+    "Protection",
+    "ProtectionRequest",
     "Quantise",
+    "RowProtection",
+    "RunSize",
     "ShardPartitioner",
     "SoftmaxLearner",
     "StepContext",

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from veilwalk.core.errors import InvalidParameterError, TrainingError
-from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
+from veilwalk.learning._api import (
+    Array,
+    Learner,
+    NormalSource,
+    Params,
+    Partition,
+    StepContext,
+    UpdateMod,
+    UpdateResult,
+)
 from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from veilwalk.learning._guard import guarded
 from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes
@@ -43,14 +52,19 @@ def apply_update(
     state: MutableMapping[str, Array],
     age: int = 0,
     mod: UpdateMod | None = None,
+    most_updates: int = 0,
+    secret: NormalSource | None = None,
 ) -> UpdateResult:
     """Make one update of one node, and refuse parameters of another shape or type than were given.
 
     Whether they are finite is left to the caller, who knows what to say of it: NumPy's warnings are off. ``state`` is
     what the node keeps; ``age`` is how many updates the model has had; ``mod`` is middleware, with the same stream as
-    the learner.
+    the learner; after ``most_updates`` of a node it changes nothing (0: no such limit); ``secret`` is where noise is
+    drawn from, unless from that stream.
     """
-    context = StepContext(rng=update_generator(seed, node, step), step=step, age=age, state=state)
+    if most_updates and step >= most_updates:
+        return UpdateResult(params=params, num_examples=0)
+    context = StepContext(rng=update_generator(seed, node, step), step=step, age=age, state=state, secret=secret)
     with np.errstate(all="ignore"):
         return _updated(learner, params, data, context, mod)
 
@@ -82,6 +96,7 @@ class TrainingTask:
         held_out: Data that nobody trains on, to evaluate with.
         seed: Seed of first parameters and updates.
         mod: Clipping, noise and the like, between learner and token.
+        most_updates: A node that has made so many hands models on as they are; 0: no such limit.
     """
 
     learner: Learner
@@ -89,6 +104,7 @@ class TrainingTask:
     held_out: Partition
     seed: int
     mod: UpdateMod | None = None
+    most_updates: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "learner", guarded(self.learner))
@@ -264,10 +280,12 @@ class _Loop:
         streams = update_generators(self._task.seed, nodes, steps)
         learner, mod, mixing = self._task.learner, self._task.mod, self._trace.mixing
         partitions, kept, models = self._partitions, state.kept, state.models
+        most = self._task.most_updates or math.inf
         for node, step, model, age, rng in zip(*columns, streams, strict=True):
-            before = models[model]
-            context = StepContext(rng=rng, step=step, age=age, state=kept[node])
-            after = _updated(learner, before, partitions[node], context, mod).params
+            before = after = models[model]
+            if step < most:
+                context = StepContext(rng=rng, step=step, age=age, state=kept[node])
+                after = _updated(learner, before, partitions[node], context, mod).params
             if not _finite(after):
                 raise TrainingError(
                     f"{self._trace.algorithm}: update {state.done + 1}, the {step + 1}. of node {node}, gave "

@@ -53,7 +53,7 @@ def train(
         out: Folder to keep the run in, so that it can be resumed.
         resume: Go on with the run in ``out``, if its data and learner are the same.
         progress: Told how far it is.
-        options: Of :class:`TrainSettings`: updates, tokens, compare, noise, clip, attack, seed and so on.
+        options: Of :class:`TrainSettings`: updates, tokens, compare, protect, epsilon, clip, attack, seed and so on.
 
     Example:
         >>> from veilwalk.design import design
@@ -73,8 +73,9 @@ def train(
         partition=partition,
         learner=learner,
         seed=settings.seed,
-        clip=settings.clip,
-        noise=settings.noise,
+        protection=settings.protection,
+        updates=settings.updates,
+        tokens=settings.tokens,
     )
     return run_training(scenario, settings, out=None if out is None else Path(out), resume=resume, progress=progress)
 

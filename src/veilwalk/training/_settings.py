@@ -17,13 +17,14 @@ from veilwalk.core.walk import Walk
 
 if TYPE_CHECKING:
     # Types only: the command line reads the defaults here, and starts without SciPy.
-    from veilwalk.learning import CostModel, Stopping
+    from veilwalk.learning import CostModel, ProtectionRequest, Stopping
 
 PRIVATE = "private-walk"
 #: The same by the paper's scheme, for comparison.
 PAPER = "paper-walk"
 #: What is chosen where law, walk and recipients are left open: the recommended scheme, or the paper's.
 SCHEMES = ("auto", "paper")
+USUAL_LEARNER = "softmax:learning_rate=1:local_steps=10:fade=100"
 # Not written where they are as always: what is written names a run, and these change what is said of it, no more.
 _SELDOM = {"seldom": True}
 
@@ -44,12 +45,17 @@ class TrainSettings:
         tokens: Models that walk side by side; what is evaluated is their average.
         data: What is learnt.
         partition: How it is dealt out.
-        learner: The model.
+        learner: The model; None for one that fits: with ``epsilon`` all rows at every step, of a size for the noise.
         updates: Updates of every algorithm; gossip's are rounded up to whole rounds.
         compare: Other algorithms to run, separated by commas, or none.
-        noise: Standard deviation of the noise on an update, in units of ``clip``; 0 adds none.
-        clip: Largest Euclidean norm of an update; 0 does not clip.
+        protect: What noise protects: ``record``, one row of one node, or ``node``, all rows of one node.
+        epsilon: Of the guarantee (epsilon, delta) against everybody, sender known, for which noise is found; 0: none.
+        noise: Standard deviation of the noise, in units of ``clip``, where ``epsilon`` does not find it; 0 adds none.
+        clip: Largest Euclidean norm of an update, or of a row's gradient where records are protected; 0 does not clip,
+            or, with ``epsilon``, to what is usual.
         delta: Of the guarantee (epsilon, delta) that the noise gives.
+        most_updates: After so many updates a node hands models on as they are; 0: no such limit, or, with
+            ``epsilon``, an even share of all updates.
         attack: Deliveries on which the content attack is tried; 0 leaves it out.
         evaluations: About how often to evaluate on held-out data.
         target_accuracy: Stop when reached.
@@ -74,12 +80,15 @@ class TrainSettings:
     tokens: int = 1
     data: str = "digits"
     partition: str = "dirichlet:0.3"
-    learner: str = "softmax:learning_rate=1:local_steps=10:fade=100"
+    learner: str | None = None
     updates: int = 3000
     compare: str = "paper-walk,plain-walk,gossip,central"
+    protect: str = "node"
+    epsilon: float = 0.0
     noise: float = 0.0
     clip: float = 0.0
     delta: float = 1e-5
+    most_updates: int = 0
     attack: int = 100
     evaluations: int = 40
     target_accuracy: float | None = None
@@ -100,8 +109,6 @@ class TrainSettings:
         validate.integer(**whole, **natural)
         validate.at_least(1, **whole)
         validate.at_least(0, **natural)
-        check_mechanism(clip=self.clip, noise=self.noise)
-        validate.probability(delta=self.delta)
         self._read_walk()
         if self.scheme not in SCHEMES:
             raise InvalidParameterError("scheme", self.scheme, f"one of {', '.join(SCHEMES)}")
@@ -109,7 +116,7 @@ class TrainSettings:
             validate.integer(recipients=self.recipients)
             validate.at_least(1, recipients=self.recipients)
         # Refused here, by name, and not when they are first used.
-        _ = self.comparisons, self.cost, self.stopping
+        _ = self.comparisons, self.cost, self.stopping, self.protection
         if self.support is not None:
             DistanceSupport.parse(self.support)
 
@@ -156,6 +163,18 @@ class TrainSettings:
         )
 
     @property
+    def protection(self) -> ProtectionRequest:
+        """What noise is to reach."""
+        from veilwalk.learning import ProtectionRequest
+
+        return ProtectionRequest.of(self)
+
+    @property
+    def chosen_learner(self) -> str | None:
+        """The learner; None where it is to fit the noise."""
+        return self.learner or (None if self.epsilon else USUAL_LEARNER)
+
+    @property
     def stopping(self) -> Stopping:
         """When to stop."""
         from veilwalk.learning import Stopping
@@ -191,11 +210,3 @@ class TrainSettings:
     def to_toml(self) -> str:
         """Return the settings as a configuration file; what is not set stays out."""
         return "# veilwalk train --config THIS_FILE does the same again.\n" + to_toml(self.to_dict())
-
-
-def check_mechanism(*, clip: float, noise: float) -> None:
-    """Refuse noise that hides nothing."""
-    validate.at_least(0, noise=noise, clip=clip)
-    validate.finite(noise=noise, clip=clip)
-    if noise and not clip:
-        raise InvalidParameterError("noise", noise, "given with clip: noise hides only what is bounded")
