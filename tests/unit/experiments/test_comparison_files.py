@@ -62,7 +62,7 @@ def test_the_published_noise_is_that_of_the_published_bounds() -> None:
         return max(spotted, optimize.brentq(other, 0.2, 1e3))
 
     best = min(network(share) for share in np.linspace(0.05, 0.6, 111))
-    named = {job["noise"] for job in jobs if "noise" in job}
+    named = {job["noise"] for job in jobs if job.get("noise")}
     assert sorted(named) == pytest.approx([central, 3.07, local], abs=0.01)
     # Their search raises the noise by 15% at a time, and stops where both parts are within 5%.
     assert best <= 3.07 <= 1.2 * best
