@@ -53,7 +53,7 @@ def batches_of(source: IntArray, blamed: IntArray, spies: BoolArray) -> IntArray
         raise InvalidParameterError("updates", len(source), "enough for every honest node to send one")
     order = np.argsort(source, kind="stable")
     starts = np.searchsorted(source[order], honest)
-    return blamed[order[starts + np.arange(size)[:, np.newaxis]]]
+    return np.asarray(blamed[order[starts + np.arange(size)[:, np.newaxis]]])
 
 
 def score_batches(blamed: IntArray, spies: BoolArray) -> SpyScores:

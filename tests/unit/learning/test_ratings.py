@@ -73,15 +73,15 @@ def test_a_file_that_holds_no_ratings_is_refused(tmp_path: Path, text: str, mess
 
 
 def test_made_up_ratings_have_the_shape_of_the_real_ones(tmp_path: Path) -> None:
-    """The example writes a file that the loader reads: 610 users, twenty ratings or more each."""
+    """The example writes a file that the loader reads: users with twenty ratings or more each."""
     example = Path(__file__).parents[3] / "examples" / "comparisons" / "make_ratings.py"
     made = runpy.run_path(str(example))
-    made["main"](str(tmp_path / "ratings.csv"))
+    made["main"](str(tmp_path / "ratings.csv"), "60")
     data = load_data(f"ratings:{tmp_path / 'ratings.csv'}")
     rated = np.bincount(np.concatenate((data.train.features[:, 0], data.test.features[:, 0])).astype(int))
-    assert len(rated) == 610
+    assert len(rated) == 60
     assert rated.min() >= 20
-    assert 80_000 < rated.sum() < 110_000
+    assert 6_000 < rated.sum() < 14_000
     assert (data.train.labels.min(), data.train.labels.max()) == (0.5, 5.0)
 
 
