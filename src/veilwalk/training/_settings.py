@@ -26,7 +26,8 @@ PAPER = "paper-walk"
 #: What is chosen where law, walk and recipients are left open: the recommended scheme, or the paper's.
 SCHEMES = ("auto", "paper")
 USUAL_LEARNER = "softmax:learning_rate=1:local_steps=10:fade=100"
-# Not written where they are as always: what is written names a run, and runs from before there was a choice keep theirs.
+# Not written where they are as always: what is written names a run, and runs from before there was a choice keep
+# theirs.
 _SELDOM = {"seldom": True}
 
 
