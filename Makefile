@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One pinned set for every target, so that two installs are the same.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check browser figures bench api audit-campaign attackers sealed-attackers walk-comparison graph-table routes learning campaign packaged clean
+.PHONY: demo test check browser figures bench api audit-campaign attackers sealed-attackers walk-comparison graph-table routes learning noise campaign packaged clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## The main job, offline: 300 peers learn digits, and what that hides and costs
@@ -49,6 +49,9 @@ routes: $(VENV)/.demo  ## Sealed for one and for several beside onions, crowds, 
 
 learning: $(VENV)/.test  ## Accuracy of every algorithm on MNIST, tuned; an hour or more, resumes; writes docs
 	$(BIN)/python -m benchmarks.tables.learning
+
+noise: $(VENV)/.test  ## What noise costs and buys on MNIST, a record or a node protected; some minutes, resumes; writes docs
+	$(BIN)/python -m benchmarks.tables.noise
 
 audit-campaign: $(VENV)/.demo  ## Every law, every observer, the curve over colluders; half an hour, resumes; writes docs
 	$(BIN)/python -m benchmarks.tables.audit_campaign

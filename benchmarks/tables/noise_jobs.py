@@ -12,14 +12,12 @@ import numpy as np
 from scipy import ndimage
 
 from benchmarks.tables.content import attacked
-from veilwalk.audit import estimate
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.records import plain
 from veilwalk.learning import (
     Data,
     NodePrivacyAccountant,
     NoisyUpdate,
-    Params,
     Partition,
     Protection,
     ProtectionRequest,
@@ -27,21 +25,19 @@ from veilwalk.learning import (
     SharedNoise,
     load_data,
     noise_for,
-    row_losses,
-    threshold_auc,
     train,
     walk_sensitivity,
 )
 from veilwalk.learning._correlated import taken_back
 from veilwalk.learning._protection import NOISE_BUDGET, USUAL_GRADIENT
 from veilwalk.training import Scenario, TrainSettings
+from veilwalk.training._membership import membership
 
 #: Seed of stand-in, partition, walk and noise of what is tried.
 TUNING_SEED = 0
 GRAPH, DELTA = "rrg:300:3:seed=1", 1e-5
 #: Updates, the last ones, whose models are asked which rows their makers trained on.
 WATCHED = 300
-_BLOCKS = 20
 # The stand-in: images of so many pixels a side, the digit enlarged to the larger part of it and moved about.
 _SIDE, _DIGIT, _MARGIN = 28, 20, 2
 _ORIGINALS_HELD_OUT = 400
@@ -168,21 +164,13 @@ def leaked(*, unit: str, epsilon: float, learner: str | None, base: Mapping[str,
     found, _ = attacked(settings)
     scenario = Scenario.of(settings)
     trace = scenario.trace("private-walk", updates=settings.updates, seed=settings.seed)
-    aucs: list[float] = []
-
-    def see(update: int, _: Params, sent: Params) -> None:
-        # The model that a node has just made, with its rows and those that nobody trained on.
-        if update >= len(trace) - WATCHED:
-            parts = scenario.partitions[int(trace.node[update])], scenario.data.test
-            aucs.append(threshold_auc(*(row_losses(scenario.learner, sent, part) for part in parts)))
-
-    run = train(scenario.task("private-walk", seed=settings.seed), trace, evaluations=1, observe=see)
-    mean = estimate(np.array(aucs), np.arange(len(aucs)) * _BLOCKS // len(aucs), share=True)
+    rows = membership(scenario, trace, WATCHED, seed=settings.seed) or {}
+    run = train(scenario.task("private-walk", seed=settings.seed), trace, evaluations=1)
     return dict(
         plain(
             {
                 "attackers": found,
-                "membership": [mean.mean, mean.low, mean.high],
+                "membership": [rows["auc"], *rows["auc_interval"]],
                 "accuracy": run.points[-1].accuracy,
                 "noise": scenario.protection.noise,
             }
