@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
-from benchmarks.tables.content import attacked
+from benchmarks.tables.content import measured
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.records import plain
 from veilwalk.learning import (
@@ -160,8 +160,8 @@ def _shared(secret: int, age: int, *, band: int) -> SharedNoise:
 def leaked(*, unit: str, epsilon: float, learner: str | None, base: Mapping[str, Any]) -> dict[str, Any]:
     """Attack one run over a small network: who made an update, and which rows were trained on."""
     noisy = {"protect": unit, "epsilon": epsilon} if epsilon else {}
-    settings = TrainSettings(**base, learner=learner, **noisy)
-    found, _ = attacked(settings)
+    asked = {**base, "learner": learner, **noisy}
+    found, settings = measured(asked), TrainSettings(**asked)
     scenario = Scenario.of(settings)
     trace = scenario.trace("private-walk", updates=settings.updates, seed=settings.seed)
     rows = membership(scenario, trace, WATCHED, seed=settings.seed) or {}
