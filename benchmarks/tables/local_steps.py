@@ -110,7 +110,7 @@ def tried(walked: Walked, *, rate: float, steps: int, fade: int) -> dict[str, di
     """Return for the model, and where nothing fades for the average, the means over the seeds, and bytes of a hop."""
     found: dict[str, list[dict[str, float]]] = {}
     for seed, (scenario, trace) in enumerate(walked):
-        sizes = {"n_features": scenario.data.n_features, "n_classes": scenario.n_classes}
+        sizes: dict[str, Any] = {"n_features": scenario.data.n_features, "n_classes": scenario.n_classes}
         softmax = SoftmaxLearner(**sizes, learning_rate=rate, local_steps=steps or 1, fade=fade)
         learner = softmax if steps else Passing(softmax)
         mean, scores = Travelling(), [0.0]

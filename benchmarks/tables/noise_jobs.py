@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -24,6 +24,7 @@ from veilwalk.learning import (
     RunSize,
     SharedNoise,
     load_data,
+    make_learner,
     noise_for,
     train,
     walk_sensitivity,
@@ -147,7 +148,8 @@ def correlated(data: str, *, unit: str, epsilon: float, updates: int, seed: int,
         most_updates=size.share,
         decay=size.age,
     )
-    learner = replace(base.learner, learning_rate=rate, batch_size=0)
+    spec = f"softmax:learning_rate={rate}:batch_size=0"
+    learner = make_learner(spec, n_features=rows.n_features, n_classes=rows.n_classes)
     task = replace(base, learner=learner, protection=protection).task("private-walk", seed=seed)
     run = train(replace(task, secret=partial(_shared, seed, band=band)), trace, evaluations=1)
     return {"accuracy": float(run.points[-1].accuracy or 0.0), "noise": noise}
@@ -160,7 +162,7 @@ def _shared(secret: int, age: int, *, band: int) -> SharedNoise:
 def leaked(*, unit: str, epsilon: float, learner: str | None, base: Mapping[str, Any]) -> dict[str, Any]:
     """Attack one run over a small network: who made an update, and which rows were trained on."""
     noisy = {"protect": unit, "epsilon": epsilon} if epsilon else {}
-    asked = {**base, "learner": learner, **noisy}
+    asked: dict[str, Any] = {**base, "learner": learner, **noisy}
     found, settings = measured(asked), TrainSettings(**asked)
     scenario = Scenario.of(settings)
     trace = scenario.trace("private-walk", updates=settings.updates, seed=settings.seed)
@@ -181,4 +183,10 @@ def leaked(*, unit: str, epsilon: float, learner: str | None, base: Mapping[str,
 def do(job: Mapping[str, Any]) -> Any:
     """Do one job: ``do`` names it, the rest says which."""
     asked = dict(job)
-    return {"tried": tried, "trained": trained, "leaked": leaked, "correlated": correlated}[asked.pop("do")](**asked)
+    known: dict[str, Callable[..., Any]] = {
+        "tried": tried,
+        "trained": trained,
+        "leaked": leaked,
+        "correlated": correlated,
+    }
+    return known[asked.pop("do")](**asked)

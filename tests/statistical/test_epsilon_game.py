@@ -154,7 +154,7 @@ def test_the_noise_found_for_a_record_holds_against_who_sees_every_update() -> N
         worlds.append(np.array(seen))
     # What a row does in one update: three clipped steps, divided by the public number.
     assert worlds[0].mean() - worlds[1].mean() == pytest.approx(3 * 0.01 * protection.clip / 5, rel=0.05)
-    truth = least_epsilon(*worlds, DELTA)
+    truth = least_epsilon(worlds[0], worlds[1], DELTA)
     assert 0.5 * asked.epsilon < truth < asked.epsilon
     # Named mutant: one release for each update, whatever its local steps.
     assert truth > NodePrivacyAccountant(unit="record").compose(NoisyUpdate(protection.noise), 1).get_epsilon(DELTA)

@@ -6,6 +6,8 @@ others' updates are as far away as they can be. The threshold and the bound are 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -66,7 +68,7 @@ def test_the_epsilon_for_hidden_senders_holds_against_who_follows_the_makers(
 
 def test_it_is_less_than_with_the_sender_known_where_makers_spread() -> None:
     """An even law over many: the halves together stay far below; a ring gives what the known sender gives."""
-    asked = {"noise_multiplier": 3.5, "updates": 600, "most_updates": 12, "delta": 1e-5}
+    asked: dict[str, Any] = {"noise_multiplier": 3.5, "updates": 600, "most_updates": 12, "delta": 1e-5}
     known = NodePrivacyAccountant().compose(NoisyUpdate(3.5), 12).get_epsilon(1e-5)
     assert hidden_sender_epsilon(np.full((100, 100), 0.01), **asked) < 0.7 * known
     assert hidden_sender_epsilon(np.roll(np.eye(100), 1, axis=1), **asked) == known

@@ -30,8 +30,6 @@ _CHOSEN = {
     "walk": "the scheme's, the one a law file was designed for, or simple",
     "recipients": "the scheme's, as a law file says, or 1",
     "learner": f"{USUAL_LEARNER}; with --epsilon whole batches and a step for it",
-    "clip": "0; with --epsilon what is usual: 1 for records",
-    "most_updates": "no limit; with --epsilon an even share of all updates",
 }
 _DEFAULTS = {field.name: field.default for field in fields(TrainSettings)} | _CHOSEN
 
@@ -112,10 +110,19 @@ def train(
     ] = None,
     clip: Annotated[
         float | None,
-        _setting("clip", "Largest norm of an update, or of a row's gradient for records; 0 does not clip.", "NORM"),
+        _setting(
+            "clip",
+            "Largest norm of an update, or of a row's gradient for records; 0: none, or as usual for --epsilon.",
+            "NORM",
+        ),
     ] = None,
     most_updates: Annotated[
-        int | None, _setting("most_updates", "A node that has made so many hands models on as they are.", "COUNT")
+        int | None,
+        _setting(
+            "most_updates",
+            "A node that has made so many hands models on as they are; 0: no limit, or even shares for --epsilon.",
+            "COUNT",
+        ),
     ] = None,
     payload: Annotated[str | None, _setting("payload", PAYLOAD_HELP, "FORM")] = None,
     attack: Annotated[

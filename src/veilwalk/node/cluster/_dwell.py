@@ -34,11 +34,13 @@ def measured_dwell(learner: Learner, data: Partition, protection: Protection | N
 
     protection = protection or Protection()
     params, slowest = learner.init_params(init_generator(0)), 0.0
-    learner, how = protection.learner(learner), {"mod": protection.mod(), "secret": SecretNormal()}
+    learner, mod, secret = protection.learner(learner), protection.mod(), SecretNormal()
     for step in range(1 + _TRIALS):
         started = time.perf_counter()
         try:
-            params = apply_update(learner, params, data, seed=0, node=0, step=step, age=step, state={}, **how).params
+            params = apply_update(
+                learner, params, data, seed=0, node=0, step=step, age=step, state={}, mod=mod, secret=secret
+            ).params
         except Exception as error:  # noqa: BLE001  a learner may be anybody's code
             raise ConfigError(f"the learner failed in a trial update ({error}): say --dwell SECONDS") from None
         # The first also loads what the learner needs.
