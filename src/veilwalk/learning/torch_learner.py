@@ -1,4 +1,4 @@
-"""Any torch module as a learner. Only this and ``_torch_parts`` import torch.
+"""Any torch module as a learner. Only this, ``_torch_parts`` and ``_torch_rows`` import torch.
 
 The module gives the structure, and what is frozen: all else comes in with every call and goes out again, so that
 nothing is remembered here. Everything runs on the CPU, on one thread, seeded by the node's own stream.
@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning._api import Array, Params, Partition, StepContext, UpdateResult
 from veilwalk.learning._data import checked_partition
+from veilwalk.learning._rows import RowProtection
 from veilwalk.learning._sgd import check_sizes, draw_batch, fit_scores, mean_scores
 from veilwalk.learning._torch_parts import (
     IGNORED,
@@ -33,6 +34,7 @@ from veilwalk.learning._torch_parts import (
     travelling,
     usual_loss,
 )
+from veilwalk.learning._torch_rows import give_gradients, require_rows_apart
 
 _BLOCK_ROWS = 1024
 # Of what a module draws for itself and never trains: the same for everybody, whatever the run's seed.
@@ -67,11 +69,12 @@ class TorchLearner:
         class_weights: How much each class counts in the cross-entropy that is descended. What is reported is not
             weighted, and ``balanced_accuracy``, the mean over classes, stands beside it.
         optimizer_fn: Makes the optimiser of a list of tensors; its state stays at the node.
-        batch_size: Rows of one step, drawn without repetition; a node with fewer uses all it has.
+        batch_size: Rows of one step, drawn without repetition; a node with fewer uses all it has. 0: always all.
         local_steps: Steps of one visit.
         train_only: Names of what is trained and travels, with ``*`` for any letters, separated by commas; all else of
             the module is frozen, stays where it is, and must be the same everywhere.
         frozen: SHA-256 of what is frozen (:attr:`frozen_digest`); another is refused. Empty asks nothing.
+        rows: How single rows are protected in every step; None: not.
     """
 
     module_fn: Callable[[], nn.Module]
@@ -84,9 +87,12 @@ class TorchLearner:
     local_steps: int = 1
     train_only: str = "*"
     frozen: str = ""
+    rows: RowProtection | None = None
 
     def __post_init__(self) -> None:
-        check_sizes(batch_size=self.batch_size, local_steps=self.local_steps)
+        check_sizes(local_steps=self.local_steps)
+        validate.integer(batch_size=self.batch_size)
+        validate.at_least(0, batch_size=self.batch_size)
         if self.class_weights is not None:
             validate.finite(class_weights=sum(self.class_weights))
             validate.at_least(0, class_weights=min(self.class_weights))
@@ -139,9 +145,14 @@ class TorchLearner:
         module.load_state_dict(module.state_dict() | given)
         return module.eval()
 
+    def protect_rows(self, protection: RowProtection) -> Self:
+        """Return the same learner, each step of which clips row by row and adds noise."""
+        require_rows_apart(self._module)
+        return dataclasses.replace(self, rows=protection)
+
     def update(self, params: Params, data: Partition, ctx: StepContext) -> UpdateResult:
         """Return ``params`` after ``local_steps`` steps of the optimiser on ``data``."""
-        if not len(data):
+        if not len(data) and not (self.rows and self.rows.noise):
             return UpdateResult(params=params, num_examples=0)
         loss, seen = 0.0, 0
         with reproducible(_drawn_seed(ctx.rng)):
@@ -151,13 +162,22 @@ class TorchLearner:
             restore(optimizer, learnt, ctx)
             weights = None if self.class_weights is None else torch.tensor(self.class_weights)
             self._module.train()
+
+            def mean_loss(these: Mapping[str, Tensor], rows: Any, labels: Any) -> Tensor:
+                return self._loss(*self._outputs({**tensors, **these}, rows, labels), weights)
+
             for _ in range(self.local_steps):
                 features, labels = draw_batch(data, self.batch_size, ctx.rng)
                 optimizer.zero_grad(set_to_none=True)
-                found = self._loss(*self._outputs(tensors, features, labels), weights)
-                found.backward()  # type: ignore[no-untyped-call]
+                if self.rows is None:
+                    found = mean_loss({}, features, labels)
+                    found.backward()  # type: ignore[no-untyped-call]
+                    loss = float(found.detach())
+                else:
+                    batch = torch.tensor(features), torch.tensor(labels)
+                    give_gradients(mean_loss, learnt, batch, self.rows, batch_size=self.batch_size, ctx=ctx)
                 optimizer.step()
-                loss, seen = float(found.detach()), seen + len(labels)
+                seen += len(labels)
             keep(optimizer, learnt, ctx)
         # In the order of ``params``: the token's layout is fixed.
         moved = {name: tensors[name].detach().numpy() for name in params}
@@ -204,10 +224,12 @@ class TorchLearner:
         stays = {name: value.clone() for name, value in self._module.named_buffers() if name not in params}
         return stays | {name: torch.tensor(value) for name, value in params.items()}
 
-    def _outputs(self, tensors: Mapping[str, Tensor], features: Array, labels: Array) -> tuple[Tensor, Tensor]:
+    def _outputs(
+        self, tensors: Mapping[str, Tensor], features: Array | Tensor, labels: Array | Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Return what the module makes of rows, and the targets of it."""
-        given = torch.tensor(features), torch.tensor(labels)
-        rows, targets = self.pair_fn(*given) if self.pair_fn is not None else given
+        given = [part if isinstance(part, Tensor) else torch.tensor(part) for part in (features, labels)]
+        rows, targets = self.pair_fn(given[0], given[1]) if self.pair_fn is not None else given
         # Buffers that a layer changes (running means) are changed in ``tensors``, never in the module.
         made: Tensor = torch.func.functional_call(self._module, dict(tensors), (rows,))
         # One number a row, beside one label a row: torch would compare every one with every other.

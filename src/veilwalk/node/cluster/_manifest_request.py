@@ -31,7 +31,7 @@ from veilwalk.node.sealing import RUN_ID_BYTES, check_recipients
 if TYPE_CHECKING:
     from veilwalk.design import Scheme
     from veilwalk.graphs import Graph
-    from veilwalk.learning import Learner
+    from veilwalk.learning import Learner, Protection
 
 _STRAIGHT = Walk("non-backtracking")
 _DAY_S = 24 * 3600
@@ -41,8 +41,9 @@ _DAY_S = 24 * 3600
 class RunRequest:
     """What a run is to be; the words are those of :class:`RunRules` and :class:`Manifest`.
 
-    Without ``dwell_s`` it is found by a trial of the learner on ``rows`` random rows; without ``walks`` there is one,
-    and without ``payload`` numbers travel as they are, or either is as in the manifest that is followed.
+    Without ``dwell_s`` it is found by a trial of the learner on ``rows`` random rows, by which sums over rows are also
+    divided where records are protected; without ``walks`` there is one, and without ``payload`` numbers travel as they
+    are, or either is as in the manifest that is followed.
     """
 
     learner: str
@@ -58,8 +59,12 @@ class RunRequest:
     test: Path | None = None
     dwell_s: float | None = None
     rows: int = 1000
+    protect: str = "node"
+    epsilon: float = 0.0
+    delta: float = 1e-5
     clip: float = 0.0
     noise: float = 0.0
+    most_updates: int = 0
     payload: str | None = None
     spare_s: float = 0.0
     hop_s: float = 0.05
@@ -135,19 +140,24 @@ def make_manifest(
 
 
 def _rules(request: RunRequest, scheme: Scheme, learner: Learner, model_bytes: int) -> tuple[RunRules, LostWalkRules]:
+    from veilwalk.learning import ProtectionRequest, RunSize
+
+    walks = 1 if request.walks is None else request.walks
+    nodes = scheme.graph.n_nodes
+    size = RunSize(updates=request.updates, nodes=nodes, rows=request.rows * nodes, models=walks)
+    protection = ProtectionRequest.of(request).settle(learner, size)
     return run_rules(
         scheme,
         model_bytes,
         alarm_hops=request.alarm_hops,
         away_s=request.away_s,
         updates=request.updates,
-        walks=1 if request.walks is None else request.walks,
+        walks=walks,
         target=request.target_accuracy,
         evaluations=request.evaluations,
         hop_s=request.hop_s,
-        dwell_s=_dwell(request, learner),
-        clip=request.clip,
-        noise=request.noise,
+        dwell_s=_dwell(request, learner, protection),
+        protection=protection,
         spare_s=request.spare_s,
     )
 
@@ -161,12 +171,12 @@ def _as_before(request: RunRequest, before: Manifest) -> RunRequest:
     return replace(request, walks=RunRules.from_text(before.walk).walks) if request.walks is None else request
 
 
-def _dwell(request: RunRequest, learner: Learner) -> float:
+def _dwell(request: RunRequest, learner: Learner, protection: Protection) -> float:
     """Return the dwell asked for, or what a trial of the learner gives."""
     if request.dwell_s is not None:
         return request.dwell_s
     data = trial_data(rows=request.rows, n_features=request.n_features, n_classes=request.n_classes)
-    return measured_dwell(learner, data, clip=request.clip, noise=request.noise)
+    return measured_dwell(learner, data, protection)
 
 
 def _scheme(graph: Graph, request: RunRequest, law: str | None) -> tuple[Scheme, str]:

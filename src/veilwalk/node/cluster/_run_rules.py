@@ -9,6 +9,7 @@ from veilwalk.node.members import RunRules
 
 if TYPE_CHECKING:
     from veilwalk.design import Scheme
+    from veilwalk.learning import Protection
 
 
 def run_rules(
@@ -23,14 +24,14 @@ def run_rules(
     evaluations: int,
     hop_s: float,
     dwell_s: float,
-    clip: float,
-    noise: float,
+    protection: Protection,
     spare_s: float = 0.0,
 ) -> tuple[RunRules, LostWalkRules]:
     """Return the rules of a run that walks by ``scheme``, and those for lost walks with how they were found.
 
     ``model_bytes`` is the length of the model on its way; ``alarm_hops`` and ``away_s`` are those of
-    :func:`.lost_walk_rules`, all others those of :class:`RunRules`, without a target None.
+    :func:`.lost_walk_rules`, ``protection`` is what updates go through, all others are those of :class:`RunRules`,
+    without a target None.
     """
     lost = lost_walk_rules(
         scheme,
@@ -50,7 +51,10 @@ def run_rules(
         hop_s=hop_s,
         dwell_s=dwell_s,
         spare_s=spare_s,
-        clip=clip,
-        noise=noise,
+        clip=protection.clip,
+        noise=protection.noise,
+        rows=protection.rows,
+        most_updates=protection.most_updates,
+        decay=protection.decay,
     )
     return rules, lost

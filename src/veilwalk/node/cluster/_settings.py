@@ -49,8 +49,12 @@ class ClusterSettings:
     target_accuracy: float | None = None
     evaluations: int = 40
     dwell: float | None = None
+    protect: str = "node"
+    epsilon: float = 0.0
+    delta: float = 1e-5
     clip: float = 0.0
     noise: float = 0.0
+    most_updates: int = 0
     payload: str = "fp32"
     hop: float = 0.05
     away: float = AWAY_S
@@ -122,8 +126,7 @@ class ClusterSetup:
             evaluations=settings.evaluations,
             hop_s=settings.hop,
             dwell_s=self._dwell() if settings.dwell is None else settings.dwell,
-            clip=settings.clip,
-            noise=settings.noise,
+            protection=scenario.protection,
         )
         return ClusterPlan(
             graph=scheme.graph,
@@ -143,7 +146,7 @@ class ClusterSetup:
     def _dwell(self) -> float:
         """Return what the node with most data needs on this machine."""
         largest = max(self.scenario.partitions, key=len)
-        return measured_dwell(self.scenario.learner, largest, clip=self.settings.clip, noise=self.settings.noise)
+        return measured_dwell(self.scenario.learner, largest, self.scenario.protection)
 
     def seconds(self, rules: RunRules) -> float:
         """Return how long the run takes at least: the hops of its longest walk, each of which dwells."""
@@ -153,6 +156,7 @@ class ClusterSetup:
 def set_up_cluster(settings: ClusterSettings) -> ClusterSetup:
     """Make and check everything that ``settings`` name."""
     from veilwalk.graphs import parse_graph_spec
+    from veilwalk.learning import ProtectionRequest
     from veilwalk.training import Scenario
 
     scheme = _scheme(parse_graph_spec(settings.graph), settings)
@@ -163,6 +167,9 @@ def set_up_cluster(settings: ClusterSettings) -> ClusterSetup:
         partition=settings.partition,
         learner=settings.learner,
         seed=settings.seed,
+        protection=ProtectionRequest.of(settings),
+        updates=settings.updates,
+        tokens=settings.walks,
         graph_name=settings.graph,
     )
     return ClusterSetup(settings=settings, scenario=scenario)
