@@ -28,6 +28,8 @@ _TITLES = {
     "noise": "Noise",
     "attack": "What content gives away",
     "speed": "Speed",
+    # Written by benchmarks.tables.payloads, and kept.
+    "payloads": "Payloads",
 }
 # What is tuned, and what it is called.
 _TUNED = {"learning_rate": "step size", "local_steps": "local steps", "fade": "fading"}
@@ -40,8 +42,8 @@ def page(record: Record, before: str = "") -> str:
     about = _paragraph(
         f"Written by `python -m benchmarks.tables.learning`: MNIST over {params['graph']}; *private-walk*: sealed for "
         f"{params['recipients']}, law `{params['far']}`, non-backtracking walk; *paper-walk*: sealed for one, law "
-        f"`paper`, support {params['support']}, simple walk, which sections of 0.1.0 call private-walk and those on "
-        f"noise and content are about; seeds {', '.join(map(str, params['seeds']))}; each section says "
+        f"`paper`, support {params['support']}, simple walk, which sections of 0.1.0 call private-walk and the one "
+        f"on content is about; seeds {', '.join(map(str, params['seeds']))}; each section says "
         "which version it was run with. Figures are means over the seeds, with the least and the largest in brackets. "
         "An *update* is what one node does to a model between two transfers; *hops* are model transfers between "
         f"neighbours, and those to {_TARGET:.0%} are interpolated between evaluations, but for gossip, which knows "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,19 @@ from veilwalk.learning import (
     NoisyUpdate,
     Params,
     Partition,
+    Protection,
     ProtectionRequest,
     RunSize,
+    SharedNoise,
     load_data,
+    noise_for,
     row_losses,
     threshold_auc,
     train,
+    walk_sensitivity,
 )
+from veilwalk.learning._correlated import taken_back
+from veilwalk.learning._protection import NOISE_BUDGET, USUAL_GRADIENT
 from veilwalk.training import Scenario, TrainSettings
 
 #: Seed of stand-in, partition, walk and noise of what is tried.
@@ -125,6 +132,35 @@ def trained(
     }
 
 
+def correlated(data: str, *, unit: str, epsilon: float, updates: int, seed: int, band: int) -> dict[str, Any]:
+    """Train with noise correlated along the walk: against whoever is no member. Step and clip are by the usual rule."""
+    rows, scheme = _private(data), _scheme(GRAPH)
+    size = RunSize(updates=updates, nodes=scheme.graph.n_nodes, rows=len(rows.train))
+    base = Scenario.make(scheme, data=rows, partition="iid", learner="softmax", seed=seed)
+    trace = base.trace("private-walk", updates=updates, seed=seed)
+    noise = noise_for(epsilon, DELTA, updates=1) * walk_sensitivity(trace, band=band, most_updates=size.share)
+    # The rule is for independent noise: of correlated noise this share adds up.
+    adds_up = noise * float(taken_back(band).sum())
+    deviation, record = NOISE_BUDGET[unit] / math.sqrt(size.age / 3), unit == "record"
+    clip = USUAL_GRADIENT[unit] if record else deviation / adds_up
+    rate = deviation * size.rows_each / (adds_up * clip) if record else clip / USUAL_GRADIENT[unit]
+    protection = Protection(
+        clip=clip,
+        noise=noise,
+        rows=size.rows_each if record else 0,
+        most_updates=size.share,
+        decay=size.age,
+    )
+    learner = replace(base.learner, learning_rate=rate, batch_size=0)
+    task = replace(base, learner=learner, protection=protection).task("private-walk", seed=seed)
+    run = train(replace(task, secret=partial(_shared, seed, band=band)), trace, evaluations=1)
+    return {"accuracy": float(run.points[-1].accuracy or 0.0), "noise": noise}
+
+
+def _shared(secret: int, age: int, *, band: int) -> SharedNoise:
+    return SharedNoise(secret, age, band=band)
+
+
 def leaked(*, unit: str, epsilon: float, learner: str | None, base: Mapping[str, Any]) -> dict[str, Any]:
     """Attack one run over a small network: who made an update, and which rows were trained on."""
     noisy = {"protect": unit, "epsilon": epsilon} if epsilon else {}
@@ -157,4 +193,4 @@ def leaked(*, unit: str, epsilon: float, learner: str | None, base: Mapping[str,
 def do(job: Mapping[str, Any]) -> Any:
     """Do one job: ``do`` names it, the rest says which."""
     asked = dict(job)
-    return {"tried": tried, "trained": trained, "leaked": leaked}[asked.pop("do")](**asked)
+    return {"tried": tried, "trained": trained, "leaked": leaked, "correlated": correlated}[asked.pop("do")](**asked)

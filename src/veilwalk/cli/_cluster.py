@@ -11,6 +11,7 @@ import typer
 
 from veilwalk.cli._graph import SPEC_HELP
 from veilwalk.cli._output import (
+    PAYLOAD_HELP,
     WALKS_HELP,
     AllowSandwich,
     Clip,
@@ -99,6 +100,7 @@ def up(
     clip: Clip = 0.0,
     noise: Noise = 0.0,
     most_updates: MostUpdates = 0,
+    payload: Annotated[str, typer.Option(metavar="FORM", help=PAYLOAD_HELP)] = "fp32",
     away: Annotated[
         float,
         typer.Option(help="Seconds a member may be away without a walk being made in its stead; 0: by chance alone."),
@@ -127,6 +129,7 @@ def up(
         "recipients": recipients, "mix": mix, "allow_sandwich": allow_sandwich, "updates": updates,
         "walks": walks, "target_accuracy": target_accuracy, "evaluations": evaluations, "dwell": dwell, "clip": clip,
         "noise": noise, "protect": protect, "epsilon": epsilon, "delta": delta, "most_updates": most_updates,
+        "payload": payload,
         "away": away, "suite": suite, "seed": seed,
     }  # fmt: skip
     settings = settings_in(out, _given(context, flags)) or ClusterSettings(**flags)

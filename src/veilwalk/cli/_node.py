@@ -11,6 +11,7 @@ import typer
 
 from veilwalk.cli._keys import PasswordFile, read_optional_password
 from veilwalk.cli._output import (
+    PAYLOAD_HELP,
     WALKS_HELP,
     AllowSandwich,
     Clip,
@@ -161,6 +162,10 @@ def manifest(
     clip: Clip = 0.0,
     noise: Noise = 0.0,
     most_updates: MostUpdates = 0,
+    payload: Annotated[
+        str | None,
+        typer.Option(metavar="FORM", help=f"{PAYLOAD_HELP} [default: fp32, or as before]", show_default=False),
+    ] = None,
     spare: Annotated[
         float,
         typer.Option(help="Keep a spare copy of what was handed on until so many seconds after that; 0 for none."),
@@ -204,6 +209,7 @@ def manifest(
         clip=clip,
         noise=noise,
         most_updates=most_updates,
+        payload=payload,
         spare_s=spare,
         hop_s=hop,
         away_s=away,

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from veilwalk.core.payload import PAYLOADS
 from veilwalk.core.progress import Progress
 from veilwalk.core.walk import Walk
 
@@ -69,6 +70,8 @@ MostUpdates = Annotated[
         help="A node that has made so many hands models on as they are; 0: no limit, or even shares for --epsilon.",
     ),
 ]
+
+PAYLOAD_HELP = f"How a model's numbers travel: {', '.join(PAYLOADS)}."
 
 WALKS_HELP = (
     "So many models walk at once, each with its share of the updates; the finished one is their mean. Where dwell or "

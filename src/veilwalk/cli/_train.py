@@ -12,7 +12,7 @@ import typer
 
 from veilwalk.cli._config import collected
 from veilwalk.cli._graph import SPEC_HELP
-from veilwalk.cli._output import drawn, live_progress
+from veilwalk.cli._output import PAYLOAD_HELP, drawn, live_progress
 from veilwalk.cli._train_tables import print_training
 from veilwalk.core.errors import ConfigError
 from veilwalk.core.walk import WALKS
@@ -117,6 +117,7 @@ def train(
     most_updates: Annotated[
         int | None, _setting("most_updates", "A node that has made so many hands models on as they are.", "COUNT")
     ] = None,
+    payload: Annotated[str | None, _setting("payload", PAYLOAD_HELP, "FORM")] = None,
     attack: Annotated[
         int | None, _setting("attack", "Deliveries on which to try the content attack; 0 for none.")
     ] = None,
@@ -143,7 +144,7 @@ def train(
         "data": data, "learner": learner,
         "partition": partition, "tokens": tokens, "updates": updates, "compare": compare,
         "protect": protect, "epsilon": epsilon, "delta": delta, "noise": noise, "clip": clip,
-        "most-updates": most_updates, "attack": attack, "seed": seed,
+        "most-updates": most_updates, "payload": payload, "attack": attack, "seed": seed,
     }  # fmt: skip
     settings = _settings(collected(config, sets or [], flags), out, resume=resume)
     try:

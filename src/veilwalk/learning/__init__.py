@@ -19,6 +19,7 @@ from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
 from veilwalk.learning._matching import Candidates
 from veilwalk.learning._mlp import MlpLearner
 from veilwalk.learning._model_file import MODEL_SUFFIXES, load_model, save_model
+from veilwalk.learning._models import average
 from veilwalk.learning._mods import ClipUpdate, Decay, GaussianNoise, Quantise, compose, private_mods
 from veilwalk.learning._partition import Partitioner, Partitions, partitions_of
 from veilwalk.learning._partitioners import (
@@ -34,10 +35,12 @@ from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
 from veilwalk.learning._rows import RowProtection
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
-from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, apply_update, average, train
+from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, apply_update, train
 
 if TYPE_CHECKING:
     from veilwalk.learning._algorithms import ALGORITHMS, central_trace, gossip_trace, plain_trace
+    from veilwalk.learning._correlated import SharedNoise, walk_sensitivity
+    from veilwalk.learning._hidden_sender import between_neighbours, hidden_sender_epsilon
     from veilwalk.learning._membership import threshold_auc
     from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
     from veilwalk.learning._partition_spec import PARTITION_KINDS, PartitionKind, parse_partition_spec
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 
 _LATE = {
     "_algorithms": ("ALGORITHMS", "central_trace", "gossip_trace", "plain_trace"),
+    "_correlated": ("SharedNoise", "walk_sensitivity"),
+    "_hidden_sender": ("between_neighbours", "hidden_sender_epsilon"),
     "_membership": ("threshold_auc",),
     "_partition_graph": ("GraphCorrelatedPartitioner",),
     "_partition_spec": ("PARTITION_KINDS", "PartitionKind", "parse_partition_spec"),
@@ -93,6 +98,7 @@ __all__ = [
     "RowProtection",
     "RunSize",
     "ShardPartitioner",
+    "SharedNoise",
     "SoftmaxLearner",
     "StepContext",
     "Stopping",
@@ -105,6 +111,7 @@ __all__ = [
     "UpdateResult",
     "apply_update",
     "average",
+    "between_neighbours",
     "candidate_losses",
     "central_trace",
     "check_learner",
@@ -114,6 +121,7 @@ __all__ = [
     "evaluation_points",
     "gossip_trace",
     "guarded",
+    "hidden_sender_epsilon",
     "init_generator",
     "ledger",
     "load_checkpoint",
@@ -137,6 +145,7 @@ __all__ = [
     "train",
     "update_generator",
     "update_generators",
+    "walk_sensitivity",
 ]
 
 __getattr__ = late_names(__name__, _LATE)

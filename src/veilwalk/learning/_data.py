@@ -29,6 +29,8 @@ DATA_USAGE = "digits, mnist:DIR, npz:FILE, csv:FILE, arff:FILE or parquet:FILE w
 # A file that unpacks to more is refused before it is unpacked.
 _LARGEST_BYTES = 8 << 30
 _HELD_OUT = 0.2
+# Whole numbers up to here are themselves in float32, as which rows are kept.
+_MOST_TOKENS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -83,7 +85,8 @@ def load_data(spec: str, *, seed: int = 0) -> Data:
         The four IDX files of MNIST or Fashion-MNIST in a folder, gzipped or not.
     ``npz:FILE``
         Arrays ``x_train, y_train, x_test, y_test``, or ``features, labels``. An array named ``NAME_train`` (or
-        ``NAME`` beside ``features``) with one entry a row becomes the column ``NAME``.
+        ``NAME`` beside ``features``) with one entry a row becomes the column ``NAME``. Instead of ``features`` there
+        may be ``tokens``, rows of whole numbers from 0, which stay what they are; they need no ``labels``.
     ``csv:FILE[:label=COLUMN]``, ``arff:FILE[:label=COLUMN]``, ``parquet:FILE[:label=COLUMN]``
         A table of numbers. Labels are the column named, or one called ``label``, or the last; ``target=COLUMN``
         instead fits the numbers there. ``group=COLUMN``, as often as need be, is no feature but a column for
@@ -199,7 +202,7 @@ def _digits(seed: int) -> Data:
     return _split("digits", rows, {}, seed)
 
 
-def _split(name: str, rows: Partition, columns: Mapping[str, Array], seed: int) -> Data:
+def _split(name: str, rows: Partition, columns: Mapping[str, Array], seed: int, *, scaled: bool = True) -> Data:
     """Hold out a fifth of the rows, drawn by ``seed``."""
     validate.at_least(5, rows=len(rows))
     order = task_generator(seed).permutation(len(rows))
@@ -210,17 +213,18 @@ def _split(name: str, rows: Partition, columns: Mapping[str, Array], seed: int) 
             train=Partition(rows.features[train], rows.labels[train]),
             test=Partition(rows.features[test], rows.labels[test]),
             columns={key: column[train] for key, column in columns.items()},
-        )
+        ),
+        scaled=scaled,
     )
 
 
-def _finished(data: Data) -> Data:
-    """Number the classes, and bring features and real labels into [0, 1] by the range of the training part."""
+def _finished(data: Data, *, scaled: bool = True) -> Data:
+    """Number the classes, and bring features, if asked, and real labels into [0, 1] by their range in training."""
     train, test = data.train.features, data.test.features
     if train.shape[1] != test.shape[1]:
         raise InputFileError(f"{data.name}: rows have {train.shape[1]} features in training, {test.shape[1]} in test")
     *labels, names = as_classes(data.name, data.train.labels, data.test.labels)
-    rows, of_features = _scaled(train, test)
+    rows, of_features = _scaled(train, test) if scaled else ([train, test], None)
     # What lies beyond the training part's range is cut off in features; a label says what it says.
     rows = rows if of_features is None else [np.clip(part, 0, 1) for part in rows]
     target_range = None
@@ -248,15 +252,28 @@ def _scaled(train: Array, test: Array) -> tuple[list[Array], tuple[Array, Array]
 
 def _npz(path: Path, seed: int) -> Data:
     arrays = _archive(path)
+    if "tokens" in arrays:
+        return _tokens(path, arrays.pop("tokens"), arrays, seed)
     if "features" in arrays:
         features, labels = arrays.pop("features"), _labels(path, arrays, "labels")
         return data_of(features, labels, columns=_columns(arrays, labels.size, ""), seed=seed, name=str(path))
     if "x_train" not in arrays or "x_test" not in arrays:
-        raise InputFileError(f"{path}: need arrays x_train, y_train, x_test, y_test, or features, labels")
+        need = "arrays x_train, y_train, x_test, y_test, or features, labels, or tokens"
+        raise InputFileError(f"{path}: need {need}")
     test = checked_partition(f"{path}, x_test", arrays.pop("x_test"), _labels(path, arrays, "y_test"))
     train = checked_partition(f"{path}, x_train", arrays.pop("x_train"), _labels(path, arrays, "y_train"))
     columns = _columns(arrays, len(train), "_train")
     return _finished(Data(name=str(path), train=train, test=test, columns=columns))
+
+
+def _tokens(path: Path, tokens: Array, arrays: dict[str, Array], seed: int) -> Data:
+    whole = tokens.ndim == 2 and tokens.dtype.kind in "iu" and tokens.size > 0
+    if not whole or tokens.min() < 0 or tokens.max() >= _MOST_TOKENS:
+        need = f"rows of whole numbers from 0 to below {_MOST_TOKENS}"
+        raise InputFileError(f"{path}: tokens have shape {tokens.shape} and type {tokens.dtype}: need {need}")
+    labels = arrays.pop("labels", np.zeros(len(tokens), dtype=np.int64))
+    rows = checked_partition(str(path), tokens.astype(np.float32), labels)
+    return _split(str(path), rows, _columns(arrays, len(rows), ""), seed, scaled=False)
 
 
 def _table(spec: str, kind: str, rest: str, seed: int) -> Data:

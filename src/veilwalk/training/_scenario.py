@@ -59,6 +59,7 @@ class Scenario:
         partitions: The rows of each node.
         learner: The model and how it is updated.
         protection: Clipping and noise.
+        payload: How the numbers of a model travel.
         names: What ``graph``, ``data``, ``partition`` and ``learner`` are called: their specs where they have one.
     """
 
@@ -67,6 +68,7 @@ class Scenario:
     partitions: Partitions
     learner: Learner
     protection: Protection = field(default_factory=Protection)
+    payload: str = "fp32"
     names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -94,6 +96,7 @@ class Scenario:
             protection=settings.protection,
             updates=settings.updates,
             tokens=settings.tokens,
+            payload=settings.payload,
             graph_name=settings.graph,
         )
 
@@ -109,6 +112,7 @@ class Scenario:
         protection: ProtectionRequest | None = None,
         updates: int = 1,
         tokens: int = 1,
+        payload: str = "fp32",
         graph_name: str = "",
     ) -> Self:
         """Put a scenario together from objects, or from the specs that name them.
@@ -122,6 +126,7 @@ class Scenario:
             protection: what noise is to reach.
             updates: of the run, by which an epsilon finds its noise.
             tokens: models that walk side by side.
+            payload: how the numbers of a model travel.
             graph_name: what the network is called, where it is not its own name.
         """
         rows, asked = _data(data, seed), protection or ProtectionRequest()
@@ -141,6 +146,7 @@ class Scenario:
             partitions=_dealt(partition, scheme.graph, rows, seed),
             learner=learner,
             protection=asked.settle(learner, size),
+            payload=payload,
             names=names,
         )
 
@@ -175,6 +181,7 @@ class Scenario:
             "noise": 0.0 if self.protection.epsilon else self.protection.noise,
             "clip": self.protection.clip,
             "most_updates": self.protection.most_updates,
+            "payload": self.payload,
         }
 
     def arrays(self) -> Iterator[Array]:
@@ -186,7 +193,7 @@ class Scenario:
             yield from (matrix.indptr, matrix.indices, matrix.data)
 
     def task(self, algorithm: str, *, seed: int) -> TrainingTask:
-        """Return the task of an algorithm; central training, the ceiling, has all data in one place and no noise."""
+        """Return the task of an algorithm; central training, the ceiling, has all data in one place."""
         central = algorithm == "central"
         protection = Protection() if central else self.protection
         return TrainingTask(
@@ -196,6 +203,7 @@ class Scenario:
             seed=seed,
             mod=protection.mod(),
             most_updates=protection.most_updates,
+            payload="fp32" if central else self.payload,
         )
 
     def trace(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from veilwalk.core import validate
 from veilwalk.core.config import decode, key_of, to_toml
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.payload import check_payload
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
 
@@ -25,7 +26,8 @@ PAPER = "paper-walk"
 #: What is chosen where law, walk and recipients are left open: the recommended scheme, or the paper's.
 SCHEMES = ("auto", "paper")
 USUAL_LEARNER = "softmax:learning_rate=1:local_steps=10:fade=100"
-# Not written where they are as always: what is written names a run, and these change what is said of it, no more.
+# Not written where they are as always: what is written names a run, and runs from before there was a choice keep
+# theirs.
 _SELDOM = {"seldom": True}
 
 
@@ -53,6 +55,7 @@ class TrainSettings:
         noise: Standard deviation of the noise, in units of ``clip``, where ``epsilon`` does not find it; 0 adds none.
         clip: Largest Euclidean norm of an update, or of a row's gradient where records are protected; 0 does not clip,
             or, with ``epsilon``, to what is usual.
+        payload: How the numbers of a model travel: fp32 as they are, fp16, int8 or int8-nearest.
         delta: Of the guarantee (epsilon, delta) that the noise gives.
         most_updates: After so many updates a node hands models on as they are; 0: no such limit, or, with
             ``epsilon``, an even share of all updates.
@@ -83,12 +86,13 @@ class TrainSettings:
     learner: str | None = None
     updates: int = 3000
     compare: str = "paper-walk,plain-walk,gossip,central"
-    protect: str = "node"
-    epsilon: float = 0.0
+    protect: str = field(default="node", metadata=_SELDOM)
+    epsilon: float = field(default=0.0, metadata=_SELDOM)
     noise: float = 0.0
     clip: float = 0.0
+    payload: str = field(default="fp32", metadata=_SELDOM)
     delta: float = 1e-5
-    most_updates: int = 0
+    most_updates: int = field(default=0, metadata=_SELDOM)
     attack: int = 100
     evaluations: int = 40
     target_accuracy: float | None = None
@@ -109,6 +113,7 @@ class TrainSettings:
         validate.integer(**whole, **natural)
         validate.at_least(1, **whole)
         validate.at_least(0, **natural)
+        check_payload(self.payload)
         self._read_walk()
         if self.scheme not in SCHEMES:
             raise InvalidParameterError("scheme", self.scheme, f"one of {', '.join(SCHEMES)}")

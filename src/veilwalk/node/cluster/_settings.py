@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
+from veilwalk.core.payload import check_payload
 from veilwalk.core.records import write_atomically
 from veilwalk.core.walk import Walk
 from veilwalk.node.cluster._dwell import measured_dwell
@@ -54,6 +55,7 @@ class ClusterSettings:
     clip: float = 0.0
     noise: float = 0.0
     most_updates: int = 0
+    payload: str = "fp32"
     hop: float = 0.05
     away: float = AWAY_S
     alarm_hops: float = 1e7
@@ -66,6 +68,7 @@ class ClusterSettings:
             check_recipients(self.recipients)
         if self.suite.upper() not in Suite.__members__:
             raise InvalidParameterError("suite", self.suite, "hybrid or x25519")
+        check_payload(self.payload)
         validate.integer(updates=self.updates, seed=self.seed)
         validate.at_least(1, updates=self.updates)
         validate.at_least(0, seed=self.seed)
@@ -108,13 +111,13 @@ class ClusterSetup:
 
     def plan(self) -> ClusterPlan:
         """Return what the nodes are to run."""
-        from veilwalk.learning import init_generator
+        from veilwalk.learning import init_generator, params_bytes
 
         settings, scenario, scheme = self.settings, self.scenario, self.scenario.scheme
         first = scenario.learner.init_params(init_generator(settings.seed))
         rules, _ = run_rules(
             scheme,
-            first,
+            params_bytes(first, payload=settings.payload),
             alarm_hops=settings.alarm_hops,
             away_s=settings.away,
             updates=settings.updates,
@@ -135,6 +138,7 @@ class ClusterSetup:
             rules=rules,
             seed=settings.seed,
             recipients=scheme.recipients,
+            payload=settings.payload,
             suite=Suite[settings.suite.upper()],
             test=None if settings.target_accuracy is None else scenario.data.test,
         )

@@ -118,7 +118,7 @@ class Task:
         # Imported here, as below, because it takes half a second, which a relay need not wait for.
         from veilwalk.learning import init_generator
 
-        return encode_params(self.manifest, self.learner.init_params(init_generator(self.manifest.seed)))
+        return encode_params(self.manifest, self.learner.init_params(init_generator(self.manifest.seed)), updates=0)
 
     def update(self, lesson: Lesson) -> Learnt:
         """Make an update of what came, or of this node's own last model where that is refused."""
@@ -160,7 +160,7 @@ class Task:
             made = self._update(params, lesson, state)
             kept = {name: _written(array) for name, array in state.items()}
             try:
-                model = encode_params(self.manifest, made)
+                model = encode_params(self.manifest, made, updates=lesson.iteration + 1)
             except TrainingError:
                 # This node's own data made it worse than useless: pass on what came.
                 made, model = params, encode_params(self.manifest, params)

@@ -29,7 +29,7 @@ def require_rows_apart(module: nn.Module) -> None:
             raise InvalidParameterError("protect", "record", need)
 
 
-def protected_gradients(
+def give_gradients(
     loss: Loss,
     learnt: Mapping[str, Tensor],
     rows: tuple[Tensor, Tensor],
@@ -37,8 +37,8 @@ def protected_gradients(
     *,
     batch_size: int,
     ctx: StepContext,
-) -> dict[str, Tensor]:
-    """Return the noised mean of clipped gradients.
+) -> None:
+    """Give every tensor that is learnt the noised mean of clipped gradients as its own.
 
     Args:
         loss: Mean loss of what is learnt, by name, on some rows.
@@ -69,4 +69,5 @@ def protected_gradients(
         noise = torch.from_numpy(deviation * ctx.normal(tuple(total.shape))) if deviation else torch.zeros(())
         return total / divisor + noise.to(total.dtype)
 
-    return {name: noised(total) for name, total in found.items()}
+    for name, tensor in learnt.items():
+        tensor.grad = noised(found[name])
