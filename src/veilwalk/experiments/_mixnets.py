@@ -95,7 +95,7 @@ class Mixnet:
             place = rest - tied * own
             if place < len(ways):
                 found += comb(others, tied) * ways[place] / factorial(own) ** tied / (tied + 1)
-        return found * factorial(rest) / others**rest
+        return float(found * factorial(rest) / others**rest)
 
     def drawn(self, fragments: int, *, seed: int) -> tuple[IntArray, IntArray, IntArray]:
         """Draw paths by the rule itself: makers, last hops and hops of fragments for peer 0; no formula is used."""

@@ -199,8 +199,10 @@ def _attribution(
     if len(rows):
         found["sample"] = _sample(scenario, trace, int(rows[-1]), route.posteriors[-1])
     if settings.membership:
-        asked = {"count": settings.membership, "seed": settings.seed, "progress": progress}
-        found["membership"] = {name: membership(scenario, one, **asked) for name, one in traces.items()}
+        found["membership"] = {
+            name: membership(scenario, one, settings.membership, seed=settings.seed, progress=progress)
+            for name, one in traces.items()
+        }
     if len(attacked):
         evidence = gather_evidence(scenario, trace, attacked, seed=settings.seed, progress=progress)
         found["content"] = content_attack(scenario, evidence, route.posteriors[:-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,7 +110,9 @@ def test_factorisation_is_a_learner_that_learns(sample: Path) -> None:
     learner = make_learner(spec, n_features=2, n_classes=0)
     assert isinstance(learner, FactorisationLearner)
     check_learner(learner, data.train)
-    params = {name: np.float32(10) * value for name, value in learner.init_params(np.random.default_rng(1)).items()}
+    params: Params = {
+        name: np.float32(10) * value for name, value in learner.init_params(np.random.default_rng(1)).items()
+    }
     made = updated(learner, params, data.train)
     for name, at in (("user", (3, 1)), ("item", (5, 2))):
         high, low = (dict(params) | {name: params[name].copy()} for _ in range(2))
@@ -155,7 +158,7 @@ def test_a_learner_without_row_losses_is_asked_row_by_row() -> None:
 def test_who_overfits_is_inferred_and_who_does_not_learn_is_not(sample: Path) -> None:
     """A model fitted hard to few rows gives its maker's rows away; one that never moved tells next to nothing."""
     spec = f"factorisation:users={N_USERS}:items={N_ITEMS}:factors=12:batch_size=64"
-    common = {
+    common: dict[str, Any] = {
         "graph": "rrg:12:3:seed=1",
         "data": f"ratings:{sample}",
         "partition": "groups:user",
