@@ -55,17 +55,18 @@ _LIMITS = Limits(retry_s=0.2, connect_s=2.0, answer_s=10.0)
 Scores = dict[str, dict[bool, list[float]]]
 
 
-def probe(folder: Path, *, seconds: float, dwell_s: float, local_steps: int, seed: int) -> Scores:
+def probe(folder: Path, number: int = 0, *, seconds: float, dwell_s: float, local_steps: int, seed: int) -> Scores:
     """Return what each probe measured, for messages the node trained on and for those it relayed."""
+    asked = {"seconds": seconds, "dwell_s": dwell_s, "local_steps": local_steps, "seed": seed + 1000 * number}
     # A plain dictionary: what comes back from another process must not name a function.
-    return dict(asyncio.run(_probe(folder, seconds=seconds, dwell_s=dwell_s, local_steps=local_steps, seed=seed)))
+    return dict(asyncio.run(_probe(folder / str(number), **asked)))  # type: ignore[arg-type]
 
 
 def probe_several(
     folder: Path, *, nodes: int, seconds: float, dwell_s: float, local_steps: int, seed: int
 ) -> list[Scores]:
     """Probe several nodes at once, each by an attacker in a process of its own."""
-    one = partial(_probe_numbered, folder, seconds=seconds, dwell_s=dwell_s, local_steps=local_steps, seed=seed)
+    one = partial(probe, folder, seconds=seconds, dwell_s=dwell_s, local_steps=local_steps, seed=seed)
     with ProcessPoolExecutor(nodes) as pool:
         return list(pool.map(one, range(nodes)))
 
@@ -239,14 +240,6 @@ def _nothing_yet() -> dict[bool, list[float]]:
     return {True: [], False: []}
 
 
-def _probe_numbered(
-    folder: Path, number: int, *, seconds: float, dwell_s: float, local_steps: int, seed: int
-) -> Scores:
-    return probe(
-        folder / str(number), seconds=seconds, dwell_s=dwell_s, local_steps=local_steps, seed=seed + 1000 * number
-    )
-
-
 async def _probe(folder: Path, *, seconds: float, dwell_s: float, local_steps: int, seed: int) -> Scores:
     model = _prepare(folder, dwell_s=dwell_s, local_steps=local_steps)
     dice = random.Random(seed)  # noqa: S311  the order of the trials is no secret
@@ -325,14 +318,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1, help="how many nodes are probed at once")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    scores = probe_several(
-        asked.folder,
-        nodes=asked.nodes,
-        seconds=asked.seconds,
-        dwell_s=asked.dwell,
-        local_steps=asked.local_steps,
-        seed=asked.seed,
-    )
+    how = {"seconds": asked.seconds, "dwell_s": asked.dwell, "local_steps": asked.local_steps, "seed": asked.seed}
+    scores = probe_several(asked.folder, nodes=asked.nodes, **how)
     print(json.dumps(summary(scores), indent=1))
 
 

@@ -284,7 +284,7 @@ class Desk:
             # Also at once where nothing dwells: a held message that was not pinned with its arrival.
             stays_s = max(wait_s, loop.time() - arrived)
             due = arrived + (max(1, math.ceil(stays_s / self._dwell_s)) * self._dwell_s if self._dwell_s else wait_s)
-            timer = loop.call_at(due - _EARLY_S, self._leave, row.id, due)
+            timer = loop.call_at(due - _EARLY_S, lambda: self._spawn(self._pin(row.id, due)))
             self._timers.add(timer)
             self._timers = {other for other in self._timers if not other.cancelled() and other.when() >= loop.time()}
 
@@ -308,9 +308,6 @@ class Desk:
             if outgoing is not None and outgoing.row is not None and outgoing.row.id == row.id:
                 return row.peer, outgoing
         return None
-
-    def _leave(self, number: int, due: float) -> None:
-        self._spawn(self._pin(number, due))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
