@@ -7,6 +7,7 @@ of it and starts in half the time.
 from typing import TYPE_CHECKING
 
 from veilwalk.core.rooms import late_names
+from veilwalk.learning._acceptance import ACCEPT_USAGE, Acceptance, Held
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
 from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from veilwalk.learning._content import candidate_losses
@@ -27,6 +28,7 @@ from veilwalk.learning._partitioners import (
     PathologicalPartitioner,
     ShardPartitioner,
 )
+from veilwalk.learning._poison import POISONS, Poison
 from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
@@ -48,11 +50,14 @@ _LATE = {
 }
 
 __all__ = [
+    "ACCEPT_USAGE",
     "ALGORITHMS",
     "DATA_USAGE",
     "LEARNERS",
     "MODEL_SUFFIXES",
     "PARTITION_KINDS",
+    "POISONS",
+    "Acceptance",
     "Array",
     "Candidates",
     "ClipUpdate",
@@ -61,6 +66,7 @@ __all__ = [
     "DirichletPartitioner",
     "GaussianNoise",
     "GraphCorrelatedPartitioner",
+    "Held",
     "IidPartitioner",
     "Learner",
     "LearnerKind",
@@ -78,6 +84,7 @@ __all__ = [
     "Partitions",
     "PathologicalPartitioner",
     "Point",
+    "Poison",
     "Quantise",
     "ShardPartitioner",
     "SoftmaxLearner",

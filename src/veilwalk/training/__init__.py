@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from veilwalk.training._route import Route, route_anonymity
     from veilwalk.training._run import run_training, train
     from veilwalk.training._scenario import Scenario
+    from veilwalk.training._tracking import TRACKERS, Track, Tracker, open_tracker, trackers
 
 _LATE = {
     "_content": ("Evidence", "attacked_rows", "content_attack", "gather_evidence"),
@@ -24,21 +25,27 @@ _LATE = {
     "_route": ("Route", "route_anonymity"),
     "_run": ("run_training", "train"),
     "_scenario": ("Scenario",),
+    "_tracking": ("TRACKERS", "Track", "Tracker", "open_tracker", "trackers"),
 }
 
 __all__ = [
+    "TRACKERS",
     "TRAIN_FORMAT",
     "Evidence",
     "Route",
     "RunFolder",
     "Scenario",
+    "Track",
+    "Tracker",
     "TrainSettings",
     "TrainingRun",
     "attacked_rows",
     "content_attack",
     "gather_evidence",
+    "open_tracker",
     "route_anonymity",
     "run_training",
+    "trackers",
     "train",
 ]
 
