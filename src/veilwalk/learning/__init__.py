@@ -29,6 +29,7 @@ from veilwalk.learning._partitioners import (
     ShardPartitioner,
 )
 from veilwalk.learning._poison import POISONS, Poison
+from veilwalk.learning._predicting import load_rows, predict, scaled_rows
 from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
@@ -113,17 +114,20 @@ __all__ = [
     "load_checkpoint",
     "load_data",
     "load_model",
+    "load_rows",
     "make_learner",
     "noise_for",
     "params_bytes",
     "parse_partition_spec",
     "partitions_of",
     "plain_trace",
+    "predict",
     "private_mods",
     "private_trace",
     "require_fit",
     "save_checkpoint",
     "save_model",
+    "scaled_rows",
     "sealed_bytes",
     "trace_of",
     "train",

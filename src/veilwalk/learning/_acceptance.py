@@ -30,7 +30,7 @@ class Held:
     Attributes:
         params: The model, as the node sent it on.
         age: Updates that it has had.
-        loss: Loss, on the node's rows, of the model that it was made from; NaN where that is not known.
+        loss: Lowest loss, on the node's rows, of the models accepted there; NaN where that is not known.
     """
 
     params: Params
@@ -44,7 +44,7 @@ class Acceptance:
 
     Attributes:
         max_loss_ratio: Refused where its loss on the node's rows is more than so many times that of the model
-            accepted there last; 0 for no such test.
+            accepted there that had the least; 0 for no such test.
         max_step: Refused where it is farther (Euclidean norm) from the node's own last model than so much for each
             update between them; 0 for no such test. Where updates are clipped to this, no honest one is refused.
     """

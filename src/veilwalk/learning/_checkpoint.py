@@ -45,6 +45,13 @@ class TrainingState:
     finished: str | None = None
     doors: dict[str, Array] = field(default_factory=dict)
 
+    @property
+    def sound(self) -> list[Params]:
+        """What honest nodes made last of each model; all models in flight where nobody spoils any."""
+        if not self.doors:
+            return self.models
+        return [{name: self.doors[f"sound/{name}"][m] for name in model} for m, model in enumerate(self.models)]
+
 
 def save_checkpoint(path: Path, state: TrainingState, *, identity: str) -> None:
     """Write ``state`` to ``path``; a reader finds the old file or the new one, never half of it.

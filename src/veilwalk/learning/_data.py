@@ -227,7 +227,7 @@ def _scaled(train: Array, test: Array) -> tuple[list[Array], tuple[Array, Array]
 
 
 def _npz(path: Path, seed: int) -> Data:
-    arrays = _archive(path)
+    arrays = read_archive(path)
     if "features" in arrays:
         features, labels = arrays.pop("features"), _labels(path, arrays, "labels")
         return data_of(features, labels, columns=_columns(arrays, labels.size, ""), seed=seed, name=str(path))
@@ -262,7 +262,8 @@ def _labels(path: Path, arrays: dict[str, Array], name: str) -> Array:
     return arrays.pop(name)
 
 
-def _archive(path: Path) -> dict[str, Array]:
+def read_archive(path: Path) -> dict[str, Array]:
+    """Return the arrays of an npz file; one that unpacks to too much is refused before it is unpacked."""
     try:
         with zipfile.ZipFile(path) as file:
             size = sum(entry.file_size for entry in file.infolist())

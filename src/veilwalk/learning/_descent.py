@@ -91,6 +91,16 @@ class DescentLearner(ABC):
             step[weight], step[bias] = slope @ inputs, np.add.reduce(slope, axis=1)
         return step
 
+    def predict(self, params: Params, features: Array) -> FloatArray:
+        """Return the probability of each class in every row (row by class), or the number fitted to it."""
+        check_width(features, self.n_features)
+        outputs = self._outputs(params, features).astype(np.float64)
+        if not self.n_classes:
+            return np.asarray(outputs[0])
+        outputs -= outputs.max(axis=0)
+        np.exp(outputs, out=outputs)
+        return np.asarray((outputs / outputs.sum(axis=0)).T)
+
     def update(self, params: Params, data: Partition, ctx: StepContext) -> UpdateResult:
         """Return ``params`` after ``local_steps`` minibatch steps on ``data``; a node without data changes nothing.
 

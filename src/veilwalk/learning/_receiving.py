@@ -42,7 +42,9 @@ class Receivers:
             return (received, age) if is_finite(received) else (held.params, held.age)
         if self._rule is None:
             return received, age
-        accepted, self._loss = self._look(self._rule, node, received, held, age)
+        accepted, loss = self._look(self._rule, node, received, held, age)
+        # The best so far: were it the last, a little worse each time would go through.
+        self._loss = float(np.fmin(loss, held.loss))
         if self._spoilt[model]:
             self.tallies["accepted_poisoned" if accepted else "refused_poisoned"] += 1
         if not accepted:
@@ -51,7 +53,6 @@ class Receivers:
             return held.params, held.age
         if held.age > age:
             self.tallies["newer_held"] += 1
-            self._loss = held.loss
             return held.params, held.age
         return received, age
 

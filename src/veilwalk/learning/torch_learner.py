@@ -68,6 +68,14 @@ class TorchLearner:
         named = [*module.named_parameters(), *module.named_buffers()]
         return {name: tensor.detach().numpy().copy() for name, tensor in named}
 
+    def loaded(self, params: Params) -> nn.Module:
+        """Return a module of its own with ``params`` in it, to predict with or to save."""
+        with torch.random.fork_rng(devices=[]):
+            module = self.module_fn()
+        given = {name: torch.tensor(value) for name, value in params.items()}
+        module.load_state_dict(module.state_dict() | given)
+        return module.eval()
+
     def update(self, params: Params, data: Partition, ctx: StepContext) -> UpdateResult:
         """Return ``params`` after ``local_steps`` steps of the optimiser on ``data``."""
         if not len(data):

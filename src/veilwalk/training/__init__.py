@@ -12,6 +12,7 @@ from veilwalk.training._settings import TrainSettings
 if TYPE_CHECKING:
     from veilwalk.training._content import Evidence, attacked_rows, content_attack, gather_evidence
     from veilwalk.training._folder import RunFolder
+    from veilwalk.training._plan import Plan, plan_run
     from veilwalk.training._result import TRAIN_FORMAT, TrainingRun
     from veilwalk.training._route import Route, route_anonymity
     from veilwalk.training._run import run_training, train
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _LATE = {
     "_content": ("Evidence", "attacked_rows", "content_attack", "gather_evidence"),
     "_folder": ("RunFolder",),
+    "_plan": ("Plan", "plan_run"),
     "_result": ("TRAIN_FORMAT", "TrainingRun"),
     "_route": ("Route", "route_anonymity"),
     "_run": ("run_training", "train"),
@@ -32,6 +34,7 @@ __all__ = [
     "TRACKERS",
     "TRAIN_FORMAT",
     "Evidence",
+    "Plan",
     "Route",
     "RunFolder",
     "Scenario",
@@ -43,6 +46,7 @@ __all__ = [
     "content_attack",
     "gather_evidence",
     "open_tracker",
+    "plan_run",
     "route_anonymity",
     "run_training",
     "trackers",

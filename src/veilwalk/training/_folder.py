@@ -116,7 +116,7 @@ class RunFolder:
         if state.finished is None and not unfinished:
             need = "resume it, or ask for the unfinished model"
             raise ConfigError(f"{self.path}: {algorithm} is not finished, {state.done} updates are made: {need}")
-        return average(state.models)
+        return average(state.sound)
 
     def finish(self, record: Record, rows: Sequence[Mapping[str, Any]], model: Params) -> list[Path]:
         """Write the model, the record and its table; return the paths."""

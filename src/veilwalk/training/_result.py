@@ -110,6 +110,7 @@ class TrainingRun:
                 "data": {
                     "training_rows": len(scenario.partitions.rows),
                     "held_out_rows": len(scenario.data.test),
+                    "features": scenario.data.n_features,
                     "classes": scenario.n_classes,
                     "rows_of_a_node": [int(sizes.min()), float(np.median(sizes)), int(sizes.max())],
                     "commonest_class_share": _commonest(scenario.data),
