@@ -12,6 +12,7 @@ import typer
 from veilwalk.cli._graph import SPEC_HELP
 from veilwalk.cli._output import (
     WALKS_HELP,
+    Accept,
     AllowSandwich,
     Clip,
     Noise,
@@ -91,6 +92,7 @@ def up(
     ] = None,
     clip: Clip = 0.0,
     noise: Noise = 0.0,
+    accept: Accept = "none",
     away: Annotated[
         float,
         typer.Option(help="Seconds a member may be away without a walk being made in its stead; 0: by chance alone."),
@@ -118,7 +120,7 @@ def up(
         "data": data, "partition": partition, "learner": learner, "law": law, "support": support, "walk": walk,
         "recipients": recipients, "mix": mix, "allow_sandwich": allow_sandwich, "updates": updates,
         "walks": walks, "target_accuracy": target_accuracy, "evaluations": evaluations, "dwell": dwell, "clip": clip,
-        "noise": noise,
+        "noise": noise, "accept": accept,
         "away": away, "suite": suite, "seed": seed,
     }  # fmt: skip
     settings = settings_in(out, _given(context, flags)) or ClusterSettings(**flags)

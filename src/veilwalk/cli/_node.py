@@ -12,6 +12,7 @@ import typer
 from veilwalk.cli._keys import PasswordFile, read_optional_password
 from veilwalk.cli._output import (
     WALKS_HELP,
+    Accept,
     AllowSandwich,
     Clip,
     Noise,
@@ -153,6 +154,7 @@ def manifest(
     rows: Annotated[int, typer.Option(help="Rows of the largest member's data, for that trial.")] = 1000,
     clip: Clip = 0.0,
     noise: Noise = 0.0,
+    accept: Accept = "none",
     spare: Annotated[
         float,
         typer.Option(help="Keep a spare copy of what was handed on until so many seconds after that; 0 for none."),
@@ -192,6 +194,7 @@ def manifest(
         rows=rows,
         clip=clip,
         noise=noise,
+        accept=accept,
         spare_s=spare,
         hop_s=hop,
         away_s=away,

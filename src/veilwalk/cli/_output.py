@@ -48,6 +48,9 @@ WorkOption = Annotated[
 
 Clip = Annotated[float, typer.Option(metavar="NORM", help="Largest norm of an update; 0 does not clip.")]
 Noise = Annotated[float, typer.Option(metavar="MULTIPLIER", help="Gaussian noise on every update, in units of --clip.")]
+#: What may be asked of a received model, in one line.
+ACCEPT_HELP = "none, finite, loss:RATIO, norm:STEP, or two of them with a comma"
+Accept = Annotated[str, typer.Option(metavar="TESTS", help=f"What a node asks of a model it receives: {ACCEPT_HELP}.")]
 
 WALKS_HELP = (
     "So many models walk at once, each with its share of the updates; the finished one is their mean. Where dwell or "

@@ -13,7 +13,7 @@ import typer
 
 from veilwalk.cli._config import collected
 from veilwalk.cli._graph import SPEC_HELP
-from veilwalk.cli._output import drawn, live_progress
+from veilwalk.cli._output import ACCEPT_HELP, drawn, live_progress
 from veilwalk.cli._train_plan import large_checkpoints, print_plan
 from veilwalk.cli._train_tables import print_training
 from veilwalk.core.errors import ConfigError
@@ -32,10 +32,6 @@ _CHOSEN = {
     "recipients": "the scheme's, as a law file says, or 1",
 }
 _DEFAULTS = {field.name: field.default for field in fields(TrainSettings)} | _CHOSEN
-
-
-#: What may be asked of a received model, in one line.
-ACCEPT_HELP = "none, finite, loss:RATIO, norm:STEP, or two of them with a comma"
 
 
 def _setting(name: str, about: str, metavar: str | None = None) -> Any:

@@ -60,6 +60,7 @@ class RunRequest:
     rows: int = 1000
     clip: float = 0.0
     noise: float = 0.0
+    accept: str = "none"
     spare_s: float = 0.0
     hop_s: float = 0.05
     away_s: float = AWAY_S
@@ -146,6 +147,7 @@ def _rules(request: RunRequest, scheme: Scheme, learner: Learner, first: Params)
         clip=request.clip,
         noise=request.noise,
         spare_s=request.spare_s,
+        accept=request.accept,
     )
 
 
@@ -161,7 +163,8 @@ def _dwell(request: RunRequest, learner: Learner) -> float:
     if request.dwell_s is not None:
         return request.dwell_s
     data = trial_data(rows=request.rows, n_features=request.n_features, n_classes=request.n_classes)
-    return measured_dwell(learner, data, clip=request.clip, noise=request.noise)
+    tested = request.accept != "none"
+    return measured_dwell(learner, data, clip=request.clip, noise=request.noise, tested=tested)
 
 
 def _scheme(graph: Graph, request: RunRequest, law: str | None) -> tuple[Scheme, str]:

@@ -27,12 +27,17 @@ def run_rules(
     clip: float,
     noise: float,
     spare_s: float = 0.0,
+    accept: str = "none",
 ) -> tuple[RunRules, LostWalkRules]:
     """Return the rules of a run that walks by ``scheme``, and those for lost walks with how they were found.
 
     ``first`` is the model that it starts from, for its length; ``alarm_hops`` and ``away_s`` are those of
-    :func:`.lost_walk_rules`, all others those of :class:`RunRules`, without a target None.
+    :func:`.lost_walk_rules`, ``accept`` is what :meth:`veilwalk.learning.Acceptance.of` reads, all others those of
+    :class:`RunRules`, without a target None.
     """
+    from veilwalk.learning import Acceptance
+
+    asked = Acceptance.of(accept) or Acceptance()
     lost = lost_walk_rules(
         scheme,
         alarm_hops=alarm_hops,
@@ -53,5 +58,7 @@ def run_rules(
         spare_s=spare_s,
         clip=clip,
         noise=noise,
+        max_loss_ratio=asked.max_loss_ratio,
+        max_step=asked.max_step,
     )
     return rules, lost

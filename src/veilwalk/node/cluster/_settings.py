@@ -50,6 +50,7 @@ class ClusterSettings:
     dwell: float | None = None
     clip: float = 0.0
     noise: float = 0.0
+    accept: str = "none"
     hop: float = 0.05
     away: float = AWAY_S
     alarm_hops: float = 1e7
@@ -121,6 +122,7 @@ class ClusterSetup:
             dwell_s=self._dwell() if settings.dwell is None else settings.dwell,
             clip=settings.clip,
             noise=settings.noise,
+            accept=settings.accept,
         )
         return ClusterPlan(
             graph=scheme.graph,
@@ -139,7 +141,9 @@ class ClusterSetup:
     def _dwell(self) -> float:
         """Return what the node with most data needs on this machine."""
         largest = max(self.scenario.partitions, key=len)
-        return measured_dwell(self.scenario.learner, largest, clip=self.settings.clip, noise=self.settings.noise)
+        asked = self.settings
+        tested = asked.accept != "none"
+        return measured_dwell(self.scenario.learner, largest, clip=asked.clip, noise=asked.noise, tested=tested)
 
     def seconds(self, rules: RunRules) -> float:
         """Return how long the run takes at least: the hops of its longest walk, each of which dwells."""

@@ -2,7 +2,7 @@
 
 simple mix=0 updates=400 target=0.9 evaluations=40 late=7070 starve=1.8e+06 hop=0.05 dwell=0.02 spare=0 clip=1 noise=1
 
-Where there are several walks, ``walks=4`` follows.
+Where there are several walks, ``walks=4`` follows; where received models are tested, ``loss=1.5`` and ``step=2``.
 """
 
 from __future__ import annotations
@@ -34,8 +34,12 @@ _FIELDS = {
     "clip": "clip",
     "noise": "noise",
     "walks": "walks",
+    "loss": "max_loss_ratio",
+    "step": "max_step",
 }
 _WHOLE = ("updates", "evaluations", "walks")
+# Not said where they are as when there were none.
+_SELDOM = {"walks": 1, "max_loss_ratio": 0.0, "max_step": 0.0}
 _TAG_BYTES = 8
 
 
@@ -79,6 +83,9 @@ class RunRules:
         noise: Standard deviation of the noise on an update, in units of ``clip``; 0 adds none.
         walks: So many models walk at once, each with its share of the updates; the run's is their mean. Which one a
             walk carries is its lane, from 0.
+        max_loss_ratio: A model whose loss on a node's own rows is more than so many times the least of those accepted
+            there is refused; 0 for no such test (:class:`veilwalk.learning.Acceptance`).
+        max_step: So is one farther from the node's own last model than so much for each update between; 0: none.
     """
 
     walk: Walk
@@ -93,6 +100,8 @@ class RunRules:
     clip: float = 0.0
     noise: float = 0.0
     walks: int = 1
+    max_loss_ratio: float = 0.0
+    max_step: float = 0.0
 
     def __post_init__(self) -> None:
         node_walk(self.walk)
@@ -112,9 +121,15 @@ class RunRules:
             spare_s=self.spare_s,
             clip=self.clip,
             noise=self.noise,
+            max_loss_ratio=self.max_loss_ratio,
+            max_step=self.max_step,
         )
         validate.more_than(0, late_hops=self.late_hops, starve_hops=self.starve_hops, hop_s=self.hop_s)
         validate.at_least(0, dwell_s=self.dwell_s, spare_s=self.spare_s, clip=self.clip, noise=self.noise)
+        validate.at_least(0, max_loss_ratio=self.max_loss_ratio, max_step=self.max_step)
+        if self.noise and self.max_loss_ratio:
+            need = "without loss where there is noise, which does not cover tests on a node's own rows; norm is allowed"
+            raise InvalidParameterError("accept", f"loss:{self.max_loss_ratio:g}", need)
         if self.noise and not self.clip:
             raise InvalidParameterError("noise", self.noise, "given with clip: noise hides only what is bounded")
 
@@ -166,8 +181,7 @@ class RunRules:
 
     def to_text(self) -> str:
         """Return the rules as they stand in the manifest."""
-        # One walk is not said, as when there was no more.
-        said = [name for name in _FIELDS.items() if name[1] != "walks" or self.walks > 1]
+        said = [name for name in _FIELDS.items() if getattr(self, name[1]) != _SELDOM.get(name[1])]
         values = (f"{text}={getattr(self, name):{'d' if name in _WHOLE else 'g'}}" for text, name in said)
         return " ".join([self.walk.kind, f"mix={self.walk.mix:g}", *values])
 

@@ -78,7 +78,7 @@ class NodeConfig:
         if not local and not self.metrics_public:
             raise InvalidParameterError("metrics", self.metrics, "on loopback, 127.0.0.1:PORT, or metrics_public true")
         check_log(self.log_level, self.log)
-        validate.at_least(0, max_loss_ratio=self.max_loss_ratio)
+        validate.at_least(1 if self.max_loss_ratio > 0 else 0, max_loss_ratio=self.max_loss_ratio)
 
 
 def load_configs(path: Path) -> tuple[NodeConfig, ...]:
