@@ -37,47 +37,56 @@ SEEDS = (1, 2)
 
 HEAD = """# Poisoned models: what tests of received models are worth
 
-Written by `make robustness`: {data} over {graph}, the recommended scheme, `{learner}`, {updates} updates, one token. {percent} of
-the nodes, drawn by the seed, spoil every model they get; all others make updates, and test what they receive by the rule beside each
-partition, or by none. Accuracy on held-out data is the mean over the last {last} of 60 evaluations of what the last honest node made,
-and over seeds {seeds}; the range is over seeds. Everything is measured in simulation; nodes apply the same rule (`--accept` of
-`node manifest`, `cluster up`; `max_loss_ratio` of `node.toml`).
+Written by `make robustness`: {data} over {graph}, the recommended scheme, `{learner}`, {updates} updates, one token.
+{percent} of the nodes, drawn by the seed, spoil every model they get; all others make updates, and test what they
+receive by the rule beside each partition, or by none. Accuracy on held-out data is the mean over the last {last} of
+60 evaluations of what the last honest node made, and over seeds {seeds}; the range is over seeds. Everything is
+measured in simulation; nodes apply the same rule (`--accept` of `node manifest`, `cluster up`; `max_loss_ratio` of
+`node.toml`).
 """
 FOOT = """
 ## What is tested
-- **finite**: NaN and infinities are refused, always where anything is tested; so is a model of another shape or type, by its length.
-- **loss:RATIO**: refused where the loss on the node's own rows is more than RATIO times the least of the models accepted there before.
-  Held against the best and not the last: a little worse each time does not add up unnoticed.
-- **norm:STEP**: refused where it is farther (Euclidean norm) from the node's own last model than STEP for each update that the
-  header says lies between. With `--clip STEP` no honest model is ever refused; against one spoilt step among hundreds of updates it says little,
-  so that it is no row of the table. It bounds what one token can be moved by, and is the test that goes together with noise.
+- **finite**: NaN and infinities are refused, always where anything is tested; so is a model of another shape or type,
+  by its length.
+- **loss:RATIO**: refused where the loss on the node's own rows is more than RATIO times the least of the models
+  accepted there before. Held against the best and not the last: a little worse each time does not add up unnoticed.
+- **norm:STEP**: refused where it is farther (Euclidean norm) from the node's own last model than STEP for each update
+  that the header says lies between. With `--clip STEP` no honest model is ever refused; against one spoilt step among
+  hundreds of updates it says little, so that it is no row of the table. It bounds what one token can be moved by, and
+  is the test that goes together with noise.
 
 ## What a node does that refuses
-There is one token, and it carries nothing else. The node goes on with its own last model, and says truthfully how many updates that one has had;
-whoever receives it next and holds a newer one goes on with that (*newer held*). So the model is set back by about as many updates as
-there are nodes, and after some ten honest nodes by a tenth of that. *Updates kept* is what the model has really had at the end, of {updates}: tests
-that are too sharp refuse honest models too, and cost the same. A real run ends after so many updates kept: it takes longer, and more hops.
+There is one token, and it carries nothing else. The node goes on with its own last model, and says truthfully how
+many updates that one has had; whoever receives it next and holds a newer one goes on with that (*newer held*). So the
+model is set back by about as many updates as there are nodes, and after some ten honest nodes by a tenth of that.
+*Updates kept* is what the model has really had at the end, of {updates}: tests that are too sharp refuse honest
+models too, and cost the same. A real run ends after so many updates kept: it takes longer, and more hops.
 
-Choose RATIO by an honest rehearsal: `veilwalk train --accept loss:1.25 --compare none`, and look how many honest models are refused. Equal
-data at all nodes allow 1.1; the more they differ, and the larger the steps (`fade` makes them small), the more honest models look bad to some.
+Choose RATIO by an honest rehearsal: `veilwalk train --accept loss:1.25 --compare none`, and look how many honest
+models are refused. Equal data at all nodes allow 1.1; the more they differ, and the larger the steps (`fade` makes
+them small), the more honest models look bad to some.
 
 ## What is not caught
-- **Drift.** Poisoners who agree on a direction and push no farther than an honest update would are not told from honest nodes with odd
-  data: nearly all their models are accepted. Here the direction is random, and does little harm; one that is chosen can do more, for
-  instance a back door. Nothing here bounds it but `--clip`, which only honest nodes keep to.
-- **Lies about age.** How many updates a model has had is what its sealed header says. One that says too many is taken for newer, and where
-  learners fade it learns less from then on.
+- **Drift.** Poisoners who agree on a direction and push no farther than an honest update would are not told from
+  honest nodes with odd data: nearly all their models are accepted. Here the direction is random, and does little
+  harm; one that is chosen can do more, for instance a back door. Nothing here bounds it but `--clip`, which only
+  honest nodes keep to.
+- **Lies about age.** How many updates a model has had is what its sealed header says. One that says too many is taken
+  for newer, and where learners fade it learns less from then on.
 - **Poisoners among the first.** A node that holds nothing yet compares with the run's first model.
-- **The end.** Which finished model members believe is another matter ([node protocol](../explanation/node-protocol.md)).
+- **The end.** Which finished model members believe is another matter ([node
+  protocol](../explanation/node-protocol.md)).
 
 ## Nobody can be blamed
-Who made a model is what the routing hides, from honest receivers as from curious ones. A node that refuses a model knows which neighbour handed it
-over, and that neighbour most likely only carried it. No log, metric or message says more, and no reputation can be kept. That is the price of
-anonymity; whoever needs to exclude members who poison needs another protocol.
+Who made a model is what the routing hides, from honest receivers as from curious ones. A node that refuses a model
+knows which neighbour handed it over, and that neighbour most likely only carried it. No log, metric or message says
+more, and no reputation can be kept. That is the price of anonymity; whoever needs to exclude members who poison needs
+another protocol.
 
 ## With noise
-A test by loss depends on the node's own rows and changes what it sends on; the noise on its update does not cover that. `loss` together with
-`--noise` is refused, in `train`, in the manifest and in `node.toml`. `norm` and `finite` look only at models that others have seen.
+A test by loss depends on the node's own rows and changes what it sends on; the noise on its update does not cover
+that. `loss` together with `--noise` is refused, in `train`, in the manifest and in `node.toml`. `norm` and `finite`
+look only at models that others have seen.
 """
 
 
@@ -125,7 +134,7 @@ def page(found: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], seeds: Se
     for partition, rule in PARTITIONS.items():
         lines += [f"## {partition}, tests `{rule}`", ""]
         lines += [
-            "| poison | tested | accuracy | below the clean run | spoilt refused | honest refused | newer held | updates kept |",
+            "| poison | tested | accuracy | below clean | spoilt refused | honest refused | newer held | updates |",
             "|---|---|---|---|---|---|---|---|",
         ]
         clean = _mean([one["accuracy"] for job, one in found if _is(job, partition, "none", "none")])

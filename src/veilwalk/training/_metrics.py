@@ -64,7 +64,8 @@ class LiveMetrics:
         self._points: dict[tuple[str, int], Point] = {}
         self._written = 0.0
         for line in self._whole_lines():
-            self._points[line.pop("algorithm"), line["update"]] = Point(**line)
+            algorithm = line.pop("algorithm")
+            self._points[algorithm, line["update"]] = Point(**line)
 
     def _whole_lines(self) -> list[dict[str, Any]]:
         """Return what was written before; a last line that was cut by a kill is taken away."""
