@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -194,7 +195,11 @@ def test_wandb_writes_a_run_without_a_network(tmp_path: Path, monkeypatch: pytes
     with trackers(["wandb:here"], {"seed": 1}) as told:
         told("private-walk", POINT)
     (path,) = tmp_path.rglob("*.wandb")
-    assert b"private-walk/f1" in path.read_bytes()
+    # A process of its own writes the file, and ends after we have gone on.
+    deadline = time.monotonic() + 60
+    while b"private-walk/f1" not in path.read_bytes():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def test_trackio_writes_a_run_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,8 @@ class NodeConfig:
         log_level: Which are: ``info`` and above, ``warning`` and above, or ``error``.
         learner: Consent to a learner of the manifest's that is not one of ours, by its text.
         starts: Make the run's first walk.
-        max_loss_ratio: Refuse models that do so many times worse on this node's data than its own last; 0 never.
+        max_loss_ratio: Refuse models whose loss on this node's data is more than so many times the least of those
+            accepted here; 0: as the manifest says.
         limits: Patience and quotas.
     """
 
