@@ -23,6 +23,10 @@ from veilwalk.learning._api import Params
 ACCEPT_USAGE = "none, or finite, loss:RATIO, norm:STEP or two of them (finite is in both)"
 
 
+# By how much a refusal raises what a node compares with: one that was lucky once would refuse everybody for ever.
+_LEAK = 1.1
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Held:
     """A node's own last model.
@@ -30,7 +34,8 @@ class Held:
     Attributes:
         params: The model, as the node sent it on.
         age: Updates that it has had.
-        loss: Lowest loss, on the node's rows, of the models accepted there; NaN where that is not known.
+        loss: What losses on the node's rows are held against: the least of the models accepted there, a tenth more for
+            each refused since; NaN where that is not known.
     """
 
     params: Params
@@ -44,7 +49,7 @@ class Acceptance:
 
     Attributes:
         max_loss_ratio: Refused where its loss on the node's rows is more than so many times that of the model
-            accepted there that had the least; 0 for no such test.
+            accepted there that had the least (and a tenth more for each refused since); 0 for no such test.
         max_step: Refused where it is farther (Euclidean norm) from the node's own last model than so much for each
             update between them; 0 for no such test. Where updates are clipped to this, no honest one is refused.
     """
@@ -77,7 +82,7 @@ class Acceptance:
         return cls(**values)
 
     def look(self, received: Params, held: Held, *, age: int, loss_of: Callable[[Params], float]) -> tuple[bool, float]:
-        """Return whether a model is accepted, and its loss on the node's rows (NaN where that was not asked).
+        """Return whether a model is accepted, and the loss that later ones are held against (NaN where none is known).
 
         Args:
             received: The model.
@@ -86,15 +91,18 @@ class Acceptance:
             loss_of: Loss of a model on the node's rows.
         """
         if not is_finite(received):
-            return False, math.nan
+            return False, held.loss
         if self.max_step and distance(received, held.params) > self.max_step * max(age - held.age, 1):
-            return False, math.nan
+            return False, held.loss
         if not self.max_loss_ratio:
-            return True, math.nan
+            return True, held.loss
         loss = loss_of(received)
         before = held.loss if math.isfinite(held.loss) else loss_of(held.params)
         # A loss that is not a number is refused as well.
-        return bool(loss <= self.max_loss_ratio * max(before, 1e-9)), loss
+        if loss <= self.max_loss_ratio * max(before, 1e-9):
+            # The best so far: were it the last, a little worse each time would go through.
+            return True, min(loss, before)
+        return False, _LEAK * before
 
 
 def is_finite(params: Params) -> bool:

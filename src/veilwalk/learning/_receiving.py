@@ -42,14 +42,11 @@ class Receivers:
             return (received, age) if is_finite(received) else (held.params, held.age)
         if self._rule is None:
             return received, age
-        accepted, loss = self._look(self._rule, node, received, held, age)
-        # The best so far: were it the last, a little worse each time would go through.
-        self._loss = float(np.fmin(loss, held.loss))
+        accepted, self._loss = self._look(self._rule, node, received, held, age)
         if self._spoilt[model]:
             self.tallies["accepted_poisoned" if accepted else "refused_poisoned"] += 1
         if not accepted:
             self.tallies["refused_honest"] += not self._spoilt[model]
-            self._loss = held.loss
             return held.params, held.age
         if held.age > age:
             self.tallies["newer_held"] += 1

@@ -130,14 +130,14 @@ class Task:
         if own is None:
             own = decode_params(self.manifest, self.first())
         refused: tuple[str, ...] = ()
-        accepted, least = (False, math.nan) if received is None else self._accepts(received, own, lesson)
+        accepted, least = (False, _least(lesson.state)) if received is None else self._accepts(received, own, lesson)
         if received is None or not accepted:
             received, refused = None, ("refused",)
         else:
             learnt = self._learnt(received, lesson, least=least)
             if learnt is not None:
                 return learnt
-        learnt = self._learnt(own, lesson, "refused", least=_least(lesson.state))
+        learnt = self._learnt(own, lesson, "refused", least=_least(lesson.state) if accepted else least)
         if learnt is not None:
             return replace(learnt, own=True)
         unchanged = encode_params(self.manifest, own if received is None else received)
@@ -219,7 +219,7 @@ class Task:
             return None
 
     def _accepts(self, received: Params, own: Params, lesson: Lesson) -> tuple[bool, float]:
-        """Return whether a model passes the tests of the run, and the least loss of those accepted here."""
+        """Return whether a model passes the tests of the run, and the loss that later ones are held against."""
         from veilwalk.learning import Acceptance, Held
 
         rules = self.rules
@@ -230,10 +230,9 @@ class Task:
         before = _least(lesson.state)
         held = Held(params=own, age=lesson.own_iteration, loss=before)
         try:
-            accepted, loss = rule.look(received, held, age=lesson.iteration, loss_of=self._loss)
+            return rule.look(received, held, age=lesson.iteration, loss_of=self._loss)
         except (Exception, SystemExit):  # noqa: BLE001  a learner may be anybody's code
             return False, before
-        return accepted, float(np.fmin(loss, before))
 
     def _loss(self, params: Params) -> float:
         return float(self.learner.evaluate(params, self.data)["loss"])
