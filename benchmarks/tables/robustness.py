@@ -116,13 +116,13 @@ def trained(data: str, job: Mapping[str, Any]) -> dict[str, Any]:
     return {"accuracy": float(np.mean(scores)), "stopped_after": None, "received": dict(run.received)}
 
 
-def jobs(seeds: Sequence[int]) -> list[dict[str, Any]]:
+def jobs(partitions: Sequence[str], seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Return all runs: each partition, with each poison, tested and not."""
     return [
         {"partition": partition, "poison": poison, "accept": accept, "seed": seed}
-        for partition, rule in PARTITIONS.items()
+        for partition in partitions
         for poison in POISONS
-        for accept in ("none", rule)
+        for accept in ("none", PARTITIONS[partition])
         for seed in seeds
     ]
 
@@ -131,7 +131,8 @@ def page(found: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], seeds: Se
     """Return the page."""
     shown = {"data": data, "graph": GRAPH, "learner": LEARNER, "updates": UPDATES, "last": LAST}
     lines = [HEAD.format(**shown, percent=f"{SHARE:.0%}", seeds=" and ".join(map(str, seeds)))]
-    for partition, rule in PARTITIONS.items():
+    for partition in dict.fromkeys(job["partition"] for job, _ in found):
+        rule = PARTITIONS[partition]
         lines += [f"## {partition}, tests `{rule}`", ""]
         lines += [
             "| poison | tested | accuracy | below clean | spoilt refused | honest refused | newer held | updates |",
@@ -176,10 +177,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="mnist:../shared/data/mnist")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+    parser.add_argument("--partitions", nargs="+", choices=list(PARTITIONS), default=list(PARTITIONS))
     parser.add_argument("--out", type=Path, default=PAGE)
     add_engine(parser, Path("out/robustness"))
     options = parser.parse_args()
-    asked = jobs(options.seeds)
+    asked = jobs(options.partitions, options.seeds)
     what = {"kind": "robustness", "data": options.data, "graph": GRAPH, "learner": LEARNER, "updates": UPDATES}
     with engine(options.engine, options.work) as run:
         found = run(trained, asked, common=(options.data,), what=what | {"share": SHARE, "last": LAST})

@@ -7,12 +7,14 @@ without compiled walks.
 from typing import TYPE_CHECKING
 
 from veilwalk.core.rooms import late_names
-from veilwalk.training._settings import TrainSettings
+from veilwalk.training._settings import PRIVATE, TrainSettings
 
 if TYPE_CHECKING:
     from veilwalk.training._content import Evidence, attacked_rows, content_attack, gather_evidence
     from veilwalk.training._folder import RunFolder
+    from veilwalk.training._membership import membership
     from veilwalk.training._plan import Plan, plan_run
+    from veilwalk.training._privacy import privacy
     from veilwalk.training._result import TRAIN_FORMAT, TrainingRun
     from veilwalk.training._route import Route, route_anonymity
     from veilwalk.training._run import run_training, train
@@ -23,6 +25,8 @@ _LATE = {
     "_content": ("Evidence", "attacked_rows", "content_attack", "gather_evidence"),
     "_folder": ("RunFolder",),
     "_plan": ("Plan", "plan_run"),
+    "_membership": ("membership",),
+    "_privacy": ("privacy",),
     "_result": ("TRAIN_FORMAT", "TrainingRun"),
     "_route": ("Route", "route_anonymity"),
     "_run": ("run_training", "train"),
@@ -31,6 +35,7 @@ _LATE = {
 }
 
 __all__ = [
+    "PRIVATE",
     "TRACKERS",
     "TRAIN_FORMAT",
     "Evidence",
@@ -45,8 +50,10 @@ __all__ = [
     "attacked_rows",
     "content_attack",
     "gather_evidence",
+    "membership",
     "open_tracker",
     "plan_run",
+    "privacy",
     "route_anonymity",
     "run_training",
     "trackers",

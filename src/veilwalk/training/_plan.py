@@ -54,6 +54,7 @@ def plan_run(scenario: Scenario, settings: TrainSettings, *, trial: bool = True)
     learner = guarded(scenario.learner)
     first = learner.init_params(init_generator(settings.seed))
     size, nodes = params_bytes(first), scenario.graph.n_nodes
+    sent = params_bytes(first, payload=scenario.payload)
     state: dict[str, Array] = {}
     took = 0.0
     if trial:
@@ -78,7 +79,9 @@ def plan_run(scenario: Scenario, settings: TrainSettings, *, trial: bool = True)
                 sizes[name] = (tokens + spoilt + held) * size + visited * kept
     return Plan(
         model_bytes=size,
-        message_bytes=sealed_bytes(size, recipients=scenario.scheme.recipients),
+        message_bytes=sealed_bytes(
+            params_bytes(first, payload=scenario.payload), recipients=scenario.scheme.recipients
+        ),
         state_bytes=kept,
         update_s=took,
         checkpoint_bytes=sizes,

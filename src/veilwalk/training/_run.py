@@ -14,11 +14,13 @@ from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.design import Scheme
+from veilwalk.engine import one_blas_thread
 from veilwalk.graphs import distances
 from veilwalk.learning import Array, Data, Learner, Point, Tell, Training, TrainingTask, TrainingTrace
 from veilwalk.learning import train as train_along
 from veilwalk.training._content import attacked_rows, content_attack, gather_evidence
 from veilwalk.training._folder import RunFolder
+from veilwalk.training._membership import membership
 from veilwalk.training._metrics import LiveMetrics
 from veilwalk.training._privacy import privacy, require_accountant
 from veilwalk.training._result import TrainingRun
@@ -58,7 +60,7 @@ def train(
         resume: Go on with the run in ``out``, if its data and learner are the same.
         progress: Told how far it is.
         track: Called with the algorithm and the :class:`~veilwalk.learning.Point` of every evaluation, as it is made.
-        options: Of :class:`TrainSettings`: updates, tokens, compare, noise, clip, attack, seed and so on.
+        options: Of :class:`TrainSettings`: updates, tokens, compare, protect, epsilon, clip, attack, seed and so on.
 
     Example:
         >>> from veilwalk.design import design
@@ -78,8 +80,10 @@ def train(
         partition=partition,
         learner=learner,
         seed=settings.seed,
-        clip=settings.clip,
-        noise=settings.noise,
+        protection=settings.protection,
+        updates=settings.updates,
+        tokens=settings.tokens,
+        payload=settings.payload,
     )
     folder = None if out is None else Path(out)
     return run_training(scenario, settings, out=folder, resume=resume, progress=progress, track=track)
@@ -105,6 +109,20 @@ def run_training(
         track: Called with the algorithm and the :class:`~veilwalk.learning.Point` of every evaluation, as it is made.
     """
     settings = replace(settings, **scenario.words())
+    # The same bits on any number of cores; and what a peer multiplies is too small for more than one thread.
+    with one_blas_thread():
+        return _kept(scenario, settings, out, progress, track, resume=resume)
+
+
+def _kept(
+    scenario: Scenario,
+    settings: TrainSettings,
+    out: Path | None,
+    progress: Progress,
+    track: Track | None,
+    *,
+    resume: bool,
+) -> TrainingRun:
     if out is None:
         return _trained(scenario, settings, None, [], _Watch(progress, track, None))
     with RunFolder(out) as folder:
@@ -226,6 +244,9 @@ def _attribution(
         found["paper_route"] = paper.summary
     if len(rows):
         found["sample"] = _sample(scenario, trace, int(rows[-1]), route.posteriors[-1])
+    if settings.membership:
+        asked = {"count": settings.membership, "seed": settings.seed, "progress": progress}
+        found["membership"] = {name: membership(scenario, one, **asked) for name, one in traces.items()}
     if len(attacked):
         task = _task(scenario, settings, PRIVATE)
         evidence = gather_evidence(scenario, trace, attacked, seed=settings.seed, progress=progress, task=task)

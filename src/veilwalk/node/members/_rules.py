@@ -2,7 +2,9 @@
 
 simple mix=0 updates=400 target=0.9 evaluations=40 late=7070 starve=1.8e+06 hop=0.05 dwell=0.02 spare=0 clip=1 noise=1
 
-Where there are several walks, ``walks=4`` follows; where received models are tested, ``loss=1.5`` and ``step=2``.
+Where there are several walks, ``walks=4`` follows; ``rows=200`` where single rows are protected, ``most=20`` where a
+node stops learning after so many updates, ``decay=400`` where updates of older models count less; ``loss=1.5`` and
+``step=2`` where received models are tested.
 """
 
 from __future__ import annotations
@@ -34,12 +36,15 @@ _FIELDS = {
     "clip": "clip",
     "noise": "noise",
     "walks": "walks",
+    "rows": "rows",
+    "most": "most_updates",
+    "decay": "decay",
     "loss": "max_loss_ratio",
     "step": "max_step",
 }
-_WHOLE = ("updates", "evaluations", "walks")
-# Not said where they are as when there were none.
-_SELDOM = {"walks": 1, "max_loss_ratio": 0.0, "max_step": 0.0}
+_WHOLE = ("updates", "evaluations", "walks", "rows", "most_updates", "decay")
+# Not said where they are as before there was such a thing.
+_SELDOM = {"walks": 1, "rows": 0, "most_updates": 0, "decay": 0, "max_loss_ratio": 0.0, "max_step": 0.0}
 _TAG_BYTES = 8
 
 
@@ -79,10 +84,13 @@ class RunRules:
             that keeps time can tell who trained.
         spare_s: Seconds after handing a message on at which a node tells the one before to drop its spare copy; 0 keeps
             none, and then what a lost node was carrying is lost with it.
-        clip: Largest Euclidean norm of an update; 0 does not clip.
-        noise: Standard deviation of the noise on an update, in units of ``clip``; 0 adds none.
+        clip: Largest Euclidean norm of an update, or of a row's gradient where there are ``rows``; 0 does not clip.
+        noise: Standard deviation of the noise, in units of ``clip``; 0 adds none.
         walks: So many models walk at once, each with its share of the updates; the run's is their mean. Which one a
             walk carries is its lane, from 0.
+        rows: What sums over rows are divided by, where single rows are protected; 0 where a whole node is.
+        most_updates: A node that has made so many hands models on as they are; 0: no such limit.
+        decay: An update counts less the older the model is, and nothing after so many; 0: always the same.
         max_loss_ratio: A model whose loss on a node's own rows is more than so many times the least of those accepted
             there is refused; 0 for no such test (:class:`veilwalk.learning.Acceptance`).
         max_step: So is one farther from the node's own last model than so much for each update between; 0: none.
@@ -100,6 +108,9 @@ class RunRules:
     clip: float = 0.0
     noise: float = 0.0
     walks: int = 1
+    rows: int = 0
+    most_updates: int = 0
+    decay: int = 0
     max_loss_ratio: float = 0.0
     max_step: float = 0.0
 
@@ -130,6 +141,11 @@ class RunRules:
         if self.noise and self.max_loss_ratio:
             need = "without loss where there is noise, which does not cover tests on a node's own rows; norm is allowed"
             raise InvalidParameterError("accept", f"loss:{self.max_loss_ratio:g}", need)
+        whole = {"rows": self.rows, "most_updates": self.most_updates, "decay": self.decay}
+        validate.integer(**whole)
+        validate.at_least(0, **whole)
+        if self.rows and not self.clip:
+            raise InvalidParameterError("rows", self.rows, "given with clip: rows are protected by clipping them")
         if self.noise and not self.clip:
             raise InvalidParameterError("noise", self.noise, "given with clip: noise hides only what is bounded")
 
