@@ -79,9 +79,7 @@ def plan_run(scenario: Scenario, settings: TrainSettings, *, trial: bool = True)
                 sizes[name] = (tokens + spoilt + held) * size + visited * kept
     return Plan(
         model_bytes=size,
-        message_bytes=sealed_bytes(
-            params_bytes(first, payload=scenario.payload), recipients=scenario.scheme.recipients
-        ),
+        message_bytes=sealed_bytes(sent, recipients=scenario.scheme.recipients),
         state_bytes=kept,
         update_s=took,
         checkpoint_bytes=sizes,
