@@ -50,6 +50,7 @@ FOOT = """
   by its length.
 - **loss:RATIO**: refused where the loss on the node's own rows is more than RATIO times the least of the models
   accepted there before. Held against the best and not the last: a little worse each time does not add up unnoticed.
+  Each refusal raises what is compared with by a tenth: a node that was lucky once does not refuse for ever.
 - **norm:STEP**: refused where it is farther (Euclidean norm) from the node's own last model than STEP for each update
   that the header says lies between. With `--clip STEP` no honest model is ever refused; against one spoilt step among
   hundreds of updates it says little, so that it is no row of the table. It bounds what one token can be moved by, and
@@ -71,6 +72,8 @@ them small), the more honest models look bad to some.
   honest nodes with odd data: nearly all their models are accepted. Here the direction is random, and does little
   harm; one that is chosen can do more, for instance a back door. Nothing here bounds it but `--clip`, which only
   honest nodes keep to.
+- **Nodes whose data differ much.** The same honest model then looks good to one and bad to another, and the ratio has to
+  be larger: less of a sign-flip shows. A partition that has no table above was not measured (`--partitions`).
 - **Lies about age.** How many updates a model has had is what its sealed header says. One that says too many is taken
   for newer, and where learners fade it learns less from then on.
 - **Poisoners among the first.** A node that holds nothing yet compares with the run's first model.

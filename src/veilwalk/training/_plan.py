@@ -65,7 +65,7 @@ def plan_run(scenario: Scenario, settings: TrainSettings, *, trial: bool = True)
     kept = params_bytes(state)
     visited, tokens = min(nodes, settings.updates), settings.tokens
     tested = settings.acceptance is not None
-    sizes = {}
+    sizes: dict[str, int] = {}
     for name in (PRIVATE, *settings.comparisons):
         match name:
             case "central":

@@ -245,7 +245,7 @@ def _attribution(
     if len(rows):
         found["sample"] = _sample(scenario, trace, int(rows[-1]), route.posteriors[-1])
     if settings.membership:
-        asked = {"count": settings.membership, "seed": settings.seed, "progress": progress}
+        asked: dict[str, Any] = {"count": settings.membership, "seed": settings.seed, "progress": progress}
         found["membership"] = {name: membership(scenario, one, **asked) for name, one in traces.items()}
     if len(attacked):
         task = _task(scenario, settings, PRIVATE)
