@@ -72,8 +72,8 @@ them small), the more honest models look bad to some.
   honest nodes with odd data: nearly all their models are accepted. Here the direction is random, and does little
   harm; one that is chosen can do more, for instance a back door. Nothing here bounds it but `--clip`, which only
   honest nodes keep to.
-- **Nodes whose data differ much.** The same honest model then looks good to one and bad to another, and the ratio has to
-  be larger: less of a sign-flip shows. A partition that has no table above was not measured (`--partitions`).
+- **Nodes whose data differ much.** The same honest model then looks good to one and bad to another, and the ratio has
+  to be larger: less of a sign-flip shows. A partition that has no table above was not measured (`--partitions`).
 - **Lies about age.** How many updates a model has had is what its sealed header says. One that says too many is taken
   for newer, and where learners fade it learns less from then on.
 - **Poisoners among the first.** A node that holds nothing yet compares with the run's first model.

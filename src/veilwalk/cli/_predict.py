@@ -46,9 +46,9 @@ def predict(
         bool, typer.Option("--unfinished", help="Take the newest model where there is no finished one.")
     ] = False,
 ) -> None:
-    """Say what a trained model makes of rows, and how right it is where they have labels.
+    """Say what a trained model makes of rows.
 
-    Rows of a training run's model are scaled as its training rows were. Other models take them as they are.
+    And how right it is where they have labels. Rows of a training run's model are scaled as its training rows were. Other models take them as they are.
 
     Example: veilwalk predict run --data csv:new.csv --to predictions.csv
     """
