@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One pinned set for every target, so that two installs are the same.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check browser figures bench api audit-campaign attackers sealed-attackers walk-comparison graph-table routes learning noise campaign packaged clean
+.PHONY: demo test check browser figures bench api audit-campaign attackers sealed-attackers walk-comparison graph-table routes learning noise robustness campaign packaged clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## The main job, offline: 300 peers learn digits, and what that hides and costs
@@ -53,6 +53,9 @@ learning: $(VENV)/.test  ## Accuracy of every algorithm on MNIST, tuned; an hour
 noise: $(VENV)/.test  ## What noise costs and buys on MNIST, a record or a node protected; some minutes, resumes; writes docs
 	$(BIN)/python -m benchmarks.tables.noise
 
+robustness: $(VENV)/.demo  ## What poisoners do, and what tests of received models are worth; half an hour, resumes; writes docs
+	$(BIN)/python -m benchmarks.tables.robustness
+
 audit-campaign: $(VENV)/.demo  ## Every law, every observer, the curve over colluders; half an hour, resumes; writes docs
 	$(BIN)/python -m benchmarks.tables.audit_campaign
 
@@ -82,11 +85,11 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) --no-build-isolation --editable '.[report,dev,torch,sklearn,dp,export,parquet,ray,dask]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,torch,sklearn,dp,export,tensorboard,parquet,ray,dask]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(PIP) --no-build-isolation --editable '.[report,dev,bench,torch,sklearn,dp,export,parquet,ray,dask]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,bench,torch,sklearn,dp,export,tensorboard,parquet,ray,dask]'
 	@# Its own metadata pins an old NumPy that it does not need; it runs with ours.
 	$(PIP) --no-deps PyDTMC
 	@touch $@

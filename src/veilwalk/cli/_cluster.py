@@ -13,6 +13,7 @@ from veilwalk.cli._graph import SPEC_HELP
 from veilwalk.cli._output import (
     PAYLOAD_HELP,
     WALKS_HELP,
+    Accept,
     AllowSandwich,
     Clip,
     Delta,
@@ -101,6 +102,7 @@ def up(
     noise: Noise = 0.0,
     most_updates: MostUpdates = 0,
     payload: Annotated[str, typer.Option(metavar="FORM", help=PAYLOAD_HELP)] = "fp32",
+    accept: Accept = "none",
     away: Annotated[
         float,
         typer.Option(help="Seconds a member may be away without a walk being made in its stead; 0: by chance alone."),
@@ -129,7 +131,7 @@ def up(
         "recipients": recipients, "mix": mix, "allow_sandwich": allow_sandwich, "updates": updates,
         "walks": walks, "target_accuracy": target_accuracy, "evaluations": evaluations, "dwell": dwell, "clip": clip,
         "noise": noise, "protect": protect, "epsilon": epsilon, "delta": delta, "most_updates": most_updates,
-        "payload": payload,
+        "payload": payload, "accept": accept,
         "away": away, "suite": suite, "seed": seed,
     }  # fmt: skip
     settings = settings_in(out, _given(context, flags)) or ClusterSettings(**flags)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from veilwalk.cli._models import model_of
 from veilwalk.cli._node import RunName
-from veilwalk.core.errors import ConfigError, InvalidParameterError
-
-if TYPE_CHECKING:
-    from veilwalk.learning import Params
+from veilwalk.core.errors import InvalidParameterError
 
 
 def export(
@@ -20,7 +18,7 @@ def export(
         typer.Argument(metavar="RUN|CLUSTER|node.toml", help="Whose model: a folder, or a node.", show_default=False),
     ],
     *,
-    to: Annotated[Path, typer.Option(metavar="FILE", help="Where to: .npz, .safetensors or .onnx.")],
+    to: Annotated[Path, typer.Option(metavar="FILE", help="Where to: .npz, .safetensors, .pt or .onnx.")],
     algorithm: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of a training run. [default: private-walk]")
     ] = None,
@@ -31,7 +29,8 @@ def export(
 ) -> None:
     """Write a trained model to a file.
 
-    Named arrays (.npz; .safetensors, an extra), or a graph that runs by itself (.onnx, an extra; softmax, linear, mlp).
+    Named arrays (.npz; .safetensors, an extra; .pt, a state_dict of torch), or a graph that runs by itself (.onnx, an
+    extra; softmax, linear, mlp and torch modules).
 
     A run of train --out: veilwalk export run --to model.npz
 
@@ -41,27 +40,8 @@ def export(
 
     if to.suffix not in MODEL_SUFFIXES:
         raise InvalidParameterError("to", str(to), f"a file that ends in {', '.join(MODEL_SUFFIXES)}")
-    params, learner = _model(source, algorithm, run, unfinished=unfinished)
-    save_model(to, params, learner=learner)
+    model = model_of(source, algorithm, run, unfinished=unfinished)
+    params = model.params
+    save_model(to, params, learner=model.learner, n_features=model.n_features, n_classes=model.n_classes)
     shapes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in params.items())
     typer.echo(f"wrote {to}: {shapes}" if len(params) <= 8 else f"wrote {to}: {len(params)} arrays")
-
-
-def _model(source: Path, algorithm: str | None, run: str | None, *, unfinished: bool) -> tuple[Params, str]:
-    if (source / "run.json").exists():
-        from veilwalk.training import RunFolder
-
-        if run is not None:
-            raise InvalidParameterError("run", run, "left out: it is of nodes with several runs")
-        folder = RunFolder(source)
-        model = folder.model(*([] if algorithm is None else [algorithm]), unfinished=unfinished)
-        return model, folder.settings().learner or ""
-    if algorithm is not None:
-        raise InvalidParameterError("algorithm", algorithm, "left out: it is of training runs")
-    if source.is_dir() and not (source / "cluster.json").exists():
-        if not (source / "node.toml").exists():
-            raise ConfigError(f"{source} holds neither a training run nor a cluster nor a node.toml")
-        source /= "node.toml"
-    from veilwalk.node import node_model
-
-    return node_model(source, run=run, unfinished=unfinished)

@@ -22,6 +22,7 @@ from veilwalk.cli import (
     _keys,
     _node_care,
     _paper,
+    _predict,
     _roster_changes,
     _sweep,
     _train,
@@ -53,6 +54,7 @@ app.command("audit")(_audit.audit)
 app.command("train")(_train.train)
 app.command("sweep")(_sweep.sweep)
 app.command("export")(_export.export)
+app.command("predict")(_predict.predict)
 app.add_typer(_cluster_care.app, name="cluster")
 app.add_typer(_graph.app, name="graph")
 app.add_typer(_keys.app, name="keys")
@@ -71,8 +73,8 @@ def root(
 
     train learns over a simulated network and shows what was gained, what it cost and what leaks; design chooses how
     destinations are drawn, and says what that guarantees and costs; audit attacks a design and reports what really
-    leaks; sweep does any of these over a grid of settings; export writes a trained model to a file; graph looks at a
-    network; paper has the paper's figures and claims, printed and corrected.
+    leaks; sweep does any of these over a grid of settings; export writes a trained model to a file; predict says what
+    it makes of rows; graph looks at a network; paper has the paper's figures and claims, printed and corrected.
 
     cluster runs many real nodes on this machine; node runs one among real peers; keys makes and renews a member's
     keys; roster says, signed, who belongs.

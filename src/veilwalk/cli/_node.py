@@ -13,6 +13,7 @@ from veilwalk.cli._keys import PasswordFile, read_optional_password
 from veilwalk.cli._output import (
     PAYLOAD_HELP,
     WALKS_HELP,
+    Accept,
     AllowSandwich,
     Clip,
     Delta,
@@ -166,6 +167,7 @@ def manifest(
         str | None,
         typer.Option(metavar="FORM", help=f"{PAYLOAD_HELP} [default: fp32, or as before]", show_default=False),
     ] = None,
+    accept: Accept = "none",
     spare: Annotated[
         float,
         typer.Option(help="Keep a spare copy of what was handed on until so many seconds after that; 0 for none."),
@@ -210,6 +212,7 @@ def manifest(
         noise=noise,
         most_updates=most_updates,
         payload=payload,
+        accept=accept,
         spare_s=spare,
         hop_s=hop,
         away_s=away,

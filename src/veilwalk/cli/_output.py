@@ -72,6 +72,9 @@ MostUpdates = Annotated[
 ]
 
 PAYLOAD_HELP = f"How a model's numbers travel: {', '.join(PAYLOADS)}."
+#: What may be asked of a received model, in one line.
+ACCEPT_HELP = "none, finite, loss:RATIO, norm:STEP, or two of them with a comma"
+Accept = Annotated[str, typer.Option(metavar="TESTS", help=f"What a node asks of a model it receives: {ACCEPT_HELP}.")]
 
 WALKS_HELP = (
     "So many models walk at once, each with its share of the updates; the finished one is their mean. Where dwell or "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,8 @@ import typer
 
 from veilwalk.cli._config import collected
 from veilwalk.cli._graph import SPEC_HELP
-from veilwalk.cli._output import PAYLOAD_HELP, drawn, live_progress
+from veilwalk.cli._output import ACCEPT_HELP, PAYLOAD_HELP, drawn, live_progress
+from veilwalk.cli._train_plan import large_checkpoints, print_plan
 from veilwalk.cli._train_tables import print_training
 from veilwalk.core.errors import ConfigError
 from veilwalk.core.walk import WALKS
@@ -125,6 +127,22 @@ def train(
         ),
     ] = None,
     payload: Annotated[str | None, _setting("payload", PAYLOAD_HELP, "FORM")] = None,
+    accept: Annotated[
+        str | None, _setting("accept", f"What a node asks of a model it receives: {ACCEPT_HELP}.", "TESTS")
+    ] = None,
+    poison: Annotated[
+        str | None,
+        _setting("poison", "What some nodes do to it: sign-flip:10, nan, random, drift or none.", "KIND[:NUMBER]"),
+    ] = None,
+    poisoners: Annotated[float | None, _setting("poisoners", "Share of the nodes that do.", "SHARE")] = None,
+    target_accuracy: Annotated[
+        float | None, _setting("target_accuracy", "Stop at the first evaluation that reaches it.", "SHARE")
+    ] = None,
+    patience: Annotated[
+        int | None,
+        _setting("patience", "Stop after so many evaluations, evenly apart, without a better loss; 0 never.", "COUNT"),
+    ] = None,
+    max_hops: Annotated[int | None, _setting("max_hops", "Stop before more hops.", "HOPS")] = None,
     attack: Annotated[
         int | None, _setting("attack", "Deliveries on which to try the content attack; 0 for none.")
     ] = None,
@@ -137,6 +155,16 @@ def train(
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting; wins over --config.")
     ] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:WHERE]",
+            help="Tell every evaluation to tensorboard:DIR, wandb:PROJECT, trackio:PROJECT or mlflow:EXPERIMENT.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and check everything, say what the run will take, and stop.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead of tables.")] = False,
 ) -> None:
     """Train a model over a network of peers, privately.
@@ -152,10 +180,15 @@ def train(
         "partition": partition, "tokens": tokens, "updates": updates, "compare": compare,
         "protect": protect, "epsilon": epsilon, "delta": delta, "noise": noise, "clip": clip,
         "most-updates": most_updates, "payload": payload, "attack": attack, "seed": seed,
+        "accept": accept, "poison": poison, "poisoners": poisoners, "target_accuracy": target_accuracy,
+        "patience": patience, "max_hops": max_hops,
     }  # fmt: skip
     settings = _settings(collected(config, sets or [], flags), out, resume=resume)
+    if dry_run:
+        print_plan(settings, out)
+        return
     try:
-        run = _trained(settings, out, resume=resume)
+        run = _trained(settings, out, track or [], resume=resume)
     except KeyboardInterrupt:
         if out is not None:
             typer.echo(f"veilwalk train --resume --out {out} goes on from the last checkpoint", err=True)
@@ -165,7 +198,7 @@ def train(
         []
         if out is None
         else [
-            *(out / name for name in ("model.npz", "record.json", "metrics.csv")),
+            *(out / name for name in ("model.npz", "record.json", "metrics.csv", "metrics.jsonl")),
             *drawn(partial(_draw, record, out)),
         ]
     )
@@ -190,15 +223,18 @@ def _settings(asked: dict[str, Any], out: Path | None, *, resume: bool) -> Train
     return folder.settings(asked) if resume else TrainSettings.of(asked)
 
 
-def _trained(settings: TrainSettings, out: Path | None, *, resume: bool) -> TrainingRun:
-    from veilwalk.training import Scenario, run_training
+def _trained(settings: TrainSettings, out: Path | None, track: Sequence[str], *, resume: bool) -> TrainingRun:
+    from veilwalk.training import Scenario, run_training, trackers
 
-    with live_progress() as progress:
+    with trackers(track, settings.params()) as told, live_progress() as progress:
         scenario = Scenario.of(settings)
         remark = scenario.scheme.remark()
         if remark is not None:
             typer.echo(f"note: {remark}", err=True)
-        return run_training(scenario, settings, out=out, resume=resume, progress=progress)
+        alarm = None if out is None else large_checkpoints(scenario, settings, out)
+        if alarm is not None:
+            typer.echo(f"note: {alarm}", err=True)
+        return run_training(scenario, settings, out=out, resume=resume, progress=progress, track=told)
 
 
 def _draw(record: Record, folder: Path) -> list[Path]:

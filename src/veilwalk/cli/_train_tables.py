@@ -1,4 +1,4 @@
-"""What ``veilwalk train`` prints: what was gained, what it cost, what leaks."""
+"""What ``veilwalk train`` prints: what was gained, what it cost, what leaks, and what became of spoilt models."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def print_training(record: Record) -> None:
         f"and how often its first guess names the maker: {route['kind']}; "
         f"sealed for {params['recipients']}, law {params['law']}, {params['walk']} walk."
     )
-    for line in (_ended(result), _gossip(result), _privacy(result), _membership(result), _tokens(result, params)):
+    told = (_ended(result), _baseline(result), _received(result, params), _gossip(result), _privacy(result))
+    for line in (*told, _membership(result), _tokens(result, params)):
         if line:
             typer.echo(line)
     typer.echo()
@@ -76,6 +77,28 @@ def _ended(result: Mapping[str, Any]) -> str:
     early = {name: found["reason"] for name, found in result["algorithms"].items()}
     told = [f"{name} after {result['algorithms'][name]['updates']} updates: {why}" for name, why in early.items()]
     return "" if set(early.values()) == {"all updates made"} else "Ended: " + "; ".join(told) + "."
+
+
+def _baseline(result: Mapping[str, Any]) -> str:
+    # Records of before do not say it.
+    share = result["data"].get("commonest_class_share")
+    return "" if share is None else f"Always saying the commonest class would be right for {_share(share)}."
+
+
+def _received(result: Mapping[str, Any], params: Mapping[str, Any]) -> str:
+    """Say what nodes that test what they receive have refused."""
+    found = result["algorithms"]["private-walk"].get("received")
+    if not found:
+        return ""
+    poison = params.get("poison", "none")
+    who = "" if poison == "none" else f"{_share(params.get('poisoners', 0.1), 0)} of the nodes send {poison}. "
+    spoilt = found["refused_poisoned"] + found["accepted_poisoned"]
+    of_spoilt = f"{found['refused_poisoned']} of {spoilt} spoilt models and " if spoilt else ""
+    return (
+        f"{who}Tests ({params.get('accept', 'none')}) of the private walk refused {of_spoilt}{found['refused_honest']} "
+        f"honest ones; {found['newer_held']} times a node went on with a newer model that it held. The model has had "
+        f"{found['age']} updates. Walks only: gossip and central training are neither tested nor spoilt."
+    )
 
 
 def _gossip(result: Mapping[str, Any]) -> str:

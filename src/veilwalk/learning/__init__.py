@@ -7,6 +7,7 @@ of it and starts in half the time.
 from typing import TYPE_CHECKING
 
 from veilwalk.core.rooms import late_names
+from veilwalk.learning._acceptance import ACCEPT_USAGE, Acceptance, Held
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
 from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from veilwalk.learning._content import candidate_losses, row_losses
@@ -30,6 +31,8 @@ from veilwalk.learning._partitioners import (
     PathologicalPartitioner,
     ShardPartitioner,
 )
+from veilwalk.learning._poison import POISONS, Poison
+from veilwalk.learning._predicting import load_rows, predict, scaled_rows
 from veilwalk.learning._protection import Protection, ProtectionRequest, RunSize
 from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
 from veilwalk.learning._rows import RowProtection
@@ -59,11 +62,14 @@ _LATE = {
 }
 
 __all__ = [
+    "ACCEPT_USAGE",
     "ALGORITHMS",
     "DATA_USAGE",
     "LEARNERS",
     "MODEL_SUFFIXES",
     "PARTITION_KINDS",
+    "POISONS",
+    "Acceptance",
     "Array",
     "Candidates",
     "ClipUpdate",
@@ -75,6 +81,7 @@ __all__ = [
     "GaussianNoise",
     "GraphCorrelatedPartitioner",
     "GroupPartitioner",
+    "Held",
     "IidPartitioner",
     "Learner",
     "LearnerKind",
@@ -92,6 +99,7 @@ __all__ = [
     "Partitions",
     "PathologicalPartitioner",
     "Point",
+    "Poison",
     "Protection",
     "ProtectionRequest",
     "Quantise",
@@ -127,18 +135,21 @@ __all__ = [
     "load_checkpoint",
     "load_data",
     "load_model",
+    "load_rows",
     "make_learner",
     "noise_for",
     "params_bytes",
     "parse_partition_spec",
     "partitions_of",
     "plain_trace",
+    "predict",
     "private_mods",
     "private_trace",
     "require_fit",
     "row_losses",
     "save_checkpoint",
     "save_model",
+    "scaled_rows",
     "sealed_bytes",
     "threshold_auc",
     "trace_of",

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import time
 import zipfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,7 @@ class TrainingState:
         done: Updates made.
         points: Evaluations so far.
         finished: Why the run ended, once it has.
+        doors: What nodes keep that test what they receive (:class:`._receiving.Receivers`), flat; empty where none do.
     """
 
     models: list[Params]
@@ -39,6 +43,14 @@ class TrainingState:
     done: int = 0
     points: list[Point] = field(default_factory=list)
     finished: str | None = None
+    doors: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def sound(self) -> list[Params]:
+        """What honest nodes made last of each model; all models in flight where nobody spoils any."""
+        if not self.doors:
+            return self.models
+        return [{name: self.doors[f"sound/{name}"][m] for name in model} for m, model in enumerate(self.models)]
 
 
 def save_checkpoint(path: Path, state: TrainingState, *, identity: str) -> None:
@@ -57,10 +69,12 @@ def save_checkpoint(path: Path, state: TrainingState, *, identity: str) -> None:
         "done": state.done,
         "points": [asdict(point) for point in state.points],
         "finished": state.finished,
+        "doors": list(state.doors),
     }
     arrays: dict[str, Any] = {"header": np.array(json.dumps(header))}
     arrays |= {f"model-{k}": _stacked([model[name] for model in state.models]) for k, name in enumerate(names)}
     arrays |= {f"kept-{k}": state.kept[node][key] for k, (node, key) in enumerate(kept)}
+    arrays |= {f"door-{k}": array for k, array in enumerate(state.doors.values())}
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     write_atomically(path, buffer.getbuffer())
@@ -103,4 +117,40 @@ def _state(header: dict[str, Any], arrays: dict[str, Array]) -> TrainingState:
         done=int(header["done"]),
         points=[Point(**point) for point in header["points"]],
         finished=header["finished"],
+        # Older checkpoints have none.
+        doors={name: arrays[f"door-{k}"] for k, name in enumerate(header.get("doors", ()))},
     )
+
+
+class Keeper:
+    """Writes checkpoints, not too often."""
+
+    def __init__(self, path: Path | None, identity: str, every_s: float) -> None:
+        self._path, self._identity, self._every_s = path, identity, every_s
+        self._next = -math.inf
+        self.saved: int | None = None
+
+    def read(self) -> TrainingState | None:
+        """Return the state that was kept, or None."""
+        if self._path is None or not self._path.exists():
+            return None
+        state = load_checkpoint(self._path, identity=self._identity)
+        self.saved = state.done
+        return state
+
+    def write(self, state: TrainingState, doors: Callable[[], dict[str, Array]] | None) -> None:
+        """Keep the state, and what nodes hold that test what they receive, unless it was kept a moment ago."""
+        began = time.monotonic()
+        if self._path is None or (state.finished is None and began < self._next):
+            return
+        if doors is not None:
+            state.doors = doors()
+        save_checkpoint(self._path, state, identity=self._identity)
+        ended = time.monotonic()
+        # Large states take long to write: at most a tenth of the time goes into it.
+        self._next = ended + max(self._every_s, 9 * (ended - began) if self._every_s else 0.0)
+        self.saved = state.done
+
+    def where(self) -> str:
+        """Say what is left when training cannot go on."""
+        return "" if self.saved is None else f"; {self._path} keeps the model after update {self.saved}"

@@ -50,7 +50,12 @@ def candidate_losses(
     side by side first.
     """
     if not isinstance(learner, RowScorer):
-        return np.array([learner.evaluate(params, part)["loss"] if len(part) else np.nan for part in partitions])
+        found = []
+        for part in partitions:
+            found.append(learner.evaluate(params, part)["loss"] if len(part) else np.nan)
+            # With large models even one candidate takes long.
+            tried(1)
+        return np.array(found)
     stacked = partitions if isinstance(partitions, Partitions) else Partitions.of_parts(partitions)
     sums = np.concatenate(([0.0], np.cumsum(learner.example_losses(params, stacked.rows))))
     totals, sizes = np.diff(sums[stacked.starts]), stacked.sizes

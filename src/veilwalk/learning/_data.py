@@ -251,7 +251,7 @@ def _scaled(train: Array, test: Array) -> tuple[list[Array], tuple[Array, Array]
 
 
 def _npz(path: Path, seed: int) -> Data:
-    arrays = _archive(path)
+    arrays = read_archive(path)
     if "tokens" in arrays:
         return _tokens(path, arrays.pop("tokens"), arrays, seed)
     if "features" in arrays:
@@ -300,7 +300,8 @@ def _labels(path: Path, arrays: dict[str, Array], name: str) -> Array:
     return arrays.pop(name)
 
 
-def _archive(path: Path) -> dict[str, Array]:
+def read_archive(path: Path) -> dict[str, Array]:
+    """Return the arrays of an npz file; one that unpacks to too much is refused before it is unpacked."""
     try:
         with zipfile.ZipFile(path) as file:
             size = sum(entry.file_size for entry in file.infolist())

@@ -102,6 +102,16 @@ class DescentLearner(ABC):
             }
         return step
 
+    def predict(self, params: Params, features: Array) -> FloatArray:
+        """Return the probability of each class in every row (row by class), or the number fitted to it."""
+        check_width(features, self.n_features)
+        outputs = self._outputs(params, features).astype(np.float64)
+        if not self.n_classes:
+            return np.asarray(outputs[0])
+        outputs -= outputs.max(axis=0)
+        np.exp(outputs, out=outputs)
+        return np.asarray((outputs / outputs.sum(axis=0)).T)
+
     def _bounded_layers(self, params: Params, features: Array, labels: Array) -> tuple[Layer, ...]:
         """Return the layers, the slope of every row shrunk to the clip norm and to its share of the public number.
 

@@ -21,8 +21,8 @@ from veilwalk.learning._descent import DescentLearner
 from veilwalk.learning._partition import Partitions
 from veilwalk.learning._protection import Protection
 
-# Draws of an update that is random.
-_DRAWS = 4
+# Draws of an update that is random; of large models, whose updates take long, fewer.
+_DRAWS, _LARGE_DRAWS, _LARGE = 4, 2, 1_000_000
 # Numbers of a large model of somebody else's that are looked at: an attacker needs no more.
 _LOOKED_AT = 16_384
 # How far the deviation that no model explains may be below the largest: steps of the search.
@@ -60,7 +60,7 @@ class Candidates:
             self.tried(len(parts))
             found *= learner.share(age)
             return found * self._shrunk(np.sqrt(np.square(found).sum(axis=1)), age)[:, np.newaxis]
-        draws = _DRAWS
+        draws = _DRAWS if sum(value.size for value in params.values()) <= _LARGE else _LARGE_DRAWS
         if isinstance(learner, DescentLearner):
             # All rows at every local step: what the batches scatter around.
             learner, draws = replace(learner, batch_size=0), 1

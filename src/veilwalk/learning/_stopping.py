@@ -38,7 +38,8 @@ class Stopping:
         max_hops: Budget of transfers.
         max_bytes: Budget of bytes sent.
         target_accuracy: Stop at the first evaluation that reaches it.
-        patience: Stop after so many evaluations in a row without a better loss; 0 never.
+        patience: Stop after so many evaluations in a row without a better loss; 0 never. Of evaluations that lie closer
+            together than evenly spread ones, as the first do, only some count.
         min_improvement: What counts as better: lower than the best loss by this share of it.
     """
 
@@ -65,22 +66,29 @@ class Stopping:
         out_of = "hops" if ledger.hops[allowed + 1] > self.max_hops else "bytes"
         return allowed - allowed % every, f"budget of {out_of} spent"
 
-    def reached(self, points: Sequence[Point]) -> str | None:
-        """Return why to stop after these evaluations, or None to go on."""
+    def reached(self, points: Sequence[Point], *, every: int = 1) -> str | None:
+        """Return why to stop after these evaluations, or None; they count where they are ``every`` updates apart."""
         last = points[-1]
         if self.target_accuracy is not None and last.accuracy is not None and last.accuracy >= self.target_accuracy:
             return f"accuracy {self.target_accuracy:g} reached"
-        if self.patience and self._stale(points) >= self.patience:
-            return f"no better loss in {self.patience} evaluations"
+        stale, best = self._stale(points, every)
+        if self.patience and stale >= self.patience:
+            what = f"no better loss in {self.patience} evaluations"
+            return f"{what}, the best was {best.loss:.4g} after update {best.update}"
         return None
 
-    def _stale(self, points: Sequence[Point]) -> int:
-        """Evaluations since the loss was last better than the best before."""
-        best, stale = math.inf, 0
-        for point in points:
-            better = point.loss < best - self.min_improvement * abs(best) if math.isfinite(best) else True
-            best, stale = (point.loss, 0) if better else (best, stale + 1)
-        return stale
+    def _stale(self, points: Sequence[Point], every: int) -> tuple[int, Point]:
+        """Return evaluations, each at least ``every`` updates after the last counted, since the best, and the best.
+
+        The first model is no best one: a loss that rises at first, as with few classes at a node, ends nothing.
+        """
+        best, stale, counted = points[0], 0, 0
+        for point in points[1:]:
+            if best.update == 0 or point.loss < best.loss - self.min_improvement * abs(best.loss):
+                best, stale, counted = point, 0, point.update
+            elif point.update - counted >= every:
+                stale, counted = stale + 1, point.update
+        return stale, best
 
 
 def evaluation_points(updates: int, count: int, *, every: int = 1) -> list[int]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from veilwalk.core.errors import InvalidParameterError, TrainingError
 from veilwalk.core.payload import as_received, check_payload
+from veilwalk.learning._acceptance import Acceptance, is_finite
 from veilwalk.learning._api import (
     Array,
     Learner,
@@ -27,10 +28,12 @@ from veilwalk.learning._api import (
     UpdateMod,
     UpdateResult,
 )
-from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
+from veilwalk.learning._checkpoint import Keeper, TrainingState
 from veilwalk.learning._guard import guarded
 from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes
 from veilwalk.learning._models import average, mixed
+from veilwalk.learning._poison import Poison
+from veilwalk.learning._receiving import Receivers
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
 
@@ -100,6 +103,8 @@ class TrainingTask:
         most_updates: A node that has made so many hands models on as they are; 0: no such limit.
         secret: Where the noise of an update of that age is drawn from; None: from its own stream.
         payload: How the numbers of a model travel (:mod:`veilwalk.core.payload`): every update is rounded so.
+        acceptance: What nodes ask of a model that they receive; None: nothing.
+        poison: What some nodes do to it.
     """
 
     learner: Learner
@@ -110,6 +115,8 @@ class TrainingTask:
     most_updates: int = 0
     secret: Callable[[int], NormalSource] | None = None
     payload: str = "fp32"
+    acceptance: Acceptance | None = None
+    poison: Poison | None = None
 
     def __post_init__(self) -> None:
         check_payload(self.payload)
@@ -128,6 +135,7 @@ class Training:
         costs: Running costs of the whole trace.
         updates: Updates made.
         planned: Updates that the trace and the budgets allowed, which data have no part in.
+        received: Where models are tested or spoilt: what was refused, and the ``age`` that the model has come to.
     """
 
     algorithm: str
@@ -137,6 +145,7 @@ class Training:
     costs: Ledger
     updates: int
     planned: int
+    received: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def params(self) -> Params:
@@ -181,50 +190,21 @@ def train(
         tell: Told how far it is.
     """
     loop = _Loop(task, trace, stopping or Stopping(), cost or CostModel(), evaluations)
-    keep = _Keeper(checkpoint, f"{trace.digest} {identity}", every_s)
+    keep = Keeper(checkpoint, f"{trace.digest} {identity}", every_s)
     state = keep.read() or loop.start()
     # Overflow shows in the numbers themselves, which are looked at after every update.
     with np.errstate(all="ignore"):
         loop.run(state, keep, observe, tell)
     return Training(
         algorithm=trace.algorithm,
-        models=state.models,
+        models=state.models if loop.doors is None else loop.doors.sound,
         points=state.points,
         reason=state.finished or "",
         costs=loop.costs,
         updates=state.done,
         planned=loop.total,
+        received={} if loop.doors is None else {**loop.doors.tallies, "age": loop.doors.age},
     )
-
-
-class _Keeper:
-    """Writes checkpoints, not too often."""
-
-    def __init__(self, path: Path | None, identity: str, every_s: float) -> None:
-        self._path, self._identity, self._every_s = path, identity, every_s
-        self._next = -math.inf
-        self.saved: int | None = None
-
-    def read(self) -> TrainingState | None:
-        if self._path is None or not self._path.exists():
-            return None
-        state = load_checkpoint(self._path, identity=self._identity)
-        self.saved = state.done
-        return state
-
-    def write(self, state: TrainingState) -> None:
-        began = time.monotonic()
-        if self._path is None or (state.finished is None and began < self._next):
-            return
-        save_checkpoint(self._path, state, identity=self._identity)
-        ended = time.monotonic()
-        # Large states take long to write: at most a tenth of the time goes into it.
-        self._next = ended + max(self._every_s, 9 * (ended - began) if self._every_s else 0.0)
-        self.saved = state.done
-
-    def where(self) -> str:
-        """Say what is left when training cannot go on."""
-        return "" if self.saved is None else f"; {self._path} keeps the model after update {self.saved}"
 
 
 class _Loop:
@@ -239,9 +219,15 @@ class _Loop:
         self._partitions = list(task.partitions)
         self._first = self._received(task.learner.init_params(init_generator(task.seed)), 0)
         self.costs = ledger(trace, cost, params_bytes=params_bytes(self._first, payload=task.payload))
+        tested = task.acceptance is not None or task.poison is not None
+        if tested and trace.mixing is not None:
+            raise InvalidParameterError("trace", trace.algorithm, "a walk: gossip neither tests nor spoils models here")
+        self.doors = Receivers(task, self._first, n_nodes=trace.n_nodes, n_models=trace.n_models) if tested else None
         # Gossip is cut between rounds.
         self._round = trace.n_models if trace.mixing is not None else 1
         self.total, self._end = stopping.budget(self.costs, every=self._round)
+        # Early evaluations lie close together, and say nothing about whether the loss still falls.
+        self._evenly = max(self.total // max(evaluations, 1), 1)
         points = evaluation_points(self.total, evaluations, every=self._round) if self.total else [0]
         self._points = [point for point in points if point <= self.total]
 
@@ -254,12 +240,14 @@ class _Loop:
             kept=[{} for _ in range(self._trace.n_nodes)],
         )
 
-    def run(self, state: TrainingState, keep: _Keeper, observe: Observe | None, tell: Tell | None) -> None:
+    def run(self, state: TrainingState, keep: Keeper, observe: Observe | None, tell: Tell | None) -> None:
+        if self.doors is not None and state.doors:
+            self.doors.restore(state.doors)
         while state.finished is None:
             if not state.points or state.points[-1].update < state.done:
                 state.points.append(self._evaluate(state, keep))
                 state.finished = self._reason(state)
-                keep.write(state)
+                keep.write(state, None if self.doors is None else self.doors.to_arrays)
                 if tell is not None:
                     tell(state.done, self.total, state.points[-1])
                 continue
@@ -267,11 +255,11 @@ class _Loop:
             self._advance(state, until, keep, observe, tell)
 
     def _reason(self, state: TrainingState) -> str | None:
-        reached = self._stopping.reached(state.points)
+        reached = self._stopping.reached(state.points, every=self._evenly)
         return reached or (self._end if state.done == self.total else None)
 
     def _advance(
-        self, state: TrainingState, until: int, keep: _Keeper, observe: Observe | None, tell: Tell | None
+        self, state: TrainingState, until: int, keep: Keeper, observe: Observe | None, tell: Tell | None
     ) -> None:
         rows = slice(state.done, until)
         nodes, steps = self._trace.node[rows], self._trace.steps[rows]
@@ -279,18 +267,23 @@ class _Loop:
         streams = update_generators(self._task.seed, nodes, steps)
         learner, mod, mixing = self._task.learner, self._task.mod, self._trace.mixing
         partitions, kept, models, told = self._partitions, state.kept, state.models, time.monotonic()
-        most = self._task.most_updates or math.inf
+        doors, most = self.doors, self._task.most_updates or math.inf
         for node, step, model, age, rng in zip(*columns, streams, strict=True):
-            before = after = models[model]
+            before = models[model]
+            if doors is not None:
+                before, age = doors.take(node, model, before)  # noqa: PLW2901 - what it goes on with may be older
+            after = before
             if step < most:
                 shared = self._task.secret and self._task.secret(age)
                 context = StepContext(rng=rng, step=step, age=age, state=kept[node], secret=shared)
                 after = self._received(_updated(learner, before, partitions[node], context, mod).params, age + 1)
-            if not _finite(after):
+            if not is_finite(after):
                 raise TrainingError(
                     f"{self._trace.algorithm}: update {state.done + 1}, the {step + 1}. of node {node}, gave "
-                    f"parameters that are not finite: try a smaller step{keep.where()}"
+                    f"parameters that are not finite: {self._remedy}{keep.where()}"
                 )
+            if doors is not None:
+                after = doors.send(node, model, before, after, age=age, step=step)
             models[model] = after
             if observe is not None:
                 observe(state.done, before, after)
@@ -301,13 +294,19 @@ class _Loop:
             if mixing is not None and state.done % self._round == 0:
                 models[:] = mixed(models, mixing)
 
-    def _evaluate(self, state: TrainingState, keep: _Keeper) -> Point:
-        found = self._task.learner.evaluate(average(state.models), self._task.held_out)
+    @property
+    def _remedy(self) -> str:
+        poisoned = self._task.poison is not None and self._task.acceptance is None
+        return "some nodes spoil them; accept finite refuses that" if poisoned else "try a smaller step"
+
+    def _evaluate(self, state: TrainingState, keep: Keeper) -> Point:
+        models = state.models if self.doors is None else self.doors.sound
+        found = self._task.learner.evaluate(average(models), self._task.held_out)
         if not math.isfinite(found["loss"]):
             last = f", the last one of node {self._trace.node[state.done - 1]}," if state.done else ""
             raise TrainingError(
                 f"{self._trace.algorithm}: after update {state.done}{last} the loss on held-out data is "
-                f"{found['loss']}: try a smaller step{keep.where()}"
+                f"{found['loss']}: {self._remedy}{keep.where()}"
             )
         accuracy = found.get("accuracy")
         return Point(
@@ -320,11 +319,3 @@ class _Loop:
             accuracy=None if accuracy is None else float(accuracy),
             scores={name: float(score) for name, score in found.items() if name not in {"loss", "accuracy"}},
         )
-
-
-def _finite(params: Params) -> bool:
-    for array in params.values():
-        # A finite sum of squares is quick proof; one that overflowed is none.
-        if array.dtype.kind == "f" and not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
-            return False
-    return True

@@ -13,7 +13,7 @@ import numpy as np
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.learning._api import Params, Partition, StepContext, UpdateResult
+from veilwalk.learning._api import Array, Params, Partition, StepContext, UpdateResult
 from veilwalk.learning._sgd import check_descent, check_sizes, check_width, draw_batch, fit_scores, mean_scores
 
 _NEEDED = ("partial_fit", "coef_", "intercept_")
@@ -90,24 +90,24 @@ class SklearnLearner:
 
     def example_losses(self, params: Params, data: Partition) -> FloatArray:
         """Return the loss of every row, in nats by the estimator's own probabilities, or the squared error."""
-        return self._losses(self._given(params, data), data)
+        return self._losses(self.predict(params, data.features), data)
 
     def evaluate(self, params: Params, data: Partition) -> Mapping[str, float]:
         """Return the mean ``loss`` on ``data`` and the ``accuracy``, or ``r2`` where labels are real numbers."""
-        given = self._given(params, data)
+        given = self.predict(params, data.features)
         losses = self._losses(given, data)
         if not self.n_classes:
             return fit_scores(losses, losses, data.labels)
         return mean_scores(losses, given.argmax(axis=1) == data.labels)
 
-    def _given(self, params: Params, data: Partition) -> FloatArray:
+    def predict(self, params: Params, features: Array) -> FloatArray:
         """Return the probability of each class in every row, or the number fitted to it."""
-        check_width(data.features, self.n_features)
-        if not len(data):
+        check_width(features, self.n_features)
+        if not len(features):
             return np.zeros((0, self.n_classes) if self.n_classes else 0)
         estimator = self._loaded(params)
-        predict = estimator.predict_proba if self.n_classes else estimator.predict
-        return np.asarray(predict(data.features), dtype=np.float64)
+        ask = estimator.predict_proba if self.n_classes else estimator.predict
+        return np.asarray(ask(features), dtype=np.float64)
 
     def _losses(self, given: FloatArray, data: Partition) -> FloatArray:
         if not self.n_classes:

@@ -13,39 +13,50 @@ if TYPE_CHECKING:
     from veilwalk.training._content import Evidence, attacked_rows, content_attack, gather_evidence
     from veilwalk.training._folder import RunFolder
     from veilwalk.training._membership import membership
+    from veilwalk.training._plan import Plan, plan_run
     from veilwalk.training._privacy import privacy
     from veilwalk.training._result import TRAIN_FORMAT, TrainingRun
     from veilwalk.training._route import Route, route_anonymity
     from veilwalk.training._run import run_training, train
     from veilwalk.training._scenario import Scenario
+    from veilwalk.training._tracking import TRACKERS, Track, Tracker, open_tracker, trackers
 
 _LATE = {
     "_content": ("Evidence", "attacked_rows", "content_attack", "gather_evidence"),
     "_folder": ("RunFolder",),
+    "_plan": ("Plan", "plan_run"),
     "_membership": ("membership",),
     "_privacy": ("privacy",),
     "_result": ("TRAIN_FORMAT", "TrainingRun"),
     "_route": ("Route", "route_anonymity"),
     "_run": ("run_training", "train"),
     "_scenario": ("Scenario",),
+    "_tracking": ("TRACKERS", "Track", "Tracker", "open_tracker", "trackers"),
 }
 
 __all__ = [
     "PRIVATE",
+    "TRACKERS",
     "TRAIN_FORMAT",
     "Evidence",
+    "Plan",
     "Route",
     "RunFolder",
     "Scenario",
+    "Track",
+    "Tracker",
     "TrainSettings",
     "TrainingRun",
     "attacked_rows",
     "content_attack",
     "gather_evidence",
     "membership",
+    "open_tracker",
+    "plan_run",
     "privacy",
     "route_anonymity",
     "run_training",
+    "trackers",
     "train",
 ]
 

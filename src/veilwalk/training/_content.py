@@ -36,7 +36,7 @@ from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.randomness import task_generator
 from veilwalk.graphs import distances
-from veilwalk.learning import Candidates, Params, TrainingTrace, candidate_losses, guarded, train
+from veilwalk.learning import Candidates, Params, TrainingTask, TrainingTrace, candidate_losses, guarded, train
 from veilwalk.training._scenario import Scenario
 
 #: Parts of the evidence, by its name, and what it takes. Data are every candidate's; its own last model and the
@@ -75,11 +75,20 @@ class Evidence:
 
 
 def gather_evidence(
-    scenario: Scenario, trace: TrainingTrace, rows: IntArray, *, seed: int, progress: Progress = silent
+    scenario: Scenario,
+    trace: TrainingTrace,
+    rows: IntArray,
+    *,
+    seed: int,
+    progress: Progress = silent,
+    task: TrainingTask | None = None,
 ) -> Evidence:
-    """Train along ``trace`` once more and look at the models delivered in ``rows`` as an attacker would."""
+    """Train along ``trace`` once more and look at the models delivered in ``rows`` as an attacker would.
+
+    ``task`` is what was trained, where it is not just the scenario's.
+    """
     collector = _Collector(scenario, trace, rows, seed, progress)
-    task = scenario.task(trace.algorithm, seed=seed)
+    task = task or scenario.task(trace.algorithm, seed=seed)
     train(task, trace.first(int(rows[-1]) + 1), evaluations=1, observe=collector.see)
     return Evidence(collector.found, trace.source[rows])
 

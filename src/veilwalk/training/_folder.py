@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
@@ -18,13 +16,11 @@ from veilwalk.core.locks import lock_file
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.core.version import __version__
 from veilwalk.learning import Params, average, load_checkpoint, save_model
+from veilwalk.training._metrics import table
 from veilwalk.training._settings import PRIVATE, TrainSettings
 
 _FORMAT = "veilwalk-run-1"
 _LOCK = "run.lock"
-#: Columns of ``metrics.csv``; ``round`` counts updates, ``peer`` -1 is the average of all models in flight, ``time`` is
-#: in modelled seconds.
-COLUMNS = ("algorithm", "dataset", "partitioner", "alpha", "peer", "round", "time", "accuracy", "loss", "hops", "bytes")
 # Whatever may change the last digit of a result.
 _LIBRARIES = ("numpy", "scipy", "numba", "torch", "scikit-learn")
 
@@ -120,9 +116,9 @@ class RunFolder:
         if state.finished is None and not unfinished:
             need = "resume it, or ask for the unfinished model"
             raise ConfigError(f"{self.path}: {algorithm} is not finished, {state.done} updates are made: {need}")
-        return average(state.models)
+        return average(state.sound)
 
-    def finish(self, record: Record, rows: Iterable[Mapping[str, Any]], model: Params) -> list[Path]:
+    def finish(self, record: Record, rows: Sequence[Mapping[str, Any]], model: Params) -> list[Path]:
         """Write the model, the record and its table; return the paths."""
         paths = [self.path / "record.json", self.path / "metrics.csv", self.path / "model.npz"]
         save_model(paths[2], model)
@@ -181,15 +177,6 @@ class RunFolder:
     def _difference(self, settings: TrainSettings) -> str:
         there, asked = self.settings().to_dict(), settings.to_dict()
         return "; ".join(f"{key} = {there.get(key)}, not {asked[key]}" for key in asked if there.get(key) != asked[key])
-
-
-def table(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return rows of ``COLUMNS`` as CSV."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, fieldnames=COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue().encode()
 
 
 def _versions() -> dict[str, str]:

@@ -13,6 +13,7 @@ from veilwalk.core.records import Record
 from veilwalk.core.tables import frame, html_table
 from veilwalk.core.units import readable_bytes
 from veilwalk.learning import Data, Params, Training
+from veilwalk.training._metrics import rows_of
 from veilwalk.training._route import certain
 from veilwalk.training._scenario import Scenario
 from veilwalk.training._settings import PAPER, PRIVATE, TrainSettings
@@ -57,24 +58,7 @@ class TrainingRun:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row an evaluation, as ``metrics.csv`` has them."""
-        kind, _, value = self.settings.partition.partition(":")
-        return [
-            {
-                "algorithm": name,
-                "dataset": self.settings.data,
-                "partitioner": kind,
-                "alpha": value,
-                "peer": -1,
-                "round": point.update,
-                "time": point.seconds,
-                "accuracy": "" if point.accuracy is None else point.accuracy,
-                "loss": point.loss,
-                "hops": point.hops,
-                "bytes": point.sent_bytes,
-            }
-            for name, training in self.trainings.items()
-            for point in training.points
-        ]
+        return [row for name, run in self.trainings.items() for row in rows_of(self.settings, name, run.points)]
 
     def to_frame(self) -> Any:
         """Return :meth:`rows` as a pandas data frame; only this needs pandas."""
@@ -126,8 +110,10 @@ class TrainingRun:
                 "data": {
                     "training_rows": len(scenario.partitions.rows),
                     "held_out_rows": len(scenario.data.test),
+                    "features": scenario.data.n_features,
                     "classes": scenario.n_classes,
                     "rows_of_a_node": [int(sizes.min()), float(np.median(sizes)), int(sizes.max())],
+                    "commonest_class_share": _commonest(scenario.data),
                 }
                 | _scaling(scenario.data),
                 "equal_hops": equal_hops,
@@ -150,6 +136,14 @@ def _scaling(data: Data) -> dict[str, Any]:
         "target_range": data.target_range,
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _commonest(data: Data) -> float | None:
+    """The accuracy of always saying the commonest class of the training rows: what others are to be held against."""
+    if not data.n_classes or not len(data.test):
+        return None
+    commonest = int(np.bincount(data.train.labels, minlength=data.n_classes).argmax())
+    return float((data.test.labels == commonest).mean())
 
 
 def _known(scenario: Scenario, name: str) -> dict[str, Any]:
@@ -179,7 +173,7 @@ def _summary(scenario: Scenario, training: Training, equal_hops: int) -> dict[st
         "bytes_per_update": last.sent_bytes / made,
         "seconds_modelled_per_update": last.seconds / made,
         "points": [asdict(point) for point in training.points],
-    }
+    } | ({"received": dict(training.received)} if training.received else {})
 
 
 def _single(scenario: Scenario, training: Training) -> dict[str, Any] | None:

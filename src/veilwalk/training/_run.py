@@ -16,20 +16,24 @@ from veilwalk.core.progress import Progress, silent
 from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread
 from veilwalk.graphs import distances
-from veilwalk.learning import Array, Data, Learner, Point, Tell, Training, TrainingTrace
+from veilwalk.learning import Array, Data, Learner, Point, Tell, Training, TrainingTask, TrainingTrace
 from veilwalk.learning import train as train_along
 from veilwalk.training._content import attacked_rows, content_attack, gather_evidence
 from veilwalk.training._folder import RunFolder
 from veilwalk.training._membership import membership
+from veilwalk.training._metrics import LiveMetrics
 from veilwalk.training._privacy import privacy, require_accountant
 from veilwalk.training._result import TrainingRun
 from veilwalk.training._route import route_anonymity
 from veilwalk.training._scenario import Scenario
 from veilwalk.training._settings import PAPER, PRIVATE, TrainSettings
+from veilwalk.training._tracking import Track
 
 _CHECKPOINT_S = 0.5
 # Fewer deliveries than this say nothing about an attack.
 _FEWEST_ATTACKED = 20
+# Where one model is handed on, and so can be tested and spoilt.
+_WALKS = (PRIVATE, PAPER, "plain-walk")
 _OF_THE_SCHEME = ("graph", "scheme", "law", "support", "walk", "mix", "recipients")
 
 
@@ -42,6 +46,7 @@ def train(
     out: Path | str | None = None,
     resume: bool = False,
     progress: Progress = silent,
+    track: Track | None = None,
     **options: Any,
 ) -> TrainingRun:
     """Train ``learner`` on ``data`` as ``scheme`` says; and by the comparisons asked for.
@@ -54,6 +59,7 @@ def train(
         out: Folder to keep the run in, so that it can be resumed.
         resume: Go on with the run in ``out``, if its data and learner are the same.
         progress: Told how far it is.
+        track: Called with the algorithm and the :class:`~veilwalk.learning.Point` of every evaluation, as it is made.
         options: Of :class:`TrainSettings`: updates, tokens, compare, protect, epsilon, clip, attack, seed and so on.
 
     Example:
@@ -79,7 +85,8 @@ def train(
         tokens=settings.tokens,
         payload=settings.payload,
     )
-    return run_training(scenario, settings, out=None if out is None else Path(out), resume=resume, progress=progress)
+    folder = None if out is None else Path(out)
+    return run_training(scenario, settings, out=folder, resume=resume, progress=progress, track=track)
 
 
 def run_training(
@@ -89,6 +96,7 @@ def run_training(
     out: Path | None = None,
     resume: bool = False,
     progress: Progress = silent,
+    track: Track | None = None,
 ) -> TrainingRun:
     """Train privately, and by every comparison asked for; say what was gained, what it cost and what leaks.
 
@@ -98,26 +106,35 @@ def run_training(
         out: Folder to keep the run in, so that it can be resumed and its report drawn.
         resume: Go on with the run that is in ``out``.
         progress: Told how far it is.
+        track: Called with the algorithm and the :class:`~veilwalk.learning.Point` of every evaluation, as it is made.
     """
     settings = replace(settings, **scenario.words())
     # The same bits on any number of cores; and what a peer multiplies is too small for more than one thread.
     with one_blas_thread():
-        return _kept(scenario, settings, out, resume=resume, progress=progress)
+        return _kept(scenario, settings, out, progress, track, resume=resume)
 
 
 def _kept(
-    scenario: Scenario, settings: TrainSettings, out: Path | None, *, resume: bool, progress: Progress
+    scenario: Scenario,
+    settings: TrainSettings,
+    out: Path | None,
+    progress: Progress,
+    track: Track | None,
+    *,
+    resume: bool,
 ) -> TrainingRun:
     if out is None:
-        return _trained(scenario, settings, None, [], progress)
+        return _trained(scenario, settings, None, [], _Watch(progress, track, None))
     with RunFolder(out) as folder:
-        run = _trained(scenario, settings, folder, folder.open(settings, resume=resume), progress)
+        warnings = folder.open(settings, resume=resume)
+        watch = _Watch(progress, track, LiveMetrics(out, settings))
+        run = _trained(scenario, settings, folder, warnings, watch)
         folder.finish(run.record(), run.rows(), run.model)
         return run
 
 
 def _trained(
-    scenario: Scenario, settings: TrainSettings, folder: RunFolder | None, warnings: list[str], progress: Progress
+    scenario: Scenario, settings: TrainSettings, folder: RunFolder | None, warnings: list[str], watch: _Watch
 ) -> TrainingRun:
     require_accountant(scenario, settings.delta)
     identity = _identity(scenario, settings)
@@ -133,7 +150,7 @@ def _trained(
             kept=folder.trace if folder is not None else None,
         )
         trainings[name] = train_along(
-            scenario.task(name, seed=settings.seed),
+            _task(scenario, settings, name),
             trace,
             stopping=settings.stopping,
             cost=settings.cost,
@@ -141,19 +158,21 @@ def _trained(
             checkpoint=folder.checkpoint(name) if folder is not None else None,
             identity=identity,
             every_s=_CHECKPOINT_S,
-            tell=_teller(name, progress),
+            tell=watch.teller(name),
         )
         traces[name] = trace.first(trainings[name].updates)
         planned[name] = trace.first(trainings[name].planned)
     leaks = folder.kept("attribution") if folder is not None else None
     if leaks is None:
-        leaks = _attribution(scenario, settings, traces, progress)
+        leaks = _attribution(scenario, settings, traces, watch.progress)
         if folder is not None:
             folder.keep("attribution", leaks)
     # Never from a file: what an older version kept there may promise more than holds.
     leaks = leaks | {"privacy": privacy(scenario, planned, delta=settings.delta)}
     alarm = scenario.scheme.relay_warning()
     told = tuple(warnings) if alarm is None else (*warnings, alarm)
+    if settings.poisoning is not None and settings.attack:
+        told = (*told, "the content attack is left out: it is of honest runs, and some nodes spoil models here")
     return TrainingRun(scenario=scenario, settings=settings, trainings=trainings, leaks=leaks, warnings=told)
 
 
@@ -165,12 +184,39 @@ def _identity(scenario: Scenario, settings: TrainSettings) -> str:
     return found.hexdigest()
 
 
-def _teller(name: str, progress: Progress) -> Tell:
-    def tell(done: int, total: int, point: Point) -> None:
-        accuracy = f", loss {point.loss:.4g}" if point.accuracy is None else f", accuracy {point.accuracy:.1%}"
-        progress(name, done, total, f"{point.hops} hops{accuracy}")
+def _task(scenario: Scenario, settings: TrainSettings, name: str) -> TrainingTask:
+    """Return the task of an algorithm; only in walks are models tested, and spoilt."""
+    task = scenario.task(name, seed=settings.seed)
+    return replace(task, acceptance=settings.acceptance, poison=settings.poisoning) if name in _WALKS else task
 
-    return tell
+
+class _Watch:
+    """Whoever wants to know how a run goes: a display, the folder's tables, a tracker. Each evaluation is told once."""
+
+    def __init__(self, progress: Progress, track: Track | None, metrics: LiveMetrics | None) -> None:
+        self.progress, self._track, self._metrics = progress, track, metrics
+        self._told: set[tuple[str, int]] = set()
+
+    def teller(self, name: str) -> Tell:
+        """Return what one algorithm tells."""
+
+        def tell(done: int, total: int, point: Point) -> None:
+            accuracy = f", loss {point.loss:.4g}" if point.accuracy is None else f", accuracy {point.accuracy:.1%}"
+            self.progress(name, done, total, f"{point.hops} hops{accuracy}")
+            if (name, point.update) not in self._told:
+                self._told.add((name, point.update))
+                self._evaluated(name, point)
+
+        return tell
+
+    def _evaluated(self, name: str, point: Point) -> None:
+        if self._metrics is not None:
+            # One that is there was told before the run was stopped.
+            if not self._metrics.is_new(name, point):
+                return
+            self._metrics(name, point)
+        if self._track is not None:
+            self._track(name, point)
 
 
 def _attribution(
@@ -178,7 +224,7 @@ def _attribution(
 ) -> dict[str, Any]:
     """What route and content give away of the private run."""
     trace = traces[PRIVATE]
-    attacked = attacked_rows(trace, settings.attack)
+    attacked = attacked_rows(trace, settings.attack if settings.poisoning is None else 0)
     if len(attacked) < _FEWEST_ATTACKED:
         attacked = attacked[:0]
     rows = np.append(attacked, _typical(trace)).astype(np.int64)
@@ -204,7 +250,8 @@ def _attribution(
             for name, one in traces.items()
         }
     if len(attacked):
-        evidence = gather_evidence(scenario, trace, attacked, seed=settings.seed, progress=progress)
+        task = _task(scenario, settings, PRIVATE)
+        evidence = gather_evidence(scenario, trace, attacked, seed=settings.seed, progress=progress, task=task)
         found["content"] = content_attack(scenario, evidence, route.posteriors[:-1])
     return found
 

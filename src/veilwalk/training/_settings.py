@@ -18,7 +18,7 @@ from veilwalk.core.walk import Walk
 
 if TYPE_CHECKING:
     # Types only: the command line reads the defaults here, and starts without SciPy.
-    from veilwalk.learning import CostModel, ProtectionRequest, Stopping
+    from veilwalk.learning import Acceptance, CostModel, Poison, ProtectionRequest, Stopping
 
 PRIVATE = "private-walk"
 #: The same by the paper's scheme, for comparison.
@@ -71,6 +71,9 @@ class TrainSettings:
         seed: Of walks, data split, partition and training.
         membership: Updates, the last ones, on whose models membership inference is tried; 0 leaves it out.
         exact_nodes: Largest network whose route posteriors are computed exactly; beyond, they are measured.
+        accept: What nodes of a walk ask of a model that they receive: ``loss:1.5,norm:2`` and the like.
+        poison: What some nodes of every walk do to the model, ``sign-flip:10`` and the like: a test of ``accept``.
+        poisoners: Share of the nodes that do.
     """
 
     graph: str = "rrg:300:3:seed=1"
@@ -105,6 +108,9 @@ class TrainSettings:
     seed: int = 7
     membership: int = field(default=0, metadata=_SELDOM)
     exact_nodes: int = field(default=500, metadata=_SELDOM)
+    accept: str = field(default="none", metadata=_SELDOM)
+    poison: str = field(default="none", metadata=_SELDOM)
+    poisoners: float = field(default=0.1, metadata=_SELDOM)
 
     def __post_init__(self) -> None:
         whole = {"tokens": self.tokens, "updates": self.updates, "evaluations": self.evaluations}
@@ -121,7 +127,10 @@ class TrainSettings:
             validate.integer(recipients=self.recipients)
             validate.at_least(1, recipients=self.recipients)
         # Refused here, by name, and not when they are first used.
-        _ = self.comparisons, self.cost, self.stopping, self.protection
+        _ = self.comparisons, self.cost, self.stopping, self.protection, self.poisoning
+        if self.acceptance is not None and self.acceptance.max_loss_ratio and (self.noise or self.epsilon):
+            need = "without loss where there is noise, which does not cover tests on a node's own rows; norm is allowed"
+            raise InvalidParameterError("accept", self.accept, need)
         if self.support is not None:
             DistanceSupport.parse(self.support)
 
@@ -190,6 +199,20 @@ class TrainSettings:
             target_accuracy=self.target_accuracy,
             patience=self.patience,
         )
+
+    @property
+    def acceptance(self) -> Acceptance | None:
+        """What nodes ask of a model; None: nothing."""
+        from veilwalk.learning import Acceptance
+
+        return Acceptance.of(self.accept)
+
+    @property
+    def poisoning(self) -> Poison | None:
+        """What some nodes do to the model; None: none does."""
+        from veilwalk.learning import Poison
+
+        return Poison.of(self.poison, self.poisoners)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> TrainSettings:

@@ -53,8 +53,8 @@ def test_what_is_not_there_is_said_in_one_line(folder: Path, tmp_path: Path, run
     assert (code, err.count("\n")) == (2, 1)
     assert "--algorithm = 'gossip': must be one that" in err
     assert "plain-walk, private-walk" in err
-    code, _, err = run(["export", str(folder), "--to", "model.pt"])
-    assert (code, "--to = 'model.pt'" in err) == (2, True)
+    code, _, err = run(["export", str(folder), "--to", "model.bin"])
+    assert (code, "--to = 'model.bin'" in err) == (2, True)
     code, _, err = run(["export", str(tmp_path), *to])
     assert (code, "holds neither a training run nor a cluster" in err) == (2, True)
 

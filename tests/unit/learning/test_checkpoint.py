@@ -179,9 +179,9 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
 
 def test_checkpoints_are_not_written_more_often_than_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first and the last, when there is no time between."""
-    from veilwalk.learning import _training
+    from veilwalk.learning import _checkpoint
 
     written: list[int] = []
-    monkeypatch.setattr(_training, "save_checkpoint", lambda _, held, **__: written.append(held.done))
+    monkeypatch.setattr(_checkpoint, "save_checkpoint", lambda _, held, **__: written.append(held.done))
     train(task(), plain_trace(GRAPH, updates=40, seed=1), checkpoint=tmp_path / "c.npz", every_s=3600.0)
     assert written == [0, 40]

@@ -53,8 +53,8 @@ def test_a_graph_predicts_what_the_learner_does(spec: str, n_classes: int, tmp_p
 
 
 def test_what_cannot_be_written_or_read_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidParameterError, match=r"\.npz, \.safetensors, \.onnx"):
-        save_model(tmp_path / "model.pt", ARRAYS)
+    with pytest.raises(InvalidParameterError, match=r"\.npz, \.safetensors, \.pt, \.onnx"):
+        save_model(tmp_path / "model.bin", ARRAYS)
     with pytest.raises(ConfigError, match="ONNX cannot say what the learner 'mine:Mean' does"):
         save_model(tmp_path / "model.onnx", ARRAYS, learner="mine:Mean")
     for library, name in (("safetensors.numpy", "model.safetensors"), ("onnx", "model.onnx")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -34,9 +35,22 @@ def test_a_loss_that_no_longer_falls_ends_the_run() -> None:
     """Patience counts evaluations since the last better one; a tiny improvement is none."""
     rule = Stopping(patience=2, min_improvement=0.01)
     assert rule.reached(points([1.0, 0.9, 0.91])) is None
-    assert rule.reached(points([1.0, 0.9, 0.91, 0.895])) == "no better loss in 2 evaluations"
+    why = "no better loss in 2 evaluations, the best was 0.9 after update 1"
+    assert rule.reached(points([1.0, 0.9, 0.91, 0.895])) == why
     assert rule.reached(points([1.0, 0.9, 0.91, 0.88])) is None
     assert Stopping().reached(points([1.0, 1.0, 1.0, 1.0, 1.0])) is None
+
+
+def test_finding_a8_close_evaluations_at_the_start_end_nothing() -> None:
+    """A loss that rises at first, evaluated after updates 1, 2, 3, is no end of learning; the same later is."""
+    rule = Stopping(patience=3)
+    rising = points([2.3, 2.5, 2.6, 2.7, 2.8])
+    assert rule.reached(rising, every=75) is None
+    # The mutant counts every evaluation, as it was before.
+    assert rule.reached(rising) is not None
+    later = [replace(point, update=100 * point.update) for point in rising]
+    assert rule.reached(later[:4], every=75) is None
+    assert rule.reached(later, every=75) == "no better loss in 3 evaluations, the best was 2.5 after update 100"
 
 
 def test_budgets_are_kept_to_the_update() -> None:

@@ -66,6 +66,7 @@ class RunRequest:
     noise: float = 0.0
     most_updates: int = 0
     payload: str | None = None
+    accept: str = "none"
     spare_s: float = 0.0
     hop_s: float = 0.05
     away_s: float = AWAY_S
@@ -159,6 +160,7 @@ def _rules(request: RunRequest, scheme: Scheme, learner: Learner, model_bytes: i
         dwell_s=_dwell(request, learner, protection),
         protection=protection,
         spare_s=request.spare_s,
+        accept=request.accept,
     )
 
 
@@ -176,7 +178,7 @@ def _dwell(request: RunRequest, learner: Learner, protection: Protection) -> flo
     if request.dwell_s is not None:
         return request.dwell_s
     data = trial_data(rows=request.rows, n_features=request.n_features, n_classes=request.n_classes)
-    return measured_dwell(learner, data, protection)
+    return measured_dwell(learner, data, protection, tested=request.accept != "none")
 
 
 def _scheme(graph: Graph, request: RunRequest, law: str | None) -> tuple[Scheme, str]:

@@ -26,13 +26,17 @@ def run_rules(
     dwell_s: float,
     protection: Protection,
     spare_s: float = 0.0,
+    accept: str = "none",
 ) -> tuple[RunRules, LostWalkRules]:
     """Return the rules of a run that walks by ``scheme``, and those for lost walks with how they were found.
 
     ``model_bytes`` is the length of the model on its way; ``alarm_hops`` and ``away_s`` are those of
-    :func:`.lost_walk_rules`, ``protection`` is what updates go through, all others are those of :class:`RunRules`,
-    without a target None.
+    :func:`.lost_walk_rules`, ``protection`` is what updates go through, ``accept`` is what
+    :meth:`veilwalk.learning.Acceptance.of` reads, all others are those of :class:`RunRules`, without a target None.
     """
+    from veilwalk.learning import Acceptance
+
+    asked = Acceptance.of(accept) or Acceptance()
     lost = lost_walk_rules(
         scheme,
         alarm_hops=alarm_hops,
@@ -56,5 +60,7 @@ def run_rules(
         rows=protection.rows,
         most_updates=protection.most_updates,
         decay=protection.decay,
+        max_loss_ratio=asked.max_loss_ratio,
+        max_step=asked.max_step,
     )
     return rules, lost

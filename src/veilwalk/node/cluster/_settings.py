@@ -56,6 +56,7 @@ class ClusterSettings:
     noise: float = 0.0
     most_updates: int = 0
     payload: str = "fp32"
+    accept: str = "none"
     hop: float = 0.05
     away: float = AWAY_S
     alarm_hops: float = 1e7
@@ -127,6 +128,7 @@ class ClusterSetup:
             hop_s=settings.hop,
             dwell_s=self._dwell() if settings.dwell is None else settings.dwell,
             protection=scenario.protection,
+            accept=settings.accept,
         )
         return ClusterPlan(
             graph=scheme.graph,
@@ -146,7 +148,8 @@ class ClusterSetup:
     def _dwell(self) -> float:
         """Return what the node with most data needs on this machine."""
         largest = max(self.scenario.partitions, key=len)
-        return measured_dwell(self.scenario.learner, largest, self.scenario.protection)
+        tested = self.settings.accept != "none"
+        return measured_dwell(self.scenario.learner, largest, self.scenario.protection, tested=tested)
 
     def seconds(self, rules: RunRules) -> float:
         """Return how long the run takes at least: the hops of its longest walk, each of which dwells."""

@@ -3,7 +3,8 @@
 simple mix=0 updates=400 target=0.9 evaluations=40 late=7070 starve=1.8e+06 hop=0.05 dwell=0.02 spare=0 clip=1 noise=1
 
 Where there are several walks, ``walks=4`` follows; ``rows=200`` where single rows are protected, ``most=20`` where a
-node stops learning after so many updates, ``decay=400`` where updates of older models count less.
+node stops learning after so many updates, ``decay=400`` where updates of older models count less; ``loss=1.5`` and
+``step=2`` where received models are tested.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ _FIELDS = {
     "rows": "rows",
     "most": "most_updates",
     "decay": "decay",
+    "loss": "max_loss_ratio",
+    "step": "max_step",
 }
 _WHOLE = ("updates", "evaluations", "walks", "rows", "most_updates", "decay")
 # Not said where they are as before there was such a thing.
-_SELDOM = {"walks": 1, "rows": 0, "most_updates": 0, "decay": 0}
+_SELDOM = {"walks": 1, "rows": 0, "most_updates": 0, "decay": 0, "max_loss_ratio": 0.0, "max_step": 0.0}
 _TAG_BYTES = 8
 
 
@@ -88,6 +91,9 @@ class RunRules:
         rows: What sums over rows are divided by, where single rows are protected; 0 where a whole node is.
         most_updates: A node that has made so many hands models on as they are; 0: no such limit.
         decay: An update counts less the older the model is, and nothing after so many; 0: always the same.
+        max_loss_ratio: A model whose loss on a node's own rows is more than so many times the least of those accepted
+            there is refused; 0 for no such test (:class:`veilwalk.learning.Acceptance`).
+        max_step: So is one farther from the node's own last model than so much for each update between; 0: none.
     """
 
     walk: Walk
@@ -105,6 +111,8 @@ class RunRules:
     rows: int = 0
     most_updates: int = 0
     decay: int = 0
+    max_loss_ratio: float = 0.0
+    max_step: float = 0.0
 
     def __post_init__(self) -> None:
         node_walk(self.walk)
@@ -124,9 +132,15 @@ class RunRules:
             spare_s=self.spare_s,
             clip=self.clip,
             noise=self.noise,
+            max_loss_ratio=self.max_loss_ratio,
+            max_step=self.max_step,
         )
         validate.more_than(0, late_hops=self.late_hops, starve_hops=self.starve_hops, hop_s=self.hop_s)
         validate.at_least(0, dwell_s=self.dwell_s, spare_s=self.spare_s, clip=self.clip, noise=self.noise)
+        validate.at_least(0, max_loss_ratio=self.max_loss_ratio, max_step=self.max_step)
+        if self.noise and self.max_loss_ratio:
+            need = "without loss where there is noise, which does not cover tests on a node's own rows; norm is allowed"
+            raise InvalidParameterError("accept", f"loss:{self.max_loss_ratio:g}", need)
         whole = {"rows": self.rows, "most_updates": self.most_updates, "decay": self.decay}
         validate.integer(**whole)
         validate.at_least(0, **whole)

@@ -80,6 +80,8 @@ def assemble(
 def load_task(config: NodeConfig, manifest: Manifest, *, index: int) -> Task:
     """Return what the node learns with, on what."""
     rules = RunRules.from_text(manifest.walk)
+    if rules.noise and config.max_loss_ratio:
+        raise ConfigError("max_loss_ratio: must be left out: the run's noise does not cover tests on a node's own rows")
     return Task(
         learner=learner_of(manifest, consent=config.learner),
         data=own_data(config, manifest),

@@ -45,7 +45,8 @@ class NodeConfig:
         log_level: Which are: ``info`` and above, ``warning`` and above, or ``error``.
         learner: Consent to a learner of the manifest's that is not one of ours, by its text.
         starts: Make the run's first walk.
-        max_loss_ratio: Refuse models that do so many times worse on this node's data than its own last; 0 never.
+        max_loss_ratio: Refuse models whose loss on this node's data is more than so many times the least of those
+            accepted here; 0: as the manifest says.
         limits: Patience and quotas.
     """
 
@@ -78,7 +79,7 @@ class NodeConfig:
         if not local and not self.metrics_public:
             raise InvalidParameterError("metrics", self.metrics, "on loopback, 127.0.0.1:PORT, or metrics_public true")
         check_log(self.log_level, self.log)
-        validate.at_least(0, max_loss_ratio=self.max_loss_ratio)
+        validate.at_least(1 if self.max_loss_ratio > 0 else 0, max_loss_ratio=self.max_loss_ratio)
 
 
 def load_configs(path: Path) -> tuple[NodeConfig, ...]:

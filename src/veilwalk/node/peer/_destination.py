@@ -118,9 +118,15 @@ class Destination:
                 step=arrival.step,
                 state=arrival.state,
                 lane=arrival.lane,
+                own_iteration=known.iteration,
             )
         )
         hit("train.updated")
+        if learnt.own and not merges:
+            # The walk that brought it ends here, and one of this node's own model begins: no older than it is, so that
+            # whoever holds a newer one goes on with that.
+            iteration = 0 if known.model is None else known.iteration
+            header = replace(header, walk_tag=self._rules.new_tag(arrival.lane), iteration=iteration, made_at=iteration)
         made_at = iteration if merges else header.made_at
         # Without an update there is nothing to count: the model goes on as it came.
         iteration += learnt.state is not None

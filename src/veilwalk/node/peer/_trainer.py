@@ -12,7 +12,7 @@ import io
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from veilwalk.node.members import Manifest
 
 _DIGEST_BYTES = 32
+# Beside what the learner keeps.
+_LEAST = "veilwalk/least_loss"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Lesson:
         step: Updates that this node has made before.
         state: What its learner keeps, each array after its digest.
         lane: Which of the run's models it is.
+        own_iteration: Updates that this node's last model has had.
     """
 
     received: bytes | None
@@ -46,6 +49,7 @@ class Lesson:
     step: int
     state: Mapping[str, bytes]
     lane: int = 0
+    own_iteration: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,7 @@ class Learnt:
         moved: How far the update moved the model; None where none was made.
         reached: Whether the model is as good as the run asks for.
         counts: Tallies to add to.
+        own: Whether it was made from this node's own last model, because what came was refused.
     """
 
     model: bytes
@@ -65,6 +70,7 @@ class Learnt:
     moved: float | None = None
     reached: bool = False
     counts: tuple[str, ...] = ()
+    own: bool = False
 
 
 class Trainer(Protocol):
@@ -97,8 +103,8 @@ class Task:
         manifest: How a model is encoded.
         index: This node's number in the roster.
         rules: When the model is finished, and what an update goes through; None for neither target nor noise.
-        max_loss_ratio: A model whose loss on this node's data is more than this many times that of the node's own
-            last model is refused; 0 for no such check.
+        max_loss_ratio: A model whose loss on this node's data is more than this many times the least of those accepted
+            here is refused; 0 for what the rules say.
         test: The run's public test set, where it has one.
     """
 
@@ -127,15 +133,16 @@ class Task:
         if own is None:
             own = decode_params(self.manifest, self.first())
         refused: tuple[str, ...] = ()
-        if received is None or self._is_worse(received, own):
+        accepted, least = (False, _least(lesson.state)) if received is None else self._accepts(received, own, lesson)
+        if received is None or not accepted:
             received, refused = None, ("refused",)
         else:
-            learnt = self._learnt(received, lesson)
+            learnt = self._learnt(received, lesson, least=least)
             if learnt is not None:
                 return learnt
-        learnt = self._learnt(own, lesson, "refused")
+        learnt = self._learnt(own, lesson, "refused", least=_least(lesson.state) if accepted else least)
         if learnt is not None:
-            return learnt
+            return replace(learnt, own=True)
         unchanged = encode_params(self.manifest, own if received is None else received)
         return Learnt(model=unchanged, counts=(*refused, "learner_failures"))
 
@@ -152,13 +159,17 @@ class Task:
     def close(self) -> None:
         """Do nothing: it works while it is asked."""
 
-    def _learnt(self, params: Params, lesson: Lesson, *counts: str) -> Learnt | None:
+    def _learnt(self, params: Params, lesson: Lesson, *counts: str, least: float) -> Learnt | None:
         """Return what one update makes of a model; None where the learner fails."""
         found = list(counts)
         state = _read_state(lesson.state, found)
+        # Ours, and no affair of the learner's.
+        state.pop(_LEAST, None)
         try:
             made = self._update(params, lesson, state)
             kept = {name: _written(array) for name, array in state.items()}
+            if math.isfinite(least):
+                kept[_LEAST] = _written(np.array(least))
             try:
                 model = encode_params(self.manifest, made, updates=lesson.iteration + 1)
             except TrainingError:
@@ -213,14 +224,21 @@ class Task:
         except ProtocolError:
             return None
 
-    def _is_worse(self, params: Params, own: Params) -> bool:
-        """Return whether a model does so much worse on this node's data than its own that it is refused."""
-        if not self.max_loss_ratio:
-            return False
+    def _accepts(self, received: Params, own: Params, lesson: Lesson) -> tuple[bool, float]:
+        """Return whether a model passes the tests of the run, and the loss that later ones are held against."""
+        from veilwalk.learning import Acceptance, Held
+
+        rules = self.rules
+        rule = Acceptance(
+            max_loss_ratio=self.max_loss_ratio or (0.0 if rules is None else rules.max_loss_ratio),
+            max_step=0.0 if rules is None else rules.max_step,
+        )
+        before = _least(lesson.state)
+        held = Held(params=own, age=lesson.own_iteration, loss=before)
         try:
-            return not self._loss(params) <= self.max_loss_ratio * max(self._loss(own), 1e-9)
+            return rule.look(received, held, age=lesson.iteration, loss_of=self._loss)
         except (Exception, SystemExit):  # noqa: BLE001  a learner may be anybody's code
-            return True
+            return False, before
 
     def _loss(self, params: Params) -> float:
         return float(self.learner.evaluate(params, self.data)["loss"])
@@ -253,6 +271,12 @@ def _written(array: Array) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, np.asarray(array), allow_pickle=False)
     return hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue()
+
+
+def _least(kept: Mapping[str, bytes]) -> float:
+    """Return the least loss of the models accepted here; NaN where none is known."""
+    state = _read_state({name: data for name, data in kept.items() if name == _LEAST}, [])
+    return float(state[_LEAST]) if _LEAST in state else math.nan
 
 
 def _read_state(kept: Mapping[str, bytes], counts: list[str]) -> dict[str, Array]:

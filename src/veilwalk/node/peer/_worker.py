@@ -119,6 +119,7 @@ class Worker:
             "iteration": lesson.iteration,
             "step": lesson.step,
             "lane": lesson.lane,
+            "own_iteration": lesson.own_iteration,
             "received": lesson.received is not None,
             "own": lesson.own is not None,
             "state": names,
@@ -132,6 +133,7 @@ class Worker:
             moved=found["moved"],
             reached=found["reached"],
             counts=tuple(found["counts"]),
+            own=found["own"],
         )
 
     def _ask(self, head: Mapping[str, Any], *parts: bytes) -> Answer:
@@ -234,11 +236,13 @@ def _updated(task: Task, head: dict[str, Any], parts: list[bytes]) -> Answer:
             iteration=head["iteration"],
             step=head["step"],
             lane=head["lane"],
+            own_iteration=head["own_iteration"],
             state=dict(zip(head["state"], state, strict=True)),
         )
     )
     names = None if learnt.state is None else list(learnt.state)
-    found = {"state": names, "moved": learnt.moved, "reached": learnt.reached, "counts": learnt.counts}
+    found = {"state": names, "moved": learnt.moved, "reached": learnt.reached}
+    found |= {"counts": learnt.counts, "own": learnt.own}
     return found, [learnt.model, *(learnt.state or {}).values()]
 
 

@@ -1,0 +1,196 @@
+"""What poisoners do to a model, and what tests of received models are worth: T10 of the test campaign.
+
+Run ``make robustness``, with MNIST's four files in ``../shared/data/mnist`` or where ``--data`` says. It writes
+``docs/reference/robustness.md``. Every run is a job, kept in ``--work`` and not trained again; ``--engine`` does them
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.tables.campaign import add_engine, engine
+from veilwalk.core.errors import TrainingError
+from veilwalk.learning import Acceptance, Poison, TrainingTrace, train
+from veilwalk.training import Scenario, TrainSettings
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reference" / "robustness.md"
+LEARNER = "softmax:learning_rate=1:local_steps=10:fade=10"
+GRAPH, UPDATES, SHARE, LAST = "rrg:300:3:seed=1", 3000, 0.1, 10
+PARTITIONS = {"iid": "loss:1.1", "dirichlet:0.3": "loss:1.5"}
+POISONS = {
+    "none": "nobody",
+    "nan": "NaN",
+    "random:1": "random numbers, deviation 1",
+    "sign-flip:10": "sign-flip, ten times",
+    "drift:1": "drift",
+}
+SEEDS = (1,)
+
+HEAD = """# Poisoned models: what tests of received models are worth
+
+Written by `make robustness`: {data} over {graph}, the recommended scheme, `{learner}`, {updates} updates, one token.
+{percent} of the nodes, drawn by the seed, spoil every model they get; all others make updates, and test what they
+receive by the rule beside each partition, or by none. Accuracy on held-out data is the mean over the last {last} of
+60 evaluations of what the last honest node made, and over seeds {seeds}; the range is over seeds. Everything is
+measured in simulation; nodes apply the same rule (`--accept` of `node manifest`, `cluster up`; `max_loss_ratio` of
+`node.toml`).
+"""
+FOOT = """
+## What is tested
+- **finite**: NaN and infinities are refused, always where anything is tested; so is a model of another shape or type,
+  by its length.
+- **loss:RATIO**: refused where the loss on the node's own rows is more than RATIO times the least of the models
+  accepted there before. Held against the best and not the last: a little worse each time does not add up unnoticed.
+  Each refusal raises what is compared with by a tenth: a node that was lucky once does not refuse for ever.
+- **norm:STEP**: refused where it is farther (Euclidean norm) from the node's own last model than STEP for each update
+  that the header says lies between. With `--clip STEP` no honest model is ever refused; against one spoilt step among
+  hundreds of updates it says little, so that it is no row of the table. It bounds what one token can be moved by, and
+  is the test that goes together with noise.
+
+## What a node does that refuses
+There is one token, and it carries nothing else. The node goes on with its own last model, and says truthfully how
+many updates that one has had; whoever receives it next and holds a newer one goes on with that (*newer held*). So the
+model is set back by about as many updates as there are nodes, and after some ten honest nodes by a tenth of that.
+*Updates kept* is what the model has really had at the end, of {updates}: tests that are too sharp refuse honest
+models too, and cost the same. A real run ends after so many updates kept: it takes longer, and more hops.
+
+Choose RATIO by an honest rehearsal: `veilwalk train --accept loss:1.25 --compare none`, and look how many honest
+models are refused. Equal data at all nodes allow 1.1; the more they differ, and the larger the steps (`fade` makes
+them small), the more honest models look bad to some.
+
+## What is not caught
+- **Drift.** Poisoners who agree on a direction and push no farther than an honest update would are not told from
+  honest nodes with odd data: nearly all their models are accepted. Here the direction is random, and does little
+  harm; one that is chosen can do more, for instance a back door. Nothing here bounds it but `--clip`, which only
+  honest nodes keep to.
+- **Nodes whose data differ much.** The same honest model then looks good to one and bad to another, and the ratio has
+  to be larger: less of a sign-flip shows. A partition that has no table above was not measured (`--partitions`).
+- **Lies about age.** How many updates a model has had is what its sealed header says. One that says too many is taken
+  for newer, and where learners fade it learns less from then on.
+- **Poisoners among the first.** A node that holds nothing yet compares with the run's first model.
+- **The end.** Which finished model members believe is another matter ([node
+  protocol](../explanation/node-protocol.md)).
+
+## Nobody can be blamed
+Who made a model is what the routing hides, from honest receivers as from curious ones. A node that refuses a model
+knows which neighbour handed it over, and that neighbour most likely only carried it. No log, metric or message says
+more, and no reputation can be kept. That is the price of anonymity; whoever needs to exclude members who poison needs
+another protocol.
+
+## With noise
+A test by loss depends on the node's own rows and changes what it sends on; the noise on its update does not cover
+that. `loss` together with `--noise` is refused, in `train`, in the manifest and in `node.toml`. `norm` and `finite`
+look only at models that others have seen.
+"""
+
+
+@cache
+def _scenario(data: str, partition: str, seed: int) -> tuple[Scenario, TrainingTrace]:
+    settings = TrainSettings(graph=GRAPH, data=data, partition=partition, learner=LEARNER, seed=seed)
+    scenario = Scenario.of(settings)
+    return scenario, scenario.trace("private-walk", updates=UPDATES, seed=seed)
+
+
+def trained(data: str, job: Mapping[str, Any]) -> dict[str, Any]:
+    """Do one job: train with these poisoners and this test; a run that cannot go on says after how many updates."""
+    scenario, trace = _scenario(data, job["partition"], job["seed"])
+    rules: dict[str, Any] = {"acceptance": Acceptance.of(job["accept"]), "poison": Poison.of(job["poison"], SHARE)}
+    task = replace(scenario.task("private-walk", seed=job["seed"]), **rules)
+    done = 0
+
+    def count(made: int, _total: int, _point: Any) -> None:
+        nonlocal done
+        done = made
+
+    try:
+        run = train(task, trace, evaluations=60, tell=count)
+    except TrainingError:
+        return {"accuracy": None, "stopped_after": done, "received": {}}
+    scores = [point.accuracy for point in run.points[-LAST:] if point.accuracy is not None]
+    return {"accuracy": float(np.mean(scores)), "stopped_after": None, "received": dict(run.received)}
+
+
+def jobs(partitions: Sequence[str], seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """Return all runs: each partition, with each poison, tested and not."""
+    return [
+        {"partition": partition, "poison": poison, "accept": accept, "seed": seed}
+        for partition in partitions
+        for poison in POISONS
+        for accept in ("none", PARTITIONS[partition])
+        for seed in seeds
+    ]
+
+
+def page(found: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], seeds: Sequence[int], data: str) -> str:
+    """Return the page."""
+    shown = {"data": data, "graph": GRAPH, "learner": LEARNER, "updates": UPDATES, "last": LAST}
+    lines = [HEAD.format(**shown, percent=f"{SHARE:.0%}", seeds=" and ".join(map(str, seeds)))]
+    for partition in dict.fromkeys(job["partition"] for job, _ in found):
+        rule = PARTITIONS[partition]
+        lines += [f"## {partition}, tests `{rule}`", ""]
+        lines += [
+            "| poison | tested | accuracy | below clean | spoilt refused | honest refused | newer held | updates |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        clean = _mean([one["accuracy"] for job, one in found if _is(job, partition, "none", "none")])
+        for poison, name in POISONS.items():
+            for accept in ("none", rule):
+                runs = [one for job, one in found if _is(job, partition, poison, accept)]
+                lines.append(_row(name, accept, runs, clean))
+        lines.append("")
+    return "\n".join(lines) + FOOT.format(updates=UPDATES)
+
+
+def _is(job: Mapping[str, Any], partition: str, poison: str, accept: str) -> bool:
+    return (job["partition"], job["poison"], job["accept"]) == (partition, poison, accept)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))
+
+
+def _row(name: str, accept: str, runs: Sequence[Mapping[str, Any]], clean: float) -> str:
+    tested = "no" if accept == "none" else "yes"
+    lost = [one["stopped_after"] for one in runs if one["accuracy"] is None]
+    if lost:
+        return f"| {name} | {tested} | lost after {min(lost)} to {max(lost)} updates | - | - | - | - | - |"
+    scores = [one["accuracy"] for one in runs]
+    below = f"{100 * (clean - _mean(scores)):.1f} points"
+    shown = f"{_mean(scores):.1%} ({min(scores):.1%} to {max(scores):.1%})"
+    if tested == "no":
+        return f"| {name} | no | {shown} | {below} | - | - | - | {UPDATES} |"
+    tallies = {key: _mean([one["received"][key] for one in runs]) for key in runs[0]["received"]}
+    spoilt = tallies["refused_poisoned"] + tallies["accepted_poisoned"]
+    refused = f"{tallies['refused_poisoned'] / spoilt:.0%} of {spoilt:.0f}" if spoilt else "-"
+    rest = f"{tallies['refused_honest']:.0f} | {tallies['newer_held']:.0f} | {tallies['age']:.0f}"
+    return f"| {name} | yes | {shown} | {below} | {refused} | {rest} |"
+
+
+def main() -> None:
+    """Train what is missing and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", default="mnist:../shared/data/mnist")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+    parser.add_argument("--partitions", nargs="+", choices=list(PARTITIONS), default=list(PARTITIONS))
+    parser.add_argument("--out", type=Path, default=PAGE)
+    add_engine(parser, Path("out/robustness"))
+    options = parser.parse_args()
+    asked = jobs(options.partitions, options.seeds)
+    what = {"kind": "robustness", "data": options.data, "graph": GRAPH, "learner": LEARNER, "updates": UPDATES}
+    with engine(options.engine, options.work) as run:
+        found = run(trained, asked, common=(options.data,), what=what | {"share": SHARE, "last": LAST})
+    name = "MNIST" if options.data.startswith("mnist:") else options.data
+    options.out.write_text(page(list(zip(asked, found, strict=True)), options.seeds, name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""``veilwalk predict``: what a trained model makes of rows of a file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.helpers.cli import Cli
+
+from veilwalk.learning import load_model, make_learner, predict, save_model
+from veilwalk.training import Scenario, TrainSettings, run_training
+
+
+def write(path: Path, rows: list[list[Any]]) -> None:
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a table whose features are far from [0, 1] and whose classes have names."""
+    folder = tmp_path_factory.mktemp("predict")
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(2, size=200)
+    table = [[900 + 50 * kind + rng.normal(), -5 + rng.normal(), ("hen", "owl")[kind]] for kind in kinds]
+    write(folder / "train.csv", [["weight", "depth", "label"], *table])
+    settings = TrainSettings(
+        graph="rrg:20:3:seed=1", support="2:3", data=f"csv:{folder / 'train.csv'}", partition="iid",
+        learner="softmax:learning_rate=1", updates=300, attack=0, compare="none",
+    )  # fmt: skip
+    run_training(Scenario.of(settings), settings, out=folder / "run")
+    return folder
+
+
+def test_rows_are_scaled_as_those_of_the_training(place: Path, run: Cli) -> None:
+    """Two rows of a file whose own range is another: scaled by that they would be told wrongly."""
+    write(place / "new.csv", [["weight", "depth", "label"], [900, -5, "hen"], [901, -5, "hen"], [950, -5, "owl"]])
+    code, out, _ = run(["predict", str(place / "run"), "--data", f"csv:{place / 'new.csv'}", "--to", str(place / "p")])
+    assert code == 0
+    assert "accuracy 100.00% on 3 rows (95% interval" in out
+    assert "always saying hen, the commonest class here, would be right for 66.67%" in out
+    with (place / "p").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["predicted"], row["label"], row["correct"]) for row in rows] == [
+        ("hen", "hen", "1"),
+        ("hen", "hen", "1"),
+        ("owl", "owl", "1"),
+    ]
+    assert all(0.5 < float(row["probability"]) <= 1 for row in rows)
+
+
+def test_rows_without_labels_are_only_predicted(place: Path, run: Cli) -> None:
+    write(place / "bare.csv", [["weight", "depth"], [900, -5], [950, -5]])
+    code, out, _ = run(["predict", str(place / "run"), "--data", f"csv:{place / 'bare.csv'}"])
+    assert (code, out) == (0, "2 rows predicted; they have no labels\n")
+    write(place / "wide.csv", [["a", "b", "c", "label"], [1, 2, 3, "hen"], [1, 2, 3, "hen"]])
+    code, _, err = run(["predict", str(place / "run"), "--data", f"csv:{place / 'wide.csv'}"])
+    assert (code, "must be rows of 2 features (not 3)" in err) == (2, True)
+
+
+def test_the_bundled_rows_are_those_held_out(run: Cli, tmp_path: Path) -> None:
+    """The accuracy is the record's: by another seed, rows of the training would be among them."""
+    settings = TrainSettings(graph="rrg:20:3:seed=1", support="2:3", updates=40, attack=0, compare="none", seed=5)
+    run_training(Scenario.of(settings), settings, out=tmp_path / "run")
+    accuracy = json.loads((tmp_path / "run" / "record.json").read_text())["algorithms"]["private-walk"]["accuracy"]
+    out = run(["predict", str(tmp_path / "run"), "--data", "digits"])[1]
+    assert f"accuracy {accuracy:.2%} on 359 rows" in out
+    file = tmp_path / "run" / "model.npz"
+    code, _, err = run(["predict", str(file), "--data", "digits"])
+    assert (code, "--learner" in err) == (2, True)
+    assert run(["predict", str(file), "--data", "digits", "--learner", "softmax"])[0] == 0
+
+
+def test_numbers_come_back_in_their_own_unit(tmp_path: Path, run: Cli) -> None:
+    rng = np.random.default_rng(0)
+    table = [[x, 1000 + 300 * x + rng.normal()] for x in rng.random(200)]
+    write(tmp_path / "t.csv", [["x", "y"], *table])
+    data = f"csv:{tmp_path / 't.csv'}:target=y"
+    settings = TrainSettings(
+        graph="rrg:20:3:seed=1", support="2:3", data=data, partition="iid",
+        learner="linear:learning_rate=0.3:local_steps=5", updates=300, attack=0, compare="none",
+    )  # fmt: skip
+    run_training(Scenario.of(settings), settings, out=tmp_path / "run")
+    code, out, _ = run(["predict", str(tmp_path / "run"), "--data", data, "--to", str(tmp_path / "p.csv")])
+    assert code == 0
+    assert float(out.rsplit("r2 ", 1)[1]) > 0.9
+    with (tmp_path / "p.csv").open() as stream:
+        first = next(csv.DictReader(stream))
+    assert float(first["predicted"]) == pytest.approx(float(first["label"]), rel=0.1)
+
+
+def test_a_torch_module_predicts_and_leaves_as_onnx_and_state_dict(tmp_path: Path) -> None:
+    """What ONNX's own evaluator says of rows is what the module does; torch reads the state_dict back."""
+    torch: Any = pytest.importorskip("torch")
+    spec = "tests.unit.cli.test_predict:small_network"
+    learner: Any = make_learner(spec, n_features=4, n_classes=3)
+    params = learner.init_params(np.random.default_rng(1))
+    rows = np.random.default_rng(2).random((7, 4), dtype=np.float32)
+    said = predict(learner, params, rows)
+    assert said.shape == (7, 3)
+    np.testing.assert_allclose(said.sum(axis=1), 1)
+    save_model(tmp_path / "m.pt", params)
+    module = torch.nn.Linear(4, 3)
+    module.load_state_dict(torch.load(tmp_path / "m.pt", weights_only=True))
+    logits = module(torch.tensor(rows)).detach().numpy()
+    np.testing.assert_array_equal(said.argmax(axis=1), logits.argmax(axis=1))
+    save_model(tmp_path / "m.npz", params)
+    assert load_model(tmp_path / "m.npz").keys() == params.keys()
+    reference: Any = pytest.importorskip("onnx.reference")
+    save_model(tmp_path / "m.onnx", params, learner=spec, n_features=4, n_classes=3)
+    (found,) = reference.ReferenceEvaluator(str(tmp_path / "m.onnx")).run(None, {"features": rows})
+    np.testing.assert_allclose(found, logits, rtol=1e-5, atol=1e-6)
+
+
+def small_network(*, n_features: int, n_classes: int) -> Any:
+    """One linear layer of torch."""
+    from torch import nn
+
+    from veilwalk.learning.torch_learner import TorchLearner
+
+    return TorchLearner(module_fn=lambda: nn.Linear(n_features, n_classes))
