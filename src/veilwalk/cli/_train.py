@@ -14,6 +14,7 @@ import typer
 from veilwalk.cli._config import collected
 from veilwalk.cli._graph import SPEC_HELP
 from veilwalk.cli._output import drawn, live_progress, print_table
+from veilwalk.cli._watch import Watch, page_of
 from veilwalk.core.errors import ConfigError
 from veilwalk.core.units import readable_bytes
 from veilwalk.core.walk import WALKS
@@ -110,6 +111,7 @@ def train(
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting; wins over --config.")
     ] = None,
+    watch: Watch = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead of tables.")] = False,
 ) -> None:
     """Train a model over a network of peers, privately.
@@ -126,6 +128,13 @@ def train(
         "clip": clip, "attack": attack, "seed": seed,
     }  # fmt: skip
     settings = _settings(collected(config, sets or [], flags), out, resume=resume)
+    if watch and out is None:
+        raise ConfigError("--watch needs --out: the folder that is watched")
+    with page_of(out, wanted=watch):
+        _train(settings, out, resume=resume, as_json=as_json)
+
+
+def _train(settings: TrainSettings, out: Path | None, *, resume: bool, as_json: bool) -> None:
     try:
         run = _trained(settings, out, resume=resume)
     except KeyboardInterrupt:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from veilwalk.core.rooms import late_names
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
-from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
+from veilwalk.learning._checkpoint import Progressed, TrainingState, load_checkpoint, read_progress, save_checkpoint
 from veilwalk.learning._content import candidate_losses
 from veilwalk.learning._contract import check_learner
 from veilwalk.learning._data import DATA_USAGE, Data, checked_partition, data_of, load_data, require_fit
@@ -78,6 +78,7 @@ __all__ = [
     "Partitions",
     "PathologicalPartitioner",
     "Point",
+    "Progressed",
     "Quantise",
     "ShardPartitioner",
     "SoftmaxLearner",
@@ -114,6 +115,7 @@ __all__ = [
     "plain_trace",
     "private_mods",
     "private_trace",
+    "read_progress",
     "require_fit",
     "save_checkpoint",
     "save_model",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from veilwalk.training._result import TRAIN_FORMAT, TrainingRun
     from veilwalk.training._route import Route, route_anonymity
     from veilwalk.training._run import run_training, train
-    from veilwalk.training._scenario import Scenario
+    from veilwalk.training._scenario import Scenario, scheme_of
 
 _LATE = {
     "_content": ("Evidence", "attacked_rows", "content_attack", "gather_evidence"),
@@ -23,7 +23,7 @@ _LATE = {
     "_result": ("TRAIN_FORMAT", "TrainingRun"),
     "_route": ("Route", "route_anonymity"),
     "_run": ("run_training", "train"),
-    "_scenario": ("Scenario",),
+    "_scenario": ("Scenario", "scheme_of"),
 }
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "gather_evidence",
     "route_anonymity",
     "run_training",
+    "scheme_of",
     "train",
 ]
 
