@@ -20,6 +20,7 @@ from veilwalk.learning import Array, Data, Learner, Point, Tell, Training, Train
 from veilwalk.learning import train as train_along
 from veilwalk.training._content import attacked_rows, content_attack, gather_evidence
 from veilwalk.training._folder import RunFolder
+from veilwalk.training._membership import membership
 from veilwalk.training._privacy import privacy, require_accountant
 from veilwalk.training._result import TrainingRun
 from veilwalk.training._route import route_anonymity
@@ -53,7 +54,7 @@ def train(
         out: Folder to keep the run in, so that it can be resumed.
         resume: Go on with the run in ``out``, if its data and learner are the same.
         progress: Told how far it is.
-        options: Of :class:`TrainSettings`: updates, tokens, compare, noise, clip, attack, seed and so on.
+        options: Of :class:`TrainSettings`: updates, tokens, compare, protect, epsilon, clip, attack, seed and so on.
 
     Example:
         >>> from veilwalk.design import design
@@ -73,8 +74,10 @@ def train(
         partition=partition,
         learner=learner,
         seed=settings.seed,
-        clip=settings.clip,
-        noise=settings.noise,
+        protection=settings.protection,
+        updates=settings.updates,
+        tokens=settings.tokens,
+        payload=settings.payload,
     )
     return run_training(scenario, settings, out=None if out is None else Path(out), resume=resume, progress=progress)
 
@@ -195,6 +198,9 @@ def _attribution(
         found["paper_route"] = paper.summary
     if len(rows):
         found["sample"] = _sample(scenario, trace, int(rows[-1]), route.posteriors[-1])
+    if settings.membership:
+        asked = {"count": settings.membership, "seed": settings.seed, "progress": progress}
+        found["membership"] = {name: membership(scenario, one, **asked) for name, one in traces.items()}
     if len(attacked):
         evidence = gather_evidence(scenario, trace, attacked, seed=settings.seed, progress=progress)
         found["content"] = content_attack(scenario, evidence, route.posteriors[:-1])

@@ -12,7 +12,7 @@ from veilwalk.node.peer._node import Node
 from veilwalk.node.peer._process import run_node
 from veilwalk.node.peer._routing import DestinationRow, NextHop
 from veilwalk.node.peer._status import NodeStatus, node_status, unfinish_node
-from veilwalk.node.peer._trainer import update_mod
+from veilwalk.node.peer._trainer import SecretNormal
 
 __all__ = [
     "PUBLIC_TALLIES",
@@ -24,6 +24,7 @@ __all__ = [
     "NodeStatus",
     "OsDraws",
     "RecordedDraws",
+    "SecretNormal",
     "check_node",
     "drain_node",
     "file_digest",
@@ -35,5 +36,4 @@ __all__ = [
     "node_status",
     "run_node",
     "unfinish_node",
-    "update_mod",
 ]
