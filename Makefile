@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # One pinned set for every target, so that two installs are the same.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check browser figures bench api audit-campaign attackers sealed-attackers walk-comparison graph-table routes learning noise robustness campaign packaged clean
+.PHONY: demo test check browser figures bench api audit-campaign attackers sealed-attackers walk-comparison watch-pictures graph-table routes learning noise robustness campaign packaged clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## The main job, offline: 300 peers learn digits, and what that hides and costs
@@ -65,6 +65,9 @@ attackers: $(VENV)/.demo  ## The strongest attackers on 60 peers, printed; some 
 sealed-attackers: $(VENV)/.demo  ## The strongest attackers of what is sealed for several; a quarter of an hour, resumes; writes docs
 	$(BIN)/python -m benchmarks.tables.sealed_attackers
 
+watch-pictures: $(VENV)/.test browser  ## The pictures of the live page; a minute or two; writes docs
+	$(BIN)/python -m benchmarks.tables.watch_pictures
+
 walk-comparison: $(VENV)/.demo  ## Hops, entropy, attackers of the walks side by side; a quarter of an hour, resumes; writes docs
 	$(BIN)/python -m benchmarks.tables.walk_comparison
 
@@ -85,11 +88,11 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) --no-build-isolation --editable '.[report,dev,torch,sklearn,dp,export,tensorboard,parquet,ray,dask]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,torch,sklearn,dp,export,tensorboard,parquet,ray,dask,watch]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(PIP) --no-build-isolation --editable '.[report,dev,bench,torch,sklearn,dp,export,tensorboard,parquet,ray,dask]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,bench,torch,sklearn,dp,export,tensorboard,parquet,ray,dask,watch]'
 	@# Its own metadata pins an old NumPy that it does not need; it runs with ours.
 	$(PIP) --no-deps PyDTMC
 	@touch $@

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from veilwalk.core.arrays import FloatArray
 from veilwalk.graphs import distances, parse_graph_spec
 from veilwalk.node import load_config, node_status
+from veilwalk.node.cluster import TRAIL, read_trail
 from veilwalk.node.members import (
     changed_manifest,
     load_root_key,
@@ -28,6 +29,7 @@ from veilwalk.node.members import (
     sign_roster,
 )
 from veilwalk.node.members._roster import Roster, read_signed_roster
+from veilwalk.watch import open_source
 
 COMMAND = [sys.executable, "-c", "from veilwalk.cli import main; main()"]
 UPDATES = 240
@@ -157,6 +159,14 @@ def test_a_cluster_trains_and_says_how_it_compares(cluster: tuple[Path, dict[str
     assert least_of_the_mutant > high
     assert json.loads((out / "result.json").read_text())["updates"] == UPDATES
     assert not _running(out)
+    # What was made while nobody looked, around the interruption, is not in the trail.
+    lines, _ = read_trail(out / TRAIL)
+    assert 0 < sum(len(line.get("made", [])) for line in lines) <= UPDATES
+    assert [line["t"] for line in lines] == sorted(line["t"] for line in lines)
+    watched = open_source(out)
+    kinds = {one["kind"] for one in watched.look()}
+    assert kinds == {"about", "network", "deliveries", "points", "price", "event", "state"}
+    assert watched.finished
 
 
 def test_another_cluster_in_the_same_folder_is_refused(cluster: tuple[Path, dict[str, object]], tmp_path: Path) -> None:

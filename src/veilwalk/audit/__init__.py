@@ -4,6 +4,7 @@ What is seen (``_sightings``), what is inferred from it (``observers``, ``infere
 are kept apart; only the judge (``_judge``) sees both sides.
 """
 
+from veilwalk.audit._answers import Answer, answers
 from veilwalk.audit._audit import audit
 from veilwalk.audit._collusion import collusion
 from veilwalk.audit._feasible import coalitions, make_plan, predicted_memory
@@ -25,6 +26,7 @@ __all__ = [
     "INFERENCES",
     "OBSERVERS",
     "SCORES",
+    "Answer",
     "Audit",
     "AuditSettings",
     "Estimate",
@@ -39,6 +41,7 @@ __all__ = [
     "Sightings",
     "SpyScores",
     "Truth",
+    "answers",
     "audit",
     "batches_of",
     "choose_colluders",

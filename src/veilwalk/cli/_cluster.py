@@ -26,6 +26,7 @@ from veilwalk.cli._output import (
     help_without_verb,
     print_table,
 )
+from veilwalk.cli._watch import Watch, page_of
 from veilwalk.core.records import plain
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def up(
     seed: Annotated[int, typer.Option(help="Seed of network, data and training; walks are not seeded.")] = 1,
     timeout: Annotated[float, typer.Option(help="Give up after so many seconds.")] = 3600.0,
     out: Out = DEFAULT_OUT,
+    watch: Watch = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Start every node as a process and train to the end.
@@ -135,16 +137,17 @@ def up(
         "away": away, "suite": suite, "seed": seed,
     }  # fmt: skip
     settings = settings_in(out, _given(context, flags)) or ClusterSettings(**flags)
-    try:
-        record = _run(settings, out, timeout)
-    except KeyboardInterrupt:
-        typer.echo(f"veilwalk cluster up --out {out} goes on where the nodes stopped", err=True)
-        raise
-    (out / "result.json").write_text(record.to_json())
-    if as_json:
-        typer.echo(json.dumps(plain(record.to_dict()), indent=2))
-        return
-    _print(record.to_dict(), out)
+    with page_of(out, wanted=watch):
+        try:
+            record = _run(settings, out, timeout)
+        except KeyboardInterrupt:
+            typer.echo(f"veilwalk cluster up --out {out} goes on where the nodes stopped", err=True)
+            raise
+        (out / "result.json").write_text(record.to_json())
+        if as_json:
+            typer.echo(json.dumps(plain(record.to_dict()), indent=2))
+        else:
+            _print(record.to_dict(), out)
 
 
 def _given(context: typer.Context, flags: dict[str, Any]) -> dict[str, Any]:
@@ -156,15 +159,15 @@ def _given(context: typer.Context, flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(settings: ClusterSettings, out: Path, timeout: float) -> Record:
-    from veilwalk.node.cluster import cluster_record, prepare_or_resume, rules_in, run_cluster, set_up_cluster, watching
+    from veilwalk.node import cluster as room
 
     announce_compiling()
     screen = console()
     started = time.monotonic()
     with screen.status("designing the law, making keys") as line:
-        setup = set_up_cluster(settings)
-        configs = prepare_or_resume(setup, out)
-        rules = rules_in(out)
+        setup = room.set_up_cluster(settings)
+        configs = room.prepare_or_resume(setup, out)
+        rules = room.rules_in(out)
         if rules.dwell_s:
             about = f"dwell {rules.dwell_s:g} s at every node: at least {setup.seconds(rules):.0f} s for the run"
             typer.echo(about, err=True)
@@ -174,16 +177,19 @@ def _run(settings: ClusterSettings, out: Path, timeout: float) -> Record:
 
         several = f"{rules.walks} walks, " if rules.walks > 1 else ""
 
+        trail = room.Trail(out, configs, updates=settings.updates, evaluate=setup.evaluate)
+
         def tell(status: ClusterStatus) -> None:
+            trail.add(status)
             line.update(
                 f"{status.alive} of {len(configs)} nodes up, {status.iteration} of {settings.updates} updates, "
                 f"{several}{status.total('hops')} hops, {status.finished} nodes have the finished model"
             )
 
-        with watching(out):
-            final = run_cluster(configs, tell, timeout_s=timeout)
+        with room.watching(out):
+            final = room.run_cluster(configs, tell, timeout_s=timeout)
         line.update("comparing with the prediction")
-        return cluster_record(setup, out, final, seconds=time.monotonic() - started)
+        return room.cluster_record(setup, out, final, seconds=time.monotonic() - started)
 
 
 def _print(result: dict[str, Any], out: Path) -> None:

@@ -26,6 +26,7 @@ from veilwalk.cli import (
     _roster_changes,
     _sweep,
     _train,
+    _watch,
 )
 from veilwalk.cli._output import help_without_verb
 from veilwalk.core.errors import InvalidParameterError, VeilwalkError
@@ -55,6 +56,7 @@ app.command("train")(_train.train)
 app.command("sweep")(_sweep.sweep)
 app.command("export")(_export.export)
 app.command("predict")(_predict.predict)
+app.command("watch")(_watch.watch)
 app.add_typer(_cluster_care.app, name="cluster")
 app.add_typer(_graph.app, name="graph")
 app.add_typer(_keys.app, name="keys")

@@ -1,4 +1,4 @@
-"""``veilwalk node check | drain``: before a node starts, and before it stops for a while."""
+"""``veilwalk node check | drain | watch``: before a node starts, before it stops for a while, and meanwhile."""
 
 from __future__ import annotations
 
@@ -82,3 +82,25 @@ def drain(
     if not done:
         raise ProtocolError(f"still holds messages after {timeout:g} s: its neighbours take them when they can")
     typer.echo("drained and stopped; it holds nothing")
+
+
+@app.command("watch")
+def watch(
+    config: Config = _HERE,
+    *,
+    run: RunName = None,
+    own: Annotated[
+        bool, typer.Option("--own", help="Also show what this node itself has trained: for its operator's eyes only.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port of the page, on this machine only; 0: any that is free.")] = 0,
+) -> None:
+    """Show a node's own state in a browser, on this machine.
+
+    What the metrics of a node say and no more: nothing from which to tell when or whether it trained, unless --own asks
+    for it. Read from its folder; it need not be running. Ctrl-C ends the page.
+
+    Example: veilwalk node watch clinic-a1/node.toml
+    """
+    from veilwalk.watch import Feed, NodeSource, serve
+
+    serve(Feed(NodeSource(config, run=run, own=own)), port=port, tell=typer.echo)

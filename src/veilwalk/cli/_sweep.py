@@ -69,6 +69,7 @@ def sweep(
     if dry_run:
         _foretell(plan, store, min(cores, cases))
         return
+    plan.keep(out)
     chosen = engine or ("serial" if min(cores, cases) == 1 else "process")
     with live_progress() as progress:
         found = run_sweep(plan, executor=chosen, store=store, progress=progress)

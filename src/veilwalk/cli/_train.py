@@ -16,6 +16,7 @@ from veilwalk.cli._graph import SPEC_HELP
 from veilwalk.cli._output import ACCEPT_HELP, PAYLOAD_HELP, drawn, live_progress
 from veilwalk.cli._train_plan import large_checkpoints, print_plan
 from veilwalk.cli._train_tables import print_training
+from veilwalk.cli._watch import Watch, page_of
 from veilwalk.core.errors import ConfigError
 from veilwalk.core.walk import WALKS
 from veilwalk.training import TrainSettings
@@ -165,6 +166,7 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and check everything, say what the run will take, and stop.")
     ] = False,
+    watch: Watch = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead of tables.")] = False,
 ) -> None:
     """Train a model over a network of peers, privately.
@@ -187,8 +189,15 @@ def train(
     if dry_run:
         print_plan(settings, out)
         return
+    if watch and out is None:
+        raise ConfigError("--watch needs --out: the folder that is watched")
+    with page_of(out, wanted=watch):
+        _train(settings, out, track or [], resume=resume, as_json=as_json)
+
+
+def _train(settings: TrainSettings, out: Path | None, track: list[str], *, resume: bool, as_json: bool) -> None:
     try:
-        run = _trained(settings, out, track or [], resume=resume)
+        run = _trained(settings, out, track, resume=resume)
     except KeyboardInterrupt:
         if out is not None:
             typer.echo(f"veilwalk train --resume --out {out} goes on from the last checkpoint", err=True)

@@ -6,7 +6,7 @@ from veilwalk.experiments._figures import FIGURES, reproduce
 from veilwalk.experiments._frontier import privacy_price
 from veilwalk.experiments._routes import compare_routes
 from veilwalk.experiments._sampled import SampledGraphs
-from veilwalk.experiments._sweep import Sweep, SweepPlan, predicted, sweep
+from veilwalk.experiments._sweep import Sweep, SweepPlan, finished_cases, predicted, sweep
 from veilwalk.experiments._walks import compare_walks, price_walks
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "SweepPlan",
     "compare_routes",
     "compare_walks",
+    "finished_cases",
     "load_claims",
     "predicted",
     "price_walks",

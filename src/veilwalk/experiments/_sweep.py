@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import resource
 import time
@@ -15,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 from veilwalk.core.config import read_toml
-from veilwalk.core.errors import ConfigError, InvalidParameterError
+from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.core.tables import csv_table, frame, html_table, parquet_table
@@ -25,6 +26,7 @@ from veilwalk.experiments._sweep_jobs import KINDS, MEANINGS, PARTS, check_case,
 _TABLES = ("kind", "settings", "grid", "cases")
 # A job's own number, and what its rows are averaged over.
 _JOB, _SEED = "job", "seed"
+_PLAN = "plan.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,19 @@ class SweepPlan:
             grid=given.get("grid", {}),
             cases=given.get("cases", ()),
         )
+
+    def keep(self, folder: Path) -> None:
+        """Write the plan into the folder of its sweep, so that others can tell what its files are."""
+        parts = {name: plain(getattr(self, name)) for name in _TABLES}
+        write_atomically(folder / _PLAN, (json.dumps(parts, indent=2) + "\n").encode())
+
+    @classmethod
+    def kept(cls, folder: Path) -> SweepPlan:
+        """Return the plan of the sweep in ``folder``."""
+        try:
+            return cls(**json.loads((folder / _PLAN).read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            raise InputFileError(f"{folder / _PLAN}: not the plan of a sweep ({error})") from error
 
     @property
     def swept(self) -> list[str]:
@@ -184,9 +199,23 @@ def sweep(
             stage="cases",
             progress=progress,
         )
-    rows, failed = [], []
-    for number, (job, result) in enumerate(zip(jobs, results, strict=True)):
-        about = {_JOB: number} | {key: job.get(key) for key in plan.swept}
+    return _gathered(plan, dict(enumerate(results)))
+
+
+def finished_cases(plan: SweepPlan, store: JobStore) -> tuple[Sweep, int]:
+    """Return what came of the cases that are in the store so far, and how many they are."""
+    what, found = {"kind": "sweep", "of": plan.kind}, {}
+    for number, job in enumerate(jobs_of(plan.jobs())):
+        if (result := store.found(what, job)) is not None:
+            found[number] = result
+    return _gathered(plan, found), len(found)
+
+
+def _gathered(plan: SweepPlan, results: Mapping[int, Any]) -> Sweep:
+    """Return the rows of cases, by their numbers."""
+    rows, failed, jobs = [], [], plan.jobs()
+    for number, result in results.items():
+        about = {_JOB: number} | {key: jobs[number].get(key) for key in plan.swept}
         if isinstance(result, JobFailure):
             failed.append(about | {"error": result.error})
         else:

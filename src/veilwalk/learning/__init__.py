@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from veilwalk.core.rooms import late_names
 from veilwalk.learning._acceptance import ACCEPT_USAGE, Acceptance, Held
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
-from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
+from veilwalk.learning._checkpoint import Progressed, TrainingState, load_checkpoint, read_progress, save_checkpoint
 from veilwalk.learning._content import candidate_losses, row_losses
 from veilwalk.learning._contract import check_learner
 from veilwalk.learning._data import DATA_USAGE, Data, checked_partition, data_of, load_data, require_fit
@@ -100,6 +100,7 @@ __all__ = [
     "PathologicalPartitioner",
     "Point",
     "Poison",
+    "Progressed",
     "Protection",
     "ProtectionRequest",
     "Quantise",
@@ -145,6 +146,7 @@ __all__ = [
     "predict",
     "private_mods",
     "private_trace",
+    "read_progress",
     "require_fit",
     "row_losses",
     "save_checkpoint",

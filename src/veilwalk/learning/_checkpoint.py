@@ -105,6 +105,28 @@ def load_checkpoint(path: Path, *, identity: str | None) -> TrainingState:
     return state
 
 
+@dataclass(frozen=True, kw_only=True)
+class Progressed:
+    """How far a run had come at its last checkpoint: updates made, evaluations, and why it ended, once it has."""
+
+    done: int
+    points: tuple[Point, ...]
+    finished: str | None
+
+
+def read_progress(path: Path) -> Progressed | None:
+    """Return how far the run with this checkpoint is, without its models; None where there is none yet."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open("header.npy") as stream:
+            header = json.loads(str(np.lib.format.read_array(stream, allow_pickle=False)))
+        points = tuple(Point(**point) for point in header["points"])
+        return Progressed(done=int(header["done"]), points=points, finished=header["finished"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise InputFileError(f"checkpoint {path} cannot be read ({error})") from error
+
+
 def _state(header: dict[str, Any], arrays: dict[str, Array]) -> TrainingState:
     stacked = {name: arrays[f"model-{k}"] for k, name in enumerate(header["names"])}
     kept: list[dict[str, Array]] = [{} for _ in range(int(header["nodes"]))]

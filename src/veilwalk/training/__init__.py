@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from veilwalk.training._result import TRAIN_FORMAT, TrainingRun
     from veilwalk.training._route import Route, route_anonymity
     from veilwalk.training._run import run_training, train
-    from veilwalk.training._scenario import Scenario
+    from veilwalk.training._scenario import Scenario, scheme_of
     from veilwalk.training._tracking import TRACKERS, Track, Tracker, open_tracker, trackers
 
 _LATE = {
@@ -30,7 +30,7 @@ _LATE = {
     "_result": ("TRAIN_FORMAT", "TrainingRun"),
     "_route": ("Route", "route_anonymity"),
     "_run": ("run_training", "train"),
-    "_scenario": ("Scenario",),
+    "_scenario": ("Scenario", "scheme_of"),
     "_tracking": ("TRACKERS", "Track", "Tracker", "open_tracker", "trackers"),
 }
 
@@ -56,6 +56,7 @@ __all__ = [
     "privacy",
     "route_anonymity",
     "run_training",
+    "scheme_of",
     "trackers",
     "train",
 ]

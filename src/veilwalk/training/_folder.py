@@ -15,7 +15,7 @@ from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterEr
 from veilwalk.core.locks import lock_file
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.core.version import __version__
-from veilwalk.learning import Params, average, load_checkpoint, save_model
+from veilwalk.learning import Params, Progressed, average, load_checkpoint, read_progress, save_model
 from veilwalk.training._metrics import table
 from veilwalk.training._settings import PRIVATE, TrainSettings
 
@@ -103,6 +103,10 @@ class RunFolder:
         """Keep a part of the result."""
         text = json.dumps(plain(part), allow_nan=False)
         write_atomically(self.path / "parts" / f"{name}.json", text.encode())
+
+    def progress(self, algorithm: str = PRIVATE) -> Progressed | None:
+        """Return how far an algorithm is, None where it has not begun; whoever writes here is not disturbed."""
+        return read_progress(self.checkpoint(algorithm))
 
     def model(self, algorithm: str = PRIVATE, *, unfinished: bool = False) -> Params:
         """Return the model that an algorithm ended with, of several the average; ``unfinished``: or came to so far."""

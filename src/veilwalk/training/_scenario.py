@@ -83,7 +83,7 @@ class Scenario:
     def of(cls, settings: TrainSettings) -> Self:
         """Read and check everything that ``settings`` name; what they leave open is chosen to fit the graph."""
         graph = parse_graph_spec(settings.graph)
-        scheme = _scheme(graph, settings)
+        scheme = scheme_of(graph, settings)
         if settings.support not in {None, str(scheme.law.support)}:
             need = f"left out: the law in {settings.law} has distances {scheme.law.support} of its own"
             raise InvalidParameterError("support", settings.support, need)
@@ -231,8 +231,8 @@ class Scenario:
         return choose_scheme(self.graph)
 
 
-def _scheme(graph: Graph, settings: TrainSettings) -> Scheme:
-    """Return the scheme that settings ask for; a word on the law, the walk or the recipients rules the others out."""
+def scheme_of(graph: Graph, settings: TrainSettings) -> Scheme:
+    """Return the scheme that settings ask for; a word on law, walk or recipients rules the other settings out."""
     if settings.leaves_open and settings.scheme == "auto":
         return recommended_scheme(graph)
     chosen = choose_scheme(

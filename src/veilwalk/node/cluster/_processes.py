@@ -31,6 +31,8 @@ class ClusterStatus:
 
     nodes: tuple[NodeStatus | None, ...]
     alive: int
+    #: How often each was started again; empty where that is not known.
+    restarts: tuple[int, ...] = ()
 
     @property
     def finished(self) -> int:
@@ -90,7 +92,9 @@ class Cluster:
                 )
             self._processes[index] = self._launch(self._configs[index])
         alive = sum(process.poll() is None for process in self._processes)
-        return ClusterStatus(nodes=tuple(look_at(state) for state in self._states), alive=alive)
+        return ClusterStatus(
+            nodes=tuple(look_at(state) for state in self._states), alive=alive, restarts=tuple(self._restarts)
+        )
 
     def watch(self, tell: Callable[[ClusterStatus], None], *, timeout_s: float) -> ClusterStatus:
         """Look again and again until every node has the finished model.

@@ -12,23 +12,21 @@ from veilwalk.core.records import Record
 from veilwalk.node.cluster._files import node_ids
 from veilwalk.node.cluster._processes import ClusterStatus
 from veilwalk.node.cluster._settings import ClusterSetup
-from veilwalk.node.members import decode_params, load_manifest, load_root_public_key
+from veilwalk.node.members import Manifest, decode_params, load_manifest, load_root_public_key
 from veilwalk.node.peer import load_config, node_status
 
 
 def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, seconds: float) -> Record:
     """Return what came out, beside what was predicted."""
     scenario = setup.scenario
-    manifest = load_manifest(out / "manifest.json", load_root_public_key(out / "root" / "root.pub"))
+    manifest = manifest_in(out)
     final = node_status(load_config(out / node_ids(scenario.graph.n_nodes)[0] / "node.toml").state, with_model=True)
     if final.model is None:
         raise SpoolError(f"{out}: no node has a finished model on its disk")
     scores = scenario.learner.evaluate(decode_params(manifest, final.model), scenario.data.test)
     hops, updates = status.total("hops"), status.total("updates")
     price = scenario.scheme.price
-    message_bytes = MessageGeometry(
-        key_bytes=manifest.suite.enc_bytes, bucket_bytes=manifest.bucket_bytes, recipients=manifest.recipients
-    ).message_bytes
+    size = message_bytes(manifest)
     names = (
         *("farewells", "duplicates", "rerouted", "created", "forks", "merged", "retired", "discarded", "refused"),
         *("damaged", "set_aside", "unbelieved", "learner_failures", "dwell_overruns"),
@@ -50,9 +48,21 @@ def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, sec
             "hops_per_update_prediction": price.kind,
             # A leg is nearly geometric, so its spread is about its mean.
             "hops_per_update_expected_error": price.hops / math.sqrt(updates),
-            "message_bytes": message_bytes,
-            "bytes_sent": (hops + status.total("farewells")) * message_bytes,
+            "message_bytes": size,
+            "bytes_sent": (hops + status.total("farewells")) * size,
             "seconds": seconds,
             "counts": {name: status.total(name) for name in names},
         },
     )
+
+
+def manifest_in(out: Path) -> Manifest:
+    """Return the signed manifest of the cluster in ``out``."""
+    return load_manifest(out / "manifest.json", load_root_public_key(out / "root" / "root.pub"))
+
+
+def message_bytes(manifest: Manifest) -> int:
+    """Return the length of every message of a run."""
+    return MessageGeometry(
+        key_bytes=manifest.suite.enc_bytes, bucket_bytes=manifest.bucket_bytes, recipients=manifest.recipients
+    ).message_bytes

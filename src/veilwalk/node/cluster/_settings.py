@@ -23,6 +23,7 @@ from veilwalk.node.sealing import Suite, check_recipients
 if TYPE_CHECKING:
     from veilwalk.design import Scheme
     from veilwalk.graphs import Graph
+    from veilwalk.learning import Params
     from veilwalk.training import Scenario
 
 #: A folder that has this file is a whole cluster.
@@ -150,6 +151,10 @@ class ClusterSetup:
         largest = max(self.scenario.partitions, key=len)
         tested = self.settings.accept != "none"
         return measured_dwell(self.scenario.learner, largest, self.scenario.protection, tested=tested)
+
+    def evaluate(self, params: Params) -> Mapping[str, float]:
+        """Return how good a model is on held-out data."""
+        return self.scenario.learner.evaluate(params, self.scenario.data.test)
 
     def seconds(self, rules: RunRules) -> float:
         """Return how long the run takes at least: the hops of its longest walk, each of which dwells."""

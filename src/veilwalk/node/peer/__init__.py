@@ -6,6 +6,7 @@ from veilwalk.node.peer._config import NodeConfig, load_config, load_configs
 from veilwalk.node.peer._drain import drain_node, is_running
 from veilwalk.node.peer._draws import OsDraws, RecordedDraws
 from veilwalk.node.peer._law_files import file_digest
+from veilwalk.node.peer._metrics import PUBLIC_TALLIES
 from veilwalk.node.peer._model import node_model
 from veilwalk.node.peer._node import Node
 from veilwalk.node.peer._process import run_node
@@ -14,6 +15,7 @@ from veilwalk.node.peer._status import NodeStatus, node_status, unfinish_node
 from veilwalk.node.peer._trainer import SecretNormal
 
 __all__ = [
+    "PUBLIC_TALLIES",
     "DestinationRow",
     "Finding",
     "NextHop",

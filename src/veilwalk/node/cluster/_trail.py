@@ -1,0 +1,145 @@
+"""What a cluster on one's own machine did, look by look: a file in its folder, for the page that shows it.
+
+It says who trained when, which no node of a real network is told; only whoever runs all nodes, and so has all their
+keys, can write it. It grows by a line a look at most, and up to a bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from veilwalk.core.errors import SpoolError
+from veilwalk.learning import Params
+from veilwalk.node.cluster._processes import ClusterStatus
+from veilwalk.node.cluster._record import manifest_in
+from veilwalk.node.members import decode_params
+from veilwalk.node.peer import NodeStatus, load_config, node_status
+
+TRAIL = "trail.jsonl"
+#: Tallies whose growth is an event, with what it is called.
+EVENTS = {
+    "created": "lost walk: a new one was made in its stead",
+    "forks": "fork: a walk was found to have been made twice",
+    "merged": "merge: two walks became one",
+    "retired": "walk retired",
+    "rerouted": "sent another way: a neighbour was silent",
+    "damaged": "stored file found damaged",
+    "refused": "model refused",
+}
+_MOST_BYTES = 32 << 20
+# Looks at the model: a share of the updates apart, and so many seconds.
+_SCORES, _SCORE_S = 40, 2.0
+
+Evaluate = Callable[[Params], Mapping[str, Any]]
+
+
+class Trail:
+    """Writes what changed since the look before; a cluster that goes on adds to the file that is there."""
+
+    def __init__(self, folder: Path, configs: Sequence[Path], *, updates: int, evaluate: Evaluate) -> None:
+        self._folder, self._evaluate, self._updates = folder, evaluate, updates
+        self._states = [load_config(path).state for path in configs]
+        self._path = folder / TRAIL
+        self._before: list[NodeStatus | None] = [None] * len(configs)
+        self._restarts: tuple[int, ...] = (0,) * len(configs)
+        last = last_line(self._path)
+        self._began = time.monotonic() - float(last.get("t", 0.0))
+        self._scored_at, self._scored = 0.0, int(last.get("iteration", 0))
+
+    def add(self, status: ClusterStatus) -> None:
+        """Note what is new at this look; a disk that is full costs the trail, not the run."""
+        line = self._changes(status)
+        score = self._score(status)
+        if score is not None:
+            line["score"] = score
+        self._before, self._restarts = list(status.nodes), status.restarts or self._restarts
+        if not line or (self._path.exists() and self._path.stat().st_size > _MOST_BYTES):
+            return
+        line = {
+            "t": round(time.monotonic() - self._began, 2),
+            "iteration": status.iteration,
+            "hops": status.total("hops"),
+            "finished": status.finished,
+        } | line
+        with contextlib.suppress(OSError), os.fdopen(os.open(self._path, _APPEND, 0o600), "a") as stream:
+            stream.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+    def _changes(self, status: ClusterStatus) -> dict[str, Any]:
+        made, events = [], []
+        held = [index for index, node in enumerate(status.nodes) if node is not None and node.in_custody]
+        for index, (node, before) in enumerate(zip(status.nodes, self._before, strict=True)):
+            if node is None:
+                continue
+            # What was counted before the first look is not news.
+            grew = {} if before is None else _grown(node.tallies, before.tallies)
+            if grew.get("updates"):
+                made += [[max(node.walks), index]] * grew["updates"]
+            events += [[name, index, by] for name, by in grew.items() if name in EVENTS]
+        ended = zip(status.restarts, self._restarts, strict=False)
+        events += [["killed", index, now - then] for index, (now, then) in enumerate(ended) if now > then]
+        found: dict[str, Any] = {}
+        if made:
+            found["made"] = [index for _, index in sorted(made)]
+        if events:
+            found["events"] = events
+        if found or held != self._held:
+            found["held"] = held
+        return found
+
+    @property
+    def _held(self) -> list[int]:
+        return [index for index, node in enumerate(self._before) if node is not None and node.in_custody]
+
+    def _score(self, status: ClusterStatus) -> dict[str, Any] | None:
+        """Evaluate the newest model now and then."""
+        new = status.iteration - self._scored
+        now = time.monotonic()
+        if new < max(1, self._updates // _SCORES) or now < self._scored_at + _SCORE_S:
+            return None
+        self._scored_at, self._scored = now, status.iteration
+        newest = max(range(len(status.nodes)), key=lambda one: (n := status.nodes[one]) is not None and n.iteration)
+        with contextlib.suppress(SpoolError):
+            model = node_status(self._states[newest], with_model=True).model
+            if model is not None:
+                return dict(self._evaluate(decode_params(manifest_in(self._folder), model)))
+        return None
+
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+
+
+def _grown(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    return {name: value - before.get(name, 0) for name, value in now.items() if value > before.get(name, 0)}
+
+
+def read_trail(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
+    """Return the whole lines of a trail from a place on, and the place after them."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(offset)
+            data = stream.read()
+    except OSError:
+        return [], offset
+    whole = data[: data.rfind(b"\n") + 1]
+    return list(_lines(whole)), offset + len(whole)
+
+
+def last_line(path: Path) -> dict[str, Any]:
+    """Return the last line of a trail, an empty one where there is none."""
+    found, _ = read_trail(path)
+    return found[-1] if found else {}
+
+
+def _lines(data: bytes) -> Iterator[dict[str, Any]]:
+    for line in data.splitlines():
+        # A line that a killed writer left half is passed over.
+        with contextlib.suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict):
+                yield found
