@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 
 demo: $(VENV)/.demo  ## The main job, offline: 300 peers learn digits, and what that hides and costs
 	@rm -rf out/demo
-	@$(BIN)/veilwalk train --out out/demo
+	@$(BIN)/veilwalk demo --out out/demo
 
 test: check browser  ## Everything that must hold before a change lands
 	$(BIN)/pytest -n 2 --dist worksteal
