@@ -59,6 +59,11 @@ def _size_of_any(custody: Any) -> int:
     return len(custody.spool.read(rows[0])) if rows else 0
 
 
+def _offer_nothing(*_: Any) -> bool:
+    """Offer nothing on that is about to be swallowed."""
+    return False
+
+
 def swallower() -> None:
     """Swallow every message, acknowledged and all."""
     from veilwalk.node.peer._custody import Custody
@@ -74,6 +79,7 @@ def swallower() -> None:
         return Taken(taken.verdict)
 
     Custody.take = take  # type: ignore[method-assign]
+    Custody._offer_early = _offer_nothing  # type: ignore[method-assign,assignment]
 
 
 def decoy() -> None:
@@ -92,3 +98,4 @@ def decoy() -> None:
         return Taken(taken.verdict, self.create(_garbage(self, size), "garbage"))
 
     Custody.take = take  # type: ignore[method-assign]
+    Custody._offer_early = _offer_nothing  # type: ignore[method-assign,assignment]

@@ -127,7 +127,8 @@ def holders(folder: Path, names: Sequence[str]) -> set[str]:
 def _read(folder: Path, name: str) -> Remains:
     if not (folder / "state" / "spool.db").exists():
         return Remains(name, {}, {}, [], {})
-    database = sqlite3.connect(f"file:{folder / 'state' / 'spool.db'}?mode=ro", uri=True)
+    # Not read-only: a node that was killed while it made its database left a journal to be undone.
+    database = sqlite3.connect(f"file:{folder / 'state' / 'spool.db'}?mode=rw", uri=True)
     try:
         messages = [
             (digest, peer, seq, bool(fixed))

@@ -244,6 +244,10 @@ def _watched() -> None:
         if found.row is not None:
             note(self, "seen.log", found.row.digest.hex(), peer, time.monotonic_ns(), int(found.for_us))
             taken_at[found.row.id] = (time.monotonic(), False)
+            if found.body is not None:
+                # Offered on before it was taken.
+                taken_at.pop(found.row.id)
+                note(self, "gaps.log", 0.0, 0)
         return found
 
     def creating(self: Any, message: Any, count: str, lane: int = 0) -> Any:
@@ -271,7 +275,15 @@ def _watched() -> None:
     Custody.outgoing, Custody.create = offering, creating  # type: ignore[method-assign]
 
 
+def _stamps() -> None:
+    """Nothing is wrong: the node notes when it does what."""
+    from benchmarks.speed import hop
+
+    hop.install()
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
+    "stamps": _stamps,
     "ack-before-commit": _ack_before_commit,
     "unpinned-hop": _unpinned_hop,
     "use-before-given": _use_before_given,

@@ -38,6 +38,7 @@ from benchmarks.reliability.forgetful_disk import ForgetfulDisk
 from benchmarks.reliability.virtual_network import members
 from benchmarks.reliability.virtual_time import VirtualLoop
 from benchmarks.reliability.virtual_world import SimulatedDisk, World
+from veilwalk.node.peer._departures import Departures
 from veilwalk.node.peer._storage import Storage
 from veilwalk.node.spool._register import Register
 from veilwalk.node.spool._spool import Spool
@@ -49,6 +50,7 @@ MUTANTS = (
     "use-before-given",
     "no-dedup+use-before-given",
     "reroutes-given",
+    "reroutes-told",
     "unsynced-commits",
 )
 
@@ -148,6 +150,11 @@ def _apply(mutant: str) -> None:
     """Make every node of this process wrong."""
     if mutant == "reroutes-given":
         Register.is_given = lambda *_: False  # type: ignore[method-assign]
+    elif mutant == "reroutes-told":
+        # As if what was noted as given with its number were never said.
+        Departures._is_given = lambda self, register, row: (  # type: ignore[method-assign]  # noqa: SLF001
+            (row.peer, row.seq) not in self._told and register.is_given(str(row.peer), row.seq or 0)
+        )
     elif mutant == "unsynced-commits":
         SimulatedDisk.transaction = (  # type: ignore[method-assign]
             lambda self, **_: ForgetfulDisk.transaction(self, durable=False)

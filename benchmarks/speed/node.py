@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reliability.chaos import ChaosCluster
+from benchmarks.speed._harness import take_precedence
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node.cluster._files import free_ports
 from veilwalk.node.link._connection import dialing_context, listening_context
@@ -80,15 +81,6 @@ def main() -> None:
         busy = sorted(hop / parts for hop, parts in zip(found["hop busy"], found["parts busy"], strict=True))
         busy_ms = f"{1e3 * mean['hop busy']:.2f} ms, {statistics.median(busy):.2f} ({busy[0]:.2f} to {busy[-1]:.2f})"
         print(f"{name:>8} {whole} | {alone} | {ratio}, limited by {limit}; {busy_ms}", flush=True)
-
-
-def take_precedence() -> bool:
-    """Let this process, and all it starts, go before ordinary ones; return whether the system allows it."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    except OSError:
-        return False
-    return True
 
 
 def measure(size: int, *, seconds: float, rounds: int) -> tuple[dict[str, list[float]], int]:

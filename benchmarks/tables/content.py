@@ -1,16 +1,19 @@
 """What content gives away, by how an update is made: batch, local steps, momentum, noise.
 
 Run ``python -m benchmarks.tables.content`` from the checkout; a few minutes. It prints a table in Markdown: the share
-of deliveries whose maker each attacker names at its first guess, joined with what the route says.
+of deliveries whose maker each attacker names at its first guess, joined with what the route says. Ways to make an
+update are jobs, kept in ``--work``; ``--engine`` does them elsewhere.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from veilwalk.core.arrays import FloatArray
+from benchmarks.tables.campaign import add_engine, engine
+from veilwalk.core.records import plain
 from veilwalk.training import (
     Scenario,
     TrainSettings,
@@ -38,15 +41,18 @@ UPDATES: dict[str, tuple[str, float, float]] = {
 }
 
 
-def attacked(settings: TrainSettings, route: FloatArray | None = None) -> tuple[dict[str, dict[str, Any]], FloatArray]:
-    """Return what every attacker finds, by name, and the route's posteriors, which the learner has no part in."""
+def measured(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what every attacker finds of one way to make an update, by name.
+
+    The route's posteriors, in which the learner has no part, are found anew in each job: they take a second.
+    """
+    settings = TrainSettings(**job)
     scenario = Scenario.of(settings)
     trace = scenario.trace("private-walk", updates=settings.updates, seed=settings.seed)
     rows = attacked_rows(trace, settings.attack)
-    if route is None:
-        route = route_anonymity(scenario.scheme, trace, rows, seed=settings.seed).posteriors
+    route = route_anonymity(scenario.scheme, trace, rows, seed=settings.seed).posteriors
     evidence = gather_evidence(scenario, trace, rows, seed=settings.seed)
-    return {row["attacker"]: row for row in content_attack(scenario, evidence, route)}, route
+    return dict(plain({row["attacker"]: row for row in content_attack(scenario, evidence, route)}))
 
 
 def main() -> None:
@@ -57,18 +63,20 @@ def main() -> None:
     parser.add_argument("--partition", default="dirichlet:0.3")
     parser.add_argument("--updates", type=int, default=900)
     parser.add_argument("--attack", type=int, default=300)
+    add_engine(parser, Path("out") / "content")
     options = parser.parse_args()
-    base = TrainSettings(**vars(options))
-    route = None
+    base = {name: getattr(options, name) for name in ("graph", "support", "partition", "updates", "attack")}
+    asked = [base | {"learner": learner, "noise": noise, "clip": clip} for learner, noise, clip in UPDATES.values()]
+    with engine(options.engine, options.work) as run:
+        parts = run(measured, asked, what={"kind": "content"}, stage="content")
     print(f"| update | {' | '.join(COLUMNS)} |\n|---{'|---' * len(COLUMNS)}|")
-    for name, (learner, noise, clip) in UPDATES.items():
-        found, route = attacked(replace(base, learner=learner, noise=noise, clip=clip), route)
+    for name, found in zip(UPDATES, parts, strict=True):
         cells = []
         for column in COLUMNS:
             row = found.get(column) or found[f"route and content: {column}"]
             low, high = row["hit_ratio_interval"]
             cells.append(f"{row['hit_ratio']:.1%} [{low:.1%}-{high:.1%}]")
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        print(f"| {name} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

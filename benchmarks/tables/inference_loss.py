@@ -2,15 +2,21 @@
 
 Run ``python -m benchmarks.tables.inference_loss`` from the checkout; a few minutes. It prints a table in Markdown: the
 share of sources that the last-hop observer names, by graph and inference, and what is lost against exact. By-class
-learns on half of the lanes and is scored on the others, so its row has an interval of its own.
+learns on half of the lanes and is scored on the others, so its row has an interval of its own. Audits are jobs, kept
+in ``--work``; ``--engine`` does them elsewhere.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from benchmarks.tables.campaign import add_engine, engine
 from veilwalk.audit import audit
 from veilwalk.design import choose_scheme
 from veilwalk.graphs import Graph, parse_graph_spec
@@ -27,25 +33,33 @@ def graph_of(name: str) -> Graph:
     return Graph.from_edges(40, np.array([(int(generator.integers(node)), node) for node in range(1, 40)]))
 
 
+def measured(job: Mapping[str, Any]) -> dict[str, float]:
+    """Return the share of sources that one reading names, with its interval."""
+    scheme = choose_scheme(graph_of(job["graph"]), job["law"], support=(2, 5))
+    found = audit(scheme, updates=job["updates"], observers="last-hop", posterior=job["posterior"])["last-hop"]
+    low, high = found.interval
+    return {"hits": found.hit_ratio, "low": low, "high": high}
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--updates", type=int, default=400_000)
     parser.add_argument("--law", default="uniform-node")
+    add_engine(parser, Path("out") / "inference-loss")
     options = parser.parse_args()
+    base = {"law": options.law, "updates": options.updates}
+    asked = [base | {"graph": graph, "posterior": one} for graph, one in itertools.product(GRAPHS, INFERENCES)]
+    with engine(options.engine, options.work) as run:
+        parts = iter(run(measured, asked, what={"kind": "inference-loss"}, stage="audits"))
     print(f"| graph | {' | '.join(INFERENCES)} |\n| --- {'| --- ' * len(INFERENCES)}|")
     for name in GRAPHS:
-        scheme = choose_scheme(graph_of(name), options.law, support=(2, 5))
+        found = dict(zip(INFERENCES, itertools.islice(parts, len(INFERENCES)), strict=True))
         cells: list[str] = []
-        exact = 0.0
-        for posterior in INFERENCES:
-            found = audit(scheme, updates=options.updates, observers="last-hop", posterior=posterior)["last-hop"]
-            exact = exact or found.hit_ratio
-            low, high = found.interval
-            margin = (high - low) / 2
-            lost = "" if posterior == "exact" else f" ({found.hit_ratio / exact - 1:+.1%})"
-            cells.append(f"{found.hit_ratio:.4f} ± {margin:.4f}{lost}")
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        for posterior, one in found.items():
+            lost = "" if posterior == "exact" else f" ({one['hits'] / found['exact']['hits'] - 1:+.1%})"
+            cells.append(f"{one['hits']:.4f} ± {(one['high'] - one['low']) / 2:.4f}{lost}")
+        print(f"| {name} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Learning over a network of 300 peers, measured: MNIST, two partitions, two models, five algorithms, noise, attacks.
+"""Learning over a network of 300 peers, measured: MNIST, two partitions, two models, five algorithms, attacks.
 
 Run ``python -m benchmarks.tables.learning`` from the checkout, with MNIST's four files in ``../shared/data/mnist`` or
 where ``--data`` says. It writes ``docs/reference/learning.md`` and ``docs/images/learning.png``. Everything but the
@@ -6,8 +6,8 @@ speed is jobs (:mod:`benchmarks.tables.learning_jobs`), kept under ``--work``: r
 with ``--engine`` on several cores or machines. ``--only softmax`` renews one section and leaves the others as they were
 written. ``--profile reduced`` is a smoke test of a few minutes that leaves the docs alone.
 
-Every algorithm is tuned by one rule (:mod:`benchmarks.tables.tuning`), for both models; the noise and the attacks have
-step size 0.1 and one step an update.
+Every algorithm is tuned by one rule (:mod:`benchmarks.tables.tuning`), for both models; the attacks have step size
+0.1 and one step an update. What noise costs is :mod:`benchmarks.tables.noise`'s to say.
 """
 
 from __future__ import annotations
@@ -26,9 +26,6 @@ from benchmarks.tables.campaign import Run, add_engine, engine
 from benchmarks.tables.learning_jobs import (
     ALGORITHMS,
     ATTACKED,
-    CLIP,
-    DELTA,
-    EPSILONS,
     GRIDS,
     MODELS,
     PARTITIONS,
@@ -39,7 +36,7 @@ from benchmarks.tables.tuning import Setting, Tried, best
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.report import learning_figure
 
-PARTS = (*MODELS, "steps", "noise", "attack", "speed")
+PARTS = (*MODELS, "steps", "attack", "speed")
 Job = dict[str, Any]
 
 
@@ -52,14 +49,14 @@ class Plan:
         # Without what jobs say themselves: more seeds are more jobs, not other ones.
         named = {"seeds", "attack_seeds", "speed"}
         told = {key: value for key, value in asdict(self.profile).items() if key not in named}
-        self._what = told | {"kind": "learning", "data": data, "delta": DELTA, "clip": CLIP, "models": MODELS}
+        self._what = told | {"kind": "learning", "data": data, "models": MODELS}
         self._do = partial(run, learning_jobs.do, common=self._common, what=self._what)
 
     def record(self) -> Record:
         """Do every job that is not done yet."""
-        params = asdict(self.profile) | {"data": "MNIST", "delta": DELTA, "clip": CLIP, "models": MODELS}
+        params = asdict(self.profile) | {"data": "MNIST", "models": MODELS}
         params["grids"] = {model: [asdict(setting) for setting in grid] for model, grid in GRIDS.items()}
-        cells = self.trained() + self.noisy() + self.attacked()
+        cells = self.trained() + self.attacked()
         return Record(kind="learning", params=params, result={"cells": cells} | self.steps() | self.speed())
 
     def trained(self) -> list[Job]:
@@ -100,18 +97,6 @@ class Plan:
             one = Tried(setting=Setting(**job["setting"]), accuracy=accuracy)
             tried.setdefault((job["model"], job["partition"], job["algorithm"]), []).append(one)
         return {key: asdict(best(every)) for key, every in tried.items()}
-
-    def noisy(self) -> list[Job]:
-        """Train with noise."""
-        asked = [
-            {"partition": partition, "seed": seed, "epsilon": epsilon}
-            for seed in self.profile.seeds
-            for partition in PARTITIONS
-            for epsilon in EPSILONS
-            if "noise" in self._parts
-        ]
-        found = self._do([{"do": "noise"} | one for one in asked], stage="noise")
-        return [{"kind": "noise"} | one | {"found": result} for one, result in zip(asked, found, strict=True)]
 
     def attacked(self) -> list[Job]:
         """Attack what is sent, beside what the route tells."""

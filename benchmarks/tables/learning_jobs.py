@@ -1,4 +1,4 @@
-"""The jobs of :mod:`benchmarks.tables.learning`: a setting tried, an algorithm trained, noise, an attack, local steps.
+"""The jobs of :mod:`benchmarks.tables.learning`: a setting tried, an algorithm trained, an attack, local steps.
 
 A job says all that tells it from others; what is dealt and walked for it is kept for the jobs that follow here.
 """
@@ -18,7 +18,7 @@ from benchmarks.tables.tuning import GRID, NETWORK_GRID, Setting, accuracy_of, w
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.records import plain
 from veilwalk.design import choose_scheme, require_destinations
-from veilwalk.learning import Data, Learner, Params, Partition, Training, TrainingTrace, load_data, noise_for, train
+from veilwalk.learning import Data, Learner, Params, Partition, Training, TrainingTrace, load_data, train
 from veilwalk.training import (
     Scenario,
     TrainSettings,
@@ -35,7 +35,6 @@ PAPER = "paper-walk"
 ALGORITHMS = ("private-walk", PAPER, "plain-walk", "gossip", "central")
 PARTITIONS = ("iid", "dirichlet:0.3")
 ATTACKED = (*PARTITIONS, "graph:0.9")
-EPSILONS, DELTA, CLIP = (8.0, 1.0), 1e-5, 0.05
 UNTUNED = Setting(learning_rate=0.1, local_steps=1)
 MODELS = {"softmax": "softmax", "cnn": "benchmarks.tables.learning_jobs:small_cnn"}
 GRIDS = {"softmax": GRID, "cnn": NETWORK_GRID}
@@ -162,14 +161,12 @@ class Campaign:
         data = without_test_rows(self._base.data)
         return {model: _fewer(data, count) for model, count in self.profile.held_out.items()}
 
-    def _scenario(
-        self, model: str, partition: str, seed: int, *, learner: str = "", noise: float = 0.0, clip: float = 0.0
-    ) -> Scenario:
+    def _scenario(self, model: str, partition: str, seed: int, *, learner: str = "") -> Scenario:
         """Return a job's scenario; the data are read once for all."""
         scheme, fewer = self._base.scheme, _fewer(self._base.data, self.profile.held_out[model])
         spec = learner or UNTUNED.spec(MODELS[model])
         parts: dict[str, Any] = {"data": fewer, "partition": partition, "learner": spec}
-        return Scenario.make(scheme, **parts, seed=seed, noise=noise, clip=clip)
+        return Scenario.make(scheme, **parts, seed=seed)
 
     def _trace(self, name: str, model: str, seed: int) -> TrainingTrace:
         """Return who updates when."""
@@ -217,14 +214,6 @@ class Campaign:
         scenario = self._scenario("softmax", partition, seed)
         evidence = gather_evidence(scenario, trace, attacked_rows(trace, self.profile.attacked), seed=seed)
         return dict(plain({"rows": content_attack(scenario, evidence, posteriors)}))
-
-    def noise(self, *, partition: str, seed: int, epsilon: float) -> dict[str, Any]:
-        """Train the softmax privately with the least noise that keeps epsilon against everybody."""
-        trace = self._trace(PAPER, "softmax", seed)
-        multiplier = noise_for(epsilon, DELTA, updates=int(np.bincount(trace.node).max()))
-        scenario = self._scenario("softmax", partition, seed, noise=multiplier, clip=CLIP)
-        run = train(scenario.task("private-walk", seed=seed), trace, evaluations=2)
-        return {"noise_multiplier": multiplier, "accuracy": run.points[-1].accuracy}
 
     def steps(self, *, data: str, seeds: list[int], **tried: Any) -> dict[str, dict[str, float]]:
         """Train with so many local steps, so much fading and one step size, with every seed."""

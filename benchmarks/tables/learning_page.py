@@ -24,6 +24,7 @@ _TITLES = {
     "softmax": "Softmax regression",
     "steps": "Local steps",
     "cnn": "Convolutional network",
+    # Written by benchmarks.tables.noise.
     "noise": "Noise",
     "attack": "What content gives away",
     "speed": "Speed",
@@ -39,8 +40,8 @@ def page(record: Record, before: str = "") -> str:
     about = _paragraph(
         f"Written by `python -m benchmarks.tables.learning`: MNIST over {params['graph']}; *private-walk*: sealed for "
         f"{params['recipients']}, law `{params['far']}`, non-backtracking walk; *paper-walk*: sealed for one, law "
-        f"`paper`, support {params['support']}, simple walk, which sections of 0.1.0 call private-walk and those on "
-        f"noise and content are about; seeds {', '.join(map(str, params['seeds']))}; each section says "
+        f"`paper`, support {params['support']}, simple walk, which sections of 0.1.0 call private-walk and the one "
+        f"on content is about; seeds {', '.join(map(str, params['seeds']))}; each section says "
         "which version it was run with. Figures are means over the seeds, with the least and the largest in brackets. "
         "An *update* is what one node does to a model between two transfers; *hops* are model transfers between "
         f"neighbours, and those to {_TARGET:.0%} are interpolated between evaluations, but for gossip, which knows "
@@ -57,7 +58,7 @@ def page(record: Record, before: str = "") -> str:
 
 def _written(record: Record) -> dict[str, list[str]]:
     cells: Cells = list(record.result["cells"])
-    writers = {"softmax": _softmax, "cnn": _network, "noise": _noise, "attack": _attacks}
+    writers = {"softmax": _softmax, "cnn": _network, "attack": _attacks}
     found = {}
     for part, write in writers.items():
         mine = [cell for cell in cells if cell.get("model", cell["kind"]) == part]
@@ -154,23 +155,6 @@ def _row(algorithm: str, runs: list[Mapping[str, Any]], updates: int) -> tuple[s
         f"{per_update:.1f}",
         readable_bytes(runs[0]["message_bytes"] * per_update),
     )
-
-
-def _noise(cells: Cells, params: Mapping[str, Any]) -> list[str]:
-    about = _paragraph(
-        f"{_RUN} The private walk with softmax, step size 0.1, one step an update, updates clipped to norm "
-        f"{params['clip']:g}, with the least noise that keeps epsilon at delta {params['delta']:g} for the node "
-        "with most updates: whether one node's data, all of them, were used. It holds against everybody together, "
-        "even if they know who made which update; none is claimed for not knowing it "
-        "([why](../explanation/privacy-accounting.md))."
-    )
-    lines = [about, "", "| partition | epsilon (everybody, sender known) | noise multiplier | accuracy |"]
-    lines.append("|---|---|---|---|")
-    for key, group in _grouped(cells, lambda cell: (cell["partition"], cell["epsilon"])):
-        multiplier = np.mean([cell["found"]["noise_multiplier"] for cell in group])
-        accuracy = _spread([cell["found"]["accuracy"] for cell in group])
-        lines.append(f"| {key[0]} | {key[1]:g} | {multiplier:.2f} | {accuracy} |")
-    return lines
 
 
 def _attacks(cells: Cells, params: Mapping[str, Any]) -> list[str]:

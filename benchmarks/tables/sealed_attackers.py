@@ -1,19 +1,21 @@
 """The strongest attackers of messages sealed for several, and what a coalition loses that forgets its own draws.
 
 Run ``make sealed-attackers``; a quarter of an hour on two cores. It writes ``docs/reference/sealed-attackers.md``. Each
-part is a job, kept in ``--work`` as soon as it is there; ``--engine`` does them elsewhere.
+part is a job, kept in ``--work`` as soon as it is there; ``--engine`` does them elsewhere, ``--small`` measures little,
+on a small graph: a smoke test.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.tables.attackers import LARGE, facts, scored_rows, table
+from benchmarks.tables.attackers import LARGE, SMALL, facts, scored_rows, table
 from benchmarks.tables.campaign import add_engine, engine
 from veilwalk.audit import AuditSettings, audit
 from veilwalk.audit._feasible import make_plan
@@ -27,8 +29,20 @@ from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import parse_graph_spec
 
 ROOT = Path(__file__).parents[2]
-GRAPH, _, COLLUDERS, UPDATES = LARGE
-LAW = "far:4"
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is audited, and how much of the answers below is asked for."""
+
+    graph: str = LARGE[0]
+    law: str = "far:4"
+    colluders: int = LARGE[2]
+    updates: int = LARGE[3]
+    share: float = 1.0
+
+
+LITTLE = Size(graph=SMALL[0], law="far:3", colluders=SMALL[2], updates=6_000, share=0.1)
 # Recipients, walk, and about how many answers of the coalition; the first is the recommended scheme.
 SCHEMES = (
     (16, "non-backtracking", 1_000),
@@ -46,10 +60,10 @@ OBSERVERS = (
     ("neighbour", "random", 200),
     ("memory", "random", 200),
 )
-HEAD = f"""# The strongest attackers of messages sealed for several
+HEAD = """# The strongest attackers of messages sealed for several
 
-Written by `make sealed-attackers`, veilwalk {__version__}: RRG(300, 3) ({GRAPH}), law `{LAW}`, {COLLUDERS}
-colluders at random or spread out as far as can be, {UPDATES} updates played, seed 7. Sealed for several, posteriors are
+Written by `make sealed-attackers`, veilwalk {version}: {graph}, law `{law}`, {colluders}
+colluders at random or spread out as far as can be, {updates} updates played, seed 7. Sealed for several, posteriors are
 estimated by sampled paths, and calibrated: the mean top posterior must lie in the interval of the hits, but for one in
 twenty. Scored are updates that a colluder opens (`neighbour`: first sights of a relay; `memory`: what a destination
 opens), as many as the last column says; of linked ones so many groups.
@@ -66,22 +80,22 @@ class Forgetful(Coalition):
 COALITIONS = {"with its own draws": Coalition, "without": Forgetful}
 
 
-def scheme_of(recipients: int, walk: str) -> Scheme:
-    """Return a scheme of this page."""
-    return choose_scheme(parse_graph_spec(GRAPH), LAW, walk=walk, recipients=recipients)
+def scheme_of(job: Mapping[str, Any]) -> Scheme:
+    """Return the scheme of a job."""
+    return choose_scheme(parse_graph_spec(job["graph"]), job["law"], walk=job["walk"], recipients=job["recipients"])
 
 
-def jobs() -> list[dict[str, Any]]:
+def jobs(size: Size) -> list[dict[str, Any]]:
     """Return what is measured: rows of observers, and the two coalitions held against each other."""
-    base = {"graph": GRAPH, "law": LAW, "updates": UPDATES, "colluders": COLLUDERS}
+    base = {"graph": size.graph, "law": size.law, "updates": size.updates, "colluders": size.colluders}
     found = []
     for recipients, walk, scored in SCHEMES:
         main = (recipients, walk, scored) == SCHEMES[0]
         for observer, placement, answers in OBSERVERS if main else (("coalition", "random", scored),):
-            asked = {"observers": observer, "placement": placement, "scored_by_filter": answers}
+            asked = {"observers": observer, "placement": placement, "scored_by_filter": int(size.share * answers)}
             found.append(base | {"recipients": recipients, "walk": walk} | asked)
     recipients, walk, scored = SCHEMES[0]
-    both = base | {"recipients": recipients, "walk": walk, "scored_by_filter": scored}
+    both = base | {"recipients": recipients, "walk": walk, "scored_by_filter": int(size.share * scored)}
     return found + [both | {"held by": name} for name in COALITIONS]
 
 
@@ -94,15 +108,16 @@ def measured(job: Mapping[str, Any]) -> dict[str, Any]:
 def audited(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rows of one observer."""
     keys = ("updates", "colluders", "observers", "placement", "scored_by_filter")
-    found = audit(scheme_of(job["recipients"], job["walk"]), **{key: job[key] for key in keys})
+    found = audit(scheme_of(job), **{key: job[key] for key in keys})
     return {"rows": scored_rows(found, {key: job[key] for key in ("walk", "placement", "recipients")})}
 
 
 def held(kind: type[Coalition], job: Mapping[str, Any]) -> dict[str, Any]:
     """Return how often a coalition names makers: of what it opens, and of all updates by others."""
-    scheme, scored = scheme_of(job["recipients"], job["walk"]), job["scored_by_filter"]
-    settings = AuditSettings(observers="coalition", updates=UPDATES, colluders=COLLUDERS, scored_by_filter=scored)
-    run = play(scheme, settings, choose_colluders(scheme.graph, COLLUDERS, settings.seed))
+    scheme, colluders = scheme_of(job), job["colluders"]
+    asked = {"updates": job["updates"], "scored_by_filter": job["scored_by_filter"]}
+    settings = AuditSettings(observers="coalition", colluders=colluders, **asked)
+    run = play(scheme, settings, choose_colluders(scheme.graph, colluders, settings.seed))
     scene = Scene(make_plan(scheme, settings), run)
     observer = kind(scene)
     opened, by_opening = observer.answers
@@ -110,7 +125,7 @@ def held(kind: type[Coalition], job: Mapping[str, Any]) -> dict[str, Any]:
     every = np.concatenate([np.arange(begin + 1, end + 1) for begin, end in observer.chosen()])
     every = every[~scene.own[every]]
     # What none of them ever held is guessed blindly.
-    named = np.full(len(scene.seen), 1.0 / (scene.graph.n_nodes - COLLUDERS))
+    named = np.full(len(scene.seen), 1.0 / (scene.graph.n_nodes - colluders))
     named[rows] = weights.argmax(axis=1) == run.truth.source[rows]
     return {
         "opened": _told(estimate(named[opened], scene.lane[opened], share=True)),
@@ -122,9 +137,10 @@ def held(kind: type[Coalition], job: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def page(rows: Sequence[Mapping[str, Any]], parts: Mapping[str, Mapping[str, Any]]) -> str:
+def page(size: Size, rows: Sequence[Mapping[str, Any]], parts: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the page."""
-    lines = [HEAD]
+    names = ("graph", "law", "colluders", "updates")
+    lines = [HEAD.format(version=__version__, **{name: getattr(size, name) for name in names})]
     for recipients, walk, _ in SCHEMES:
         mine = [row for row in rows if (row["recipients"], row["walk"]) == (recipients, walk)]
         lines += [f"## K = {recipients}, {walk}", "", *table(mine), "", *facts(mine), ""]
@@ -151,14 +167,16 @@ def _cell(told: Sequence[float]) -> str:
 def main() -> None:
     """Measure what is not there yet, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--small", action="store_true", help="little, on a small graph")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
     add_engine(parser, ROOT / "out" / "sealed-attackers")
     options = parser.parse_args()
+    size = LITTLE if options.small else Size()
     with engine(options.engine, options.work) as run:
-        found = run(measured, jobs(), what={"kind": "sealed-attackers"}, stage="attackers")
+        found = run(measured, jobs(size), what={"kind": "sealed-attackers"}, stage="attackers")
     rows = [row for part in found[: -len(COALITIONS)] for row in part["rows"]]
     parts = dict(zip(COALITIONS, found[-len(COALITIONS) :], strict=True))
-    write_atomically(options.docs / "reference" / "sealed-attackers.md", page(rows, parts).encode())
+    write_atomically(options.docs / "reference" / "sealed-attackers.md", page(size, rows, parts).encode())
 
 
 if __name__ == "__main__":

@@ -123,16 +123,19 @@ def assemble_manifest(folder: Path) -> Any:
     return load_manifest(folder / "manifest.json", load_root_public_key(folder / "root" / "root.pub"))
 
 
-@pytest.mark.parametrize("walk", ["simple", "non-backtracking"])
-def test_the_same_sets_give_the_same_model(tmp_path: Path, walk: str) -> None:
-    """Sealed for four: whoever of them the simulator's token meets first trains, and the nodes make the same of it."""
+@pytest.mark.parametrize(("walk", "payload"), [("simple", "fp32"), ("non-backtracking", "int8")])
+def test_the_same_sets_give_the_same_model(tmp_path: Path, walk: str, payload: str) -> None:
+    """Sealed for four: whoever of them the simulator's token meets first trains, and the nodes make the same of it.
+
+    Also where every update is rounded at random on its way.
+    """
     graph = parse_graph_spec("rrg:12:3:seed=2")
     scheme = choose_scheme(graph, "far:2", walk=walk, recipients=4)
     data = load_data("digits", seed=SEED)
     parts = partitions_of(parse_partition_spec("dirichlet:0.5", graph=graph, seed=SEED), data)
     learner = make_learner(LEARNER, n_features=data.n_features, n_classes=data.n_classes)
     (played,) = scheme.play(updates=UPDATES, seed=SEED, replicas=1, burn_in=0)
-    task = TrainingTask(learner=learner, partitions=parts, held_out=data.test, seed=SEED)
+    task = TrainingTask(learner=learner, partitions=parts, held_out=data.test, seed=SEED, payload=payload)
     simulated = train(task, trace_of(graph, played, recipients=4), evaluations=EVALUATIONS).params
     plan = ClusterPlan(
         graph=graph,
@@ -144,6 +147,7 @@ def test_the_same_sets_give_the_same_model(tmp_path: Path, walk: str) -> None:
         rules=RunRules(walk=scheme.walk, updates=UPDATES, late_hops=1e9),
         seed=SEED,
         recipients=4,
+        payload=payload,
     )
     configs = prepare_cluster(tmp_path, plan)
     asyncio.run(_run(configs, recorded_for_several(scheme, played), int(played["source"][0])))

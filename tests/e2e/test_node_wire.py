@@ -28,9 +28,9 @@ from veilwalk.graphs import parse_graph_spec
 from veilwalk.learning import load_data, make_learner, parse_partition_spec, partitions_of
 from veilwalk.node import ClusterPlan, Node, RunRules, load_config, node_status, prepare_cluster
 from veilwalk.node.link._connection import Connection
-from veilwalk.node.link._wire import Frame
 from veilwalk.node.peer._assemble import assemble
 from veilwalk.node.peer._log import Log
+from veilwalk.node.sealing import Bytes
 
 UPDATES = 25
 #: A time, a hash or an id; the line of a log that told when a model was trained would have one.
@@ -131,29 +131,18 @@ async def _run(configs: list[Path], found: Recording, patch: pytest.MonkeyPatch)
 
 def _record(found: Recording, by_key: dict[bytes, str], patch: pytest.MonkeyPatch) -> None:
     """Note whatever a node writes, with the receiver by its key and the sender by the other end of the socket."""
-    send = Connection.send
+    write = Connection._write
     ports: dict[int, str] = {}
 
-    async def sending(self: Connection, frame: Any, body: bytes = b"") -> None:
+    def writing(self: Connection, *parts: Bytes) -> None:
+        write(self, *parts)
         transport: Any = self._transport
         mine, theirs = transport.get_extra_info("sockname")[1], transport.get_extra_info("peername")[1]
         receiver = by_key[self.peer_spki]
         ports[theirs] = receiver
-        encoded: list[bytes] = []
-        original = self.wire.send
+        found.streams[ports.get(mine, "?"), receiver, id(self)] += b"".join(parts)
 
-        def encoding(frame: Frame) -> bytes:
-            encoded.append(original(frame))
-            return encoded[-1]
-
-        self.wire.send = encoding  # type: ignore[method-assign]
-        try:
-            await send(self, frame, body)
-        finally:
-            self.wire.send = original  # type: ignore[method-assign]
-        found.streams[ports.get(mine, "?"), receiver, id(self)] += b"".join(encoded) + body
-
-    patch.setattr(Connection, "send", sending)
+    patch.setattr(Connection, "_write", writing)
 
 
 def test_the_recording_is_complete(recording: Recording) -> None:

@@ -24,10 +24,13 @@ from veilwalk.core.randomness import task_generator  # noqa: E402
 from veilwalk.design import Scheme, design  # noqa: E402
 from veilwalk.graphs import random_regular  # noqa: E402
 from veilwalk.learning import (  # noqa: E402
+    LinearLearner,
     NodePrivacyAccountant,
     NoisyUpdate,
     Params,
     Partition,
+    ProtectionRequest,
+    RunSize,
     StepContext,
     TrainingTask,
     UpdateResult,
@@ -127,6 +130,34 @@ def test_every_printed_epsilon_holds_against_who_knows_the_makers(
         assert truth > forgetful
     printed = [claim for run in found["algorithms"].values() for key, claim in run.items() if key.startswith("epsilon")]
     assert sum(claim is not None for claim in printed) == len(found["algorithms"])
+
+
+def test_the_noise_found_for_a_record_holds_against_who_sees_every_update() -> None:
+    """One row, there or not, whose gradient is never short of the clip norm; all local steps are counted."""
+    size = RunSize(updates=1, nodes=1, rows=5)
+    learner = LinearLearner(n_features=2, learning_rate=0.01, batch_size=0, local_steps=3)
+    asked = ProtectionRequest(protect="record", epsilon=3.0, delta=DELTA)
+    protection = asked.settle(learner, size)
+    assert (protection.rows, protection.most_updates, protection.unit) == (5, 1, "record")
+    far = Partition(np.ones((1, 2), dtype=np.float32), np.array([1e6], dtype=np.float32))
+    direction = np.ones(3) / math.sqrt(3)
+    worlds = []
+    for rows in (far, Partition(far.features[:0], far.labels[:0])):
+        seen: list[float] = []
+
+        def observe(number: int, before: Params, after: Params, seen: list[float] = seen) -> None:
+            change = np.append(after["weight"] - before["weight"], after["bias"] - before["bias"])
+            seen.append(float(direction @ change))
+
+        task = TrainingTask(learner=protection.learner(learner), partitions=[rows], held_out=far, seed=len(rows))
+        train(task, central_trace(updates=8000), evaluations=1, observe=observe)
+        worlds.append(np.array(seen))
+    # What a row does in one update: three clipped steps, divided by the public number.
+    assert worlds[0].mean() - worlds[1].mean() == pytest.approx(3 * 0.01 * protection.clip / 5, rel=0.05)
+    truth = least_epsilon(*worlds, DELTA)
+    assert 0.5 * asked.epsilon < truth < asked.epsilon
+    # Named mutant: one release for each update, whatever its local steps.
+    assert truth > NodePrivacyAccountant(unit="record").compose(NoisyUpdate(protection.noise), 1).get_epsilon(DELTA)
 
 
 def test_an_account_against_one_observer_holds_for_the_weights_it_was_given() -> None:

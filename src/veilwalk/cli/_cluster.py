@@ -11,10 +11,15 @@ import typer
 
 from veilwalk.cli._graph import SPEC_HELP
 from veilwalk.cli._output import (
+    PAYLOAD_HELP,
     WALKS_HELP,
     AllowSandwich,
     Clip,
+    Delta,
+    Epsilon,
+    MostUpdates,
     Noise,
+    Protect,
     announce_compiling,
     console,
     help_without_verb,
@@ -89,8 +94,13 @@ def up(
         float | None,
         typer.Option(help="Seconds every message stays at every node; 0 for none. [default: by a trial update]"),
     ] = None,
+    protect: Protect = "node",
+    epsilon: Epsilon = 0.0,
+    delta: Delta = 1e-5,
     clip: Clip = 0.0,
     noise: Noise = 0.0,
+    most_updates: MostUpdates = 0,
+    payload: Annotated[str, typer.Option(metavar="FORM", help=PAYLOAD_HELP)] = "fp32",
     away: Annotated[
         float,
         typer.Option(help="Seconds a member may be away without a walk being made in its stead; 0: by chance alone."),
@@ -118,7 +128,8 @@ def up(
         "data": data, "partition": partition, "learner": learner, "law": law, "support": support, "walk": walk,
         "recipients": recipients, "mix": mix, "allow_sandwich": allow_sandwich, "updates": updates,
         "walks": walks, "target_accuracy": target_accuracy, "evaluations": evaluations, "dwell": dwell, "clip": clip,
-        "noise": noise,
+        "noise": noise, "protect": protect, "epsilon": epsilon, "delta": delta, "most_updates": most_updates,
+        "payload": payload,
         "away": away, "suite": suite, "seed": seed,
     }  # fmt: skip
     settings = settings_in(out, _given(context, flags)) or ClusterSettings(**flags)

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from veilwalk.core.payload import PAYLOADS
 from veilwalk.core.progress import Progress
 from veilwalk.core.walk import Walk
 
@@ -46,8 +47,31 @@ WorkOption = Annotated[
     ),
 ]
 
-Clip = Annotated[float, typer.Option(metavar="NORM", help="Largest norm of an update; 0 does not clip.")]
-Noise = Annotated[float, typer.Option(metavar="MULTIPLIER", help="Gaussian noise on every update, in units of --clip.")]
+Protect = Annotated[
+    str, typer.Option(metavar="record|node", help="What noise protects: one row of a node, or all its rows together.")
+]
+Epsilon = Annotated[
+    float,
+    typer.Option(metavar="EPSILON", help="Find the noise for this epsilon, against everybody, sender known; 0: none."),
+]
+Delta = Annotated[float, typer.Option(metavar="DELTA", help="Of the guarantee (epsilon, delta).")]
+Clip = Annotated[
+    float,
+    typer.Option(
+        metavar="NORM",
+        help="Largest norm of an update, or of a row's gradient for records; 0: none, or as usual for --epsilon.",
+    ),
+]
+Noise = Annotated[float, typer.Option(metavar="MULTIPLIER", help="Or Gaussian noise by its size, in units of --clip.")]
+MostUpdates = Annotated[
+    int,
+    typer.Option(
+        metavar="COUNT",
+        help="A node that has made so many hands models on as they are; 0: no limit, or even shares for --epsilon.",
+    ),
+]
+
+PAYLOAD_HELP = f"How a model's numbers travel: {', '.join(PAYLOADS)}."
 
 WALKS_HELP = (
     "So many models walk at once, each with its share of the updates; the finished one is their mean. Where dwell or "

@@ -13,11 +13,12 @@ import typer
 
 from veilwalk.cli._config import collected
 from veilwalk.cli._graph import SPEC_HELP
-from veilwalk.cli._output import drawn, live_progress, print_table
+from veilwalk.cli._output import PAYLOAD_HELP, drawn, live_progress, print_table
 from veilwalk.core.errors import ConfigError
 from veilwalk.core.units import readable_bytes
 from veilwalk.core.walk import WALKS
 from veilwalk.training import TrainSettings
+from veilwalk.training._settings import USUAL_LEARNER
 
 if TYPE_CHECKING:
     from veilwalk.core.records import Record
@@ -29,6 +30,9 @@ _CHOSEN = {
     "support": "2 to 6, or to as far as all nodes reach",
     "walk": "the scheme's, the one a law file was designed for, or simple",
     "recipients": "the scheme's, as a law file says, or 1",
+    "learner": f"{USUAL_LEARNER}; with --epsilon whole batches and a step for it",
+    "clip": "0; with --epsilon what is usual: 1 for records",
+    "most_updates": "no limit; with --epsilon an even share of all updates",
 }
 _DEFAULTS = {field.name: field.default for field in fields(TrainSettings)} | _CHOSEN
 
@@ -94,10 +98,26 @@ def train(
     compare: Annotated[
         str | None, _setting("compare", "none, or some of paper-walk, plain-walk, gossip and central.")
     ] = None,
-    noise: Annotated[
-        float | None, _setting("noise", "Gaussian noise on every update, in units of --clip.", "MULTIPLIER")
+    protect: Annotated[
+        str | None,
+        _setting("protect", "What noise protects: one row of a node, or all its rows together.", "record|node"),
     ] = None,
-    clip: Annotated[float | None, _setting("clip", "Largest norm of an update; 0 does not clip.", "NORM")] = None,
+    epsilon: Annotated[
+        float | None,
+        _setting("epsilon", "Find the noise for this epsilon, against everybody, sender known; 0: none.", "EPSILON"),
+    ] = None,
+    delta: Annotated[float | None, _setting("delta", "Of the guarantee (epsilon, delta).", "DELTA")] = None,
+    noise: Annotated[
+        float | None, _setting("noise", "Or Gaussian noise by its size, in units of --clip.", "MULTIPLIER")
+    ] = None,
+    clip: Annotated[
+        float | None,
+        _setting("clip", "Largest norm of an update, or of a row's gradient for records; 0 does not clip.", "NORM"),
+    ] = None,
+    most_updates: Annotated[
+        int | None, _setting("most_updates", "A node that has made so many hands models on as they are.", "COUNT")
+    ] = None,
+    payload: Annotated[str | None, _setting("payload", PAYLOAD_HELP, "FORM")] = None,
     attack: Annotated[
         int | None, _setting("attack", "Deliveries on which to try the content attack; 0 for none.")
     ] = None,
@@ -122,8 +142,9 @@ def train(
     flags = {
         "graph": graph, "scheme": scheme, "law": law, "support": support, "walk": walk, "recipients": recipients,
         "data": data, "learner": learner,
-        "partition": partition, "tokens": tokens, "updates": updates, "compare": compare, "noise": noise,
-        "clip": clip, "attack": attack, "seed": seed,
+        "partition": partition, "tokens": tokens, "updates": updates, "compare": compare,
+        "protect": protect, "epsilon": epsilon, "delta": delta, "noise": noise, "clip": clip,
+        "most-updates": most_updates, "payload": payload, "attack": attack, "seed": seed,
     }  # fmt: skip
     settings = _settings(collected(config, sets or [], flags), out, resume=resume)
     try:

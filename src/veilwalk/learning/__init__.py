@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from veilwalk.core.rooms import late_names
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
 from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
-from veilwalk.learning._content import candidate_losses
+from veilwalk.learning._content import candidate_losses, row_losses
 from veilwalk.learning._contract import check_learner
 from veilwalk.learning._data import DATA_USAGE, Data, checked_partition, data_of, load_data, require_fit
 from veilwalk.learning._guard import guarded
@@ -18,7 +18,8 @@ from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
 from veilwalk.learning._matching import Candidates
 from veilwalk.learning._mlp import MlpLearner
 from veilwalk.learning._model_file import MODEL_SUFFIXES, load_model, save_model
-from veilwalk.learning._mods import ClipUpdate, GaussianNoise, Quantise, compose, private_mods
+from veilwalk.learning._models import average
+from veilwalk.learning._mods import ClipUpdate, Decay, GaussianNoise, Quantise, compose, private_mods
 from veilwalk.learning._partition import Partitioner, Partitions, partitions_of
 from veilwalk.learning._partitioners import (
     DirichletPartitioner,
@@ -27,13 +28,18 @@ from veilwalk.learning._partitioners import (
     PathologicalPartitioner,
     ShardPartitioner,
 )
+from veilwalk.learning._protection import Protection, ProtectionRequest, RunSize
 from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
+from veilwalk.learning._rows import RowProtection
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
-from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, apply_update, average, train
+from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, apply_update, train
 
 if TYPE_CHECKING:
     from veilwalk.learning._algorithms import ALGORITHMS, central_trace, gossip_trace, plain_trace
+    from veilwalk.learning._correlated import SharedNoise, walk_sensitivity
+    from veilwalk.learning._hidden_sender import between_neighbours, hidden_sender_epsilon
+    from veilwalk.learning._membership import threshold_auc
     from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
     from veilwalk.learning._partition_spec import PARTITION_KINDS, PartitionKind, parse_partition_spec
     from veilwalk.learning._privacy import NodePrivacyAccountant, NoisyUpdate, noise_for
@@ -41,6 +47,9 @@ if TYPE_CHECKING:
 
 _LATE = {
     "_algorithms": ("ALGORITHMS", "central_trace", "gossip_trace", "plain_trace"),
+    "_correlated": ("SharedNoise", "walk_sensitivity"),
+    "_hidden_sender": ("between_neighbours", "hidden_sender_epsilon"),
+    "_membership": ("threshold_auc",),
     "_partition_graph": ("GraphCorrelatedPartitioner",),
     "_partition_spec": ("PARTITION_KINDS", "PartitionKind", "parse_partition_spec"),
     "_privacy": ("NodePrivacyAccountant", "NoisyUpdate", "noise_for"),
@@ -58,6 +67,7 @@ __all__ = [
     "ClipUpdate",
     "CostModel",
     "Data",
+    "Decay",
     "DirichletPartitioner",
     "GaussianNoise",
     "GraphCorrelatedPartitioner",
@@ -78,8 +88,13 @@ __all__ = [
     "Partitions",
     "PathologicalPartitioner",
     "Point",
+    "Protection",
+    "ProtectionRequest",
     "Quantise",
+    "RowProtection",
+    "RunSize",
     "ShardPartitioner",
+    "SharedNoise",
     "SoftmaxLearner",
     "StepContext",
     "Stopping",
@@ -92,6 +107,7 @@ __all__ = [
     "UpdateResult",
     "apply_update",
     "average",
+    "between_neighbours",
     "candidate_losses",
     "central_trace",
     "check_learner",
@@ -101,6 +117,7 @@ __all__ = [
     "evaluation_points",
     "gossip_trace",
     "guarded",
+    "hidden_sender_epsilon",
     "init_generator",
     "ledger",
     "load_checkpoint",
@@ -115,13 +132,16 @@ __all__ = [
     "private_mods",
     "private_trace",
     "require_fit",
+    "row_losses",
     "save_checkpoint",
     "save_model",
     "sealed_bytes",
+    "threshold_auc",
     "trace_of",
     "train",
     "update_generator",
     "update_generators",
+    "walk_sensitivity",
 ]
 
 __getattr__ = late_names(__name__, _LATE)

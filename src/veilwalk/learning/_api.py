@@ -29,6 +29,14 @@ class Partition:
         return len(self.labels)
 
 
+class NormalSource(Protocol):
+    """Something that draws normal numbers."""
+
+    def standard_normal(self, shape: tuple[int, ...], /) -> Array:
+        """Return independent standard normal numbers."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepContext:
     """What a node hands its learner with the model, besides its data.
@@ -36,12 +44,18 @@ class StepContext:
     ``step`` counts the updates this node has made before, which it knows without being told anything about others.
     ``rng`` is the stream of that node and step, so that a simulated run and a real one give the same bits.
     ``age`` counts the updates that the model has had before, by anybody; its sealed header says so.
+    ``secret`` is where noise that protects comes from; None: from ``rng``, right for a simulation alone.
     """
 
     rng: np.random.Generator
     step: int
     age: int = 0
     state: MutableMapping[str, Array] = field(default_factory=dict)
+    secret: NormalSource | None = None
+
+    def normal(self, shape: tuple[int, ...]) -> Array:
+        """Return independent standard normal numbers to protect with, in double precision."""
+        return (self.rng if self.secret is None else self.secret).standard_normal(shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

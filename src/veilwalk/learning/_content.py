@@ -32,6 +32,14 @@ class RowScorer(Protocol):
         ...
 
 
+def row_losses(learner: Learner, params: Params, data: Partition) -> FloatArray:
+    """Return the loss of every row of ``data``; a learner without ``example_losses`` is asked row by row."""
+    if isinstance(learner, RowScorer):
+        return learner.example_losses(params, data)
+    rows = (Partition(data.features[row : row + 1], data.labels[row : row + 1]) for row in range(len(data)))
+    return np.array([learner.evaluate(params, row)["loss"] for row in rows])
+
+
 def candidate_losses(
     learner: Learner, params: Params, partitions: Sequence[Partition], *, tried: Tried = silent
 ) -> FloatArray:

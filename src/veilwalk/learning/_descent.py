@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from veilwalk.core import validate
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 from veilwalk.learning._api import Array, Params, Partition, StepContext, UpdateResult
+from veilwalk.learning._rows import RowProtection
 from veilwalk.learning._sgd import (
     Float32Array,
     check_descent,
@@ -39,11 +41,12 @@ class DescentLearner(ABC):
         n_features: Numbers in a row of data.
         n_classes: Labels run from 0 to one less; 0 where they are real numbers to be fitted.
         learning_rate: Step size.
-        batch_size: Rows of one step, drawn without repetition; a node with fewer uses all it has.
+        batch_size: Rows of one step, drawn without repetition; a node with fewer uses all it has. 0: always all.
         local_steps: Steps of one visit.
         momentum: Share of the last step kept; the velocity stays at the node.
         fade: Updates of a model after which what one node changes counts half, after twice as many a third, and so on;
             0: always whole. The model settles as an average of models would, and nothing more has to travel.
+        rows: How single rows are protected in every step; None: not.
     """
 
     n_features: int
@@ -53,11 +56,12 @@ class DescentLearner(ABC):
     local_steps: int = 1
     momentum: float = 0.0
     fade: float = 0.0
+    rows: RowProtection | None = None
 
     def __post_init__(self) -> None:
-        check_sizes(n_features=self.n_features, batch_size=self.batch_size, local_steps=self.local_steps)
-        validate.integer(n_classes=self.n_classes)
-        validate.at_least(0, n_classes=self.n_classes)
+        check_sizes(n_features=self.n_features, local_steps=self.local_steps)
+        validate.integer(n_classes=self.n_classes, batch_size=self.batch_size)
+        validate.at_least(0, n_classes=self.n_classes, batch_size=self.batch_size)
         check_descent(learning_rate=self.learning_rate, momentum=self.momentum)
         validate.at_least(0, fade=self.fade)
         validate.finite(fade=self.fade)
@@ -84,25 +88,57 @@ class DescentLearner(ABC):
         slope = softmax_slope if self.n_classes else squared_slope
         return slope(outputs, labels, self.learning_rate)
 
-    def _step(self, params: Params, features: Array, labels: Array) -> Params:
-        """Return the gradient of the mean loss times the step size, in fresh arrays."""
+    def _step(self, params: Params, features: Array, labels: Array, ctx: StepContext) -> Params:
+        """Return the gradient of the mean loss times the step size, in fresh arrays; as protected, where it is."""
         step: dict[str, Array] = {}
-        for weight, bias, slope, inputs in self._layers(params, features, labels):
+        layers = self._bounded_layers(params, features, labels)
+        for weight, bias, slope, inputs in layers:
             step[weight], step[bias] = slope @ inputs, np.add.reduce(slope, axis=1)
+        if self.rows is not None and self.rows.noise:
+            deviation = self.learning_rate * self.rows.deviation(self.batch_size)
+            step = {
+                name: np.asarray(step.get(name, 0.0) + deviation * ctx.normal(value.shape), dtype=np.float32)
+                for name, value in params.items()
+            }
         return step
+
+    def _bounded_layers(self, params: Params, features: Array, labels: Array) -> tuple[Layer, ...]:
+        """Return the layers, the slope of every row shrunk to the clip norm and to its share of the public number.
+
+        The gradient of a row at a layer is an outer product: its norm is the product of two norms, and no gradient of
+        a row is ever written out.
+        """
+        n_rows, protection = len(labels), self.rows
+        if not n_rows:
+            return ()
+        layers = self._layers(params, features, labels)
+        if protection is None:
+            return layers
+        squares = sum(
+            np.square(slope, dtype=np.float64).sum(axis=0) * (1.0 + np.einsum("ij,ij->i", inputs, inputs))
+            for _, _, slope, inputs in layers
+        )
+        norms = np.sqrt(squares) * (n_rows / self.learning_rate)
+        shares = (protection.shrinks(norms) * (n_rows / protection.divisor(self.batch_size))).astype(np.float32)
+        return tuple((weight, bias, slope * shares, inputs) for weight, bias, slope, inputs in layers)
+
+    def protect_rows(self, protection: RowProtection) -> Self:
+        """Return the same learner, each step of which clips row by row and adds noise."""
+        return replace(self, rows=protection)
 
     def update(self, params: Params, data: Partition, ctx: StepContext) -> UpdateResult:
         """Return ``params`` after ``local_steps`` minibatch steps on ``data``; a node without data changes nothing.
 
-        A model that has diverged shows in its numbers; whether NumPy should warn as well is for the caller to say.
+        Where rows are protected it adds its noise all the same: nobody shall see that it has none. A model that has
+        diverged shows in its numbers; whether NumPy should warn as well is for the caller to say.
         """
         check_width(data.features, self.n_features)
-        if not len(data):
+        if not len(data) and not (self.rows and self.rows.noise):
             return UpdateResult(params=params, num_examples=0)
         seen, before = 0, params
         for _ in range(self.local_steps):
             features, labels = draw_batch(data, self.batch_size, ctx.rng)
-            params = descend(params, self._step(params, features, labels), ctx, momentum=self.momentum)
+            params = descend(params, self._step(params, features, labels, ctx), ctx, momentum=self.momentum)
             seen += len(labels)
         share = np.float32(self.share(ctx.age))
         if share < 1:
@@ -119,11 +155,12 @@ class DescentLearner(ABC):
         The forward pass is one for all; a part without rows makes none.
         """
         steps = np.zeros((len(starts) - 1, sum(value.size for value in params.values())), dtype=np.float32)
-        layers = self._layers(params, data.features, data.labels)
+        layers = self._bounded_layers(params, data.features, data.labels)
         for part, (start, end) in enumerate(itertools.pairwise(starts.tolist())):
             if start == end:
                 continue
-            share, place = np.float32(-len(data) / (end - start)), 0
+            # A mean of the part's own rows; what is bounded has its divisor already.
+            share, place = np.float32(-1 if self.rows else -len(data) / (end - start)), 0
             for _, _, slope, inputs in layers:
                 rows = slope[:, start:end] * share
                 for found in (rows @ inputs[start:end], np.add.reduce(rows, axis=1)):
@@ -137,9 +174,11 @@ class DescentLearner(ABC):
         A row's step at a layer is an outer product: none is ever written out.
         """
         n_rows = len(data)
+        # What a row does to the mean of a batch, times the rows that are in it.
+        times = np.float64(-self.batch_size if self.rows else -n_rows)
         gram, along = np.zeros((n_rows, n_rows)), np.zeros(n_rows)
-        for weight, bias, slope, inputs in self._layers(params, data.features, data.labels):
-            made, given = np.float64(-n_rows) * slope, inputs.astype(np.float64)
+        for weight, bias, slope, inputs in self._bounded_layers(params, data.features, data.labels):
+            made, given = times * slope, inputs.astype(np.float64)
             gram += (made.T @ made) * (given @ given.T + 1)
             along += ((made.T @ change[weight]) * given).sum(axis=1) + made.T @ change[bias]
         return gram, along

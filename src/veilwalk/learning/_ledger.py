@@ -10,6 +10,7 @@ import numpy as np
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.geometry import MessageGeometry, SuiteName
+from veilwalk.core.payload import array_bytes
 from veilwalk.learning._api import Params
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ class Ledger:
         return int(fits.sum()) - 1
 
 
-def params_bytes(params: Params) -> int:
-    """Return the bytes of the arrays of a model."""
-    return sum(np.asarray(array).nbytes for array in params.values())
+def params_bytes(params: Params, *, payload: str = "fp32") -> int:
+    """Return the bytes of the arrays of a model, as ``payload`` says that they travel."""
+    return sum(array_bytes(payload, array.shape, array.dtype) for array in map(np.asarray, params.values()))
 
 
 def ledger(trace: TrainingTrace, cost: CostModel, *, params_bytes: int) -> Ledger:

@@ -10,7 +10,7 @@ updates, and the mean of those is taken. Clipping is the attacker's to apply as 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from veilwalk.learning._api import Learner, Params, Partition, StepContext
 from veilwalk.learning._content import Tried, silent
 from veilwalk.learning._descent import DescentLearner
 from veilwalk.learning._partition import Partitions
+from veilwalk.learning._protection import Protection
 
 # Draws of an update that is random.
 _DRAWS = 4
@@ -41,16 +42,14 @@ class Candidates:
         learner: The model and how it is updated.
         partitions: The data of each candidate.
         rng: The attacker's own draws.
-        clip: Largest norm of an update; 0 does not clip.
-        noise: Standard deviation of the noise on each number of an update.
+        protection: Clipping and noise.
         tried: Told how many candidates have been tried.
     """
 
     learner: Learner
     partitions: Partitions
     rng: np.random.Generator
-    clip: float = 0.0
-    noise: float = 0.0
+    protection: Protection = field(default_factory=Protection)
     tried: Tried = silent
 
     def updates(self, params: Params, age: int = 0) -> FloatArray:
@@ -60,11 +59,11 @@ class Candidates:
             found: FloatArray = learner.whole_steps(params, parts.rows, parts.starts).astype(np.float64)
             self.tried(len(parts))
             found *= learner.share(age)
-            return found * self._shrunk(np.sqrt(np.square(found).sum(axis=1)))[:, np.newaxis]
+            return found * self._shrunk(np.sqrt(np.square(found).sum(axis=1)), age)[:, np.newaxis]
         draws = _DRAWS
         if isinstance(learner, DescentLearner):
             # All rows at every local step: what the batches scatter around.
-            learner, draws = replace(learner, batch_size=max(int(parts.sizes.max()), 1)), 1
+            learner, draws = replace(learner, batch_size=0), 1
         rows = []
         for part in parts:
             rows.append(self._drawn(learner, params, part, age, draws))
@@ -82,7 +81,7 @@ class Candidates:
             result = learner.update(params, part, StepContext(rng=self.rng, step=0, age=age))
             change = _difference(params, result.params)
             norm = math.sqrt(sum(float(np.vdot(array, array)) for array in change.values()))
-            made.append(self._flat(change) * self._shrunk(norm))
+            made.append(self._flat(change) * self._shrunk(norm, age))
             if len(made) == 2 and np.array_equal(made[0], made[1]):
                 break
         return np.asarray(np.mean(made, axis=0))
@@ -93,11 +92,23 @@ class Candidates:
             return whole
         return whole[np.linspace(0, len(whole) - 1, _LOOKED_AT).astype(np.int64)]
 
-    def _shrunk(self, norm: FloatArray | float) -> FloatArray:
-        """Return what clipping multiplies an update of that norm with."""
-        if not self.clip:
-            return np.ones_like(norm)
-        return np.minimum(1.0, self.clip / np.maximum(norm, 1e-300))
+    def _shrunk(self, norm: FloatArray | float, age: int) -> FloatArray:
+        """Return what clipping and decay multiply an update of that norm with."""
+        clip = self.protection.clip
+        if not clip or self.protection.rows:
+            return self.protection.share(age) * np.ones_like(norm)
+        return self.protection.share(age) * (clip / np.maximum(norm, clip))
+
+    def _variance(self, age: int) -> float:
+        """Return the variance of the noise on each number of an update."""
+        learner, found = self.learner, self.protection
+        if not found.rows:
+            return (found.share(age) * found.noise * found.clip) ** 2
+        if not isinstance(learner, DescentLearner) or learner.rows is None:
+            # What becomes of noise in somebody else's optimiser is not known; it is fitted.
+            return 0.0
+        each = learner.learning_rate * learner.share(age) * learner.rows.deviation(learner.batch_size)
+        return learner.local_steps * (found.share(age) * each) ** 2
 
     def fits(self, before: Params, after: Params, age: int = 0) -> tuple[FloatArray, FloatArray]:
         """Return how well the update of each candidate fits the one made: by its residual, and by its direction.
@@ -110,34 +121,33 @@ class Candidates:
         change, expected = self.change(before, after), self.updates(before, age)
         size, square, along = len(change), np.square(expected).sum(axis=1), expected @ change
         own = float(change @ change)
-        least = self._least(before)
+        least = self._least(before, age)
         by_residual = _profile(np.maximum(own - 2 * along + square, 0.0), size, least)
         cosine = np.maximum(along, 0.0) / np.sqrt(np.maximum(own * square, 1e-300))
         by_direction = _profile(own * np.maximum(1 - np.square(cosine), 0.0), size, least)
         learner = self.learner
         if isinstance(learner, DescentLearner):
             # Rows' steps are in proportion to the step size: a share of them is a smaller one.
+            whole = learner.batch_size or int(self.partitions.sizes.max())
             learner = replace(learner, learning_rate=learner.learning_rate * learner.share(age))
-            for number in np.flatnonzero(self.partitions.sizes > learner.batch_size):
+            for number in np.flatnonzero(self.partitions.sizes > whole):
                 part, off = self.partitions[int(number)], change - expected[number]
-                by_residual[number] = self._by_rows(learner, before, part, off, least)
+                by_residual[number] = self._by_rows(learner, before, part, off, age)
         return by_residual, by_direction
 
-    def _least(self, params: Params) -> float:
+    def _least(self, params: Params, age: int) -> float:
         """Return the least variance of a number: the noise's, and what rounding leaves in a float32 model."""
         numbers = sum(value.size for value in params.values())
         mean_square = sum(float(np.vdot(value, value)) for value in params.values()) / max(numbers, 1)
-        return self.noise**2 + float(np.finfo(np.float32).eps) ** 2 * (mean_square + 1e-6)
+        return self._variance(age) + float(np.finfo(np.float32).eps) ** 2 * (mean_square + 1e-6)
 
-    def _by_rows(
-        self, learner: DescentLearner, before: Params, part: Partition, off: FloatArray, least: float
-    ) -> float:
+    def _by_rows(self, learner: DescentLearner, before: Params, part: Partition, off: FloatArray, age: int) -> float:
         """Return the log-likelihood of a residual where the batch is a sample of the rows of ``part``."""
         n_rows, batch, steps = len(part), learner.batch_size, learner.local_steps
         gram, along = learner.row_products(before, part, _shaped(off, before))
         norm = steps * math.sqrt(float(gram.sum()) / n_rows**2 + float(np.trace(gram)) / (n_rows * batch))
         # Of a mean of rows drawn without repetition, once for every local step, as clipped.
-        scale = steps * (n_rows - batch) / (n_rows - 1) / (batch * n_rows) * float(self._shrunk(norm)) ** 2
+        scale = steps * (n_rows - batch) / (n_rows - 1) / (batch * n_rows) * float(self._shrunk(norm, age)) ** 2
         centred = gram - gram.mean(axis=0)
         centred = scale * (centred - centred.mean(axis=1, keepdims=True))
         weights, vectors = np.linalg.eigh(centred)
@@ -146,6 +156,7 @@ class Candidates:
         inside = np.square(vectors[:, kept].T @ (along - along.mean())) * scale / spread
         square = float(off @ off)
         outside, size = max(square - float(inside.sum()), 0.0), len(off)
+        least = self._least(before, age)
         variance = np.geomspace(least, max(square / size, 2 * least), _DEVIATIONS)[:, np.newaxis]
         explained = (inside / (variance + spread) + np.log(variance + spread)).sum(axis=1)
         rest = outside / variance[:, 0] + (size - len(spread)) * np.log(variance[:, 0])
@@ -164,7 +175,9 @@ class Candidates:
         change, root = self.change(earlier, now), np.sqrt(expected)
         scaled = root[:, np.newaxis] * steps
         products = scaled @ scaled.T
-        variance = _UNEXPLAINED * float(np.trace(products)) / len(steps) + float(expected.sum()) * self.noise**2
+        variance = _UNEXPLAINED * float(np.trace(products)) / len(steps) + float(expected.sum()) * self._variance(
+            ages[1]
+        )
         matrix = products + max(variance, 1e-300) * np.eye(len(steps))
         counts = expected + root * np.linalg.solve(matrix, scaled @ (change - expected @ steps))
         return np.asarray(np.log(np.maximum(counts, 0.0) + _NEVER))

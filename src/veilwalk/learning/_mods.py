@@ -46,9 +46,8 @@ class GaussianNoise:
 
     It refuses a difference that was not clipped to ``max_norm`` (see :func:`private_mods`); what rounding has added
     since is cut off again. It also refuses arrays of whole numbers that the update changed (counters of a
-    normalisation layer), which noise cannot cover. The noise comes from ``ctx.rng``, in double precision: right for a
-    simulation, where the same seed must give the same bits; a node that needs the guarantee must hand in a generator
-    nobody can predict.
+    normalisation layer), which noise cannot cover. The noise is ``ctx.normal``: from the stream of the update in a
+    simulation, where the same seed must give the same bits; a node hands in a source that nobody can predict.
     """
 
     multiplier: float
@@ -68,10 +67,7 @@ class GaussianNoise:
             if not np.array_equal(before[name], result.params[name]):
                 raise InvalidParameterError(f"array {name}", str(before[name].dtype), "of real numbers to be noised")
         factor, deviation = min(1.0, self.max_norm / max(norm, 1e-300)), self.multiplier * self.max_norm
-        noisy = {
-            name: factor * change + deviation * ctx.rng.standard_normal(change.shape)
-            for name, change in changes.items()
-        }
+        noisy = {name: factor * change + deviation * ctx.normal(change.shape) for name, change in changes.items()}
         return _moved(before, result, noisy)
 
 
@@ -105,6 +101,32 @@ class Quantise:
         scaled = change / step
         rounded = np.floor(scaled + ctx.rng.random(change.shape)) if self.stochastic else np.rint(scaled)
         return np.asarray(rounded * step)
+
+
+@dataclass(frozen=True, slots=True)
+class Decay:
+    """Let an update count less the older the model is, linearly, and nothing once it has had ``updates``.
+
+    After the noise it costs no privacy; a model that settles so needs no average of models, which would have to travel.
+    """
+
+    updates: int
+
+    def __post_init__(self) -> None:
+        validate.integer(updates=self.updates)
+        validate.at_least(1, updates=self.updates)
+
+    def share(self, age: int) -> float:
+        """Return how much of an update counts in a model that has had ``age`` updates."""
+        return max(1.0 - age / self.updates, 0.0)
+
+    def __call__(self, before: Params, result: UpdateResult, ctx: StepContext) -> UpdateResult:
+        """Return ``result`` moved towards ``before``."""
+        share = self.share(ctx.age)
+        if share == 1.0:
+            return result
+        changes = _differences(before, result.params)
+        return _moved(before, result, {name: share * change for name, change in changes.items()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""Privacy of noisy updates: what a run reveals about one node's data, and against whom that holds.
+"""Privacy of noisy updates: what a run reveals about one node's data, or one row, and against whom that holds.
 
 Who is protected: one node, all its data at once. Neighbouring worlds: its data are used, or it hands the model on with
-noise alone. An update is clipped to norm C and gets noise of standard deviation z C (z is the noise multiplier).
+noise alone. An update is clipped to norm C and gets noise of standard deviation z C (z is the noise multiplier). Or one
+row of a node: it is used, or not there; its part of a sum is clipped to norm C, and the sum gets noise of z C.
 
 *Sender known.* Everybody may see every model and know who made it; each update of the node counts as one Gaussian
 mechanism of sensitivity C. Nothing is assumed. This is all that a run prints.
@@ -40,6 +41,11 @@ _GRID = 50_000
 _TAIL = 1e-15
 # Below this a single update reveals more than any grid holds.
 _LEAST_NOISE = 0.01
+# What cannot be told, beyond epsilon.
+_WHAT = {
+    "node": "whether one node's data, all of them, were used at all",
+    "record": "whether one row of one node was there at all",
+}
 # Logarithm of the ratio of two weights that are kept apart.
 _WEIGHT_STEP = 0.05
 
@@ -65,11 +71,13 @@ class NodePrivacyAccountant:
     """Adds up what the updates of a run reveal about one node's data.
 
     Against everybody: count every update that the node may make, with its sender known. Against one ``observer``, who
-    is named in words: count all updates of the run by :meth:`observed`.
+    is named in words: count all updates of the run by :meth:`observed`. ``unit`` is what is protected, a ``node`` or a
+    ``record``; an update with several noisy steps counts as so many.
     """
 
-    def __init__(self, observer: str | None = None) -> None:
+    def __init__(self, observer: str | None = None, *, unit: str = "node") -> None:
         self._observer = observer
+        self._unit = unit
         self._counts: dict[NoisyUpdate, int] = {}
 
     def compose(self, event: NoisyUpdate, count: int = 1) -> NodePrivacyAccountant:
@@ -78,6 +86,9 @@ class NodePrivacyAccountant:
         validate.at_least(0, count=count)
         if event.weight < 1 and not self._observer:
             raise InvalidParameterError("weight", event.weight, "1, unless the account names its observer")
+        if event.weight < 1 and self._unit == "record":
+            # Another node's sum may be any distance away, and then names its maker by itself.
+            raise InvalidParameterError("weight", event.weight, "1 where the unit is a record")
         if count:
             self._counts[event] = self._counts.get(event, 0) + count
         return self
@@ -112,7 +123,7 @@ class NodePrivacyAccountant:
 
     def would_exceed(self, event: NoisyUpdate, *, epsilon: float, delta: float, count: int = 1) -> bool:
         """Return whether ``count`` more of ``event`` would lift epsilon at ``delta`` above ``epsilon``."""
-        after = NodePrivacyAccountant(self._observer)
+        after = NodePrivacyAccountant(self._observer, unit=self._unit)
         after._counts = dict(self._counts)
         return after.compose(event, count).get_epsilon(delta) > epsilon
 
@@ -122,7 +133,7 @@ class NodePrivacyAccountant:
             {"noise_multiplier": event.noise_multiplier, "weight": event.weight, "count": count}
             for event, count in self._counts.items()
         ]
-        return {"format": _FORMAT, "observer": self._observer, "ledger": ledger}
+        return {"format": _FORMAT, "observer": self._observer, "unit": self._unit, "ledger": ledger}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Replace observer and all counts by those of ``state``."""
@@ -133,7 +144,7 @@ class NodePrivacyAccountant:
                 NoisyUpdate(float(row["noise_multiplier"]), float(row["weight"])): int(row["count"])
                 for row in state["ledger"]
             }
-            self._observer, self._counts = state["observer"], counts
+            self._observer, self._unit, self._counts = state["observer"], state.get("unit", "node"), counts
         except (KeyError, TypeError) as error:
             raise ConfigError(f"privacy state: not written by state_dict ({error})") from error
 
@@ -141,7 +152,7 @@ class NodePrivacyAccountant:
         """Say in plain words what epsilon is, against whom it holds and what it assumes."""
         found = self.get_epsilon(delta)
         epsilon = f"{found:.3g}" if math.isfinite(found) else "infinity"
-        lines = [f"epsilon <= {epsilon} at delta = {delta:g}: whether one node's data, all of them, were used at all."]
+        lines = [f"epsilon <= {epsilon} at delta = {delta:g}: {_WHAT[self._unit]}."]
         for event, count in self._counts.items():
             if event.weight == 1:
                 lines.append(f"  {count} updates with noise multiplier {event.noise_multiplier:g}, sender known.")

@@ -32,9 +32,9 @@ def check_descent(*, learning_rate: float, momentum: float) -> None:
 
 
 def draw_batch(data: Partition, size: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return ``size`` different rows drawn evenly, or all rows, in order, where there are no more than that."""
+    """Return ``size`` different rows drawn evenly; all rows, in order, where there are no more, or ``size`` is 0."""
     features, labels = data.features, data.labels
-    if size >= len(labels):
+    if not 0 < size < len(labels):
         return features, labels
     rows = rng.choice(len(labels), size, replace=False, shuffle=False)
     return features.take(rows, axis=0), labels.take(rows)

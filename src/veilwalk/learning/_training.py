@@ -16,20 +16,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from veilwalk.core.errors import InvalidParameterError, TrainingError
-from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
+from veilwalk.core.payload import as_received, check_payload
+from veilwalk.learning._api import (
+    Array,
+    Learner,
+    NormalSource,
+    Params,
+    Partition,
+    StepContext,
+    UpdateMod,
+    UpdateResult,
+)
 from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from veilwalk.learning._guard import guarded
 from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes
+from veilwalk.learning._models import average, mixed
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
 
 if TYPE_CHECKING:
     # Types only: a node, which makes single updates, starts without SciPy and compiled walks.
-    from scipy import sparse
-
     from veilwalk.learning._trace import TrainingTrace
 
-_TELL_EVERY = 32
+# News no seldomer than this many seconds where updates are slow, and no more often where they are not.
+_TELL_S = 0.5
 
 
 def apply_update(
@@ -43,14 +53,19 @@ def apply_update(
     state: MutableMapping[str, Array],
     age: int = 0,
     mod: UpdateMod | None = None,
+    most_updates: int = 0,
+    secret: NormalSource | None = None,
 ) -> UpdateResult:
     """Make one update of one node, and refuse parameters of another shape or type than were given.
 
     Whether they are finite is left to the caller, who knows what to say of it: NumPy's warnings are off. ``state`` is
     what the node keeps; ``age`` is how many updates the model has had; ``mod`` is middleware, with the same stream as
-    the learner.
+    the learner; after ``most_updates`` of a node it changes nothing (0: no such limit); ``secret`` is where noise is
+    drawn from, unless from that stream.
     """
-    context = StepContext(rng=update_generator(seed, node, step), step=step, age=age, state=state)
+    if most_updates and step >= most_updates:
+        return UpdateResult(params=params, num_examples=0)
+    context = StepContext(rng=update_generator(seed, node, step), step=step, age=age, state=state, secret=secret)
     with np.errstate(all="ignore"):
         return _updated(learner, params, data, context, mod)
 
@@ -82,6 +97,9 @@ class TrainingTask:
         held_out: Data that nobody trains on, to evaluate with.
         seed: Seed of first parameters and updates.
         mod: Clipping, noise and the like, between learner and token.
+        most_updates: A node that has made so many hands models on as they are; 0: no such limit.
+        secret: Where the noise of an update of that age is drawn from; None: from its own stream.
+        payload: How the numbers of a model travel (:mod:`veilwalk.core.payload`): every update is rounded so.
     """
 
     learner: Learner
@@ -89,8 +107,12 @@ class TrainingTask:
     held_out: Partition
     seed: int
     mod: UpdateMod | None = None
+    most_updates: int = 0
+    secret: Callable[[int], NormalSource] | None = None
+    payload: str = "fp32"
 
     def __post_init__(self) -> None:
+        check_payload(self.payload)
         object.__setattr__(self, "learner", guarded(self.learner))
 
 
@@ -126,16 +148,6 @@ class Training:
 Observe = Callable[[int, Params, Params], None]
 #: Called with updates made, updates in all, and the last evaluation.
 Tell = Callable[[int, int, Point], None]
-
-
-def average(models: Sequence[Params]) -> Params:
-    """Return the mean of several models, in their own types; a single one as it is."""
-    if len(models) == 1:
-        return models[0]
-    return {
-        name: np.mean([model[name] for model in models], axis=0, dtype=np.float64).astype(array.dtype)
-        for name, array in models[0].items()
-    }
 
 
 def train(
@@ -225,13 +237,16 @@ class _Loop:
             raise InvalidParameterError("partitions", len(task.partitions), f"{trace.n_nodes}, one for each node")
         self._task, self._trace, self._stopping = task, trace, stopping
         self._partitions = list(task.partitions)
-        self._first = task.learner.init_params(init_generator(task.seed))
-        self.costs = ledger(trace, cost, params_bytes=params_bytes(self._first))
+        self._first = self._received(task.learner.init_params(init_generator(task.seed)), 0)
+        self.costs = ledger(trace, cost, params_bytes=params_bytes(self._first, payload=task.payload))
         # Gossip is cut between rounds.
         self._round = trace.n_models if trace.mixing is not None else 1
         self.total, self._end = stopping.budget(self.costs, every=self._round)
         points = evaluation_points(self.total, evaluations, every=self._round) if self.total else [0]
         self._points = [point for point in points if point <= self.total]
+
+    def _received(self, params: Params, updates: int) -> Params:
+        return as_received(self._task.payload, params, seed=self._task.seed, updates=updates)
 
     def start(self) -> TrainingState:
         return TrainingState(
@@ -263,11 +278,14 @@ class _Loop:
         columns = nodes.tolist(), steps.tolist(), self._trace.model[rows].tolist(), self._trace.ages[rows].tolist()
         streams = update_generators(self._task.seed, nodes, steps)
         learner, mod, mixing = self._task.learner, self._task.mod, self._trace.mixing
-        partitions, kept, models = self._partitions, state.kept, state.models
+        partitions, kept, models, told = self._partitions, state.kept, state.models, time.monotonic()
+        most = self._task.most_updates or math.inf
         for node, step, model, age, rng in zip(*columns, streams, strict=True):
-            before = models[model]
-            context = StepContext(rng=rng, step=step, age=age, state=kept[node])
-            after = _updated(learner, before, partitions[node], context, mod).params
+            before = after = models[model]
+            if step < most:
+                shared = self._task.secret and self._task.secret(age)
+                context = StepContext(rng=rng, step=step, age=age, state=kept[node], secret=shared)
+                after = self._received(_updated(learner, before, partitions[node], context, mod).params, age + 1)
             if not _finite(after):
                 raise TrainingError(
                     f"{self._trace.algorithm}: update {state.done + 1}, the {step + 1}. of node {node}, gave "
@@ -277,10 +295,11 @@ class _Loop:
             if observe is not None:
                 observe(state.done, before, after)
             state.done += 1
-            if tell is not None and state.done % _TELL_EVERY == 0:
+            if tell is not None and time.monotonic() > told + _TELL_S:
                 tell(state.done, self.total, state.points[-1])
+                told = time.monotonic()
             if mixing is not None and state.done % self._round == 0:
-                models[:] = _mixed(models, mixing)
+                models[:] = mixed(models, mixing)
 
     def _evaluate(self, state: TrainingState, keep: _Keeper) -> Point:
         found = self._task.learner.evaluate(average(state.models), self._task.held_out)
@@ -309,12 +328,3 @@ def _finite(params: Params) -> bool:
         if array.dtype.kind == "f" and not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
             return False
     return True
-
-
-def _mixed(models: list[Params], mixing: sparse.csr_array) -> list[Params]:
-    """Average every model with its neighbours'."""
-    mixed = {}
-    for name, array in models[0].items():
-        rows = np.stack([model[name] for model in models])
-        mixed[name] = np.asarray(mixing @ rows.reshape(len(models), -1)).reshape(rows.shape).astype(array.dtype)
-    return [{name: rows[m] for name, rows in mixed.items()} for m in range(len(models))]

@@ -105,14 +105,13 @@ class _Collector:
         self._looked = 0
         shape = (len(rows), scenario.graph.n_nodes)
         self.found = {name: np.full(shape, -np.inf) for name in _PARTS}
-        self._learner = guarded(scenario.learner)
+        self._learner = guarded(scenario.protection.learner(scenario.learner))
         self._candidates = Candidates(
             learner=self._learner,
             partitions=scenario.partitions,
             # Its own stream: an attacker does not know the seed of the run.
             rng=task_generator(seed, _ATTACK_TASK),
-            clip=scenario.clip,
-            noise=scenario.noise * scenario.clip,
+            protection=scenario.protection,
             tried=self._tried,
         )
 

@@ -20,8 +20,9 @@ AGAINST = "everybody, sender known"
 
 def require_accountant(scenario: Scenario, delta: float) -> None:
     """Find out before training that epsilon cannot be computed here."""
-    if scenario.noise:
-        NodePrivacyAccountant().compose(NoisyUpdate(scenario.noise)).get_epsilon(delta)
+    noise = scenario.protection.noise
+    if noise:
+        NodePrivacyAccountant().compose(NoisyUpdate(noise)).get_epsilon(delta)
 
 
 def privacy(scenario: Scenario, planned: Mapping[str, TrainingTrace], *, delta: float) -> dict[str, Any] | None:
@@ -30,22 +31,28 @@ def privacy(scenario: Scenario, planned: Mapping[str, TrainingTrace], *, delta: 
     ``planned`` are the updates that each could have made. Where a run ends early because of what it learnt, when it
     ended is told by the data: to count only the updates it made would understate what they reveal.
     """
-    noise, clip = scenario.noise, scenario.clip
-    if not noise:
+    protection = scenario.protection
+    if not protection.noise:
         return None
-    most = {name: _most(trace) for name, trace in planned.items() if name != "central"}
-    accountants = {name: NodePrivacyAccountant().compose(NoisyUpdate(noise), count) for name, count in most.items()}
+    event, releases = NoisyUpdate(protection.noise), protection.releases(scenario.learner)
+    most = {name: _most(trace, protection.most_updates) for name, trace in planned.items() if name != "central"}
+    accountants = {
+        name: NodePrivacyAccountant(unit=protection.unit).compose(event, count * releases)
+        for name, count in most.items()
+    }
     found: dict[str, dict[str, Any]] = {
         name: {"epsilon_sender_known": accountant.get_epsilon(delta), "most_updates_of_a_node": most[name]}
         for name, accountant in accountants.items()
     }
-    # The record's format keeps the key; no figure of this kind has been proved.
+    # The record's format keeps the key; no figure of this kind has been proved for a member.
     found[PRIVATE]["epsilon_sender_unknown"] = None
-    lines = [f"Noise of {noise:g} times the clip norm {clip:g}, for the node with most updates."]
-    lines.append(accountants[PRIVATE].statement(delta))
+    what = "a row's gradient" if protection.rows else "an update"
+    about = f"Noise of {protection.noise:.4g} times the norm {protection.clip:g} to which {what} is clipped"
+    lines = [f"{about}; for the node with most updates.", accountants[PRIVATE].statement(delta)]
     return {
-        "noise_multiplier": noise,
-        "clip": clip,
+        "unit": protection.unit,
+        "noise_multiplier": protection.noise,
+        "clip": protection.clip,
         "delta": delta,
         "against": AGAINST,
         "algorithms": found,
@@ -53,6 +60,7 @@ def privacy(scenario: Scenario, planned: Mapping[str, TrainingTrace], *, delta: 
     }
 
 
-def _most(trace: TrainingTrace) -> int:
-    """Updates of the node that makes most."""
-    return int(np.bincount(trace.node).max(initial=0))
+def _most(trace: TrainingTrace, limit: int) -> int:
+    """Updates of the node that makes most; no more than the limit, after which it hands models on as they are."""
+    most = int(np.bincount(trace.node).max(initial=0))
+    return min(most, limit) if limit else most

@@ -14,6 +14,7 @@ from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.design import Scheme
+from veilwalk.engine import one_blas_thread
 from veilwalk.graphs import distances
 from veilwalk.learning import Array, Data, Learner, Point, Tell, Training, TrainingTrace
 from veilwalk.learning import train as train_along
@@ -52,7 +53,7 @@ def train(
         out: Folder to keep the run in, so that it can be resumed.
         resume: Go on with the run in ``out``, if its data and learner are the same.
         progress: Told how far it is.
-        options: Of :class:`TrainSettings`: updates, tokens, compare, noise, clip, attack, seed and so on.
+        options: Of :class:`TrainSettings`: updates, tokens, compare, protect, epsilon, clip, attack, seed and so on.
 
     Example:
         >>> from veilwalk.design import design
@@ -72,8 +73,10 @@ def train(
         partition=partition,
         learner=learner,
         seed=settings.seed,
-        clip=settings.clip,
-        noise=settings.noise,
+        protection=settings.protection,
+        updates=settings.updates,
+        tokens=settings.tokens,
+        payload=settings.payload,
     )
     return run_training(scenario, settings, out=None if out is None else Path(out), resume=resume, progress=progress)
 
@@ -96,6 +99,14 @@ def run_training(
         progress: Told how far it is.
     """
     settings = replace(settings, **scenario.words())
+    # The same bits on any number of cores; and what a peer multiplies is too small for more than one thread.
+    with one_blas_thread():
+        return _kept(scenario, settings, out, resume=resume, progress=progress)
+
+
+def _kept(
+    scenario: Scenario, settings: TrainSettings, out: Path | None, *, resume: bool, progress: Progress
+) -> TrainingRun:
     if out is None:
         return _trained(scenario, settings, None, [], progress)
     with RunFolder(out) as folder:

@@ -15,13 +15,14 @@ from veilwalk.design import LAWS, Scheme, choose_scheme, recommended_scheme, req
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.learning import (
     Array,
-    ClipUpdate,
     Data,
     Learner,
     Partitions,
+    Protection,
+    ProtectionRequest,
+    RunSize,
     TrainingTask,
     TrainingTrace,
-    UpdateMod,
     central_trace,
     data_of,
     gossip_trace,
@@ -30,10 +31,9 @@ from veilwalk.learning import (
     parse_partition_spec,
     partitions_of,
     plain_trace,
-    private_mods,
     trace_of,
 )
-from veilwalk.training._settings import PAPER, PRIVATE, TrainSettings, check_mechanism
+from veilwalk.training._settings import PAPER, PRIVATE, TrainSettings
 from veilwalk.walks import read_trace, write_trace
 
 _GIVEN = "given"
@@ -58,8 +58,8 @@ class Scenario:
         data: Training and held-out rows.
         partitions: The rows of each node.
         learner: The model and how it is updated.
-        clip: Largest Euclidean norm of an update; 0 does not clip.
-        noise: Standard deviation of the noise on an update, in units of ``clip``.
+        protection: Clipping and noise.
+        payload: How the numbers of a model travel.
         names: What ``graph``, ``data``, ``partition`` and ``learner`` are called: their specs where they have one.
     """
 
@@ -67,13 +67,12 @@ class Scenario:
     data: Data
     partitions: Partitions
     learner: Learner
-    clip: float = 0.0
-    noise: float = 0.0
+    protection: Protection = field(default_factory=Protection)
+    payload: str = "fp32"
     names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_destinations(self.scheme)
-        check_mechanism(clip=self.clip, noise=self.noise)
         if len(self.partitions) != self.graph.n_nodes:
             need = f"one that makes {self.graph.n_nodes} parts, one for each node (it makes {len(self.partitions)})"
             raise InvalidParameterError("partition", self.names.get("partition", _GIVEN), need)
@@ -92,10 +91,12 @@ class Scenario:
             scheme,
             data=settings.data,
             partition=settings.partition,
-            learner=settings.learner,
+            learner=settings.chosen_learner,
             seed=settings.seed,
-            clip=settings.clip,
-            noise=settings.noise,
+            protection=settings.protection,
+            updates=settings.updates,
+            tokens=settings.tokens,
+            payload=settings.payload,
             graph_name=settings.graph,
         )
 
@@ -106,10 +107,12 @@ class Scenario:
         *,
         data: str | Data | tuple[Array, Array],
         partition: Any,
-        learner: str | Learner,
+        learner: str | Learner | None,
         seed: int,
-        clip: float = 0.0,
-        noise: float = 0.0,
+        protection: ProtectionRequest | None = None,
+        updates: int = 1,
+        tokens: int = 1,
+        payload: str = "fp32",
         graph_name: str = "",
     ) -> Self:
         """Put a scenario together from objects, or from the specs that name them.
@@ -118,13 +121,17 @@ class Scenario:
             scheme: network, law and walk.
             data: a spec, data, or features and labels, of which a fifth is held out.
             partition: a spec, partitions, or whatever ``learning.partitions_of`` takes.
-            learner: a spec or a learner.
+            learner: a spec or a learner; None for one that fits an epsilon asked for.
             seed: of the rows held out and of the partition.
-            clip: largest norm of an update.
-            noise: in units of ``clip``.
+            protection: what noise is to reach.
+            updates: of the run, by which an epsilon finds its noise.
+            tokens: models that walk side by side.
+            payload: how the numbers of a model travel.
             graph_name: what the network is called, where it is not its own name.
         """
-        rows = _data(data, seed)
+        rows, asked = _data(data, seed), protection or ProtectionRequest()
+        size = RunSize(updates=updates, nodes=scheme.graph.n_nodes, rows=len(rows.train), models=tokens)
+        learner = asked.usual_learner(size) if learner is None else learner
         names = {
             "graph": graph_name or scheme.graph.name or _GIVEN,
             "data": data if isinstance(data, str) else rows.name,
@@ -138,8 +145,8 @@ class Scenario:
             data=rows,
             partitions=_dealt(partition, scheme.graph, rows, seed),
             learner=learner,
-            clip=clip,
-            noise=noise,
+            protection=asked.settle(learner, size),
+            payload=payload,
             names=names,
         )
 
@@ -169,8 +176,12 @@ class Scenario:
             "recipients": self.scheme.recipients,
             "walk": walk.kind,
             "mix": walk.mix,
-            "clip": self.clip,
-            "noise": self.noise,
+            "protect": self.protection.unit,
+            "epsilon": self.protection.epsilon,
+            "noise": 0.0 if self.protection.epsilon else self.protection.noise,
+            "clip": self.protection.clip,
+            "most_updates": self.protection.most_updates,
+            "payload": self.payload,
         }
 
     def arrays(self) -> Iterator[Array]:
@@ -182,20 +193,18 @@ class Scenario:
             yield from (matrix.indptr, matrix.indices, matrix.data)
 
     def task(self, algorithm: str, *, seed: int) -> TrainingTask:
-        """Return the task of an algorithm; central training, the ceiling, has all data in one place and no noise."""
+        """Return the task of an algorithm; central training, the ceiling, has all data in one place."""
         central = algorithm == "central"
+        protection = Protection() if central else self.protection
         return TrainingTask(
-            learner=self.learner,
+            learner=protection.learner(self.learner),
             partitions=[self.partitions.rows] if central else self.partitions,
             held_out=self.data.test,
             seed=seed,
-            mod=None if central else self._mod(),
+            mod=protection.mod(),
+            most_updates=protection.most_updates,
+            payload="fp32" if central else self.payload,
         )
-
-    def _mod(self) -> UpdateMod | None:
-        if self.noise:
-            return private_mods(noise_multiplier=self.noise, max_norm=self.clip)
-        return ClipUpdate(self.clip) if self.clip else None
 
     def trace(
         self, algorithm: str, *, updates: int, seed: int, tokens: int = 1, kept: Path | None = None

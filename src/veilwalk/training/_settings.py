@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Any
 from veilwalk.core import validate
 from veilwalk.core.config import decode, key_of, to_toml
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.payload import check_payload
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
 
 if TYPE_CHECKING:
     # Types only: the command line reads the defaults here, and starts without SciPy.
-    from veilwalk.learning import CostModel, Stopping
+    from veilwalk.learning import CostModel, ProtectionRequest, Stopping
 
 PRIVATE = "private-walk"
 #: The same by the paper's scheme, for comparison.
 PAPER = "paper-walk"
 #: What is chosen where law, walk and recipients are left open: the recommended scheme, or the paper's.
 SCHEMES = ("auto", "paper")
-# Not written where it is as always: what is written names a run, and this changes what it costs, not what it is.
+USUAL_LEARNER = "softmax:learning_rate=1:local_steps=10:fade=100"
+# Not written where it is as always: what is written names a run, and runs from before there was a choice keep theirs.
 _SELDOM = {"seldom": True}
 
 
@@ -44,12 +46,18 @@ class TrainSettings:
         tokens: Models that walk side by side; what is evaluated is their average.
         data: What is learnt.
         partition: How it is dealt out.
-        learner: The model.
+        learner: The model; None for one that fits: with ``epsilon`` all rows at every step, of a size for the noise.
         updates: Updates of every algorithm; gossip's are rounded up to whole rounds.
         compare: Other algorithms to run, separated by commas, or none.
-        noise: Standard deviation of the noise on an update, in units of ``clip``; 0 adds none.
-        clip: Largest Euclidean norm of an update; 0 does not clip.
+        protect: What noise protects: ``record``, one row of one node, or ``node``, all rows of one node.
+        epsilon: Of the guarantee (epsilon, delta) against everybody, sender known, for which noise is found; 0: none.
+        noise: Standard deviation of the noise, in units of ``clip``, where ``epsilon`` does not find it; 0 adds none.
+        clip: Largest Euclidean norm of an update, or of a row's gradient where records are protected; 0 does not clip,
+            or, with ``epsilon``, to what is usual.
+        payload: How the numbers of a model travel: fp32 as they are, fp16, int8 or int8-nearest.
         delta: Of the guarantee (epsilon, delta) that the noise gives.
+        most_updates: After so many updates a node hands models on as they are; 0: no such limit, or, with
+            ``epsilon``, an even share of all updates.
         attack: Deliveries on which the content attack is tried; 0 leaves it out.
         evaluations: About how often to evaluate on held-out data.
         target_accuracy: Stop when reached.
@@ -73,12 +81,16 @@ class TrainSettings:
     tokens: int = 1
     data: str = "digits"
     partition: str = "dirichlet:0.3"
-    learner: str = "softmax:learning_rate=1:local_steps=10:fade=100"
+    learner: str | None = None
     updates: int = 3000
     compare: str = "paper-walk,plain-walk,gossip,central"
+    protect: str = field(default="node", metadata=_SELDOM)
+    epsilon: float = field(default=0.0, metadata=_SELDOM)
     noise: float = 0.0
     clip: float = 0.0
+    payload: str = field(default="fp32", metadata=_SELDOM)
     delta: float = 1e-5
+    most_updates: int = field(default=0, metadata=_SELDOM)
     attack: int = 100
     evaluations: int = 40
     target_accuracy: float | None = None
@@ -96,8 +108,7 @@ class TrainSettings:
         validate.integer(**whole, seed=self.seed, attack=self.attack, exact_nodes=self.exact_nodes)
         validate.at_least(1, **whole)
         validate.at_least(0, seed=self.seed, attack=self.attack, exact_nodes=self.exact_nodes)
-        check_mechanism(clip=self.clip, noise=self.noise)
-        validate.probability(delta=self.delta)
+        check_payload(self.payload)
         self._read_walk()
         if self.scheme not in SCHEMES:
             raise InvalidParameterError("scheme", self.scheme, f"one of {', '.join(SCHEMES)}")
@@ -105,7 +116,7 @@ class TrainSettings:
             validate.integer(recipients=self.recipients)
             validate.at_least(1, recipients=self.recipients)
         # Refused here, by name, and not when they are first used.
-        _ = self.comparisons, self.cost, self.stopping
+        _ = self.comparisons, self.cost, self.stopping, self.protection
         if self.support is not None:
             DistanceSupport.parse(self.support)
 
@@ -152,6 +163,18 @@ class TrainSettings:
         )
 
     @property
+    def protection(self) -> ProtectionRequest:
+        """What noise is to reach."""
+        from veilwalk.learning import ProtectionRequest
+
+        return ProtectionRequest.of(self)
+
+    @property
+    def chosen_learner(self) -> str | None:
+        """The learner; None where it is to fit the noise."""
+        return self.learner or (None if self.epsilon else USUAL_LEARNER)
+
+    @property
     def stopping(self) -> Stopping:
         """When to stop."""
         from veilwalk.learning import Stopping
@@ -187,11 +210,3 @@ class TrainSettings:
     def to_toml(self) -> str:
         """Return the settings as a configuration file; what is not set stays out."""
         return "# veilwalk train --config THIS_FILE does the same again.\n" + to_toml(self.to_dict())
-
-
-def check_mechanism(*, clip: float, noise: float) -> None:
-    """Refuse noise that hides nothing."""
-    validate.at_least(0, noise=noise, clip=clip)
-    validate.finite(noise=noise, clip=clip)
-    if noise and not clip:
-        raise InvalidParameterError("noise", noise, "given with clip: noise hides only what is bounded")

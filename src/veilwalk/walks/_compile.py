@@ -23,9 +23,19 @@ def serial(function: _Function) -> _Function:
     return cast(_Function, numba.njit(cache=True, error_model="numpy")(function))
 
 
+# What only kernels call makes no arrays, so it need not count who holds those it is given: numba's counts, two atomic
+# operations an array and call, took most of the time of functions as short as these.
+_UNCOUNTED: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False}
+
+
 def inlined(function: _Function) -> _Function:
-    """Compile a function that kernels call, always as part of its caller."""
-    return cast(_Function, numba.njit(cache=True, forceinline=True, error_model="numpy")(function))
+    """Compile a function that kernels call, always as part of its caller; it may not make arrays."""
+    return cast(_Function, numba.njit(forceinline=True, **_UNCOUNTED)(function))
+
+
+def apart(function: _Function) -> _Function:
+    """Compile a function that kernels call, by itself: with its caller it would run out of registers; as above."""
+    return cast(_Function, numba.njit(**_UNCOUNTED)(function))
 
 
 def _prefetch(_context: Any, array: types.Array, _index: types.Integer) -> Any:

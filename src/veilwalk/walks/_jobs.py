@@ -23,7 +23,7 @@ from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
 from veilwalk.walks._device import check_device, open_cuda
 from veilwalk.walks._device_jobs import DeviceMoves
-from veilwalk.walks._moves import Moves, far_moves, moves_of
+from veilwalk.walks._moves import Moves, far_moves, leap_moves, moves_of, ragged_moves
 
 #: What a time is when the walk was stopped before it.
 NOT_REACHED = -1
@@ -67,7 +67,7 @@ def walk_positions(
     Returns:
         The final nodes, int32, one per walker.
     """
-    from veilwalk.walks import _kernels
+    from veilwalk.walks import _kernels, _kernels_ragged
 
     validate.integer(steps=steps)
     validate.at_least(0, steps=steps)
@@ -77,10 +77,15 @@ def walk_positions(
     if device == "cuda":
         return DeviceMoves(open_cuda(), moves).positions_of(nodes, steps, stream_key(seed), job_number(first_job))
     out = np.empty(len(nodes), dtype=np.int32)
+    rows, doubtful = ragged_moves(moves)
+    if len(rows):
+        first = job_number(first_job)
+        _kernels_ragged.ragged_positions(rows, moves.offsets, doubtful, nodes, steps, stream_key(seed), first, out)
+        return out
     _kernels.final_positions(
         moves.table,
         moves.offsets,
-        moves.ends,
+        *leap_moves(moves),
         far_moves(moves, steps * len(nodes)),
         *moves.word_arguments(),
         nodes,

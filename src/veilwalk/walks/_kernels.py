@@ -16,7 +16,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from veilwalk.walks._compile import inlined, kernel, prefetch, serial
+from veilwalk.walks._compile import apart, inlined, kernel, prefetch
 from veilwalk.walks._kernels_random import HALF, MASK, ONE, ZERO, choice, fill_words, split_words
 
 LANES = 128
@@ -30,7 +30,7 @@ Array = Any
 
 @inlined
 def octet_block(ends: Array, positions: Array, digits: Array, base: int) -> None:
-    """Move eight walkers by all double steps of ``digits``, in registers."""
+    """Move eight walkers by all leaps of ``digits``, in registers."""
     # Unsigned places need no sign test each, and so fold into one address.
     b0 = np.uint64(base)
     b1 = b0 + np.uint64(1)
@@ -42,7 +42,7 @@ def octet_block(ends: Array, positions: Array, digits: Array, base: int) -> None
     b7 = b0 + np.uint64(7)
     s0, s1, s2, s3 = positions[b0], positions[b1], positions[b2], positions[b3]
     s4, s5, s6, s7 = positions[b4], positions[b5], positions[b6], positions[b7]
-    for row in range(digits.shape[0]):
+    for row in range(np.uint64(digits.shape[0])):
         s0 = np.uint64(ends[s0 + np.uint64(digits[row, b0])])
         s1 = np.uint64(ends[s1 + np.uint64(digits[row, b1])])
         s2 = np.uint64(ends[s2 + np.uint64(digits[row, b2])])
@@ -108,21 +108,21 @@ def _next_words(words: Array, seed: Any, jobs: Array, blocks: Array, block: int,
     fill_words(words, LANES, seed, jobs, blocks, span, limit)
 
 
-@serial
-def _draw_doubles(
-    doubles: Array, words: Array, seed: Any, jobs: Array, blocks: Array, block: int, square: Any, span: Any, limit: Any
+@apart
+def _draw_leaps(
+    leaps: Array, words: Array, seed: Any, jobs: Array, blocks: Array, block: int, base: Any, span: Any, limit: Any
 ) -> None:
-    """Fill ``doubles`` with the double steps that block ``block`` of every lane serves.
+    """Fill ``leaps`` with the leaps that block ``block`` of every lane serves.
 
     This and the walk itself are functions of their own, not inlined: together they run out of registers.
     """
     _next_words(words, seed, jobs, blocks, block, span, limit)
-    split_words(doubles, words, LANES, square)
+    split_words(leaps, words, LANES, base)
 
 
-@serial
-def _walk_doubles(ends: Array, positions: Array, rows: Array) -> None:
-    """Move every lane by its double steps."""
+@apart
+def _walk_leaps(ends: Array, positions: Array, rows: Array) -> None:
+    """Move every lane by its leaps."""
     for base in range(0, LANES, OCTET):
         octet_block(ends, positions, rows, base)
 
@@ -132,6 +132,7 @@ def final_positions(
     table: Array,
     offsets: Array,
     ends: Array,
+    leap: int,
     far: Array,
     width: Any,
     digits: int,
@@ -147,6 +148,7 @@ def final_positions(
     n_jobs = starts.shape[0]
     paired = ends.shape[0] > 0
     square = width * width
+    base = square if leap == 2 else width
     for chunk in numba.prange((n_jobs + LANES - 1) // LANES):
         low = chunk * LANES
         size = min(LANES, n_jobs - low)
@@ -155,8 +157,8 @@ def final_positions(
         numbers = np.zeros(LANES, np.uint64)
         positions = np.zeros(LANES, np.uint64)
         words = np.empty((4, LANES), np.uint64)
-        doubles = np.empty((4, digits // 2, LANES), np.uint8)
-        rows = doubles.reshape(4 * (digits // 2), LANES)
+        leaps = np.empty((4, digits // leap, LANES), np.uint8)
+        rows = leaps.reshape(4 * (digits // leap), LANES)
         for lane in range(LANES):
             jobs[lane] = first_job + np.uint64(low + lane)
             if lane < size:
@@ -164,13 +166,13 @@ def final_positions(
         block = 0
         if paired:
             for lane in range(LANES):
-                positions[lane] *= square
+                positions[lane] *= base
             for _ in range(steps // (4 * digits)):
-                _draw_doubles(doubles, words, seed, jobs, blocks, block, square, span, limit)
-                _walk_doubles(ends, positions, rows)
+                _draw_leaps(leaps, words, seed, jobs, blocks, block, base, span, limit)
+                _walk_leaps(ends, positions, rows)
                 block += 1
             for lane in range(LANES):
-                positions[lane] //= square
+                positions[lane] //= base
         left = steps - 4 * digits * block
         while left > 0:
             _next_words(words, seed, jobs, blocks, block, span, limit)

@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from veilwalk.walks._compile import inlined, kernel, prefetch, serial
+from veilwalk.walks._compile import apart, inlined, kernel, prefetch, serial
 from veilwalk.walks._kernels import LANES, OCTET, Array, octet_block, ragged_step
 from veilwalk.walks._kernels_random import (
     HALF,
@@ -35,7 +35,7 @@ _PAIR_LOW = np.uint64(0xFFFF)
 _NEVER = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@inlined
+@serial
 def _absorbing(pairs: Array, square: Any, goal: Any) -> Array:
     """Return the double steps of walks that never leave ``goal``, with a last row for those that start there."""
     n_pairs = pairs.shape[0]
@@ -63,7 +63,7 @@ def _replay(pairs: Array, state: Any, goal: Any, digits: Array, lane: int) -> in
         row += 1
 
 
-@serial
+@apart
 def _draw_doubles(
     doubles: Array, words: Array, used: int, seed: Any, jobs: Array, blocks: Array, square: Any, span: Any, limit: Any
 ) -> None:

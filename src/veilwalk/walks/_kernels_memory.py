@@ -18,19 +18,19 @@ import numba
 import numpy as np
 
 from veilwalk.walks._compile import inlined, kernel, prefetch
-from veilwalk.walks._kernels_protocol import (
+from veilwalk.walks._kernels_protocol import _draw_destination
+from veilwalk.walks._kernels_random import ONE, ZERO, choice, fill_words
+from veilwalk.walks._kernels_records import (
     CLOCK,
     DRAWS,
     GOAL,
     GROUP,
     JOB,
     POSITION,
-    _arrive,
-    _draw_destination,
-    _seal,
-    _sight,
+    arrive,
+    seal,
+    sight,
 )
-from veilwalk.walks._kernels_random import ONE, ZERO, choice, fill_words
 from veilwalk.walks._memory import LEAST_RECENT, METROPOLIS
 
 _TWO = np.uint64(2)
@@ -201,15 +201,15 @@ def run_memory_lanes(
                     positions[lane] = node
                     visits[np.uint64(low + lane) * n_nodes + node] = now
                     if watched:
-                        _sight(state, low + lane, watching, node, came_from, now)
+                        sight(state, low + lane, watching, node, came_from, now)
                     if node != goals[lane]:
                         continue
                     if recording:
                         record = out[rows[low + lane] + made[lane]]
-                        _arrive(record, state, low + lane, tokens, node, came_from, now, goal_seen[lane])
+                        arrive(record, state, low + lane, tokens, node, came_from, now, goal_seen[lane])
                     draw = np.uint64(state[low + lane, DRAWS])
                     goal = _draw_destination(law_offsets, law_columns, law_keep, law_other, seed, job, node, draw)
-                    _seal(state, low + lane, node, goal, now)
+                    seal(state, low + lane, node, goal, now)
                     goals[lane] = goal
                     goal_seen[lane] = visits[np.uint64(low + lane) * n_nodes + goal]
                     made[lane] += 1

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from veilwalk.walks._compile import inlined, kernel
-from veilwalk.walks._kernels_sets import draw_set, weight_of
+from veilwalk.walks._kernels_sets import BATCH, draw_set, weight_of
 from veilwalk.walks._tally import HOP_UNIT, HOPS, LEGS, SHARE_UNIT, UNOPENED
 
 # What is left unopened below this is given up.
@@ -112,13 +112,11 @@ def follow_legs(
         # In which leg, by when it was sealed, each node was last met, and last was a recipient.
         met_in = np.full(n_nodes, -1, np.int64)
         stamps = np.full(n_nodes, -1, np.int64)
-        drawn = np.empty(recipients, np.int64)
+        drawn, batch = np.empty(recipients, np.int64), np.empty((3, BATCH), np.uint64)
         sealed, end = 0, path.shape[0] - 1
         while sealed <= cut:
             source = np.int64(path[sealed])
-            draw_set(n_nodes, offsets, columns, weights, keep, other, seed, job, source, sealed, drawn)
-            for place in range(recipients):
-                stamps[drawn[place]] = sealed
+            draw_set(n_nodes, offsets, columns, weights, keep, other, seed, job, source, sealed, batch, stamps, drawn)
             opened, alive, met, met_weight, hops = -1, 1.0, 0, 0.0, 0.0
             time, slope, clock = pace[source], slopes[source], sealed
             counts = sealed >= warm

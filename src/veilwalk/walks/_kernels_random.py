@@ -103,7 +103,7 @@ def fill_words(words: Any, n_lanes: int, seed: Word, jobs: Any, blocks: Any, spa
 
 @inlined
 def split_words(digits: Any, words: Any, n_lanes: int, base: Word) -> None:
-    """Write into ``digits[part, place, lane]`` the leading digits of every word in ``base``, at most 256.
+    """Write into ``digits[part, place, lane]`` the leading digits of every word in ``base``.
 
     Apart from the walk itself this is a loop over lanes that the compiler turns into vector instructions.
     """
@@ -116,14 +116,14 @@ def split_words(digits: Any, words: Any, n_lanes: int, base: Word) -> None:
             for place in range(digits.shape[1]):
                 shift = HALF - bits * np.uint64(place + 1)
                 for lane in range(n_lanes):
-                    digits[part, place, lane] = np.uint8((words[part, lane] >> shift) & (base - ONE))
+                    digits[part, place, lane] = np.uint32((words[part, lane] >> shift) & (base - ONE))
         return
     for part in range(4):
         for place in range(digits.shape[1]):
             for lane in range(n_lanes):
                 product = words[part, lane] * base
                 words[part, lane] = product & MASK
-                digits[part, place, lane] = np.uint8(product >> HALF)
+                digits[part, place, lane] = np.uint32(product >> HALF)
 
 
 @inlined

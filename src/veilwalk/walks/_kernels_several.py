@@ -11,11 +11,11 @@ from typing import Any
 import numba
 import numpy as np
 
-from veilwalk.walks._compile import inlined, kernel, serial
+from veilwalk.walks._compile import inlined, kernel, prefetch, serial
 from veilwalk.walks._kernels_memory_paths import step
-from veilwalk.walks._kernels_protocol import CLOCK, JOB, POSITION, SEALED_AT, SOURCE, _arrive, _seal, _sight
-from veilwalk.walks._kernels_random import HALF, MASK, ONE, WALK, ZERO, block_words, choice, fill_words
-from veilwalk.walks._kernels_sets import draw_set
+from veilwalk.walks._kernels_random import ONE, WALK, ZERO, block_words, choice, fill_words, split_words
+from veilwalk.walks._kernels_records import CLOCK, GROUP, JOB, POSITION, SEALED_AT, SOURCE, arrive, seal, sight
+from veilwalk.walks._kernels_sets import BATCH, draw_set
 
 _TWO = np.uint64(2)
 
@@ -39,7 +39,7 @@ def start_several(
     drawn: Array,
 ) -> None:
     """Put every lane on its first node, which has just sealed for its first recipients."""
-    n_columns = state.shape[1]
+    n_columns, batch = state.shape[1], np.empty((3, BATCH), np.uint64)
     for lane in range(state.shape[0]):
         node = starts[lane]
         for column in range(n_columns):
@@ -51,13 +51,11 @@ def start_several(
         job = first_job + np.uint64(lane)
         state[lane, JOB] = np.int64(job)
         visits[lane, node] = 0
-        draw_set(n_nodes, offsets, columns, weights, keep, other, seed, job, node, 0, drawn)
-        for place in range(drawn.shape[0]):
-            stamps[lane, drawn[place]] = 0
+        draw_set(n_nodes, offsets, columns, weights, keep, other, seed, job, node, 0, batch, stamps[lane], drawn)
 
 
-@inlined
-def _way_of_tables(
+@serial
+def _ways_of_tables(
     table: Array,
     offsets: Array,
     width: Any,
@@ -65,34 +63,50 @@ def _way_of_tables(
     span: Any,
     limit: Any,
     seed: Any,
-    job: Any,
-    clock: Any,
-    way: Array,
+    state: Array,
+    due: Array,
+    ways: Array,
 ) -> None:
-    """Write into ``way[1:]`` the next hops of a walk that is a table of moves, from ``way[0]`` at ``clock``."""
-    jobs, blocks, words = np.full(1, job), np.zeros(1, np.uint64), np.empty((4, 1), np.uint64)
-    node, word = np.uint64(way[0]), ZERO
-    # The digits before this hop, of the word that serves it too, are passed over.
-    for hop in range(clock - clock % digits, clock + way.shape[0] - 1):
-        number = hop // digits
-        if hop % digits == 0:
-            blocks[0] = np.uint64(number // 4)
-            fill_words(words, 1, seed, jobs, blocks, span, limit)
-            word = words[number % 4, 0]
-        if width > ZERO:
-            drawn = word * width
-            word = drawn & MASK
-            if hop < clock:
-                continue
-            node = np.uint64(table[node * width + (drawn >> HALF)])
-        else:
-            first = np.uint64(offsets[node])
-            n_choices = np.uint64(offsets[node + ONE]) - first
-            node = np.uint64(table[first + choice(seed, job, np.uint64(number), word, n_choices)])
-        way[hop - clock + 1] = np.int64(node)
+    """Write into ``ways[lane, 1:]`` the next hops of the lanes ``due``, from ``ways[lane, 0]`` at their clocks.
+
+    The walk is a table of moves; clocks are at the start of a block of words, and hops fill whole blocks. Lanes go in
+    turn, so that the lookups of one hide behind those of the others.
+    """
+    n_due, block_hops = due.shape[0], 4 * digits
+    n_blocks = (ways.shape[1] - 1) // block_hops
+    size = n_blocks * n_due
+    jobs, blocks, nodes = np.empty(size, np.uint64), np.empty(size, np.uint64), np.empty(n_due, np.uint64)
+    for turn in range(n_due):
+        nodes[turn] = np.uint64(ways[due[turn], 0])
+        for block in range(n_blocks):
+            jobs[block * n_due + turn] = np.uint64(state[due[turn], JOB])
+            blocks[block * n_due + turn] = np.uint64(state[due[turn], CLOCK] // block_hops + block)
+    words, moves = np.empty((4, size), np.uint64), np.empty((4, digits, size), np.uint32)
+    fill_words(words, size, seed, jobs, blocks, span, limit)
+    if width > ZERO:
+        split_words(moves, words, size, width)
+    hop = 0
+    for block in range(n_blocks):
+        for part in range(4):
+            for digit in range(digits):
+                hop += 1
+                for turn in range(n_due):
+                    place = block * n_due + turn
+                    if width > ZERO:
+                        node = np.uint64(table[nodes[turn] * width + np.uint64(moves[part, digit, place])])
+                        prefetch(table, node * width)
+                    else:
+                        first = np.uint64(offsets[nodes[turn]])
+                        n_choices = np.uint64(offsets[nodes[turn] + ONE]) - first
+                        number = (blocks[place] << _TWO) | np.uint64(part)
+                        drawn = choice(seed, jobs[place], number, words[part, place], n_choices)
+                        node = np.uint64(table[first + drawn])
+                        prefetch(offsets, node)
+                    nodes[turn] = node
+                    ways[due[turn], hop] = np.int64(node)
 
 
-@inlined
+@serial
 def _way_of_memory(
     kind: Any,
     offsets: Array,
@@ -141,29 +155,29 @@ def _open_along(
     state: Array,
     visits: Array,
     stamps: Array,
+    batch: Array,
     drawn: Array,
     made: int,
     row: int,
     out: Array,
 ) -> Any:
     """Let a lane go on from ``way[at]`` until it has made its quota or the way ends; return where and how many."""
-    job, now = np.uint64(state[lane, JOB]), state[lane, CLOCK]
+    job, now, sealed = np.uint64(state[lane, JOB]), state[lane, CLOCK], state[lane, SEALED_AT]
     while made < quota and at + 1 < way.shape[0]:
         came_from, node = way[at], way[at + 1]
         at += 1
         now += 1
-        seen = visits[lane, node]
-        visits[lane, node] = now
+        seen = visits[node]
+        visits[node] = now
         if watching.shape[0] > 0:
-            _sight(state, lane, watching, node, came_from, now)
-        if stamps[lane, node] != state[lane, SEALED_AT]:
+            sight(state, lane, watching, node, came_from, now)
+        if stamps[node] != sealed:
             continue
         if out.shape[0] > 0:
-            _arrive(out[row + made], state, lane, tokens, node, came_from, now, seen)
-        _seal(state, lane, node, -1, now)
-        draw_set(n_nodes, offsets, columns, weights, keep, other, seed, job, node, now, drawn)
-        for place in range(drawn.shape[0]):
-            stamps[lane, drawn[place]] = now
+            arrive(out[row + made], state, lane, tokens, node, came_from, now, seen)
+        seal(state, lane, node, -1, now)
+        draw_set(n_nodes, offsets, columns, weights, keep, other, seed, job, node, now, batch, stamps, drawn)
+        sealed = now
         made += 1
     state[lane, CLOCK] = now
     return at, made
@@ -208,23 +222,43 @@ def run_several(
     ``ways`` holds for each lane the nodes that it walks over next, ``places`` how far along them it is, ``backs`` the
     entry that leads back at their end. With an empty ``out`` nothing is recorded.
     """
-    for lane in numba.prange(state.shape[0]):
-        job, way, drawn, made = np.uint64(state[lane, JOB]), ways[lane], np.empty(recipients, np.int64), 0
-        at = places[lane]
-        while made < quotas[lane]:
-            if at + 1 == way.shape[0]:
-                way[0], at = way[at], 0
-                clock = state[lane, CLOCK]
+    n_lanes, last = state.shape[0], ways.shape[1] - 1
+    for group in numba.prange((n_lanes + GROUP - 1) // GROUP):
+        drawn, batch = np.empty(recipients, np.int64), np.empty((3, BATCH), np.uint64)
+        made, due = np.zeros(GROUP, np.int64), np.empty(GROUP, np.int64)
+        low, high, live = group * GROUP, min(n_lanes, (group + 1) * GROUP), True
+        while live:
+            n_due, live = 0, False
+            for lane in range(low, high):
+                if made[lane - low] == quotas[lane] or places[lane] < last:
+                    continue
+                due[n_due] = lane
+                n_due += 1
+                ways[lane, 0], places[lane] = ways[lane, last], 0
                 if memory:
                     back = np.uint64(backs[lane])
+                    job, clock = np.uint64(state[lane, JOB]), state[lane, CLOCK]
                     back = _way_of_memory(
-                        kind, offsets, table, reverse, threshold, n_words, used[lane], seed, job, clock, back, way
+                        kind,
+                        offsets,
+                        table,
+                        reverse,
+                        threshold,
+                        n_words,
+                        used[lane],
+                        seed,
+                        job,
+                        clock,
+                        back,
+                        ways[lane],
                     )
                     backs[lane] = np.int64(back)
-                else:
-                    _way_of_tables(table, offsets, width, digits, span, limit, seed, job, clock, way)
-            at, made = _open_along(
-                way, at, quotas[lane], n_nodes, law_offsets, law_columns, law_weights, law_keep, law_other, watching,
-                tokens, seed, lane, state, visits, stamps, drawn, made, rows[lane], out,
-            )  # fmt: skip
-        places[lane] = at
+            if not memory and n_due > 0:
+                _ways_of_tables(table, offsets, width, digits, span, limit, seed, state, due[:n_due], ways)
+            for lane in range(low, high):
+                places[lane], made[lane - low] = _open_along(
+                    ways[lane], places[lane], quotas[lane], n_nodes, law_offsets, law_columns, law_weights, law_keep,
+                    law_other, watching, tokens, seed, lane, state, visits[lane], stamps[lane], batch, drawn,
+                    made[lane - low], rows[lane], out,
+                )  # fmt: skip
+                live |= made[lane - low] < quotas[lane]

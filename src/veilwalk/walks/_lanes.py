@@ -28,8 +28,9 @@ class Lanes(ABC):
     def start(self, lanes: range) -> None:
         """Put the tokens of these lanes on their first nodes."""
         from veilwalk.walks import _kernels_protocol as kernels
+        from veilwalk.walks import _kernels_records as records
 
-        self._state = np.empty((len(lanes), kernels.N_COLUMNS), dtype=np.int64)
+        self._state = np.empty((len(lanes), records.N_COLUMNS), dtype=np.int64)
         self._visits = np.full(len(lanes) * self._n_nodes, -1, dtype=np.int64)
         n_nodes, first = np.uint64(self._n_nodes), np.uint64(lanes.start)
         kernels.start_lanes(n_nodes, *self._law.arguments(), self._key, first, self._state, self._visits)

@@ -31,6 +31,8 @@ _FAR_MOST_BYTES = 1 << 30
 _FAR_STEPS = 8
 # Words are rejected with probability below 2**24 / 2**32.
 _MAX_SPAN = 1 << 24
+# Leaps that only say where they end, and rows that hold states, pay as long as they stay in the second cache.
+_MAX_LEAPS = 1 << 16
 _WORD = 1 << 32
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -112,6 +114,37 @@ def moves_of(graph: Graph, walk: Walk) -> Moves:
     return Moves(graph.n_nodes, width, frozen(table), no_offsets, digits, span, _WORD % span, ends, pairs)
 
 
+def leap_moves(moves: Moves) -> tuple[npt.NDArray[np.uint16], int]:
+    """Return where two moves at a time lead, times ``width**2``, or one, times ``width``: what 16 bits hold; and which.
+
+    Where neither is held, nothing.
+    """
+    if moves.ends.size:
+        return moves.ends, 2
+    for leap in (2, 1):
+        base = moves.width**leap
+        if 0 < moves.n_nodes * base <= _MAX_LEAPS and base <= _MAX_SQUARE:
+            rows = moves.table.reshape(moves.n_nodes, moves.width)
+            ends = (rows[rows] if leap == 2 else rows).astype(np.uint32) * np.uint32(base)
+            return frozen(ends.astype(np.uint16).reshape(-1)), leap
+    return moves.ends, 2
+
+
+def ragged_moves(moves: Moves) -> tuple[npt.NDArray[np.uint64], np.uint32]:
+    """Return each move as the state of the node that it leads to, where nodes differ and they are few; else nothing.
+
+    A state is where the node's row starts, and in the low half how long it is. Also returned are the bits of which
+    the low half of a draw must have one to be beyond doubt (see ``_kernels_ragged``).
+    """
+    if moves.width or len(moves.table) > _MAX_LEAPS:
+        return np.empty(0, np.uint64), np.uint32(0)
+    lengths = np.diff(moves.offsets)
+    states = (moves.offsets[:-1] << 32 | lengths).astype(np.uint64)
+    bits = int(2 * lengths.max() - 1).bit_length()
+    # The entry behind the last is looked up when the last row's last word is one of those in doubt.
+    return np.append(states[moves.table], states[0]), np.uint32((_WORD - 1) >> bits << bits)
+
+
 def far_moves(moves: Moves, steps: int) -> IntArray:
     """Return the table of double steps, one cache line a node, if it pays for so many steps in all; else nothing."""
     from veilwalk.walks import _kernels
@@ -120,7 +153,7 @@ def far_moves(moves: Moves, steps: int) -> IntArray:
     cached = n_bytes <= _FAR_CACHED_BYTES
     pays = cached or moves.table.nbytes >= _FAR_UNCACHED_BYTES
     fits = 0 < moves.width**2 <= _kernels.FAR_STRIDE and n_bytes <= _FAR_MOST_BYTES
-    if moves.ends.size or not fits or not pays or steps < _FAR_STEPS * len(moves.table):
+    if leap_moves(moves)[0].size or not fits or not pays or steps < _FAR_STEPS * len(moves.table):
         return np.empty(0, np.int32)
     # NumPy starts arrays anywhere; a row that straddles two lines would cost two fetches.
     raw = np.empty(n_bytes // 4 + _kernels.FAR_STRIDE, np.int32)

@@ -14,8 +14,8 @@ from veilwalk.walks._memory import memory_moves_of
 from veilwalk.walks._moves import TABLES, moves_of
 from veilwalk.walks._sets import SetRows
 
-# Hops that a lane walks before what happened on them is looked up: few enough to stay in the first cache.
-_WAY = 257
+# Hops that a lane walks before what happened on them is looked up, at least: few enough to stay in the first cache.
+_WAY = 256
 
 
 class SeveralLanes:
@@ -35,6 +35,9 @@ class SeveralLanes:
         self._n_nodes, self._law, self._watching = graph.n_nodes, law, watching
         self._recipients, self._tokens, self._key = recipients, tokens, key
         self._walk = walk_arguments(graph, walk)
+        # A way starts and ends with a block of words.
+        block_hops = 4 * moves_of(graph, walk).digits if walk.kind in TABLES else 4
+        self._way_nodes = 1 + -(-_WAY // block_hops) * block_hops
         self._lane_entries = 0 if walk.kind in TABLES else memory_moves_of(graph, walk).lane_entries
         nothing = np.empty((0, 0), dtype=np.int64)
         self._state = self._visits = self._stamps = self._ways = self._used = nothing
@@ -43,13 +46,13 @@ class SeveralLanes:
     def start(self, lanes: range) -> None:
         """Put the tokens of these lanes on their first nodes."""
         from veilwalk.walks import _kernels_memory_paths as paths
-        from veilwalk.walks import _kernels_protocol as protocol
+        from veilwalk.walks import _kernels_records as records
         from veilwalk.walks import _kernels_several as kernels
 
         n_lanes, first = len(lanes), np.uint64(lanes.start)
         starts = np.empty(n_lanes, dtype=np.int64)
         paths.start_nodes(np.uint64(self._n_nodes), self._key, first, starts)
-        self._state = np.empty((n_lanes, protocol.N_COLUMNS), dtype=np.int64)
+        self._state = np.empty((n_lanes, records.N_COLUMNS), dtype=np.int64)
         self._visits = np.full((n_lanes, self._n_nodes), -1, dtype=np.int64)
         self._stamps = np.full((n_lanes, self._n_nodes), -1, dtype=np.int64)
         drawn = np.empty(self._recipients, dtype=np.int64)
@@ -64,8 +67,8 @@ class SeveralLanes:
             self._stamps,
             drawn,
         )
-        self._ways = np.repeat(starts[:, np.newaxis], _WAY, axis=1)
-        self._places = np.full(n_lanes, _WAY - 1)
+        self._ways = np.repeat(starts[:, np.newaxis], self._way_nodes, axis=1)
+        self._places = np.full(n_lanes, self._way_nodes - 1)
         self._backs = np.full(n_lanes, -1, dtype=np.int64)
         self._used = np.full((n_lanes, self._lane_entries), -1, dtype=np.int64)
 

@@ -61,13 +61,13 @@ def test_the_learning_campaign_goes_on_where_it_stopped(tmp_path: Path, monkeypa
     first = written(tmp_path)
     # Tuned: two settings for five algorithms on two partitions; trained with two seeds.
     assert len(first) == 20 + 20
-    record = made("softmax", "noise", "attack", "steps")
+    record = made("softmax", "attack", "steps")
     assert {name: one for name, one in written(tmp_path).items() if name in first} == first
     text = learning_page(record)
     assert [line for line in text.splitlines() if line.startswith("## ")] == [
-        "## Softmax regression", "## Local steps", "## Noise", "## What content gives away",
+        "## Softmax regression", "## Local steps", "## What content gives away",
     ]  # fmt: skip
-    assert learning_page(made("softmax", "noise", "attack", "steps")) == text
+    assert learning_page(made("softmax", "attack", "steps")) == text
 
 
 def test_the_audit_campaign_is_the_same_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from veilwalk.learning import (
     Params,
     Partition,
     Partitions,
+    Protection,
     SoftmaxLearner,
     StepContext,
     UpdateResult,
@@ -51,8 +52,11 @@ def somewhere(learner: Any) -> dict[str, Any]:
     return {name: rng.normal(0, 0.3, value.shape).astype(np.float32) for name, value in start.items()}
 
 
-def candidates(learner: Any, parts: Partitions, **options: Any) -> Candidates:
-    return Candidates(learner=learner, partitions=parts, rng=np.random.default_rng(1), **options)
+def candidates(learner: Any, parts: Partitions, *, clip: float = 0.0, noise: float = 0.0, **others: Any) -> Candidates:
+    """Those that know clip and noise, the latter by its standard deviation."""
+    bound = clip or (1e9 if noise else 0.0)
+    mechanism = Protection(clip=bound, noise=noise / bound if noise else 0.0)
+    return Candidates(learner=learner, partitions=parts, rng=np.random.default_rng(1), protection=mechanism, **others)
 
 
 def flat(before: Params, after: Params) -> FloatArray:

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from veilwalk.core.errors import InvalidParameterError, ProtocolError, TrainingError
+from veilwalk.core.errors import InputFileError, InvalidParameterError, ProtocolError, TrainingError
+from veilwalk.core.payload import as_received
 from veilwalk.node.members._encoding import decode_params, encode_params, params_norm
-from veilwalk.node.members._manifest import Manifest, array_specs
+from veilwalk.node.members._manifest import Manifest, array_specs, parse_manifest
 from veilwalk.node.sealing._kem import Suite
 
 
-def manifest_for(params: dict[str, Any], norm_bound: float = 1e300) -> Manifest:
+def manifest_for(params: dict[str, Any], norm_bound: float = 1e300, payload: str = "fp32") -> Manifest:
     return Manifest(
         run_id=bytes(16),
         arrays=array_specs(params),
@@ -29,6 +30,7 @@ def manifest_for(params: dict[str, Any], norm_bound: float = 1e300) -> Manifest:
         law_digest="0" * 64,
         graph_digest="0" * 64,
         seed=0,
+        payload=payload,
     )
 
 
@@ -173,3 +175,55 @@ def test_decoding_copies_nothing() -> None:
         tracemalloc.stop()
     assert np.shares_memory(found["w"], np.frombuffer(data, np.uint8))
     assert peak < 2 * 1024 * 1024
+
+
+@pytest.mark.parametrize("payload", ["fp16", "int8", "int8-nearest"])
+def test_a_smaller_form_is_what_the_simulator_rounds_to(payload: str) -> None:
+    """As long as the manifest says, the same bits as a simulated run, and passed on without another change."""
+    rng = np.random.default_rng(3)
+    params = {"w": rng.normal(size=(30, 45)).astype(np.float32), "b": rng.normal(size=30), "n": np.array([7])}
+    manifest = manifest_for(params, payload=payload)
+    data = encode_params(manifest, params, updates=12)
+    assert len(data) == manifest.body_bytes < sum(array.nbytes for array in params.values())
+    expected = as_received(payload, params, seed=manifest.seed, updates=12)
+    found = decode_params(manifest, data)
+    for name, array in expected.items():
+        assert np.array_equal(found[name], array)
+        assert found[name].dtype == params[name].dtype
+        assert not found[name].flags.writeable
+    assert encode_params(manifest, found) == data
+
+
+@pytest.mark.parametrize("payload", ["fp16", "int8"])
+def test_a_smaller_form_is_checked_as_it_will_be_found(payload: str) -> None:
+    """What does not fit the form is not sent; bytes that say no number are refused, and so are other lengths."""
+    params = {"w": np.zeros((4, 32))}
+    manifest = manifest_for(params, payload=payload)
+    params["w"][1, 2] = 1e60
+    with pytest.raises(TrainingError, match="must be finite"):
+        encode_params(manifest, params)
+    with pytest.raises(ProtocolError, match="not finite"):
+        decode_params(manifest, b"\xff" * manifest.body_bytes)
+    with pytest.raises(ProtocolError, match="bytes: the manifest says"):
+        decode_params(manifest, bytes(manifest.body_bytes + 1))
+
+
+def test_the_norm_is_that_of_what_arrives() -> None:
+    """Rounded up, a model may be longer than it was, and nobody would take it."""
+    params = {"w": np.full((4, 32), 100.6)}
+    assert 1138 < params_norm(params) < 1140 < 101 * np.sqrt(128)
+    assert encode_params(manifest_for(params, norm_bound=1140), params)
+    with pytest.raises(TrainingError, match=r"the norm of the model is 1142\.68"):
+        encode_params(manifest_for(params, norm_bound=1140, payload="int8"), params)
+
+
+def test_the_manifest_says_the_payload_only_where_it_is_not_as_ever() -> None:
+    """So manifests of before keep their bytes; one that says so all the same has a second way to be written."""
+    params = {"w": np.zeros((4, 32), np.float32)}
+    plain, small = manifest_for(params), manifest_for(params, payload="int8")
+    assert b"payload" not in plain.to_bytes()
+    assert parse_manifest(small.to_bytes(), "m") == small
+    assert small.body_bytes == 4 * 32 + 4
+    for text, need in ((b"fp32", "left out"), (b"int4", "must be one of")):
+        with pytest.raises(InputFileError, match=need):
+            parse_manifest(small.to_bytes().replace(b"int8", text), "m")

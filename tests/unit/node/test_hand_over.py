@@ -315,6 +315,7 @@ def test_what_a_lost_node_was_carrying_is_sent_again(network: Make, spare: float
         await net.until(lambda: net.tally("taken", "n4") >= 1)
         # It takes one more and is gone before it hands that on.
         net.nodes["n4"].desk.custody.outgoing = lambda _: None
+        net.nodes["n4"].desk.custody._offer_early = lambda *_: False
         await asyncio.sleep(0.5)
         await net.until(lambda: net.look("n4")["messages"], 40)
         await net.stop("n4")

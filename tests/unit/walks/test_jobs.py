@@ -17,7 +17,7 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import silent
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph, random_regular
-from veilwalk.walks import _jobs, _kernels, _moves
+from veilwalk.walks import _jobs, _kernels, _kernels_ragged, _moves
 from veilwalk.walks._moves import moves_of
 
 KINDS: list[str] = ["simple", "lazy"]
@@ -88,7 +88,7 @@ def test_double_steps_and_single_steps_agree(petersen: Graph) -> None:
     found: list[tuple[IntArray, IntArray]] = []
     for moves in (fast, slow):
         ends = np.empty(500, np.int32)
-        head = (moves.table, moves.offsets, moves.ends, np.empty(0, np.int32), *moves.word_arguments())
+        head = (moves.table, moves.offsets, moves.ends, 2, np.empty(0, np.int32), *moves.word_arguments())
         _kernels.final_positions(*head, starts, 1001, np.uint64(1), np.uint64(0), ends)
         options: dict[str, Any] = {"seed": 1, "max_steps": None, "first_job": 0, "progress": silent}
         found.append((ends, _jobs._first_hits(moves, starts, goals, **options)))
@@ -98,13 +98,49 @@ def test_double_steps_and_single_steps_agree(petersen: Graph) -> None:
     assert np.array_equal(found[0][1], found[1][1])
 
 
+@pytest.mark.parametrize(("degree", "leap"), [(4, 2), (5, 2), (16, 1), (40, 1)])
+def test_leaps_change_no_step(degree: int, leap: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One or two moves at a time in registers lead where the lanes lead, with steps left over too."""
+    graph = random_regular(900, degree, seed=4)
+    starts = np.arange(300) * 3
+    assert _moves.leap_moves(moves_of(graph, Walk("simple")))[1] == leap
+    for steps in (3, 333):
+        fast = walks.walk_positions(graph, starts, steps, seed=5)
+        with monkeypatch.context() as patched:
+            patched.setattr(_moves, "_MAX_LEAPS", 0)
+            assert len(_moves.leap_moves(moves_of(graph, Walk("simple")))[0]) == 0
+            assert np.array_equal(walks.walk_positions(graph, starts, steps, seed=5), fast)
+
+
+def test_steps_in_doubt_are_made_by_the_rule() -> None:
+    """On a graph with hubs so large that words are rejected, few states give what lanes give; to never doubt, not."""
+    hubs, leaves = 2, 20_001
+    edges = [(0, 1)] + [(hub, leaf) for leaf in range(hubs, hubs + leaves) for hub in range(1 + leaf % 2)]
+    moves = moves_of(Graph.from_edges(hubs + leaves, np.array(edges)), Walk("simple"))
+    rows, doubtful = _moves.ragged_moves(moves)
+    # Many walkers, few steps: two that go apart soon meet at a hub.
+    n_walkers = 2_000_000
+    rest = (frozen(np.arange(n_walkers, dtype=np.int32) % hubs), 3, np.uint64(1), np.uint64(0))
+    slow = np.empty(n_walkers, np.int32)
+    head = (moves.table, moves.offsets, moves.ends, 2, np.empty(0, np.int32), *moves.word_arguments())
+    _kernels.final_positions(*head, *rest, slow)
+    found = {}
+    for name, mask in {"as made": doubtful, "always": np.uint32(0), "never": np.uint32(2**32 - 1)}.items():
+        found[name] = np.empty(n_walkers, np.int32)
+        _kernels_ragged.ragged_positions(rows, moves.offsets, mask, *rest, found[name])
+
+    assert np.array_equal(found["as made"], slow)
+    assert np.array_equal(found["always"], slow)
+    assert not np.array_equal(found["never"], slow)
+
+
 @pytest.mark.parametrize("degree", [3, 4])
 def test_far_moves_change_no_step(degree: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Double steps a cache line apart lead where single steps lead, for an odd number of steps too."""
-    graph = random_regular(1000, degree, seed=4)
+    graph = random_regular(25_000, degree, seed=4)
     starts = np.arange(300)
     far = _moves.far_moves(moves_of(graph, Walk("simple")), 10**9)
-    assert len(far) == 16 * 1000
+    assert len(far) == 16 * 25_000
     assert far.ctypes.data % 64 == 0
     for steps in (1, 2, 333):
         monkeypatch.setattr(_moves, "_FAR_STEPS", 10**9)
@@ -116,9 +152,9 @@ def test_far_moves_change_no_step(degree: int, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("nodes", "degree", "steps"),
     [
-        (100, 4, 10**9),  # in the first cache already
-        (1000, 5, 10**9),  # 25 double steps fill more than a line
-        (1000, 4, 8 * 4000 - 1),  # too few steps to pay
+        (1000, 4, 10**9),  # 16 bits hold a step
+        (25_000, 5, 10**9),  # 25 double steps fill more than a line
+        (25_000, 4, 8 * 100_000 - 1),  # too few steps to pay
         (400_000, 4, 10**9),  # 24 MiB would push single steps out of the cache
     ],
 )

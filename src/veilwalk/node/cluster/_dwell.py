@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from veilwalk.core.errors import ConfigError
-from veilwalk.node.peer import update_mod
+from veilwalk.node.peer import SecretNormal
 
 if TYPE_CHECKING:
-    from veilwalk.learning import Learner, Partition
+    from veilwalk.learning import Learner, Partition, Protection
 
 #: No run dwells less unless told to: opening, storing and sealing take their time too.
 LEAST_DWELL_S = 0.02
@@ -22,7 +22,7 @@ _MARGIN = 1.5
 _STEP_S = 0.005
 
 
-def measured_dwell(learner: Learner, data: Partition, *, clip: float = 0.0, noise: float = 0.0) -> float:
+def measured_dwell(learner: Learner, data: Partition, protection: Protection | None = None) -> float:
     """Return the dwell that some trial updates on ``data`` fit into: half as much again as the slowest.
 
     This machine's time, and that of these data: members with more data, or less of a machine, count over-runs.
@@ -30,13 +30,15 @@ def measured_dwell(learner: Learner, data: Partition, *, clip: float = 0.0, nois
     Raises:
         ConfigError: The learner fails.
     """
-    from veilwalk.learning import apply_update, init_generator
+    from veilwalk.learning import Protection, apply_update, init_generator
 
-    params, mod, slowest = learner.init_params(init_generator(0)), update_mod(clip=clip, noise=noise), 0.0
+    protection = protection or Protection()
+    params, slowest = learner.init_params(init_generator(0)), 0.0
+    learner, how = protection.learner(learner), {"mod": protection.mod(), "secret": SecretNormal()}
     for step in range(1 + _TRIALS):
         started = time.perf_counter()
         try:
-            params = apply_update(learner, params, data, seed=0, node=0, step=step, age=step, state={}, mod=mod).params
+            params = apply_update(learner, params, data, seed=0, node=0, step=step, age=step, state={}, **how).params
         except Exception as error:  # noqa: BLE001  a learner may be anybody's code
             raise ConfigError(f"the learner failed in a trial update ({error}): say --dwell SECONDS") from None
         # The first also loads what the learner needs.

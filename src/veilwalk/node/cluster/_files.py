@@ -55,6 +55,7 @@ class ClusterPlan:
         limits: Patience of every node.
         norm_bound: Largest norm of a model that is accepted.
         recipients: For how many a message is sealed.
+        payload: How the numbers of a model travel.
         test: The public test set, for rules with a target.
     """
 
@@ -70,6 +71,7 @@ class ClusterPlan:
     limits: Limits = field(default_factory=Limits)
     norm_bound: float = 1e6
     recipients: int = 1
+    payload: str = "fp32"
     test: Partition | None = None
 
 
@@ -123,6 +125,7 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
             graph_digest=plan.graph.digest,
             seed=plan.seed,
             recipients=plan.recipients,
+            payload=plan.payload,
         )
         sign_manifest(folder / "manifest.json", manifest, root)
         law = "" if rule else 'law = "../law.npz"\n'

@@ -31,7 +31,7 @@ from veilwalk.node.sealing import RUN_ID_BYTES, check_recipients
 if TYPE_CHECKING:
     from veilwalk.design import Scheme
     from veilwalk.graphs import Graph
-    from veilwalk.learning import Learner, Params
+    from veilwalk.learning import Learner, Protection
 
 _STRAIGHT = Walk("non-backtracking")
 _DAY_S = 24 * 3600
@@ -41,8 +41,9 @@ _DAY_S = 24 * 3600
 class RunRequest:
     """What a run is to be; the words are those of :class:`RunRules` and :class:`Manifest`.
 
-    Without ``dwell_s`` it is found by a trial of the learner on ``rows`` random rows; without ``walks`` there is one,
-    or as many as in the manifest that is followed.
+    Without ``dwell_s`` it is found by a trial of the learner on ``rows`` random rows, by which sums over rows are also
+    divided where records are protected; without ``walks`` there is one, and without ``payload`` numbers travel as they
+    are, or either is as in the manifest that is followed.
     """
 
     learner: str
@@ -58,8 +59,13 @@ class RunRequest:
     test: Path | None = None
     dwell_s: float | None = None
     rows: int = 1000
+    protect: str = "node"
+    epsilon: float = 0.0
+    delta: float = 1e-5
     clip: float = 0.0
     noise: float = 0.0
+    most_updates: int = 0
+    payload: str | None = None
     spare_s: float = 0.0
     hop_s: float = 0.05
     away_s: float = AWAY_S
@@ -95,7 +101,7 @@ def make_manifest(
     """
     if (request.target_accuracy is None) != (request.test is None):
         raise ConfigError("target-accuracy and test go together: members agree on what to reach, and on what data")
-    from veilwalk.learning import init_generator, make_learner
+    from veilwalk.learning import init_generator, make_learner, params_bytes
 
     if request.recipients is not None:
         check_recipients(request.recipients)
@@ -108,7 +114,8 @@ def make_manifest(
     new_run_walk(scheme.walk, allow_sandwich=request.allow_sandwich)
     learner = make_learner(request.learner, n_features=request.n_features, n_classes=request.n_classes)
     first = learner.init_params(init_generator(request.seed))
-    rules, lost = _rules(request, scheme, learner, first)
+    payload = request.payload or "fp32"
+    rules, lost = _rules(request, scheme, learner, params_bytes(first, payload=payload))
     manifest = Manifest(
         run_id=os.urandom(RUN_ID_BYTES) if before is None else before.run_id,
         network=members.network,
@@ -123,6 +130,7 @@ def make_manifest(
         graph_digest=graph.digest,
         seed=request.seed,
         recipients=scheme.recipients,
+        payload=payload,
         expires=None if request.days is None else int(time.time() + request.days * _DAY_S),
     )
     if before is not None:
@@ -131,20 +139,25 @@ def make_manifest(
     return manifest, lost
 
 
-def _rules(request: RunRequest, scheme: Scheme, learner: Learner, first: Params) -> tuple[RunRules, LostWalkRules]:
+def _rules(request: RunRequest, scheme: Scheme, learner: Learner, model_bytes: int) -> tuple[RunRules, LostWalkRules]:
+    from veilwalk.learning import ProtectionRequest, RunSize
+
+    walks = 1 if request.walks is None else request.walks
+    nodes = scheme.graph.n_nodes
+    size = RunSize(updates=request.updates, nodes=nodes, rows=request.rows * nodes, models=walks)
+    protection = ProtectionRequest.of(request).settle(learner, size)
     return run_rules(
         scheme,
-        first,
+        model_bytes,
         alarm_hops=request.alarm_hops,
         away_s=request.away_s,
         updates=request.updates,
-        walks=1 if request.walks is None else request.walks,
+        walks=walks,
         target=request.target_accuracy,
         evaluations=request.evaluations,
         hop_s=request.hop_s,
-        dwell_s=_dwell(request, learner),
-        clip=request.clip,
-        noise=request.noise,
+        dwell_s=_dwell(request, learner, protection),
+        protection=protection,
         spare_s=request.spare_s,
     )
 
@@ -153,15 +166,17 @@ def _as_before(request: RunRequest, before: Manifest) -> RunRequest:
     """Return the request where what no version may change, and it does not say, is as it was."""
     if request.recipients is None:
         request = replace(request, recipients=before.recipients)
+    if request.payload is None:
+        request = replace(request, payload=before.payload)
     return replace(request, walks=RunRules.from_text(before.walk).walks) if request.walks is None else request
 
 
-def _dwell(request: RunRequest, learner: Learner) -> float:
+def _dwell(request: RunRequest, learner: Learner, protection: Protection) -> float:
     """Return the dwell asked for, or what a trial of the learner gives."""
     if request.dwell_s is not None:
         return request.dwell_s
     data = trial_data(rows=request.rows, n_features=request.n_features, n_classes=request.n_classes)
-    return measured_dwell(learner, data, clip=request.clip, noise=request.noise)
+    return measured_dwell(learner, data, protection)
 
 
 def _scheme(graph: Graph, request: RunRequest, law: str | None) -> tuple[Scheme, str]:

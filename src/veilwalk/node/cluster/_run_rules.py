@@ -9,12 +9,12 @@ from veilwalk.node.members import RunRules
 
 if TYPE_CHECKING:
     from veilwalk.design import Scheme
-    from veilwalk.learning import Params
+    from veilwalk.learning import Protection
 
 
 def run_rules(
     scheme: Scheme,
-    first: Params,
+    model_bytes: int,
     *,
     alarm_hops: float,
     away_s: float,
@@ -24,21 +24,21 @@ def run_rules(
     evaluations: int,
     hop_s: float,
     dwell_s: float,
-    clip: float,
-    noise: float,
+    protection: Protection,
     spare_s: float = 0.0,
 ) -> tuple[RunRules, LostWalkRules]:
     """Return the rules of a run that walks by ``scheme``, and those for lost walks with how they were found.
 
-    ``first`` is the model that it starts from, for its length; ``alarm_hops`` and ``away_s`` are those of
-    :func:`.lost_walk_rules`, all others those of :class:`RunRules`, without a target None.
+    ``model_bytes`` is the length of the model on its way; ``alarm_hops`` and ``away_s`` are those of
+    :func:`.lost_walk_rules`, ``protection`` is what updates go through, all others are those of :class:`RunRules`,
+    without a target None.
     """
     lost = lost_walk_rules(
         scheme,
         alarm_hops=alarm_hops,
         step_s=max(hop_s, dwell_s),
         away_s=away_s,
-        model_bytes=sum(array.nbytes for array in first.values()),
+        model_bytes=model_bytes,
     )
     rules = RunRules(
         walk=scheme.walk,
@@ -51,7 +51,10 @@ def run_rules(
         hop_s=hop_s,
         dwell_s=dwell_s,
         spare_s=spare_s,
-        clip=clip,
-        noise=noise,
+        clip=protection.clip,
+        noise=protection.noise,
+        rows=protection.rows,
+        most_updates=protection.most_updates,
+        decay=protection.decay,
     )
     return rules, lost

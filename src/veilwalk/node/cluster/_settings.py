@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
+from veilwalk.core.payload import check_payload
 from veilwalk.core.records import write_atomically
 from veilwalk.core.walk import Walk
 from veilwalk.node.cluster._dwell import measured_dwell
@@ -48,8 +49,13 @@ class ClusterSettings:
     target_accuracy: float | None = None
     evaluations: int = 40
     dwell: float | None = None
+    protect: str = "node"
+    epsilon: float = 0.0
+    delta: float = 1e-5
     clip: float = 0.0
     noise: float = 0.0
+    most_updates: int = 0
+    payload: str = "fp32"
     hop: float = 0.05
     away: float = AWAY_S
     alarm_hops: float = 1e7
@@ -62,6 +68,7 @@ class ClusterSettings:
             check_recipients(self.recipients)
         if self.suite.upper() not in Suite.__members__:
             raise InvalidParameterError("suite", self.suite, "hybrid or x25519")
+        check_payload(self.payload)
         validate.integer(updates=self.updates, seed=self.seed)
         validate.at_least(1, updates=self.updates)
         validate.at_least(0, seed=self.seed)
@@ -104,13 +111,13 @@ class ClusterSetup:
 
     def plan(self) -> ClusterPlan:
         """Return what the nodes are to run."""
-        from veilwalk.learning import init_generator
+        from veilwalk.learning import init_generator, params_bytes
 
         settings, scenario, scheme = self.settings, self.scenario, self.scenario.scheme
         first = scenario.learner.init_params(init_generator(settings.seed))
         rules, _ = run_rules(
             scheme,
-            first,
+            params_bytes(first, payload=settings.payload),
             alarm_hops=settings.alarm_hops,
             away_s=settings.away,
             updates=settings.updates,
@@ -119,8 +126,7 @@ class ClusterSetup:
             evaluations=settings.evaluations,
             hop_s=settings.hop,
             dwell_s=self._dwell() if settings.dwell is None else settings.dwell,
-            clip=settings.clip,
-            noise=settings.noise,
+            protection=scenario.protection,
         )
         return ClusterPlan(
             graph=scheme.graph,
@@ -132,6 +138,7 @@ class ClusterSetup:
             rules=rules,
             seed=settings.seed,
             recipients=scheme.recipients,
+            payload=settings.payload,
             suite=Suite[settings.suite.upper()],
             test=None if settings.target_accuracy is None else scenario.data.test,
         )
@@ -139,7 +146,7 @@ class ClusterSetup:
     def _dwell(self) -> float:
         """Return what the node with most data needs on this machine."""
         largest = max(self.scenario.partitions, key=len)
-        return measured_dwell(self.scenario.learner, largest, clip=self.settings.clip, noise=self.settings.noise)
+        return measured_dwell(self.scenario.learner, largest, self.scenario.protection)
 
     def seconds(self, rules: RunRules) -> float:
         """Return how long the run takes at least: the hops of its longest walk, each of which dwells."""
@@ -149,6 +156,7 @@ class ClusterSetup:
 def set_up_cluster(settings: ClusterSettings) -> ClusterSetup:
     """Make and check everything that ``settings`` name."""
     from veilwalk.graphs import parse_graph_spec
+    from veilwalk.learning import ProtectionRequest
     from veilwalk.training import Scenario
 
     scheme = _scheme(parse_graph_spec(settings.graph), settings)
@@ -159,6 +167,9 @@ def set_up_cluster(settings: ClusterSettings) -> ClusterSetup:
         partition=settings.partition,
         learner=settings.learner,
         seed=settings.seed,
+        protection=ProtectionRequest.of(settings),
+        updates=settings.updates,
+        tokens=settings.walks,
         graph_name=settings.graph,
     )
     return ClusterSetup(settings=settings, scenario=scenario)

@@ -18,7 +18,7 @@ _STALL_S = 30.0
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A connection that is read only while somebody waits for a frame."""
+    """A connection. One frame at most waits to be asked for: the peer may say no more until that is answered."""
 
     def __init__(self, role: Role, *, message_bytes: int) -> None:
         self.wire = Wire(role, message_bytes=message_bytes)
@@ -29,6 +29,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_spki = b""
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[Frame] | None = None
+        # What came, or what was wrong with it, while nobody waited.
+        self._next: Frame | ProtocolError | None = None
         # What is waited for while there is nothing to do; set also when the connection ends.
         self._idle: asyncio.Event | None = None
         self._writable = asyncio.Event()
@@ -36,10 +38,9 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note who is at the other end; nothing is read until it is asked for."""
+        """Note who is at the other end."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101  asyncio's own promise
         self._transport = transport
-        transport.pause_reading()
         tls = transport.get_extra_info("ssl_object")
         try:
             certificate = tls.getpeercert(binary_form=True) if tls is not None else None
@@ -61,15 +62,13 @@ class Connection(asyncio.BufferedProtocol):
         """Hand over a frame when it is complete."""
         try:
             frame = self.wire.filled(nbytes)
+            while frame is not None:
+                self._came(frame)
+                frame = self.wire.following()
         except ProtocolError as error:
+            self._next = error
             self._fail(error)
             self.close()
-            return
-        if isinstance(frame, Release):
-            self.on_release(frame.seq)
-        elif frame is not None and self._waiting is not None and not self._waiting.done():
-            self._pause()
-            self._waiting.set_result(frame)
 
     def pause_writing(self) -> None:
         """The peer reads slowly: wait."""
@@ -86,10 +85,14 @@ class Connection(asyncio.BufferedProtocol):
             TransportError: The connection is gone, or nothing came in time.
             ProtocolError: The peer broke the protocol.
         """
+        found, self._next = self._next, None
+        if isinstance(found, ProtocolError):
+            raise found
+        if found is not None:
+            return found
         if self._transport is None or self.closed.is_set():
             raise TransportError("a peer closed the connection")
         self._waiting = asyncio.get_running_loop().create_future()
-        self._transport.resume_reading()
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._waiting
@@ -97,7 +100,6 @@ class Connection(asyncio.BufferedProtocol):
             raise TransportError("a peer did not answer in time") from None
         finally:
             self._waiting = None
-            self._pause()
 
     async def idle(self, wake: asyncio.Event, timeout_s: float) -> bool:
         """Wait until there is something to do, or for so long; return which. Notices when the peer goes away.
@@ -107,7 +109,6 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._transport is None or self.closed.is_set():
             raise TransportError("a peer closed the connection")
-        self._transport.resume_reading()
         self._idle = wake
         try:
             async with asyncio.timeout(timeout_s):
@@ -116,7 +117,6 @@ class Connection(asyncio.BufferedProtocol):
             return False
         finally:
             self._idle = None
-            self._pause()
         if self.closed.is_set():
             raise TransportError("a peer closed the connection")
         return True
@@ -127,16 +127,24 @@ class Connection(asyncio.BufferedProtocol):
         Raises:
             TransportError: The connection is gone, or the peer has stopped reading.
         """
-        transport = self._transport
-        if transport is None or self.closed.is_set():
-            raise TransportError("a peer closed the connection")
-        transport.write(self.wire.send(frame))
+        self.begin(frame, body)
         view = memoryview(body)
-        for start in range(0, len(view), _PIECE):
+        for start in range(_PIECE, len(view), _PIECE):
             await self._room()
-            transport.write(view[start : start + _PIECE])
+            self._write(view[start : start + _PIECE])
             hit("send.piece")
         await self._room()
+
+    def begin(self, frame: Frame, body: Bytes = b"") -> None:
+        """Send a frame, and of the message that it announces the first piece, which is all of a short one.
+
+        Raises:
+            TransportError: The connection is gone.
+        """
+        # Together, or the peer would wake up for the frame alone.
+        self._write(self.wire.send(frame), memoryview(body)[:_PIECE])
+        if body:
+            hit("send.piece")
 
     def close(self) -> None:
         """Cut the connection; nothing that matters is lost with it."""
@@ -155,14 +163,23 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed.is_set():
             raise TransportError("a peer closed the connection")
 
+    def _write(self, *parts: Bytes) -> None:
+        if self._transport is None or self.closed.is_set():
+            raise TransportError("a peer closed the connection")
+        self._transport.writelines([part for part in parts if part])
+
+    def _came(self, frame: Frame) -> None:
+        if isinstance(frame, Release):
+            self.on_release(frame.seq)
+        elif self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(frame)
+        else:
+            self._next = frame
+
     def _ended(self) -> None:
         self.closed.set()
         if self._idle is not None:
             self._idle.set()
-
-    def _pause(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
 
     def _fail(self, error: Exception) -> None:
         if self._waiting is not None and not self._waiting.done():

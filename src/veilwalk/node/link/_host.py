@@ -91,6 +91,10 @@ class Counter(Protocol):
         """Keep a message that a neighbour offers, and do nothing with it yet."""
         ...
 
+    async def held(self, peer: str) -> None:
+        """Note that a neighbour was told that its message is held."""
+        ...
+
     async def take(self, peer: str, seq: int) -> Verdict:
         """Take a held message that the neighbour has given; on disk when this returns."""
         ...

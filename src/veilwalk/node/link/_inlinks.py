@@ -131,11 +131,16 @@ class InLinks:
         answer = await self._answer_to(peer, frame, connection)
         await wait_until(due)
         await connection.send(answer)
+        if isinstance(frame, Offer):
+            await self._desk.held(peer)
 
     async def _answer_to(self, peer: str, frame: Frame, connection: Connection) -> Frame:
         match frame:
             case Offer():
                 await self._bucket(peer).take()
+                if connection.closed.is_set():
+                    # Its number may be another message's by now.
+                    raise TransportError("a peer closed the connection")
                 return await self._answer_of(frame.seq, self._desk.hold(peer, frame, connection.wire.body))
             case Go():
                 return await self._answer_of(frame.seq, self._desk.take(peer, frame.seq))

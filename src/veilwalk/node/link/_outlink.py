@@ -14,6 +14,7 @@ from veilwalk.node.link._host import Counter, Host
 from veilwalk.node.link._limits import Limits, TokenBucket
 from veilwalk.node.link._wire import Cancel, Frame, Go, Hello, Nak, Offer, Ping, Refusal
 from veilwalk.node.members import Member
+from veilwalk.node.sealing import Bytes
 from veilwalk.node.spool import Outgoing, Row, hit
 
 _FIRST_PAUSE_S = 0.05
@@ -44,6 +45,10 @@ class OutLink:
         self._limits = limits
         self._wake = asyncio.Event()
         self._connection: Connection | None = None
+        # The last number that both ends are done with, and one that was offered before it was written.
+        self._settled = 0
+        self._early: int | None = None
+        self._is_free = False
         self._stuck_since: float | None = None
         self._releases = TokenBucket(limits.rate, limits.burst)
         # Nothing is known of a link that never was up: others may be starting too.
@@ -62,6 +67,20 @@ class OutLink:
     def wake(self) -> None:
         """Say that there is something to send."""
         self._wake.set()
+
+    def offer(self, seq: int, digest: bytes, body: Bytes) -> bool:
+        """Offer a short message whose number is being written, if nothing else is to be said; return whether it is.
+
+        It is not given before it comes as what is outgoing, which is when it is written.
+        """
+        connection = self._connection
+        if not self._is_free or self._wake.is_set() or connection is None or connection.closed.is_set():
+            return False
+        if seq != self._settled + 1 or len(body) != self._host.message_bytes or not _in_event_loop():
+            return False
+        connection.begin(Offer(seq, len(body), digest), body)
+        self._early, self._is_free = seq, False
+        return True
 
     async def run(self) -> None:
         """Keep the link up and hand over whatever is pinned to it, until cancelled."""
@@ -131,6 +150,7 @@ class OutLink:
             assert isinstance(answer, Hello)  # noqa: S101  the wire lets nothing else through
             protocol = self._host.check_hello(answer)
             await self._desk.answered(self.peer, answer)
+            self._early, self._settled = None, await self._desk.settled(self.peer)
         except BaseException:
             connection.close()
             raise
@@ -142,11 +162,12 @@ class OutLink:
         while True:
             self._wake.clear()
             outgoing = await self._desk.outgoing(self.peer)
+            if self._early is not None and (outgoing is None or outgoing.row is None or outgoing.seq != self._early):
+                # It went another way at once.
+                raise TransportError("what was offered is not to be given")
             if outgoing is None:
                 self._stuck_since = None
-                if not await connection.idle(self._wake, self._limits.ping_s):
-                    await connection.send(Ping())
-                    await connection.receive(self._limits.answer_s)
+                await self._wait(connection)
             elif outgoing.row is None:
                 await self._cancel(connection, outgoing)
             elif len(outgoing.body) != self._host.message_bytes:
@@ -155,6 +176,17 @@ class OutLink:
             else:
                 self._note_waiting()
                 await self._hand_over(connection, outgoing, outgoing.row)
+
+    async def _wait(self, connection: Connection) -> None:
+        """Wait until there is something to do; meanwhile the link is free for what is being written."""
+        self._is_free = True
+        try:
+            is_woken = await connection.idle(self._wake, self._limits.ping_s)
+        finally:
+            self._is_free = False
+        if not is_woken and self._early is None:
+            await connection.send(Ping())
+            await connection.receive(self._limits.answer_s)
 
     async def _hand_over(self, connection: Connection, outgoing: Outgoing, row: Row) -> None:
         # What was given before is asked about first: it may be used there already.
@@ -179,7 +211,9 @@ class OutLink:
         limit_s = self._limits.transfer_s(self._host.message_bytes)
         try:
             async with asyncio.timeout(limit_s):
-                await connection.send(Offer(outgoing.seq, len(outgoing.body), row.digest), outgoing.body)
+                if self._early is None:
+                    await connection.send(Offer(outgoing.seq, len(outgoing.body), row.digest), outgoing.body)
+                self._early = None
                 hit("send.offered")
                 return await connection.receive(limit_s)
         except TimeoutError:
@@ -188,6 +222,7 @@ class OutLink:
     async def _cancel(self, connection: Connection, outgoing: Outgoing) -> None:
         await connection.send(Cancel(outgoing.seq))
         await connection.receive(self._limits.answer_s)
+        self._settled = outgoing.seq
         await self._desk.delivered(self.peer, outgoing)
 
     async def _give(self, connection: Connection, outgoing: Outgoing) -> bool:
@@ -201,7 +236,7 @@ class OutLink:
                 await self._desk.not_given(self.peer, outgoing)
             return False
         hit("send.acked")
-        self._stuck_since = None
+        self._stuck_since, self._settled = None, outgoing.seq
         await self._desk.delivered(self.peer, outgoing)
         return True
 
@@ -228,3 +263,12 @@ class OutLink:
         if self.up:
             self._gone_at = time.monotonic() + min(_DOWN_S, self._limits.pin_s)
         self.up = False
+
+
+def _in_event_loop() -> bool:
+    """Return whether this is the thread of the event loop, and not that of the storage."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -18,11 +18,11 @@ _dice = secrets.SystemRandom()
 
 def due_within(spread_s: float) -> float:
     """Return when a question asked now is to be answered."""
-    return time.monotonic() + _dice.random() * spread_s
+    return time.monotonic() + _dice.random() * spread_s if spread_s else 0.0
 
 
 async def wait_until(due: float) -> None:
     """Wait for that moment, if it is not over."""
-    left_s = due - time.monotonic()
+    left_s = due - time.monotonic() if due else 0.0
     if left_s > 0:
         await asyncio.sleep(left_s)

@@ -184,7 +184,6 @@ class Wire:
         self.message_bytes = message_bytes
         self._expected: int | None = None
         self._small = bytearray(1 + max(kind.layout.size for kind in _CODES))
-        self._kind: type[Frame] | None = None
         self._offer: Offer | None = None
         self._have = 0
         self._message = bytearray()
@@ -203,32 +202,45 @@ class Wire:
         return encode(frame)
 
     def buffer(self) -> memoryview:
-        """Return where the next bytes from the peer go; never empty."""
+        """Return where the next bytes from the peer go; never empty.
+
+        At the beginning of a frame that is as much as an offer without its message has, so that short ones come whole.
+        """
         if self._offer is not None:
             return memoryview(self._message)[self._have :]
-        wanted = 1 if self._kind is None else self._kind.layout.size
-        return memoryview(self._small)[self._have : wanted]
+        kind = _KINDS.get(self._small[0], Offer) if self._have else Offer
+        return memoryview(self._small)[self._have : 1 + max(kind.layout.size, Offer.layout.size)]
 
     def filled(self, count: int) -> Frame | None:
-        """Note that ``count`` bytes were put into :meth:`buffer`; return the frame they completed, if any."""
+        """Note that ``count`` bytes were put into :meth:`buffer`; return the frame they completed, if any.
+
+        They may have completed another besides: :meth:`following` returns it.
+        """
         self._have += count
+        return self.following()
+
+    def following(self) -> Frame | None:
+        """Return the next frame that is here whole, if any."""
         if self._offer is not None:
-            return self._complete(self._offer) if self._have == self.message_bytes else None
-        if self._kind is None:
-            self._kind = _KINDS.get(self._small[0])
-            self._have = 0
-            if self._kind is None:
-                raise ProtocolError(f"a peer sent frame type {self._small[0]}: not known")
-            # Refused before its content is read: what may not be said now need not be looked at.
-            self._require(self._peer, self._kind)
-        if self._kind is Hello and self._have:
-            _refuse_first(self._small[0])
-        if self._have < self._kind.layout.size:
+            return self._after_message(self._offer) if self._have == self.message_bytes else None
+        if not self._have:
             return None
-        values = self._kind.layout.unpack_from(self._small)
+        kind = _KINDS.get(self._small[0])
+        if kind is None:
+            raise ProtocolError(f"a peer sent frame type {self._small[0]}: not known")
+        # Refused before its content is read: what may not be said now need not be looked at.
+        self._require(self._peer, kind)
+        if kind is Hello and self._have > 1:
+            _refuse_first(self._small[1])
+        size = 1 + kind.layout.size
+        if self._have < size:
+            return None
+        values = kind.layout.unpack_from(self._small, 1)
         if any(isinstance(value, int) and value > _LARGEST for value in values):
-            raise ProtocolError(f"a peer sent a number in its {self._kind.__name__.lower()}: above 2^63 - 1")
-        frame = self._kind(*values)
+            raise ProtocolError(f"a peer sent a number in its {kind.__name__.lower()}: above 2^63 - 1")
+        frame = kind(*values)
+        self._have -= size
+        self._small[: self._have] = self._small[size : size + self._have]
         if isinstance(frame, Offer):
             if frame.length != self.message_bytes:
                 raise ProtocolError(
@@ -250,12 +262,16 @@ class Wire:
             room[:count] = view[:count]
             view = view[count:]
             frame = self.filled(count)
-            if frame is not None:
+            while frame is not None:
                 frames.append(frame)
+                frame = self.following()
         return frames
 
+    def _after_message(self, offer: Offer) -> Frame:
+        self._offer, self._have = None, 0
+        return self._complete(offer)
+
     def _complete(self, frame: Frame) -> Frame:
-        self._kind, self._offer, self._have = None, None, 0
         self.state = self._after(self._peer, frame)
         if isinstance(frame, Ack | Refusal) and frame.seq != self._expected:
             raise ProtocolError(f"a peer answered number {frame.seq}: {self._expected} was offered")

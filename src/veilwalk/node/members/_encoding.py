@@ -1,4 +1,4 @@
-"""Models on the wire: raw little-endian arrays in the order of the manifest, and nothing else.
+"""Models on the wire: little-endian arrays in the order of the manifest, as its payload says, and nothing else.
 
 There is no header to parse and nothing to execute; shapes and types come from the signed manifest. What a peer
 sent is checked before anything uses it: length, finiteness, norm.
@@ -14,6 +14,7 @@ import numpy as np
 
 from veilwalk.core.arrays import frozen
 from veilwalk.core.errors import InvalidParameterError, ProtocolError, TrainingError
+from veilwalk.core.payload import array_bytes, decoded, encoded, rounding
 from veilwalk.node.members._manifest import Manifest
 from veilwalk.node.sealing import Bytes
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 16
 
 
-def encode_params(manifest: Manifest, params: Params) -> bytes:
-    """Return the model as it travels.
+def encode_params(manifest: Manifest, params: Params, *, updates: int | None = None) -> bytes:
+    """Return the model as it travels; ``updates`` are those it has had, by which it is rounded, to the nearest if None.
 
     Raises:
         InvalidParameterError: An array is missing, unknown, or of another shape or type than the manifest says.
@@ -32,16 +33,20 @@ def encode_params(manifest: Manifest, params: Params) -> bytes:
     """
     if params.keys() != {spec.name for spec in manifest.arrays}:
         raise InvalidParameterError("params", sorted(params), "exactly the arrays of the manifest")
-    pieces = []
+    draws = None if updates is None else rounding(manifest.payload, seed=manifest.seed, updates=updates)
+    pieces, squares = [], 0.0
     for spec in manifest.arrays:
         array = params[spec.name]
         if array.shape != spec.shape or array.dtype != np.dtype(spec.dtype).newbyteorder(array.dtype.byteorder):
             raise InvalidParameterError(spec.name, f"{array.dtype} {array.shape}", f"{spec.dtype} {spec.shape}")
-        pieces.append(np.ascontiguousarray(array, dtype=spec.dtype))
-    norm = params_norm(dict(zip((spec.name for spec in manifest.arrays), pieces, strict=True)))
+        piece = encoded(manifest.payload, array, draws)
+        # Of what a receiver finds there, which may be a little more than what was rounded.
+        squares = _with_squares(squares, decoded(manifest.payload, piece.data, spec.shape, spec.dtype))
+        pieces.append(piece.data)
+    norm = _root(squares)
     if not norm <= manifest.norm_bound:
         raise TrainingError(f"the norm of the model is {norm:g}: must be finite and <= {manifest.norm_bound:g}")
-    return b"".join(piece.reshape(-1).view(np.uint8).data for piece in pieces)
+    return b"".join(pieces)
 
 
 def decode_params(manifest: Manifest, data: Bytes) -> dict[str, Array]:
@@ -56,8 +61,8 @@ def decode_params(manifest: Manifest, data: Bytes) -> dict[str, Array]:
     params: dict[str, Array] = {}
     start = 0
     for spec in manifest.arrays:
-        stop = start + spec.n_bytes
-        array = np.frombuffer(view[start:stop], dtype=spec.dtype).reshape(spec.shape)
+        stop = start + array_bytes(manifest.payload, spec.shape, spec.dtype)
+        array = frozen(decoded(manifest.payload, view[start:stop], spec.shape, spec.dtype))
         # An odd offset would slow down, or on some machines forbid, whatever the learner does with it.
         params[spec.name] = array if array.flags.aligned else frozen(array.copy())
         start = stop
@@ -91,13 +96,9 @@ def params_norm(params: Mapping[str, Array]) -> float:
     Blocks keep the extra memory small; double precision keeps the sum of a large float16 model from overflowing.
     """
     total = 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        for array in params.values():
-            flat = array.reshape(-1)
-            for start in range(0, flat.size, _BLOCK):
-                block = flat[start : start + _BLOCK].astype(np.float64, copy=False)
-                total += float(block @ block)
-    return math.sqrt(total) if total >= 0 else math.nan
+    for array in params.values():
+        total = _with_squares(total, array)
+    return _root(total)
 
 
 def params_distance(one: Mapping[str, Array], other: Mapping[str, Array]) -> float:
@@ -109,4 +110,17 @@ def params_distance(one: Mapping[str, Array], other: Mapping[str, Array]) -> flo
             for start in range(0, left.size, _BLOCK):
                 block = left[start : start + _BLOCK].astype(np.float64) - right[start : start + _BLOCK]
                 total += float(block @ block)
+    return _root(total)
+
+
+def _with_squares(total: float, array: Array) -> float:
+    flat = array.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, flat.size, _BLOCK):
+            block = flat[start : start + _BLOCK].astype(np.float64, copy=False)
+            total += float(block @ block)
+    return total
+
+
+def _root(total: float) -> float:
     return math.sqrt(total) if total >= 0 else math.nan

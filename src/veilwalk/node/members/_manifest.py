@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import time
 from collections.abc import Mapping
@@ -12,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from veilwalk.core import validate
 from veilwalk.core.errors import InputFileError, InvalidParameterError, ProtocolError, VeilwalkError
+from veilwalk.core.payload import array_bytes, check_payload
 from veilwalk.node.members._history import check_dates, check_first_link, check_follows
 from veilwalk.node.members._law_rule import LawRule
 from veilwalk.node.members._member import MAX_EPOCH, parse_suite
@@ -50,7 +49,7 @@ DTYPES = ("<f2", "<f4", "<f8", "<i4", "<i8")
 
 _FORMAT = "veilwalk-manifest-2"
 #: What no later version of a manifest may change: messages under way, and models on disk, would fit no more.
-FIXED = ("run_id", "network", "suite", "arrays", "recipients", "seed")
+FIXED = ("run_id", "network", "suite", "arrays", "payload", "recipients", "seed")
 _KIND = "manifest"
 _FILE_LIMIT = 4 * 1024 * 1024
 _MAX_ARRAYS = 10_000
@@ -78,11 +77,6 @@ class ArraySpec:
         if len(self.shape) > _MAX_DIMENSIONS or not all(0 < size < _MAX_SIZE for size in self.shape):
             raise InvalidParameterError("shape", self.shape, f"at most {_MAX_DIMENSIONS} positive sizes")
 
-    @property
-    def n_bytes(self) -> int:
-        """Length of the array on the wire."""
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
-
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
@@ -92,6 +86,7 @@ class Manifest:
         run_id: 16 bytes, fresh for each run.
         network: Whose members run it, by the id in their roster; the run's own id unless given.
         arrays: The model; fixes the order, shape and type of every array.
+        payload: How their numbers travel (:mod:`veilwalk.core.payload`).
         suite: How messages are sealed.
         norm_bound: The largest Euclidean norm of a model that is accepted.
         learner: The learner and its settings, as its own text.
@@ -116,6 +111,7 @@ class Manifest:
     walk: str
     graph_digest: str
     seed: int
+    payload: str = "fp32"
     law: str = ""
     law_digest: str = ""
     network: bytes = b""
@@ -130,6 +126,7 @@ class Manifest:
         need_length(RUN_ID_BYTES, run_id=self.run_id, network=self.network)
         if not 1 <= len(self.arrays) <= _MAX_ARRAYS or len({spec.name for spec in self.arrays}) != len(self.arrays):
             raise InvalidParameterError("arrays", f"{len(self.arrays)} arrays", f"1 to {_MAX_ARRAYS}, no name twice")
+        check_payload(self.payload)
         validate.more_than(0, norm_bound=self.norm_bound)
         validate.finite(norm_bound=self.norm_bound)
         validate.integer(seed=self.seed)
@@ -155,7 +152,7 @@ class Manifest:
     @cached_property
     def body_bytes(self) -> int:
         """Length of an encoded model."""
-        return sum(spec.n_bytes for spec in self.arrays)
+        return sum(array_bytes(self.payload, spec.shape, spec.dtype) for spec in self.arrays)
 
     @cached_property
     def bucket_bytes(self) -> int:
@@ -177,6 +174,7 @@ class Manifest:
                 "learner": self.learner,
                 **({} if self.network == self.run_id else {"network": self.network.hex()}),
                 "norm_bound": float(self.norm_bound),
+                **({} if self.payload == "fp32" else {"payload": self.payload}),
                 "prev_digest": None if self.prev_digest is None else self.prev_digest.hex(),
                 "recipients": int(self.recipients),
                 "run": self.run_id.hex(),
@@ -198,7 +196,9 @@ _FIELDS = (
     *("arrays", "bucket", "expires", "format", "graph_digest", "law", "law_digest", "learner"),
     *("norm_bound", "prev_digest", "recipients", "run", "seed", "suite", "test_digest", "version", "walk"),
 )
-_TEXTS = ("graph_digest", "law", "law_digest", "learner", "test_digest", "walk")
+_TEXTS = ("graph_digest", "law", "law_digest", "learner", "payload", "test_digest", "walk")
+#: What was not there from the beginning is left out where it says what was so then.
+_LATER = {"network": "", "payload": "fp32"}
 
 
 def array_specs(params: Params) -> tuple[ArraySpec, ...]:
@@ -213,9 +213,11 @@ def parse_manifest(data: bytes, name: str) -> Manifest:
     """Return the manifest in ``data``, checked; its signature is :func:`load_manifest`'s business."""
     found = parse_canonical(data, name)
     check_format(found, _FORMAT, name)
-    content = check_fields({"network": ""} | found, ("network", *_FIELDS), name)
+    content = check_fields(_LATER | found, (*_LATER, *_FIELDS), name)
     if content["network"] == content["run"]:
         raise InputFileError(f"{name}: network: must be left out where it is the run's own")
+    if found.get("payload") == _LATER["payload"]:
+        raise InputFileError(f"{name}: payload: must be left out where it is {_LATER['payload']}")
     try:
         manifest = Manifest(
             run_id=decode_hex(content["run"], RUN_ID_BYTES, "run"),

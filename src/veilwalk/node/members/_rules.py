@@ -2,7 +2,8 @@
 
 simple mix=0 updates=400 target=0.9 evaluations=40 late=7070 starve=1.8e+06 hop=0.05 dwell=0.02 spare=0 clip=1 noise=1
 
-Where there are several walks, ``walks=4`` follows.
+Where there are several walks, ``walks=4`` follows; ``rows=200`` where single rows are protected, ``most=20`` where a
+node stops learning after so many updates, ``decay=400`` where updates of older models count less.
 """
 
 from __future__ import annotations
@@ -34,8 +35,13 @@ _FIELDS = {
     "clip": "clip",
     "noise": "noise",
     "walks": "walks",
+    "rows": "rows",
+    "most": "most_updates",
+    "decay": "decay",
 }
-_WHOLE = ("updates", "evaluations", "walks")
+_WHOLE = ("updates", "evaluations", "walks", "rows", "most_updates", "decay")
+# Not said where they are as before there was such a thing.
+_SELDOM = {"walks": 1, "rows": 0, "most_updates": 0, "decay": 0}
 _TAG_BYTES = 8
 
 
@@ -75,10 +81,13 @@ class RunRules:
             that keeps time can tell who trained.
         spare_s: Seconds after handing a message on at which a node tells the one before to drop its spare copy; 0 keeps
             none, and then what a lost node was carrying is lost with it.
-        clip: Largest Euclidean norm of an update; 0 does not clip.
-        noise: Standard deviation of the noise on an update, in units of ``clip``; 0 adds none.
+        clip: Largest Euclidean norm of an update, or of a row's gradient where there are ``rows``; 0 does not clip.
+        noise: Standard deviation of the noise, in units of ``clip``; 0 adds none.
         walks: So many models walk at once, each with its share of the updates; the run's is their mean. Which one a
             walk carries is its lane, from 0.
+        rows: What sums over rows are divided by, where single rows are protected; 0 where a whole node is.
+        most_updates: A node that has made so many hands models on as they are; 0: no such limit.
+        decay: An update counts less the older the model is, and nothing after so many; 0: always the same.
     """
 
     walk: Walk
@@ -93,6 +102,9 @@ class RunRules:
     clip: float = 0.0
     noise: float = 0.0
     walks: int = 1
+    rows: int = 0
+    most_updates: int = 0
+    decay: int = 0
 
     def __post_init__(self) -> None:
         node_walk(self.walk)
@@ -115,6 +127,11 @@ class RunRules:
         )
         validate.more_than(0, late_hops=self.late_hops, starve_hops=self.starve_hops, hop_s=self.hop_s)
         validate.at_least(0, dwell_s=self.dwell_s, spare_s=self.spare_s, clip=self.clip, noise=self.noise)
+        whole = {"rows": self.rows, "most_updates": self.most_updates, "decay": self.decay}
+        validate.integer(**whole)
+        validate.at_least(0, **whole)
+        if self.rows and not self.clip:
+            raise InvalidParameterError("rows", self.rows, "given with clip: rows are protected by clipping them")
         if self.noise and not self.clip:
             raise InvalidParameterError("noise", self.noise, "given with clip: noise hides only what is bounded")
 
@@ -166,8 +183,7 @@ class RunRules:
 
     def to_text(self) -> str:
         """Return the rules as they stand in the manifest."""
-        # One walk is not said, as when there was no more.
-        said = [name for name in _FIELDS.items() if name[1] != "walks" or self.walks > 1]
+        said = [name for name in _FIELDS.items() if getattr(self, name[1]) != _SELDOM.get(name[1])]
         values = (f"{text}={getattr(self, name):{'d' if name in _WHOLE else 'g'}}" for text, name in said)
         return " ".join([self.walk.kind, f"mix={self.walk.mix:g}", *values])
 

@@ -11,7 +11,7 @@ from veilwalk.node.peer._node import Node
 from veilwalk.node.peer._process import run_node
 from veilwalk.node.peer._routing import DestinationRow, NextHop
 from veilwalk.node.peer._status import NodeStatus, node_status, unfinish_node
-from veilwalk.node.peer._trainer import update_mod
+from veilwalk.node.peer._trainer import SecretNormal
 
 __all__ = [
     "DestinationRow",
@@ -22,6 +22,7 @@ __all__ = [
     "NodeStatus",
     "OsDraws",
     "RecordedDraws",
+    "SecretNormal",
     "check_node",
     "drain_node",
     "file_digest",
@@ -33,5 +34,4 @@ __all__ = [
     "node_status",
     "run_node",
     "unfinish_node",
-    "update_mod",
 ]

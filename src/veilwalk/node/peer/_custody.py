@@ -4,35 +4,26 @@
                                 |--for us, known id--> gone when it would be pinned
                                 |--for us, new id--> trained --> {id noted, old row out, new row, checkpoint} --> ...
 
-A message is pinned before its first byte is sent, and offered under that number; a receiver holds it, uses it only when
+A message has its number before it is given, and is offered under that; a receiver holds it, uses it only when
 it is given, and has it on disk before it says so. So a crash anywhere repeats a step, which the receiver knows by its
 number. What was not given may go another way; what was given may be used already, and waits for the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from veilwalk.core.errors import ProtocolError
-from veilwalk.node.peer._departures import Departures
-from veilwalk.node.peer._draws import Draws
 from veilwalk.node.peer._ends import VOUCHERS
-from veilwalk.node.peer._held import HeldMessages
-from veilwalk.node.peer._repeats import Visits
+from veilwalk.node.peer._intake import Intake
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.sealing import Bytes, OpenedHeader, Opener
 from veilwalk.node.spool import (
     ASKED,
     STEP,
-    DamageError,
     Discard,
     Progress,
     Register,
     Row,
-    Spares,
-    Spool,
-    Taken,
-    Verdict,
     add_claim,
     forget_claims,
     hit,
@@ -40,29 +31,8 @@ from veilwalk.node.spool import (
 )
 
 
-class Custody(Departures):
+class Custody(Intake):
     """The messages of one node and the rules they follow. Used by one thread at a time."""
-
-    def __init__(
-        self,
-        spool: Spool,
-        *,
-        opener: Opener,
-        next_hop: NextHop,
-        draws: Draws,
-        quota: int,
-        dwells: bool,
-        spares: Spares | None = None,
-        visits: Visits | None = None,
-        gone: Callable[[], frozenset[str]] = frozenset,
-    ) -> None:
-        super().__init__(spool, next_hop=next_hop, draws=draws, spares=spares, gone=gone)
-        self.visits = visits
-        self.held = HeldMessages(spool)
-        self.opener = opener
-        self._quota = quota
-        # With a constant dwell time a message is pinned when that is over; else at once, which saves a commit.
-        self._dwells = dwells
 
     def follow(self, *, opener: Opener, next_hop: NextHop, allowed_visits: int) -> None:
         """Open, route and slow down as a new roster asks."""
@@ -70,85 +40,6 @@ class Custody(Departures):
         self.next_hop = next_hop
         if self.visits is not None:
             self.visits.allowed = allowed_visits
-
-    def greeted(self, peer: str, incarnation: bytes, settled: int = 0) -> int:
-        """Note which disk a neighbour has that is about to offer messages; return the last number taken from it.
-
-        Where that is less than the neighbour has ``settled``, this disk was put back, or the neighbour forgot some that
-        it never offered: what it offers next is next.
-        """
-        if not self.spool.tables.is_disk_of(peer, incarnation):
-            self.held.let_go(peer)
-            with self.spool.transaction() as register:
-                register.greeted(peer, incarnation)
-        taken = self.spool.tables.taken(peer)
-        if taken is None:
-            return 0
-        if taken < settled:
-            with self.spool.transaction() as register:
-                register.set_taken(peer, settled)
-        return max(taken, settled)
-
-    def hold(self, peer: str, seq: int, digest: bytes, body: Bytes) -> Verdict:
-        """Keep message number ``seq``, which a neighbour offers, without using it.
-
-        Raises:
-            ProtocolError: The neighbour left a number out.
-            SpoolError: It could not be stored.
-        """
-        hit("hold.received")
-        refusal = self._refusal(peer, seq, body)
-        if refusal is not None:
-            return refusal
-        try:
-            self.held.put(peer, seq, digest, body)
-        except DamageError:
-            return Verdict.DAMAGED
-        return Verdict.HELD
-
-    def take(self, peer: str, seq: int) -> Taken:
-        """Take message number ``seq``, which is held and now given; once this returns it is safe to say so.
-
-        Raises:
-            SpoolError: It could not be stored, and was not taken.
-        """
-        hit("take.received")
-        if seq <= (self.spool.tables.taken(peer) or 0):
-            return Taken(Verdict.AGAIN)
-        held = self.held.pop(peer, seq)
-        if held is None:
-            # The neighbour may send it another way then: it must be certain.
-            self.spool.settle()
-            return Taken(Verdict.UNKNOWN)
-        opened = self.opener.open(held.body)
-        copy = opened is not None and self.spool.tables.is_opened(opened.header.update_id)
-        for_us = opened is not None and not copy
-        # Every visit counts, whatever it is: a neighbour may bring the same bytes again to see how long they stay.
-        wait_s = 0.0 if self.visits is None else self.visits.wait_s(held.digest)
-        wait_s = 0.0 if for_us else wait_s
-        try:
-            with self.spool.transaction() as register:
-                register.set_taken(peer, seq)
-                register.count("taken")
-                self._note_use(register, peer)
-                self._make_room(register, peer, self._quota)
-                if wait_s:
-                    register.count("rested")
-                at_once = opened is None and not wait_s and not self._dwells
-                onward = self._next(register, peer) if at_once else None
-                row = register.add_message(held.stored, came_from=peer, owed=seq, peer=onward)
-                hit("take.before_commit")
-        except BaseException:
-            self.spool.discard(held.stored)
-            raise
-        hit("take.committed")
-        if copy:
-            self._copies.add(row.id)
-        if wait_s:
-            self._resting.add(row.id)
-        if for_us:
-            self._ours.add(row.id)
-        return Taken(Verdict.TAKEN, row, for_us=for_us, wait_s=wait_s)
 
     def recover(self) -> list[tuple[Row, bool]]:
         """Return every message in custody, and whether it is for us; damaged ones are thrown away."""
@@ -205,23 +96,6 @@ class Custody(Departures):
             hit("route.before_commit")
         hit("route.committed")
         return row
-
-    def cancelled(self, peer: str, seq: int) -> None:
-        """Note that a neighbour will not offer number ``seq``: it went another way, or is damaged there.
-
-        One that was taken already stays: it may be the only copy.
-
-        Raises:
-            ProtocolError: The neighbour left a number out.
-        """
-        self.held.let_go(peer)
-        with self.spool.transaction() as register:
-            taken = register.taken(peer)
-            if taken is not None and seq > taken + 1:
-                raise ProtocolError("a peer cancelled a number far ahead")
-            if taken is None or seq == taken + 1:
-                register.set_taken(peer, seq)
-            hit("cancel.before_commit")
 
     def expire(self) -> None:
         """Let go of messages whose epoch is over, which nobody opens any more, and of what was opened then."""
@@ -315,13 +189,3 @@ class Custody(Departures):
         if self.spool.tables.is_opened(opened.header.update_id):
             self._copies.add(number)
         return number in self._copies
-
-    def _refusal(self, peer: str, seq: int, body: Bytes) -> Verdict | None:
-        tables = self.spool.tables
-        taken = tables.taken(peer)
-        if taken is not None and seq <= taken:
-            return Verdict.AGAIN
-        # Where nothing is known, here or there a disk was lost: whatever is offered first is next.
-        if taken is not None and seq > taken + 1:
-            raise ProtocolError("a peer offered a number far ahead")
-        return None if self.opener.is_current(body) else Verdict.REFUSED

@@ -3,10 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from veilwalk.node.peer._draws import Draws
 from veilwalk.node.peer._routing import NextHop
+from veilwalk.node.sealing import Bytes
 from veilwalk.node.spool import DamageError, Outgoing, Register, Row, Spares, Spool, hit
+
+
+class Offers(Protocol):
+    """The links of a node, as its custody sees them: to offer what is being written."""
+
+    def offer(self, peer: str, seq: int, digest: bytes, body: Bytes, /) -> bool:
+        """Offer a message whose number is not on disk yet, if the link is free; return whether it is offered."""
+        ...
+
+    def withdraw(self, peer: str, /) -> None:
+        """Break the link off: what was offered came to nothing."""
+        ...
+
+
+class NoOffers:
+    """No links: nothing is offered before it is on disk."""
+
+    def offer(self, peer: str, seq: int, digest: bytes, body: Bytes, /) -> bool:
+        """Offer nothing."""
+        del peer, seq, digest, body
+        return False
+
+    def withdraw(self, peer: str, /) -> None:
+        """Nothing was offered."""
 
 
 class Departures:
@@ -33,6 +59,8 @@ class Departures:
         self._ours: set[int] = set()
         # Messages that were opened here before: let go at the moment they would be pinned.
         self._copies: set[int] = set()
+        # What this process has noted as given: whether it has said so. What an earlier one noted is not here.
+        self._told: dict[tuple[str, int], bool] = {}
 
     def outgoing(self, peer: str) -> Outgoing | None:
         """Return what is next on the link to ``peer``: the lowest number that is neither delivered nor cancelled."""
@@ -43,7 +71,8 @@ class Departures:
             return None
         try:
             body = inline if inline is not None else self.spool.read_unchecked(row)
-            return Outgoing(row.seq or 0, row, body, given=given)
+            # A number of an earlier process may have been offered with another message: not asked about, but offered.
+            return Outgoing(row.seq or 0, row, body, given=given and self._told.get((peer, row.seq or 0), False))
         except DamageError:
             self.drop(row.id, "damaged")
             return self.outgoing(peer)
@@ -80,22 +109,29 @@ class Departures:
 
         Return whether it may be: it may have gone another way since it was offered.
         """
+        if (peer, seq) in self._told:
+            # Noted with its number.
+            self._told[peer, seq] = True
+            return True
         # After a power cut, which may undo this, everything pinned counts as given: no need to wait for the disk.
         with self.spool.transaction(durable=False) as register:
             if not register.give(peer, seq):
                 return False
             hit("give.before_commit")
         hit("give.committed")
+        self._told[peer, seq] = True
         return True
 
     def not_given(self, peer: str, seq: int) -> None:
         """Note that the neighbour said it did not take a message."""
+        self._told.pop((peer, seq), None)
         with self.spool.transaction(durable=False) as register:
             register.not_given(peer, seq)
 
     def delivered(self, peer: str, seq: int) -> None:
         """Let go of a message that ``peer`` has taken, or of a cancellation that it knows of."""
         hit("send.before_delete")
+        self._told.pop((peer, seq), None)
         # Undone by a power cut, it is offered again and acknowledged again: no need to wait for the disk.
         with self.spool.transaction(durable=False) as register:
             row = register.pinned(peer, seq)
@@ -118,7 +154,7 @@ class Departures:
         chosen = set()
         with self.spool.transaction() as register:
             for row in register.pinned_to(peer):
-                if not row.fixed and not register.is_given(peer, row.seq or 0):
+                if not row.fixed and not self._is_given(register, row):
                     moved = self._pin(register, row, avoid=avoid | {peer})
                     register.count("rerouted")
                     chosen.add(str(moved.peer))
@@ -190,7 +226,14 @@ class Departures:
             return True
         return False
 
+    def _is_given(self, register: Register, row: Row) -> bool:
+        """Return whether the neighbour may be using a pinned message: it was told so, or may have been long ago."""
+        peer, seq = str(row.peer), row.seq or 0
+        return self._told.get((peer, seq), True) and register.is_given(peer, seq)
+
     def _pin(self, register: Register, row: Row, *, avoid: frozenset[str] = frozenset()) -> Row:
+        if row.peer is not None:
+            self._told.pop((row.peer, row.seq or 0), None)
         return register.pin(row, self._next(register, row.came_from, avoid=avoid))
 
     def _next(self, register: Register, came_from: str | None, *, avoid: frozenset[str] = frozenset()) -> str:

@@ -107,13 +107,17 @@ class Desk:
 
     async def hold(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
         """Keep a message that a neighbour offers, and do nothing with it yet."""
-        if self.draining:
+        if self.draining and not await self._storage.do_briefly(self.custody.has_taken, peer, offer.seq):
             return Verdict.BUSY
         try:
             return await self._storage.do_briefly(self.custody.hold, peer, offer.seq, offer.digest, body)
         except SpoolError as error:
             self.trouble(str(error))
             raise
+
+    async def held(self, peer: str) -> None:
+        """Note that a neighbour was told that its message is held: there is time to look at it."""
+        await self._storage.do_briefly(self.custody.look_at_held, peer)
 
     async def take(self, peer: str, seq: int) -> Verdict:
         """Take a held message that the neighbour has given; on disk when this returns."""
@@ -286,6 +290,8 @@ class Desk:
 
     def _take_in(self, peer: str, seq: int) -> tuple[Taken, tuple[str, Outgoing] | None]:
         taken = self.custody.take(peer, seq)
+        if taken.row is not None and taken.row.peer is not None and taken.body is not None:
+            return taken, (taken.row.peer, Outgoing(taken.row.seq or 0, taken.row, taken.body))
         return taken, self._look_ahead(taken.row)
 
     def _pin_at(self, number: int, due: float) -> tuple[Row | None, tuple[str, Outgoing] | None]:

@@ -6,9 +6,9 @@ each, and offers it again. A neighbour has one such message here at most.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from veilwalk.node.sealing import Bytes
+from veilwalk.node.sealing import Bytes, OpenedHeader, Opener
 from veilwalk.node.spool import Spool, Stored, hit
 
 
@@ -20,6 +20,13 @@ class Held:
     digest: bytes
     body: Bytes
     stored: Stored
+    # What came of opening it, and with which keys, where that was tried already.
+    opened: OpenedHeader | None = None
+    opener: Opener | None = None
+
+    def open(self, opener: Opener) -> OpenedHeader | None:
+        """Return its header, if ``opener`` opens it."""
+        return self.opened if self.opener is opener else opener.open(self.body)
 
 
 class HeldMessages:
@@ -39,6 +46,12 @@ class HeldMessages:
         # A large one is in its file, synced, before it is given: what is left to do then is quick.
         self._of[peer] = Held(seq, digest, body, self._spool.store(body, digest=digest))
         hit("hold.stored")
+
+    def look_at(self, peer: str, opener: Opener) -> None:
+        """See whether ``opener`` opens what ``peer`` offered, if that is here."""
+        held = self._of.get(peer)
+        if held is not None and held.opener is not opener:
+            self._of[peer] = replace(held, opened=opener.open(held.body), opener=opener)
 
     def pop(self, peer: str, seq: int) -> Held | None:
         """Return that message of ``peer``, which is now the caller's, if it is here."""

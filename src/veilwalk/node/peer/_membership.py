@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -48,6 +49,11 @@ class Membership:
     before: Roster | None = None
     manifest_before: Manifest | None = None
     protocols: range = PROTOCOLS
+
+    @cached_property
+    def message_bytes(self) -> int:
+        """Length of every message of the run, in whichever epoch."""
+        return self.roster.seal_context(self.manifest).message_bytes
 
     def hello(self, incarnation: bytes, *, settled: int = 0) -> Hello:
         """Return what the node whose disk has that mark says first; ``settled`` is of the link it says it on."""

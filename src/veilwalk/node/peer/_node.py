@@ -21,6 +21,7 @@ from veilwalk.node.peer._incidents import Incidents
 from veilwalk.node.peer._parts import NodeParts
 from veilwalk.node.peer._repeats import Visits, allowed_visits
 from veilwalk.node.peer._routing import NextHop
+from veilwalk.node.sealing import Bytes
 from veilwalk.node.spool import Spares, Spool
 
 _WATCH_S = 0.25
@@ -72,6 +73,7 @@ class Node(Incidents):
             quota=quota,
             dwells=parts.rules.dwell_s > 0,
             gone=self.gone,
+            offers=self,
             spares=Spares(spool, most=2 * quota) if parts.rules.spare_s else None,
             visits=Visits(self._allowed_visits(self.roster), pause_s=step_s),
         )
@@ -113,7 +115,7 @@ class Node(Incidents):
     @property
     def message_bytes(self) -> int:
         """Length of every message of the run."""
-        return self.roster.seal_context(self.manifest).message_bytes
+        return self._membership.message_bytes
 
     @property
     def degree(self) -> int:
@@ -259,6 +261,15 @@ class Node(Incidents):
             work.close()
             return
         self._tasks[name] = asyncio.get_running_loop().create_task(work, name=name)
+
+    def offer(self, peer: str, seq: int, digest: bytes, body: Bytes) -> bool:
+        """Offer a message whose number is not on disk yet, if the link is free; return whether it is offered."""
+        return peer in self._out_links and self._out_links[peer].offer(seq, digest, body)
+
+    def withdraw(self, peer: str) -> None:
+        """Break a link off: what was offered came to nothing."""
+        if peer in self._out_links:
+            self._out_links[peer].hang_up()
 
     def _wake(self, peer: str) -> None:
         if peer in self._out_links:

@@ -12,8 +12,8 @@ import io
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from veilwalk.core.errors import ProtocolError, TrainingError
 from veilwalk.node.members import RunRules, decode_params, encode_params, params_distance
 
 if TYPE_CHECKING:
-    from veilwalk.learning import Array, Learner, Params, Partition, UpdateMod, UpdateResult
+    from veilwalk.learning import Array, Learner, Params, Partition, Protection
     from veilwalk.node.members import Manifest
 
 _DIGEST_BYTES = 32
@@ -110,12 +110,15 @@ class Task:
     max_loss_ratio: float = 0.0
     test: Partition | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "learner", protection_of(self.rules).learner(self.learner))
+
     def first(self) -> bytes:
         """Return the model that the run starts from, encoded."""
         # Imported here, as below, because it takes half a second, which a relay need not wait for.
         from veilwalk.learning import init_generator
 
-        return encode_params(self.manifest, self.learner.init_params(init_generator(self.manifest.seed)))
+        return encode_params(self.manifest, self.learner.init_params(init_generator(self.manifest.seed)), updates=0)
 
     def update(self, lesson: Lesson) -> Learnt:
         """Make an update of what came, or of this node's own last model where that is refused."""
@@ -157,7 +160,7 @@ class Task:
             made = self._update(params, lesson, state)
             kept = {name: _written(array) for name, array in state.items()}
             try:
-                model = encode_params(self.manifest, made)
+                model = encode_params(self.manifest, made, updates=lesson.iteration + 1)
             except TrainingError:
                 # This node's own data made it worse than useless: pass on what came.
                 made, model = params, encode_params(self.manifest, params)
@@ -176,6 +179,7 @@ class Task:
     def _update(self, params: Params, lesson: Lesson, state: dict[str, Array]) -> Params:
         from veilwalk.learning import apply_update
 
+        protection = protection_of(self.rules)
         with np.errstate(all="ignore"):
             return apply_update(
                 self.learner,
@@ -186,7 +190,9 @@ class Task:
                 step=lesson.step,
                 age=lesson.iteration,
                 state=state,
-                mod=None if self.rules is None else update_mod(clip=self.rules.clip, noise=self.rules.noise),
+                mod=protection.mod(),
+                most_updates=protection.most_updates,
+                secret=SecretNormal(),
             ).params
 
     def _is_tried(self, lesson: Lesson) -> bool:
@@ -220,7 +226,7 @@ class Task:
         return float(self.learner.evaluate(params, self.data)["loss"])
 
 
-class _SecretNormal:
+class SecretNormal:
     """Normal numbers that nobody can predict: straight from the operating system's source."""
 
     def standard_normal(self, shape: tuple[int, ...]) -> Array:
@@ -231,18 +237,15 @@ class _SecretNormal:
         return np.asarray(np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle))
 
 
-def update_mod(*, clip: float, noise: float) -> UpdateMod | None:
-    """Return what every update of a run goes through: clipping and noise as in ``train``, but not from its seed."""
-    from veilwalk.learning import ClipUpdate, StepContext, private_mods
+def protection_of(rules: RunRules | None) -> Protection:
+    """Return what every update of a run goes through, as in ``train``; its noise is not from the run's seed."""
+    from veilwalk.learning import Protection
 
-    if not noise:
-        return ClipUpdate(clip) if clip else None
-    private = private_mods(noise_multiplier=noise, max_norm=clip)
-
-    def noised(before: Params, result: UpdateResult, ctx: StepContext) -> UpdateResult:
-        return private(before, result, replace(ctx, rng=cast("np.random.Generator", _SecretNormal())))
-
-    return noised
+    if rules is None:
+        return Protection()
+    return Protection(
+        clip=rules.clip, noise=rules.noise, rows=rules.rows, most_updates=rules.most_updates, decay=rules.decay
+    )
 
 
 def _written(array: Array) -> bytes:

@@ -24,19 +24,23 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A verdict, and the message where it is now in custody, with how long it is to wait besides its dwell."""
+    """A verdict, and the message where it is now in custody, with how long it is to wait besides its dwell.
+
+    ``body`` has its bytes where it is being offered already.
+    """
 
     verdict: Verdict
     row: Row | None = None
     for_us: bool = False
     wait_s: float = 0.0
+    body: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
     """What is next on a link: a message with its bytes, or, without one, a number to cancel.
 
-    ``given`` says that the neighbour may be using it already.
+    ``given`` says that the neighbour was told so before and may be using it already.
     """
 
     seq: int

@@ -20,15 +20,18 @@ class Register(Memory):
         came_from: str | None,
         owed: int | None = None,
         peer: str | None = None,
+        seq: int | None = None,
         fixed: int = 0,
     ) -> Row:
-        """Take a message into custody; with ``peer`` it is pinned to the next number of that link, or ``fixed`` to it.
+        """Take a message into custody; with ``peer`` it is pinned to that link, or ``fixed`` to it.
 
-        Pinned at once it is written once: to change a row is to write all of it anew, the message with it.
+        Its number there is ``seq``, as :meth:`number` gave it out, or the next. Pinned at once it is written once: to
+        change a row is to write all of it anew, the message with it.
         """
         if stored.file is not None:
             self.named_files.append(stored.file)
-        seq = None if peer is None else self._next_seq(peer)
+        if peer is not None and seq is None:
+            seq = self.number(peer)
         cursor = self._database.execute(
             "INSERT INTO message (file, bytes, digest, came_from, owed, peer, seq, fixed) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -50,7 +53,7 @@ class Register(Memory):
         if row.peer is not None:
             self._database.execute("INSERT INTO cancelled VALUES (?, ?)", (row.peer, row.seq))
             self.not_given(row.peer, row.seq or 0)
-        seq = self._next_seq(peer)
+        seq = self.number(peer)
         self._database.execute("UPDATE message SET peer = ?, seq = ? WHERE id = ?", (peer, seq, row.id))
         return replace(row, peer=peer, seq=seq)
 
@@ -196,7 +199,8 @@ class Register(Memory):
         """Run a statement of a module that has tables of its own."""
         return self._database.execute(statement, values).fetchall()
 
-    def _next_seq(self, peer: str) -> int:
+    def number(self, peer: str) -> int:
+        """Return the next number on the link to ``peer``, which is given out with this."""
         return self._one(
             "INSERT INTO link (peer, sent) VALUES (?, 1) ON CONFLICT (peer) DO UPDATE SET sent = sent + 1 "
             "RETURNING sent",

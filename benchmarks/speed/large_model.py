@@ -1,0 +1,133 @@
+"""Ten million parameters over a private walk: what an update, a message, a checkpoint and the whole run take.
+
+Run ``python -m benchmarks.speed.large_model``; prints one JSON object. A torch network of 10,047,466 numbers (three
+linear layers) is trained on digits by twenty peers, interrupted after half the updates, and resumed; the model must be
+the one of a run that was not. ``--payload`` says how it travels, ``--updates`` how long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import resource
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from veilwalk.core.payload import decoded, encoded, rounding
+from veilwalk.design import choose_scheme
+from veilwalk.graphs import parse_graph_spec
+from veilwalk.learning import Params
+from veilwalk.training import TrainingRun, train
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from veilwalk.learning.torch_learner import TorchLearner
+
+WIDTH = 3132
+
+
+def network() -> nn.Module:
+    """Three linear layers."""
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(64, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10))
+
+
+def learner() -> TorchLearner:
+    """Plain descent: a node keeps nothing of it."""
+    from veilwalk.learning.torch_learner import TorchLearner
+
+    return TorchLearner(module_fn=network)
+
+
+def walk(payload: str, updates: int, folder: Path | None, **options: Any) -> TrainingRun:
+    """Train along one walk of twenty peers."""
+    graph = parse_graph_spec("rrg:20:3:seed=1")
+    scheme = choose_scheme(graph, "far:2", walk="non-backtracking", recipients=4)
+    return train(
+        scheme, data="digits", learner=learner(), updates=updates, payload=payload, evaluations=2, compare="none",
+        attack=0, out=folder, **options,
+    )  # fmt: skip
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def digest(model: Params) -> str:
+    """Return what tells a model from any other."""
+    return hashlib.sha256(b"".join(array.tobytes() for array in model.values())).hexdigest()
+
+
+def coded_seconds(payload: str, model: Params) -> float:
+    """Return the processor's seconds for a model's way into bytes and back."""
+    began, draws = time.process_time(), rounding(payload, seed=1, updates=1)
+    for array in model.values():
+        decoded(payload, encoded(payload, array, draws).data, array.shape, array.dtype)
+    return time.process_time() - began
+
+
+class HalfWayError(Exception):
+    """Half of the updates are made."""
+
+
+def measured(payload: str, updates: int) -> dict[str, Any]:
+    """Train, interrupt, resume; return what it took."""
+    # What libraries take, before there is a model.
+    learner()
+    empty, news = peak_bytes(), []
+
+    def watch(stage: str, done: int = 0, total: int = 0, news_of: str = "", *, stop: bool) -> None:
+        del news_of
+        if stage == "private-walk":
+            news.append((time.monotonic(), done))
+            if stop and 2 * done >= total:
+                raise HalfWayError
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "run"
+        try:
+            walk(payload, updates, folder, progress=partial(watch, stop=True))
+        except HalfWayError:
+            reached = news[-1][1]
+        began = time.process_time()
+        run = walk(payload, updates, folder, resume=True, progress=partial(watch, stop=False))
+        spent = time.process_time() - began
+        kept = max(path.stat().st_size for path in folder.rglob("*.npz") if "private" in path.name)
+    peak = peak_bytes()
+    training = run.trainings["private-walk"]
+    whole = walk(payload, updates, None)
+    return {
+        "payload": payload,
+        "parameters": sum(array.size for array in run.model.values()),
+        "message_bytes": training.costs.message_bytes,
+        "update_cpu_s": spent / (updates - reached),
+        "coding_cpu_s": coded_seconds(payload, run.model),
+        "empty_bytes": empty,
+        "peak_bytes": peak,
+        "checkpoint_bytes": kept,
+        "interrupted_after": reached,
+        "updates": updates,
+        "longest_silence_s": max(two[0] - one[0] for one, two in itertools.pairwise(news)),
+        "same_model": digest(run.model) == digest(whole.model),
+    }
+
+
+def main() -> None:
+    """Print what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--payload", default="fp32")
+    parser.add_argument("--updates", type=int, default=20)
+    options = parser.parse_args()
+    print(json.dumps(measured(options.payload, options.updates)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""The receiving half of a node's custody: what neighbours offer, and what becomes of it when they give it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from veilwalk.core.errors import ProtocolError
+from veilwalk.node.peer._departures import Departures, NoOffers, Offers
+from veilwalk.node.peer._draws import Draws
+from veilwalk.node.peer._held import Held, HeldMessages
+from veilwalk.node.peer._repeats import Visits
+from veilwalk.node.peer._routing import NextHop
+from veilwalk.node.sealing import Bytes, Opener
+from veilwalk.node.spool import DamageError, Row, Spares, Spool, Taken, Verdict, hit
+
+
+class Intake(Departures):
+    """Messages on their way into one node, and out again. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        *,
+        opener: Opener,
+        next_hop: NextHop,
+        draws: Draws,
+        quota: int,
+        dwells: bool,
+        spares: Spares | None = None,
+        visits: Visits | None = None,
+        gone: Callable[[], frozenset[str]] = frozenset,
+        offers: Offers | None = None,
+    ) -> None:
+        super().__init__(spool, next_hop=next_hop, draws=draws, spares=spares, gone=gone)
+        self._offers = offers or NoOffers()
+        self.visits = visits
+        self.held = HeldMessages(spool)
+        self.opener = opener
+        self._quota = quota
+        # With a constant dwell time a message is pinned when that is over; else at once, which saves a commit.
+        self._dwells = dwells
+
+    def greeted(self, peer: str, incarnation: bytes, settled: int = 0) -> int:
+        """Note which disk a neighbour has that is about to offer messages; return the last number taken from it.
+
+        Where that is less than the neighbour has ``settled``, this disk was put back, or the neighbour forgot some that
+        it never offered: what it offers next is next.
+        """
+        if not self.spool.tables.is_disk_of(peer, incarnation):
+            self.held.let_go(peer)
+            with self.spool.transaction() as register:
+                register.greeted(peer, incarnation)
+        taken = self.spool.tables.taken(peer)
+        if taken is None:
+            return 0
+        if taken < settled:
+            with self.spool.transaction() as register:
+                register.set_taken(peer, settled)
+        return max(taken, settled)
+
+    def hold(self, peer: str, seq: int, digest: bytes, body: Bytes) -> Verdict:
+        """Keep message number ``seq``, which a neighbour offers, without using it.
+
+        Raises:
+            ProtocolError: The neighbour left a number out.
+            SpoolError: It could not be stored.
+        """
+        hit("hold.received")
+        refusal = self._refusal(peer, seq, body)
+        if refusal is not None:
+            return refusal
+        try:
+            self.held.put(peer, seq, digest, body)
+        except DamageError:
+            return Verdict.DAMAGED
+        return Verdict.HELD
+
+    def look_at_held(self, peer: str) -> None:
+        """See whether what a neighbour offered is for this node, while it makes up its mind to give it.
+
+        Only where nothing dwells: else somebody who gives nothing could learn from the time it takes.
+        """
+        if not self._dwells:
+            self.held.look_at(peer, self.opener)
+
+    def take(self, peer: str, seq: int) -> Taken:
+        """Take message number ``seq``, which is held and now given; once this returns it is safe to say so.
+
+        Raises:
+            SpoolError: It could not be stored, and was not taken.
+        """
+        hit("take.received")
+        if self.has_taken(peer, seq):
+            return Taken(Verdict.AGAIN)
+        held = self.held.pop(peer, seq)
+        if held is None:
+            # The neighbour may send it another way then: it must be certain.
+            self.spool.settle()
+            return Taken(Verdict.UNKNOWN)
+        opened = held.open(self.opener)
+        copy = opened is not None and self.spool.tables.is_opened(opened.header.update_id)
+        for_us = opened is not None and not copy
+        # Every visit counts, whatever it is: a neighbour may bring the same bytes again to see how long they stay.
+        wait_s = 0.0 if self.visits is None else self.visits.wait_s(held.digest)
+        wait_s = 0.0 if for_us else wait_s
+        goes_on = opened is None and not wait_s and not self._dwells
+        row, early = self._write(peer, held, goes_on=goes_on, rests=wait_s > 0)
+        if copy:
+            self._copies.add(row.id)
+        if wait_s:
+            self._resting.add(row.id)
+        if for_us:
+            self._ours.add(row.id)
+        return Taken(Verdict.TAKEN, row, for_us=for_us, wait_s=wait_s, body=held.stored.inline if early else None)
+
+    def has_taken(self, peer: str, seq: int) -> bool:
+        """Return whether that number of a neighbour's was taken."""
+        return seq <= (self.spool.tables.taken(peer) or 0)
+
+    def cancelled(self, peer: str, seq: int) -> None:
+        """Note that a neighbour will not offer number ``seq``: it went another way, or is damaged there.
+
+        One that was taken already stays: it may be the only copy.
+
+        Raises:
+            ProtocolError: The neighbour left a number out.
+        """
+        self.held.let_go(peer)
+        with self.spool.transaction() as register:
+            taken = register.taken(peer)
+            if taken is not None and seq > taken + 1:
+                raise ProtocolError("a peer cancelled a number far ahead")
+            if taken is None or seq == taken + 1:
+                register.set_taken(peer, seq)
+            hit("cancel.before_commit")
+
+    def _write(self, peer: str, held: Held, *, goes_on: bool, rests: bool) -> tuple[Row, bool]:
+        """Take a message into custody; return it, and whether it is being offered to its next hop already."""
+        onward, number, early = None, None, False
+        try:
+            with self.spool.transaction() as register:
+                self._note_use(register, peer)
+                if goes_on:
+                    onward = self._next(register, peer)
+                    number = register.number(onward)
+                    early = self._offer_early(onward, number, held)
+                register.set_taken(peer, held.seq)
+                register.count("taken")
+                self._make_room(register, peer, self._quota)
+                if rests:
+                    register.count("rested")
+                row = register.add_message(held.stored, came_from=peer, owed=held.seq, peer=onward, seq=number)
+                if early:
+                    # With its number, before it is said: one commit less on its way. A process that dies before it
+                    # says so leaves a message that may be in use.
+                    register.give(str(row.peer), row.seq or 0)
+                hit("take.before_commit")
+        except BaseException:
+            if early:
+                self._offers.withdraw(str(onward))
+            self.spool.discard(held.stored)
+            raise
+        hit("take.committed")
+        if early:
+            self._told[str(row.peer), row.seq or 0] = False
+        return row, early
+
+    def _offer_early(self, onward: str, number: int, held: Held) -> bool:
+        """Offer a message on while the disk is busy with it, where it is short and the link free; return whether so.
+
+        The neighbour uses nothing that was not given to it, and nothing is given before this disk has it. Where it
+        never comes to that, the number is given out again: so a process gives nothing that it has not offered itself.
+        """
+        body = held.stored.inline
+        return body is not None and self._offers.offer(onward, number, held.digest, body)
+
+    def _refusal(self, peer: str, seq: int, body: Bytes) -> Verdict | None:
+        tables = self.spool.tables
+        taken = tables.taken(peer)
+        if taken is not None and seq <= taken:
+            return Verdict.AGAIN
+        # Where nothing is known, here or there a disk was lost: whatever is offered first is next.
+        if taken is not None and seq > taken + 1:
+            raise ProtocolError("a peer offered a number far ahead")
+        return None if self.opener.is_current(body) else Verdict.REFUSED
