@@ -2,7 +2,8 @@
 
     python -m benchmarks.tables.choices
 
-Some minutes; a network that is in the folder of finished ones is not asked for again.
+Some minutes; a network that is in the folder of finished ones is not asked for again. Larger networks are measured by
+``benchmarks.tables.routes``.
 """
 
 from __future__ import annotations
@@ -25,9 +26,6 @@ NETWORKS = {
     "rrg:20:3:seed=1": "20 peers, 3 neighbours each",
     "rrg:60:4:seed=1": "60 peers, 4 neighbours each",
     "rrg:100:4:seed=1": "100 peers, 4 neighbours each",
-    "rrg:300:3:seed=1": "300 peers, 3 neighbours each",
-    "rrg:1000:3:seed=1": "1,000 peers, 3 neighbours each",
-    "ba:300:2:seed=1": "300 peers, some of them hubs",
 }
 MODELS = {31_400: "31 kB", 10_000_000: "10 MB"}
 

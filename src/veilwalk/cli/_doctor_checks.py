@@ -88,7 +88,7 @@ def kernels() -> Finding:
         from veilwalk.graphs import _kernels
     except RuntimeError as error:
         return Finding("compiled kernels", "fails", f"numba has no place to keep them ({error})", cure)
-    place = Path(_kernels.pair_up.stats.cache_path)
+    place = Path(str(_kernels.pair_up.stats.cache_path))
     folder = next(path for path in (place, *place.parents) if path.exists())
     if not os.access(folder, os.W_OK | os.X_OK):
         return Finding("compiled kernels", "note", f"{folder} cannot be written: every start compiles again", cure)

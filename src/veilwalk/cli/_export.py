@@ -55,7 +55,8 @@ def _model(source: Path, algorithm: str | None, run: str | None, *, unfinished: 
             raise InvalidParameterError("run", run, "left out: it is of nodes with several runs")
         folder = RunFolder(source)
         model = folder.model(*([] if algorithm is None else [algorithm]), unfinished=unfinished)
-        return model, folder.settings().learner
+        # Where it was left to fit the noise it is of this kind, too.
+        return model, folder.settings().chosen_learner or "softmax"
     if algorithm is not None:
         raise InvalidParameterError("algorithm", algorithm, "left out: it is of training runs")
     if source.is_dir() and not (source / "cluster.json").exists():

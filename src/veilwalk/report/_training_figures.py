@@ -60,7 +60,7 @@ _STYLE: Any = {
 
 def curve_looks(algorithms: Iterable[str]) -> list[dict[str, str]]:
     """Return name, colour and dashes of the curve of each algorithm, for a legend that a page sets itself."""
-    dashes = {"--": "6 3", "-.": "7 3 2 3", ":": "2 3", (0, (5, 1)): "9 2"}
+    dashes: dict[object, str] = {"--": "6 3", "-.": "7 3 2 3", ":": "2 3", (0, (5, 1)): "9 2"}
     return [
         {
             "label": _LOOKS[name]["label"],

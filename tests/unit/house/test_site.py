@@ -103,10 +103,13 @@ def test_the_table_of_choices_is_the_commands() -> None:
             "colluders_first_sight": [{"share": 0.1, "named": {"mean": 0.101}}],
         },
     }  # fmt: skip
-    line = row("rrg:300:3:seed=1", 31_400, said)
+    line = row("rrg:60:4:seed=1", 31_400, said)
     assert (
         "| 16, `far:4`, non-backtracking | 21.6 | 1.11 MB | 5.55, 97.5% (**less than asked**) | 1.5% to 2.0% |" in line
     )
     table = PAGE.read_text().partition(BEGIN)[2]
     for about in NETWORKS.values():
         assert table.count(f"| {about} |") == 2
+    larger = [line for line in table.splitlines() if "**recommended**" in line]
+    assert len(larger) == 6
+    assert set(larger) <= set((DOCS / "reference" / "routes.md").read_text().splitlines())

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veilwalk.cli._train import print_training
+from veilwalk.cli._train_tables import print_training
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.randomness import task_generator
 from veilwalk.graphs import distances, parse_graph_spec
