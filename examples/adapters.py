@@ -40,8 +40,9 @@ class Adapted(nn.Module):
     def __init__(self, inputs: int, outputs: int, rank: int) -> None:
         super().__init__()
         self.base = nn.Linear(inputs, outputs)
-        self.adapter = nn.Sequential(nn.Linear(inputs, rank, bias=False), nn.Linear(rank, outputs, bias=False))
-        nn.init.zeros_(self.adapter[1].weight)
+        narrow, wide = nn.Linear(inputs, rank, bias=False), nn.Linear(rank, outputs, bias=False)
+        nn.init.zeros_(wide.weight)
+        self.adapter = nn.Sequential(narrow, wide)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the sum of both."""
@@ -60,8 +61,9 @@ class Layer(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return what was given, changed a little."""
-        heads = [part.unflatten(-1, (4, -1)).transpose(1, 2) for part in self.mix(self.before(rows)).chunk(3, dim=-1)]
-        seen = nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+        mixed = self.mix(self.before(rows)).chunk(3, dim=-1)
+        asked, known, said = (part.unflatten(-1, (4, -1)).transpose(1, 2) for part in mixed)
+        seen = nn.functional.scaled_dot_product_attention(asked, known, said, is_causal=True)
         rows = rows + self.back(seen.transpose(1, 2).flatten(2))
         made: Tensor = rows + self.down(nn.functional.gelu(self.up(self.between(rows))))
         return made

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reliability.chaos import ChaosCluster
-from benchmarks.speed.node import RING, SIZES, TIMES, _secrets, hops, take_precedence, tls_echo
+from benchmarks.speed._harness import take_precedence
+from benchmarks.speed.node import RING, SIZES, TIMES, _secrets, hops, tls_echo
 
 STAMPS = "stamps.json"
 

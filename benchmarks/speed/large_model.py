@@ -97,6 +97,7 @@ def measured(payload: str, updates: int) -> dict[str, Any]:
             walk(payload, updates, folder, progress=partial(watch, stop=True))
         except HalfWayError:
             reached = news[-1][1]
+        news.clear()
         began = time.process_time()
         run = walk(payload, updates, folder, resume=True, progress=partial(watch, stop=False))
         spent = time.process_time() - began

@@ -28,6 +28,8 @@ _TITLES = {
     "noise": "Noise",
     "attack": "What content gives away",
     "speed": "Speed",
+    # Written by benchmarks.tables.payloads, and kept.
+    "payloads": "Payloads",
 }
 # What is tuned, and what it is called.
 _TUNED = {"learning_rate": "step size", "local_steps": "local steps", "fade": "fading"}

@@ -27,8 +27,8 @@ from veilwalk.core.units import readable_bytes
 from veilwalk.core.version import __version__
 from veilwalk.design import choose_scheme
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.learning import Data, load_data
-from veilwalk.training import TrainingRun, train
+from veilwalk.learning import Data, Training, TrainingTrace, load_data, train
+from veilwalk.training import Scenario
 
 PRIVATE = "private-walk"
 TITLE = "Payloads"
@@ -93,24 +93,34 @@ def _trained(profile: Profile, data: str, learner: str, payload: str, seed: int)
     scheme = choose_scheme(
         parse_graph_spec(profile.graph), profile.law, walk="non-backtracking", recipients=profile.recipients
     )
-    run = train(
-        scheme, data=rows(data), partition="dirichlet:0.3", learner=learner, updates=profile.updates, payload=payload,
-        seed=seed, compare="none", attack=0, evaluations=8,
-    )  # fmt: skip
-    return _told(run)
+    scenario = Scenario.make(
+        scheme, data=rows(data), partition="dirichlet:0.3", learner=learner, seed=seed, payload=payload
+    )
+    # Along the walk and no more: what the route gives away does not depend on the payload.
+    return _told(train(scenario.task(PRIVATE, seed=seed), _walk(scenario, profile.updates, seed), evaluations=8))
+
+
+_WALKS: dict[tuple[int, int], TrainingTrace] = {}
+
+
+def _walk(scenario: Scenario, updates: int, seed: int) -> TrainingTrace:
+    """Return the walk of a seed, the same for every learner and payload."""
+    if (updates, seed) not in _WALKS:
+        _WALKS[updates, seed] = scenario.trace(PRIVATE, updates=updates, seed=seed)
+    return _WALKS[updates, seed]
 
 
 def _adapters(width: int, steps: int, updates: int, *, train_only: str, payload: str) -> Job:
     from examples.adapters import learner_of, pretrained, walked
 
-    return _told(walked(learner_of(pretrained(width, steps), width, train_only), payload, updates))
+    run = walked(learner_of(pretrained(width, steps), width, train_only), payload, updates)
+    return _told(run.trainings[PRIVATE])
 
 
-def _told(run: TrainingRun) -> Job:
-    training = run.trainings[PRIVATE]
+def _told(training: Training) -> Job:
     first, last = training.points[0], training.points[-1]
     return {
-        "numbers": sum(array.size for array in run.model.values()),
+        "numbers": sum(array.size for array in training.params.values()),
         "message_bytes": training.costs.message_bytes,
         "bytes_per_update": last.sent_bytes / training.updates,
         "accuracy": last.accuracy,

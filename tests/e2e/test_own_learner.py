@@ -19,7 +19,7 @@ SMALL = ["--graph", "rrg:30:3:seed=1", "--support", "2:3", "--updates", "120", "
 def folder(tmp_path: Path) -> Path:
     """The files of the page, each by the name in its first line."""
     blocks = re.findall(r"```python\n# (\S+\.py)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert [name for name, _ in blocks] == ["mine.py", "test_mine.py", "net.py"]
+    assert [name for name, _ in blocks] == ["mine.py", "test_mine.py", "net.py", "ratings.py", "letters.py"]
     for name, code in blocks:
         (tmp_path / name).write_text(code)
     return tmp_path

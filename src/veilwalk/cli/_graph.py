@@ -18,9 +18,10 @@ _SHOWN_LABELS = 4
 app = typer.Typer(rich_markup_mode=None)
 
 SPEC_HELP = (
-    "rrg:NODES:DEGREE, er:NODES:MEAN_DEGREE, ba:NODES:ATTACH, ws:NODES:DEGREE:REWIRE (each with :seed=S), "
+    "rrg:NODES:DEGREE, er:NODES:MEAN_DEGREE, ba:NODES:ATTACH, ws:NODES:DEGREE:REWIRE, "
+    "geometric:NODES:RADIUS (each with :seed=S), "
     "ring:NODES, torus:SIDE:SIDE, hypercube:DIMENSION, complete:NODES, or file:PATH (edge list, CSV, TSV, GraphML, "
-    "GML, node-link JSON, .adjlist, .mtx, .npz; .gz too); er, ws and file take :component=largest."
+    "GML, node-link JSON, .adjlist, .mtx, .npz; .gz too); er, ws, geometric and file take :component=largest."
 )
 
 

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from veilwalk.core.records import Record
     from veilwalk.experiments import SweepPlan
 
-_SHOWN = ("accuracy", "loss", "node_entropy_nats", "hit_ratio", "hops_per_update")
+_SHOWN = (
+    "accuracy",
+    "loss",
+    "node_entropy_nats",
+    "hit_ratio",
+    "membership_auc",
+    "recall",
+    "precision",
+    "hops_per_update",
+)
 
 
 def sweep(

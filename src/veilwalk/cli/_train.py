@@ -75,13 +75,14 @@ def train(
         int | None, _setting("recipients", "For how many an update is sealed; the first met opens it.", "K")
     ] = None,
     data: Annotated[
-        str | None, _setting("data", "digits, mnist:DIR, npz:FILE, csv:FILE or parquet:FILE.", "SPEC")
+        str | None,
+        _setting("data", "digits, mnist:DIR, npz:FILE, csv:FILE, arff:FILE, parquet:FILE or ratings:FILE.", "SPEC"),
     ] = None,
     learner: Annotated[
         str | None,
         _setting(
             "learner",
-            "softmax, linear, mlp, sklearn, or module:Class of your own, each with :name=value options.",
+            "softmax, linear, mlp, factorisation, sklearn, or module:Class of your own, each with :name=value options.",
             "SPEC",
         ),
     ] = None,
@@ -90,7 +91,7 @@ def train(
         _setting(
             "partition",
             "How data are dealt out: iid, dirichlet:ALPHA, shards:PER_NODE, pathological:CLASSES, "
-            "graph:CORRELATION or natural:COLUMN.",
+            "graph:CORRELATION, natural:COLUMN or groups:COLUMN.",
             "SPEC",
         ),
     ] = None,

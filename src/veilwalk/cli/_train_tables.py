@@ -1,4 +1,4 @@
-"""What ``veilwalk train`` prints: gain, price and leak, the attacks, and what is not protected."""
+"""What ``veilwalk train`` prints: what was gained, what it cost, what leaks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def print_training(record: Record) -> None:
         f"and how often its first guess names the maker: {route['kind']}; "
         f"sealed for {params['recipients']}, law {params['law']}, {params['walk']} walk."
     )
-    for line in (_ended(result), _gossip(result), _privacy(result), _tokens(result, params)):
+    for line in (_ended(result), _gossip(result), _privacy(result), _membership(result), _tokens(result, params)):
         if line:
             typer.echo(line)
     typer.echo()
@@ -89,6 +89,17 @@ def _gossip(result: Mapping[str, Any]) -> str:
 def _privacy(result: Mapping[str, Any]) -> str:
     found = result["privacy"]
     return str(found["sentence"]) if found else ""
+
+
+def _membership(result: Mapping[str, Any]) -> str:
+    """Say how well a threshold on the loss tells rows that a maker trained on from rows held out."""
+    found = {name: one for name, one in (result.get("membership") or {}).items() if one is not None}
+    told = [f"{name} {one['auc']:.3f} ({one['updates']} models)" for name, one in found.items()]
+    return (
+        f"Membership inference by a threshold on the loss, mean area under the curve: {', '.join(told)}."
+        if told
+        else ""
+    )
 
 
 def _tokens(result: Mapping[str, Any], params: Mapping[str, Any]) -> str:

@@ -60,7 +60,7 @@ def plain(value: Any) -> Any:
             return value
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes | memoryview) -> None:
     """Write ``data`` to ``path`` so that a reader sees the old file or the new one, never half of it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,7 @@ class SweepPlan:
     """What to run over which settings: every case of the list with every point of the grid.
 
     Attributes:
-        kind: ``train``, ``audit`` or ``design``.
+        kind: ``train``, ``learn``, ``audit``, ``design`` or ``routes``.
         settings: What all cases share, by key as files have it.
         grid: Lists of values by key: all combinations are run.
         cases: Further settings, a mapping each; none is one case without any.
@@ -150,10 +150,10 @@ def sweep(
     store: JobStore | None = None,
     progress: Progress = silent,
 ) -> Sweep:
-    """Run ``train``, ``audit`` or ``design`` over a grid or a list of settings; a case that fails stops no other.
+    """Run one verb over a grid or a list of settings; a case that fails stops no other.
 
     Args:
-        kind: The verb; or a plan, which says all.
+        kind: ``train``, ``learn``, ``audit``, ``design`` or ``routes``; or a plan, which says all.
         settings: What all cases share, by key as ``train --config`` has it.
         grid: Lists of values by key: all combinations are run.
         cases: Further settings, a mapping each, every one of them with the whole grid.

@@ -13,8 +13,10 @@ from veilwalk.core.config import decode, key_of
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.records import plain
 from veilwalk.design import Request, choose_scheme, design
+from veilwalk.experiments._comparators import RouteSettings, compared
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.training import Scenario, TrainSettings, run_training
+from veilwalk.learning import train as train_along
+from veilwalk.training import PRIVATE, Scenario, TrainSettings, membership, privacy, run_training
 
 Settings = Mapping[str, Any]
 Rows = list[dict[str, Any]]
@@ -36,8 +38,33 @@ def trained(settings: Settings) -> Rows:
         row |= {key: found[key] for key in ("hops_per_update", "bytes_per_update", "accuracy_at_equal_hops")}
         row |= {key: found["anonymity"][key] for key in ("node_entropy_nats", "hit_ratio")}
         epsilon = noisy["algorithms"].get(name, {}).get("epsilon_sender_known")
-        rows.append(row | ({} if epsilon is None else {"epsilon": epsilon}))
+        row |= {} if epsilon is None else {"epsilon": epsilon}
+        inferred = (result["membership"] or {}).get(name)
+        rows.append(row | ({} if inferred is None else {"membership_auc": inferred["auc"]}))
     return rows
+
+
+def learnt(settings: Settings) -> Rows:
+    """Train, and return a row an algorithm with what it learnt alone: where its update came from is asked of nobody.
+
+    The same models as ``train`` gives. A sweep over noise or step sizes need not attack the same route every time.
+    """
+    asked = TrainSettings.of(settings)
+    scenario = Scenario.of(asked)
+    traces, rows = {}, []
+    for name in (PRIVATE, *asked.comparisons):
+        traces[name] = scenario.trace(name, updates=asked.updates, seed=asked.seed, tokens=asked.tokens)
+        task = scenario.task(name, seed=asked.seed)
+        found = train_along(task, traces[name], stopping=asked.stopping, evaluations=asked.evaluations)
+        last = found.points[-1]
+        row = {"algorithm": name, "accuracy": last.accuracy, "loss": last.loss, **last.scores}
+        row |= {"hops_per_update": last.hops / max(found.updates, 1)}
+        count = asked.membership
+        inferred = membership(scenario, traces[name], count, seed=asked.seed) if count else None
+        rows.append(row | ({} if inferred is None else {"membership_auc": inferred["auc"]}))
+    noisy = privacy(scenario, traces, delta=asked.delta) or {"algorithms": {}}
+    known = {name: found["epsilon_sender_known"] for name, found in noisy["algorithms"].items()}
+    return [row | ({"epsilon": known[row["algorithm"]]} if row["algorithm"] in known else {}) for row in rows]
 
 
 def audited(settings: Settings) -> Rows:
@@ -74,13 +101,27 @@ def designed(settings: Settings) -> Rows:
     return [row]
 
 
-#: What can be swept, by the verb that does one case of it.
-KINDS: dict[str, Callable[[Settings], Rows]] = {"train": trained, "audit": audited, "design": designed}
+def routed(settings: Settings) -> Rows:
+    """Put one route before one observer, and return what it makes of it."""
+    return compared(decode(RouteSettings, settings))
+
+
+#: What can be swept, by the verb that does one case of it; learn and routes are of sweeps only.
+KINDS: dict[str, Callable[[Settings], Rows]] = {
+    "train": trained,
+    "learn": learnt,
+    "audit": audited,
+    "design": designed,
+    "routes": routed,
+}
 #: What the numbers of each verb are.
 MEANINGS = {
+    "learn": "Accuracy and loss on held-out rows; epsilon against everybody, sender known, for the node worst off.",
     "train": "Node entropy (nats) and hit ratio are the receiver's, by what the route tells it, as `train` has them.",
     "audit": "Node entropy (nats) and hit ratio are of each observer, exact or estimated as `audit` says.",
     "design": "Node entropy (nats) and hit ratio are the opener's, exact or estimated as `design` says.",
+    "routes": "Hit ratio and node entropy (nats) of a mixnet are exact, of veilwalk estimated; what is drawn, "
+    "and recall and precision of first-spy, are means over messages; floors are p and p^2.",
 }
 #: Columns that say which part of a case a row is of.
 PARTS = ("algorithm", "observer", "linked")
@@ -88,8 +129,9 @@ PARTS = ("algorithm", "observer", "linked")
 
 def check_case(kind: str, settings: Settings) -> None:
     """Refuse keys that the verb does not know, before anything is run."""
-    if kind == "train":
-        decode(TrainSettings, settings)
+    decoded: dict[str, Any] = {"train": TrainSettings, "learn": TrainSettings, "routes": RouteSettings}
+    if kind in decoded:
+        decode(decoded[kind], settings)
         return
     kinds: dict[str, Any] = {"audit": AuditSettings, "design": Request}
     _refuse_unknown(settings, {key_of(field): "" for field in fields(kinds[kind])} | dict.fromkeys(_SCHEME))

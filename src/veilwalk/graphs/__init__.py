@@ -11,7 +11,7 @@ from veilwalk.graphs._distances import (
 )
 from veilwalk.graphs._graph import Graph
 from veilwalk.graphs._lattices import complete, hypercube, ring, torus
-from veilwalk.graphs._random import barabasi_albert, erdos_renyi, random_regular, watts_strogatz
+from veilwalk.graphs._random import barabasi_albert, erdos_renyi, random_geometric, random_regular, watts_strogatz
 from veilwalk.graphs._readers import from_networkx, from_sparse, read_graph
 from veilwalk.graphs._spec import GRAPH_KINDS, GraphKind, parse_graph_spec
 from veilwalk.graphs._spectrum import WalkSpectrum, spectral_gap, walk_spectrum
@@ -37,6 +37,7 @@ __all__ = [
     "iter_distances",
     "mean_shell_sizes",
     "parse_graph_spec",
+    "random_geometric",
     "random_regular",
     "read_graph",
     "ring",

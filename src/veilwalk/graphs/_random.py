@@ -122,6 +122,28 @@ def watts_strogatz(n_nodes: int, degree: int, rewire: float, *, seed: int, large
     return _maybe_cut(n_nodes, edges, name, largest_component=largest_component)
 
 
+def random_geometric(n_nodes: int, radius: float, *, seed: int, largest_component: bool = False) -> Graph:
+    """Return a graph of points drawn evenly in the unit square, joined where they are at most ``radius`` apart.
+
+    Args:
+        n_nodes: Number of nodes, at least 2.
+        radius: Largest distance of neighbours, above 0.
+        seed: Seed; the same one gives the same graph.
+        largest_component: Keep the largest component instead of refusing a disconnected graph.
+    """
+    from scipy.spatial import cKDTree
+
+    validate.integer(nodes=n_nodes)
+    validate.at_least(2, nodes=n_nodes)
+    validate.more_than(0, radius=radius)
+    validate.finite(radius=radius)
+    refuse_huge(math.ceil(n_nodes**2 * min(math.pi * radius**2, 1.0) / 2))
+    rng = task_generator(seed, _GRAPH_STREAM)
+    edges = cKDTree(rng.random((n_nodes, 2))).query_pairs(radius, output_type="ndarray")
+    name = f"geometric:{n_nodes}:{_text(radius)}:seed={seed}"
+    return _maybe_cut(n_nodes, edges, name, largest_component=largest_component)
+
+
 def _text(number: float) -> str:
     """Return the shortest text that a spec reads back as ``number``."""
     return repr(float(number)).removesuffix(".0")

@@ -11,7 +11,13 @@ from typing import Any
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.graphs._graph import Graph
 from veilwalk.graphs._lattices import complete, hypercube, ring, torus
-from veilwalk.graphs._random import barabasi_albert, erdos_renyi, random_regular, watts_strogatz
+from veilwalk.graphs._random import (
+    barabasi_albert,
+    erdos_renyi,
+    random_geometric,
+    random_regular,
+    watts_strogatz,
+)
 from veilwalk.graphs._readers import read_graph
 
 
@@ -56,6 +62,13 @@ GRAPH_KINDS: Mapping[str, GraphKind] = MappingProxyType(
             "Watts–Strogatz: ring of near neighbours, a share REWIRE of the edges moved",
             watts_strogatz,
             (int, int, float),
+            ("seed", "component"),
+        ),
+        "geometric": GraphKind(
+            "geometric:NODES:RADIUS[:seed=S][:component=largest]",
+            "random geometric: points of the unit square joined up to RADIUS apart",
+            random_geometric,
+            (int, float),
             ("seed", "component"),
         ),
         "ring": GraphKind("ring:NODES", "cycle", ring, (int,)),

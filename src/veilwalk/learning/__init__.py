@@ -12,6 +12,7 @@ from veilwalk.learning._checkpoint import TrainingState, load_checkpoint, save_c
 from veilwalk.learning._content import candidate_losses, row_losses
 from veilwalk.learning._contract import check_learner
 from veilwalk.learning._data import DATA_USAGE, Data, checked_partition, data_of, load_data, require_fit
+from veilwalk.learning._factorisation import FactorisationLearner
 from veilwalk.learning._guard import guarded
 from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes, sealed_bytes
 from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
@@ -23,6 +24,7 @@ from veilwalk.learning._mods import ClipUpdate, Decay, GaussianNoise, Quantise, 
 from veilwalk.learning._partition import Partitioner, Partitions, partitions_of
 from veilwalk.learning._partitioners import (
     DirichletPartitioner,
+    GroupPartitioner,
     IidPartitioner,
     NaturalIdPartitioner,
     PathologicalPartitioner,
@@ -69,8 +71,10 @@ __all__ = [
     "Data",
     "Decay",
     "DirichletPartitioner",
+    "FactorisationLearner",
     "GaussianNoise",
     "GraphCorrelatedPartitioner",
+    "GroupPartitioner",
     "IidPartitioner",
     "Learner",
     "LearnerKind",

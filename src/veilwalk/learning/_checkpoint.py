@@ -59,11 +59,16 @@ def save_checkpoint(path: Path, state: TrainingState, *, identity: str) -> None:
         "finished": state.finished,
     }
     arrays: dict[str, Any] = {"header": np.array(json.dumps(header))}
-    arrays |= {f"model-{k}": np.stack([model[name] for model in state.models]) for k, name in enumerate(names)}
+    arrays |= {f"model-{k}": _stacked([model[name] for model in state.models]) for k, name in enumerate(names)}
     arrays |= {f"kept-{k}": state.kept[node][key] for k, (node, key) in enumerate(kept)}
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    write_atomically(path, buffer.getvalue())
+    write_atomically(path, buffer.getbuffer())
+
+
+def _stacked(arrays: list[Array]) -> Array:
+    # One large model is not copied to stand alone in a row.
+    return np.stack(arrays) if len(arrays) > 1 else arrays[0][None]
 
 
 def load_checkpoint(path: Path, *, identity: str | None) -> TrainingState:

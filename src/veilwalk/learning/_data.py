@@ -23,12 +23,14 @@ from veilwalk.core.randomness import task_generator
 from veilwalk.learning._api import Array, Partition
 from veilwalk.learning._idx import find_idx, read_idx
 from veilwalk.learning._labels import as_classes, checked_labels, is_real
-from veilwalk.learning._table import parse_table_spec, read_csv, read_parquet, roles
+from veilwalk.learning._table import parse_table_spec, read_arff, read_csv, read_parquet, roles
 
-DATA_USAGE = "digits, mnist:DIR, npz:FILE, csv:FILE[:label=COLUMN] or parquet:FILE[:label=COLUMN]"
+DATA_USAGE = "digits, mnist:DIR, npz:FILE, csv:FILE, arff:FILE or parquet:FILE with [:label=COLUMN], or ratings:FILE"
 # A file that unpacks to more is refused before it is unpacked.
 _LARGEST_BYTES = 8 << 30
 _HELD_OUT = 0.2
+# Whole numbers up to here are themselves in float32, as which rows are kept.
+_MOST_TOKENS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -43,6 +45,7 @@ class Data:
         class_names: What each class was called, in the order of their numbers; empty where nobody said.
         feature_range: Least and largest value of each feature, where they were scaled by it to [0, 1].
         target_range: The same of real labels.
+        owner: Which feature says whose row it is (the user of a rating), where one does.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Data:
     class_names: tuple[str, ...] = ()
     feature_range: tuple[Array, Array] | None = None
     target_range: tuple[float, float] | None = None
+    owner: int | None = None
 
     @property
     def n_features(self) -> int:
@@ -81,18 +85,33 @@ def load_data(spec: str, *, seed: int = 0) -> Data:
         The four IDX files of MNIST or Fashion-MNIST in a folder, gzipped or not.
     ``npz:FILE``
         Arrays ``x_train, y_train, x_test, y_test``, or ``features, labels``. An array named ``NAME_train`` (or
-        ``NAME`` beside ``features``) with one entry a row becomes the column ``NAME``.
-    ``csv:FILE[:label=COLUMN]``, ``parquet:FILE[:label=COLUMN]``
+        ``NAME`` beside ``features``) with one entry a row becomes the column ``NAME``. Instead of ``features`` there
+        may be ``tokens``, rows of whole numbers from 0, which stay what they are; they need no ``labels``.
+    ``csv:FILE[:label=COLUMN]``, ``arff:FILE[:label=COLUMN]``, ``parquet:FILE[:label=COLUMN]``
         A table of numbers. Labels are the column named, or one called ``label``, or the last; ``target=COLUMN``
         instead fits the numbers there. ``group=COLUMN``, as often as need be, is no feature but a column for
         partitioners. Columns of a CSV file without names are called ``c1``, ``c2`` and so on.
+    ``ratings:FILE``
+        MovieLens' ``ratings.csv``: rows are a user's and an item's number, labels the ratings, for the learner
+        ``factorisation``. Of every user's ratings 30% are held out; ``user`` is a column for partitioners.
+
+    Behind any of them ``:only=A,B`` keeps these classes, ``:pool=P`` takes means of blocks of pixels and
+    ``:scale=rows`` standardises features and brings rows to length one, in the order given.
 
     Labels may be names or any whole numbers: classes are numbered from 0 in sorted order. Real numbers make it
     regression. Where no test part is given, a fifth drawn by ``seed`` is held out. Whole-number pixels of one byte are
     divided by 255; other features outside [0, 1] are scaled each by its least and largest value in the training part,
     and so are real labels.
     """
-    kind, _, rest = spec.strip().partition(":")
+    from veilwalk.learning._prepare import prepared, take_options
+
+    bare, options = take_options(spec.strip())
+    return prepared(_loaded(spec, bare, seed), options, spec)
+
+
+def _loaded(spec: str, bare: str, seed: int) -> Data:
+    """Load what ``bare`` names, without the options that ``spec`` has."""
+    kind, _, rest = bare.partition(":")
     match kind:
         case "digits" if not rest:
             return _digits(seed)
@@ -100,8 +119,12 @@ def load_data(spec: str, *, seed: int = 0) -> Data:
             return _mnist(Path(rest))
         case "npz" if rest:
             return _npz(Path(rest), seed)
-        case "csv" | "parquet" if rest:
+        case "csv" | "arff" | "parquet" if rest:
             return _table(spec, kind, rest, seed)
+        case "ratings" if rest:
+            from veilwalk.learning._ratings import read_ratings
+
+            return read_ratings(Path(rest), seed=seed)
         case _:
             raise InvalidParameterError("data", spec, DATA_USAGE)
 
@@ -179,7 +202,7 @@ def _digits(seed: int) -> Data:
     return _split("digits", rows, {}, seed)
 
 
-def _split(name: str, rows: Partition, columns: Mapping[str, Array], seed: int) -> Data:
+def _split(name: str, rows: Partition, columns: Mapping[str, Array], seed: int, *, scaled: bool = True) -> Data:
     """Hold out a fifth of the rows, drawn by ``seed``."""
     validate.at_least(5, rows=len(rows))
     order = task_generator(seed).permutation(len(rows))
@@ -190,17 +213,18 @@ def _split(name: str, rows: Partition, columns: Mapping[str, Array], seed: int) 
             train=Partition(rows.features[train], rows.labels[train]),
             test=Partition(rows.features[test], rows.labels[test]),
             columns={key: column[train] for key, column in columns.items()},
-        )
+        ),
+        scaled=scaled,
     )
 
 
-def _finished(data: Data) -> Data:
-    """Number the classes, and bring features and real labels into [0, 1] by the range of the training part."""
+def _finished(data: Data, *, scaled: bool = True) -> Data:
+    """Number the classes, and bring features, if asked, and real labels into [0, 1] by their range in training."""
     train, test = data.train.features, data.test.features
     if train.shape[1] != test.shape[1]:
         raise InputFileError(f"{data.name}: rows have {train.shape[1]} features in training, {test.shape[1]} in test")
     *labels, names = as_classes(data.name, data.train.labels, data.test.labels)
-    rows, of_features = _scaled(train, test)
+    rows, of_features = _scaled(train, test) if scaled else ([train, test], None)
     # What lies beyond the training part's range is cut off in features; a label says what it says.
     rows = rows if of_features is None else [np.clip(part, 0, 1) for part in rows]
     target_range = None
@@ -228,20 +252,34 @@ def _scaled(train: Array, test: Array) -> tuple[list[Array], tuple[Array, Array]
 
 def _npz(path: Path, seed: int) -> Data:
     arrays = _archive(path)
+    if "tokens" in arrays:
+        return _tokens(path, arrays.pop("tokens"), arrays, seed)
     if "features" in arrays:
         features, labels = arrays.pop("features"), _labels(path, arrays, "labels")
         return data_of(features, labels, columns=_columns(arrays, labels.size, ""), seed=seed, name=str(path))
     if "x_train" not in arrays or "x_test" not in arrays:
-        raise InputFileError(f"{path}: need arrays x_train, y_train, x_test, y_test, or features, labels")
+        need = "arrays x_train, y_train, x_test, y_test, or features, labels, or tokens"
+        raise InputFileError(f"{path}: need {need}")
     test = checked_partition(f"{path}, x_test", arrays.pop("x_test"), _labels(path, arrays, "y_test"))
     train = checked_partition(f"{path}, x_train", arrays.pop("x_train"), _labels(path, arrays, "y_train"))
     columns = _columns(arrays, len(train), "_train")
     return _finished(Data(name=str(path), train=train, test=test, columns=columns))
 
 
+def _tokens(path: Path, tokens: Array, arrays: dict[str, Array], seed: int) -> Data:
+    whole = tokens.ndim == 2 and tokens.dtype.kind in "iu" and tokens.size > 0
+    if not whole or tokens.min() < 0 or tokens.max() >= _MOST_TOKENS:
+        need = f"rows of whole numbers from 0 to below {_MOST_TOKENS}"
+        raise InputFileError(f"{path}: tokens have shape {tokens.shape} and type {tokens.dtype}: need {need}")
+    labels = arrays.pop("labels", np.zeros(len(tokens), dtype=np.int64))
+    rows = checked_partition(str(path), tokens.astype(np.float32), labels)
+    return _split(str(path), rows, _columns(arrays, len(rows), ""), seed, scaled=False)
+
+
 def _table(spec: str, kind: str, rest: str, seed: int) -> Data:
     asked = parse_table_spec(spec, rest)
-    features, labels, columns = roles((read_csv if kind == "csv" else read_parquet)(asked.file), asked)
+    read = {"csv": read_csv, "arff": read_arff, "parquet": read_parquet}[kind]
+    features, labels, columns = roles(read(asked.file), asked)
     rows = checked_partition(str(asked.file), features, labels)
     if asked.target:
         rows = Partition(rows.features, labels.astype(np.float32))

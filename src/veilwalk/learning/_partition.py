@@ -101,7 +101,8 @@ class Partitioner(ABC):
         columns = dict(data.columns) if isinstance(data, Data) else {}
         keys = column({LABEL: rows.labels} | columns, getattr(self, "partition_by", LABEL))
         if self.by_class and is_real(keys):
-            need = "iid, graph:CORRELATION or natural:COLUMN where labels are real numbers: they have no classes"
+            dealt = "iid, graph:CORRELATION, natural:COLUMN or groups:COLUMN"
+            need = f"{dealt} where labels are real numbers: they have no classes"
             raise InvalidParameterError("partition", type(self).__name__, need)
         return Partitions.of_rows(rows, self.deal(keys))
 

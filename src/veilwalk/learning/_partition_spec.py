@@ -12,6 +12,7 @@ from veilwalk.learning._partition import LABEL, Partitioner
 from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
 from veilwalk.learning._partitioners import (
     DirichletPartitioner,
+    GroupPartitioner,
     IidPartitioner,
     NaturalIdPartitioner,
     PathologicalPartitioner,
@@ -71,6 +72,12 @@ PARTITION_KINDS: Mapping[str, PartitionKind] = MappingProxyType(
             "natural:COLUMN",
             "one node for each value of a column of the data",
             lambda value, _graph, _seed: NaturalIdPartitioner(value),
+            str,
+        ),
+        "groups": PartitionKind(
+            "groups:COLUMN",
+            "values of a column in their order, as many for each node: several users each",
+            lambda value, graph, _seed: GroupPartitioner(graph.n_nodes, value),
             str,
         ),
     }

@@ -249,3 +249,23 @@ class NaturalIdPartitioner(Partitioner):
         _, node = np.unique(keys, return_inverse=True)
         order = np.argsort(node, kind="stable")
         return np.split(order, np.cumsum(np.bincount(node))[:-1])
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPartitioner(Partitioner):
+    """The values of a column in their order, as many for each node, or one more: several users each."""
+
+    num_partitions: int
+    partition_by: str = LABEL
+
+    def deal(self, keys: Array) -> list[IntArray]:
+        """Return the row numbers of each node."""
+        values, number = np.unique(keys, return_inverse=True)
+        if len(values) < self.num_partitions:
+            raise InvalidParameterError(
+                "num_partitions", self.num_partitions, f"at most {len(values)}, the values there are"
+            )
+        sizes = np.full(self.num_partitions, len(values) // self.num_partitions)
+        sizes[: len(values) % self.num_partitions] += 1
+        node = np.repeat(np.arange(self.num_partitions), sizes)[number]
+        return np.split(np.argsort(node, kind="stable"), np.cumsum(np.bincount(node))[:-1])

@@ -13,6 +13,7 @@ from typing import Any
 
 from veilwalk.core.errors import InvalidParameterError, LearnerError
 from veilwalk.learning._api import Learner
+from veilwalk.learning._factorisation import FactorisationLearner
 from veilwalk.learning._guard import guarded, theirs
 from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
 from veilwalk.learning._mlp import MlpLearner
@@ -57,6 +58,12 @@ LEARNERS: Mapping[str, LearnerKind] = MappingProxyType(
             LearnerKind("softmax", "softmax regression in NumPy, for classes", SoftmaxLearner, _DESCENT),
             LearnerKind("linear", "least squares in NumPy, for real labels", LinearLearner, _DESCENT),
             LearnerKind("mlp", "one hidden layer in NumPy, for either", MlpLearner, ("hidden", *_DESCENT)),
+            LearnerKind(
+                "factorisation",
+                "matrix factorisation in NumPy, for ratings:FILE",
+                FactorisationLearner,
+                ("users", "items", "factors", "learning_rate", "batch_size", "local_steps"),
+            ),
             LearnerKind(
                 "sklearn",
                 "scikit-learn's SGDClassifier, or SGDRegressor, by partial_fit",

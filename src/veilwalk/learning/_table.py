@@ -1,4 +1,4 @@
-"""Tables with named columns, from CSV and Parquet files: which column is what, and what is wrong with a cell."""
+"""Tables with named columns, from CSV, ARFF and Parquet files: which column is what, and what is wrong with a cell."""
 
 from __future__ import annotations
 
@@ -174,6 +174,32 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise InputFileError(f"{path}, line 1: two columns are called {twice[0]}")
+
+
+def read_arff(path: Path) -> Table:
+    """Read an ARFF file, as OpenML and Weka have them, through SciPy: numbers and nominal values."""
+    from scipy.io import arff
+
+    try:
+        with path.open(encoding="utf-8-sig") as stream:
+            found, meta = arff.loadarff(stream)
+    except OSError as error:
+        raise InputFileError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, NotImplementedError, StopIteration, arff.ArffError) as error:
+        why = " ".join(str(error).split())
+        raise InputFileError(f"{path}: is not an ARFF file of numbers and nominal values ({why})") from error
+    if not len(found):
+        raise InputFileError(f"{path}: has no rows")
+    columns = {name: _nominal(found[name]) for name in meta.names()}
+    return Table(file=path, columns=columns, place=lambda row: f"row {row}")
+
+
+def _nominal(cells: Array) -> Array:
+    """Return a column of SciPy's: nominal values are bytes, and a question mark is a missing one."""
+    if cells.dtype.kind != "S":
+        return cells
+    text = np.char.decode(cells, "utf-8")
+    return np.where(text == "?", "", text)
 
 
 def read_parquet(path: Path) -> Table:

@@ -26,6 +26,8 @@ _DRAWN = {
     "loss": "loss",
     "node_entropy_nats": "node entropy, nats",
     "hit_ratio": "hit ratio",
+    "recall": "recall of first-spy",
+    "precision": "precision of first-spy",
     "hops_per_update": "hops per update",
 }
 _MOST_PANELS, _MOST_GROUPS = 4, 60

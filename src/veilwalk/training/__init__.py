@@ -7,11 +7,13 @@ without compiled walks.
 from typing import TYPE_CHECKING
 
 from veilwalk.core.rooms import late_names
-from veilwalk.training._settings import TrainSettings
+from veilwalk.training._settings import PRIVATE, TrainSettings
 
 if TYPE_CHECKING:
     from veilwalk.training._content import Evidence, attacked_rows, content_attack, gather_evidence
     from veilwalk.training._folder import RunFolder
+    from veilwalk.training._membership import membership
+    from veilwalk.training._privacy import privacy
     from veilwalk.training._result import TRAIN_FORMAT, TrainingRun
     from veilwalk.training._route import Route, route_anonymity
     from veilwalk.training._run import run_training, train
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 _LATE = {
     "_content": ("Evidence", "attacked_rows", "content_attack", "gather_evidence"),
     "_folder": ("RunFolder",),
+    "_membership": ("membership",),
+    "_privacy": ("privacy",),
     "_result": ("TRAIN_FORMAT", "TrainingRun"),
     "_route": ("Route", "route_anonymity"),
     "_run": ("run_training", "train"),
@@ -27,6 +31,7 @@ _LATE = {
 }
 
 __all__ = [
+    "PRIVATE",
     "TRAIN_FORMAT",
     "Evidence",
     "Route",
@@ -37,6 +42,8 @@ __all__ = [
     "attacked_rows",
     "content_attack",
     "gather_evidence",
+    "membership",
+    "privacy",
     "route_anonymity",
     "run_training",
     "train",

@@ -133,6 +133,7 @@ class TrainingRun:
                 "equal_hops": equal_hops,
                 "algorithms": algorithms,
                 "content_attack": self.leaks["content"],
+                "membership": self.leaks.get("membership"),
                 "sample": self.leaks["sample"],
                 "privacy": self.leaks["privacy"],
                 "warnings": list(self.warnings),

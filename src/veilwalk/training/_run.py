@@ -20,6 +20,7 @@ from veilwalk.learning import Array, Data, Learner, Point, Tell, Training, Train
 from veilwalk.learning import train as train_along
 from veilwalk.training._content import attacked_rows, content_attack, gather_evidence
 from veilwalk.training._folder import RunFolder
+from veilwalk.training._membership import membership
 from veilwalk.training._privacy import privacy, require_accountant
 from veilwalk.training._result import TrainingRun
 from veilwalk.training._route import route_anonymity
@@ -197,6 +198,9 @@ def _attribution(
         found["paper_route"] = paper.summary
     if len(rows):
         found["sample"] = _sample(scenario, trace, int(rows[-1]), route.posteriors[-1])
+    if settings.membership:
+        asked = {"count": settings.membership, "seed": settings.seed, "progress": progress}
+        found["membership"] = {name: membership(scenario, one, **asked) for name, one in traces.items()}
     if len(attacked):
         evidence = gather_evidence(scenario, trace, attacked, seed=settings.seed, progress=progress)
         found["content"] = content_attack(scenario, evidence, route.posteriors[:-1])

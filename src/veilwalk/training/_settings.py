@@ -26,7 +26,8 @@ PAPER = "paper-walk"
 #: What is chosen where law, walk and recipients are left open: the recommended scheme, or the paper's.
 SCHEMES = ("auto", "paper")
 USUAL_LEARNER = "softmax:learning_rate=1:local_steps=10:fade=100"
-# Not written where it is as always: what is written names a run, and runs from before there was a choice keep theirs.
+# Not written where they are as always: what is written names a run, and runs from before there was a choice keep
+# theirs.
 _SELDOM = {"seldom": True}
 
 
@@ -68,6 +69,7 @@ class TrainSettings:
         latency_s: Of a hop (modelled).
         compute_s: Of an update (modelled).
         seed: Of walks, data split, partition and training.
+        membership: Updates, the last ones, on whose models membership inference is tried; 0 leaves it out.
         exact_nodes: Largest network whose route posteriors are computed exactly; beyond, they are measured.
     """
 
@@ -101,13 +103,16 @@ class TrainSettings:
     latency_s: float = field(default=0.02, metadata={"key": "latency"})
     compute_s: float = field(default=0.01, metadata={"key": "compute"})
     seed: int = 7
+    membership: int = field(default=0, metadata=_SELDOM)
     exact_nodes: int = field(default=500, metadata=_SELDOM)
 
     def __post_init__(self) -> None:
         whole = {"tokens": self.tokens, "updates": self.updates, "evaluations": self.evaluations}
-        validate.integer(**whole, seed=self.seed, attack=self.attack, exact_nodes=self.exact_nodes)
+        natural = {"seed": self.seed, "attack": self.attack, "exact_nodes": self.exact_nodes}
+        natural |= {"membership": self.membership}
+        validate.integer(**whole, **natural)
         validate.at_least(1, **whole)
-        validate.at_least(0, seed=self.seed, attack=self.attack, exact_nodes=self.exact_nodes)
+        validate.at_least(0, **natural)
         check_payload(self.payload)
         self._read_walk()
         if self.scheme not in SCHEMES:

@@ -13,7 +13,7 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.design import choose_scheme, save_scheme
 from veilwalk.graphs import Graph, read_graph, ring
 from veilwalk.node import Suite
-from veilwalk.node.members import new_node_keys, new_root_key, read_roster_draft
+from veilwalk.node.members import new_node_keys, new_root_key, read_manifest_draft, read_roster_draft
 from veilwalk.node.peer._law_files import read_law
 
 # As numbers they stand in another order than as text, in which rosters stand.
@@ -39,8 +39,13 @@ def test_a_design_on_a_file_of_names_runs_on_a_roster_of_these_names(network: Pa
     assert run(["roster", "make", *cards, "--edges", "network.csv", "--out", "roster.json"])[0] == 0
     assert run(["roster", "sign", "roster.json", "--root", "root"])[0] == 0
     manifest = ["node", "manifest", "--root", "root", "--roster", "roster.json", "--law", "law.npz", "--allow-sandwich"]
-    code, _, err = run([*manifest, *["--features", "4", "--classes", "2", "--updates", "5", "--out", "manifest.json"]])
+    manifest += ["--features", "4", "--classes", "2", "--updates", "5"]
+    code, _, err = run([*manifest, "--payload", "fp16", "--out", "manifest.json"])
     assert (code, err) == (0, "")
+    # 4 x 2 weights and 2 biases, two bytes each; what no version may change stays, said or not.
+    assert run([*manifest, "--previous", "manifest.json", "--out", "next.json"])[0] == 0
+    for name in ("manifest.json", "next.json"):
+        assert (read_manifest_draft(Path(name)).payload, read_manifest_draft(Path(name)).body_bytes) == ("fp16", 20)
 
     roster, graph = read_roster_draft(Path("roster.json")), read_graph(network)
     assert roster.ids != graph.labels

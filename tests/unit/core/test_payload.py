@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.payload import PAYLOADS, array_bytes, as_received, check_payload, decoded, encoded, rounding
+from veilwalk.learning import update_generator
 
 ARRAYS = hnp.arrays(
     st.sampled_from([np.float16, np.float32, np.float64, np.int64]),
@@ -79,6 +80,25 @@ def test_draws_are_those_of_the_run_and_the_age_and_of_nobody() -> None:
     assert not np.array_equal(one["w"], as_received("int8", params, seed=1, updates=8)["w"])
     assert not np.array_equal(one["w"], as_received("int8", params, seed=2, updates=7)["w"])
     assert as_received("fp32", params, seed=1, updates=7) is params
+
+
+def test_dice_of_the_maker_s_own_would_name_it() -> None:
+    """Who knows the model before sees how numbers that were not trained were rounded: only one candidate's draws fit.
+
+    With those of run and age all candidates fit alike.
+    """
+    before = there_and_back("int8", np.random.default_rng(4).normal(size=(20, 32)), seed=1)
+    after = before.copy()
+    # One number of each block grows, and the step of its block with it: all others are rounded anew.
+    after[:, 0] = 5.0
+
+    def fitting(draws_of: Any, maker: int) -> list[int]:
+        sent = encoded("int8", after, draws_of(maker)).tobytes()
+        # The attacker puts in what it sees of the trained ones, and knows the rest.
+        return [node for node in range(12) if encoded("int8", after, draws_of(node)).tobytes() == sent]
+
+    assert fitting(lambda node: update_generator(9, node, 3), maker=7) == [7]
+    assert fitting(lambda node: rounding("int8", seed=9, updates=40), maker=7) == list(range(12))  # noqa: ARG005
 
 
 def test_a_number_that_did_not_move_stays_though_others_grow() -> None:

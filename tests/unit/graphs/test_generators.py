@@ -119,6 +119,21 @@ def test_barabasi_albert_degrees() -> None:
     assert graph.degrees.max() > 60
 
 
+def test_random_geometric_joins_what_is_near() -> None:
+    """Every pair within the radius and no other, by counting; a radius that spans the square joins all."""
+    from veilwalk.core.randomness import task_generator
+    from veilwalk.graphs._random import _GRAPH_STREAM
+
+    graph = graphs.random_geometric(120, 0.25, seed=3)
+    points = task_generator(3, _GRAPH_STREAM).random((120, 2))
+    near = np.linalg.norm(points[:, np.newaxis] - points, axis=2) <= 0.25
+    assert np.array_equal(graph.adjacency.toarray() > 0, near & ~np.eye(120, dtype=np.bool_))
+    assert graph.digest == graphs.parse_graph_spec("geometric:120:0.25:seed=3").digest
+    assert graphs.random_geometric(6, 1.5, seed=1).digest == graphs.complete(6).digest
+    with pytest.raises(GraphError):
+        graphs.random_geometric(50, 0.01, seed=1)
+
+
 def test_watts_strogatz_limits() -> None:
     """Without rewiring it is the ring lattice; with it edges stay as many and distances shrink."""
     lattice = graphs.watts_strogatz(200, 4, 0.0, seed=1)

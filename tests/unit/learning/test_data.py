@@ -334,3 +334,17 @@ def test_unknown_specs_are_refused_with_what_there_is(spec: str) -> None:
     """One line."""
     with pytest.raises(InvalidParameterError, match="must be digits, mnist:DIR, npz:FILE, csv:FILE"):
         load_data(spec)
+
+
+def test_tokens_stay_what_they_are(tmp_path: Path) -> None:
+    """Not scaled, whatever their range; labels may be left out; anything but whole numbers from 0 is refused."""
+    tokens = np.arange(60, dtype=np.uint8).reshape(20, 3) * 4
+    np.savez(tmp_path / "t.npz", tokens=tokens, writer=np.arange(20) % 2)
+    data = load_data(f"npz:{tmp_path / 't.npz'}")
+    rows = np.concatenate((data.train.features, data.test.features))
+    assert sorted(map(tuple, rows.tolist())) == [tuple(map(float, row)) for row in tokens.tolist()]
+    assert (data.n_classes, len(data.test), set(data.columns)) == (1, 4, {"writer"})
+    for bad in (tokens.astype(np.float64), tokens[0], tokens.astype(np.int64) - 1, np.full((9, 2), 1 << 24)):
+        np.savez(tmp_path / "bad.npz", tokens=bad)
+        with pytest.raises(InputFileError, match="need rows of whole numbers from 0"):
+            load_data(f"npz:{tmp_path / 'bad.npz'}")

@@ -84,7 +84,7 @@ def test_what_shares_out_classes_refuses_real_labels(spec: str) -> None:
     """With what to use instead."""
     partitioner = parse_partition_spec(spec, graph=parse_graph_spec("ring:4"), seed=0)
     with pytest.raises(
-        InvalidParameterError, match="must be iid, graph:CORRELATION or natural:COLUMN where labels are"
+        InvalidParameterError, match="must be iid, graph:CORRELATION, natural:COLUMN or groups:COLUMN where labels are"
     ):
         partitions_of(partitioner, some_data())
 

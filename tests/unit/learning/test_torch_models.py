@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +20,8 @@ from veilwalk.core.errors import InvalidParameterError  # noqa: E402
 from veilwalk.core.randomness import task_generator  # noqa: E402
 from veilwalk.learning import Partition, StepContext, check_learner  # noqa: E402
 from veilwalk.learning.torch_learner import TorchLearner  # noqa: E402
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "write-your-own-learner.md"
 
 
 class Factors(nn.Module):
@@ -183,3 +188,13 @@ def test_a_learner_has_one_name_in_every_process() -> None:
     assert "0x" not in shown
     assert "module_fn=torch.nn.modules.linear:Identity" in shown
     assert "optimizer_fn=__main__:<lambda>" in shown
+
+
+@pytest.mark.parametrize("name", ["ratings", "letters"])
+def test_the_models_of_the_page_keep_the_contract(name: str) -> None:
+    """As they stand there."""
+    (code,) = re.findall(rf"```python\n# {name}\.py\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(code, made)  # noqa: S102  our own page
+    rows = Partition(np.random.default_rng(0).integers(8, size=(12, 9)).astype(np.float32), np.zeros(12, np.int64))
+    check_learner(made["model"](n_features=9, n_classes=0), ratings() if name == "ratings" else rows)

@@ -181,7 +181,11 @@ def test_decoding_copies_nothing() -> None:
 def test_a_smaller_form_is_what_the_simulator_rounds_to(payload: str) -> None:
     """As long as the manifest says, the same bits as a simulated run, and passed on without another change."""
     rng = np.random.default_rng(3)
-    params = {"w": rng.normal(size=(30, 45)).astype(np.float32), "b": rng.normal(size=30), "n": np.array([7])}
+    params: dict[str, Any] = {
+        "w": rng.normal(size=(30, 45)).astype(np.float32),
+        "b": rng.normal(size=30),
+        "n": np.array([7]),
+    }
     manifest = manifest_for(params, payload=payload)
     data = encode_params(manifest, params, updates=12)
     assert len(data) == manifest.body_bytes < sum(array.nbytes for array in params.values())

@@ -20,6 +20,7 @@ from veilwalk.learning import NodePrivacyAccountant, NoisyUpdate, TrainingTrace,
 from veilwalk.training import (
     TRAIN_FORMAT,
     Evidence,
+    RunFolder,
     Scenario,
     TrainSettings,
     _run,
@@ -325,3 +326,21 @@ def test_stopping_early_is_said(tmp_path: Path) -> None:
     assert runs["plain-walk"]["reason"] == "accuracy 0.5 reached"
     assert runs["private-walk"]["updates"] < 240
     assert runs["central"]["updates"] < 240
+
+
+def test_a_smaller_payload_is_recorded_counted_and_another_run(tmp_path: Path) -> None:
+    """Fewer bytes for every algorithm that sends; the folder keeps the word, and goes on by it."""
+    settings = replace(SMALL, payload="int8", learner="mlp:hidden=128", compare="gossip,central", updates=60, attack=0)
+    run = run_training(Scenario.of(settings), settings, out=tmp_path / "run")
+    plain = replace(settings, payload="fp32")
+    whole = run_training(Scenario.of(plain), plain)
+    assert run.record().params["payload"] == "int8"
+    assert "payload" not in whole.record().params
+    # 64 x 128 and 128 x 10 in matrices, and 138 beside them.
+    assert sum(array.size for array in run.model.values()) == 9610
+    for name in ("private-walk", "gossip"):
+        assert run.trainings[name].costs.message_bytes < whole.trainings[name].costs.message_bytes
+    assert run.trainings["gossip"].costs.message_bytes == 9472 + 9472 // 32 + 4 * 138
+    one, two = (each.trainings["central"].params["weight"] for each in (run, whole))
+    assert np.array_equal(one, two)
+    assert RunFolder(tmp_path / "run").settings({}).payload == "int8"
