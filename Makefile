@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 # One pinned set for every target, so that two installs are the same.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check browser figures bench api audit-campaign attackers sealed-attackers walk-comparison watch-pictures graph-table routes learning noise robustness campaign packaged clean
+.PHONY: demo test check browser prometheus docs screenshots choices figures bench api audit-campaign attackers sealed-attackers walk-comparison watch-pictures graph-table routes learning noise robustness campaign packaged clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo  ## The main job, offline: 300 peers learn digits, and what that hides and costs
 	@rm -rf out/demo
-	@$(BIN)/veilwalk train --out out/demo
+	@$(BIN)/veilwalk demo --out out/demo
 
-test: check browser  ## Everything that must hold before a change lands
+test: check browser prometheus  ## Everything that must hold before a change lands
 	$(BIN)/pytest -n 2 --dist worksteal
 
 check: $(VENV)/.test  ## Formatting, lint, types, layers
@@ -25,6 +25,21 @@ check: $(VENV)/.test  ## Formatting, lint, types, layers
 browser:
 	@command -v chromium >/dev/null || apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1 \
 		|| echo "chromium is missing and could not be installed: the browser test will be skipped"
+
+# Debian's Prometheus (20 MB) tries the shipped alerts; run by hand in that test, never as a service.
+prometheus:
+	@command -v promtool >/dev/null || apt-get install -y -qq --no-install-recommends prometheus >/dev/null 2>&1 \
+		|| echo "prometheus is missing and could not be installed: the test of alerts will be skipped"
+
+docs: $(VENV)/.docs  ## The site, from the pages of this repository, into out/site; dead links and anchors end it
+	$(BIN)/python -m benchmarks.tables.site
+
+screenshots: $(VENV)/.demo browser  ## The report of the demo as a picture, for the pages; writes docs
+	@test -f out/demo/record.json || $(BIN)/veilwalk demo --out out/demo
+	$(BIN)/python -m benchmarks.tables.screenshots out/demo
+
+choices: $(VENV)/.demo  ## What design recommends for some networks; minutes, resumes; writes docs
+	$(BIN)/python -m benchmarks.tables.choices
 
 figures: $(VENV)/.demo  ## The paper's three figures into out/paper
 	$(BIN)/veilwalk paper reproduce all --out out/paper
@@ -87,12 +102,16 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) --no-build-isolation --editable '.[report]'
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.demo
+	$(PIP) --no-build-isolation --editable '.[report,docs]'
+	@touch $@
+
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) --no-build-isolation --editable '.[report,dev,torch,sklearn,dp,export,tensorboard,parquet,ray,dask,watch]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,docs,torch,sklearn,dp,export,tensorboard,parquet,ray,dask,watch]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(PIP) --no-build-isolation --editable '.[report,dev,bench,torch,sklearn,dp,export,tensorboard,parquet,ray,dask,watch]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,docs,bench,torch,sklearn,dp,export,tensorboard,parquet,ray,dask,watch]'
 	@# Its own metadata pins an old NumPy that it does not need; it runs with ours.
 	$(PIP) --no-deps PyDTMC
 	@touch $@

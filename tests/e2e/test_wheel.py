@@ -122,6 +122,8 @@ def test_a_plain_installation_designs_and_trains(installed: Path, tmp_path: Path
     assert "--install-completion" in called(installed / "python", "-m", "veilwalk", "-h", cwd=tmp_path).stdout
     designed = called(installed / "veilwalk", "design", "--nodes", "300", "--degree", "3", cwd=tmp_path)
     assert "574.9" in designed.stdout
+    assert "not report (figures and pages)" in called(installed / "veilwalk", "doctor", cwd=tmp_path).stdout
+    assert "train.toml" in called(installed / "veilwalk", "init", "mine", cwd=tmp_path).stdout
     asked = ["--graph", "rrg:30:3:seed=1", "--updates", "60", "--attack", "0", "--out", "run"]
     trained = called(installed / "veilwalk", "train", *asked, cwd=tmp_path)
     (said,) = without_compiling(trained.stderr).splitlines()

@@ -17,7 +17,9 @@ from veilwalk.cli import (
     _audit,
     _cluster_care,
     _design,
+    _doctor,
     _export,
+    _first,
     _graph,
     _keys,
     _node_care,
@@ -50,6 +52,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("demo")(_first.demo)
+app.command("init")(_first.init)
+app.command("doctor")(_doctor.doctor)
 app.command("design")(_design.design)
 app.command("audit")(_audit.audit)
 app.command("train")(_train.train)
@@ -72,6 +77,8 @@ def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
 ) -> None:
     """Train a model across a network of peers so that no receiver can tell whose update it got.
+
+    demo shows it on data that come with the package; init writes settings for your own; doctor looks at this machine.
 
     train learns over a simulated network and shows what was gained, what it cost and what leaks; design chooses how
     destinations are drawn, and says what that guarantees and costs; audit attacks a design and reports what really
@@ -117,10 +124,17 @@ def _run(arguments: list[str] | None) -> int:
         code = 0
     except MemoryError:
         code = _complain("not enough memory for this graph; try a smaller one", 2)
-    except Exception:  # noqa: BLE001  whatever is left is our own fault, and its traceback is for us
-        traceback.print_exc()
-        code = _complain("this is a fault in veilwalk; please report it with the lines above", 70)
+    except Exception as error:  # noqa: BLE001  whatever is left is our own fault, and its traceback is for us
+        code = _unforeseen(error)
     return code if isinstance(code, int) else 0
+
+
+def _unforeseen(error: Exception) -> int:
+    if isinstance(error, RuntimeError) and "cannot cache function" in str(error):
+        # As in a read-only container without a home.
+        return _complain("numba has nowhere to keep compiled kernels: set NUMBA_CACHE_DIR to a writable folder", 4)
+    traceback.print_exception(error)
+    return _complain("this is a fault in veilwalk; please report it with the lines above", 70)
 
 
 def _flag(parameter: str, arguments: list[str] | None) -> str:

@@ -57,7 +57,8 @@ def model_of(source: Path, algorithm: str | None, run: str | None, *, unfinished
         params = folder.model(*([] if algorithm is None else [algorithm]), unfinished=unfinished)
         settings = folder.settings()
         facts = _facts(source / "record.json")
-        return Model(params=params, learner=settings.learner, facts=facts, seed=settings.seed)
+        # Where it was left to fit the noise it is of this kind, too.
+        return Model(params=params, learner=settings.chosen_learner or "softmax", facts=facts, seed=settings.seed)
     if algorithm is not None:
         raise InvalidParameterError("algorithm", algorithm, "left out: it is of training runs")
     if source.is_dir() and not (source / "cluster.json").exists():

@@ -13,7 +13,7 @@ _SHARE = 0.7
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
-def _machine_bytes() -> int:
+def machine_bytes() -> int:
     """The memory of this machine, or of the container that this is."""
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
@@ -23,7 +23,7 @@ def _machine_bytes() -> int:
 
 
 #: Seven tenths of what there is.
-DEFAULT_MEMORY_BYTES = int(_SHARE * _machine_bytes())
+DEFAULT_MEMORY_BYTES = int(_SHARE * machine_bytes())
 
 
 def parse_memory(text: str) -> int:

@@ -18,6 +18,8 @@ from veilwalk.learning._guard import guarded, theirs
 from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
 from veilwalk.learning._mlp import MlpLearner
 
+# Packages that somebody's own learner may want, and the extra that brings each.
+_EXTRAS = {"torch": "torch", "sklearn": "sklearn", "pyarrow": "parquet", "dp_accounting": "dp"}
 _DESCENT = ("learning_rate", "batch_size", "local_steps", "momentum", "fade")
 
 
@@ -126,6 +128,12 @@ def _value(text: str) -> int | float | str:
     return text
 
 
+def _bringing(missing: ImportError) -> str:
+    """Say what installs a missing package that an extra of this one brings."""
+    extra = _EXTRAS.get((missing.name or "").partition(".")[0])
+    return "" if extra is None else f": pip install 'veilwalk[{extra}]' brings it"
+
+
 def _imported(spec: str, name: str) -> tuple[str | None, Callable[..., Any]]:
     """Return the file of a module and what it has under the name."""
     known = f"{', '.join(LEARNERS)} or module:Class"
@@ -141,7 +149,7 @@ def _imported(spec: str, name: str) -> tuple[str | None, Callable[..., Any]]:
         build = getattr(module, attribute)
     except LearnerError as error:
         if isinstance(error.__cause__, ImportError):
-            need = f"{known}; {module_name} cannot be imported ({error.__cause__})"
+            need = f"{known}; {module_name} cannot be imported ({error.__cause__}){_bringing(error.__cause__)}"
             raise InvalidParameterError("learner", spec, need) from error
         raise
     except AttributeError as error:

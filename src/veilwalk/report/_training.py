@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+import base64
+import hashlib
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -12,7 +13,8 @@ import jinja2
 
 from veilwalk.core.records import Record, score_of, write_atomically
 from veilwalk.core.units import readable_bytes
-from veilwalk.report._training_figures import accuracy_svg, entropy_svg, posterior_svg
+from veilwalk.report._training_figures import accuracy_svgs, curve_looks, entropy_svg, posterior_svg
+from veilwalk.report._training_words import PRIVATE_SCHEMES, findings, headline, percent, score, summary
 
 _NAMES = {
     "private-walk": "private walk",
@@ -26,43 +28,45 @@ _NAMES = {
 def training_report(record: Record, path: Path) -> Path:
     """Write the report of ``record`` to ``path`` and return it."""
     found: Mapping[str, Any] = record.to_dict()
-    source = resources.files("veilwalk.report").joinpath("training.html").read_text()
+    source, script = (
+        resources.files("veilwalk.report").joinpath(name).read_text() for name in ("training.html", "tables.js")
+    )
     page = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     labels = found.get("labels")
     filters: dict[str, Callable[..., str]] = {
         "peer": lambda node: str(node) if labels is None else labels[node],
-        "share": _share,
-        "score": _score,
+        "share": percent,
+        "score": score,
         "size": readable_bytes,
         "count": _count,
         "time": _time,
         "epsilon": _epsilon,
     }
     page.filters |= filters
-    sample = found["sample"]
+    algorithms, sample = found["algorithms"], found["sample"]
+    gain = score_of(algorithms["private-walk"]["points"][-1])[0]
     text = page.from_string(source).render(
         run=found,
         names=_NAMES,
-        gain=score_of(found["algorithms"]["private-walk"]["points"][-1])[0],
-        private=found["algorithms"]["private-walk"],
+        gain=gain,
+        private=algorithms["private-walk"],
+        headline=headline(found),
+        summary=summary(found),
+        findings=findings(found),
+        curves=curve_looks(algorithms),
+        script=script,
+        # Of all scripts only this one may run, whatever the record holds.
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         figures={
-            "accuracy": accuracy_svg(found["algorithms"]),
-            "entropy": entropy_svg(found["algorithms"]["private-walk"]["anonymity"]),
+            "accuracy": accuracy_svgs(algorithms, "accuracy" if gain == "accuracy" else "loss"),
+            "entropy": entropy_svg(
+                {name: algorithms[name]["anonymity"] for name in PRIVATE_SCHEMES if name in algorithms}
+            ),
             "posterior": posterior_svg(sample) if sample is not None else None,
         },
     )
     write_atomically(path, text.encode())
     return path
-
-
-def _share(value: float | None, digits: int = 1) -> str:
-    return "–" if value is None else f"{100 * value:.{digits}f}%"
-
-
-def _score(found: Mapping[str, Any], hops: float = math.inf) -> str:
-    """What the last model of an algorithm is good for, or the last within so many hops."""
-    name, value = score_of([point for point in found["points"] if point["hops"] <= hops][-1])
-    return _share(value) if name == "accuracy" else f"{value:.3f}"
 
 
 def _count(value: float) -> str:

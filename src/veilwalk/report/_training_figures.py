@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import matplotlib as mpl
@@ -26,8 +27,22 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "plain-walk": {"color": "#d98200", "ls": "--", "label": "plain walk"},
     "gossip": {"color": "#1f5fa8", "ls": "-.", "label": "gossip (average model)"},
     "gossip, own models": {"color": "#6fa8dc", "ls": "-.", "label": "gossip (single models)"},
-    "central": {"color": "#999999", "ls": ":", "label": "central (ceiling)"},
+    "central": {"color": "#888888", "ls": ":", "label": "central (ceiling)"},
 }
+#: Colours by which a page may have its own instead, for a dark screen: what each is called in its style sheet.
+_ON_A_PAGE = {
+    "#000000": "ink",
+    "#777777": "axis",
+    "#e4e4e4": "grid",
+    "#7a3b8f": "purple",
+    "#d98200": "orange",
+    "#1f5fa8": "blue",
+    "#6fa8dc": "sky",
+    "#888888": "grey",
+}
+#: Shares of a posterior, as multiples of an even one: the same steps in every report, so that two can be compared.
+_STEPS = ((0.5, "less than half of it"), (1.0, "half of it to all"), (2.0, "up to twice"), (4.0, "up to four times"))
+_BEYOND = "more"
 _AXES = (("update", "updates"), ("hops", "hops, all together"), ("sent_bytes", "bytes sent, all together"))
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -43,13 +58,25 @@ _STYLE: Any = {
 }
 
 
-def accuracy_svg(algorithms: Mapping[str, Any]) -> str:
-    """Accuracy (or loss, where a learner has no accuracy) against updates, hops and bytes."""
-    has_accuracy = all(point["accuracy"] is not None for run in algorithms.values() for point in run["points"])
-    what = "accuracy" if has_accuracy else "loss"
-    with mpl.rc_context(_STYLE):
-        figure, axes = plt.subplots(1, 3, figsize=(12, 4.1), sharey=True, layout="constrained")
-        for axis, (column, label) in zip(axes, _AXES, strict=True):
+def curve_looks(algorithms: Iterable[str]) -> list[dict[str, str]]:
+    """Return name, colour and dashes of the curve of each algorithm, for a legend that a page sets itself."""
+    dashes: dict[object, str] = {"--": "6 3", "-.": "7 3 2 3", ":": "2 3", (0, (5, 1)): "9 2"}
+    return [
+        {
+            "label": _LOOKS[name]["label"],
+            "colour": f"var(--{_ON_A_PAGE[mpl.colors.to_hex(_LOOKS[name]['color'])]})",
+            "dashes": dashes.get(_LOOKS[name].get("ls"), "none"),
+        }
+        for name in algorithms
+    ]
+
+
+def accuracy_svgs(algorithms: Mapping[str, Any], what: str) -> dict[str, str]:
+    """Accuracy (or loss, where a learner has no accuracy) against updates, hops and bytes: a figure each, by label."""
+    found = {}
+    for column, label in _AXES:
+        with mpl.rc_context(_STYLE):
+            figure, axis = plt.subplots(figsize=(4.2, 3.3), layout="constrained")
             for name, run in algorithms.items():
                 # The first model has cost nothing, which a logarithm cannot show.
                 points = [point for point in run["points"] if point[column] > 0]
@@ -58,63 +85,92 @@ def accuracy_svg(algorithms: Mapping[str, Any]) -> str:
                     axis.plot([point[column] for point in points], values, **({"lw": 1.6} | _LOOKS[name]))
             axis.set_xscale("log")
             axis.set_xlabel(label)
-        axes[0].set_ylabel(f"{what} on held-out data")
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
-        return _svg(figure)
+            axis.set_ylabel(f"{what} on held-out data")
+            found[label] = _svg(figure, f"{what.capitalize()} against {label}", _ends(algorithms, column, what))
+    return found
 
 
-def entropy_svg(route: Mapping[str, Any]) -> str:
-    """Node entropy of the receiver's posterior, and how often its first guess is right, by return time."""
-    rows = [row for row in route["by_return_time"] if row["share"] > 0]
-    ends = [row["hi"] if row["hi"] is not None else 2 * row["lo"] for row in rows]
-    middle = [math.sqrt(row["lo"] * end) for row, end in zip(rows, ends, strict=True)]
-    width = [end - row["lo"] + 1 for row, end in zip(rows, ends, strict=True)]
+def _ends(algorithms: Mapping[str, Any], column: str, what: str) -> str:
+    """Say where each curve ends, for who does not see it."""
+    last = {name: run["points"][-1] for name, run in algorithms.items()}
+    return "; ".join(
+        f"{_LOOKS[name]['label']} ends at {what} {point[what]:.3f}"
+        + (f" with {point[column]:,.0f}" if point[column] else "")
+        for name, point in last.items()
+    )
+
+
+def entropy_svg(routes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Node entropy of the receiver's posterior by return time, for every private scheme, and how often each is seen."""
     with mpl.rc_context(_STYLE):
         figure, (top, bottom) = plt.subplots(
             2, 1, figsize=(5.8, 5.2), sharex=True, height_ratios=(2.4, 1), layout="constrained"
         )
-        prior = route["prior_node_entropy_nats"]
-        top.axhline(prior, color="#999999", ls=":", lw=1.4, label=f"before looking: {prior:.3f}")
-        top.plot(middle, [row["node_entropy_nats"] for row in rows], color="black", marker="o", ms=4, label="after")
+        told = []
+        for name, route in routes.items():
+            look = {key: _LOOKS[name][key] for key in ("color", "label")}
+            rows = [row for row in route["by_return_time"] if row["share"] > 0]
+            ends = [row["hi"] if row["hi"] is not None else 2 * row["lo"] for row in rows]
+            middle = [math.sqrt(row["lo"] * end) for row, end in zip(rows, ends, strict=True)]
+            prior = route["prior_node_entropy_nats"]
+            top.axhline(prior, color=look["color"], ls=":", lw=1.2)
+            top.plot(middle, [row["node_entropy_nats"] for row in rows], marker="o", ms=4, **look)
+            bottom.stairs([row["share"] for row in rows], [rows[0]["lo"], *ends], color=look["color"], lw=1.6)
+            told.append(
+                f"{look['label']}: {rows[0]['node_entropy_nats']:.2f} nats at the shortest, "
+                f"{rows[-1]['node_entropy_nats']:.2f} at the longest returns, {prior:.2f} before looking"
+            )
         top.set_ylabel("node entropy (nats)")
-        top.set_ylim(0, 1.08 * prior)
-        top.legend(frameon=False, loc="lower right")
-        bottom.bar([row["lo"] for row in rows], [row["share"] for row in rows], width, align="edge", color="#b9c8dc")
+        top.set_ylim(0, 1.08 * max(route["prior_node_entropy_nats"] for route in routes.values()))
+        top.legend(frameon=False, loc="lower right", title="dotted: before looking", alignment="left")
         bottom.set_ylabel("share of deliveries")
         bottom.set_xlabel("return time seen by the receiver (hops)")
         bottom.set_xscale("log")
-        return _svg(figure)
+        return _svg(figure, "What is left of the receiver's doubt, by return time", "; ".join(told))
 
 
 def posterior_svg(sample: Mapping[str, Any]) -> str:
-    """One delivery on the network, drawn in rings around its receiver; the darker, the likelier."""
+    """One delivery on the network, drawn in rings around its receiver; the fuller, the likelier."""
     places, posterior = _rings(sample), np.asarray(sample["posterior"])
     (x, y), possible = places.T, posterior > 0
+    even = 1 / (len(posterior) - 1)
+    step = np.searchsorted([upper for upper, _ in _STEPS], posterior / even)
     with mpl.rc_context(_STYLE):
-        figure, axis = plt.subplots(figsize=(5.8, 5.6), layout="constrained")
+        figure, axis = plt.subplots(figsize=(5.8, 6.2), layout="constrained")
         lines = [(places[a], places[b]) for a, b in sample["edges"]]
-        axis.add_collection(LineCollection(lines, colors="#e2e2e2", linewidths=0.5, zorder=1))
-        axis.scatter(x[~possible], y[~possible], s=10, facecolor="white", edgecolor="#bbbbbb", lw=0.6, zorder=2)
-        shades = axis.scatter(
-            x[possible], y[possible], s=26, c=100 * posterior[possible], cmap="YlOrRd", zorder=3, vmin=0,
-            edgecolor="#666666", lw=0.4,
+        axis.add_collection(LineCollection(lines, colors="#e4e4e4", linewidths=0.5, zorder=1))
+        axis.scatter(x[~possible], y[~possible], s=8, facecolor="none", edgecolor="#888888", lw=0.6, zorder=2)
+        for number, label in enumerate([*(label for _, label in _STEPS), _BEYOND]):
+            # Filled so far: opacity alone tells the steps apart, on any ground and without colour.
+            chosen, full = possible & (step == number), (0.12, 0.3, 0.55, 0.8, 1.0)[number]
+            axis.scatter(
+                x[chosen], y[chosen], s=28, facecolor=("#1f5fa8", full), edgecolor="#1f5fa8", lw=0.5, zorder=3,
+                label=f"{label} ({chosen.sum()})",
+            )  # fmt: skip
+        figure.legend(
+            *axis.get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=3, handletextpad=0.2,
+            title=f"a peer's share, beside an even one of {100 * even:.2g}% (number of peers)",
         )  # fmt: skip
-        marks = (("destination", "receiver", "s", "black"), ("last_hop", "came from here", "o", "#1f5fa8"))
-        for key, label, marker, colour in marks:
-            _mark(axis, places[sample[key]], label, marker=marker, color=colour, filled=key == "destination")
-        _mark(axis, places[sample["source"]], "really made it", marker="D", color="#1a7f37", filled=False)
-        figure.colorbar(shades, ax=axis, shrink=0.6, label="posterior of one node (%)")
+        marks = (
+            ("destination", "receiver", "s", True),
+            ("last_hop", "came from here", "o", False),
+            ("source", "really made it", "D", False),
+        )
+        handles = [_mark(axis, places[sample[key]], label, mark, filled=full) for key, label, mark, full in marks]
+        figure.legend(handles=handles, frameon=False, loc="outside upper center", ncols=3)
         axis.set_axis_off()
         axis.set_aspect("equal")
-        axis.legend(frameon=False, loc="upper left", fontsize=9, borderpad=0)
-        return _svg(figure)
+        told = (
+            f"{possible.sum()} of {len(posterior)} peers may have made it; the likeliest gets "
+            f"{100 * posterior.max():.2f}%, the one that did {100 * posterior[sample['source']]:.2f}%"
+        )
+        return _svg(figure, "The receiver's posterior over who made one update", told)
 
 
-def _mark(axis: Axes, place: Sequence[float], label: str, *, marker: str, color: str, filled: bool) -> None:
-    face = color if filled else "none"
-    axis.scatter(
-        place[0], place[1], s=90, marker=marker, facecolor=face, edgecolor=color, lw=1.8, label=label, zorder=4
+def _mark(axis: Axes, place: Sequence[float], label: str, marker: str, *, filled: bool) -> Any:
+    face = "black" if filled else "none"
+    return axis.scatter(
+        place[0], place[1], s=90, marker=marker, facecolor=face, edgecolor="black", lw=1.6, label=label, zorder=4
     )
 
 
@@ -143,11 +199,25 @@ def _rings(sample: Mapping[str, Any]) -> Any:
     return np.stack((away * np.cos(turn), away * np.sin(turn)), axis=1)
 
 
-def _svg(figure: Figure) -> str:
+def _svg(figure: Figure, title: str, told: str) -> str:
+    """Return a figure for the middle of a page: in its colours, on its ground, with words for who cannot see it."""
+    figure.patch.set_alpha(0.0)
+    for axis in figure.axes:
+        axis.patch.set_alpha(0.0)
     text = rendered(figure, "svg").decode()
     plt.close(figure)
     # Inside a page neither a prologue nor a note on what drew it has any use.
-    return re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub("|".join(_ON_A_PAGE), lambda found: f"var(--{_ON_A_PAGE[found[0]]})", text)
+    # Figures of one page must not share names of clip paths and markers.
+    text = re.sub(r'(id="|url\(#|href="#)', lambda found: f"{found[1]}{_slug(title)}-", text)
+    words = f"<title>{escape(title)}</title><desc>{escape(told)}</desc>"
+    head, _, rest = text.partition(">")
+    return f'{head} role="img" aria-label="{escape(title)}. {escape(told)}">{words}{rest}'
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z]+", "-", title.lower()).strip("-")
 
 
 def learning_figure(record: Record) -> bytes:

@@ -127,3 +127,14 @@ def test_the_options_listed_are_those_the_learners_have() -> None:
         row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
         assert [f"`{option}` [{has[option]:g}]" in row for option in kind.options] == [True] * len(kind.options)
         assert row.count("[") == len(kind.options)
+
+
+def test_a_learner_that_lacks_a_package_is_told_what_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an extra does; the names of others mean nothing to us."""
+    (tmp_path / "with_torch.py").write_text("raise ModuleNotFoundError('No module named torch', name='torch.nn')")
+    (tmp_path / "with_other.py").write_text("raise ModuleNotFoundError('No module named other', name='other')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidParameterError, match=r"pip install 'veilwalk\[torch\]' brings it"):
+        make_learner("with_torch:Net", n_features=2, n_classes=2)
+    with pytest.raises(InvalidParameterError, match=r"cannot be imported \(No module named other\)$"):
+        make_learner("with_other:Net", n_features=2, n_classes=2)

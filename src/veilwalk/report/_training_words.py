@@ -1,0 +1,127 @@
+"""A training run in words, with its own numbers: what a reader should take away before any figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from veilwalk.core.records import score_of
+from veilwalk.core.units import readable_bytes
+
+#: The algorithms whose receivers are meant not to know.
+PRIVATE_SCHEMES = ("private-walk", "paper-walk")
+_MEASURED = "measured in this run"
+
+
+def headline(run: Mapping[str, Any]) -> str:
+    """Return what came of it, in one line."""
+    private = run["algorithms"]["private-walk"]
+    named = chance(private["anonymity"]["hit_ratio"])
+    return (
+        f"{run['network']['nodes']} peers trained on {run['params']['data']} to {reached(private)}; "
+        f"who receives an update names its maker {named}"
+    )
+
+
+def summary(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return sentences with what kind of number is in each: measured, exact or estimated."""
+    algorithms = run["algorithms"]
+    private, kind = algorithms["private-walk"], algorithms["private-walk"]["anonymity"]["kind"]
+    leak, sealed = private["anonymity"], run["network"]["recipients"]
+    opened = "one peer" if sealed == 1 else f"{sealed} peers, of whom the first met opens it"
+    gained = (
+        f"{run['network']['nodes']} peers trained on {run['params']['data']}: {reached(private)} on "
+        f"{run['data']['held_out_rows']} rows that nobody trained on, after {private['updates']:,} updates"
+    )
+    paid = (
+        f"An update took {hops(private)} and {readable_bytes(private['bytes_per_update'])}, sealed for {opened}; "
+        "a plain walk takes one hop, and hides nothing."
+    )
+    left = (
+        f"The peer that received it is right {chance(leak['hit_ratio'])} with its best guess at who made it; "
+        f"guessing without looking, {chance(leak['blind_hit_ratio'])}. It is left with "
+        f"{leak['node_entropy_nats']:.2f} nats of doubt, as among {math.exp(leak['node_entropy_nats']):.0f} "
+        "equally likely peers."
+    )
+    told = [
+        (f"{gained}{_beside(algorithms)}.", _MEASURED),
+        (paid, f"{_MEASURED}, means over updates"),
+        (left, kind),
+    ]
+    if "paper-walk" in algorithms:
+        paper = algorithms["paper-walk"]
+        held = paper["anonymity"]
+        beside = (
+            f"The paper's scheme, sealed for one, took {hops(paper)} for an update on the same network; its "
+            f"receivers are right {chance(held['hit_ratio'])}, and left with {held['node_entropy_nats']:.2f} nats."
+        )
+        told.append((beside, f"hops {_MEASURED}; the rest {held['kind']}"))
+    return told
+
+
+def findings(run: Mapping[str, Any]) -> dict[str, str]:
+    """Return what each figure shows, as its heading."""
+    algorithms = run["algorithms"]
+    private, leak = algorithms["private-walk"], algorithms["private-walk"]["anonymity"]
+    learning = f"{reached(private)} after {private['updates']:,} updates and {private['hops']:,} hops"
+    if "plain-walk" in algorithms:
+        plain = algorithms["plain-walk"]
+        learning = (
+            f"Update for update {score(private)} against the plain walk's {score(plain)}; "
+            f"hop for hop {private['hops_per_update'] / plain['hops_per_update']:.0f} times the price"
+        )
+    found = {"learning": learning}
+    sample = run["sample"]
+    if sample is not None:
+        given = sample["posterior"][sample["source"]]
+        found["posterior"] = f"Of one update the receiver gives its true maker {percent(given, 2)}"
+    rows = [row for row in leak["by_return_time"] if row["share"] > 0]
+    first = rows[0]
+    found["entropy"] = (
+        f"Short returns give most away: {first['node_entropy_nats']:.2f} nats are left at the shortest "
+        f"({percent(first['share'])} of deliveries), {leak['node_entropy_nats']:.2f} on average"
+    )
+    attacks = run["content_attack"]
+    if attacks:
+        worst = attacks[0]
+        found["content"] = (
+            f"Who is granted {worst.get('granted', 'nothing')} names the maker by content "
+            f"in {percent(worst['hit_ratio'])} of updates"
+        )
+    return found
+
+
+def chance(share: float | None) -> str:
+    """Return a probability as people count: once in so many."""
+    if not share:
+        return "never"
+    if share > 1 / 2:
+        return "always" if share == 1.0 else percent(share) + " of the time"
+    return f"once in {1 / share:.{1 if share > 0.1 else 0}f}"
+
+
+def hops(found: Mapping[str, Any]) -> str:
+    """Return hops of an update, as a mean."""
+    return f"{found['hops_per_update']:.{0 if found['hops_per_update'] >= 100 else 1}f} hops"
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """Return a share in percent; a dash where there is none."""
+    return "–" if value is None else f"{100 * value:.{digits}f}%"
+
+
+def score(found: Mapping[str, Any], most_hops: float = math.inf) -> str:
+    """Return what the last model of an algorithm is good for, or the last within so many hops."""
+    name, value = score_of([point for point in found["points"] if point["hops"] <= most_hops][-1])
+    return percent(value) if name == "accuracy" else f"{value:.3f}"
+
+
+def reached(found: Mapping[str, Any]) -> str:
+    """Return the same with its name: 96.7% accuracy, loss 0.123."""
+    name, _ = score_of(found["points"][-1])
+    return f"{score(found)} accuracy" if name == "accuracy" else f"{name} {score(found)}"
+
+
+def _beside(algorithms: Mapping[str, Any]) -> str:
+    return f" (central training: {score(algorithms['central'])})" if "central" in algorithms else ""

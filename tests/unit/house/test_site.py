@@ -1,0 +1,118 @@
+"""The site: builds strictly, offline, with every page in its menu; and what its pages say of others holds."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from benchmarks.tables.choices import BEGIN, NETWORKS, PAGE, row
+from benchmarks.tables.site import ROOT, build, cut_off, in_the_menu, put_together
+
+from veilwalk.cli._main import app
+
+DOCS = ROOT / "docs"
+needs_zensical = pytest.mark.skipif(
+    importlib.util.find_spec("zensical") is None, reason="no zensical here (veilwalk[docs]): the site is not built"
+)
+
+
+@needs_zensical
+def test_the_site_builds_strictly_and_asks_nobody(tmp_path: Path) -> None:
+    """No dead link or anchor; what is built loads nothing from elsewhere, and opens from a file."""
+    shutil.copy(ROOT / "zensical.toml", tmp_path)
+    put_together(tmp_path / "out" / "site-source")
+    built = build(tmp_path / "zensical.toml")
+    assert built.returncode == 0, built.stdout + built.stderr
+    site = tmp_path / "out" / "site"
+    cut_off(site)
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 50
+    for page in pages:
+        text = page.read_text()
+        assert not re.search(r"<(script|img|iframe)[^>]*src=\"(https?:)?//", text), page
+        assert not re.search(r"<link[^>]*rel=\"(stylesheet|preload|preconnect)\"[^>]*href=\"(https?:)?//", text), page
+    # Beside each other as files: a link to a page names it.
+    assert 'href="docs/reference/cli.html' in (site / "index.html").read_text()
+
+
+@needs_zensical
+@pytest.mark.parametrize("dead", ["[x](docs/nowhere.md)", "[x](docs/reference/cli.md#no-such-part)"])
+def test_a_dead_link_ends_the_build(dead: str, tmp_path: Path) -> None:
+    """A page that is not there, or a part of one."""
+    source = tmp_path / "out" / "site-source"
+    (source / "docs" / "reference").mkdir(parents=True)
+    (source / "docs" / "reference" / "cli.md").write_text("# Here\n")
+    (source / "README.md").write_text(f"# Start\n\n{dead}\n")
+    (tmp_path / "zensical.toml").write_text(
+        '[project]\nsite_name = "x"\ndocs_dir = "out/site-source"\nsite_dir = "out/site"\nuse_directory_urls = false\n'
+    )
+    assert build(tmp_path / "zensical.toml").returncode != 0
+
+
+def test_every_page_is_in_the_menu(tmp_path: Path) -> None:
+    """And the menu lists no other."""
+    assert in_the_menu() == set(put_together(tmp_path / "source"))
+
+
+def test_the_gallery_has_pictures_and_lines_that_can_be_given() -> None:
+    """Its pictures are there, each once; no other lies about unused; and the program takes its commands."""
+    text = (DOCS / "gallery.md").read_text()
+    shown = re.findall(r"\(images/([\w-]+\.png)\)", text)
+    pages = "\n".join(page.read_text() for page in DOCS.rglob("*.md"))
+    pictures = {path.name for path in (DOCS / "images").glob("*.png")}
+    assert len(shown) == len(set(shown))
+    assert set(shown) <= pictures == {name for name in pictures if f"images/{name})" in pages}
+    assert all(re.findall(r"!\[([^\]]*)\]", text))
+    lines = re.findall(r"^    (veilwalk .*)$", text, re.MULTILINE)
+    assert len(lines) >= 6
+    for line in lines:
+        program, *words = shlex.split(line)
+        context: Any = typer.main.get_command(app).make_context(program, words)
+        while hasattr(context.command, "resolve_command"):
+            name, command, words = context.command.resolve_command(context, [*context._protected_args, *context.args])
+            context = command.make_context(name, words, parent=context)
+        assert context.command.params
+
+
+@pytest.mark.parametrize("page", ["explanation/faq.md", "explanation/the-field.md"])
+def test_numbers_of_answers_are_those_of_the_pages_they_link_to(page: str) -> None:
+    """Each number with a point or a percent sign stands on a page of this repository that the answer links to."""
+    text = (DOCS / page).read_text()
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        if part.startswith(("Systems", "First contact")):
+            continue
+        # What others published is theirs, and said to be.
+        told = re.sub(r"^What others published.*?(?=^#|\Z)", "", part, flags=re.MULTILINE | re.DOTALL)
+        links = re.findall(r"\]\(([^)#:]+\.md)", part)
+        linked = "\n".join(((DOCS / page).parent / name).read_text() for name in links)
+        for number in re.findall(r"\d+(?:\.\d+)?%|\d+\.\d+", re.sub(r"`[^`]*`|\]\([^)]*\)", "", told)):
+            assert re.search(rf"(?<![\d.]){re.escape(number)}", linked), (part.splitlines()[0], number)
+
+
+def test_the_table_of_choices_is_the_commands() -> None:
+    """Every network asked about has its lines, in the form that the command's answer takes."""
+    said = {
+        "kept": False,
+        "design": {
+            "recipients": 16, "law": "far:4", "walk": "non-backtracking", "mean_iteration_hops": 21.64,
+            "bytes_per_update": 1.11e6, "node_entropy_nats": 5.555, "node_entropy_kept": 0.9745,
+            "top_posterior": [0.02, 0.015], "predecessor": {"knows_first_hop": {"mean": 0.103}},
+            "colluders_first_sight": [{"share": 0.1, "named": {"mean": 0.101}}],
+        },
+    }  # fmt: skip
+    line = row("rrg:60:4:seed=1", 31_400, said)
+    assert (
+        "| 16, `far:4`, non-backtracking | 21.6 | 1.11 MB | 5.55, 97.5% (**less than asked**) | 1.5% to 2.0% |" in line
+    )
+    table = PAGE.read_text().partition(BEGIN)[2]
+    for about in NETWORKS.values():
+        assert table.count(f"| {about} |") == 2
+    larger = [line for line in table.splitlines() if "**recommended**" in line]
+    assert len(larger) == 6
+    assert set(larger) <= set((DOCS / "reference" / "routes.md").read_text().splitlines())
