@@ -128,7 +128,7 @@ class Shaped:
 @pytest.mark.parametrize("name", ["wandb", "trackio"])
 def test_one_adapter_serves_both_and_closes_whatever_happens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     library = Shaped()
-    monkeypatch.setitem(sys.modules, name, library)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, name, library)
 
     def failing() -> None:
         with trackers([f"{name}:here"], {"seed": 1}) as told:

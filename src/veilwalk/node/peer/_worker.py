@@ -241,7 +241,7 @@ def _updated(task: Task, head: dict[str, Any], parts: list[bytes]) -> Answer:
         )
     )
     names = None if learnt.state is None else list(learnt.state)
-    found = {"state": names, "moved": learnt.moved, "reached": learnt.reached}
+    found: dict[str, Any] = {"state": names, "moved": learnt.moved, "reached": learnt.reached}
     found |= {"counts": learnt.counts, "own": learnt.own}
     return found, [learnt.model, *(learnt.state or {}).values()]
 
