@@ -159,6 +159,9 @@ class _Sink:
         """Hold nothing."""
         return Verdict.HELD
 
+    async def held(self, *_: Any) -> None:
+        """Look at nothing."""
+
     async def take(self, *_: Any) -> Verdict:
         """Take nothing."""
         return Verdict.TAKEN

@@ -4,6 +4,7 @@ from veilwalk.node.link._connection import dialing_context, listening_context
 from veilwalk.node.link._inlinks import InLinks
 from veilwalk.node.link._limits import Limits, TokenBucket
 from veilwalk.node.link._outlink import OutLink
+from veilwalk.node.link._pace import answer_spread
 from veilwalk.node.link._port import Port
 from veilwalk.node.link._wire import NO_RUN, PROTOCOLS, Hello, Offer, agreed_protocol
 
@@ -18,6 +19,7 @@ __all__ = [
     "Port",
     "TokenBucket",
     "agreed_protocol",
+    "answer_spread",
     "dialing_context",
     "listening_context",
 ]

@@ -13,7 +13,13 @@ import time
 
 #: Of PING, which may be answered at leisure: some ten a second then tell next to nothing.
 PING_SPREAD_S = 0.2
+_LONGEST_SPREAD_S = 0.1
 _dice = secrets.SystemRandom()
+
+
+def answer_spread(dwell_s: float) -> float:
+    """Return within which time anything but PING is answered where messages dwell so long."""
+    return min(_LONGEST_SPREAD_S, dwell_s / 4)
 
 
 def due_within(spread_s: float) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Protocol
 
+from veilwalk.core.errors import SpoolError
 from veilwalk.node.peer._draws import Draws
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.sealing import Bytes
@@ -76,6 +78,18 @@ class Departures:
         except DamageError:
             self.drop(row.id, "damaged")
             return self.outgoing(peer)
+
+    def next_out(self, row: Row | None, body: bytes | None = None) -> tuple[str, Outgoing] | None:
+        """Return a message that was just pinned with its link and its bytes, if it is next there."""
+        if row is None or row.peer is None:
+            return None
+        if body is not None:
+            return row.peer, Outgoing(row.seq or 0, row, body)
+        with contextlib.suppress(SpoolError):
+            outgoing = self.outgoing(row.peer)
+            if outgoing is not None and outgoing.row is not None and outgoing.row.id == row.id:
+                return row.peer, outgoing
+        return None
 
     def settled(self, peer: str) -> int:
         """Return the last number on the link to ``peer`` before those that are yet to be handed over."""

@@ -6,7 +6,6 @@ Storage is done one step at a time, so that it needs no locks; training by anoth
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -14,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from veilwalk.core.errors import SpoolError
-from veilwalk.node.link import Hello, Offer
+from veilwalk.node.link import Hello, Offer, answer_spread
 from veilwalk.node.members import Roster
 from veilwalk.node.peer._age import Watches
 from veilwalk.node.peer._custody import Custody
@@ -278,36 +277,30 @@ class Desk:
         if row.peer is not None:
             self._arrived.pop(row.id, None)
             self._wake(row.peer)
-        elif for_us:
+        elif for_us and not self._dwell_s:
             self._to_open.put_nowait(row.id)
+        elif for_us:
+            # When its giver has its answer, which the work on it would delay.
+            self._at(arrived + answer_spread(self._dwell_s), partial(self._to_open.put_nowait, row.id))
         else:
             # Also at once where nothing dwells: a held message that was not pinned with its arrival.
             stays_s = max(wait_s, loop.time() - arrived)
             due = arrived + (max(1, math.ceil(stays_s / self._dwell_s)) * self._dwell_s if self._dwell_s else wait_s)
-            timer = loop.call_at(due - _EARLY_S, lambda: self._spawn(self._pin(row.id, due)))
-            self._timers.add(timer)
-            self._timers = {other for other in self._timers if not other.cancelled() and other.when() >= loop.time()}
+            self._at(due - _EARLY_S, lambda: self._spawn(self._pin(row.id, due)))
+
+    def _at(self, when: float, call: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        pending = {timer for timer in self._timers if not timer.cancelled() and timer.when() >= loop.time()}
+        self._timers = pending | {loop.call_at(when, call)}
 
     def _take_in(self, peer: str, seq: int) -> tuple[Taken, tuple[str, Outgoing] | None]:
         taken = self.custody.take(peer, seq)
-        if taken.row is not None and taken.row.peer is not None and taken.body is not None:
-            return taken, (taken.row.peer, Outgoing(taken.row.seq or 0, taken.row, taken.body))
-        return taken, self._look_ahead(taken.row)
+        return taken, self.custody.next_out(taken.row, taken.body)
 
     def _pin_at(self, number: int, due: float) -> tuple[Row | None, tuple[str, Outgoing] | None]:
         time.sleep(max(0.0, due - time.monotonic()))
         row = self.custody.pin(number)
-        return row, self._look_ahead(row)
-
-    def _look_ahead(self, row: Row | None) -> tuple[str, Outgoing] | None:
-        """Return a message that was just pinned with its bytes, if it is next on its link."""
-        if row is None or row.peer is None:
-            return None
-        with contextlib.suppress(SpoolError):
-            outgoing = self.custody.outgoing(row.peer)
-            if outgoing is not None and outgoing.row is not None and outgoing.row.id == row.id:
-                return row.peer, outgoing
-        return None
+        return row, self.custody.next_out(row)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from veilwalk.core.errors import ConfigError, ProtocolError, TransportError, VeilwalkError
-from veilwalk.node.link import Hello, InLinks, OutLink, Port, dialing_context, listening_context
+from veilwalk.node.link import Hello, InLinks, OutLink, Port, answer_spread, dialing_context, listening_context
 from veilwalk.node.members import Manifest, NodeKeys, Roster
 from veilwalk.node.peer._age import watches
 from veilwalk.node.peer._custody import Custody
@@ -27,7 +27,6 @@ from veilwalk.node.spool import Spares, Spool
 _WATCH_S = 0.25
 # Once a minute.
 _TIDY_BEATS = 240
-_LONGEST_SPREAD_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +124,7 @@ class Node(Incidents):
     @property
     def answer_spread_s(self) -> float:
         """Where messages dwell, answers are given at a random moment within this: they must not say how busy it is."""
-        return min(_LONGEST_SPREAD_S, self._parts.rules.dwell_s / 4)
+        return answer_spread(self._parts.rules.dwell_s)
 
     @property
     def links_up(self) -> int:
