@@ -215,15 +215,17 @@ async def accept(connected: socket.socket, context: ssl.SSLContext, *, timeout_s
     Raises:
         TransportError: It shows no certificate of a member's, or does nothing.
     """
+    connection = Connection("listener", message_bytes=0)
     try:
-        _, connection = await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: Connection("listener", message_bytes=0),
-            connected,
-            ssl=context,
-            ssl_handshake_timeout=timeout_s,
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: connection, connected, ssl=context, ssl_handshake_timeout=timeout_s
         )
     except OSError:
         raise TransportError("no handshake with a member's certificate") from None
+    except asyncio.CancelledError:
+        # Just after its handshake it would say goodbye, and wait for the peer to do so.
+        connection.close()
+        raise
     return connection
 
 
@@ -234,13 +236,15 @@ async def dial(member: Member, context: ssl.SSLContext, *, message_bytes: int, t
         TransportError: It cannot be reached, or is somebody else.
     """
     loop = asyncio.get_running_loop()
-    connection: Connection | None = None
+    connection = Connection("dialer", message_bytes=message_bytes)
     try:
         async with asyncio.timeout(timeout_s):
-            _, connection = await loop.create_connection(
-                lambda: Connection("dialer", message_bytes=message_bytes), member.host, member.port, ssl=context
-            )
+            await loop.create_connection(lambda: connection, member.host, member.port, ssl=context)
+    except asyncio.CancelledError:
+        connection.close()
+        raise
     except TimeoutError:
+        connection.close()
         raise TransportError(f"{member.id} at {member.address}: no answer in {timeout_s:g} s") from None
     except (OSError, ssl.SSLError) as error:
         raise TransportError(f"{member.id} at {member.address}: {error.strerror or error}") from None
