@@ -23,10 +23,11 @@ _LOOK_S = 0.05
 @cache
 def compile_once() -> None:
     """From now on let whoever finds a kernel missing hold its lock until it is there."""
-    from numba.core import caching
+    from numba.core import caching, dispatcher
 
     cached: Any = caching.FunctionCache
-    load, save = cached.load_overload, cached.save_overload
+    kernels: Any = dispatcher.Dispatcher
+    load, save, compiled = cached.load_overload, cached.save_overload, kernels.compile
     held: dict[str, int] = {}
 
     def locked_load(self: Any, signature: Any, context: Any) -> Any:
@@ -45,11 +46,24 @@ def compile_once() -> None:
         try:
             save(self, signature, data)
         finally:
-            handle = held.pop(_lock_of(self, signature), None)
-            if handle is not None:
-                os.close(handle)
+            release(self, signature)
+
+    def release(kernel: Any, signature: Any) -> None:
+        handle = held.pop(_lock_of(kernel, signature), None)
+        if handle is not None:
+            os.close(handle)
+
+    def compile_or_release(self: Any, signature: Any) -> Any:
+        try:
+            return compiled(self, signature)
+        except BaseException:
+            # Numba tries types that do not fit before those that do: such a try saves nothing.
+            if isinstance(self._cache, cached):
+                release(self._cache, signature)
+            raise
 
     cached.load_overload, cached.save_overload = locked_load, releasing_save
+    kernels.compile = compile_or_release
 
 
 def _locked(place: str) -> int:
