@@ -33,6 +33,8 @@ _CHOSEN = {
     "walk": "the scheme's, the one a law file was designed for, or simple",
     "recipients": "the scheme's, as a law file says, or 1",
     "learner": f"{USUAL_LEARNER}; with --epsilon whole batches and a step for it",
+    "target_accuracy": "never",
+    "max_hops": "never",
 }
 _DEFAULTS = {field.name: field.default for field in fields(TrainSettings)} | _CHOSEN
 

@@ -23,8 +23,13 @@ def serial(function: _Function) -> _Function:
     return cast(_Function, numba.njit(cache=True, error_model="numpy")(function))
 
 
-# What only kernels call makes no arrays, so it need not count who holds those it is given: numba's counts, two atomic
-# operations an array and call, took most of the time of functions as short as these.
+def part(function: _Function) -> _Function:
+    """Compile a function that kernels call, always as part of its caller."""
+    return cast(_Function, numba.njit(cache=True, error_model="numpy", forceinline=True)(function))
+
+
+# What only kernels of this room call makes no arrays, so it need not count who holds those it is given: numba's counts,
+# two atomic operations an array and call, took most of the time of functions as short as these.
 _UNCOUNTED: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False}
 
 

@@ -49,7 +49,14 @@ def test_the_starter_shows_every_setting_with_its_true_default() -> None:
     }
     assert not live.keys() & shown.keys()
     # Seldom wanted, or said by another key.
-    assert known.keys() - live.keys() - shown.keys() == {"support", "mix", "exact-nodes"}
+    assert known.keys() - live.keys() - shown.keys() == {
+        "support",
+        "mix",
+        "exact-nodes",
+        "accept",
+        "poison",
+        "poisoners",
+    }
     for key, value in shown.items():
         assert value == known[key] or (key in EXAMPLES and known[key] is None), key
     TrainSettings.of(live | shown)

@@ -57,7 +57,7 @@ def test_json_is_versioned_and_alone_on_standard_output(run: Cli) -> None:
     assert list(found["algorithms"]) == ["private-walk", "plain-walk"]
     assert set(found) == {
         "kind", "version", "seed", "params", "format", "network", "data", "equal_hops", "algorithms",
-        "content_attack", "sample", "privacy", "warnings",
+        "content_attack", "membership", "sample", "privacy", "warnings",
     }  # fmt: skip
 
 

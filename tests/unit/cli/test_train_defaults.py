@@ -40,7 +40,7 @@ def test_every_default_shown_is_the_settings_own(run: Cli) -> None:
     options = {option.name: option for option in typer.main.get_command(app).commands["train"].params}  # type: ignore[attr-defined]
     shown = {name: re.search(r"\[default: (.*)\]$", option.help or "") for name, option in options.items()}
     given = {name: found[1] for name, found in shown.items() if found and name not in _train._CHOSEN}
-    assert len(given) == 16
+    assert len(given) == 20
     asked = collected(None, [f"{name.replace('_', '-')}={text}" for name, text in given.items()], {})
     assert TrainSettings.of(asked) == TrainSettings()
     unset = {field.name for field in fields(TrainSettings) if field.default is None}

@@ -31,6 +31,6 @@ def test_a_kernel_that_cannot_be_compiled_lets_its_lock_go(tmp_path: Path) -> No
     with pytest.raises(TypingError):
         module.half("no number")
     assert module.half(3) == 1.5
-    held = {os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
+    held = {os.path.realpath(place) for place in Path("/proc/self/fd").iterdir()}
     locks = Path(_lock_of(module.half._cache, ())).parent
     assert not held & {str(place) for place in locks.iterdir()}

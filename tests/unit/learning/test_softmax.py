@@ -176,7 +176,7 @@ def test_loss_survives_huge_logits() -> None:
     [
         ({"learning_rate": 0}, "learning_rate"),
         ({"learning_rate": np.inf}, "learning_rate"),
-        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": -1}, "batch_size"),
         ({"batch_size": 2.5}, "batch_size"),
         ({"local_steps": 0}, "local_steps"),
         ({"fade": -1.0}, "fade"),

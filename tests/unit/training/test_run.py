@@ -227,7 +227,7 @@ def test_a_run_that_ended_because_of_what_it_learnt_counts_all_it_might_have_mad
     """When it ended is told by the data. A budget of hops is not: what lies beyond it could never be made."""
     whole = replace(SMALL, noise=0.5, clip=0.1, attack=0, compare="none")
     most = trained(whole).result["privacy"]["algorithms"]["private-walk"]
-    early = trained(replace(whole, patience=1)).result
+    early = trained(replace(whole, target_accuracy=0.3)).result
     assert early["algorithms"]["private-walk"]["updates"] < whole.updates
     assert early["privacy"]["algorithms"]["private-walk"] == most
     short = trained(replace(whole, max_hops=1000)).result["privacy"]["algorithms"]["private-walk"]
@@ -257,6 +257,7 @@ def test_a_run_folder_holds_everything(kept: tuple[Record, Path]) -> None:
         "model.npz",
         "record.json",
         "metrics.csv",
+        "metrics.jsonl",
         "parts/attribution.json",
         "run.lock",
     } | {f"checkpoints/{name}.npz" for name in algorithms}

@@ -35,7 +35,7 @@ def test_every_setting_counts() -> None:
 @pytest.mark.parametrize("key", ["update", "target_accuracy", "latency-s", "Seed", "learner.rate"])
 def test_unknown_keys_are_refused_by_name(key: str) -> None:
     """Also the right word with the wrong sign in it."""
-    with pytest.raises(ConfigError, match=f"unknown key '{key}': must be one of attack, bandwidth"):
+    with pytest.raises(ConfigError, match=f"unknown key '{key}': must be one of accept, attack, bandwidth"):
         TrainSettings.of({key: 1})
 
 

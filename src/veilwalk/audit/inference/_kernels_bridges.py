@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from veilwalk.walks.compiled import inlined, serial
+from veilwalk.walks.compiled import part, serial
 
 # Levels that differ by less are alike.
 _ALIKE = 1e-9
@@ -22,7 +22,7 @@ _FIRST, _SECOND, _THIRD, _TOP_BITS = np.uint64(30), np.uint64(27), np.uint64(31)
 Array = Any
 
 
-@inlined
+@part
 def uniform(stream: Array) -> float:
     """Return the next number in [0, 1) of a stream, which is one word (splitmix64)."""
     stream[0] += _WEYL
@@ -74,13 +74,13 @@ def fill_levels(
     return last
 
 
-@inlined
+@part
 def level_of(m: int, last: int) -> int:
     """Return which level serves m hops if ``last`` is the last."""
     return m if m <= last else last - ((m - last) & 1)
 
 
-@inlined
+@part
 def next_state(
     ahead: tuple[Array, Array, Array], place: Array, marked: Array, met: Any, z: int, plain: Array, through: Array,
     stream: Array

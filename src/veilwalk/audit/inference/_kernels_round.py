@@ -9,7 +9,7 @@ import numpy as np
 
 from veilwalk.audit.inference._kernels_paths import entry_of
 from veilwalk.audit.inference._kernels_sealed import LEFT, N_ROWS, NOTHING, SHARE, open_here, seal_here
-from veilwalk.walks.compiled import ZERO, inlined, kernel, walk_on
+from veilwalk.walks.compiled import ZERO, kernel, part, walk_on
 
 _TWO = np.uint64(2)
 _JOBS = np.uint64(20)
@@ -17,7 +17,7 @@ _JOBS = np.uint64(20)
 Array = Any
 
 
-@inlined
+@part
 def _sent(
     kind: int,
     offsets: Array,
@@ -44,7 +44,7 @@ def _sent(
     )  # fmt: skip
 
 
-@inlined
+@part
 def _tried(
     kind: int,
     offsets: Array,
@@ -153,7 +153,7 @@ def foretell(
                 row += 1
 
 
-@inlined
+@part
 def _open_along(
     path: Array,
     oldest: int,

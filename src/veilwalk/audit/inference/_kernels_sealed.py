@@ -14,7 +14,7 @@ import numba
 import numpy as np
 
 from veilwalk.audit.inference._kernels_paths import entry_of, gap_bin
-from veilwalk.walks.compiled import chance, inlined, kernel, serial
+from veilwalk.walks.compiled import chance, kernel, part, serial
 
 #: Less than this of a ciphertext, still unopened, is given up.
 NOTHING = 1e-8
@@ -24,7 +24,7 @@ LEFT, MET, MET_WEIGHT, TIME, SLOPE, SHARE, N_ROWS = 0, 1, 2, 3, 4, 5, 6
 Array = Any
 
 
-@inlined
+@part
 def seal_here(state: Array, hop: int, made: float, pace: float, slope: float) -> None:
     """Begin to follow what is sealed at ``hop`` with probability ``made``."""
     state[LEFT, hop] = made
@@ -32,7 +32,7 @@ def seal_here(state: Array, hop: int, made: float, pace: float, slope: float) ->
     state[SLOPE, hop] = slope
 
 
-@inlined
+@part
 def open_here(
     path: Array, hop: int, since: int, weights: Array, eligible: Array, even: Array, recipients: int, state: Array
 ) -> float:
@@ -130,7 +130,7 @@ def follow_sets(
             made[lane, 2, then] = 0.0
 
 
-@inlined
+@part
 def _count_openers(
     path: Array, hop: int, since: int, member: Array, apart: Array, sighted: Array, state: Array, openers: Array
 ) -> None:
