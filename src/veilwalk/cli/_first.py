@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -33,10 +34,11 @@ def demo(
 
     Example: veilwalk demo
     """
-    from veilwalk.training import RunFolder, TrainSettings
+    from veilwalk.training import RunFolder, Scenario, TrainSettings
 
-    folder = RunFolder(out)
-    if folder.started and folder.settings() != TrainSettings():
+    folder, usual = RunFolder(out), TrainSettings()
+    # A run keeps what was chosen for it, too.
+    if folder.started and folder.settings() != replace(usual, **Scenario.of(usual).words()):
         raise ConfigError(f"{out} holds another run than the demo: choose another folder with --out")
     train(out=out, resume=folder.started, as_json=as_json)
     if not as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import resources
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tests.helpers.cli import Cli
 
 from veilwalk.cli import _first
 from veilwalk.core.config import key_of
-from veilwalk.training import TrainSettings
+from veilwalk.training import Scenario, TrainSettings
 
 TEMPLATE = resources.files("veilwalk.cli").joinpath("train.toml").read_text()
 #: Shown with a value that is not the default, for the default is that there is none.
@@ -78,7 +78,8 @@ def test_the_demo_is_train_with_nothing_said(run: Cli, tmp_path: Path, monkeypat
     assert run(["demo", "--out", str(folder)])[0] == 0
     folder.mkdir()
     (folder / "run.json").write_text("{}")
-    (folder / "config.toml").write_text(TrainSettings().to_toml())
+    chosen = replace(TrainSettings(), **Scenario.of(TrainSettings()).words())
+    (folder / "config.toml").write_text(chosen.to_toml())
     assert run(["demo", "--out", str(folder)])[0] == 0
     assert calls == [{"out": folder, "resume": resume, "as_json": False} for resume in (False, True)]
     (folder / "config.toml").write_text(TrainSettings(seed=8).to_toml())
