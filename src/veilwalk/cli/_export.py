@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from veilwalk.cli._models import model_of
+from veilwalk.cli._models import Algorithm, Unfinished, model_of
 from veilwalk.cli._node import RunName
 from veilwalk.core.errors import InvalidParameterError
 
@@ -19,13 +19,9 @@ def export(
     ],
     *,
     to: Annotated[Path, typer.Option(metavar="FILE", help="Where to: .npz, .safetensors, .pt or .onnx.")],
-    algorithm: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of a training run. [default: private-walk]")
-    ] = None,
+    algorithm: Algorithm = None,
     run: RunName = None,
-    unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Take the newest model where there is no finished one.")
-    ] = False,
+    unfinished: Unfinished = False,
 ) -> None:
     """Write a trained model to a file.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from veilwalk.learning import Params
+
+Algorithm = Annotated[str | None, typer.Option(metavar="NAME", help="Of a training run. [default: private-walk]")]
+Unfinished = Annotated[bool, typer.Option("--unfinished", help="Take the newest model where there is no finished one.")]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilwalk.cli._models import Model, model_of
+from veilwalk.cli._models import Algorithm, Model, Unfinished, model_of
 from veilwalk.cli._node import RunName
 from veilwalk.cli._output import print_table
 from veilwalk.core.errors import InvalidParameterError
@@ -38,13 +38,9 @@ def predict(
     learner: Annotated[
         str | None, typer.Option(metavar="SPEC", help="Of a model file: the learner that it was trained with.")
     ] = None,
-    algorithm: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of a training run. [default: private-walk]")
-    ] = None,
+    algorithm: Algorithm = None,
     run: RunName = None,
-    unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Take the newest model where there is no finished one.")
-    ] = False,
+    unfinished: Unfinished = False,
 ) -> None:
     """Say what a trained model makes of rows.
 

@@ -230,16 +230,17 @@ def test_other_objects_are_refused() -> None:
         partitions_of(Foreign("none"), rows())
 
 
-SPECS = ["iid", "dirichlet:0.3", "shards:2", "pathological:2", "graph:0.8", "natural:label"]
+SPECS = ["iid", "dirichlet:0.3", "shards:2", "pathological:2", "graph:0.8", "natural:label", "groups:label"]
 
 
 def test_every_kind_has_a_spec_that_works_on_digits() -> None:
-    """For 300 nodes where the kind does not say otherwise."""
-    graph, data = parse_graph_spec("rrg:300:3:seed=1"), load_data("digits")
-    assert [spec.partition(":")[0] for spec in SPECS] == [kind for kind in PARTITION_KINDS if kind != "groups"]
+    """For 300 nodes where the kind does not say otherwise; there are ten classes to be grouped."""
+    many, few, data = parse_graph_spec("rrg:300:3:seed=1"), parse_graph_spec("ring:5"), load_data("digits")
+    assert [spec.partition(":")[0] for spec in SPECS] == list(PARTITION_KINDS)
     for spec in SPECS:
-        parts = parse_partition_spec(spec, graph=graph, seed=0).bind(data)
-        assert parts.num_partitions == (10 if spec.startswith("natural") else 300)
+        grouped = spec.startswith("groups")
+        parts = parse_partition_spec(spec, graph=few if grouped else many, seed=0).bind(data)
+        assert parts.num_partitions == (10 if spec.startswith("natural") else 5 if grouped else 300)
         assert parts.sizes.min() >= 1
         assert parts.sizes.sum() == len(data.train)
 

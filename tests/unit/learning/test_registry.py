@@ -62,13 +62,16 @@ def test_names_and_options() -> None:
     assert made == MlpLearner(n_features=4, n_classes=2, hidden=7, learning_rate=0.25)
 
 
+#: Rows that a learner can be made for.
+USUAL = {"n_features": 4, "n_classes": 3}
+SIZES = {"linear": {"n_features": 4, "n_classes": 0}, "factorisation": {"n_features": 2, "n_classes": 0}}
+
+
 def test_every_name_makes_a_learner_that_starts() -> None:
     """What is listed works."""
     pytest.importorskip("sklearn")
-    # The factorisation is for ratings, and has its own tests.
-    for name in sorted(set(LEARNERS) - {"factorisation"}):
-        classes = 0 if name == "linear" else 3
-        params = make_learner(name, n_features=4, n_classes=classes).init_params(task_generator(0))
+    for name in LEARNERS:
+        params = make_learner(name, **SIZES.get(name, USUAL)).init_params(task_generator(0))
         assert all(isinstance(array, np.ndarray) for array in params.values())
 
 
@@ -121,9 +124,7 @@ def test_the_options_listed_are_those_the_learners_have() -> None:
     pytest.importorskip("sklearn")
     text = (Path(__file__).parents[3] / "docs" / "reference" / "training.md").read_text()
     for name, kind in LEARNERS.items():
-        if name == "factorisation":
-            continue
-        made = make_learner(name, n_features=4, n_classes=0 if name == "linear" else 3)
+        made = make_learner(name, **SIZES.get(name, USUAL))
         has = {field.name: field.default for field in dataclasses.fields(made)}  # type: ignore[arg-type]
         assert {*kind.options} == {*has} - {"n_features", "n_classes", "estimator_fn", "rows"}
         assert kind.usage == name + "".join(f"[:{option}=..]" for option in kind.options)

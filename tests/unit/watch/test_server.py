@@ -117,7 +117,9 @@ def test_events_go_on_where_a_page_had_stopped(feed: Feed) -> None:
     assert re.findall(r"^id: (\d+)$", body, re.MULTILINE) == ["0", "1"]
     _, _, rest = asked(app, "/secret/events", events=1, last_event_id="0")
     assert re.findall(r"^id: (\d+)$", rest, re.MULTILINE) == ["1"]
-    assert asked(app, "/secret/events", events=2, last_event_id="nonsense")[0] == 200
+    for odd in ("nonsense", "9" * 5000):
+        assert asked(app, "/secret/events", events=2, last_event_id=odd)[0] == 200
+    assert asked(app, "/wrong/events", last_event_id="9" * 5000)[0] == 404
 
 
 def test_one_file_runs_its_own_script_and_no_other(feed: Feed) -> None:
