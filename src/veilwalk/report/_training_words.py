@@ -41,7 +41,7 @@ def summary(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     left = (
         f"The peer that received it is right {chance(leak['hit_ratio'])} with its best guess at who made it; "
         f"guessing without looking, {chance(leak['blind_hit_ratio'])}. It is left with "
-        f"{leak['node_entropy_nats']:.2f} nats of doubt, as among {math.exp(leak['node_entropy_nats']):.0f} "
+        f"{leak['node_entropy_nats']:.2f} nats of node entropy, as among {math.exp(leak['node_entropy_nats']):.0f} "
         "equally likely peers."
     )
     told = [
@@ -53,8 +53,8 @@ def summary(run: Mapping[str, Any]) -> list[tuple[str, str]]:
         paper = algorithms["paper-walk"]
         held = paper["anonymity"]
         beside = (
-            f"The paper's scheme, sealed for one, took {hops(paper)} for an update on the same network; its "
-            f"receivers are right {chance(held['hit_ratio'])}, and left with {held['node_entropy_nats']:.2f} nats."
+            f"The paper's scheme, sealed for one, took {hops(paper)} for an update on the same network; its receivers "
+            f"are right {chance(held['hit_ratio'])}, and left with {held['node_entropy_nats']:.2f} nats of it."
         )
         told.append((beside, f"hops {_MEASURED}; the rest {held['kind']}"))
     return told
@@ -79,7 +79,7 @@ def findings(run: Mapping[str, Any]) -> dict[str, str]:
     rows = [row for row in leak["by_return_time"] if row["share"] > 0]
     first = rows[0]
     found["entropy"] = (
-        f"Short returns give most away: {first['node_entropy_nats']:.2f} nats are left at the shortest "
+        f"Short returns give most away: {first['node_entropy_nats']:.2f} nats of node entropy are left at the shortest "
         f"({percent(first['share'])} of deliveries), {leak['node_entropy_nats']:.2f} on average"
     )
     attacks = run["content_attack"]
