@@ -109,7 +109,8 @@ def _run(arguments: list[str] | None) -> int:
         if code == _INTERRUPTED:
             code = _complain("interrupted", _INTERRUPTED)
     except InvalidParameterError as error:
-        code = _complain(f"{_flag(error.name, arguments)} = {error.value!r}: must be {error.need}", error.exit_code)
+        given = "is not given" if error.value is None else f"= {error.value!r}"
+        code = _complain(f"{_flag(error.name, arguments)} {given}: must be {error.need}", error.exit_code)
     except VeilwalkError as error:
         code = _complain(str(error), error.exit_code)
     except _UsageError as error:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from rich.text import Text
 
 from veilwalk.core.payload import PAYLOADS
 from veilwalk.core.progress import Progress
+from veilwalk.core.records import Record, write_atomically
 from veilwalk.core.walk import Walk
 
 _PLAIN_WIDTH = 110
@@ -99,6 +101,11 @@ def console() -> Console:
     return _Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
 
 
+def say(text: str = "") -> None:
+    """Print a sentence: on a terminal words stay whole, and elsewhere a line is a line."""
+    console().print(Text(text), soft_wrap=not sys.stdout.isatty())
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table under its title; columns whose heading starts with ``>`` are set to the right.
 
@@ -106,7 +113,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     wide, every row becomes a list of its own. No word and no number is ever cut.
     """
     screen, cells = console(), [tuple(row) for row in rows]
-    screen.print(Text(title, style="bold"), soft_wrap=True)
+    screen.print(Text(title, style="bold"), soft_wrap=not sys.stdout.isatty())
     names = [column.removeprefix(">") for column in columns]
     broken = [re.sub(r"(?<=[/,]) ?| ", "\n", name) for name in names]
     for gap, headings, rigid in ((3, names, True), (3, names, False), (1, broken, False)):
@@ -199,6 +206,19 @@ def drawn(draw: Callable[[], list[Path]]) -> list[Path]:
             raise
         typer.echo(f"figures are left out: {error.name} is missing; pip install 'veilwalk[report]' brings it", err=True)
         return []
+
+
+def drawn_or_kept(drawer: str, record: Record, kept: Path) -> list[Path]:
+    """Return what a function of ``report`` wrote beside ``kept``; where nothing can be drawn, the record alone."""
+
+    def draw() -> list[Path]:
+        files: list[Path] = getattr(import_module("veilwalk.report"), drawer)(record, kept.parent)
+        return files
+
+    made = drawn(draw)
+    if not made:
+        write_atomically(kept, record.to_json().encode())
+    return made or [kept]
 
 
 def help_without_verb(context: typer.Context) -> None:

@@ -202,6 +202,19 @@ class TorchLearner:
                 return mean_scores(losses, losses > 0)
             return self._scores(losses, torch.cat(outputs), torch.cat(targets))
 
+    def example_losses(self, params: Params, data: Partition) -> FloatArray:
+        """Return the loss of every row; the module is asked once for a block of them."""
+        losses: list[float] = []
+        with one_thread(), torch.no_grad():
+            tensors = self._tensors(params)
+            self._module.eval()
+            for start in range(0, len(data), _BLOCK_ROWS):
+                block = slice(start, start + _BLOCK_ROWS)
+                made, wanted = self._outputs(tensors, data.features[block], data.labels[block])
+                rows = zip(made.split(1), wanted.split(1), strict=True)
+                losses.extend(float(self._loss(*row)) for row in rows)
+        return np.array(losses)
+
     def _scores(self, losses: FloatArray, outputs: Tensor, targets: Tensor) -> Mapping[str, float]:
         if self.metric is not None:
             return {"loss": float(losses.mean()), **self.metric(outputs, targets)}

@@ -85,7 +85,7 @@ def make_manifest(
     law: str | None = None,
     previous: Path | None = None,
     password: bytes | None = None,
-) -> tuple[Manifest, LostWalkRules]:
+) -> tuple[Manifest, LostWalkRules, float]:
     """Write the signed manifest of a run to ``out``.
 
     Args:
@@ -98,7 +98,7 @@ def make_manifest(
         password: Opens the root key.
 
     Returns:
-        The manifest, and its rules for lost walks.
+        The manifest, its rules for lost walks, and the seconds that the run takes at least.
     """
     if (request.target_accuracy is None) != (request.test is None):
         raise ConfigError("target-accuracy and test go together: members agree on what to reach, and on what data")
@@ -137,7 +137,7 @@ def make_manifest(
     if before is not None:
         manifest = changed_manifest(before, **_content(manifest))
     sign_manifest(out, manifest, root)
-    return manifest, lost
+    return manifest, lost, rules.seconds(scheme.price.hops)
 
 
 def _rules(request: RunRequest, scheme: Scheme, learner: Learner, model_bytes: int) -> tuple[RunRules, LostWalkRules]:
