@@ -34,14 +34,20 @@ from veilwalk.cli._output import help_without_verb
 from veilwalk.core.errors import InvalidParameterError, VeilwalkError
 from veilwalk.core.version import __version__
 
-# Parameters whose flags have other names.
 _INTERRUPTED = 130
+# Parameters whose flags have other names.
 _FLAGS = {
     "window_radius": "window",
     "tail_probability": "tail",
     "support lo": "support",
     "memory_bytes": "memory",
     "n_nodes": "nodes",
+    "n_features": "features",
+    "n_classes": "classes",
+    "dwell_s": "dwell",
+    "hop_s": "hop",
+    "away_s": "away",
+    "spare_s": "spare",
 }
 # Typer's base of all usage errors has no public name of its own.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]

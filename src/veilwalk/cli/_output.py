@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -26,6 +27,8 @@ _PLAIN_WIDTH = 110
 # What drawing needs and a plain installation has not.
 _DRAWING = {"matplotlib", "jinja2"}
 COMPILING = "veilwalk: compiling once, about half a minute"
+SO_FAR = "veilwalk: so far: "
+_SPEAK_S = 60.0
 
 AllowSandwich = Annotated[
     bool,
@@ -165,12 +168,15 @@ def announce_compiling() -> None:
 
 @contextmanager
 def live_progress() -> Iterator[Progress]:
-    """A live display on standard error, where that is a terminal: a line a stage, how far it is, time left."""
+    """A live display on standard error: a line a stage, how far it is, time left; in a log a line a minute."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Display
 
     announce_compiling()
     screen = Console(stderr=True)
+    if not screen.is_terminal:
+        yield _spoken()
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -178,7 +184,7 @@ def live_progress() -> Iterator[Progress]:
         TextColumn("{task.fields[news]}"),
         TimeRemainingColumn(),
     )
-    with Display(*columns, console=screen, transient=True, disable=not screen.is_terminal) as live:
+    with Display(*columns, console=screen, transient=True) as live:
         lines: dict[str, Any] = {}
 
         def hear(stage: str, done: int = 0, total: int = 0, news: str = "") -> None:
@@ -187,6 +193,20 @@ def live_progress() -> Iterator[Progress]:
             live.update(lines[stage], completed=done, total=total or None, news=news)
 
         yield hear
+
+
+def _spoken() -> Progress:
+    """Say how far it is, once a minute: who reads a log cannot see whether anything happens."""
+    told = time.monotonic()
+
+    def hear(stage: str, done: int = 0, total: int = 0, news: str = "") -> None:
+        nonlocal told
+        if time.monotonic() - told >= _SPEAK_S:
+            told = time.monotonic()
+            far = f"{done} of {total}" if total else ""
+            typer.echo(SO_FAR + ", ".join(part for part in (stage, far, news) if part), err=True)
+
+    return hear
 
 
 def asked_walk(kind: str | None, mix: float | None) -> Walk | None:
