@@ -42,6 +42,7 @@ def audit(
     walk: Annotated[
         str | None,
         typer.Option(
+            metavar="KIND[:MIX]",
             show_default="simple, or the law file's",
             help="simple, lazy, metropolis, non-backtracking, least-recent, or least-recent:MIX.",
         ),
@@ -60,9 +61,9 @@ def audit(
     observers: Annotated[
         str,
         typer.Option(
+            metavar="NAME[,NAME...]",
             help="all that suit the scheme, or some of prior, window, return-time, last-hop, memory, repeated, "
-            "neighbour, linked-neighbour, first-sight, bridge, predecessor, coalition, linked-coalition, path, round, "
-            "separated by commas."
+            "neighbour, linked-neighbour, first-sight, bridge, predecessor, coalition, linked-coalition, path, round.",
         ),
     ] = "all",
     updates: Annotated[int, typer.Option(help="Updates to play.")] = 500_000,
@@ -75,7 +76,7 @@ def audit(
         ),
     ] = "10%",
     placement: Annotated[
-        str, typer.Option(help="Which nodes collude: random ones, or spread, as far from each other as can be.")
+        str, typer.Option(metavar="random|spread", help="Which nodes collude: random ones, or as far apart as can be.")
     ] = "random",
     posterior: Annotated[
         str,
