@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from veilwalk.design import Scheme
     from veilwalk.graphs import Graph
 
+_ENTROPIES = ("observer", "return times", ">node entropy", ">in bits", ">distance entropy")
+_GUESSES = (">hit ratio", ">blind guess", ">95% interval", ">times floor")
+
 
 def audit(
     *,
@@ -226,20 +229,12 @@ def print_audit(record: Record, graph: Graph) -> None:
         row for name, found in observers.items() if "overall" in found for row in _observer_rows(name, found, graph)
     ]
     if rows:
+        # Only coalitions have a floor.
+        kept = None if any(row[-1] for row in rows) else -1
         print_table(
             "what an observer learns (mean entropies in nats, of nodes also in bits)",
-            (
-                "observer",
-                "return times",
-                ">node entropy",
-                ">in bits",
-                ">distance entropy",
-                ">hit ratio",
-                ">blind guess",
-                ">95% interval",
-                ">times floor",
-            ),
-            rows,
+            (*_ENTROPIES, *_GUESSES)[:kept],
+            [row[:kept] for row in rows],
         )
         console().print(_yardsticks(observers, graph))
     for name, found in observers.items():

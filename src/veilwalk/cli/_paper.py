@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -48,7 +48,7 @@ def reproduce(
 
     if figure not in (*experiments.FIGURES, "all"):
         raise InvalidParameterError("figure", figure, f"one of {', '.join(experiments.FIGURES)}, all")
-    network = {"n_nodes": nodes, "degrees": _degrees(degree), "support": DistanceSupport.parse(support)}
+    network: dict[str, Any] = {"n_nodes": nodes, "degrees": _degrees(degree), "support": DistanceSupport.parse(support)}
     require_writable(out)
     for name in experiments.FIGURES if figure == "all" else (figure,):
         with live_progress() as progress:

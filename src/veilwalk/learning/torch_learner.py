@@ -211,8 +211,8 @@ class TorchLearner:
             for start in range(0, len(data), _BLOCK_ROWS):
                 block = slice(start, start + _BLOCK_ROWS)
                 made, wanted = self._outputs(tensors, data.features[block], data.labels[block])
-                rows = zip(made.split(1), wanted.split(1), strict=True)
-                losses.extend(float(self._loss(*row)) for row in rows)
+                # Slices: a loss takes rows, be it one.
+                losses += [float(self._loss(made[row : row + 1], wanted[row : row + 1])) for row in range(len(wanted))]
         return np.array(losses)
 
     def _scores(self, losses: FloatArray, outputs: Tensor, targets: Tensor) -> Mapping[str, float]:

@@ -101,7 +101,7 @@ def _named(axis: Axes, rows: list[dict[str, Any]], labels: list[str], params: An
         places = [place + (number - (len(rows) - 1) / 2) * width for place in range(len(names))]
         values = [100 * one["hit_ratio"] for one in found]
         errors = [[100 * abs(one["hit_ratio_interval"][end] - one["hit_ratio"]) for one in found] for end in (0, 1)]
-        look = {"color": colour, "hatch": _HATCHES[number], "edgecolor": "white", "lw": 0}
+        look: dict[str, Any] = {"color": colour, "hatch": _HATCHES[number], "edgecolor": "white", "lw": 0}
         axis.bar(places, values, width, label=labels[number], **look)
         axis.errorbar(places, values, errors, fmt="none", ecolor="#666666", elinewidth=0.8)
     axis.set_xticks(range(len(names)), [_OBSERVERS[name] for name in names], fontsize=8)
