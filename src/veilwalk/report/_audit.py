@@ -97,10 +97,7 @@ def _by_distance(record: Record, rows: list[dict[str, Any]]) -> Figure:
     axis.set_yscale("log")
     axis.set_xlabel("return time seen by the destination (hops)")
     axis.set_ylabel("posterior of ONE node at that distance")
-    weights = rows[0]["weight_of_one_node"]
-    likelier = max(weights) / min(weights) if min(weights) > 0 else float("inf")
-    found = f"After a short return the likeliest distance counts {likelier:.3g} times the least likely, node by node"
-    return _finished(figure, axis, record, found)
+    return _finished(figure, axis, record, _found_by_distance(rows))
 
 
 def _found_by_colluders(rows: list[dict[str, Any]]) -> str:
@@ -108,6 +105,15 @@ def _found_by_colluders(rows: list[dict[str, Any]]) -> str:
     most = rows[-1]
     strongest = max((most[name]["hit_ratio"] for name in _COALITIONS if name in most), default=0.0)
     return f"{most['colluders']} colluders name {strongest:.0%} of sources; blind, {most['blind_hit_ratio']:.1%}"
+
+
+def _found_by_distance(rows: list[dict[str, Any]]) -> str:
+    """Say where short returns point to, and from when on they point nowhere."""
+    weights = rows[0]["weight_of_one_node"]
+    nearest = rows[0]["distances"][weights.index(max(weights))]
+    even = [row["return_time"] for row in rows if max(row["weight_of_one_node"]) < 1.1 * min(row["weight_of_one_node"])]
+    later = f"; from {even[0]:.0f} hops on all are even to a tenth" if even else ""
+    return f"Short returns point {nearest} hops away{later}"
 
 
 def _found_by_time(observers: dict[str, Any]) -> str:

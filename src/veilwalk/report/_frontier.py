@@ -25,7 +25,7 @@ _SIZES = {"uniform-node": 11, "equalised": 7.5, "optimal": 4}
 def frontier_files(record: Record, folder: Path) -> list[Path]:
     """Write ``frontier.json`` and the figure: node entropy and hit ratio against mean hops per update."""
     rows: list[dict[str, Any]] = list(record.result["rows"])
-    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.2))
     walks = list(dict.fromkeys(row["walk"] for row in rows))
     for walk, colour in zip(walks, _COLOURS, strict=False):
         mine = [row for row in rows if row["walk"] == walk]

@@ -126,6 +126,8 @@ def test_out_writes_the_record_and_its_figures(run: Cli, tmp_path: Path) -> None
         f"{stem}.{suffix}" for stem in ("entropy-by-return-time", "posterior-by-distance") for suffix in ("png", "svg")
     }
     assert {path.name for path in (tmp_path / "new").iterdir()} == figures | {"audit.json"}
+    drawn = (tmp_path / "new" / "posterior-by-distance.svg").read_text()
+    assert re.search(r"<!-- Short returns point 2 hops away; from \d+ hops on all are even to a tenth", drawn)
     for path in (tmp_path / "new").iterdir():
         start = {".png": b"\x89PNG", ".svg": b"<?xml", ".json": b"{"}[path.suffix]
         assert path.read_bytes().startswith(start)
