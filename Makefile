@@ -82,6 +82,7 @@ sealed-attackers: $(VENV)/.demo  ## The strongest attackers of what is sealed fo
 
 watch-pictures: $(VENV)/.test browser  ## The pictures of the live page; a minute or two; writes docs
 	$(BIN)/python -m benchmarks.tables.watch_pictures
+	$(BIN)/python -m benchmarks.tables.walk_picture
 
 walk-comparison: $(VENV)/.demo  ## Hops, entropy, attackers of the walks side by side; a quarter of an hour, resumes; writes docs
 	$(BIN)/python -m benchmarks.tables.walk_comparison

@@ -38,13 +38,29 @@ def kept(out: Path) -> dict[str, tuple[int, bytes]]:
     return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in (out / "jobs").glob("[!.]*.npz")}
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one process makes of the same file, by itself."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    again = begun(written(place), place / "out", "serial")
+    _, complaint = again.communicate(timeout=240)
+    assert again.returncode == 0, complaint
+    return place / "out"
+
+
+def written(place: Path) -> Path:
+    """The sweep's file."""
+    path = place / "seeds.toml"
+    path.write_text(FILE.format(seeds=", ".join(map(str, range(CASES)))))
+    return path
+
+
 @pytest.mark.parametrize("engine", ["process:2", "ray"])
-def test_an_interrupt_loses_no_finished_case(tmp_path: Path, engine: str) -> None:
+def test_an_interrupt_loses_no_finished_case(tmp_path: Path, engine: str, undisturbed: Path) -> None:
     """To the whole group, as a terminal sends it; a second run does the rest."""
     if engine == "ray":
         pytest.importorskip("ray")
-    path, out, other = tmp_path / "seeds.toml", tmp_path / "out", tmp_path / "other"
-    path.write_text(FILE.format(seeds=", ".join(map(str, range(CASES)))))
+    path, out = written(tmp_path), tmp_path / "out"
     process = begun(path, out, engine)
     until = time.monotonic() + 120
     while not kept(out):
@@ -58,13 +74,12 @@ def test_an_interrupt_loses_no_finished_case(tmp_path: Path, engine: str) -> Non
     done = kept(out)
     assert 0 < len(done) < CASES
     assert not (out / "sweep.csv").exists()
-    for where, which in ((out, "process:2"), (other, "serial")):
-        again = begun(path, where, which)
-        _, complaint = again.communicate(timeout=240)
-        assert again.returncode == 0, complaint
+    again = begun(path, out, "process:2")
+    _, complaint = again.communicate(timeout=240)
+    assert again.returncode == 0, complaint
     assert {name: one for name, one in kept(out).items() if name in done} == done
     assert {name: data for name, (_, data) in kept(out).items()} == {
-        name: data for name, (_, data) in kept(other).items()
+        name: data for name, (_, data) in kept(undisturbed).items()
     }
     for name in ("sweep.csv", "summary.csv", "record.json"):
-        assert (out / name).read_bytes() == (other / name).read_bytes()
+        assert (out / name).read_bytes() == (undisturbed / name).read_bytes()

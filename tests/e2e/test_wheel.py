@@ -143,7 +143,6 @@ def test_the_five_lines_of_the_readme_run_on_the_wheel(installed: Path, tmp_path
     (lines,) = blocks
     for shown, small in (
         ("300, 3", "30, 3"),
-        ("(2, 6)", "(2, 3)"),
         ("50_000", "2_000"),
         ("MyLearner()", '"softmax", attack=0'),
     ):

@@ -92,17 +92,17 @@ def test_shells_sum_to_the_network(model: theory.AnonymityModel) -> None:
 def test_no_return_time_covered_is_below_the_floor(
     model: theory.AnonymityModel, tail: float, design: float | None
 ) -> None:
-    """Of 10^5 return times, the first ones and others up to far beyond the mean, none passes what is guaranteed."""
+    """Of 30,000 return times, the first ones and others up to far beyond the mean, none passes what is guaranteed."""
     kappa = None if design is None else seen(model, design)
     if kappa is None:
         assume(theory.design_return_time(tail, model=model) > model.support.hi)
     promise = theory.guarantee(tail, model=model, return_time_design=kappa)
     start = promise.return_time_from
-    later = start - np.log(np.linspace(1.0, 1e-12, 50_000)) / model.walk.decay_rate
-    tried = np.concatenate(([start], math.ceil(start) + np.arange(50_000.0), np.ceil(later)))
+    later = start - np.log(np.linspace(1.0, 1e-12, 15_000)) / model.walk.decay_rate
+    tried = np.concatenate(([start], math.ceil(start) + np.arange(15_000.0), np.ceil(later)))
     worst = max(
         float(theory.bound_total_variation(part, promise.return_time_design, model=model, shortest_paths=True).max())
-        for part in np.array_split(tried, 20)
+        for part in np.array_split(tried, 6)
     )
     # Return times reach 1e13 hops: their centres are rounded, and log E with them.
     assert worst <= promise.total_variation_bound * (1 + 1e-9) + 1e-11
