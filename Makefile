@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 # One pinned set for every target, so that two installs are the same.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
+# Threads that wait for each other turn in circles by default; with several tests at once that took half of both cores.
+QUIETLY := OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+
 .PHONY: demo test check browser prometheus docs screenshots choices figures bench api audit-campaign attackers sealed-attackers walk-comparison watch-pictures graph-table routes learning noise robustness campaign packaged clean
 .DELETE_ON_ERROR:
 
@@ -13,7 +16,7 @@ demo: $(VENV)/.demo  ## The main job, offline: 300 peers learn digits, and what 
 	@$(BIN)/veilwalk demo --out out/demo
 
 test: check browser prometheus  ## Everything that must hold before a change lands
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(QUIETLY) $(BIN)/pytest -n 3 --dist worksteal
 
 check: $(VENV)/.test  ## Formatting, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -116,21 +116,22 @@ def pac_man(counts: Counts, folder: Path, seed: int) -> None:
     """T17: one member of thirty swallows all it is given, with and without garbage in its place; hops of 0.05 s.
 
     Once with the rules of ``cluster up``, once with lateness by chance alone and a false alarm in 1,000 hops, and so
-    with four walks; shares are of what one walk does in the clean network.
+    with four and twelve walks; shares are of what one walk does in the clean network.
     """
     clean = 0.0
     shorter: dict[str, Any] = {"away": 0.0, "alarm_hops": 1e3}
-    several = shorter | {"walks": 4}
-    runs: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("clean", "", {}),
-        ("swallower", "", {}),
-        ("decoy", "", {}),
-        ("swallower", " by shorter lateness", shorter),
-        ("decoy", " by shorter lateness", shorter),
-        ("clean", " with four walks", several),
-        ("swallower", " with four walks", several),
-        ("decoy", " with four walks", several),
-    )
+    ways: dict[str, dict[str, Any]] = {
+        "": {},
+        " by shorter lateness": shorter,
+        " with four walks": shorter | {"walks": 4},
+        " with twelve walks": shorter | {"walks": 12},
+    }
+    runs = [
+        (kind, how, rules)
+        for how, rules in ways.items()
+        for kind in ("clean", "swallower", "decoy")
+        if (kind, rules) != ("clean", shorter)
+    ]
     for kind, how, rules in runs:
         name = (kind + how).replace(" ", "_")
         where = folder / f"pac-man-{name}"
