@@ -136,14 +136,14 @@ def attacked(payload: str, updates: int, deliveries: int) -> dict[str, Any]:
     )
     trace = scenario.trace("private-walk", updates=updates, seed=1)
     rows = attacked_rows(trace, deliveries)
-    news = [(time.monotonic(), time.process_time())]
+    said = [(time.monotonic(), time.process_time())]
 
-    def watch(stage: str, done: int = 0, total: int = 0, news_of: str = "") -> None:
-        del stage, done, total, news_of
-        news.append((time.monotonic(), time.process_time()))
+    def watch(stage: str, done: int = 0, total: int = 0, news: str = "") -> None:
+        del stage, done, total, news
+        said.append((time.monotonic(), time.process_time()))
 
     gather_evidence(scenario, trace, rows, seed=1, progress=watch)
-    spent = time.process_time() - news[0][1]
+    spent = time.process_time() - said[0][1]
     return {
         "payload": payload,
         "parameters": sum(array.size for array in learner().init_params(np.random.default_rng(1)).values()),
@@ -152,8 +152,8 @@ def attacked(payload: str, updates: int, deliveries: int) -> dict[str, Any]:
         "deliveries": len(rows),
         "cpu_s": spent,
         "cpu_s_a_delivery": spent / len(rows),
-        "longest_silence_s": max(two[0] - one[0] for one, two in itertools.pairwise(news)),
-        "words_of_progress": len(news) - 1,
+        "longest_silence_s": max(two[0] - one[0] for one, two in itertools.pairwise(said)),
+        "words_of_progress": len(said) - 1,
         "peak_bytes": peak_bytes(),
     }
 
