@@ -71,7 +71,7 @@ learning: $(VENV)/.test  ## Accuracy of every algorithm on MNIST, tuned; an hour
 noise: $(VENV)/.test  ## What noise costs and buys on MNIST, a record or a node protected; some minutes, resumes; writes docs
 	$(BIN)/python -m benchmarks.tables.noise
 
-robustness: $(VENV)/.demo  ## What poisoners do, and what tests of received models are worth; half an hour, resumes; writes docs
+robustness: $(VENV)/.demo  ## What poisoners do, and what tests of received models are worth; some ten minutes, resumes; writes docs
 	$(BIN)/python -m benchmarks.tables.robustness
 
 audit-campaign: $(VENV)/.demo  ## Every law, every observer, the curve over colluders; half an hour, resumes; writes docs

@@ -23,8 +23,9 @@ from veilwalk.learning._api import Params
 ACCEPT_USAGE = "none, or finite, loss:RATIO, norm:STEP or two of them (finite is in both)"
 
 
-# By how much a refusal raises what a node compares with: one that was lucky once would refuse everybody for ever.
-_LEAK = 1.1
+# By how much a refusal raises what a node compares with: one that was lucky once would refuse everybody for ever. Each
+# honest model refused sets the run back, so that luck must be forgotten within one or two of them.
+_LEAK = 1.5
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -34,8 +35,8 @@ class Held:
     Attributes:
         params: The model, as the node sent it on.
         age: Updates that it has had.
-        loss: What losses on the node's rows are held against: the least of the models accepted there, a tenth more for
-            each refused since; NaN where that is not known.
+        loss: What losses on the node's rows are held against: the least of the models accepted there, half as much
+            again for each refused since; NaN where that is not known.
     """
 
     params: Params
@@ -49,7 +50,7 @@ class Acceptance:
 
     Attributes:
         max_loss_ratio: Refused where its loss on the node's rows is more than so many times that of the model
-            accepted there that had the least (and a tenth more for each refused since); 0 for no such test.
+            accepted there that had the least (half as much again for each refused since); 0 for no such test.
         max_step: Refused where it is farther (Euclidean norm) from the node's own last model than so much for each
             update between them; 0 for no such test. Where updates are clipped to this, no honest one is refused.
     """

@@ -13,7 +13,7 @@ import jinja2
 
 from veilwalk.core.records import Record, score_of, write_atomically
 from veilwalk.core.units import readable_bytes
-from veilwalk.report._training_figures import accuracy_svgs, curve_looks, entropy_svg, posterior_svg
+from veilwalk.report._training_figures import accuracy_svgs, curve_looks, entropy_svg, posterior_svg, score_svgs
 from veilwalk.report._training_words import PRIVATE_SCHEMES, findings, headline, percent, score, summary
 
 _NAMES = {
@@ -45,6 +45,7 @@ def training_report(record: Record, path: Path) -> Path:
     page.filters |= filters
     algorithms, sample = found["algorithms"], found["sample"]
     gain = score_of(algorithms["private-walk"]["points"][-1])[0]
+    drawn = "accuracy" if gain == "accuracy" else "loss"
     text = page.from_string(source).render(
         run=found,
         names=_NAMES,
@@ -58,7 +59,8 @@ def training_report(record: Record, path: Path) -> Path:
         # Of all scripts only this one may run, whatever the record holds.
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         figures={
-            "accuracy": accuracy_svgs(algorithms, "accuracy" if gain == "accuracy" else "loss"),
+            "accuracy": accuracy_svgs(algorithms, drawn),
+            "scores": score_svgs(algorithms, drawn),
             "entropy": entropy_svg(
                 {name: algorithms[name]["anonymity"] for name in PRIVATE_SCHEMES if name in algorithms}
             ),

@@ -73,20 +73,41 @@ def curve_looks(algorithms: Iterable[str]) -> list[dict[str, str]]:
 
 def accuracy_svgs(algorithms: Mapping[str, Any], what: str) -> dict[str, str]:
     """Accuracy (or loss, where a learner has no accuracy) against updates, hops and bytes: a figure each, by label."""
-    found = {}
-    for column, label in _AXES:
-        with mpl.rc_context(_STYLE):
-            figure, axis = plt.subplots(figsize=(4.2, 3.3), layout="constrained")
-            for name, run in algorithms.items():
-                # The first model has cost nothing, which a logarithm cannot show.
-                points = [point for point in run["points"] if point[column] > 0]
-                if points:
-                    values = [point[what] for point in points]
-                    axis.plot([point[column] for point in points], values, **({"lw": 1.6} | _LOOKS[name]))
-            axis.set_xscale("log")
-            axis.set_xlabel(label)
-            axis.set_ylabel(f"{what} on held-out data")
-            found[label] = _svg(figure, f"{what.capitalize()} against {label}", _ends(algorithms, column, what))
+    return {label: _score_svg(algorithms, what, column, label, (4.2, 3.3)) for column, label in _AXES}
+
+
+def score_svgs(algorithms: Mapping[str, Any], drawn: str) -> dict[str, str]:
+    """Every other score of a learner against updates: a small figure each, by name; ``drawn`` has its own already."""
+    points = [point for run in algorithms.values() for point in run["points"]]
+    names = dict.fromkeys(("accuracy", "loss", *(name for point in points for name in point.get("scores", {}))))
+    column, label = _AXES[0]
+    return {
+        name: _score_svg(algorithms, name, column, label, (2.9, 2.3))
+        for name in names
+        if name != drawn and any(_score(point, name) is not None for point in points)
+    }
+
+
+def _score_svg(algorithms: Mapping[str, Any], what: str, column: str, label: str, size: tuple[float, float]) -> str:
+    with mpl.rc_context(_STYLE):
+        figure, axis = plt.subplots(figsize=size, layout="constrained")
+        for name, run in algorithms.items():
+            # The first model has cost nothing, which a logarithm cannot show.
+            found = [(point[column], _score(point, what)) for point in run["points"] if point[column] > 0]
+            known = [(spent, value) for spent, value in found if value is not None]
+            if known:
+                axis.plot(*zip(*known, strict=True), **({"lw": 1.6} | _LOOKS[name]))
+        axis.set_xscale("log")
+        axis.set_xlabel(label)
+        # A learner may call its scores as it likes: a dollar sign there begins no formula.
+        axis.set_ylabel(f"{what} on held-out data", parse_math=False)
+        title = f"{what[:1].upper()}{what[1:]} against {label}"
+        return _svg(figure, title, _ends(algorithms, column, what))
+
+
+def _score(point: Mapping[str, Any], what: str) -> float | None:
+    """Return a score of a point of a record; None where it is not there, or was not finite."""
+    found: float | None = point[what] if what in {"accuracy", "loss"} else point.get("scores", {}).get(what)
     return found
 
 
@@ -94,9 +115,9 @@ def _ends(algorithms: Mapping[str, Any], column: str, what: str) -> str:
     """Say where each curve ends, for who does not see it."""
     last = {name: run["points"][-1] for name, run in algorithms.items()}
     return "; ".join(
-        f"{_LOOKS[name]['label']} ends at {what} {point[what]:.3f}"
-        + (f" with {point[column]:,.0f}" if point[column] else "")
+        f"{_LOOKS[name]['label']} ends at {what} {value:.3f}" + (f" with {point[column]:,.0f}" if point[column] else "")
         for name, point in last.items()
+        if (value := _score(point, what)) is not None
     )
 
 
@@ -217,7 +238,7 @@ def _svg(figure: Figure, title: str, told: str) -> str:
 
 
 def _slug(title: str) -> str:
-    return re.sub(r"[^a-z]+", "-", title.lower()).strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def learning_figure(record: Record) -> bytes:

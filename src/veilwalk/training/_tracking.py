@@ -105,28 +105,42 @@ def open_tracker(spec: str, settings: Mapping[str, Any]) -> Tracker:
     """
     name, _, where = spec.partition(":")
     place = where or "veilwalk"
-    match name:
-        case "tensorboard":
-            return TensorBoardTracker(place, settings)
-        case "wandb" | "trackio":
-            return WandbTracker(_library(name), place, settings)
-        case "mlflow":
-            return MlflowTracker(place, settings)
+    with _theirs(spec):
+        match name:
+            case "tensorboard":
+                return TensorBoardTracker(place, settings)
+            case "wandb" | "trackio":
+                return WandbTracker(_library(name), place, settings)
+            case "mlflow":
+                return MlflowTracker(place, settings)
     raise InvalidParameterError("track", spec, f"NAME or NAME:WHERE, of {', '.join(TRACKERS)}")
+
+
+@contextmanager
+def _theirs(spec: str) -> Iterator[None]:
+    """Say in one line what a tracker could not do: no server, no store, nobody logged in. It is no fault of ours."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(f"--track {spec} failed: {said}") from error
 
 
 @contextmanager
 def trackers(specs: Iterable[str], settings: Mapping[str, Any]) -> Iterator[Track]:
     """Yield one callback for all trackers asked for; whatever happens, they are closed."""
     with ExitStack() as stack:
-        opened: list[Tracker] = []
+        opened: dict[str, Tracker] = {}
         for spec in specs:
-            opened.append(open_tracker(spec, settings))
-            stack.callback(opened[-1].close)
+            opened[spec] = open_tracker(spec, settings)
+            stack.callback(opened[spec].close)
 
         def tell(algorithm: str, point: Point) -> None:
-            for tracker in opened:
-                tracker(algorithm, point)
+            for spec, tracker in opened.items():
+                with _theirs(spec):
+                    tracker(algorithm, point)
 
         yield tell
 

@@ -124,6 +124,13 @@ def test_a_model_is_held_against_the_best_that_was_accepted() -> None:
     assert not accepted(STRICT, 1.11)
     # The mutant compares with the loss of the node's own model, 2: it would let this through.
     assert not accepted(STRICT, 2.2)
+    # A model of 2 is good enough for a node that refused it twice: it was lucky once, and forgets it.
+    refused = held
+    for _ in range(2):
+        passed, least = STRICT.look({"a": np.array([2.0])}, refused, age=11, loss_of=loss_of)
+        assert not passed
+        refused = Held(params=held.params, age=10, loss=least)
+    assert STRICT.look({"a": np.array([2.0])}, refused, age=11, loss_of=loss_of) == (True, 2.0)
     assert accepted(Acceptance(max_step=0.5), 2.5)
     assert not accepted(Acceptance(max_step=0.5), 2.6)
     assert accepted(Acceptance(max_step=0.5), 2.6, age=12)

@@ -150,6 +150,32 @@ def test_a_learner_without_accuracy_is_drawn_by_its_loss(record: Record, tmp_pat
     assert "loss on held-out data" in page.text
 
 
+def test_finding_a10_every_score_of_a_learner_is_drawn(record: Record, tmp_path: Path) -> None:
+    """A small figure each, with names of its own and where its curves end; what is no number there is left out."""
+
+    def scored(point: Any) -> dict[str, Any]:
+        of = point["update"]
+        return dict(point) | {"scores": {"f1": of / 240, "f2": None if of else 0.5, "cost $ <b>": of, "never": None}}
+
+    runs = {
+        name: dict(run) | {"points": [scored(point) for point in run["points"]]}
+        for name, run in record.result["algorithms"].items()
+    }
+    page = read(training_report(changed(record, algorithms=runs), tmp_path / "r.html"))
+    assert "Every other score of the learner, against updates" in page.text
+    plain = read(training_report(record, tmp_path / "plain.html"))
+    # One for each of f1, f2 and the cost; the loss has one in both.
+    assert page.tags["svg"] == plain.tags["svg"] + 3
+    assert "private walk ends at f1 0.500 with 120" in page.text
+    assert "private walk ends at loss" in plain.text
+    assert "cost $ <b> on held-out data" in page.text
+    assert "never on held-out data" not in page.text
+    assert "accuracy on held-out data" in page.text
+    text = (tmp_path / "r.html").read_text()
+    ids = re.findall(r'<clipPath id="([^"]+)"', text)
+    assert len(ids) == len(set(ids)) > 5
+
+
 def test_nodes_stand_on_rings_by_distance(record: Record) -> None:
     """As many rings out as hops from the receiver, and no two at one place."""
     sample = record.to_dict()["sample"]

@@ -106,6 +106,25 @@ def test_a_tracker_that_is_missing_is_said_in_one_line(name: str, monkeypatch: p
         open_tracker("tensorbord", {})
 
 
+def test_what_a_tracker_cannot_do_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No store, no server, nobody logged in: theirs to say, and no fault of ours; at the start and later."""
+
+    class Failing(Shaped):
+        def log(self, values: Mapping[str, float]) -> None:
+            del values
+            raise OSError("no route\nto host")
+
+    monkeypatch.setitem(sys.modules, "wandb", Failing())
+    with (
+        pytest.raises(ConfigError, match=r"^--track wandb:here failed: no route to host$"),
+        trackers(["wandb:here"], {}) as told,
+    ):
+        told("private-walk", POINT)
+    monkeypatch.setitem(sys.modules, "wandb", object())
+    with pytest.raises(ConfigError, match=r"^--track wandb failed: .*init"):
+        open_tracker("wandb", {})
+
+
 class Shaped:
     """What wandb and trackio have in common."""
 
