@@ -20,6 +20,25 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 _BESIDE = ("README.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "paper/errata.md")
 _FOLDERS = ("docs", "examples")
+# A page that was opened from a file may start no worker, and the search is one: there a frame does its work.
+_WORKER = """
+if (location.protocol === "file:") window.Worker = class {
+  constructor(url) {
+    this.frame = document.body.appendChild(document.createElement("iframe"));
+    this.frame.hidden = true;
+    this.frame.contentWindow.postMessage = (data) => setTimeout(() => this.onmessage?.({ data }));
+    const script = this.frame.contentDocument.createElement("script");
+    this.ready = new Promise((done, failed) => { script.onload = done; script.onerror = failed; });
+    script.src = url;
+    this.frame.contentDocument.body.append(script);
+  }
+  postMessage(data) {
+    const copy = { data: structuredClone(data) };
+    this.ready.then(() => this.frame.contentWindow.onmessage(copy), (error) => this.onerror?.(error));
+  }
+  terminate() { this.frame.remove(); }
+};
+"""
 _LINK = re.compile(r"\]\(([^)#:\s]+)[^)\s]*\)")
 
 
@@ -59,9 +78,11 @@ def build(config: Path = ROOT / "zensical.toml") -> subprocess.CompletedProcess[
 
 
 def cut_off(site: Path) -> None:
-    """Take out what the built pages would fetch from other machines: nothing is read from a network."""
+    """Take out what the built pages would fetch from other machines, and put in what it did: searching from a file."""
     for page in site.rglob("*.html"):
-        page.write_text(re.sub(r'<script src="https?://[^>]*></script>', "", page.read_text()))
+        page.write_text(
+            re.sub(r'<script src="https?://[^>]*></script>', f"<script>{_WORKER}</script>", page.read_text())
+        )
 
 
 def main() -> None:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from veilwalk.design import Scheme
     from veilwalk.graphs import Graph
 
+_ENTROPIES = ("observer", "return times", ">node entropy", ">in bits", ">distance entropy")
+_GUESSES = (">hit ratio", ">blind guess", ">95% interval", ">times floor")
+
 
 def audit(
     *,
@@ -42,6 +45,7 @@ def audit(
     walk: Annotated[
         str | None,
         typer.Option(
+            metavar="KIND[:MIX]",
             show_default="simple, or the law file's",
             help="simple, lazy, metropolis, non-backtracking, least-recent, or least-recent:MIX.",
         ),
@@ -60,9 +64,9 @@ def audit(
     observers: Annotated[
         str,
         typer.Option(
+            metavar="NAME[,NAME...]",
             help="all that suit the scheme, or some of prior, window, return-time, last-hop, memory, repeated, "
-            "neighbour, linked-neighbour, first-sight, bridge, predecessor, coalition, linked-coalition, path, round, "
-            "separated by commas."
+            "neighbour, linked-neighbour, first-sight, bridge, predecessor, coalition, linked-coalition, path, round.",
         ),
     ] = "all",
     updates: Annotated[int, typer.Option(help="Updates to play.")] = 500_000,
@@ -75,7 +79,7 @@ def audit(
         ),
     ] = "10%",
     placement: Annotated[
-        str, typer.Option(help="Which nodes collude: random ones, or spread, as far from each other as can be.")
+        str, typer.Option(metavar="random|spread", help="Which nodes collude: random ones, or as far apart as can be.")
     ] = "random",
     posterior: Annotated[
         str,
@@ -225,20 +229,12 @@ def print_audit(record: Record, graph: Graph) -> None:
         row for name, found in observers.items() if "overall" in found for row in _observer_rows(name, found, graph)
     ]
     if rows:
+        # Only coalitions have a floor.
+        kept = None if any(row[-1] for row in rows) else -1
         print_table(
             "what an observer learns (mean entropies in nats, of nodes also in bits)",
-            (
-                "observer",
-                "return times",
-                ">node entropy",
-                ">in bits",
-                ">distance entropy",
-                ">hit ratio",
-                ">blind guess",
-                ">95% interval",
-                ">times floor",
-            ),
-            rows,
+            (*_ENTROPIES, *_GUESSES)[:kept],
+            [row[:kept] for row in rows],
         )
         console().print(_yardsticks(observers, graph))
     for name, found in observers.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from veilwalk.cli._graph import SPEC_HELP, network_of
-from veilwalk.cli._output import EngineOption, WorkOption, announce_compiling, drawn, live_progress
+from veilwalk.cli._output import EngineOption, WorkOption, announce_compiling, drawn_or_kept, live_progress, say
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES, parse_memory
 from veilwalk.core.records import plain, require_writable
@@ -260,7 +260,7 @@ def _closed_form(
         save_law(out, found.law)
     _show(found.to_dict(), lambda: print_window_design(found), out, as_json=as_json)
     if not as_json:
-        typer.echo(f"warning: {relay_warning(1 / degree, turns=True)}")
+        say(f"warning: {relay_warning(1 / degree, turns=True)}")
 
 
 def _on_graph(graph: Graph, law: str, options: dict[str, Any], out: Path | None, *, as_json: bool) -> None:
@@ -275,7 +275,7 @@ def _on_graph(graph: Graph, law: str, options: dict[str, Any], out: Path | None,
         save_scheme(out, found.scheme)
     _show(found.to_dict(), lambda: print_design(found), out, as_json=as_json)
     if not as_json and (warning := found.scheme.relay_warning()):
-        typer.echo(f"warning: {warning}")
+        say(f"warning: {warning}")
 
 
 def _show(content: Mapping[str, Any], show: Any, out: Path | None, *, as_json: bool) -> None:
@@ -319,9 +319,7 @@ def _frontier(
         )
     paths: list[Path] = []
     if out is not None:
-        from veilwalk.report import frontier_files
-
-        paths = drawn(lambda: frontier_files(record, out))
+        paths = drawn_or_kept("frontier_files", record, out / "frontier.json")
     if as_json:
         typer.echo(record.to_json(), nl=False)
         return

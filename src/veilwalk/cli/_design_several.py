@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from veilwalk.cli._output import console, drawn, live_progress, print_table
+from veilwalk.cli._output import drawn_or_kept, live_progress, print_table, say
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.records import plain
 from veilwalk.core.units import nats_and_bits, readable_bytes
@@ -71,7 +71,7 @@ def _look(graph: Graph, law: str, asked: dict[str, Any], out: Path | None, *, as
     if out is not None:
         typer.echo(f"wrote {out}")
     if warning := found.scheme.relay_warning():
-        typer.echo(f"warning: {warning}")
+        say(f"warning: {warning}")
 
 
 def _choose(
@@ -93,9 +93,7 @@ def _choose(
         save_scheme(place, best.scheme)
         written = [place]
         if not alone:
-            from veilwalk.report import recipients_files
-
-            written += drawn(lambda: recipients_files(record, out))
+            written += drawn_or_kept("recipients_files", record, out / "frontier.json")
     if as_json:
         content = record.to_dict() | {"design": best.to_dict()}
         typer.echo(json.dumps(plain(content), indent=2, allow_nan=False))
@@ -159,22 +157,20 @@ def _print_colluders(found: Several) -> None:
             (
                 f"{one.share:.1%}",
                 f"{one.named.mean:.2%}",
-                f"{max(one.named.low, 0.0):.2%} to {one.named.high:.2%}",
+                _range(one.named),
                 f"{one.times_floor:.2f}",
             )
             for one in found.colluders
         ],
     )
     if found.hidden.top_posterior is not None:
-        console().print(
+        say(
             "best guesses: fitted on other walks, too low; and on the same, too high. Entropies are told less their "
-            "bias of first order, by the jackknife.",
-            soft_wrap=True,
+            "bias of first order, by the jackknife."
         )
-    console().print(
+    say(
         "no routing keeps colluders below their share; first sight is the cheapest of their attacks: veilwalk audit "
-        "has the strongest.",
-        soft_wrap=True,
+        "has the strongest."
     )
 
 
@@ -201,12 +197,11 @@ def print_recipients(record: Record) -> None:
     )
     what = f"sealed for {best['recipients']}, {best['law']}, {best['walk']}"
     if record.result["kept"]:
-        console().print(f"best: {what}: the least bytes, up to a tenth, that keep the floor", soft_wrap=True)
+        say(f"best: {what}: the least bytes, up to a tenth, that keep the floor")
     else:
-        console().print(
+        say(
             f"nothing keeps {params['keep']:g} of log(N - 1): the network is too small or too badly connected; the "
-            f"nearest, {what}, keeps {best['node_entropy_kept']:.1%}",
-            soft_wrap=True,
+            f"nearest, {what}, keeps {best['node_entropy_kept']:.1%}"
         )
 
 
@@ -220,4 +215,9 @@ def _to(interval: tuple[float, float] | None, form: str) -> str:
 
 
 def _share(one: SampledMean) -> str:
-    return f"{one.mean:.2%} ({one.low:.2%} to {one.high:.2%})"
+    return f"{one.mean:.2%} ({_range(one)})"
+
+
+def _range(one: SampledMean) -> str:
+    """The interval of a share, which no share can lie outside of."""
+    return f"{max(one.low, 0.0):.2%} to {min(one.high, 1.0):.2%}"

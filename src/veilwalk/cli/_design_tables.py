@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from veilwalk.cli._output import console, print_table
+from veilwalk.cli._output import console, print_table, say
 from veilwalk.core.units import nats_and_bits
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ def print_design(found: Design) -> None:
         if found.likelihood is not None:
             _print_classes(found.likelihood, scheme.law.support, found.row_sums)
         if found.legs is not None:
-            console().print(
-                "no certificate and no window floor at this size; measure the rest with veilwalk audit", soft_wrap=True
-            )
+            say("no certificate and no window floor at this size; measure the rest with veilwalk audit")
         return
     seen, where = found.exposure, f"{found.channel.observer} observer, expected"
     rows += [
@@ -58,7 +56,7 @@ def print_design(found: Design) -> None:
     print_table(title, ("what", ">value", "kind"), rows)
     _print_who(seen, scheme.graph, where)
     for line in _remarks(found):
-        console().print(line, soft_wrap=True)
+        say(line)
 
 
 def _print_who(seen: Exposure, graph: Graph, where: str) -> None:
@@ -112,10 +110,9 @@ def _print_classes(likelihood: ClassLikelihood, support: DistanceSupport, sums: 
             if errors.min() < _HARDLY_SEEN
         ],
     )
-    console().print(
+    say(
         f"equalised by class: row sums {sums.min():.3f} to {sums.max():.3f} before they are normalised; all 1 where "
-        "exactly equalised",
-        soft_wrap=True,
+        "exactly equalised"
     )
 
 

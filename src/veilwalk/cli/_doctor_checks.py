@@ -29,6 +29,8 @@ EXTRAS = {
     "dp": ("dp_accounting", "epsilon of noisy updates"),
     "parquet": ("pyarrow", "Parquet tables"),
     "export": ("onnx", "models as ONNX and safetensors"),
+    "watch": ("starlette", "the live page"),
+    "tensorboard": ("tensorboardX", "evaluations in TensorBoard"),
     "ray": ("ray", "work on many machines, by Ray"),
     "dask": ("distributed", "work on many machines, by Dask"),
     "cuda": ("cupy", "walks on a graphics card"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 
+_ASKED = Path("-")
 PasswordFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="File whose first line is the password that seals the key files; /dev/fd/3 reads a descriptor.",
+        help="File whose first line is the password that seals the key files; - asks for it, /dev/fd/3 reads a "
+        "descriptor.",
     ),
 ]
 
@@ -68,7 +71,7 @@ def new(
     from veilwalk.node import Suite
     from veilwalk.node.members import new_node_keys, new_root_key
 
-    password = read_optional_password(password_file)
+    password = read_optional_password(password_file, new=True)
     if is_root:
         if node_id is not None or address is not None:
             raise InvalidParameterError("root", "with --id or --address", "given without them")
@@ -127,11 +130,16 @@ def _named_card(directory: Path, keys: NodeKeys) -> Path:
     return path
 
 
-def read_optional_password(path: Path | None) -> bytes | None:
-    """Return the password in ``path``, None without one."""
+def read_optional_password(path: Path | None, *, new: bool = False) -> bytes | None:
+    """Return the password in ``path``, or typed in for ``-``, a ``new`` one twice; None without one."""
     from veilwalk.node.members import read_password
 
-    return None if path is None else read_password(path)
+    if path != _ASKED:
+        return None if path is None else read_password(path)
+    if not sys.stdin.isatty():
+        return read_password(Path("/dev/stdin"))
+    typed: str = typer.prompt("password", hide_input=True, confirmation_prompt=new, err=True)
+    return typed.encode()
 
 
 def _protection(password: bytes | None) -> str:

@@ -34,14 +34,20 @@ from veilwalk.cli._output import help_without_verb
 from veilwalk.core.errors import InvalidParameterError, VeilwalkError
 from veilwalk.core.version import __version__
 
-# Parameters whose flags have other names.
 _INTERRUPTED = 130
+# Parameters whose flags have other names.
 _FLAGS = {
     "window_radius": "window",
     "tail_probability": "tail",
     "support lo": "support",
     "memory_bytes": "memory",
     "n_nodes": "nodes",
+    "n_features": "features",
+    "n_classes": "classes",
+    "dwell_s": "dwell",
+    "hop_s": "hop",
+    "away_s": "away",
+    "spare_s": "spare",
 }
 # Typer's base of all usage errors has no public name of its own.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -109,7 +115,8 @@ def _run(arguments: list[str] | None) -> int:
         if code == _INTERRUPTED:
             code = _complain("interrupted", _INTERRUPTED)
     except InvalidParameterError as error:
-        code = _complain(f"{_flag(error.name, arguments)} = {error.value!r}: must be {error.need}", error.exit_code)
+        given = "is not given" if error.value is None else f"= {error.value!r}"
+        code = _complain(f"{_flag(error.name, arguments)} {given}: must be {error.need}", error.exit_code)
     except VeilwalkError as error:
         code = _complain(str(error), error.exit_code)
     except _UsageError as error:

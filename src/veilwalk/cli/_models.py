@@ -53,6 +53,8 @@ class Model:
 
 def model_of(source: Path, algorithm: str | None, run: str | None, *, unfinished: bool) -> Model:
     """Return the model of a run, a cluster or a node."""
+    if not source.exists():
+        raise InputFileError(f"{source} does not exist: need the folder of a run or cluster, or a node.toml")
     if (source / "run.json").exists():
         from veilwalk.training import RunFolder
 

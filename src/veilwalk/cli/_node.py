@@ -26,6 +26,7 @@ from veilwalk.cli._output import (
     help_without_verb,
     print_table,
 )
+from veilwalk.core.units import readable_seconds
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -221,7 +222,7 @@ def manifest(
         seed=seed,
         days=days,
     )
-    made, lost = make_manifest(
+    made, lost, seconds = make_manifest(
         request,
         root_keys=root_keys,
         roster=roster,
@@ -233,4 +234,5 @@ def manifest(
     typer.echo(f"{out} and its signature: {made.body_bytes} bytes of model in buckets of {made.bucket_bytes}")
     law_text = made.law or f"of {law}"
     typer.echo(f"version {made.version}; law: {law_text}; walk: {made.walk}; sealed for {made.recipients}")
+    typer.echo(f"all {updates} updates take at least {readable_seconds(seconds)}: hops per update times the dwell")
     typer.echo(f"walks are believed lost after {lost}; one false alarm in {alarm_hops:g} hops is to be expected")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,12 +20,15 @@ from rich.text import Text
 
 from veilwalk.core.payload import PAYLOADS
 from veilwalk.core.progress import Progress
+from veilwalk.core.records import Record, write_atomically
 from veilwalk.core.walk import Walk
 
 _PLAIN_WIDTH = 110
 # What drawing needs and a plain installation has not.
 _DRAWING = {"matplotlib", "jinja2"}
 COMPILING = "veilwalk: compiling once, about half a minute"
+SO_FAR = "veilwalk: so far: "
+_SPEAK_S = 60.0
 
 AllowSandwich = Annotated[
     bool,
@@ -99,6 +104,11 @@ def console() -> Console:
     return _Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
 
 
+def say(text: str = "") -> None:
+    """Print a sentence: on a terminal words stay whole, and elsewhere a line is a line."""
+    console().print(Text(text), soft_wrap=not sys.stdout.isatty())
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table under its title; columns whose heading starts with ``>`` are set to the right.
 
@@ -106,7 +116,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     wide, every row becomes a list of its own. No word and no number is ever cut.
     """
     screen, cells = console(), [tuple(row) for row in rows]
-    screen.print(Text(title, style="bold"), soft_wrap=True)
+    screen.print(Text(title, style="bold"), soft_wrap=not sys.stdout.isatty())
     names = [column.removeprefix(">") for column in columns]
     broken = [re.sub(r"(?<=[/,]) ?| ", "\n", name) for name in names]
     for gap, headings, rigid in ((3, names, True), (3, names, False), (1, broken, False)):
@@ -158,12 +168,15 @@ def announce_compiling() -> None:
 
 @contextmanager
 def live_progress() -> Iterator[Progress]:
-    """A live display on standard error, where that is a terminal: a line a stage, how far it is, time left."""
+    """A live display on standard error: a line a stage, how far it is, time left; in a log a line a minute."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Display
 
     announce_compiling()
     screen = Console(stderr=True)
+    if not screen.is_terminal:
+        yield _spoken()
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -171,7 +184,7 @@ def live_progress() -> Iterator[Progress]:
         TextColumn("{task.fields[news]}"),
         TimeRemainingColumn(),
     )
-    with Display(*columns, console=screen, transient=True, disable=not screen.is_terminal) as live:
+    with Display(*columns, console=screen, transient=True) as live:
         lines: dict[str, Any] = {}
 
         def hear(stage: str, done: int = 0, total: int = 0, news: str = "") -> None:
@@ -180,6 +193,20 @@ def live_progress() -> Iterator[Progress]:
             live.update(lines[stage], completed=done, total=total or None, news=news)
 
         yield hear
+
+
+def _spoken() -> Progress:
+    """Say how far it is, once a minute: who reads a log cannot see whether anything happens."""
+    told = time.monotonic()
+
+    def hear(stage: str, done: int = 0, total: int = 0, news: str = "") -> None:
+        nonlocal told
+        if time.monotonic() - told >= _SPEAK_S:
+            told = time.monotonic()
+            far = f"{done} of {total}" if total else ""
+            typer.echo(SO_FAR + ", ".join(part for part in (stage, far, news) if part), err=True)
+
+    return hear
 
 
 def asked_walk(kind: str | None, mix: float | None) -> Walk | None:
@@ -199,6 +226,19 @@ def drawn(draw: Callable[[], list[Path]]) -> list[Path]:
             raise
         typer.echo(f"figures are left out: {error.name} is missing; pip install 'veilwalk[report]' brings it", err=True)
         return []
+
+
+def drawn_or_kept(drawer: str, record: Record, kept: Path) -> list[Path]:
+    """Return what a function of ``report`` wrote beside ``kept``; where nothing can be drawn, the record alone."""
+
+    def draw() -> list[Path]:
+        files: list[Path] = getattr(import_module("veilwalk.report"), drawer)(record, kept.parent)
+        return files
+
+    made = drawn(draw)
+    if not made:
+        write_atomically(kept, record.to_json().encode())
+    return made or [kept]
 
 
 def help_without_verb(context: typer.Context) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from veilwalk.cli._output import console, drawn, help_without_verb, live_progress, print_table
+from veilwalk.cli._output import console, drawn_or_kept, help_without_verb, live_progress, print_table
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.records import Record, require_writable, write_atomically
+from veilwalk.core.records import require_writable
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -32,34 +31,37 @@ def reproduce(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for PNG, SVG, CSV and JSON.")],
     graphs: Annotated[int, typer.Option(help="Sampled graphs behind the exact curves, for each degree.")] = 5,
     seed: Annotated[int, typer.Option(help="Seed of the sampled graphs.")] = 1,
+    nodes: Annotated[int, typer.Option(help="Of another network than the paper's: its nodes.")] = 300,
+    degree: Annotated[
+        str, typer.Option(metavar="C[,C...]", help="Its degree; several are drawn side by side.")
+    ] = "3,4",
+    support: Annotated[str, typer.Option(metavar="LO:HI", help="Distances that destinations are drawn from.")] = "2:6",
 ) -> None:
     """Draw the paper's figures: printed, corrected and exact.
 
-    For c = 3 and c = 4: printed formulas, corrected ones, and exact chains.
+    For c = 3 and c = 4: printed formulas, corrected ones, and exact chains. The same for other random regular graphs.
 
     Example: veilwalk paper reproduce trade-off --out figures
     """
     from veilwalk import experiments
+    from veilwalk.core.support import DistanceSupport
 
     if figure not in (*experiments.FIGURES, "all"):
         raise InvalidParameterError("figure", figure, f"one of {', '.join(experiments.FIGURES)}, all")
+    network: dict[str, Any] = {"n_nodes": nodes, "degrees": _degrees(degree), "support": DistanceSupport.parse(support)}
     require_writable(out)
     for name in experiments.FIGURES if figure == "all" else (figure,):
         with live_progress() as progress:
-            record = experiments.reproduce(name, n_graphs=graphs, seed=seed, progress=progress)
-        for path in drawn(partial(_draw, record, out)) or [_written(record, out / f"{name}.json")]:
+            record = experiments.reproduce(name, n_graphs=graphs, seed=seed, progress=progress, **network)
+        for path in drawn_or_kept("figure_files", record, out / f"{name}.json"):
             typer.echo(f"wrote {path}")
 
 
-def _draw(record: Record, folder: Path) -> list[Path]:
-    from veilwalk.report import figure_files
-
-    return figure_files(record, folder)
-
-
-def _written(record: Record, path: Path) -> Path:
-    write_atomically(path, record.to_json().encode())
-    return path
+def _degrees(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidParameterError("degree", text, "one or more whole numbers, such as 3 or 3,4") from None
 
 
 @app.command("claims")

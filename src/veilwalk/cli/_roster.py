@@ -12,6 +12,7 @@ import typer
 from veilwalk.cli._graph import SPEC_HELP, network_of
 from veilwalk.cli._keys import PasswordFile, read_optional_password
 from veilwalk.cli._output import help_without_verb, print_table
+from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ def rotate(
     members, suite = read_cards(cards or [])
     if suite is not None and suite != old.suite:
         raise ConfigError(f"the cards are of suite {int(suite)}, the roster of {int(old.suite)}")
+    validate.more_than(0, days=days)
     if not 0 <= seals_in <= 24 * days:
         raise InvalidParameterError("seals_in", seals_in, "hours from now, before the roster ends")
     now = int(time.time())

@@ -99,7 +99,7 @@ def train(
     tokens: Annotated[int | None, _setting("tokens", "Models that walk side by side, averaged.")] = None,
     updates: Annotated[int | None, _setting("updates", "Updates of every algorithm.")] = None,
     compare: Annotated[
-        str | None, _setting("compare", "none, or some of paper-walk, plain-walk, gossip and central.")
+        str | None, _setting("compare", "none, or some of paper-walk, plain-walk, gossip and central.", "NAMES")
     ] = None,
     protect: Annotated[
         str | None,

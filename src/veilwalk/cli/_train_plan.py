@@ -6,9 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from veilwalk.cli._output import print_table
+from veilwalk.cli._output import print_table, say
 from veilwalk.core.units import readable_bytes
 
 if TYPE_CHECKING:
@@ -24,19 +22,19 @@ def print_plan(settings: TrainSettings, out: Path | None) -> None:
     scenario = Scenario.of(settings)
     plan = plan_run(scenario, settings)
     print_table(
-        f"{settings.data} over {settings.graph} ({scenario.graph.n_nodes} peers), {settings.learner}",
+        f"{settings.data} over {settings.graph} ({scenario.graph.n_nodes} peers), {scenario.learner_spec}",
         ("algorithm", ">updates", ">checkpoint, at most"),
         [(name, str(settings.updates), readable_bytes(size)) for name, size in plan.checkpoint_bytes.items()],
     )
     sizes = {"model": plan.model_bytes, "sealed message": plan.message_bytes, "kept by a node": plan.state_bytes}
-    typer.echo(", ".join(f"{name} {readable_bytes(size)}" for name, size in sizes.items()))
-    typer.echo(
+    say(", ".join(f"{name} {readable_bytes(size)}" for name, size in sizes.items()))
+    say(
         f"one update took {plan.update_s:.3g} s here: those of each algorithm take about "
         f"{plan.update_s * settings.updates:.3g} s (estimated from one), without evaluations and attacks"
     )
     alarm = None if out is None else _alarm(plan.total_bytes, out)
     if alarm:
-        typer.echo(f"note: {alarm}")
+        say(f"note: {alarm}")
 
 
 def large_checkpoints(scenario: Scenario, settings: TrainSettings, out: Path) -> str | None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from veilwalk.cli._output import print_table
+from veilwalk.cli._output import print_table, say
 from veilwalk.core.units import readable_bytes
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ def print_training(record: Record) -> None:
     )
     route = result["algorithms"]["private-walk"]["anonymity"]
     bits = route["node_entropy_bits"]
-    typer.echo(
+    say(
         f"Node entropy ({bits:.3f} bits for the private walk) of the receiver's posterior over who made the update, "
         f"and how often its first guess names the maker: {route['kind']}; "
         f"sealed for {params['recipients']}, law {params['law']}, {params['walk']} walk."
@@ -46,12 +44,12 @@ def print_training(record: Record) -> None:
     told = (_ended(result), _baseline(result), _received(result, params), _gossip(result), _privacy(result))
     for line in (*told, _membership(result), _tokens(result, params)):
         if line:
-            typer.echo(line)
-    typer.echo()
+            say(line)
+    say()
     if result["content_attack"]:
         _print_content(result["content_attack"], params["partition"])
     for warning in result["warnings"]:
-        typer.echo(f"warning: {warning}")
+        say(f"warning: {warning}")
 
 
 def _algorithm_row(name: str, found: dict[str, Any], noisy: dict[str, Any] | None, hops: int) -> tuple[str, ...]:
@@ -156,7 +154,7 @@ def _print_content(rows: list[dict[str, Any]], partition: str) -> None:
             for row in rows
         ],
     )
-    typer.echo(
+    say(
         "Strongest first; data: every candidate's. gradient: the very update, held against the one each candidate"
         " would have made; that takes the model before it, which its predecessor holds, and whoever colludes with"
         " it. step: how far each candidate's loss fell, with the same grant. count: how often each candidate took"

@@ -27,7 +27,9 @@ def watch(
         Path | None, typer.Option(metavar="PAGE.html", help="Write the page as one file that needs nothing, and stop.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="The run may begin later.")] = False,
-    host: Annotated[str, typer.Option(help="Address to serve at; others than loopback let others in.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to serve; others than loopback let others in.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to serve at; 0: any that is free.")] = 0,
     allow_host: Annotated[
         list[str] | None,

@@ -20,3 +20,13 @@ def readable_bytes(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} GB"
+
+
+def readable_seconds(seconds: float) -> str:
+    """Return a duration as people read it: two digits, and a unit of which there are two or more."""
+    unit = "s"
+    for longer, length in (("min", 60.0), ("h", 60.0), ("days", 24.0)):
+        if seconds < 2 * length:
+            break
+        unit, seconds = longer, seconds / length
+    return f"{seconds:.0f} {unit}" if seconds >= 10 else f"{seconds:.2g} {unit}"

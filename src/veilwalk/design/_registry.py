@@ -7,7 +7,7 @@ nodes then know it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -249,6 +249,12 @@ LAWS: dict[str, LawKind] = {
 }
 
 
+def _written(names: Iterable[str]) -> str:
+    """Return names of laws as they are asked for; the plain walk stands last, since nobody trains by it."""
+    asked = ["far:R" if name == "far" else name for name in names if name != "plain"]
+    return ", ".join([*asked, "plain (for design and audit)"])
+
+
 def make(name: str, request: Request) -> Made:
     """Make the law called ``name``; an option that it does not take is refused.
 
@@ -259,11 +265,11 @@ def make(name: str, request: Request) -> Made:
     if far is not None:
         name, request = "far", replace(request, far=far)
     if name not in LAWS:
-        raise InvalidParameterError("law", name, f"one of {', '.join(LAWS)}, or a law file")
+        raise InvalidParameterError("law", name, f"one of {_written(LAWS)}, or a law file")
     kind = LAWS[name]
     options = kind.large_options if request.is_large else kind.options
     if options is None:
-        able = ", ".join(other for other, one in LAWS.items() if one.large_options is not None)
+        able = _written(other for other, one in LAWS.items() if one.large_options is not None)
         need = f"one of {able} from {request.large_nodes} nodes on: others need tables of all pairs"
         raise InvalidParameterError("law", name, need)
     for option in sorted(request.given() - options - (set() if request.is_large else {"seed"})):

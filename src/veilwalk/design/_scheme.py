@@ -192,6 +192,6 @@ def relay_warning(share: float, *, turns: bool) -> str:
 def require_destinations(scheme: Scheme) -> Scheme:
     """Return the scheme, or refuse one that hands models on unsealed."""
     if scheme.is_direct:
-        need = "a law with destinations; the plain walk is a comparison"
+        need = "a law that seals for somebody; the plain walk is one to compare with"
         raise InvalidParameterError("law", scheme.law.name, need)
     return scheme

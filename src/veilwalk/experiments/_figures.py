@@ -1,12 +1,13 @@
 """The paper's three figures as records: printed, corrected and exact, side by side, for c = 3 and c = 4.
 
 The paper says c = 4 in its text and c = 3 in its captions; its numbers are those of c = 3 (erratum 1).
-Both are drawn.
+Both are drawn, for its 300 nodes and distances 2:6; other networks may be asked for, and have no published numbers.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,34 +22,47 @@ from veilwalk.core.support import DistanceSupport
 from veilwalk.experiments._sampled import SampledGraphs, posterior
 from veilwalk.theory import printed, published
 
-N_NODES = 300
-DEGREES = (3, 4)
-SUPPORT = DistanceSupport(2, 6)
+NETWORK = (300, (3, 4), DistanceSupport(2, 6))
 WINDOW_RADIUS = 5
 TAIL_PROBABILITY = 0.3
 FIGURES = ("side-information", "probability", "trade-off")
 
-_FARTHEST_SUPPORTS = range(4, 10)
+# The supports of the trade-off end so much below and above that of the others: 2:4 to 2:9 around 2:6.
+_NARROWER, _WIDER = 2, 3
 
 
-def reproduce(name: str, *, n_graphs: int = 5, seed: int = 1, progress: Progress = silent) -> Record:
+def reproduce(
+    name: str,
+    *,
+    n_graphs: int = 5,
+    seed: int = 1,
+    n_nodes: int = NETWORK[0],
+    degrees: Sequence[int] = NETWORK[1],
+    support: DistanceSupport = NETWORK[2],
+    progress: Progress = silent,
+) -> Record:
     """Return the record of one figure: ``side-information``, ``probability`` or ``trade-off``."""
     validate.integer(graphs=n_graphs, seed=seed)
     validate.at_least(1, graphs=n_graphs)
     validate.at_least(0, seed=seed)
+    for degree in degrees:
+        model_of(n_nodes, degree, support)  # all are refused or none
     makers = dict(zip(FIGURES, (side_information, probability, trade_off), strict=True))
     if name not in makers:
         raise InvalidParameterError("figure", name, f"one of {', '.join(FIGURES)}")
     rows: list[dict[str, Any]] = []
-    for degree in DEGREES:
-        sample = SampledGraphs(n_nodes=N_NODES, degree=degree, n_graphs=n_graphs, seed=seed, progress=progress)
-        rows.extend(makers[name](sample))
+    for degree in degrees:
+        sample = SampledGraphs(n_nodes=n_nodes, degree=degree, n_graphs=n_graphs, seed=seed, progress=progress)
+        if support.hi > sample.reach:
+            need = f"within {sample.reach}, the diameter of a sampled graph of {n_nodes} nodes and degree {degree}"
+            raise InvalidParameterError("support", str(support), need)
+        rows.extend(makers[name](sample, support))
     return Record(
         kind=f"paper figure: {name}",
         params={
-            "n_nodes": N_NODES,
-            "degrees": list(DEGREES),
-            "support": str(SUPPORT) if name != "trade-off" else "2:4 to 2:9",
+            "n_nodes": n_nodes,
+            "degrees": list(degrees),
+            "support": str(support) if name != "trade-off" else f"{_supports(support)[0]} to {_supports(support)[-1]}",
             "window_radius": WINDOW_RADIUS,
             "tail_probability": TAIL_PROBABILITY,
             "n_graphs": n_graphs,
@@ -58,10 +72,16 @@ def reproduce(name: str, *, n_graphs: int = 5, seed: int = 1, progress: Progress
     )
 
 
-def model_of(degree: int, support: DistanceSupport = SUPPORT) -> theory.AnonymityModel:
-    """The paper's network at ``degree``."""
-    walk = theory.WalkModel(n_nodes=N_NODES, degree=degree)
+def model_of(n_nodes: int, degree: int, support: DistanceSupport) -> theory.AnonymityModel:
+    """The model of such a network, with the paper's window."""
+    walk = theory.WalkModel(n_nodes=n_nodes, degree=degree)
     return theory.AnonymityModel(walk=walk, support=support, window_radius=WINDOW_RADIUS)
+
+
+def _supports(support: DistanceSupport) -> list[DistanceSupport]:
+    """The supports of the trade-off."""
+    nearest = max(support.hi - _NARROWER, support.lo)
+    return [DistanceSupport(support.lo, hi) for hi in range(nearest, support.hi + _WIDER + 1)]
 
 
 def design_time(model: theory.AnonymityModel) -> float:
@@ -69,14 +89,13 @@ def design_time(model: theory.AnonymityModel) -> float:
     return float(round(theory.design_return_time(TAIL_PROBABILITY, model=model)))
 
 
-def closed_curves(degree: int, seen: FloatArray) -> dict[str, FloatArray]:
+def closed_curves(model: theory.AnonymityModel, seen: FloatArray) -> dict[str, FloatArray]:
     """Distance entropy H(W) in nats at each return time in ``seen``, by the printed and the corrected formulas.
 
     ``*_uniform`` is the paper's "no countermeasure": uniform over distances.
     """
-    model = model_of(degree)
     kappa = design_time(model)
-    uniform = np.full(SUPPORT.size, 1 / SUPPORT.size)
+    uniform = np.full(model.support.size, 1 / model.support.size)
     curves: dict[str, FloatArray] = {}
     for name, formulas in (("printed", printed), ("corrected", theory)):
         for suffix, shortest_paths in (("", False), ("_without_fht", True)):
@@ -88,24 +107,23 @@ def closed_curves(degree: int, seen: FloatArray) -> dict[str, FloatArray]:
     return curves
 
 
-def exact_curves(sample: SampledGraphs, seen: FloatArray) -> dict[str, FloatArray]:
+def exact_curves(sample: SampledGraphs, model: theory.AnonymityModel, seen: FloatArray) -> dict[str, FloatArray]:
     """The same from exact chains: window likelihoods averaged over sampled graphs, under the corrected law."""
-    model = model_of(sample.degree)
-    likelihood = sample.window_likelihoods(seen, window_radius=WINDOW_RADIUS, support=SUPPORT)
-    shells = sample.mean_shells(SUPPORT)
+    likelihood = sample.window_likelihoods(seen, window_radius=WINDOW_RADIUS, support=model.support)
+    shells = sample.mean_shells(model.support)
     laws = {
         "exact": theory.optimal_distance_pmf(design_time(model), model=model),
-        "exact_uniform": np.full(SUPPORT.size, 1 / SUPPORT.size),
+        "exact_uniform": np.full(model.support.size, 1 / model.support.size),
     }
     return {name: theory.distance_entropy(posterior(law, shells, likelihood)) for name, law in laws.items()}
 
 
-def side_information(sample: SampledGraphs) -> list[dict[str, Any]]:
+def side_information(sample: SampledGraphs, support: DistanceSupport) -> list[dict[str, Any]]:
     """fig:leakage_over_sideinformation: H(W) against the return time the destination saw."""
-    model = model_of(sample.degree)
+    model = model_of(sample.n_nodes, sample.degree, support)
     kappa = design_time(model)
-    seen = np.unique(np.append(np.round(np.geomspace(SUPPORT.hi + 1, 2500, 39)), kappa))
-    curves = closed_curves(sample.degree, seen) | exact_curves(sample, seen)
+    seen = np.unique(np.append(np.round(np.geomspace(support.hi + 1, 25 * sample.n_nodes / 3, 39)), kappa))
+    curves = closed_curves(model, seen) | exact_curves(sample, model, seen)
     promise = theory.guarantee(TAIL_PROBABILITY, model=model, return_time_design=kappa)
     floor_printed = printed.guaranteed_entropy(TAIL_PROBABILITY, model=model)
     return [
@@ -114,7 +132,7 @@ def side_information(sample: SampledGraphs) -> list[dict[str, Any]]:
             "return_time_design": kappa,
             "return_time_seen": time,
             "return_time_from": promise.return_time_from,
-            "maximum_nats": math.log(SUPPORT.size),
+            "maximum_nats": math.log(support.size),
             "floor_printed_nats": floor_printed,
             "floor_corrected_nats": promise.anonymity_floor_nats,
             **{f"{name}_nats": float(values[row]) for name, values in curves.items()},
@@ -123,26 +141,26 @@ def side_information(sample: SampledGraphs) -> list[dict[str, Any]]:
     ]
 
 
-def probability(sample: SampledGraphs) -> list[dict[str, Any]]:
+def probability(sample: SampledGraphs, support: DistanceSupport) -> list[dict[str, Any]]:
     """fig:minimum_leakage_over_delta: the least H(W) among the return times covered, against 1 - delta'.
 
     The design return time stays at its value for delta' = 0.3, as in the paper.
     """
-    model = model_of(sample.degree)
+    model = model_of(sample.n_nodes, sample.degree, support)
     kappa = design_time(model)
     tails = np.array([0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
     starts: dict[str, FloatArray] = {
         "printed": np.array([printed.guaranteed_return_time(t, model=model) for t in tails]),
         "corrected": np.array([theory.covered_return_time(t, model=model) for t in tails]),
-        "exact": sample.covered_return_times(SUPPORT, 1 - tails),
+        "exact": sample.covered_return_times(support, 1 - tails),
     }
     # The minimum over all covered return times is taken on a grid that holds the first of each.
-    fine = np.geomspace(SUPPORT.hi + 1, 20 * N_NODES, 300)
-    grids = {name: _grid(np.append(fine, first)) for name, first in starts.items()}
-    grids["exact"] = _grid(np.append(np.round(fine[::12]), starts["exact"]))
-    curves = exact_curves(sample, grids["exact"])
+    fine = np.geomspace(support.hi + 1, 20 * sample.n_nodes, 300)
+    grids = {name: _grid(np.append(fine, first), support) for name, first in starts.items()}
+    grids["exact"] = _grid(np.append(np.round(fine[::12]), starts["exact"]), support)
+    curves = exact_curves(sample, model, grids["exact"])
     for name in ("printed", "corrected"):
-        curves |= {k: v for k, v in closed_curves(sample.degree, grids[name]).items() if k.startswith(name)}
+        curves |= {k: v for k, v in closed_curves(model, grids[name]).items() if k.startswith(name)}
     rows = []
     for index, tail in enumerate(tails):
         least = {}
@@ -158,7 +176,7 @@ def probability(sample: SampledGraphs) -> list[dict[str, Any]]:
                 "probability": 1 - float(tail),
                 "return_time_from_corrected": float(starts["corrected"][index]),
                 "return_time_from_exact": float(starts["exact"][index]),
-                "maximum_nats": math.log(SUPPORT.size),
+                "maximum_nats": math.log(support.size),
                 "floor_printed_nats": printed.guaranteed_entropy(float(tail), model=model),
                 "floor_corrected_nats": promise.anonymity_floor_nats,
                 **least,
@@ -167,27 +185,28 @@ def probability(sample: SampledGraphs) -> list[dict[str, Any]]:
     return rows
 
 
-def _grid(times: FloatArray) -> FloatArray:
-    return np.append(np.unique(times[times > SUPPORT.hi]), math.inf)
+def _grid(times: FloatArray, support: DistanceSupport) -> FloatArray:
+    return np.append(np.unique(times[times > support.hi]), math.inf)
 
 
-def trade_off(sample: SampledGraphs) -> list[dict[str, Any]]:
-    """fig:mean_iteration_times: distance entropy against mean hops per update, supports 2:4 to 2:9.
+def trade_off(sample: SampledGraphs, support: DistanceSupport) -> list[dict[str, Any]]:
+    """fig:mean_iteration_times: distance entropy against mean hops per update, supports 2:4 to 2:9 around 2:6.
 
-    Published numbers exist for c = 3 only, whatever the captions say. Supports beyond the typical diameter are
-    left out.
+    Published numbers exist for 300 nodes and c = 3 only, whatever the captions say. Supports beyond the typical
+    diameter, or that of every sampled graph, are left out.
     """
-    reach = theory.typical_diameter(model_of(sample.degree).walk)
-    widest = DistanceSupport(2, min(max(_FARTHEST_SUPPORTS), reach))
-    exact = sample.mean_hitting_times(widest)
+    reach = theory.typical_diameter(theory.WalkModel(n_nodes=sample.n_nodes, degree=sample.degree))
+    reach = min(reach, max(int(apart.max()) for _, apart in sample.each))
+    supports = [one for one in _supports(support) if one.hi <= reach]
+    exact = sample.mean_hitting_times(supports[-1])
     rows = []
-    for hi in range(min(_FARTHEST_SUPPORTS), widest.hi + 1):
-        model = model_of(sample.degree, DistanceSupport(2, hi))
+    for one in supports:
+        model = model_of(sample.n_nodes, sample.degree, one)
         kappa = design_time(model)
         corrected = theory.optimal_distance_pmf(kappa, model=model)
         as_written = printed.optimal_distance_pmf(kappa, model=model)
         per_graph = exact[:, : model.support.size] @ corrected
-        on_paper = sample.degree == published.WALK.degree
+        on_paper = model.walk == published.WALK and one.lo == NETWORK[2].lo and one.hi in published.TABLE
         rows.append(
             {
                 "support": str(model.support),
@@ -197,7 +216,7 @@ def trade_off(sample: SampledGraphs) -> list[dict[str, Any]]:
                     theory.distance_entropy(theory.source_posterior(corrected, kappa, model=model))
                 ),
                 "node_entropy_nats": float(np.log(theory.shell_sizes(model).sum())),
-                "published_hops": published.TABLE[hi][1] if on_paper else None,
+                "published_hops": published.TABLE[one.hi][1] if on_paper else None,
                 "recipe_hops": published.recipe_hops(model.support) if on_paper else None,
                 "integer_window_hops": published.integer_window_hops(model.support) if on_paper else None,
                 "formula_hops": theory.mean_iteration_hops(as_written, model=model),

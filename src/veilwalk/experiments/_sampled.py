@@ -32,6 +32,11 @@ class SampledGraphs:
         graphs = [random_regular(self.n_nodes, self.degree, seed=self.seed + k) for k in range(self.n_graphs)]
         return [(require_chain(graph, SIMPLE), distances(graph)) for graph in graphs]
 
+    @property
+    def reach(self) -> int:
+        """The largest distance at which every sampled graph has a pair."""
+        return min(int(apart.max()) for _, apart in self.each)
+
     def mean_shells(self, support: DistanceSupport) -> FloatArray:
         """Mean number of nodes at each distance of the support."""
         counts = sum(np.bincount(apart.ravel(), minlength=support.hi + 1)[: support.hi + 1] for _, apart in self.each)

@@ -11,7 +11,7 @@ from veilwalk.learning._api import Array, Params
 from veilwalk.learning._descent import DescentLearner, Layer
 from veilwalk.learning._sgd import Float32Array
 
-_FOR_REAL = "linear, mlp or sklearn where labels are real numbers (n_classes = 0)"
+_FOR_REAL = "linear, mlp or sklearn where labels are real numbers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -202,6 +202,19 @@ class TorchLearner:
                 return mean_scores(losses, losses > 0)
             return self._scores(losses, torch.cat(outputs), torch.cat(targets))
 
+    def example_losses(self, params: Params, data: Partition) -> FloatArray:
+        """Return the loss of every row; the module is asked once for a block of them."""
+        losses: list[float] = []
+        with one_thread(), torch.no_grad():
+            tensors = self._tensors(params)
+            self._module.eval()
+            for start in range(0, len(data), _BLOCK_ROWS):
+                block = slice(start, start + _BLOCK_ROWS)
+                made, wanted = self._outputs(tensors, data.features[block], data.labels[block])
+                # Slices: a loss takes rows, be it one.
+                losses += [float(self._loss(made[row : row + 1], wanted[row : row + 1])) for row in range(len(wanted))]
+        return np.array(losses)
+
     def _scores(self, losses: FloatArray, outputs: Tensor, targets: Tensor) -> Mapping[str, float]:
         if self.metric is not None:
             return {"loss": float(losses.mean()), **self.metric(outputs, targets)}

@@ -12,9 +12,10 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from veilwalk.core.records import Record, write_atomically
-from veilwalk.report._figures import rendered
+from veilwalk.report._figures import rendered, titled
 
 _LOOKS: dict[str, dict[str, Any]] = {
     "prior": {"color": "#999999", "marker": ".", "ls": ":", "label": "prior only: it was chosen"},
@@ -46,16 +47,21 @@ def collusion_figures(record: Record, folder: Path) -> list[Path]:
     """Draw the hit ratio against the number of colluders; return the paths."""
     figure, axis = plt.subplots(figsize=(7.2, 4.6))
     rows = list(record.result["rows"])
-    share = [row["colluders"] / record.params["nodes"] for row in rows]
     for name, look in _COALITIONS.items():
         # Not every coalition is asked at every number of colluders.
-        known = [(here, row[name]["hit_ratio"]) for here, row in zip(share, rows, strict=True) if name in row]
+        known = [(row["colluders"] / record.params["nodes"], row[name]) for row in rows if name in row]
         if known:
-            axis.plot(*zip(*known, strict=True), lw=1.5, ms=5, **look)
-    axis.plot(share, [row["blind_hit_ratio"] for row in rows], color="#999999", ls=":", label="blind guess")
-    axis.set_xlabel("share of the nodes that collude, the destination among them")
-    axis.set_ylabel("share of sources named at the first guess")
-    return _save(folder / "colluders", _finished(figure, axis, record))
+            share = [here for here, _ in known]
+            axis.plot(share, [found["hit_ratio"] for _, found in known], lw=1.5, ms=5, **look)
+            low, high = ([found["hit_ratio_interval"][end] for _, found in known] for end in (0, 1))
+            axis.fill_between(share, low, high, color=look["color"], alpha=0.15, lw=0)
+    everywhere = [row["colluders"] / record.params["nodes"] for row in rows]
+    axis.plot(everywhere, [row["blind_hit_ratio"] for row in rows], color="#999999", ls=":", label="blind guess")
+    for scale in (axis.xaxis, axis.yaxis):
+        scale.set_major_formatter(PercentFormatter(1.0))
+    axis.set_xlabel("nodes that collude, the destination among them")
+    axis.set_ylabel("sources named at the first guess")
+    return _save(folder / "colluders", _finished(figure, axis, record, _found_by_colluders(rows)))
 
 
 def _by_return_time(record: Record, observers: dict[str, Any]) -> Figure:
@@ -72,7 +78,7 @@ def _by_return_time(record: Record, observers: dict[str, Any]) -> Figure:
         axis.set_xscale("log")
         axis.set_xlabel("return time seen by the destination (hops; bands hold 1% to 10% of deliveries)")
         axis.set_ylabel(f"{what} of the posterior (nats)")
-        _finished(figure, axis, record)
+        _finished(figure, axis, record, _found_by_time(observers))
     return figure
 
 
@@ -91,7 +97,32 @@ def _by_distance(record: Record, rows: list[dict[str, Any]]) -> Figure:
     axis.set_yscale("log")
     axis.set_xlabel("return time seen by the destination (hops)")
     axis.set_ylabel("posterior of ONE node at that distance")
-    return _finished(figure, axis, record)
+    return _finished(figure, axis, record, _found_by_distance(rows))
+
+
+def _found_by_colluders(rows: list[dict[str, Any]]) -> str:
+    """Say what the strongest coalition names, where most collude."""
+    most = rows[-1]
+    strongest = max((most[name]["hit_ratio"] for name in _COALITIONS if name in most), default=0.0)
+    return f"{most['colluders']} colluders name {strongest:.0%} of sources; blind, {most['blind_hit_ratio']:.1%}"
+
+
+def _found_by_distance(rows: list[dict[str, Any]]) -> str:
+    """Say where short returns point to, and from when on they point nowhere."""
+    weights = rows[0]["weight_of_one_node"]
+    nearest = rows[0]["distances"][weights.index(max(weights))]
+    even = [row["return_time"] for row in rows if max(row["weight_of_one_node"]) < 1.1 * min(row["weight_of_one_node"])]
+    later = f"; from {even[0]:.0f} hops on all are even to a tenth" if even else ""
+    return f"Short returns point {nearest} hops away{later}"
+
+
+def _found_by_time(observers: dict[str, Any]) -> str:
+    """Say what the strongest observer drawn is left with after short returns, and on the whole."""
+    strongest = [name for name in _LOOKS if name in observers and observers[name]["by_return_time"]][-1]
+    band = observers[strongest]["by_return_time"][0]
+    whole = observers[strongest]["overall"]["node_entropy_nats"]
+    shortest = f"{band['node_entropy_nats']:.2f} nats of node entropy after returns of up to {band['hi']} hops"
+    return f"{strongest}: {shortest}, {whole:.2f} on the whole"
 
 
 def _curve(axis: Axes, rows: list[dict[str, Any]], score: str, look: dict[str, Any]) -> None:
@@ -101,13 +132,11 @@ def _curve(axis: Axes, rows: list[dict[str, Any]], score: str, look: dict[str, A
     axis.fill_between(middle, low, high, color=look["color"], alpha=0.15, lw=0)
 
 
-def _finished(figure: Figure, axis: Axes, record: Record) -> Figure:
+def _finished(figure: Figure, axis: Axes, record: Record, finding: str) -> Figure:
     axis.grid(visible=True, color="#dddddd", lw=0.6)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=9)
-    figure.suptitle(
-        f"{record.params['graph']}, law {record.params['law']}, {record.params['walk']} walk", x=0.01, ha="left"
-    )
+    titled(figure, finding, f"{record.params['graph']}, law {record.params['law']}, {record.params['walk']} walk")
     figure.tight_layout()
     return figure
 

@@ -24,27 +24,12 @@ Row = dict[str, Any]
 # Printed in red, corrected in blue, exact truth in black: the same in every figure, and told apart by line and
 # marker as well, for readers who do not see the colours.
 _STYLES: dict[str, dict[str, Any]] = {
-    "printed_nats": {"color": "#c1272d", "ls": "--", "lw": 1.6, "label": "printed formulas"},
-    "printed_without_fht_nats": {"color": "#c1272d", "ls": ":", "lw": 1.6, "label": "printed, without ass:fht"},
-    "printed_uniform_nats": {
-        "color": "#e8a0a2",
-        "ls": "--",
-        "lw": 1.2,
-        "label": "uniform over distances, printed",
-    },
-    "corrected_nats": {"color": "#1f5fa8", "ls": "--", "lw": 1.6, "label": "corrected, under ass:fht"},
-    "corrected_without_fht_nats": {
-        "color": "#1f5fa8",
-        "ls": "-",
-        "lw": 2.0,
-        "label": "corrected, without ass:fht",
-    },
-    "corrected_uniform_nats": {
-        "color": "#9dbbe0",
-        "ls": "-",
-        "lw": 1.4,
-        "label": "uniform over distances, corrected",
-    },
+    # The printed formulas give the same to 1e-13 whether shortest paths are counted or not: one curve for both.
+    "printed_nats": {"color": "#c1272d", "ls": "--", "lw": 1.6, "label": "as printed, shortest paths or not"},
+    "printed_uniform_nats": {"color": "#e8a0a2", "ls": "--", "lw": 1.2, "label": "uniform over distances, printed"},
+    "corrected_nats": {"color": "#1f5fa8", "ls": "--", "lw": 1.6, "label": "corrected, shortest paths left out"},
+    "corrected_without_fht_nats": {"color": "#1f5fa8", "lw": 2.0, "label": "corrected, shortest paths counted"},
+    "corrected_uniform_nats": {"color": "#9dbbe0", "lw": 1.4, "label": "uniform over distances, corrected"},
     "exact_nats": {"color": "black", "ls": "none", "marker": "o", "ms": 4, "label": "exact chains (truth)"},
     "exact_uniform_nats": {
         "color": "#777777",
@@ -109,11 +94,13 @@ def _draw_side_information(axis: Axes, rows: list[Row]) -> None:
     for name in ("floor_printed_nats", "floor_corrected_nats"):
         axis.plot(covered, [rows[0][name]] * 2, **_STYLES[name])
     axis.axvline(rows[0]["return_time_design"], color="#999999", lw=0.8)
-    axis.annotate("designed for ", (rows[0]["return_time_design"], 0.75), fontsize=8, color="#666666", ha="right")
+    most = rows[0]["maximum_nats"]
+    here = (rows[0]["return_time_design"], 0.466 * most)
+    axis.annotate("designed for ", here, fontsize=8, color="#666666", ha="right")
     axis.set_xscale("log")
     axis.set_xlabel("return time seen by the destination, κ′ (hops)")
     axis.set_ylabel("distance entropy H(W) (nats)")
-    axis.set_ylim(0.4, 1.68)
+    axis.set_ylim(0.25 * most, 1.044 * most)
 
 
 def _draw_probability(axis: Axes, rows: list[Row]) -> None:
@@ -121,13 +108,13 @@ def _draw_probability(axis: Axes, rows: list[Row]) -> None:
     axis.set_xlabel("probability 1 − δ′ that the return time is covered")
     axis.set_ylabel("least distance entropy covered (nats)")
     axis.annotate(
-        "exact points count returns that retrace their way;\nthe curves and floors leave them out (ass:frt)",
+        "exact points count returns that retrace their way;\nthe curves and floors leave them out",
         (0.02, 0.05),
         xycoords="axes fraction",
         fontsize=8,
         color="#666666",
     )
-    axis.set_ylim(-0.03, 1.68)
+    axis.set_ylim(-0.02 * rows[0]["maximum_nats"], 1.044 * rows[0]["maximum_nats"])
 
 
 def _curves(axis: Axes, x: Sequence[float], rows: list[Row], skip: tuple[str, ...] = ()) -> None:
@@ -145,7 +132,7 @@ def _draw_trade_off(axis: Axes, rows: list[Row]) -> None:
         recipe = [row["integer_window_hops"] for row in rows]
         axis.plot(recipe, entropy, color="#c1272d", lw=1, label="its recipe, reproduced")
     else:
-        axis.annotate("nothing was published for c = 4", (0.03, 0.94), xycoords="axes fraction", fontsize=9)
+        axis.annotate("nothing was published for this", (0.03, 0.94), xycoords="axes fraction", fontsize=9)
     for key, name in (("formula_hops", "printed_nats"), ("corrected_hops", "corrected_without_fht_nats")):
         style = _STYLES[name] | {"label": "printed formulas" if key == "formula_hops" else "corrected formulas"}
         axis.plot([row[key] for row in rows], entropy, **style)
@@ -165,13 +152,37 @@ def _draw_trade_off(axis: Axes, rows: list[Row]) -> None:
 
 
 def _caption(name: str, record: Record) -> str:
+    """Say what is to be seen, in the numbers of the record, of the first degree that is drawn."""
     size, graphs = record.params["n_nodes"], record.params["n_graphs"]
-    what = {
-        "side-information": "What the window notion leaves hidden, by return time seen",
-        "probability": "What it leaves hidden with a given probability",
-        "trade-off": "What anonymity costs",
-    }[name]
-    return f"{what} (N = {size}; exact: mean of {graphs} sampled graphs)"
+    rows = [row for row in record.result["rows"] if row["degree"] == record.params["degrees"][0]]
+    found = {"side-information": _found_by_time, "probability": _found_by_share, "trade-off": _found_cost}[name](rows)
+    several = f"mean of {graphs} sampled graphs" if graphs > 1 else "one sampled graph"
+    return f"{found} (degree {rows[0]['degree']} of {size} nodes; exact: {several})"
+
+
+def _found_by_time(rows: list[Row]) -> str:
+    worst = max(rows, key=lambda row: row["printed_nats"] - row["exact_nats"])
+    gap = worst["printed_nats"] - worst["exact_nats"]
+    return f"At short return times the truth is up to {gap:.2f} nats below what is printed"
+
+
+def _found_by_share(rows: list[Row]) -> str:
+    row = min(rows, key=lambda row: abs(row["probability"] - 0.9))
+    what = f"{row['exact_nats']:.2f} nats stay hidden, where {row['printed_nats']:.2f} are printed"
+    return f"With probability {row['probability']:.1f} at least {what}"
+
+
+def _found_cost(rows: list[Row]) -> str:
+    first, last = rows[0], rows[-1]
+    gained = last["distance_entropy_nats"] - first["distance_entropy_nats"]
+    return (
+        f"{gained:.2f} nats more of distance entropy cost {last['exact_hops'] / first['exact_hops'] - 1:.0%} more hops"
+    )
+
+
+def titled(figure: Figure, finding: str, about: str) -> None:
+    """Head a figure with what is to be seen in it, and below that with what it is of."""
+    figure.suptitle(f"{finding}\n{about}" if finding else about, x=0.01, ha="left")
 
 
 def rendered(figure: Figure, kind: str) -> bytes:

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from veilwalk.core.records import Record, write_atomically
-from veilwalk.report._figures import rendered
+from veilwalk.report._figures import rendered, titled
 
 _COLOURS = ("#1f5fa8", "#d98200", "#2a8f5b", "#8a3ab9")
 _LINES = {"simple": ":", "non-backtracking": "-"}
@@ -36,8 +36,12 @@ def recipients_files(record: Record, folder: Path) -> list[Path]:
     left.set_xlabel("mean hops per update")
     right.set_xlabel(f"mean bytes per update ({record.params['suite']})")
     floor_said = f"dashed: {record.params['keep']:g} of log(N - 1); K doubles from dot to dot, leftwards"
-    title = f"Sealed for several: {record.params['graph']}; {floor_said}"
-    figure.suptitle(title, x=0.01, ha="left")
+    best = record.result["best"]
+    found = "No number of recipients keeps so much here"
+    if best is not None:
+        hops, kept = best["mean_iteration_hops"], best["node_entropy_nats"]
+        found = f"Sealed for {best['recipients']}: {hops:.3g} hops an update, {kept:.2f} nats of node entropy"
+    titled(figure, found, f"{record.params['graph']}; {floor_said}")
     figure.tight_layout(rect=(0, 0.12, 1, 1))
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncol=4, frameon=False, fontsize=9)

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from veilwalk.core.records import Record, write_atomically
-from veilwalk.report._figures import rendered
+from veilwalk.report._figures import rendered, titled
 
 _OTHERS = {"plain walk": "X", "gossip": "P", "crowd": "s"}
 _COLOURS = {"simple": "#d98200", "non-backtracking": "#1f5fa8"}
@@ -43,12 +43,22 @@ def routes_figure(record: Record, path: Path) -> None:
     left.set_ylabel("node entropy, opener with last hop (nats)")
     right.axhline(1.0, color="#777777", lw=0.8, ls="--")
     right.set_ylabel(f"named by colluders ({record.params['colluders']:.0%}), times their share")
-    figure.suptitle(f"What hops buy: {record.params['graph']}; dashed: the best there is", x=0.01, ha="left")
+    titled(figure, _found(rows), f"{record.params['graph']}; dashed: the best there is")
     figure.tight_layout(rect=(0, 0.1, 1, 1))
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncol=3, frameon=False, fontsize=9)
     write_atomically(path, rendered(figure, path.suffix.removeprefix(".")))
     plt.close(figure)
+
+
+def _found(rows: list[dict[str, Any]]) -> str:
+    """Say what is recommended beside the paper's scheme, where both are there."""
+    by_route = {row["route"]: row for row in rows}
+    if not {"recommended", "paper"} <= set(by_route):
+        return ""
+    ours, paper = by_route["recommended"], by_route["paper"]
+    said = f"Sealed for {ours['recipients']}: {ours['hops']:.3g} hops, {ours['node_entropy_nats']:.2f} nats hidden"
+    return f"{said}; the paper: {paper['hops']:.3g} hops, {paper['node_entropy_nats']:.2f} nats"
 
 
 def _curves(axis: Axes, rows: list[dict[str, Any]], score: str) -> None:

@@ -13,9 +13,11 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from veilwalk.core.records import Record, write_atomically
-from veilwalk.report._figures import rendered
+from veilwalk.report._figures import rendered, titled
 
-_COLOURS = ("black", "#d98200", "#1f5fa8", "#2a8f5b", "#8a3fa0")
+# Told apart by how dark they are, by marker and by hatching: walks of one kind with another mix share a hue.
+_COLOURS = ("#333333", "#d98200", "#0b3c6f", "#4f8fcb", "#b5d2ec")
+_HATCHES = ("", "//", "", "..", "")
 _MARKERS = ("o", "^", "s", "D", "v")
 _OBSERVERS = {
     "last-hop": "destination:\ntime, last hop",
@@ -42,8 +44,10 @@ def walk_files(record: Record, folder: Path, *, prices: Record | None = None) ->
         axis.grid(visible=True, color="#dddddd", lw=0.6)
         axis.set_axisbelow(True)
         axis.spines[["top", "right"]].set_visible(False)
-    title = f"Walks side by side: {record.params['graph']}, support {record.params['support']}"
-    figure.suptitle(f"{title}, law {record.params['law']}", x=0.01, ha="left", fontsize=13)
+    cheapest = min(rows, key=lambda row: float(row["hops_per_update"]))
+    found = f"{walk_label(cheapest)} takes {cheapest['relative_hops']:.0%} of the hops of {labels[0]}"
+    about = f"{record.params['graph']}, support {record.params['support']}, law {record.params['law']}"
+    titled(figure, found, about)
     figure.tight_layout()
     paths = [folder / "walks.json", folder / "walks.png", folder / "walks.svg"]
     for path, data in zip(
@@ -60,7 +64,8 @@ def walk_label(row: dict[str, Any]) -> str:
 
 
 def _price(axis: Axes, rows: list[dict[str, Any]], labels: list[str], n_nodes: int) -> None:
-    bars = axis.barh(labels[::-1], [row["hops_per_update"] for row in rows][::-1], color=_COLOURS[: len(rows)][::-1])
+    # One quantity, one hue.
+    bars = axis.barh(labels[::-1], [row["hops_per_update"] for row in rows][::-1], color="#8fa6c0")
     axis.bar_label(bars, [f" {row['hops_per_update']:.0f}  ({row['relative_hops']:.2f}×)" for row in rows][::-1])
     axis.axvline(n_nodes / 2, color="#c1272d", ls="--", lw=1.2, label="N/2: all nodes in turn")
     axis.legend(frameon=False, fontsize=9, loc="lower right")
@@ -96,11 +101,13 @@ def _named(axis: Axes, rows: list[dict[str, Any]], labels: list[str], params: An
         places = [place + (number - (len(rows) - 1) / 2) * width for place in range(len(names))]
         values = [100 * one["hit_ratio"] for one in found]
         errors = [[100 * abs(one["hit_ratio_interval"][end] - one["hit_ratio"]) for one in found] for end in (0, 1)]
-        axis.bar(places, values, width, color=colour, label=labels[number])
+        look: dict[str, Any] = {"color": colour, "hatch": _HATCHES[number], "edgecolor": "white", "lw": 0}
+        axis.bar(places, values, width, label=labels[number], **look)
         axis.errorbar(places, values, errors, fmt="none", ecolor="#666666", elinewidth=0.8)
     axis.set_xticks(range(len(names)), [_OBSERVERS[name] for name in names], fontsize=8)
     axis.set_ylabel("sources named at the first guess (%)")
     axis.set_title(f"Who finds the source ({params['colluders']} colluders)", loc="left", fontsize=11)
+    axis.legend(frameon=False, fontsize=9, loc="upper left")
 
 
 def _elsewhere(axis: Axes, rows: list[dict[str, Any]], labels: list[str]) -> None:

@@ -231,7 +231,7 @@ def _scored(label: str, posterior: FloatArray, sources: IntArray, scenario: Scen
     row: dict[str, Any] = {"attacker": label, "deliveries": len(sources), "hit_ratio": float(hits.mean())}
     row["hit_ratio_interval"] = [float(range_.low), float(range_.high)]
     for name in _MEANS:
-        found = estimate(values[:, SCORES.index(name)], lanes)
+        found = estimate(values[:, SCORES.index(name)], lanes, share=not name.endswith("_nats"))
         row |= {name: found.mean, f"{name}_interval": [found.low, found.high]}
     # What the posteriors themselves promise: beside the hit ratio it shows how well they are calibrated.
     return row | {"mean_top_posterior": float(posterior.max(axis=1).mean())}

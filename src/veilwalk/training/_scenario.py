@@ -43,7 +43,6 @@ _WORDS = {
     "num_classes_per_partition": "classes of a node",
     "num_shards_per_partition": "pieces of a node",
     "min_partition_size": "rows of a node",
-    "partition_by": "column",
     "partitions": "nodes",
     "partition": "node",
 }
@@ -273,6 +272,9 @@ def _dealt(partition: Any, graph: Graph, data: Data, seed: int) -> Partitions:
     except InvalidParameterError as error:
         if error.name == "partition":
             raise
+        if error.name == "partition_by":
+            need = f"by a column that the data have, {error.need} (not {error.value})"
+            raise InvalidParameterError("partition", partition, need) from error
         said = f"{_WORDS.get(error.name, error.name)} {error.value}, where they must be {error.need}"
         for theirs, ours in _WORDS.items():
             said = said.replace(theirs, ours)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from veilwalk.audit import OBSERVERS, AuditSettings, audit, make_plan, parse_colluders, predicted_memory
+from veilwalk.audit import INFERENCES, OBSERVERS, AuditSettings, audit, make_plan, parse_colluders, predicted_memory
 from veilwalk.audit.observers._filtered import Filtered, FilteredAlone
 from veilwalk.core.errors import GraphError, InfeasibleDesignError, InvalidParameterError, ResourceLimitError
 from veilwalk.core.support import DistanceSupport
@@ -341,3 +342,22 @@ def test_auto_suits_the_observers_that_were_asked_for() -> None:
     assert make_plan(SCHEME, asked).posterior == "rehearsed"
     assert make_plan(SCHEME, AuditSettings(observers="repeated")).posterior == "exact"
     assert make_plan(SCHEME, AuditSettings(observers="last-hop", exact_nodes=39)).posterior == "estimated"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        AuditSettings(posterior="exact", exact_nodes=39),
+        AuditSettings(posterior="exact", large_nodes=40),
+        AuditSettings(posterior="estimated", exact_nodes=39, observers="repeated"),
+    ],
+    ids=["many nodes", "very many nodes", "linked updates"],
+)
+def test_advice_works_when_it_is_followed(settings: AuditSettings) -> None:
+    """Every posterior that a refusal names serves, but exact ones where the graph is too large for them."""
+    with pytest.raises(InvalidParameterError) as refused:
+        make_plan(SCHEME, settings)
+    advised = [name for name in INFERENCES if name in refused.value.need and name != "exact"]
+    assert advised
+    for name in advised:
+        assert make_plan(SCHEME, replace(settings, posterior=name)).posterior == name

@@ -102,6 +102,10 @@ def test_a_curve_over_colluders(run: Cli, tmp_path: Path) -> None:
     for name in ("first-sight", "bridge", "predecessor", "coalition"):
         assert few[name]["hit_ratio"] < many[name]["hit_ratio"]
     assert {"colluders.json", "colluders.png", "colluders.svg"} <= {path.name for path in tmp_path.iterdir()}
+    drawn = (tmp_path / "colluders.svg").read_text()
+    assert re.search(r"<!-- \d+ colluders name \d+% of sources; blind, [\d.]+% -->", drawn)
+    bands = re.findall(r'<g id="\w*PolyCollection_\d+">', drawn)
+    assert len(bands) == 4, "the interval of each coalition"
 
 
 def test_a_dry_run_tells_the_memory_and_runs_nothing(run: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +126,8 @@ def test_out_writes_the_record_and_its_figures(run: Cli, tmp_path: Path) -> None
         f"{stem}.{suffix}" for stem in ("entropy-by-return-time", "posterior-by-distance") for suffix in ("png", "svg")
     }
     assert {path.name for path in (tmp_path / "new").iterdir()} == figures | {"audit.json"}
+    drawn = (tmp_path / "new" / "posterior-by-distance.svg").read_text()
+    assert re.search(r"<!-- Short returns point 2 hops away; from \d+ hops on all are even to a tenth", drawn)
     for path in (tmp_path / "new").iterdir():
         start = {".png": b"\x89PNG", ".svg": b"<?xml", ".json": b"{"}[path.suffix]
         assert path.read_bytes().startswith(start)

@@ -180,6 +180,7 @@ BAD = {
     "odd regular graph": (["graph", "info", "rrg:301:3"], "301"),
     "figure": (["paper", "reproduce", "moon", "--out", "x"], "moon"),
     "figure without graphs": (["paper", "reproduce", "trade-off", "--out", "x", "--graphs", "0"], "graphs = 0"),
+    "figure of no degree": (["paper", "reproduce", "all", "--out", "x", "--degree", "three"], "--degree = 'three'"),
     "no folder": (["paper", "reproduce", "all"], "out"),
     "flag": (["design", "--moon"], "--moon"),
     "verb": (["moon"], "moon"),

@@ -89,7 +89,7 @@ def test_auto_prints_and_draws_the_whole_frontier(run: Cli, tmp_path: Path) -> N
         (["--keep", "0.9"], "--keep is for --recipients"),
         (["--recipients", "4", "--budget-hops", "9"], "--budget-hops is for designs of one recipient"),
         (["--recipients", "4", "--frontier"], "--frontier is for designs of one recipient"),
-        (["--recipients", "3", "--law", "plain"], "law = 'plain': must be a law with destinations"),
+        (["--recipients", "3", "--law", "plain"], "law = 'plain': must be a law that seals for somebody"),
         (["--recipients", "4", "--model-bytes", "0"], "--model-bytes = 0: must be >= 1"),
         (["--recipients", "4", "--suite", "rot13"], "suite = 'rot13'"),
         (["--law", "far:1"], "far = 1: must be 2 or more"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +31,14 @@ def test_a_machine_that_runs_the_tests_is_well(run: Cli, tmp_path: Path) -> None
     assert all(name in found["findings"][-1]["what"] for name in EXTRAS)
     assert "TLSv1.3" in found["findings"][6]["what"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_extra_is_known_to_the_page_and_to_the_doctor() -> None:
+    """But for those that only this repository needs, and trackers too large to look for."""
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    table = (ROOT / "docs" / "reference" / "cli.md").read_text().partition("## Extras")[2].partition("\n## ")[0]
+    assert extras == set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))
+    assert extras - set(EXTRAS) == {"bench", "dev", "docs", "mlflow", "trackio", "wandb"}
 
 
 def test_what_fails_is_said_with_its_cure_and_ends_with_1(

@@ -93,6 +93,7 @@ def test_finding_b1_a_node_hands_over_its_model(tmp_path: Path, run: Cli) -> Non
     out, to = tmp_path / "c", ["--to", str(tmp_path / "m.npz")]
     configs = prepare_or_resume(setup, out)
     assert "no model yet" in run(["export", str(out), *to])[2]
+    assert "nowhere does not exist" in run(["export", "nowhere", *to])[2]
     put_model(configs[1], "checkpoint", 7, 1.0)
     put_model(configs[2], "checkpoint", 9, 2.0)
     code, _, err = run(["export", str(out), *to])

@@ -12,6 +12,7 @@ import typer
 from tests.helpers.cli import Cli
 
 from veilwalk.audit import INFERENCES
+from veilwalk.audit._settings import PLACEMENTS
 from veilwalk.cli._main import app
 from veilwalk.design import FORMULAS, OBJECTIVES
 from veilwalk.design._channel import OBSERVERS
@@ -23,6 +24,7 @@ CHOICES = {
     ("keys new", "--suite"): SUITES,
     ("cluster up", "--suite"): SUITES,
     ("audit", "--posterior"): {"auto", *INFERENCES},
+    ("audit", "--placement"): set(PLACEMENTS),
     ("design", "--objective"): set(OBJECTIVES),
     ("design", "--observer"): set(OBSERVERS),
     ("design", "--formulas"): set(FORMULAS),
@@ -55,6 +57,15 @@ def test_choices_are_listed(verb: str, flag: str, run: Cli) -> None:
     (option,) = (each for each in command_of(verb).params if flag in each.opts)
     assert set(option.metavar.split("|")) == CHOICES[verb, flag]
     assert f"{flag} {option.metavar}" in run([*verb.split(), "--help"])[1]
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=" ".join)
+def test_no_flag_asks_for_a_type(group: tuple[str, ...], run: Cli) -> None:
+    """What is written behind a flag is a word for it, or its choices."""
+    for name, command in command_of(" ".join(group)).commands.items():
+        if not hasattr(command, "commands"):
+            shown = run([*group, name, "--help"])[1]
+            assert not [line for line in shown.splitlines() if line.strip().startswith("--") and "<str>" in line]
 
 
 def test_the_module_is_the_command() -> None:

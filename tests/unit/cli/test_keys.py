@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -70,8 +71,28 @@ def test_rotation_makes_the_next_key(tmp_path: Path, password: Path, run: Cli) -
     assert sorted(load_node_keys(out, password=b"correct horse").kem) == [0, 1, 2]
 
 
+def test_a_password_may_be_typed(tmp_path: Path, run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new one twice, one that is known once; it is not shown."""
+    asked: list[dict[str, object]] = []
+
+    def typed(_words: str, **how: object) -> str:
+        asked.append(how)
+        return "correct horse"
+
+    monkeypatch.setattr("sys.stdin", StringIO())
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("typer.prompt", typed)
+    out = tmp_path / "keys"
+    made = ["keys", "new", "--out", str(out), "--address", "h:1", "--suite", "x25519", "--password-file", "-"]
+    assert run(made)[0] == 0
+    assert run(["keys", "rotate", str(out), "--password-file", "-"])[0] == 0
+    assert [how["confirmation_prompt"] for how in asked] == [True, False]
+    assert all(how["hide_input"] for how in asked)
+    assert sorted(load_node_keys(out, password=b"correct horse").kem) == [0, 1, 2]
+
+
 BAD: dict[str, tuple[list[str], int, str]] = {
-    "no address": (["new", "--out", "{tmp}/n"], 2, "address = None"),
+    "no address": (["new", "--out", "{tmp}/n"], 2, "--address is not given: must be host:port"),
     "bad address": (["new", "--out", "{tmp}/n", "--address", "nowhere"], 2, "must be host:port"),
     "bad name": (["new", "--out", "{tmp}/n", "--address", "h:1", "--id", "No Name"], 2, "member id 'No Name'"),
     "bad suite": (["new", "--out", "{tmp}/n", "--address", "h:1", "--suite", "rsa"], 2, "suite = 'rsa'"),

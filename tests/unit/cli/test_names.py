@@ -10,6 +10,7 @@ import pytest
 from tests.helpers.cli import Cli
 
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.units import readable_seconds
 from veilwalk.design import choose_scheme, save_scheme
 from veilwalk.graphs import Graph, read_graph, ring
 from veilwalk.node import Suite
@@ -40,8 +41,13 @@ def test_a_design_on_a_file_of_names_runs_on_a_roster_of_these_names(network: Pa
     assert run(["roster", "sign", "roster.json", "--root", "root"])[0] == 0
     manifest = ["node", "manifest", "--root", "root", "--roster", "roster.json", "--law", "law.npz", "--allow-sandwich"]
     manifest += ["--features", "4", "--classes", "2", "--updates", "5"]
-    code, _, err = run([*manifest, "--payload", "fp16", "--out", "manifest.json"])
+    code, out, err = run([*manifest, "--dwell", "2", "--payload", "fp16", "--out", "manifest.json"])
     assert (code, err) == (0, "")
+    seconds = 5 * 2 * choose_scheme(read_graph(network), "law.npz").price.hops
+    assert f"all 5 updates take at least {readable_seconds(seconds)}: hops per update times the dwell" in out
+    for flag in ("--features", "--classes", "--dwell", "--hop", "--away", "--spare", "--days", "--rows"):
+        code, _, err = run([*manifest, flag, "-1", "--out", "refused.json"])
+        assert (code, err.startswith(f"veilwalk: {flag} = -1")) == (2, True), err
     # 4 x 2 weights and 2 biases, two bytes each; what no version may change stays, said or not.
     assert run([*manifest, "--previous", "manifest.json", "--out", "next.json"])[0] == 0
     for name in ("manifest.json", "next.json"):

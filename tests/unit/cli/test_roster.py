@@ -91,7 +91,7 @@ def test_a_fork_is_not_signed(place: Path, run: Cli) -> None:
     for days, out in (("5", "two.json"), ("6", "other.json")):
         assert run([*change, "--days", days, "--out", out])[0] == 0
     code, _, err = run(["roster", "sign", "two.json", "--root", "root"])
-    assert (code, "current = None" in err) == (2, True)
+    assert (code, "--current is not given" in err) == (2, True)
     assert run(["roster", "sign", "two.json", "--root", "root", "--current", "roster.json"])[0] == 0
     code, _, err = run(["roster", "sign", "other.json", "--root", "root", "--current", "two.json"])
     assert (code, "a second version 2" in err) == (3, True)
@@ -184,7 +184,7 @@ def test_one_command_adds_a_member_and_one_removes_it(place: Path, run: Cli) -> 
     """Neither needs the edges of the others; the hint for signing works as it is printed."""
     assert run(["keys", "new", "--id", "e", "--address", "h:7104", "--suite", "x25519", "--out", "e"])[0] == 0
     code, _, err = run(["roster", "add", "e/e.json"])
-    assert (code, "--to = None: must be the members that e is to be next to" in err) == (2, True)
+    assert (code, "--to is not given: must be the members that e is to be next to" in err) == (2, True)
     code, out, _ = run(["roster", "add", "e/e.json", "--to", "a,c", "--days", "7"])
     assert code == 0
     hint = out.rstrip().rpartition("next: ")[2].replace("DIR", "root").split()
@@ -261,4 +261,4 @@ def test_cards_of_all_members_fit_into_one_folder(place: Path, run: Cli) -> None
     assert run(["roster", "make", *cards, "--edges", "pair", "--out", "two.json"])[0] == 0
     assert read_roster_draft(place / "two.json").epoch == 1
     code, _, err = run(["keys", "new", "--address", "h:1"])
-    assert (code, "--id = None" in err) == (2, True)
+    assert (code, "--id is not given" in err) == (2, True)

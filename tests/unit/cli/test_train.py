@@ -151,6 +151,11 @@ def test_resume_needs_a_run(tmp_path: Path, run: Cli) -> None:
         (["--data", "imagenet"], "data = 'imagenet': must be digits"),
         (["--noise", "1"], "must be given with clip"),
         (["--law", "plain"], "law = 'plain'"),
+        (
+            ["--law", "uniform"],
+            "far:R, equalised, paper, paper-printed, paper-exact, optimal, plain (for design and audit)",
+        ),
+        (["--partition", "natural:hosp"], "must be by a column that the data have, one of label (not hosp)"),
         (["--law", "law.npz"], "law.npz"),
         (["--walk", "least-recent", "--tokens", "2"], "tokens = 2"),
         (["--compare", "fedavg"], "compare = 'fedavg'"),
@@ -166,6 +171,20 @@ def test_more_nodes_than_rows_is_refused_by_name(run: Cli) -> None:
     """1,438 rows of digits cannot be dealt to 2,000 nodes."""
     message = refused(["train", "--graph", "rrg:2000:3:seed=1", "--partition", "iid"], run)
     assert "graph = '2000 nodes': must be of at most 1438 nodes" in message
+
+
+def test_a_dry_run_names_the_learner_that_is_chosen(run: Cli) -> None:
+    """Also where nobody has named one."""
+    code, out, err = run(["train", "--graph", "rrg:30:3:seed=1", "--updates", "10", "--dry-run"])
+    assert (code, err) == (0, "")
+    assert out.startswith("digits over rrg:30:3:seed=1 (30 peers), softmax")
+
+
+def test_real_labels_need_another_learner(tmp_path: Path, run: Cli) -> None:
+    """Which ones, in words."""
+    np.savez(tmp_path / "d.npz", features=np.eye(50), labels=np.linspace(0, 1, 50))
+    message = refused(["train", "--graph", "rrg:30:3:seed=1", "--data", f"npz:{tmp_path / 'd.npz'}"], run)
+    assert message.endswith("must be linear, mlp or sklearn where labels are real numbers\n")
 
 
 @pytest.mark.parametrize(

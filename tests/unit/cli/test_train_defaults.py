@@ -7,6 +7,7 @@ import re
 import sys
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer
@@ -104,6 +105,54 @@ def test_without_drawing_libraries_a_figure_is_its_record(
     assert (code, out) == (0, f"wrote {tmp_path / 'trade-off.json'}\n")
     assert (tmp_path / "trade-off.json").read_text() == made.to_json()
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        (["--frontier", "--support", "2:3"], ["frontier.json"]),
+        (["--recipients", "auto", "--walk", "non-backtracking"], ["scheme.npz", "frontier.json"]),
+    ],
+)
+def test_without_drawing_libraries_a_frontier_is_its_record(
+    asked: list[str], names: list[str], tmp_path: Path, run: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of both kinds of frontier."""
+    without("matplotlib", monkeypatch)
+    code, out, err = run(["design", "--graph", "rrg:20:3:seed=1", *asked, "--out", str(tmp_path)])
+    assert (code, err.count("\n")) == (0, 1)
+    assert out.endswith("".join(f"wrote {tmp_path / name}\n" for name in names))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
+def test_a_log_hears_now_and_then_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not before a minute has passed, and not more often."""
+    now = iter([0.0, 59.0, 60.0, 60.0, 119.0, 200.0, 200.0])
+    monkeypatch.setattr("veilwalk.cli._output.time", SimpleNamespace(monotonic=lambda: next(now)))
+    with _output.live_progress() as hear:
+        hear("walking", 1, 9)
+        hear("walking", 2, 9, "20 hops")
+        hear("walking", 3, 9)
+        hear("scoring")
+    assert capsys.readouterr().err == "veilwalk: so far: walking, 2 of 9, 20 hops\nveilwalk: so far: scoring\n"
+
+
+def test_sentences_keep_their_words_whole_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However narrow it is; a program that reads them gets one line."""
+    words = "what is left of the receiver's doubt [red] about who made the update, " * 3
+    _output.say(words)
+    assert capsys.readouterr().out == f"{words}\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("TERM", "xterm")
+    _output.say(words)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 30
+    assert " ".join(lines).split() == words.split()
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_the_blind_entropy_is_that_of_the_posterior_columns() -> None:
 def test_laws_that_need_tables_of_all_pairs_are_refused() -> None:
     """By name."""
     with pytest.raises(
-        InvalidParameterError, match=r"law = 'optimal': must be one of plain.*equalised.* from 50 nodes on"
+        InvalidParameterError, match=r"law = 'optimal': must be one of uniform.*equalised.* from 50 nodes on"
     ):
         design(GRAPHS[0], "optimal", support=SUPPORT, large_nodes=50)
 

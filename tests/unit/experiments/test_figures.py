@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.records import Record
+from veilwalk.core.support import DistanceSupport
 from veilwalk.experiments import reproduce
 from veilwalk.report import figure_files
 
@@ -78,6 +80,41 @@ def test_the_same_record_gives_the_same_bytes(side_information: Record, probabil
         for one, other in zip(first, second, strict=True):
             assert one.read_bytes() == other.read_bytes()
         assert first[0].read_bytes().startswith(b"\x89PNG")
+
+
+def test_figures_say_what_they_show_in_words(side_information: Record, probability: Record, tmp_path: Path) -> None:
+    """A finding at the top, in the record's own numbers; curves without labels of the paper's source."""
+    for record, finding in (
+        (side_information, "At short return times the truth is up to 0.48 nats below what is printed"),
+        (probability, "With probability 0.9 at least "),
+    ):
+        drawn = figure_files(record, tmp_path)[1].read_text()
+        assert f"<!-- {finding}" in drawn
+        assert "shortest paths counted" in drawn
+        assert "ass:" not in drawn
+
+
+def test_printed_formulas_do_not_care_for_shortest_paths(side_information: Record) -> None:
+    """So one curve stands for both; the corrected ones differ."""
+    rows = side_information.result["rows"]
+    assert max(abs(row["printed_nats"] - row["printed_without_fht_nats"]) for row in rows) < 1e-12
+    assert max(abs(row["corrected_nats"] - row["corrected_without_fht_nats"]) for row in rows) > 0.1
+
+
+def test_another_network_has_nothing_published() -> None:
+    """Its own sizes and distances; those that it does not have are refused."""
+    network: dict[str, Any] = {"n_nodes": 60, "degrees": (3,), "n_graphs": 1}
+    record = reproduce("trade-off", support=DistanceSupport(2, 4), **network)
+    assert record.params["support"] == "2:2 to 2:7"
+    assert {row["published_hops"] for row in record.result["rows"]} == {None}
+    assert record.result["rows"][0]["exact_hops"] < 120
+    # Also where no sampled graph has the farthest distance that such graphs are expected to have.
+    small: dict[str, Any] = {"n_nodes": 20, "degrees": (3,), "n_graphs": 1, "support": DistanceSupport(2, 3)}
+    assert "NaN" not in reproduce("trade-off", seed=0, **small).to_json()
+    with pytest.raises(InvalidParameterError, match=r"support = '2:9': must be within \d, the diameter of a sampled"):
+        reproduce("side-information", support=DistanceSupport(2, 9), **network)
+    with pytest.raises(InvalidParameterError, match="nodes \\* degree = 183"):
+        reproduce("side-information", n_nodes=61, degrees=(4, 3))
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others() -> None:

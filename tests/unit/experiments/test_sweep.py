@@ -158,6 +158,8 @@ def test_the_command_writes_tables_figure_and_page(tmp_path: Path, capsys: pytes
     assert all("95% t intervals over seeds" in text and "of each observer" in text for text in (said, page))
     assert " ± " in said
     assert "http" not in page.partition("<body>")[2]
+    # Read in the dark, on paper and aloud.
+    assert all(part in page for part in ("prefers-color-scheme: dark", "@media print", '<th scope="col">', "<caption>"))
 
 
 def test_a_dry_run_says_how_much_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,6 +47,19 @@ def test_a_linear_module_takes_the_same_step_as_our_softmax() -> None:
         assert one.params[name] == pytest.approx(two.params[name], abs=1e-6)
     assert two.metrics["loss"] == pytest.approx(ours.evaluate(params, data)["loss"], abs=1e-5)
     assert ours.evaluate(params, data) == pytest.approx(theirs.evaluate(params, data), abs=1e-5)
+
+
+@pytest.mark.parametrize("loss", [None, nn.functional.multi_margin_loss])
+def test_losses_of_rows_are_those_of_single_rows(loss: Any) -> None:
+    """However many blocks they come in; their mean is what is evaluated."""
+    learner = TorchLearner(module_fn=with_memory, loss=loss)
+    params, data = learner.init_params(task_generator(0)), some_data(1030)
+    found = learner.example_losses(params, data)
+    for row in (0, 1023, 1024, 1029):
+        one = Partition(data.features[row : row + 1], data.labels[row : row + 1])
+        assert found[row] == pytest.approx(learner.evaluate(params, one)["loss"], rel=1e-5)
+    assert found.mean() == pytest.approx(learner.evaluate(params, data)["loss"], rel=1e-5)
+    assert found.std() > 0
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_path_trains_where_updates_can_travel() -> None:
 
 def test_the_plain_walk_is_no_scheme_to_train_with() -> None:
     """It is a comparison."""
-    with pytest.raises(InvalidParameterError, match="law = 'plain': must be a law with destinations"):
+    with pytest.raises(InvalidParameterError, match="law = 'plain': must be a law that seals for somebody"):
         Scenario.of(replace(SMALL, law="plain"))
 
 
@@ -119,7 +119,10 @@ def test_the_plain_walk_is_no_scheme_to_train_with() -> None:
         ("pathological:12", "partition = 'pathological:12': must be possible here (not classes of a node 12"),
         ("shards:100", "partition = 'shards:100': must be possible here (not pieces of a node 100"),
         ("dirichlet:-1", "partition = 'dirichlet:-1': must be possible here (not alpha -1.0"),
-        ("natural:writer", "partition = 'natural:writer': must be possible here (not column writer"),
+        (
+            "natural:writer",
+            "partition = 'natural:writer': must be by a column that the data have, one of label (not writer)",
+        ),
     ],
 )
 def test_partitions_are_refused_in_the_words_of_who_asked(partition: str, words: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError
 from veilwalk.core.walk import Walk
 from veilwalk.node.cluster._dwell import measured_dwell, trial_data
@@ -85,7 +86,7 @@ def make_manifest(
     law: str | None = None,
     previous: Path | None = None,
     password: bytes | None = None,
-) -> tuple[Manifest, LostWalkRules]:
+) -> tuple[Manifest, LostWalkRules, float]:
     """Write the signed manifest of a run to ``out``.
 
     Args:
@@ -98,10 +99,13 @@ def make_manifest(
         password: Opens the root key.
 
     Returns:
-        The manifest, and its rules for lost walks.
+        The manifest, its rules for lost walks, and the seconds that the run takes at least.
     """
     if (request.target_accuracy is None) != (request.test is None):
-        raise ConfigError("target-accuracy and test go together: members agree on what to reach, and on what data")
+        raise ConfigError("--target-accuracy and --test go together: members agree on what to reach, and on what data")
+    validate.at_least(1, rows=request.rows)
+    if request.days is not None:
+        validate.more_than(0, days=request.days)
     from veilwalk.learning import init_generator, make_learner, params_bytes
 
     if request.recipients is not None:
@@ -137,7 +141,7 @@ def make_manifest(
     if before is not None:
         manifest = changed_manifest(before, **_content(manifest))
     sign_manifest(out, manifest, root)
-    return manifest, lost
+    return manifest, lost, rules.seconds(scheme.price.hops)
 
 
 def _rules(request: RunRequest, scheme: Scheme, learner: Learner, model_bytes: int) -> tuple[RunRules, LostWalkRules]:

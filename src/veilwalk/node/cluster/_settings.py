@@ -156,10 +156,6 @@ class ClusterSetup:
         """Return how good a model is on held-out data."""
         return self.scenario.learner.evaluate(params, self.scenario.data.test)
 
-    def seconds(self, rules: RunRules) -> float:
-        """Return how long the run takes at least: the hops of its longest walk, each of which dwells."""
-        return rules.share(0) * self.scenario.scheme.price.hops * rules.dwell_s
-
 
 def set_up_cluster(settings: ClusterSettings) -> ClusterSetup:
     """Make and check everything that ``settings`` name."""

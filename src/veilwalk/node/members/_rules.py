@@ -168,6 +168,10 @@ class RunRules:
         """Return how many of the updates are that lane's; what does not divide goes to the first ones."""
         return self.updates // self.walks + (lane < self.updates % self.walks)
 
+    def seconds(self, hops_per_update: float) -> float:
+        """Return how long the run takes at least: the hops of its longest walk, each of which dwells."""
+        return self.share(0) * hops_per_update * self.dwell_s
+
     def lane_of(self, walk_tag: bytes) -> int:
         """Return in which lane the walk of that tag is; where there are several, the first byte says it."""
         return walk_tag[0] if self.walks > 1 else 0
