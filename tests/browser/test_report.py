@@ -104,9 +104,11 @@ def test_a_person_reads_gain_price_and_leak(opened: tuple[Record, Path]) -> None
         "What is and is not protected",
     ):
         assert f">{heading}</h2>" in dom
-    # Five figures, with words for who cannot see them; lines of the legend have theirs beside them.
-    assert dom.count('role="img"') == dom.count("<desc>") == 5
-    assert dom.count("<svg") == 5 + dom.count('aria-hidden="true"')
+    # Six figures, with words for who cannot see them; lines of the legend have theirs beside them. The sixth is the
+    # loss: a score that the large ones, of accuracy, do not show.
+    assert dom.count('role="img"') == dom.count("<desc>") == 6
+    assert dom.count('aria-label="Loss against updates.') == 1
+    assert dom.count("<svg") == 6 + dom.count('aria-hidden="true"')
     assert "node entropy (nats)" in text
     assert "a peer's share, beside an even one of 3.4%" in text
     assert "nan" not in text.lower().split()
