@@ -53,6 +53,7 @@ Written by `make routes`. One observer on each side, the same for every way.
   Told as a multiple of their share, below which no routing can go; eight placements, 95% interval about ± 7%. It is the
   cheapest of their attacks, and the one that every way can be asked about; the strongest are in
   [what really leaks](../explanation/what-really-leaks.md).
+- **Hops** an update: exact for one recipient, estimated for several.
 - **Predecessor**: how often who sealed it names who will open it.
 - **Bytes** are hops times a hybrid message with a model of {model_bytes} bytes. Layers of an onion are not counted.
 
