@@ -17,7 +17,7 @@ demo: $(VENV)/.demo  ## The main job, offline: 300 peers learn digits, and what 
 
 test: $(VENV)/.test browser prometheus  ## Everything that must hold before a change lands
 	@$(MAKE) --no-print-directory -j2 check kernels
-	$(QUIETLY) $(BIN)/pytest -n 3 --dist worksteal
+	$(QUIETLY) $(BIN)/pytest -n 2 --dist worksteal
 
 check: $(VENV)/.test  ## Formatting, lint, types, layers
 	$(BIN)/ruff format --check .

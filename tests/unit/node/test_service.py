@@ -154,8 +154,10 @@ def test_every_message_stays_the_dwell_time_trained_or_not(network: Make) -> Non
     asyncio.run(main())
     assert len(gaps[True]) >= 4
     assert min(gaps[True] + gaps[False]) > 0.28
-    # Without the constant dwell a trained message would leave after 0.5 s.
-    assert np.median(gaps[True]) < 0.44
+    # Without the constant dwell a trained message would leave after 0.5 s. On a busy machine training may over-run: it
+    # then leaves at the next time at which a relayed one could.
+    past = [(gap + 0.02) % 0.3 for gap in gaps[True]]
+    assert np.median(past) < 0.12
     assert np.median(gaps[False]) < 0.44
 
 
