@@ -7,7 +7,7 @@ nothing is remembered here. Everything runs on the CPU, on one thread, seeded by
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -187,11 +187,7 @@ class TorchLearner:
         """Return the mean ``loss`` on ``data``, and ``metric``, or ``accuracy``, or ``r2`` where targets are real."""
         losses, outputs, targets = np.zeros(len(data)), [], []
         with one_thread(), torch.no_grad():
-            tensors = self._tensors(params)
-            self._module.eval()
-            for start in range(0, len(data), _BLOCK_ROWS):
-                block = slice(start, start + _BLOCK_ROWS)
-                made, wanted = self._outputs(tensors, data.features[block], data.labels[block])
+            for block, made, wanted in self._blocks(params, data):
                 # A loss is a mean: it stands for every row of its block.
                 losses[block] = float(self._loss(made, wanted))
                 classes = self.metric is None and not wanted.is_floating_point()
@@ -206,14 +202,18 @@ class TorchLearner:
         """Return the loss of every row; the module is asked once for a block of them."""
         losses: list[float] = []
         with one_thread(), torch.no_grad():
-            tensors = self._tensors(params)
-            self._module.eval()
-            for start in range(0, len(data), _BLOCK_ROWS):
-                block = slice(start, start + _BLOCK_ROWS)
-                made, wanted = self._outputs(tensors, data.features[block], data.labels[block])
+            for _, made, wanted in self._blocks(params, data):
                 # Slices: a loss takes rows, be it one.
                 losses += [float(self._loss(made[row : row + 1], wanted[row : row + 1])) for row in range(len(wanted))]
         return np.array(losses)
+
+    def _blocks(self, params: Params, data: Partition) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Yield rows, what the module makes of them and what is wanted, block by block."""
+        tensors = self._tensors(params)
+        self._module.eval()
+        for start in range(0, len(data), _BLOCK_ROWS):
+            block = slice(start, start + _BLOCK_ROWS)
+            yield block, *self._outputs(tensors, data.features[block], data.labels[block])
 
     def _scores(self, losses: FloatArray, outputs: Tensor, targets: Tensor) -> Mapping[str, float]:
         if self.metric is not None:
