@@ -201,6 +201,14 @@ def test_links_between_documents_resolve() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_the_page_of_pages_has_all_of_them() -> None:
+    """But for decisions, and comparisons, which have a page of their own."""
+    listed = set(re.findall(r"\]\(([^)#:]+\.md)\)", (ROOT / "docs" / "index.md").read_text()))
+    for folder in ("tutorials", "how-to", "reference", "explanation"):
+        for page in (ROOT / "docs" / folder).glob("*.md"):
+            assert f"{folder}/{page.name}" in listed, page.name
+
+
 def test_the_changelog_knows_the_version() -> None:
     """A version without a heading in the changelog is not released."""
     from veilwalk.core.version import __version__

@@ -60,7 +60,8 @@ def test_the_lines_of_python_in_the_readme_run() -> None:
     low, high = seen.interval
     assert low < seen.hit_ratio < high
     assert audit["prior"].node_entropy_nats > seen.node_entropy_nats > 3.4
-    assert 30 < audit.hops_per_update.mean * scheme.recipients < 50
+    # Four deviations of a mean of so few.
+    assert abs(audit.hops_per_update.mean / scheme.price.hops - 1) < 0.08
     accuracy = run.trainings["private-walk"].points[-1].accuracy
     assert accuracy is not None
     assert accuracy > 0.6

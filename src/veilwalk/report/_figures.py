@@ -163,13 +163,13 @@ def _caption(name: str, record: Record) -> str:
 def _found_by_time(rows: list[Row]) -> str:
     worst = max(rows, key=lambda row: row["printed_nats"] - row["exact_nats"])
     gap = worst["printed_nats"] - worst["exact_nats"]
-    return f"At short return times the truth is up to {gap:.2f} nats below what is printed"
+    return f"At short return times distance entropy is up to {gap:.2f} nats below what is printed"
 
 
 def _found_by_share(rows: list[Row]) -> str:
     row = min(rows, key=lambda row: abs(row["probability"] - 0.9))
-    what = f"{row['exact_nats']:.2f} nats stay hidden, where {row['printed_nats']:.2f} are printed"
-    return f"With probability {row['probability']:.1f} at least {what}"
+    what = f"{row['exact_nats']:.2f} nats of distance entropy, where {row['printed_nats']:.2f} are printed"
+    return f"With probability {row['probability']:.1f} there are at least {what}"
 
 
 def _found_cost(rows: list[Row]) -> str:

@@ -77,7 +77,8 @@ def _found(rows: list[dict[str, Any]]) -> str:
         for walk in dict.fromkeys(row["walk"] for row in rows)
     ]
     cheap, dear = (end(best, key=lambda row: float(row["mean_iteration_hops"])) for end in (min, max))
-    said = f"{cheap['walk']}: {cheap['node_entropy_nats']:.2f} nats for {cheap['mean_iteration_hops']:.0f} hops"
+    nats, hops = cheap["node_entropy_nats"], cheap["mean_iteration_hops"]
+    said = f"{cheap['walk']}: {nats:.2f} nats of node entropy for {hops:.0f} hops"
     if cheap is dear:
         return said
     return f"{said}; {dear['walk']}: {dear['node_entropy_nats']:.2f} for {dear['mean_iteration_hops']:.0f}"

@@ -57,8 +57,8 @@ def _found(rows: list[dict[str, Any]]) -> str:
     if not {"recommended", "paper"} <= set(by_route):
         return ""
     ours, paper = by_route["recommended"], by_route["paper"]
-    said = f"Sealed for {ours['recipients']}: {ours['hops']:.3g} hops, {ours['node_entropy_nats']:.2f} nats hidden"
-    return f"{said}; the paper: {paper['hops']:.3g} hops, {paper['node_entropy_nats']:.2f} nats"
+    said = f"Sealed for {ours['recipients']}: {ours['hops']:.3g} hops, {ours['node_entropy_nats']:.2f} nats"
+    return f"{said} of node entropy; the paper: {paper['hops']:.3g} hops, {paper['node_entropy_nats']:.2f} nats"
 
 
 def _curves(axis: Axes, rows: list[dict[str, Any]], score: str) -> None:

@@ -85,8 +85,8 @@ def test_the_same_record_gives_the_same_bytes(side_information: Record, probabil
 def test_figures_say_what_they_show_in_words(side_information: Record, probability: Record, tmp_path: Path) -> None:
     """A finding at the top, in the record's own numbers; curves without labels of the paper's source."""
     for record, finding in (
-        (side_information, "At short return times the truth is up to 0.48 nats below what is printed"),
-        (probability, "With probability 0.9 at least "),
+        (side_information, "At short return times distance entropy is up to 0.48 nats below what is printed"),
+        (probability, "With probability 0.9 there are at least "),
     ):
         drawn = figure_files(record, tmp_path)[1].read_text()
         assert f"<!-- {finding}" in drawn

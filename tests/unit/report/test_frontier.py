@@ -46,7 +46,7 @@ def test_every_row_is_a_point_and_optimal_laws_a_curve(tmp_path: Path) -> None:
         "mean hops per update",
         "return-time observer",
         "chance of naming the source",
-        "non-backtracking: 4.10 nats for 50 hops; simple: 4.00 for 100",
+        "non-backtracking: 4.10 nats of node entropy for 50 hops; simple: 4.00 for 100",
     ):
         assert words in drawn
     assert not plt.get_fignums()
