@@ -19,6 +19,7 @@ import numpy as np
 from benchmarks.reliability import active_probes, campaign_anonymity, campaign_slots, power_loss
 from benchmarks.reliability.campaign_counts import IMPATIENT, QUICK, SPEC, Counts, add, network_of, note
 from benchmarks.reliability.chaos import OWN_CODE, ChaosCluster
+from benchmarks.reliability.chaos_checker import ends
 from benchmarks.reliability.forgetful_disk import BootlessDisk, LazyDisk, UnsyncedDisk
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.support import DistanceSupport
@@ -77,7 +78,7 @@ def anonymity(counts: Counts, folder: Path, seed: int) -> None:
     shutil.rmtree(where, ignore_errors=True)
     with ChaosCluster(where, **network, updates=400 if several else 1500, mutant="watched", limits=QUICK) as cluster:
         cluster.start_all()
-        cluster.run_until(lambda found: found.finished == graph.n_nodes and found.live == 0, timeout_s=360)
+        cluster.run_until(ends(), timeout_s=360)
         cluster.stop_all()
     if several:
         places, hints = campaign_slots.slot_chances(where, cluster.names)

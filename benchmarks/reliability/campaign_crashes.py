@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.reliability import power_loss
 from benchmarks.reliability.campaign_counts import IMPATIENT, QUICK, SPEC, Counts, add, network_of, note, tally
 from benchmarks.reliability.chaos import ChaosCluster
-from benchmarks.reliability.chaos_checker import Findings
+from benchmarks.reliability.chaos_checker import Findings, ends
 from benchmarks.reliability.chaos_damage import Hurt, broken, hurt_messages, still_there
 from veilwalk.node import Limits
 
@@ -106,7 +106,7 @@ def _suffer_together(clusters: list[ChaosCluster], aim: str, end: float, seed: i
                 elif aim == "anywhere":
                     cluster.kill(victim)
                 cluster.tend()
-            if aim == "finishing" and all(_is_finished(cluster, cluster.findings()) for cluster in clusters):
+            if aim == "finishing" and not any(cluster.findings().unfinished for cluster in clusters):
                 break
         for cluster in clusters:
             cluster.kill_all()
@@ -263,8 +263,4 @@ def _more_updates(before: Findings) -> Callable[[Findings], bool]:
 
 
 def _finish(cluster: ChaosCluster) -> bool:
-    return cluster.run_until(lambda found: _is_finished(cluster, found), timeout_s=120)
-
-
-def _is_finished(cluster: ChaosCluster, found: Findings) -> bool:
-    return found.finished == len(cluster.names) and found.live == 0
+    return cluster.run_until(ends(), timeout_s=120)

@@ -7,7 +7,7 @@ node's own reading cannot hide one in its writing.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,18 +37,24 @@ class Findings:
         ended: Updates of the finished model of each walk that any node holds.
         hops: Hops counted by all nodes.
         live: Different ciphertexts that are still on their way.
+        kept: Messages in anybody's keeping, with finished models that are under way to a neighbour.
+        taken: How often nodes have taken a message.
         lost: Updates that nodes committed but the newest model lacks.
         doubled: Updates that the newest model has more often than nodes committed them.
         finished: Nodes that hold the finished models of all walks.
+        unfinished: Nodes that do not.
         faults: Everything wrong, in words; nothing when all is well.
     """
 
     updates: int
     hops: int
     live: int
+    kept: int
+    taken: int
     lost: int
     doubled: int
     finished: int
+    unfinished: int
     ended: list[int]
     tallies: dict[str, int]
     faults: list[str] = field(default_factory=list)
@@ -98,13 +104,33 @@ def check(folder: Path, names: Sequence[str], *, walks: int = 1, may_fork: bool 
         updates=sum(said for said, _ in newest),
         hops=total.get("hops", 0),
         live=len(live),
+        kept=sum(len(node.messages) for node in nodes),
+        taken=sum(sum(node.taken.values()) for node in nodes),
         lost=lost,
         doubled=doubled,
         finished=finished,
+        unfinished=len(nodes) - finished,
         ended=[ended[0][0] for ended in finals if ended],
         tallies=total,
         faults=faults,
     )
+
+
+def ends() -> Callable[[Findings], bool]:
+    """Return a test that is true of what is found in nodes that run, looked at again and again, once all is over.
+
+    Nodes are read one after the other, and a message that changes hands meanwhile is seen with neither; but then one
+    of them has taken something by the next look. A finished model on its way to a node that has it is still a message,
+    and one that looks like any other from when the node has taken it until it has opened it.
+    """
+    before: list[int] = []
+
+    def is_over(found: Findings) -> bool:
+        quiet = found.unfinished == found.kept == 0 and before == [found.taken]
+        before[:] = [found.taken]
+        return quiet
+
+    return is_over
 
 
 def _name(kind: str, lane: int) -> str:

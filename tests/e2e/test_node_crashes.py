@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from benchmarks.reliability.chaos import ChaosCluster
-from benchmarks.reliability.chaos_checker import Findings
+from benchmarks.reliability.chaos_checker import Findings, ends
 
 from veilwalk.node import Limits
 
@@ -27,7 +27,7 @@ def killing(cluster: ChaosCluster) -> Any:
 def at_the_end(cluster: ChaosCluster) -> Findings:
     """What is found when all nodes were let finish in peace."""
     cluster.failpoints = ""
-    assert cluster.run_until(lambda found: found.finished == len(cluster.names) and found.live == 0, timeout_s=60)
+    assert cluster.run_until(ends(), timeout_s=60)
     cluster.stop_all()
     return cluster.findings()
 
@@ -77,7 +77,7 @@ def test_pauses_past_the_patience_copy_nothing(tmp_path: Path, recipients: int) 
     with ChaosCluster(tmp_path, spec, updates=updates, recipients=recipients, limits=PATIENCE) as cluster:
         cluster.start_all()
         cluster.suffer(8, pausing(cluster), every_s=0.3 if recipients == 1 else 0.15, seed=3)
-        assert cluster.run_until(lambda found: found.finished == len(cluster.names) and found.live == 0, timeout_s=60)
+        assert cluster.run_until(ends(), timeout_s=60)
         cluster.stop_all()
         found = cluster.findings()
     assert found.faults == []

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.reliability.chaos_checker import check
+from benchmarks.reliability.chaos_checker import check, ends
 from benchmarks.reliability.chaos_plan import tally_plan
 from tests.helpers.hosts import three_hosts, within
 
@@ -53,8 +53,7 @@ def test_a_run_over_three_hosts_survives_a_partition(hosts: list[str], tmp_path:
         within(hosts[0], "ip", "link", "set", "eth0", "down")
         time.sleep(2)
         within(hosts[0], "ip", "link", "set", "eth0", "up")
-        wait_for(tmp_path, names, lambda found: found.finished == len(names) and found.live == 0)
-        time.sleep(0.5)
+        wait_for(tmp_path, names, ends())
     finally:
         for process in processes:
             process.terminate()
