@@ -17,7 +17,7 @@ from veilwalk.learning._factorisation import FactorisationLearner
 from veilwalk.learning._guard import guarded
 from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes, sealed_bytes
 from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
-from veilwalk.learning._matching import Candidates
+from veilwalk.learning._matching import Candidates, candidates_bytes
 from veilwalk.learning._mlp import MlpLearner
 from veilwalk.learning._model_file import MODEL_SUFFIXES, load_model, save_model
 from veilwalk.learning._models import average
@@ -122,6 +122,7 @@ __all__ = [
     "average",
     "between_neighbours",
     "candidate_losses",
+    "candidates_bytes",
     "central_trace",
     "check_learner",
     "checked_partition",

@@ -34,6 +34,14 @@ _UNEXPLAINED = 0.02
 _NEVER = 0.05
 
 
+def candidates_bytes(learner: Learner, candidates: int, params: Params) -> int:
+    """Return about the memory that asking so many for their updates takes: three tables of these at a time."""
+    numbers = sum(value.size for value in params.values())
+    if not isinstance(learner, DescentLearner):
+        numbers = min(numbers, _LOOKED_AT)
+    return 3 * candidates * numbers * np.dtype(np.float64).itemsize
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Candidates:
     """All who may have made an update, with their data, and the mechanism that everybody knows.
@@ -59,7 +67,8 @@ class Candidates:
             found: FloatArray = learner.whole_steps(params, parts.rows, parts.starts).astype(np.float64)
             self.tried(len(parts))
             found *= learner.share(age)
-            return found * self._shrunk(np.sqrt(np.square(found).sum(axis=1)), age)[:, np.newaxis]
+            found *= self._shrunk(np.sqrt(np.square(found).sum(axis=1)), age)[:, np.newaxis]
+            return found
         draws = _DRAWS if sum(value.size for value in params.values()) <= _LARGE else _LARGE_DRAWS
         if isinstance(learner, DescentLearner):
             # All rows at every local step: what the batches scatter around.
@@ -171,7 +180,10 @@ class Candidates:
         took part is ``expected`` with the variance of a count, and the best linear estimate follows. ``ages`` are the
         updates that both models have had.
         """
-        steps = (self.updates(earlier, ages[0]) + self.updates(now, ages[1])) / 2
+        # In place: of large models even one table of all candidates' updates takes gigabytes.
+        steps = self.updates(earlier, ages[0])
+        steps += self.updates(now, ages[1])
+        steps /= 2
         change, root = self.change(earlier, now), np.sqrt(expected)
         scaled = root[:, np.newaxis] * steps
         products = scaled @ scaled.T

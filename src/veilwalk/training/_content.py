@@ -36,7 +36,17 @@ from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.randomness import task_generator
 from veilwalk.graphs import distances
-from veilwalk.learning import Candidates, Params, TrainingTask, TrainingTrace, candidate_losses, guarded, train
+from veilwalk.learning import (
+    Candidates,
+    Params,
+    TrainingTask,
+    TrainingTrace,
+    candidate_losses,
+    candidates_bytes,
+    guarded,
+    params_bytes,
+    train,
+)
 from veilwalk.training._scenario import Scenario
 
 #: Parts of the evidence, by its name, and what it takes. Data are every candidate's; its own last model and the
@@ -91,6 +101,14 @@ def gather_evidence(
     task = task or scenario.task(trace.algorithm, seed=seed)
     train(task, trace.first(int(rows[-1]) + 1), evaluations=1, observe=collector.see)
     return Evidence(collector.found, trace.source[rows])
+
+
+def attack_bytes(scenario: Scenario, trace: TrainingTrace, rows: IntArray, model: Params) -> int:
+    """Return about the memory that :func:`gather_evidence` takes where models are like ``model``."""
+    seen = trace.first(int(rows[-1]) + 1)
+    # Every destination keeps its own last model of each token, every token the one before.
+    kept = len(set(zip(seen.node.tolist(), seen.model.tolist(), strict=True))) + trace.n_models
+    return kept * params_bytes(model) + candidates_bytes(scenario.learner, scenario.graph.n_nodes, model)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,13 +12,15 @@ import numpy as np
 
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.core.progress import Progress, silent
+from veilwalk.core.units import readable_bytes
 from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread
 from veilwalk.graphs import distances
-from veilwalk.learning import Array, Data, Learner, Point, Tell, Training, TrainingTask, TrainingTrace
+from veilwalk.learning import Array, Data, Learner, Params, Point, Tell, Training, TrainingTask, TrainingTrace
 from veilwalk.learning import train as train_along
-from veilwalk.training._content import attacked_rows, content_attack, gather_evidence
+from veilwalk.training._content import attack_bytes, attacked_rows, content_attack, gather_evidence
 from veilwalk.training._folder import RunFolder
 from veilwalk.training._membership import membership
 from veilwalk.training._metrics import LiveMetrics
@@ -164,15 +166,13 @@ def _trained(
         planned[name] = trace.first(trainings[name].planned)
     leaks = folder.kept("attribution") if folder is not None else None
     if leaks is None:
-        leaks = _attribution(scenario, settings, traces, watch.progress)
+        leaks = _attribution(scenario, settings, traces, trainings[PRIVATE].params, watch.progress)
         if folder is not None:
             folder.keep("attribution", leaks)
     # Never from a file: what an older version kept there may promise more than holds.
     leaks = leaks | {"privacy": privacy(scenario, planned, delta=settings.delta)}
     alarm = scenario.scheme.relay_warning()
-    told = tuple(warnings) if alarm is None else (*warnings, alarm)
-    if settings.poisoning is not None and settings.attack:
-        told = (*told, "the content attack is left out: it is of honest runs, and some nodes spoil models here")
+    told = tuple(note for note in (*warnings, alarm, leaks.get("left_out")) if note is not None)
     return TrainingRun(scenario=scenario, settings=settings, trainings=trainings, leaks=leaks, warnings=told)
 
 
@@ -220,18 +220,20 @@ class _Watch:
 
 
 def _attribution(
-    scenario: Scenario, settings: TrainSettings, traces: Mapping[str, TrainingTrace], progress: Progress
+    scenario: Scenario,
+    settings: TrainSettings,
+    traces: Mapping[str, TrainingTrace],
+    model: Params,
+    progress: Progress,
 ) -> dict[str, Any]:
     """What route and content give away of the private run."""
     trace = traces[PRIVATE]
-    attacked = attacked_rows(trace, settings.attack if settings.poisoning is None else 0)
-    if len(attacked) < _FEWEST_ATTACKED:
-        attacked = attacked[:0]
+    attacked, left_out = _attacked(scenario, settings, trace, model)
     rows = np.append(attacked, _typical(trace)).astype(np.int64)
     route = route_anonymity(
         scenario.scheme, trace, rows, seed=settings.seed, exact_nodes=settings.exact_nodes, progress=progress
     )
-    found: dict[str, Any] = {"route": route.summary, "content": None, "sample": None}
+    found: dict[str, Any] = {"route": route.summary, "content": None, "left_out": left_out, "sample": None}
     if PAPER in traces:
         paper = route_anonymity(
             scenario.paper_scheme,
@@ -254,6 +256,25 @@ def _attribution(
         evidence = gather_evidence(scenario, trace, attacked, seed=settings.seed, progress=progress, task=task)
         found["content"] = content_attack(scenario, evidence, route.posteriors[:-1])
     return found
+
+
+def _attacked(
+    scenario: Scenario, settings: TrainSettings, trace: TrainingTrace, model: Params
+) -> tuple[IntArray, str | None]:
+    """The deliveries on which to try the content attack, and why there are none where that is worth a word."""
+    rows = attacked_rows(trace, settings.attack)
+    none = rows[:0]
+    if settings.attack and settings.poisoning is not None:
+        return none, "the content attack is left out: it is of honest runs, and some nodes spoil models here"
+    if len(rows) < _FEWEST_ATTACKED:
+        return none, None
+    needed = attack_bytes(scenario, trace, rows, model)
+    if needed > DEFAULT_MEMORY_BYTES:
+        return none, (
+            f"the content attack is left out: with this model it takes about {readable_bytes(needed)} of memory, "
+            f"and {readable_bytes(DEFAULT_MEMORY_BYTES)} is the most a computation takes on this machine"
+        )
+    return rows, None
 
 
 def _typical(trace: TrainingTrace) -> IntArray:

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import shutil
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from veilwalk.training import (
     route_anonymity,
     run_training,
 )
+from veilwalk.training._content import attack_bytes
 
 Prepared = tuple[Scenario, TrainingTrace]
 LEARNER = "softmax:learning_rate=0.3"
@@ -345,3 +347,37 @@ def test_a_smaller_payload_is_recorded_counted_and_another_run(tmp_path: Path) -
     one, two = (each.trainings["central"].params["weight"] for each in (run, whole))
     assert np.array_equal(one, two)
     assert RunFolder(tmp_path / "run").settings({}).payload == "int8"
+
+
+def test_an_attack_too_large_for_the_machine_is_left_out_with_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what it would take; the rest is as ever, and a run that is gone on with says the same."""
+    few = replace(SMALL, updates=60, attack=22, compare="none")
+    scenario = Scenario.of(few)
+    trace = scenario.trace("private-walk", updates=few.updates, seed=few.seed)
+    model = scenario.learner.init_params(np.random.default_rng(1))
+    needed = attack_bytes(scenario, trace, attacked_rows(trace, few.attack), model)
+    monkeypatch.setattr(_run, "DEFAULT_MEMORY_BYTES", needed)
+    assert trained(few).result["content_attack"]
+    monkeypatch.setattr(_run, "DEFAULT_MEMORY_BYTES", needed - 1)
+    found = trained(few, out=tmp_path / "run").result
+    assert found["content_attack"] is None
+    assert found["sample"]["posterior"] is not None
+    told = [note for note in found["warnings"] if note.startswith("the content attack is left out: with this model")]
+    assert len(told) == 1
+    assert trained(few, out=tmp_path / "run", resume=True).result["warnings"] == found["warnings"]
+
+
+def test_the_memory_of_the_attack_is_what_it_takes() -> None:
+    """Within a tenth of what is measured; a network whose candidates' updates outweigh all else."""
+    few = replace(SMALL, learner="mlp:hidden=150", updates=40, attack=1)
+    scenario = Scenario.of(few)
+    trace = scenario.trace("private-walk", updates=few.updates, seed=few.seed)
+    rows = attacked_rows(trace, few.attack)
+    predicted = attack_bytes(scenario, trace, rows, scenario.learner.init_params(np.random.default_rng(1)))
+    tracemalloc.start()
+    gather_evidence(scenario, trace, rows, seed=few.seed)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak == pytest.approx(predicted, rel=0.1)
