@@ -62,8 +62,9 @@ bench: $(VENV)/.bench  ## Ratios against the peers a user would pick; takes a wh
 	$(BIN)/python -m benchmarks.speed.sealing
 	$(BIN)/python -m benchmarks.speed.node
 
-api: $(VENV)/.demo  ## The Python reference from the code; writes docs
+api: $(VENV)/.demo  ## The Python reference and the manual page from the code; writes docs
 	$(BIN)/python -m benchmarks.tables.api
+	$(BIN)/python -m benchmarks.tables.man
 
 graph-table: $(VENV)/.demo  ## Graphs, walks and laws side by side; ten minutes; writes docs
 	$(BIN)/python -m benchmarks.tables.graph_table

@@ -10,21 +10,25 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from numba.core.caching import UserProvidedCacheLocator
 from packaging.requirements import Requirement
 from tests.helpers.cli import without_compiling
 
 from veilwalk.core.version import __version__
+from veilwalk.graphs import _kernels
 
 ROOT = Path(__file__).parents[2]
+folder_of = UserProvidedCacheLocator.get_suitable_cache_subpath
 
 
 def called(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command that sees no repository: neither through its folder nor through the environment."""
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "NUMBA_CACHE_DIR"}}
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=clean, timeout=240)
     assert done.returncode == 0, done.stderr
     return done
@@ -51,18 +55,20 @@ def link_dependencies(of: str, site: Path) -> set[str]:
     return linked
 
 
-def lend_compiled_kernels(package: Path) -> None:
-    """Copy what the tests have compiled so far: numba takes it for its own where size and time of the source agree.
+def lend_compiled_kernels(package: Path, cache: Path) -> None:
+    """Copy what the tests have compiled so far: numba takes it for its own where the source agrees, by text or by time.
 
     Compiling the same text again in another folder takes a minute and shows nothing.
     """
+    kept = Path(str(_kernels.pair_up.stats.cache_path)).parent
     for source in (ROOT / "src" / "veilwalk").rglob("*.py"):
         copy = package / source.relative_to(ROOT / "src" / "veilwalk")
         assert copy.read_bytes() == source.read_bytes()
         os.utime(copy, ns=(source.stat().st_atime_ns, source.stat().st_mtime_ns))
-        for kernel in (source.parent / "__pycache__").glob(f"{source.stem}.*.nb[ci]"):
-            (copy.parent / "__pycache__").mkdir(exist_ok=True)
-            shutil.copy(kernel, copy.parent / "__pycache__")
+        theirs, ours = (folder_of(str(path)) for path in (copy, source))
+        for kernel in (kept / ours).glob(f"{source.stem}.*.nb[ci]"):
+            (cache / theirs).mkdir(parents=True, exist_ok=True)
+            shutil.copy(kernel, cache / theirs)
 
 
 @pytest.fixture(scope="module")
@@ -76,19 +82,22 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an empty environment into which the wheel was installed."""
+def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The programs of an empty environment into which the wheel was installed, for a user with an own cache."""
     folder = tmp_path_factory.mktemp("user") / "venv"
     called(sys.executable, "-m", "venv", "--without-pip", folder, cwd=built)
     (wheel,) = built.glob("*.whl")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(folder / "bin" / "python")]
     called(*pip, "install", "--quiet", "--no-deps", "--no-index", wheel, cwd=built)
     (site,) = folder.glob("lib/python*/site-packages")
-    lend_compiled_kernels(site / "veilwalk")
+    cache = tmp_path_factory.mktemp("cache")
+    lend_compiled_kernels(site / "veilwalk", cache / "veilwalk" / f"kernels-{__version__}")
     linked = link_dependencies("veilwalk", site)
     assert {"numpy", "scipy", "numba", "llvmlite", "cryptography", "typer", "rich"} <= linked
     assert not {"matplotlib", "jinja2", "pytest"} & linked
-    return folder / "bin"
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_CACHE_HOME", str(cache))
+        yield folder / "bin"
 
 
 def test_the_archives_hold_what_they_should(built: Path) -> None:
@@ -98,7 +107,10 @@ def test_the_archives_hold_what_they_should(built: Path) -> None:
     (wheel,) = built.glob(f"veilwalk-{__version__}-py3-none-any.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     assert package <= names
-    assert all(name.startswith((f"veilwalk-{__version__}.dist-info/", "veilwalk/")) for name in names)
+    manual = f"veilwalk-{__version__}.data/data/share/man/man1/veilwalk.1"
+    assert manual in names
+    own = (f"veilwalk-{__version__}.dist-info/", "veilwalk/")
+    assert all(name.startswith(own) for name in names - {manual})
     assert {"veilwalk/learning/digits.npz", "veilwalk/py.typed", "veilwalk/report/training.html"} <= names
     (archive,) = built.glob(f"veilwalk-{__version__}.tar.gz")
     with tarfile.open(archive) as packed:
@@ -135,6 +147,8 @@ def test_a_plain_installation_designs_and_trains(installed: Path, tmp_path: Path
     assert record["algorithms"]["private-walk"]["updates"] == 60
     assert (tmp_path / "run" / "metrics.csv").read_text().startswith("algorithm,")
     assert not (tmp_path / "run" / "report.html").exists()
+    # Nothing was put where an uninstall would leave it.
+    assert not list(installed.parent.rglob("*.nb[ci]"))
 
 
 def test_the_five_lines_of_the_readme_run_on_the_wheel(installed: Path, tmp_path: Path) -> None:

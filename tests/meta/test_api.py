@@ -1,10 +1,14 @@
-"""The Python reference is the code's own, and the front door is lazy."""
+"""The Python reference and the manual page are the code's own, and the front door is lazy."""
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 
+import pytest
+from benchmarks.tables import man
 from benchmarks.tables.api import PAGE, ROOMS, page
 
 import veilwalk
@@ -24,6 +28,25 @@ def test_the_reference_has_every_name_and_every_room() -> None:
     for room in ("core", *ROOMS):
         assert f"``{room}``" in drawn
         assert f"### `veilwalk.{room}`\n" in text
+
+
+def test_the_manual_page_is_what_make_api_would_write() -> None:
+    """Every verb has its section; help that changes is a page to be written anew."""
+    text = man.PAGE.read_text()
+    assert text == man.page()
+    assert {"train", "cluster up", "node run", "roster sign"} <= set(
+        re.findall(r"^\.SS veilwalk ([a-z ]+) \[", text, re.MULTILINE)
+    )
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_the_manual_page_is_set_without_a_complaint() -> None:
+    """And says the flags as they are typed, unbroken."""
+    done = subprocess.run(
+        ["groff", "-man", "-Tascii", "-ww", "-P-cbou", man.PAGE], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert "veilwalk design --graph rrg:300:3:seed=1 --frontier" in " ".join(done.stdout.split())
 
 
 def test_the_front_door_loads_nothing_before_it_is_asked() -> None:

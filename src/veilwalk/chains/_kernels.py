@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numba
-from numba import njit, prange
+from numba import prange
 
 from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.engine import njit
 
 # Contraction to fused multiply-add is the only liberty given: sums keep their order.
 _OPTIONS: dict[str, Any] = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy"}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from veilwalk.chains._kernels import _apply_row
 from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.engine import njit
 
 _OPTIONS: dict[str, Any] = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, prange
+from numba import prange
 
 from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.engine import njit
 
 SingleArray = npt.NDArray[np.float32]
 

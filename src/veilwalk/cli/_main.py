@@ -88,8 +88,9 @@ def root(
 
     train learns over a simulated network and shows what was gained, what it cost and what leaks; design chooses how
     destinations are drawn, and says what that guarantees and costs; audit attacks a design and reports what really
-    leaks; sweep does any of these over a grid of settings; export writes a trained model to a file; predict says what
-    it makes of rows; graph looks at a network; paper has the paper's figures and claims, printed and corrected.
+    leaks; sweep does any of these over a grid of settings; watch shows a run in the browser, live or afterwards; export
+    writes a trained model to a file; predict says what it makes of rows; graph looks at a network; paper has the
+    paper's figures and claims, printed and corrected.
 
     cluster runs many real nodes on this machine; node runs one among real peers; keys makes and renews a member's
     keys; roster says, signed, who belongs.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.engine import njit
 
 
 @njit(cache=True, error_model="numpy")

@@ -2,6 +2,7 @@
 
 from veilwalk.engine._engines import ENGINES, Engine, open_engine
 from veilwalk.engine._jobs import JobFailure, iter_jobs, run_jobs
+from veilwalk.engine._njit import njit
 from veilwalk.engine._store import JobStore
 from veilwalk.engine._worker import one_blas_thread
 
@@ -11,6 +12,7 @@ __all__ = [
     "JobFailure",
     "JobStore",
     "iter_jobs",
+    "njit",
     "one_blas_thread",
     "open_engine",
     "run_jobs",

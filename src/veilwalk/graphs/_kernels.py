@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, prange
+from numba import prange
 
 from veilwalk.core.arrays import IntArray
+from veilwalk.engine import njit
 
 DistanceArray = npt.NDArray[np.integer[Any]]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from veilwalk.core.arrays import IntArray
+from veilwalk.engine import njit
 
 # More pieces than cores, so that an unlucky piece does not keep the others waiting.
 _PIECES = 16

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from veilwalk.core.arrays import IntArray
+from veilwalk.engine import njit
 
 _NEWLINE, _HASH, _PERCENT, _ZERO, _NINE, _BRACE = 10, 35, 37, 48, 57, 123
 _SEPARATORS = (32, 9, 44, 59, 13)  # blank, tab, comma, semicolon, carriage return

@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import numba
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
+
+from veilwalk.engine import njit
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def kernel(function: _Function) -> _Function:
     """Compile a function that Python calls; its ``prange`` loops run on every thread."""
-    return cast(_Function, numba.njit(cache=True, parallel=True, error_model="numpy")(function))
+    return cast(_Function, njit(cache=True, parallel=True, error_model="numpy")(function))
 
 
 def serial(function: _Function) -> _Function:
     """Compile a function that Python calls, for one thread: parallel ones take seconds longer to compile."""
-    return cast(_Function, numba.njit(cache=True, error_model="numpy")(function))
+    return cast(_Function, njit(cache=True, error_model="numpy")(function))
 
 
 def part(function: _Function) -> _Function:
     """Compile a function that kernels call, always as part of its caller."""
-    return cast(_Function, numba.njit(cache=True, error_model="numpy", forceinline=True)(function))
+    return cast(_Function, njit(cache=True, error_model="numpy", forceinline=True)(function))
 
 
 # What only kernels of this room call makes no arrays, so it need not count who holds those it is given: numba's counts,
@@ -35,12 +36,12 @@ _UNCOUNTED: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": Fal
 
 def inlined(function: _Function) -> _Function:
     """Compile a function that kernels call, always as part of its caller; it may not make arrays."""
-    return cast(_Function, numba.njit(forceinline=True, **_UNCOUNTED)(function))
+    return cast(_Function, njit(forceinline=True, **_UNCOUNTED)(function))
 
 
 def apart(function: _Function) -> _Function:
     """Compile a function that kernels call, by itself: with its caller it would run out of registers; as above."""
-    return cast(_Function, numba.njit(**_UNCOUNTED)(function))
+    return cast(_Function, njit(**_UNCOUNTED)(function))
 
 
 def _prefetch(_context: Any, array: types.Array, _index: types.Integer) -> Any:

@@ -15,12 +15,13 @@ from typing import Any
 import numba
 import numpy as np
 
+from veilwalk.engine import njit
 from veilwalk.walks.compiled import kernel
 
 Array = Any
 
 
-@numba.njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _step(offsets: Array, others: Array, chances: Array, free: Array, live: Array, here: Array, there: Array) -> None:
     """Let ``there[z]`` be the sum of ``here`` over the live states that z is linked to; other rows are left alone."""
     for z in range(free.shape[0]):
@@ -40,7 +41,7 @@ def _step(offsets: Array, others: Array, chances: Array, free: Array, live: Arra
                     begun = True
 
 
-@numba.njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _spread(offsets: Array, others: Array, free: Array, live: Array, reached: Array) -> None:
     """Mark the states that are linked to live ones."""
     for z in range(free.shape[0]):
@@ -52,7 +53,7 @@ def _spread(offsets: Array, others: Array, free: Array, live: Array, reached: Ar
                     break
 
 
-@numba.njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _deliver(
     place: Array, live: Array, row_starts: Array, goals: Array, shares: Array, weights: Array, still: Array,
     layers: Array, used: int, more: int, made: Array
@@ -81,7 +82,7 @@ def _deliver(
                     layers[j, z, goals[e]] += sealed[j] * shares[e]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _unchanged(
     back: tuple[Array, Array, Array], place: Array, free: Array, start: int, hops: int, end: Array, weights: Array
 ) -> None:
@@ -108,7 +109,7 @@ def _unchanged(
         weights[j] *= chance
 
 
-@numba.njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _changed(
     back: tuple[Array, Array, Array], law: tuple[Array, Array, Array], place: Array, free: Array, start: int,
     hops: int, end: Array, weights: Array, more: int, used: int, made: Array
@@ -140,7 +141,7 @@ def _changed(
                 weights[j] += end[z] * layers[j, z]
 
 
-@numba.njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _weigh_makers(
     ahead: tuple[Array, Array, Array], law: tuple[Array, Array, Array], place: Array, free: Array, hops: int,
     end: Array, allowed: Array, made: Array, out: Array
@@ -177,7 +178,7 @@ def _weigh_makers(
             live, reached = reached, live
 
 
-@numba.njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def way_out(back: tuple[Array, Array, Array], place: Array, free: Array, came_from: int, target: int) -> Array:
     """Return the chance that each state goes on to ``target``, for those at ``came_from``."""
     end = np.zeros(free.shape[0])
@@ -188,7 +189,7 @@ def way_out(back: tuple[Array, Array, Array], place: Array, free: Array, came_fr
     return end
 
 
-@numba.njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def _scale(weights: Array) -> None:
     total = weights.sum()
     if total > 0.0:

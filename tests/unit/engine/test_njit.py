@@ -1,0 +1,74 @@
+"""Where compiled kernels are kept: not beside the code, whence no uninstall would take them."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+from numba.core import config
+
+from veilwalk.core.version import __version__
+
+PACKAGE = Path(__file__).parents[3] / "src" / "veilwalk"
+KERNEL = """
+from veilwalk.engine import njit
+
+@njit(cache=True)
+def half(number):
+    return number / 2
+"""
+
+
+def kept_in(folder: Path) -> Path:
+    """Compile a kernel whose code lies in ``folder``; return where numba put it."""
+    (folder / "kernel.py").write_text(KERNEL)
+    spec = importlib.util.spec_from_file_location("kernel", folder / "kernel.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.half(3) == 1.5
+    place = Path(module.half.stats.cache_path)
+    assert len(list(place.glob("*.nbc"))) == 1
+    return place
+
+
+def test_kernels_are_kept_in_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each version in a folder of its own; the user's own kernels, with numba's decorator, stay where they were."""
+    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert kept_in(tmp_path).parent == tmp_path / "cache" / "veilwalk" / f"kernels-{__version__}"
+    assert not list((tmp_path / "__pycache__").glob("*.nb?"))
+    assert config.CACHE_DIR == ""
+
+
+def test_a_folder_that_is_named_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "named"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert kept_in(tmp_path).parent == tmp_path / "named"
+
+
+def test_without_a_cache_folder_numba_looks_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache that cannot be made, as in a container without a home; then beside the code, if that can be written."""
+    (tmp_path / "cache").write_text("a file is no folder")
+    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert kept_in(tmp_path) == tmp_path / "__pycache__"
+
+
+def test_a_user_without_a_home_has_no_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", nowhere)
+    assert kept_in(tmp_path) == tmp_path / "__pycache__"
+
+
+def test_no_kernel_of_ours_is_kept_elsewhere() -> None:
+    """Every module that compiles uses the decorator that this file is about."""
+    numbas = re.compile(r"numba\.njit|from numba import .*\bnjit\b")
+    assert [path.name for path in PACKAGE.rglob("*.py") if numbas.search(path.read_text())] == ["_njit.py"]
