@@ -92,7 +92,7 @@ def audit(
     window: Annotated[int, typer.Option(help="Half-width of the window observer's window, in hops.")] = 5,
     memory: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", show_default="most of the machine's", help="Memory it may take, such as 8G."),
+        typer.Option(metavar="SIZE", show_default="0.7 of the machine's", help="Memory it may take, such as 8G."),
     ] = None,
     replicas: ReplicasOption = 64,
     device: DeviceOption = "cpu",

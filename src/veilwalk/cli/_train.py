@@ -173,8 +173,9 @@ def train(
 ) -> None:
     """Train a model over a network of peers, privately.
 
-    No receiver can tell whose update it got. Says what was gained and what it cost, beside a plain walk, gossip and
-    central training on the same data. By default 300 peers learn to read digits: about a minute on two cores, offline.
+    No receiver can tell whose update it got. Says what was gained and what it cost, beside the paper's scheme, a plain
+    walk, gossip and central training on the same data. By default 300 peers learn to read digits: about a minute on two
+    cores, offline.
 
     Example: veilwalk train --data mnist:DIR --partition iid --updates 5000 --out run
     """
