@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from numba.core.caching import UserProvidedCacheLocator
@@ -23,7 +24,7 @@ from veilwalk.core.version import __version__
 from veilwalk.graphs import _kernels
 
 ROOT = Path(__file__).parents[2]
-folder_of = UserProvidedCacheLocator.get_suitable_cache_subpath
+folder_of: Any = UserProvidedCacheLocator.get_suitable_cache_subpath
 
 
 def called(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -16,16 +16,17 @@ def njit(**options: Any) -> Callable[[Any], Any]:
     A folder that NUMBA_CACHE_DIR names comes first, as ever; where the user's cannot be written numba looks further.
     """
     import numba
-    from numba.core import config
+
+    settings: Any = numba.config
 
     def compiled(function: Any) -> Any:
-        named = config.CACHE_DIR
+        named = settings.CACHE_DIR
         # Numba asks for it here and now; the user's own kernels are to be kept where they always were.
-        config.CACHE_DIR = named or _folder()
+        settings.CACHE_DIR = named or _folder()
         try:
             return numba.njit(**options)(function)
         finally:
-            config.CACHE_DIR = named
+            settings.CACHE_DIR = named
 
     return compiled
 

@@ -6,8 +6,8 @@ import importlib.util
 import re
 from pathlib import Path
 
+import numba
 import pytest
-from numba.core import config
 
 from veilwalk.core.version import __version__
 
@@ -37,15 +37,15 @@ def kept_in(folder: Path) -> Path:
 
 def test_kernels_are_kept_in_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each version in a folder of its own; the user's own kernels, with numba's decorator, stay where they were."""
-    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert kept_in(tmp_path).parent == tmp_path / "cache" / "veilwalk" / f"kernels-{__version__}"
     assert not list((tmp_path / "__pycache__").glob("*.nb?"))
-    assert config.CACHE_DIR == ""
+    assert vars(numba.config)["CACHE_DIR"] == ""
 
 
 def test_a_folder_that_is_named_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "named"))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "named"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert kept_in(tmp_path).parent == tmp_path / "named"
 
@@ -53,7 +53,7 @@ def test_a_folder_that_is_named_comes_first(tmp_path: Path, monkeypatch: pytest.
 def test_without_a_cache_folder_numba_looks_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache that cannot be made, as in a container without a home; then beside the code, if that can be written."""
     (tmp_path / "cache").write_text("a file is no folder")
-    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert kept_in(tmp_path) == tmp_path / "__pycache__"
 
@@ -62,7 +62,7 @@ def test_a_user_without_a_home_has_no_cache_folder(tmp_path: Path, monkeypatch: 
     def nowhere() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", nowhere)
     assert kept_in(tmp_path) == tmp_path / "__pycache__"
