@@ -73,7 +73,7 @@ def down(*, out: Out = DEFAULT_OUT) -> None:
 
 @app.command("logs")
 def logs(
-    node: Annotated[str | None, typer.Argument(metavar="[NODE]", help="Of this node only.", show_default=False)] = None,
+    node: Annotated[str | None, typer.Argument(metavar="NODE", help="Of this node only.", show_default=False)] = None,
     *,
     out: Out = DEFAULT_OUT,
     lines: Annotated[int, typer.Option(help="The last so many of each node.")] = 10,

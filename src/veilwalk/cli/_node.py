@@ -49,9 +49,9 @@ def run(*, config: ConfigFile = Path("node.toml")) -> None:
     Started again, it goes on where it stopped.
 
     node.toml names its keys, the root's public key, roster, manifest, law, its data and a folder for its state; see
-    docs/how-to/deploy-on-three-machines.md. Events go to standard error, one JSON object a line. A new version of the
-    roster is followed when its file changes, or at once on SIGHUP. With several [[run]] tables it works in all these
-    runs, at one port and with one key set; see docs/how-to/several-runs-on-one-node.md.
+    docs/how-to/deploy-on-three-machines.md. Events go to standard error, one JSON object a line. A new version of
+    roster or manifest is followed when its file changes, or at once on SIGHUP. With several [[run]] tables it works in
+    all these runs, at one port and with one key set; see docs/how-to/several-runs-on-one-node.md.
 
     Example: veilwalk node run --config clinic-a/node.toml
     """
