@@ -24,6 +24,7 @@ from veilwalk.core.version import __version__
 from veilwalk.graphs import _kernels
 
 ROOT = Path(__file__).parents[2]
+CONTAINERFILE = ROOT / "examples" / "deploy" / "Containerfile"
 folder_of: Any = UserProvidedCacheLocator.get_suitable_cache_subpath
 
 
@@ -118,6 +119,23 @@ def test_the_archives_hold_what_they_should(built: Path) -> None:
         sources = {name.partition("/")[2] for name in packed.getnames()}
     assert {f"src/{name}" for name in package} <= sources
     assert {"README.md", "LICENSE", "pyproject.toml", "Makefile", "constraints.txt", "tests/conftest.py"} <= sources
+
+
+def test_what_the_container_image_is_given_makes_the_wheel(built: Path, tmp_path: Path) -> None:
+    """Every file that a build asks for is copied there: the same wheel, name by name."""
+    for sources, target in re.findall(r"^COPY (.+) /src/(\S*)$", CONTAINERFILE.read_text(), re.MULTILINE):
+        for source in sources.split():
+            place = tmp_path / target
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, place, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                place.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / source, place)
+    called(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist", cwd=tmp_path)
+    given, whole = (
+        set(zipfile.ZipFile(next(folder.glob("*.whl"))).namelist()) for folder in (tmp_path / "dist", built)
+    )
+    assert given == whole
 
 
 def test_the_wheel_alone_is_imported_and_draws_nothing(installed: Path, tmp_path: Path) -> None:
