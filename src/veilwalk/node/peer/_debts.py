@@ -10,6 +10,9 @@ from typing import Any
 from veilwalk.core.errors import SpoolError
 from veilwalk.node.peer._custody import Custody
 
+# Far more than come within the time after which they are released.
+_MOST_REMEMBERED = 4096
+
 
 class Debts:
     """What this node owes its neighbours a word about, and its word to them."""
@@ -40,6 +43,9 @@ class Debts:
         """Note that a message came now."""
         if self._custody.spares is not None:
             self._came[peer, seq] = asyncio.get_running_loop().time()
+            if len(self._came) > _MOST_REMEMBERED:
+                # Of a debt that was forgotten, for there are newer ones.
+                del self._came[next(iter(self._came))]
 
     def released(self, peer: str, seq: int) -> None:
         """Drop the spare copy of a message that ``peer`` has long handed on."""

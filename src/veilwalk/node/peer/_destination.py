@@ -199,7 +199,7 @@ class Destination:
             stored, vouched = register.model(of_lane("claimed", lane)), claims(register, lane)
             asked = int(register.mark(of_lane(ASKED, lane)) or 0)
             model = read_model(spool, register, stored)
-        ends = [(claim.digest, claim.iteration) for claim in vouched.values()]
+        ends = [(claim.digest, claim.iteration) for claim in vouched.values() if claim.by in roster.ids]
         if stored is None or model is None or asked < ASKS or (stored.digest, stored.iteration) not in ends:
             return None
         header = Header(

@@ -35,6 +35,12 @@ class Spares:
         """Note that the neighbour a message came from may drop its copy, after the fixed time."""
         if peer is not None and seq is not None:
             register.execute("INSERT OR IGNORE INTO debt VALUES (?, ?)", peer, seq)
+            # Nor does that one keep more: a neighbour that is never there to be told must not fill the table.
+            newest = "SELECT seq FROM debt WHERE peer = ? ORDER BY seq DESC LIMIT ?"
+            register.execute(
+                f"DELETE FROM debt WHERE peer = ? AND seq NOT IN ({newest})",  # noqa: S608  both are ours
+                *(peer, peer, self._most),
+            )
 
     def debts(self) -> list[tuple[str, int]]:
         """Return the releases that are owed: to whom, and of which number."""
