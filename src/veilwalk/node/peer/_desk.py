@@ -133,7 +133,7 @@ class Desk:
                 self._watches.pace.came(taken.row.id)
         if taken.row is not None:
             self._ahead = ahead or self._ahead
-            self.debts.came(peer, seq)
+            self.debts.came(peer, seq, for_us=taken.for_us)
             self._settle(taken.row, for_us=taken.for_us, wait_s=taken.wait_s)
         return taken.verdict
 
@@ -232,6 +232,7 @@ class Desk:
         """Stop all work; what is in custody waits on disk."""
         for timer in self._timers:
             timer.cancel()
+        self.debts.close()
         self._study.close()
         self._storage.close()
         self.custody.spool.close()

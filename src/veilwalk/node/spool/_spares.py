@@ -47,10 +47,18 @@ class Spares:
         with self._spool.transaction(durable=False) as register:
             return [(str(peer), int(seq)) for peer, seq in register.execute("SELECT peer, seq FROM debt")]
 
-    def paid(self, peer: str, seq: int) -> None:
-        """Forget a release that was sent."""
+    def owe_now(self, peer: str, seq: int) -> bool:
+        """Owe a release before the message is gone; return whether it was not owed yet."""
         with self._spool.transaction(durable=False) as register:
-            register.execute("DELETE FROM debt WHERE peer = ? AND seq = ?", peer, seq)
+            if register.execute("SELECT 1 FROM debt WHERE peer = ? AND seq = ?", peer, seq):
+                return False
+            self.owe(register, peer, seq)
+            return True
+
+    def paid(self, peer: str, seq: int) -> bool:
+        """Forget a release that was sent; return whether it was owed."""
+        with self._spool.transaction(durable=False) as register:
+            return bool(register.execute("DELETE FROM debt WHERE peer = ? AND seq = ? RETURNING seq", peer, seq))
 
     def released(self, peer: str, seq: int) -> None:
         """Drop the copy of a message that ``peer`` has long handed on."""
