@@ -25,6 +25,7 @@ from veilwalk.node.members import changed_roster
 from veilwalk.node.peer._ends import is_vouched, vouch
 from veilwalk.node.peer._incidents import Incidents
 from veilwalk.node.peer._log import Log
+from veilwalk.node.sealing import seal
 from veilwalk.node.spool import Claim, FolderDisk, Spares, Spool
 
 Make = Callable[..., Any]
@@ -106,8 +107,8 @@ def test_a_link_that_comes_and_goes_does_not_fill_the_log() -> None:
 def test_walks_that_are_forged_do_not_fill_the_memory_of_walks(tmp_path: Path) -> None:
     """Whoever seals for a node can give every message a new walk: those that were not seen for long are forgotten."""
     spool = Spool(FolderDisk(tmp_path))
-    for turn in range(1, 3001):
-        with spool.transaction(durable=False) as register:
+    with spool.transaction() as register:
+        for turn in range(1, 3001):
             register.saw_walk(turn.to_bytes(8, "big"), 1, turn)
             if turn % 500 == 0:
                 register.saw_walk(b"honest!!", turn, turn)
@@ -173,3 +174,31 @@ def test_the_word_of_a_member_that_has_left_counts_no_more(network: Make) -> Non
     after = changed_roster(net.roster, edges, cards={}, removed=["n0"], now=int(time.time()), days=1)
     assert not is_vouched(after, "n1", [first], second)
     assert is_vouched(after, "n1", [replace(first, by="n3", brought_by="n3")], second)
+
+
+def test_a_neighbour_with_ever_new_disks_makes_a_node_seal_once(network: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who finished seals its model for a new disk: a long one takes the storage's time, and a liar fetches none."""
+    sealed: list[bytes] = []
+
+    def counted(*values: Any, **named: Any) -> bytes:
+        sealed.append(seal(*values, **named))
+        return sealed[-1]
+
+    async def main() -> None:
+        net = network(4, starts=False, rules=LONG)
+        await net.start("n1")
+        connection = await greet(net, "n0", "n1")
+        await offer(connection, 1, message_for(net, "n1", counts=[0.0] * 4, iteration=399))
+        await net.until(lambda: net.look("n1")["final"] is not None)
+        connection.close()
+        with net.nodes["n1"].desk.custody.spool.transaction() as register:
+            for row in register.pinned_to("n0"):
+                register.drop(row, undelivered=True)
+        monkeypatch.setattr("veilwalk.node.peer._destination.seal", counted)
+        for number in range(5):
+            (await greet(net, "n0", "n1", incarnation=bytes(7) + bytes([number]))).close()
+        assert [row.fixed for row in net.look("n1")["messages"] if row.peer == "n0"] == [1]
+        await net.stop()
+
+    asyncio.run(main())
+    assert len(sealed) == 1

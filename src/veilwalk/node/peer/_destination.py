@@ -94,9 +94,11 @@ class Destination:
         return self._seal(roster, about, self.trainer.first() if body is None else body)
 
     def farewells(self, spool: Spool, roster: Roster, peer: str) -> dict[int, bytes]:
-        """Return what is finished, by lane, sealed for a neighbour that seems not to have it."""
+        """Return what is finished, by lane, sealed for a neighbour that seems not to have it, and has none waiting."""
         found: dict[int, bytes] = {}
-        for lane in self._rules.lanes:
+        # To seal takes long, and a neighbour may come with a new disk as often as it likes.
+        waiting = {row.fixed - 1 for row in spool.tables.pinned_to(peer)}
+        for lane in set(self._rules.lanes) - waiting:
             with spool.transaction(durable=False) as register:
                 stored = register.model(of_lane("final", lane))
                 model = read_model(spool, register, stored)
