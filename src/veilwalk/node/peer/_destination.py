@@ -50,7 +50,7 @@ class Destination:
     def look(self, spool: Spool, row: Row, opened: OpenedHeader) -> Arrival:
         """Read what :meth:`work` needs."""
         lane = self._rules.lane_of(opened.header.walk_tag)
-        return look_at(spool, row, opened, lane=lane, several=self._rules.walks > 1)
+        return look_at(spool, row, opened, lane=lane, several=self._rules.walks > 1, most=self._rules.share(lane) - 1)
 
     def work(self, arrival: Arrival, roster: Roster) -> Progress | Discard:
         """Return what becomes of an arrival."""
@@ -88,7 +88,8 @@ class Destination:
             if register.model(of_lane("final", lane)) is not None or (first and register.tally("started") > lane):
                 return None
             body = read_model(spool, register, stored)
-        iteration = 0 if stored is None or body is None else stored.iteration
+        # Nobody takes one that is done, as it may be under a manifest that asks for fewer updates.
+        iteration = 0 if stored is None or body is None else min(stored.iteration, self._rules.share(lane) - 1)
         tag = self._rules.new_tag(lane)
         about = Header(update_id=b"", walk_tag=tag, iteration=iteration, body_length=0, made_at=iteration)
         return self._seal(roster, about, self.trainer.first() if body is None else body)
