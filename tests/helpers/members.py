@@ -13,11 +13,13 @@ from veilwalk.node.members._keys import NodeKeys
 from veilwalk.node.sealing._envelope import seal
 
 
-async def greet(net: Any, name: str, peer: str, keys: NodeKeys | None = None) -> Connection:
+async def greet(
+    net: Any, name: str, peer: str, keys: NodeKeys | None = None, *, incarnation: bytes = b"incarnat"
+) -> Connection:
     """A connection to ``peer`` in the name of ``name``, as far as offering messages."""
     context = dialing_context(keys or net.keys[name], net.roster.trust_anchors([peer]))
     connection = await dial(net.roster.member(peer), context, message_bytes=size_of(net), timeout_s=5)
-    await connection.send(net.parts[name].membership.hello(b"incarnat"))
+    await connection.send(net.parts[name].membership.hello(incarnation))
     assert isinstance(await connection.receive(5), Hello)
     return connection
 

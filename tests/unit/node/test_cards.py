@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from veilwalk.node.members._keys import (
     NodeKeys,
     _self_signed,
 )
-from veilwalk.node.members._member import Member, make_card, read_card, spki_sha256
+from veilwalk.node.members._member import Member, make_card, member_from_dict, read_card, spki_sha256
+from veilwalk.node.sealing._kem import Suite
 
 
 def test_a_changed_card_is_refused(folder: Path) -> None:
@@ -39,6 +41,29 @@ def test_a_changed_card_is_refused(folder: Path) -> None:
     changed = (json.dumps(other, sort_keys=True, separators=(",", ":")) + "\n").encode()
     with pytest.raises(CryptoError, match="not signed by the key it names"):
         read_card(changed, "card")
+
+
+LOW_ORDER = {
+    "zero": bytes(32),
+    "one": bytes([1]) + bytes(31),
+    "minus one": bytes([0xEC]) + bytes([0xFF]) * 30 + bytes([0x7F]),
+    "of order eight": bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),
+}
+
+
+@pytest.mark.parametrize("suite", list(Suite))
+@pytest.mark.parametrize("point", LOW_ORDER)
+def test_a_card_with_a_key_that_nothing_can_be_sealed_to_is_refused(folder: Path, suite: Suite, point: str) -> None:
+    """Whoever drew that member would set the walk aside, and its neighbours could not end the run."""
+    keys = new_keys(folder / "keys", suite=suite)
+    good = keys.member.kem[1]
+    spoilt = replace(keys.member, kem={0: keys.member.kem[0], 1: good[:-32] + LOW_ORDER[point]})
+    assert read_card(make_card(keys.member, suite, keys.tls_key), "card")[0].kem[1] == good
+    with pytest.raises(InputFileError, match="can be sealed to"):
+        read_card(make_card(spoilt, suite, keys.tls_key), "card")
+    # Nor is a roster read that has one.
+    with pytest.raises(InputFileError, match="can be sealed to"):
+        member_from_dict(spoilt.to_dict(), suite, "roster")
 
 
 def certificate(

@@ -95,7 +95,8 @@ def test_a_silent_neighbour_is_passed_by_and_its_number_cancelled(network: Make)
     """After pin_s the message goes another way; when the neighbour is back the numbers go on without a gap."""
 
     async def main() -> Any:
-        limits = Limits(pin_s=0.3, retry_s=0.1, connect_s=1.0, answer_s=1.0, ping_s=0.5)
+        # For so long it is not known to be away, and is drawn again.
+        limits = Limits(pin_s=0.3, retry_s=0.1, connect_s=30.0, answer_s=1.0, ping_s=0.5)
         net = network(4, rules=RunRules(walk=SIMPLE, updates=60, late_hops=1e9), limits=limits)
         everybody_but = dict.fromkeys(("n1", "n3"), 1 / 2)
         net.change("n0", law=DestinationRow.of(everybody_but))

@@ -89,8 +89,10 @@ class _Desk:
         """Return that nothing was handed over before."""
         return 0
 
-    async def answered(self, peer: str, hello: Hello) -> None:
+    async def answered(self, peer: str, hello: Hello) -> bool:
         """Note nothing."""
+        del peer, hello
+        return False
 
     async def outgoing(self, _: str) -> Outgoing | None:
         """Return it."""

@@ -445,3 +445,34 @@ def test_finding_03_an_end_before_the_last_update_must_reach_the_target(network:
         return net
 
     assert (asyncio.run(main()).look("n1")["final"] is not None) is reaches
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1.5])
+def test_a_lie_about_the_number_of_updates_ends_nothing_where_models_are_tested(network: Make, ratio: float) -> None:
+    """Sealed for every member, one update before the last: without a test of models that is a member's to do."""
+
+    class Judge:
+        def __init__(self, learner: Any) -> None:
+            self.init_params, self.update = learner.init_params, learner.update
+
+        def evaluate(self, params: Any, *_: Any) -> Any:
+            """Return a loss by which the attacker's model is known."""
+            return {"loss": 9.0 if params["counts"].max() > 1e4 else 1.0}
+
+    async def main() -> Any:
+        net = network(4, starts=False, rules=replace(LONG, max_loss_ratio=ratio))
+        for name in net.names:
+            net.change(name, task=replace(net.parts[name].task, learner=Judge(net.parts[name].task.learner)))
+        await net.start("n1")
+        connection = await greet(net, "n0", "n1")
+        await offer(connection, 1, message_for(net, "n1", counts=[1.0] * 4, iteration=3))
+        await net.until(lambda: net.tally("updates") == 1)
+        await offer(connection, 2, message_for(net, "n1", counts=[1e5] * 4, iteration=399, walk_tag=b"walktag2"))
+        await net.until(lambda: net.tally("updates") == 2)
+        connection.close()
+        await net.stop()
+        return net.look("n1")
+
+    found = asyncio.run(main())
+    assert (found["final"] is None) is bool(ratio)
+    assert found["tallies"].get("refused", 0) == bool(ratio)

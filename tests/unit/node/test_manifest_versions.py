@@ -131,6 +131,28 @@ def test_finding_11_a_node_whose_folder_was_put_back_works_on(network: Make) -> 
     assert {float(net.look(name)["final"].sum()) for name in net.names} == {160.0}
 
 
+def test_a_run_ends_under_a_manifest_that_asks_for_fewer_updates_than_were_made(network: Make) -> None:
+    """What has had more is set aside, by everybody; so a walk that is made must not say so of itself."""
+
+    async def main() -> Any:
+        rules = RunRules(walk=SIMPLE, updates=400, late_hops=30, hop_s=0.02)
+        fewer = replace(rules, updates=20)
+        net = network(4, rules=rules)
+        await net.start()
+        await net.until(lambda: net.tally("updates") >= 40)
+        await net.stop()
+        for name in net.names:
+            net.change(name, rules=fewer, task=replace(net.parts[name].task, rules=fewer), starts=False)
+        await net.start()
+        await net.until(net.finished, 40)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert len({net.look(name)["final"].tobytes() for name in net.names}) == 1
+    assert net.look("n0")["final"].sum() > 20
+
+
 def test_a_node_of_version_0_1_is_told_apart_at_once() -> None:
     """Its greeting is shorter: nobody waits for the rest. With one that speaks more, what both do is spoken."""
     wire = Wire("listener", message_bytes=64)

@@ -59,6 +59,10 @@ class Host(Protocol):
         """Note that a connection ended by a fault of this node's own."""
         ...
 
+    def put_back(self, peer: str) -> None:
+        """Note that a neighbour says it has taken more than this disk knows of."""
+        ...
+
     def link_up(self, peer: str, protocol: int) -> None:
         """Note that a link came up, and what is spoken on it."""
         ...
@@ -83,8 +87,8 @@ class Counter(Protocol):
         """Return the last number on the link to ``peer`` before those that are yet to be handed over."""
         ...
 
-    async def answered(self, peer: str, hello: Hello) -> None:
-        """Note what ``peer`` has taken; where this disk knows less, number what waits for it anew."""
+    async def answered(self, peer: str, hello: Hello) -> bool:
+        """Note what ``peer`` has taken; where this disk knows less, number what waits for it anew, and return that."""
         ...
 
     async def hold(self, peer: str, offer: Offer, body: Bytes) -> Verdict:

@@ -149,7 +149,8 @@ class OutLink:
             answer = await connection.receive(limits.connect_s)
             assert isinstance(answer, Hello)  # noqa: S101  the wire lets nothing else through
             protocol = self._host.check_hello(answer)
-            await self._desk.answered(self.peer, answer)
+            if await self._desk.answered(self.peer, answer):
+                self._host.put_back(self.peer)
             self._early, self._settled = None, await self._desk.settled(self.peer)
         except BaseException:
             connection.close()

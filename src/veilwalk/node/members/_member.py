@@ -25,7 +25,7 @@ from veilwalk.node.members._signed import (
     encode_base64,
     parse_canonical,
 )
-from veilwalk.node.sealing import Suite, kem_public_key
+from veilwalk.node.sealing import Suite, check_kem_public_key
 
 CARD_LIMIT = 64 * 1024
 MAX_EPOCH = 2**31
@@ -148,7 +148,11 @@ def _epoch(text: str, name: str) -> int:
 
 def _kem_key(text: object, suite: Suite, name: str) -> bytes:
     key = decode_base64(text, suite.public_key_bytes, f"{name}: kem key")
-    kem_public_key(suite, key)
+    try:
+        check_kem_public_key(suite, key)
+    except CryptoError:
+        # Every walk would end with whoever draws this member.
+        raise InputFileError(f"{name}: kem key must be one that messages can be sealed to") from None
     return key
 
 

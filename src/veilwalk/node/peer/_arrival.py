@@ -50,8 +50,11 @@ class Arrival:
             return None
 
 
-def look_at(spool: Spool, row: Row, opened: OpenedHeader, *, lane: int, several: bool) -> Arrival:
-    """Return an opened message with what is known of its lane, which is one of ``several`` or the only one."""
+def look_at(spool: Spool, row: Row, opened: OpenedHeader, *, lane: int, several: bool, most: int) -> Arrival:
+    """Return an opened message with what is known of its lane, which is one of ``several`` or the only one.
+
+    However many updates this node's own model has had, it counts for ``most``: a later manifest may ask for fewer.
+    """
     with spool.transaction(durable=False) as register:
         stored, final = register.model(of_lane("checkpoint", lane)), register.model(of_lane("final", lane))
         step = register.mark(of_lane(STEP, lane))
@@ -64,7 +67,7 @@ def look_at(spool: Spool, row: Row, opened: OpenedHeader, *, lane: int, several:
             walks={tag: walk for tag, walk in register.walks().items() if not several or tag[0] == lane},
             known=Known(
                 model=read_model(spool, register, stored),
-                iteration=0 if stored is None else stored.iteration,
+                iteration=0 if stored is None else min(stored.iteration, most),
                 step=0.0 if step is None else float(step),
             ),
             known_tag=b"" if stored is None else stored.tag,

@@ -148,6 +148,7 @@ class Custody(Intake):
             elif self.spares is not None and row is not None:
                 self.spares.owe(register, row.came_from, row.owed)
             for peer, farewell in done.farewells.items():
+                self._withdraw(register, peer, lane)
                 register.add_message(self.spool.store(farewell), came_from=None, peer=peer, fixed=1 + lane)
             hit("train.before_commit" if kind == "checkpoint" else "finish.before_commit")
         hit("train.committed" if kind == "checkpoint" else "finish.committed")
@@ -174,6 +175,12 @@ class Custody(Intake):
         """Put the finished model of a lane under way to a neighbour."""
         with self.spool.transaction() as register:
             self._answer(register, {peer: message}, lane)
+
+    def _withdraw(self, register: Register, peer: str, lane: int) -> None:
+        """Let go of an earlier end that waits for a neighbour: of ends there can be ever better ones."""
+        for row in register.pinned_to(peer):
+            if row.fixed == 1 + lane and not self._is_given(register, row):
+                register.drop(row, undelivered=True)
 
     def _answer(self, register: Register, farewells: Mapping[str, Bytes], lane: int, most: int = 1) -> None:
         for peer, message in farewells.items():

@@ -5,10 +5,17 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.node.peer._custody import Custody
+
+T = TypeVar("T")
+
+# Far more than come within the time after which they are released.
+_MOST_REMEMBERED = 4096
+# What is let go in the dwell in which it came, or the next, is released after so many.
+_DWELLS = 2
 
 
 class Debts:
@@ -33,13 +40,29 @@ class Debts:
         self._due: set[tuple[str, int]] = set()
         # When what is to be released came.
         self._came: dict[tuple[str, int], float] = {}
+        # What was to be released before it was owed: whether it was.
+        self._early: dict[tuple[str, int], bool] = {}
         #: Tells a neighbour that its spare copy may go; the links put theirs here.
         self.release: Callable[[str, int], Awaitable[bool]] = _nobody
+        self._is_over = False
 
-    def came(self, peer: str, seq: int) -> None:
-        """Note that a message came now."""
-        if self._custody.spares is not None:
-            self._came[peer, seq] = asyncio.get_running_loop().time()
+    def close(self) -> None:
+        """Release nothing more."""
+        self._is_over = True
+
+    def came(self, peer: str, seq: int, *, for_us: bool) -> None:
+        """Note that a message came now.
+
+        One that opens here is released when most are, whether it has gone on or not: it may wait for the training long,
+        and whoever has given this node work to do would know by a late release that it was opened.
+        """
+        if self._custody.spares is None:
+            return
+        loop, debt = asyncio.get_running_loop(), (peer, seq)
+        _remember(self._came, debt, loop.time())
+        if for_us and self._dwell_s:
+            self._due.add(debt)
+            loop.call_at(self._came[debt] + _DWELLS * self._dwell_s + self._spare_s, self._pay, debt)
 
     def released(self, peer: str, seq: int) -> None:
         """Drop the spare copy of a message that ``peer`` has long handed on."""
@@ -51,7 +74,10 @@ class Debts:
         if self._custody.spares is None:
             return
         for debt in await self._storage(self._custody.spares.debts):
-            if debt not in self._due:
+            if self._early.get(debt):
+                del self._early[debt]
+                await self._storage(self._custody.spares.paid, *debt)
+            elif debt not in self._due:
                 self._due.add(debt)
                 asyncio.get_running_loop().call_at(self._time_for(debt), self._pay, debt)
 
@@ -64,7 +90,7 @@ class Debts:
         came = self._came.pop(debt, None)
         if came is None or not self._dwell_s:
             return now + self._spare_s
-        dwells = max(2, math.floor((now - came) / self._dwell_s) + 1)
+        dwells = max(_DWELLS, math.floor((now - came) / self._dwell_s) + 1)
         return came + dwells * self._dwell_s + self._spare_s
 
     def _pay(self, debt: tuple[str, int]) -> None:
@@ -72,11 +98,18 @@ class Debts:
 
     async def _send_release(self, debt: tuple[str, int]) -> None:
         self._due.discard(debt)
+        self._came.pop(debt, None)
+        spares = self._custody.spares
+        if spares is None or self._is_over:
+            return
         try:
-            if self._custody.spares is not None and await self.release(*debt):
-                await self._storage(self._custody.spares.paid, *debt)
-            else:
-                await self.pay_later()
+            if await self.release(*debt):
+                if not await self._storage(spares.paid, *debt) or debt in self._early:
+                    _remember(self._early, debt, True)  # noqa: FBT003  a value, no switch
+                return
+            if await self._storage(spares.owe_now, *debt):
+                _remember(self._early, debt, False)  # noqa: FBT003  a value, no switch
+            await self.pay_later()
         except SpoolError as error:
             self._trouble(str(error))
 
@@ -86,6 +119,13 @@ class Debts:
                 await self._storage(self._custody.spares.released, peer, seq)
         except SpoolError as error:
             self._trouble(str(error))
+
+
+def _remember(notes: dict[tuple[str, int], T], debt: tuple[str, int], note: T) -> None:
+    """Note something of a debt; where there are too many, the oldest are of debts that were forgotten."""
+    notes[debt] = note
+    if len(notes) > _MOST_REMEMBERED:
+        del notes[next(iter(notes))]
 
 
 async def _nobody(peer: str, seq: int) -> bool:

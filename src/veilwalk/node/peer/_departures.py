@@ -6,11 +6,14 @@ import contextlib
 from collections.abc import Callable
 from typing import Protocol
 
-from veilwalk.core.errors import SpoolError
+from veilwalk.core.errors import ProtocolError, SpoolError
 from veilwalk.node.peer._draws import Draws
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.sealing import Bytes
 from veilwalk.node.spool import DamageError, Outgoing, Register, Row, Spares, Spool, hit
+
+# A neighbour may say that it has taken so many. Half of the numbers that a table holds are left after that.
+_MOST_TAKEN = 2**62
 
 
 class Offers(Protocol):
@@ -102,12 +105,18 @@ class Departures:
 
         Then this disk was put back to an earlier day: what it would send under an old number ``peer`` would take for
         what it has already, and throw away. Return whether it was so.
+
+        Raises:
+            ProtocolError: There would be no numbers left.
         """
         if taken <= self.spool.tables.sent(peer):
             return False
+        if taken > _MOST_TAKEN:
+            raise ProtocolError("a peer has taken more than anybody can have sent")
         with self.spool.transaction() as register:
             register.set_sent(peer, taken)
             for row in register.pinned_to(peer):
+                self._told.pop((peer, row.seq or 0), None)
                 register.pin(row, peer)
             for seq in register.cancelled(peer):
                 register.cancel_done(peer, seq)

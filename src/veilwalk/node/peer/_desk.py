@@ -98,11 +98,12 @@ class Desk:
         """Return the last number on the link to ``peer`` before those that are yet to be handed over."""
         return await self.storage(self.custody.settled, peer)
 
-    async def answered(self, peer: str, hello: Hello) -> None:
-        """Note what ``peer`` has taken; where this disk knows less, number what waits for it anew."""
-        if await self.storage(self.custody.renumbered, peer, hello.settled):
+    async def answered(self, peer: str, hello: Hello) -> bool:
+        """Note what ``peer`` has taken; where this disk knows less, number what waits for it anew, and return that."""
+        renumbered = await self.storage(self.custody.renumbered, peer, hello.settled)
+        if renumbered:
             self._ahead = None
-            self.trouble(f"{peer} has taken more than this disk knows of: it was put back to an earlier day")
+        return renumbered
 
     async def hold(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
         """Keep a message that a neighbour offers, and do nothing with it yet."""
@@ -132,7 +133,7 @@ class Desk:
                 self._watches.pace.came(taken.row.id)
         if taken.row is not None:
             self._ahead = ahead or self._ahead
-            self.debts.came(peer, seq)
+            self.debts.came(peer, seq, for_us=taken.for_us)
             self._settle(taken.row, for_us=taken.for_us, wait_s=taken.wait_s)
         return taken.verdict
 
@@ -231,6 +232,7 @@ class Desk:
         """Stop all work; what is in custody waits on disk."""
         for timer in self._timers:
             timer.cancel()
+        self.debts.close()
         self._study.close()
         self._storage.close()
         self.custody.spool.close()

@@ -50,7 +50,7 @@ class Destination:
     def look(self, spool: Spool, row: Row, opened: OpenedHeader) -> Arrival:
         """Read what :meth:`work` needs."""
         lane = self._rules.lane_of(opened.header.walk_tag)
-        return look_at(spool, row, opened, lane=lane, several=self._rules.walks > 1)
+        return look_at(spool, row, opened, lane=lane, several=self._rules.walks > 1, most=self._rules.share(lane) - 1)
 
     def work(self, arrival: Arrival, roster: Roster) -> Progress | Discard:
         """Return what becomes of an arrival."""
@@ -88,15 +88,18 @@ class Destination:
             if register.model(of_lane("final", lane)) is not None or (first and register.tally("started") > lane):
                 return None
             body = read_model(spool, register, stored)
-        iteration = 0 if stored is None or body is None else stored.iteration
+        # Nobody takes one that is done, as it may be under a manifest that asks for fewer updates.
+        iteration = 0 if stored is None or body is None else min(stored.iteration, self._rules.share(lane) - 1)
         tag = self._rules.new_tag(lane)
         about = Header(update_id=b"", walk_tag=tag, iteration=iteration, body_length=0, made_at=iteration)
         return self._seal(roster, about, self.trainer.first() if body is None else body)
 
     def farewells(self, spool: Spool, roster: Roster, peer: str) -> dict[int, bytes]:
-        """Return what is finished, by lane, sealed for a neighbour that seems not to have it."""
+        """Return what is finished, by lane, sealed for a neighbour that seems not to have it, and has none waiting."""
         found: dict[int, bytes] = {}
-        for lane in self._rules.lanes:
+        # To seal takes long, and a neighbour may come with a new disk as often as it likes.
+        waiting = {row.fixed - 1 for row in spool.tables.pinned_to(peer)}
+        for lane in set(self._rules.lanes) - waiting:
             with spool.transaction(durable=False) as register:
                 stored = register.model(of_lane("final", lane))
                 model = read_model(spool, register, stored)
@@ -199,7 +202,7 @@ class Destination:
             stored, vouched = register.model(of_lane("claimed", lane)), claims(register, lane)
             asked = int(register.mark(of_lane(ASKED, lane)) or 0)
             model = read_model(spool, register, stored)
-        ends = [(claim.digest, claim.iteration) for claim in vouched.values()]
+        ends = [(claim.digest, claim.iteration) for claim in vouched.values() if claim.by in roster.ids]
         if stored is None or model is None or asked < ASKS or (stored.digest, stored.iteration) not in ends:
             return None
         header = Header(

@@ -75,7 +75,11 @@ def is_vouched(roster: Roster, me: str, claims: Iterable[Claim], newest: Claim) 
     """
     neighbours = roster.neighbours(me)
     enough = min(VOUCHERS, len(neighbours))
-    agree = [claim for claim in claims if _same_end(claim, newest) and claim.by != newest.by] + [newest]
+    agree = [newest]
+    # What somebody said who has been left out since counts no more.
+    agree += [
+        claim for claim in claims if _same_end(claim, newest) and claim.by != newest.by and claim.by in roster.ids
+    ]
     known = sum(claim.by in neighbours for claim in agree)
     return known >= enough or (len(agree) >= VOUCHERS and len({claim.brought_by for claim in agree}) >= enough)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from veilwalk.node.link import TokenBucket
 from veilwalk.node.peer._log import Log
 
@@ -19,7 +21,9 @@ class Incidents:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._lines = TokenBucket(_LINES_PER_S, _LINES_AT_ONCE)
-        # Of each neighbour what was said last, and holds still.
+        # Neighbours, too, can make their links come and go as often as they like: so many lines about each.
+        self._links: defaultdict[str, TokenBucket] = defaultdict(lambda: TokenBucket(_LINES_PER_S, _LINES_AT_ONCE))
+        # Of each neighbour what was said last: why its link is down, or nothing where it is up; why it was sent away.
         self._why_down: dict[str, str] = {}
         self._why_away: dict[str, str] = {}
         self._has_failed = False
@@ -43,17 +47,23 @@ class Incidents:
 
     def link_up(self, peer: str, protocol: int) -> None:
         """Note that a link came up, and what is spoken on it."""
-        self._why_down.pop(peer, None)
         self._why_away.pop(peer, None)
-        self._log.event("link_up", peer=peer, protocol=protocol)
+        if self._why_down.get(peer) != "":
+            self._log.event("link_up", peer=peer, protocol=protocol)
+        self._why_down[peer] = ""
 
     def link_down(self, peer: str, *, was_up: bool, why: str) -> None:
         """Note that a link went down, or is down still."""
         self.events["link_losses"] += was_up
         # Why it is down still is said when that changes: what another run or manifest refuses never comes up at all.
-        if was_up or self._why_down.get(peer) != why:
+        if (was_up or self._why_down.get(peer) != why) and self._links[peer].take_if_any():
             self._log.event("link_down", peer=peer, why=why)
-        self._why_down[peer] = why
+            self._why_down[peer] = why
+
+    def put_back(self, peer: str) -> None:
+        """Note that a neighbour says it has taken more than this disk knows of; it may be lying: the disk is well."""
+        if self._links[peer].take_if_any():
+            self._log.event("put_back", peer=peer)
 
     def trouble(self, why: str) -> None:
         """Note that the disk failed."""

@@ -23,6 +23,7 @@ _LEVEL_OF = {
     "link_down": "warning",
     "link_fault": "error",
     "manifest_of_another_network": "warning",
+    "put_back": "warning",
     "roster_refused": "warning",
     "run_down": "error",
     "set_aside": "error",

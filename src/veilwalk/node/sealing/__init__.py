@@ -13,9 +13,9 @@ from veilwalk.node.sealing._envelope import VOUCH_BYTES, Header, OpenedHeader, o
 from veilwalk.node.sealing._kem import (
     KemPrivateKey,
     Suite,
+    check_kem_public_key,
     kem_private_key,
     kem_public_bytes,
-    kem_public_key,
     new_kem_secret,
 )
 from veilwalk.node.sealing._opener import Opener
@@ -34,10 +34,10 @@ __all__ = [
     "Suite",
     "bucket_code",
     "bucket_for",
+    "check_kem_public_key",
     "check_recipients",
     "kem_private_key",
     "kem_public_bytes",
-    "kem_public_key",
     "need_length",
     "new_kem_secret",
     "open_body",

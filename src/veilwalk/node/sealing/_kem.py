@@ -104,6 +104,19 @@ def kem_public_key(suite: Suite, data: bytes) -> KemPublicKey:
         raise CryptoError("a public key was refused") from None
 
 
+def check_kem_public_key(suite: Suite, data: bytes) -> None:
+    """Refuse a public key that nothing can be sealed to: a point of low order agrees with everybody on nothing.
+
+    Raises:
+        CryptoError: It is such a key, or none at all.
+    """
+    kem_public_key(suite, data)
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(curve_public_bytes(data)))
+    except ValueError:
+        raise CryptoError("a public key was refused") from None
+
+
 def curve_public_bytes(public_key_bytes: bytes) -> bytes:
     """Return the X25519 part of a public key of any suite."""
     return public_key_bytes[-_X25519_BYTES:]

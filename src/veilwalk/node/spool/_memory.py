@@ -7,6 +7,10 @@ from collections.abc import Mapping
 
 from veilwalk.node.spool._tables import WALKS, Row, SeenWalk, Stored, StoredModel, of_lane
 
+# A walk that did not open here for so many turns of this node is dead, or was forged: whoever seals for a node can give
+# every message a new one, and all that are known are read at every turn.
+_TURNS_REMEMBERED = 1000
+
 
 class Memory:
     """The tables that hold no messages, inside one transaction."""
@@ -42,6 +46,7 @@ class Memory:
             "made_at = excluded.made_at",
             (tag, iteration, turn, turn, made_at),
         )
+        self._database.execute("DELETE FROM walk WHERE last_turn <= ?", (turn - _TURNS_REMEMBERED,))
 
     def mark(self, name: str) -> bytes | None:
         """Return what is noted under that name."""

@@ -35,16 +35,30 @@ class Spares:
         """Note that the neighbour a message came from may drop its copy, after the fixed time."""
         if peer is not None and seq is not None:
             register.execute("INSERT OR IGNORE INTO debt VALUES (?, ?)", peer, seq)
+            # Nor does that one keep more: a neighbour that is never there to be told must not fill the table.
+            newest = "SELECT seq FROM debt WHERE peer = ? ORDER BY seq DESC LIMIT ?"
+            register.execute(
+                f"DELETE FROM debt WHERE peer = ? AND seq NOT IN ({newest})",  # noqa: S608  both are ours
+                *(peer, peer, self._most),
+            )
 
     def debts(self) -> list[tuple[str, int]]:
         """Return the releases that are owed: to whom, and of which number."""
         with self._spool.transaction(durable=False) as register:
             return [(str(peer), int(seq)) for peer, seq in register.execute("SELECT peer, seq FROM debt")]
 
-    def paid(self, peer: str, seq: int) -> None:
-        """Forget a release that was sent."""
+    def owe_now(self, peer: str, seq: int) -> bool:
+        """Owe a release before the message is gone; return whether it was not owed yet."""
         with self._spool.transaction(durable=False) as register:
-            register.execute("DELETE FROM debt WHERE peer = ? AND seq = ?", peer, seq)
+            if register.execute("SELECT 1 FROM debt WHERE peer = ? AND seq = ?", peer, seq):
+                return False
+            self.owe(register, peer, seq)
+            return True
+
+    def paid(self, peer: str, seq: int) -> bool:
+        """Forget a release that was sent; return whether it was owed."""
+        with self._spool.transaction(durable=False) as register:
+            return bool(register.execute("DELETE FROM debt WHERE peer = ? AND seq = ? RETURNING seq", peer, seq))
 
     def released(self, peer: str, seq: int) -> None:
         """Drop the copy of a message that ``peer`` has long handed on."""
