@@ -122,6 +122,11 @@ def test_the_first_case_tells_what_all_take(tmp_path: Path) -> None:
     ("given", "named"),
     [
         ({"kind": "fly"}, "kind"),
+        ({"kind": ["train"]}, "kind"),
+        ({"kind": "train", "settings": 3}, "settings"),
+        ({"kind": "train", "grid": [1]}, "grid"),
+        ({"kind": "train", "cases": 3}, "cases"),
+        ({"kind": "train", "cases": [3]}, "cases"),
         ({"kind": "train", "grid": {"sead": [1]}}, "sead"),
         ({"kind": "audit", "grid": {"sead": [1]}}, "sead"),
         ({"kind": "design", "grid": {"updates": [1]}}, "updates"),
