@@ -200,6 +200,6 @@ def _packed(found: Iterator[tuple[IntArray, FloatArray]]) -> tuple[tuple[IntArra
 def _require_memory(n_nodes: int, needed: int, memory_bytes: int) -> None:
     if needed > memory_bytes:
         raise ResourceLimitError(
-            f"the observation channel on {n_nodes} nodes needs about {needed / 2**30:.1f} GiB and may use "
-            f"{memory_bytes / 2**30:.1f} GiB: choose a smaller graph, or audit the law by sampling"
+            f"the observation channel on {n_nodes} nodes needs about {needed / 2**30:.3g} GiB and may use "
+            f"{memory_bytes / 2**30:.3g} GiB: choose a smaller graph, or audit the law by sampling"
         )

@@ -206,6 +206,6 @@ def _require_memory(n_nodes: int, memory_bytes: int) -> None:
     needed = _TABLES * 8 * n_nodes**2
     if needed > memory_bytes:
         raise ResourceLimitError(
-            f"exact design on {n_nodes} nodes needs about {needed / 2**30:.0f} GiB and may use "
-            f"{memory_bytes / 2**30:.0f} GiB; use the closed forms, a smaller graph or more memory"
+            f"exact design on {n_nodes} nodes needs about {needed / 2**30:.3g} GiB and may use "
+            f"{memory_bytes / 2**30:.3g} GiB; use the closed forms, a smaller graph or more memory"
         )

@@ -171,6 +171,11 @@ BAD = {
     "tail zero": ([*PAPER, "--tail", "0"], "tail = 0.0"),
     "tail one": ([*PAPER, "--tail", "1"], "tail = 1.0"),
     "tail not a number": ([*PAPER, "--tail", "nan"], "tail = nan"),
+    "window beyond all walks": ([*PAPER, "--window", str(10**12)], "--window = 1000000000000: must be at most 300000"),
+    "support beyond all arrays": (
+        [*PAPER, "--support", "2:99999999999"],
+        "--support = '2:99999999999': must be within",
+    ),
     "window negative": ([*PAPER, "--window", "-1"], "window = -1"),
     "nodes not a number": (["design", "--nodes", "many", "--degree", "3"], "--nodes"),
     "nothing to design": (["design"], "give --graph, or both --nodes and --degree"),
