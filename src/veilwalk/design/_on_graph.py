@@ -69,6 +69,8 @@ def design_on_graph(
     _require_memory(graph.n_nodes, memory_bytes)
     apart = distances(graph)
     _require_support(apart, support)
+    # Refuses a support that some node has nobody in: of its return times there would be nothing to say.
+    law_by_distance(graph, support, np.ones(support.hi + 1))
     chain = require_chain(graph, walk)
     start, half = covered_return_times(chain, support, (1 - tail_probability, (1 - tail_probability) / 2))
     kappa = float(max(half, support.hi + 1)) if return_time is None else return_time

@@ -134,6 +134,13 @@ def test_unfit_requests_are_refused() -> None:
         design_on_graph(graph, support=DistanceSupport(2, 3), memory_bytes=1000)
 
 
+def test_a_support_that_some_node_has_nobody_in_is_refused_first() -> None:
+    """The middle of three always comes back after two hops: of longer return times there is nothing to say."""
+    line = Graph.from_edges(3, np.array([(0, 1), (1, 2)]))
+    with pytest.raises(InfeasibleDesignError, match="node 1 has no other node at these distances"):
+        design_on_graph(line, support=DistanceSupport(2, 2))
+
+
 def test_a_relay_is_certain_where_the_token_goes_straight_back() -> None:
     """One in three on a 3-regular graph, three quarters of that if it waits; else at leaves only."""
     graph = random_regular(20, 3, seed=1)
