@@ -8,7 +8,7 @@
 Counts and faults are kept in ``out/campaign/state.json`` after every slice, so that the next run goes on; those of runs
 sealed for several in ``state-16.json``. With them is kept under which rules they were counted: others are not added to
 them. The page ``docs/reference/reliability.md`` is written from them at the end, misses as well as passes; each number
-of recipients has its own section, and what the page says under "Earlier figures" stays.
+of recipients has its own section, and what people wrote on it stays: "How these runs went" and "Earlier figures".
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ _PREFACE = (
     "too many."
 )
 ALIKE = ("seconds", "faults", "slices", "seed", "recipients", "at_each_failpoint")
+_TOLD = "## How these runs went\n"
+_DONE = "## What was done\n"
 _SECTION = "## Sealed for "
 _EARLIER = "\n## Earlier figures"
 #: Name, what it is, the stage, what it counts towards, and how much of it the whole campaign wants.
@@ -163,7 +165,8 @@ def placed(page: str, state: dict[str, Counts], recipients: int) -> str:
     first, *sections = page.split(f"\n{_SECTION}")
     kept = {int(text.split()[0]): text for text in sections}
     if recipients == 1:
-        first = render(state)
+        told = first[first.index(_TOLD) : first.index(_DONE)] if _TOLD in first else ""
+        first = render(state).replace(_DONE, told + _DONE, 1)
     else:
         kept[recipients] = section(state, recipients)
     parts = [first.rstrip("\n") + "\n", *(kept[number].rstrip("\n") + "\n" for number in sorted(kept))]
@@ -199,8 +202,7 @@ def render(state: dict[str, Counts]) -> str:
         "",
         state["rules"]["text"],
         "",
-        "## What was done",
-        "",
+        _DONE,
         *_table(state),
         "",
         "## Counts",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,10 @@ SCORES = (
 #: Those that lie from 0 to 1, and so do their intervals.
 SHARES = ("top_posterior", "hit_ratio", "inverse_rank", "ndcg")
 _CONFIDENCE = 0.95
+# Fewer hits than these, or misses, are few.
+_FEW = 10
+# Lanes that differ by less are the same.
+_ROUNDING = 1e-20
 
 
 def score(posteriors: FloatArray, sources: IntArray, hops_away: IntArray, support: DistanceSupport) -> FloatArray:
@@ -78,29 +83,38 @@ def estimate(values: FloatArray, lanes: IntArray, *, share: bool = False) -> Est
 
     Updates of one token follow each other and are not quite independent; lanes are, so they are the sample. Of a
     ``share``, whose values lie from 0 to 1, an interval that would leave these is replaced by Wilson's for as many
-    independent updates as would spread as far.
+    independent updates as would spread as far; and so is that of a share of nearly none or nearly all.
     """
     counts = np.bincount(lanes)
     used = counts > 0
     means = np.bincount(lanes, weights=values)[used] / counts[used]
     weight = normalised(counts[used].astype(np.float64))
     mean = float(weight @ means)
+    if share:
+        # Rounding alone could leave what it never leaves in exact arithmetic.
+        mean = min(mean, 1.0)
     if len(means) < 2:
         return Estimate(mean, 0.0, 1.0) if share else Estimate(mean, -np.inf, np.inf)
     # Variance of a weighted mean of independent lane means.
-    size = len(means)
-    variance = float((weight**2) @ (means - mean) ** 2) * size / (size - 1)
-    quantile = float(stats.t.ppf((1 + _CONFIDENCE) / 2, size - 1))
+    free = len(means) - 1
+    variance = float((weight**2) @ (means - mean) ** 2) * len(means) / free
+    quantile = float(stats.t.ppf((1 + _CONFIDENCE) / 2, free))
+    few = min(mean, 1.0 - mean) * len(values) < _FEW
+    if share and few:
+        # Few hits may fall evenly on the lanes by chance: no less than they spread among updates.
+        variance = max(variance, float(values.var(ddof=1)) / len(values))
     half = quantile * variance**0.5
-    if share and 0.0 < mean < 1.0 and not 0.0 <= mean - half <= mean + half <= 1.0:
-        return _wilson(mean, variance, quantile)
+    if share and (few or not 0.0 <= mean - half <= mean + half <= 1.0):
+        # Where all hit, or all miss, nothing spreads: there are as many as there are.
+        even = values[0] in {0.0, 1.0} and bool((values == values[0]).all())
+        size = mean * (1.0 - mean) / variance if variance > _ROUNDING else math.inf
+        return _wilson(mean, len(values) if even else size, quantile)
     return Estimate(mean, mean - half, mean + half)
 
 
-def _wilson(mean: float, variance: float, quantile: float) -> Estimate:
-    """Wilson's score interval, with the number of updates that has this variance: mean (1 - mean) / variance."""
-    weight = quantile**2 * variance / (mean * (1 - mean))
+def _wilson(mean: float, size: float, quantile: float) -> Estimate:
+    """Wilson's score interval of a share among so many independent updates."""
+    weight = quantile**2 / size
     centre = (mean + weight / 2) / (1 + weight)
-    half = quantile * (variance + weight * variance / (4 * mean * (1 - mean))) ** 0.5 / (1 + weight)
-    # Rounding alone could leave what it never leaves in exact arithmetic.
+    half = quantile * (mean * (1 - mean) / size + weight / (4 * size)) ** 0.5 / (1 + weight)
     return Estimate(mean, max(centre - half, 0.0), min(centre + half, 1.0))

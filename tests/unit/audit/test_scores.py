@@ -154,6 +154,28 @@ def test_intervals_of_shares_stay_within_bounds(share: bool) -> None:
     assert estimate(even, lanes, share=True) == estimate(even, lanes)
 
 
+@pytest.mark.parametrize("hits", [0, 3, 40])
+def test_few_hits_or_misses_are_no_certainty(hits: int) -> None:
+    """Lanes that agree by chance, as all must where all hit or none: Wilson's for as many updates as there are."""
+    values, lanes = np.zeros(40), np.arange(40)
+    values[:hits] = 1.0
+    found = estimate(values, lanes, share=True)
+    t, mean = 2.0226909200367595, hits / 40
+    root = math.sqrt(mean * (1 - mean) / 40 + t**2 / (4 * 40**2))
+    # Where some hit and some do not, forty lanes of one spread by 1/39 more than as many updates would.
+    near = 1e-9 if hits in {0, 40} else 0.03
+    assert found.high - found.low == pytest.approx(2 * t * root / (1 + t**2 / 40), rel=near)
+    assert found.low <= mean <= found.high
+    by_lanes = estimate(values, lanes)
+    assert (by_lanes.low == by_lanes.high) == (hits in {0, 40})
+
+
+def test_what_is_the_same_every_time_is_certain() -> None:
+    """A guess among many that are equally likely is worth a hundredth of a hit, each time."""
+    found = estimate(np.full(40, 0.01), np.repeat(np.arange(8), 5), share=True)
+    assert (found.low, found.high) == pytest.approx((0.01, 0.01), abs=1e-9)
+
+
 def test_one_lane_leaves_a_share_anywhere() -> None:
     """From nothing to all."""
     found = estimate(np.array([1.0, 0.0]), np.array([3, 3]), share=True)

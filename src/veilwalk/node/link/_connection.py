@@ -50,6 +50,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  why is all the same
         """Wake whoever waits."""
+        # It holds on to this object, and with it a quarter of a MiB, until somebody looks for such circles: rarely.
+        self._transport = None
         self._ended()
         self._writable.set()
         self._fail(TransportError("a peer closed the connection"))
