@@ -134,5 +134,5 @@ def source_flows(scheme: Scheme) -> sparse.csr_array:
 def require(rows: IntArray, what: str) -> IntArray:
     """Return ``rows``, or complain that none are left."""
     if not len(rows):
-        raise InvalidParameterError("updates", len(rows), f"more than were asked for: none {what}")
+        raise InvalidParameterError("updates that count", 0, f"1 or more: none {what}; ask for more updates")
     return rows

@@ -60,13 +60,14 @@ class SweepPlan:
     def _check_types(self) -> None:
         """Refuse what a file may hold in the place of words, tables and lists."""
         kind: object = self.kind
+        cases: object = self.cases
         if not isinstance(kind, str) or kind not in KINDS:
             raise InvalidParameterError("kind", kind, f"one of {', '.join(KINDS)}")
         for name, table in (("settings", self.settings), ("grid", self.grid)):
             if not isinstance(table, Mapping):
                 raise InvalidParameterError(name, table, "a table")
-        if not isinstance(self.cases, Sequence) or not all(isinstance(case, Mapping) for case in self.cases):
-            raise InvalidParameterError("cases", self.cases, "a list of tables")
+        if not isinstance(cases, Sequence) or not all(isinstance(case, Mapping) for case in cases):
+            raise InvalidParameterError("cases", cases, "a list of tables")
         given: Mapping[str, Any] = self.grid
         for key, values in given.items():
             if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):

@@ -119,6 +119,8 @@ class TrainSettings:
         validate.integer(**whole, **natural)
         validate.at_least(1, **whole)
         validate.at_least(0, **natural)
+        if self.tokens > self.updates:
+            raise InvalidParameterError("tokens", self.tokens, f"at most {self.updates}, the updates that they share")
         check_payload(self.payload)
         self._read_walk()
         if self.scheme not in SCHEMES:

@@ -46,6 +46,7 @@ def test_unknown_keys_are_refused_by_name(key: str) -> None:
         ({"updates": 2.5}, "updates = 2.5: must be a whole number"),
         ({"updates": 0}, "updates = 0: must be >= 1"),
         ({"tokens": True}, "tokens = True: must be a whole number"),
+        ({"tokens": 9, "updates": 8}, "tokens = 9: must be at most 8, the updates that they share"),
         ({"noise": "loud"}, "noise = 'loud': must be a number"),
         ({"noise": 1.0}, "noise = 1.0: must be given with clip"),
         ({"payload": "int4"}, "payload = 'int4': must be one of fp32, fp16, int8, int8-nearest"),
