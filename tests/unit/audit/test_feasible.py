@@ -146,7 +146,7 @@ def test_an_observer_of_all_that_proves_impossible_is_left_out_and_named() -> No
     assert set(found.left_out) == {"first-sight", "bridge", "predecessor", *FOLLOWERS}
     assert "went to a colluder" in found.record().result["left_out"]["bridge"]
     with pytest.raises(
-        InvalidParameterError, match="updates that count = 0: must be 1 or more: none .*; ask for more updates"
+        InvalidParameterError, match=r"updates that count = 0: must be 1 or more: none .*; ask for more updates"
     ):
         audit(scheme, updates=2, colluders=1, observers="first-sight")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -164,3 +165,10 @@ def test_drafts_of_a_killed_writer_are_swept_up(tmp_path: Path) -> None:
     folder.open(TrainSettings(), resume=True)
     assert not any(draft.exists() for draft in drafts)
     assert whole.exists()
+
+
+def test_no_budget_may_be_said_by_none_or_by_nought() -> None:
+    """As the settings say of themselves."""
+    for none in (None, 0):
+        stopping = TrainSettings(max_hops=none, max_bytes=none).stopping
+        assert (stopping.max_hops, stopping.max_bytes) == (math.inf, math.inf)
