@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from veilwalk.audit import AuditSettings, audit, parse_colluders
+from veilwalk.audit import AuditSettings, audit, parse_coalition
 from veilwalk.core.config import decode, key_of
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.records import plain
@@ -72,7 +72,7 @@ def audited(settings: Settings) -> Rows:
     scheme = choose_scheme(graph, **{key: settings[key] for key in _SCHEME[1:] if key in settings})
     asked = {name: settings[key] for key, name in known.items() if name is not None and key in settings}
     if isinstance(asked.get("colluders"), str):
-        (asked["colluders"],) = parse_colluders(asked["colluders"], graph.n_nodes)
+        asked["colluders"] = parse_coalition(asked["colluders"], graph.n_nodes)
     found = audit(scheme, AuditSettings(**asked))
     rows = []
     for one in found.rows():

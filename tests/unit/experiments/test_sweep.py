@@ -228,3 +228,11 @@ def test_the_how_to_can_be_followed(
     assert [(row["law"], row["runs"]) for row in names["found"].summary()] == [
         (law, 3) for law in ("uniform-distance", "uniform-node") for _ in ("prior", "last-hop")
     ]
+
+
+def test_a_case_has_one_coalition() -> None:
+    """Several are swept over, by a list; what fails says what is needed."""
+    found = sweep("audit", settings=AUDIT | {"colluders": "5%,10%"})
+    assert [one["error"] for one in found.failed] == [
+        "colluders = '5%,10%': must be one number or share of the nodes, 0 to 20 of them"
+    ]
