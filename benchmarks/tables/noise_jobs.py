@@ -166,8 +166,9 @@ def leaked(*, unit: str, epsilon: float, learner: str | None, base: Mapping[str,
     found, settings = measured(asked), TrainSettings(**asked)
     scenario = Scenario.of(settings)
     trace = scenario.trace("private-walk", updates=settings.updates, seed=settings.seed)
-    rows = membership(scenario, trace, WATCHED, seed=settings.seed) or {}
-    run = train(scenario.task("private-walk", seed=settings.seed), trace, evaluations=1)
+    task = scenario.task("private-walk", seed=settings.seed)
+    rows = membership(scenario, trace, WATCHED, task=task) or {}
+    run = train(task, trace, evaluations=1)
     return dict(
         plain(
             {

@@ -13,7 +13,7 @@ from veilwalk.audit._play import Run, Truth, choose_colluders, play
 from veilwalk.audit._report import Scored, observer_report
 from veilwalk.audit._result import Audit, Findings
 from veilwalk.audit._scores import SCORES, Estimate, estimate, score
-from veilwalk.audit._settings import AuditSettings, parse_colluders
+from veilwalk.audit._settings import AuditSettings, parse_coalition, parse_colluders
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit._spies import SpyScores, batches_of, expected_scores, score_batches
 from veilwalk.audit.inference import INFERENCES, Inference, Posterior
@@ -52,6 +52,7 @@ __all__ = [
     "last_hop_joint",
     "make_plan",
     "observer_report",
+    "parse_coalition",
     "parse_colluders",
     "play",
     "predicted_memory",

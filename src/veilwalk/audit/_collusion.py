@@ -57,7 +57,7 @@ def collusion(
         for number, count in enumerate(counts):
             progress("coalitions", number, len(counts), f"{count} colluders")
             rows.append(_coalition(scheme, settings, count, {"executor": workers, "store": store, "device": device}))
-    about = {"graph": getattr(scheme.graph, "name", ""), "law": scheme.law.name}
+    about = {"graph": scheme.graph.name, "law": scheme.law.name}
     return Record(
         kind="collusion",
         params=about | {"walk": scheme.walk.kind, "nodes": scheme.graph.n_nodes, "recipients": scheme.recipients},

@@ -44,7 +44,7 @@ def make_plan(scheme: Scheme, settings: AuditSettings) -> Plan:
             return plan
         refusals.append(
             ResourceLimitError(
-                f"the audit would take about {needed / 2**30:.1f} GiB, may take {most / 2**30:.1f} GiB: "
+                f"the audit would take about {needed / 2**30:.3g} GiB, may take {most / 2**30:.3g} GiB: "
                 "ask for fewer updates or observers, or allow more memory"
             )
         )

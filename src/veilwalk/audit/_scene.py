@@ -47,9 +47,9 @@ class Scene:
         member = np.zeros(self.graph.n_nodes, dtype=np.bool_)
         member[run.colluders] = True
         # Colluders know their own updates; nobody asks them about these.
+        self.member, self.own = member, member[run.truth.source]
         # Which updates are of one source, under names that say nothing: for who is granted that.
         self.alike = task_generator(self.settings.seed, _ALIKE_TASK).permutation(self.graph.n_nodes)[run.truth.source]
-        self.member, self.own = member, member[run.truth.source]
         self.attacked = np.ones(self.graph.n_nodes, dtype=np.bool_)
         if plan.samples_destinations:
             order = task_generator(self.settings.seed, _SAMPLE_TASK).permutation(self.graph.n_nodes)
@@ -134,5 +134,5 @@ def source_flows(scheme: Scheme) -> sparse.csr_array:
 def require(rows: IntArray, what: str) -> IntArray:
     """Return ``rows``, or complain that none are left."""
     if not len(rows):
-        raise InvalidParameterError("updates", len(rows), f"more than were asked for: none {what}")
+        raise InvalidParameterError("updates that count", 0, f"1 or more: none {what}; ask for more updates")
     return rows

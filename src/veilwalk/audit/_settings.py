@@ -114,3 +114,11 @@ def parse_colluders(text: str, n_nodes: int) -> tuple[int, ...]:
         share = float(found[2] or 0.0)
         counts.append(int(found[1]) if found[1] else max(round(share / 100 * n_nodes), 1 if share else 0))
     return tuple(counts)
+
+
+def parse_coalition(text: str, n_nodes: int, *, least: int = 0, most: int | None = None) -> int:
+    """Read how many nodes collude where there is one coalition, of so many at ``least`` and at ``most``."""
+    counts, most = parse_colluders(text, n_nodes), n_nodes if most is None else most
+    if len(counts) != 1 or not least <= counts[0] <= most:
+        raise InvalidParameterError("colluders", text, f"one number or share of the nodes, {least} to {most} of them")
+    return counts[0]

@@ -6,6 +6,7 @@ Exit codes: 0 all is well; 1 the check asked for failed; 2 usage, parameters or 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -35,6 +36,8 @@ from veilwalk.core.errors import InvalidParameterError, VeilwalkError
 from veilwalk.core.version import __version__
 
 _INTERRUPTED = 130
+# What a system refuses of a path that it is given, each with its exit code: that is nobody's fault here.
+_REFUSED_PATHS = {errno.EACCES: 2, errno.ENAMETOOLONG: 2, errno.ELOOP: 2, errno.ENOSPC: 4, errno.EROFS: 4}
 # Parameters whose flags have other names.
 _FLAGS = {
     "window_radius": "window",
@@ -138,6 +141,8 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
+    if isinstance(error, OSError) and error.errno in _REFUSED_PATHS and error.filename:
+        return _complain(f"{error.filename}: {error.strerror}", _REFUSED_PATHS[error.errno])
     if isinstance(error, RuntimeError) and "cannot cache function" in str(error):
         # As in a read-only container without a home.
         return _complain("numba has nowhere to keep compiled kernels: set NUMBA_CACHE_DIR to a writable folder", 4)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from veilwalk.learning import Array
 
 _MOST_CLASSES = 30
+_SHOWN_NAMES = 5
 
 
 def predict(
@@ -50,7 +51,7 @@ def predict(
     Example: veilwalk predict run --data csv:new.csv --to predictions.csv
     """
     from veilwalk.core.records import write_atomically
-    from veilwalk.learning import load_rows, make_learner, scaled_rows
+    from veilwalk.learning import load_rows, make_learner, require_arrays, scaled_rows
     from veilwalk.learning import predict as ask
 
     model = _model(source, learner, algorithm, run, unfinished=unfinished)
@@ -58,6 +59,7 @@ def predict(
     if features.shape[1] != model.n_features:
         raise InvalidParameterError("data", data, f"rows of {model.n_features} features (not {features.shape[1]})")
     made = make_learner(model.learner, n_features=model.n_features, n_classes=model.n_classes)
+    require_arrays(made, model.params, spec=model.learner)
     said = ask(made, model.params, scaled_rows(features, model.facts.get("feature_range")))
     rows, told = (_classes if model.n_classes else _numbers)(model, said, labels)
     if to is not None:
@@ -94,6 +96,11 @@ def _classes(model: Model, said: Array, labels: Array | None) -> tuple[list[dict
     if labels is None:
         return rows, f"{len(rows)} rows predicted; they have no labels"
     truth = [str(label) for label in labels.tolist()]
+    if not set(truth) & set(names):
+        # A file does not say what its classes are called.
+        theirs, ours = (", ".join(sorted(set(some))[:_SHOWN_NAMES]) for some in (truth, names))
+        none = f"none of their labels ({theirs}) is a class of the model ({ours})"
+        return rows, f"{len(rows)} rows predicted; {none}: how right it is cannot be said"
     hits = [names[one] == label for one, label in zip(best, truth, strict=True)]
     for row, label, hit in zip(rows, truth, hits, strict=True):
         row |= {"label": label, "correct": int(hit)}

@@ -44,6 +44,7 @@ class Channel:
 
     ``tables[j][k, s]`` is the probability that destination j makes observation k of an update by ``sources[j][s]``;
     columns sum to one. ``kind`` says how it was derived, ``horizon`` the longest return time told from longer ones.
+    ``starts`` are the first return times of the classes that observations fall into, or empty where those are others.
     """
 
     observer: str
@@ -51,6 +52,7 @@ class Channel:
     horizon: int
     sources: tuple[IntArray, ...]
     tables: tuple[FloatArray, ...]
+    starts: tuple[int, ...] = ()
 
     @cached_property
     def spreads(self) -> tuple[FloatArray, ...]:
@@ -58,9 +60,23 @@ class Channel:
         return tuple(special.entr(table).sum(axis=0) for table in self.tables)
 
     def distance_to(self, other: Channel) -> float:
-        """Mean total variation distance between two channels of one law, over all pairs."""
-        total = sum(np.abs(mine - theirs).sum() for mine, theirs in zip(self.tables, other.tables, strict=True))
+        """Mean total variation distance between two channels on one support, over all pairs.
+
+        How many return times are told apart depends on the law; classes that only one of the two has count as one.
+        """
+        pairs = zip(self._told_by(other), other._told_by(self), strict=True)
+        total = sum(np.abs(mine - theirs).sum() for mine, theirs in pairs)
         return float(total / 2 / sum(len(nodes) for nodes in self.sources))
+
+    def _told_by(self, other: Channel) -> Iterator[FloatArray]:
+        """Yield the tables, those classes joined that the other channel does not tell apart."""
+        if self.starts == other.starts:
+            yield from self.tables
+            return
+        shared = [place for place, start in enumerate(self.starts) if start in other.starts]
+        for table in self.tables:
+            by_class = table.reshape(len(self.starts), -1, table.shape[1])
+            yield np.add.reduceat(by_class, shared, axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,12 +135,16 @@ def derive_channel(
     whole = math.ceil(_HORIZON_LEGS * law.mean_hops(chain.mean_hitting_times() if hops is None else hops))
     if n_nodes <= EXACT_NODES:
         horizon = min(whole, max(_SHORTEST_HORIZON, int(_EXACT_PRODUCTS / chain.products_per_hop)))
-        return Channel(observer, "exact", horizon, *_packed(_exact(chain, law, horizon, observer)))
+        starts = class_starts(horizon)
+        return Channel(
+            observer, "exact", horizon, *_packed(_exact(chain, law, starts, horizon, observer)), tuple(starts.tolist())
+        )
     if observer != "return-time":
         raise ResourceLimitError(f"the {observer} observer takes up to {EXACT_NODES} nodes, the graph has {n_nodes}")
     horizon = min(whole, max(_SHORTEST_HORIZON, int(_APPROXIMATE_PRODUCTS * n_nodes / chain.products_per_hop)))
     kind = "approximate: the past of the walk before the sealing is taken for a fresh walk run backwards"
-    return Channel(observer, kind, horizon, *_packed(_approximate(chain, law, horizon)))
+    starts = class_starts(horizon, _FEWER_CLASSES)
+    return Channel(observer, kind, horizon, *_packed(_approximate(chain, law, starts, horizon)), tuple(starts.tolist()))
 
 
 def exposure(law: DestinationLaw, channel: Channel) -> Exposure:
@@ -165,8 +185,9 @@ def class_starts(horizon: int, classes: int = _CLASSES) -> IntArray:
     return geometric_starts(1, horizon + 1, classes)
 
 
-def _exact(chain: Chain, law: DestinationLaw, horizon: int, observer: str) -> Iterator[tuple[IntArray, FloatArray]]:
-    starts = class_starts(horizon)
+def _exact(
+    chain: Chain, law: DestinationLaw, starts: IntArray, horizon: int, observer: str
+) -> Iterator[tuple[IntArray, FloatArray]]:
     for delivery in chain.deliveries(law.matrix.toarray(), horizon):
         yield delivery.sources, _in_classes(delivery, starts, observer)
 
@@ -179,8 +200,9 @@ def _in_classes(delivery: DeliveryLaw, starts: IntArray, observer: str) -> Float
     return np.asarray(table / table.sum(axis=0))
 
 
-def _approximate(chain: Chain, law: DestinationLaw, horizon: int) -> Iterator[tuple[IntArray, FloatArray]]:
-    starts = class_starts(horizon, _FEWER_CLASSES)
+def _approximate(
+    chain: Chain, law: DestinationLaw, starts: IntArray, horizon: int
+) -> Iterator[tuple[IntArray, FloatArray]]:
     columns = law.matrix.tocsc()
     for targets, pmf in chain.hitting_laws(horizon):
         for place, target in enumerate(targets):
@@ -200,6 +222,6 @@ def _packed(found: Iterator[tuple[IntArray, FloatArray]]) -> tuple[tuple[IntArra
 def _require_memory(n_nodes: int, needed: int, memory_bytes: int) -> None:
     if needed > memory_bytes:
         raise ResourceLimitError(
-            f"the observation channel on {n_nodes} nodes needs about {needed / 2**30:.1f} GiB and may use "
-            f"{memory_bytes / 2**30:.1f} GiB: choose a smaller graph, or audit the law by sampling"
+            f"the observation channel on {n_nodes} nodes needs about {needed / 2**30:.3g} GiB and may use "
+            f"{memory_bytes / 2**30:.3g} GiB: choose a smaller graph, or audit the law by sampling"
         )

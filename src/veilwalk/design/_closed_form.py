@@ -100,6 +100,8 @@ def design_regular(
     """
     if formulas not in FORMULAS:
         raise InvalidParameterError("formulas", formulas, f"one of {', '.join(FORMULAS)}")
+    # First of all: it refuses a support that no array could hold.
+    sizes = theory.shell_sizes(model)
     kappa = return_time
     if kappa is None:
         kappa = float(round(theory.design_return_time(tail_probability, model=model)))
@@ -118,7 +120,6 @@ def design_regular(
         floor = printed.guaranteed_entropy(tail_probability, model=model, corollary=math.isinf(kappa))
         start = printed.guaranteed_return_time(tail_probability, model=model)
         kind = "bound as printed in the paper, which is not what it should be (erratum 3)"
-    sizes = theory.shell_sizes(model)
     return WindowDesign(
         n_nodes=model.walk.n_nodes,
         degree=model.walk.degree,

@@ -71,7 +71,8 @@ def equalised_law(base: DestinationLaw, likelihood: FloatArray) -> Equalised:
     possible = base.matrix.toarray() > 0
     if not np.all(likelihood[possible] > 0):
         # On a bipartite graph hits at every other hop are impossible, and a narrow window may miss all others.
-        raise InvalidParameterError("window", "this narrow", "wider: for some pairs no hit falls into it")
+        need = "above 0 for every pair of the support: no hit falls into so narrow a window"
+        raise InvalidParameterError("window likelihood", 0.0, need)
     table = np.zeros_like(likelihood)
     table[possible] = 1.0 / likelihood[possible]
     table /= table.sum(axis=0)

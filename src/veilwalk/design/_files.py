@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -185,11 +186,13 @@ def _loaded(path: Path) -> _Loaded:
         size = len(indptr) - 1
         data = np.asarray(content["data"], dtype=np.float64)
         matrix = sparse.csr_array((data, indices, indptr), shape=(size, size))
+        # SciPy trusts index arrays by default and reads out of bounds where they are wrong.
+        matrix.check_format(full_check=True)
         law = DestinationLaw(support, str(content["graph_digest"]), matrix, str(content.get("name", "")))
         return _Loaded(law, walk, labels, several)
     except OSError as error:
         raise InputFileError(f"law {path}: {error.strerror or error}") from error
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError, EOFError, zipfile.BadZipFile) as error:
         raise InputFileError(f"law {path}: not a law file ({error})") from error
 
 
@@ -201,7 +204,8 @@ def _read(path: Path) -> Mapping[str, Any]:
                 raise InputFileError(f"law {path}: not a law file (no object)")
             return content
         case ".npz":
-            with np.load(path, allow_pickle=False) as archive:
+            # From memory: NumPy leaves a file open that turns out not to be an archive.
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
         case _:
             raise InvalidParameterError("law", str(path), "a .json or .npz file")

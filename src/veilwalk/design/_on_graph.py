@@ -69,6 +69,8 @@ def design_on_graph(
     _require_memory(graph.n_nodes, memory_bytes)
     apart = distances(graph)
     _require_support(apart, support)
+    # Refuses a support that some node has nobody in: of its return times there would be nothing to say.
+    law_by_distance(graph, support, np.ones(support.hi + 1))
     chain = require_chain(graph, walk)
     start, half = covered_return_times(chain, support, (1 - tail_probability, (1 - tail_probability) / 2))
     kappa = float(max(half, support.hi + 1)) if return_time is None else return_time
@@ -206,6 +208,6 @@ def _require_memory(n_nodes: int, memory_bytes: int) -> None:
     needed = _TABLES * 8 * n_nodes**2
     if needed > memory_bytes:
         raise ResourceLimitError(
-            f"exact design on {n_nodes} nodes needs about {needed / 2**30:.0f} GiB and may use "
-            f"{memory_bytes / 2**30:.0f} GiB; use the closed forms, a smaller graph or more memory"
+            f"exact design on {n_nodes} nodes needs about {needed / 2**30:.3g} GiB and may use "
+            f"{memory_bytes / 2**30:.3g} GiB; use the closed forms, a smaller graph or more memory"
         )

@@ -168,7 +168,10 @@ class Scheme:
     def relay_warning(self) -> str | None:
         """Return a line for who lets a single relay be certain; None where none is, or that is not known."""
         share = self.certain_to_a_relay()
-        return relay_warning(share, turns=self.chain is not None and self.chain.on_nodes is not None) if share else None
+        if not share:
+            return None
+        turns = self.chain is not None and self.chain.on_nodes is not None
+        return relay_warning(share, turns=turns, ring=bool(np.all(self.graph.degrees == 2)))
 
     @property
     def prior_range(self) -> tuple[float, float]:
@@ -183,9 +186,15 @@ class Scheme:
         return f"the law was designed for the {self.designed_for} walk, and this one is {self.walk}"
 
 
-def relay_warning(share: float, *, turns: bool) -> str:
-    """Return a line about a share of updates whose maker one relay knows; ``turns``: the walk may go straight back."""
-    cure = "--walk non-backtracking ends that, but at leaves" if turns else "they come from leaves, with any walk"
+def relay_warning(share: float, *, turns: bool, ring: bool = False) -> str:
+    """Return a line about a share of updates whose maker one relay knows; ``turns``: the walk may go straight back.
+
+    On a ``ring`` it must: one that never turns goes round for ever.
+    """
+    if ring:
+        cure = "on a ring a walk must turn: take another network"
+    else:
+        cure = "--walk non-backtracking ends that, but at leaves" if turns else "they come from leaves, with any walk"
     return f"a relay next to the maker knows it for certain in {share:.1%} of updates; {cure}"
 
 

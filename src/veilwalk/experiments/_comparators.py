@@ -12,7 +12,7 @@ from veilwalk.audit import (
     batches_of,
     choose_colluders,
     expected_scores,
-    parse_colluders,
+    parse_coalition,
     score_batches,
 )
 from veilwalk.core import validate
@@ -97,7 +97,7 @@ def compared(asked: RouteSettings) -> list[dict[str, Any]]:
         return _mixed(Mixnet(nodes=graph.n_nodes, relays=int(value)), asked)
     if asked.observer == LAST_HOP:
         return [_received(_scheme(graph, asked), asked)]
-    (count,) = parse_colluders(asked.colluders, graph.n_nodes)
+    count = parse_coalition(asked.colluders, graph.n_nodes, least=1, most=graph.n_nodes - 1)
     spies = np.zeros(graph.n_nodes, dtype=np.bool_)
     spies[choose_colluders(graph, count, asked.seed)] = True
     if kind == OURS:

@@ -46,12 +46,7 @@ class SweepPlan:
     cases: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InvalidParameterError("kind", self.kind, f"one of {', '.join(KINDS)}")
-        given: Mapping[str, Any] = self.grid
-        for key, values in given.items():
-            if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
-                raise InvalidParameterError(f"grid: {key}", values, "a list of one or more values")
+        self._check_types()
         for place in (self.grid, *self.cases):
             twice = sorted(set(place) & set(self.settings))
             if twice:
@@ -61,6 +56,22 @@ class SweepPlan:
                 raise ConfigError(f"{min(set(case) & set(self.grid))!r} is both in the grid and in a case")
         for job in self.jobs():
             check_case(self.kind, job)
+
+    def _check_types(self) -> None:
+        """Refuse what a file may hold in the place of words, tables and lists."""
+        kind: object = self.kind
+        cases: object = self.cases
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise InvalidParameterError("kind", kind, f"one of {', '.join(KINDS)}")
+        for name, table in (("settings", self.settings), ("grid", self.grid)):
+            if not isinstance(table, Mapping):
+                raise InvalidParameterError(name, table, "a table")
+        if not isinstance(cases, Sequence) or not all(isinstance(case, Mapping) for case in cases):
+            raise InvalidParameterError("cases", cases, "a list of tables")
+        given: Mapping[str, Any] = self.grid
+        for key, values in given.items():
+            if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
+                raise InvalidParameterError(f"grid: {key}", values, "a list of one or more values")
 
     @classmethod
     def read(cls, path: Path) -> SweepPlan:

@@ -8,15 +8,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from veilwalk.audit import AuditSettings, audit, parse_colluders
+from veilwalk.audit import AuditSettings, audit, parse_coalition
 from veilwalk.core.config import decode, key_of
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.records import plain
 from veilwalk.design import Request, choose_scheme, design
 from veilwalk.experiments._comparators import RouteSettings, compared
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.learning import train as train_along
-from veilwalk.training import PRIVATE, Scenario, TrainSettings, membership, privacy, run_training
+from veilwalk.training import PRIVATE, Scenario, TrainSettings, membership, privacy, run_training, task_of, train_by
 
 Settings = Mapping[str, Any]
 Rows = list[dict[str, Any]]
@@ -51,18 +50,16 @@ def learnt(settings: Settings) -> Rows:
     """
     asked = TrainSettings.of(settings)
     scenario = Scenario.of(asked)
-    traces, rows = {}, []
+    planned, rows = {}, []
     for name in (PRIVATE, *asked.comparisons):
-        traces[name] = scenario.trace(name, updates=asked.updates, seed=asked.seed, tokens=asked.tokens)
-        task = scenario.task(name, seed=asked.seed)
-        found = train_along(task, traces[name], stopping=asked.stopping, evaluations=asked.evaluations)
-        last = found.points[-1]
+        made = train_by(scenario, asked, name)
+        planned[name], last = made.planned, made.training.points[-1]
         row = {"algorithm": name, "accuracy": last.accuracy, "loss": last.loss, **last.scores}
-        row |= {"hops_per_update": last.hops / max(found.updates, 1)}
-        count = asked.membership
-        inferred = membership(scenario, traces[name], count, seed=asked.seed) if count else None
+        row |= {"hops_per_update": last.hops / max(made.training.updates, 1)}
+        count, task = asked.membership, task_of(scenario, asked, name)
+        inferred = membership(scenario, made.trace, count, task=task) if count else None
         rows.append(row | ({} if inferred is None else {"membership_auc": inferred["auc"]}))
-    noisy = privacy(scenario, traces, delta=asked.delta) or {"algorithms": {}}
+    noisy = privacy(scenario, planned, delta=asked.delta) or {"algorithms": {}}
     known = {name: found["epsilon_sender_known"] for name, found in noisy["algorithms"].items()}
     return [row | ({"epsilon": known[row["algorithm"]]} if row["algorithm"] in known else {}) for row in rows]
 
@@ -75,7 +72,7 @@ def audited(settings: Settings) -> Rows:
     scheme = choose_scheme(graph, **{key: settings[key] for key in _SCHEME[1:] if key in settings})
     asked = {name: settings[key] for key, name in known.items() if name is not None and key in settings}
     if isinstance(asked.get("colluders"), str):
-        (asked["colluders"],) = parse_colluders(asked["colluders"], graph.n_nodes)
+        asked["colluders"] = parse_coalition(asked["colluders"], graph.n_nodes)
     found = audit(scheme, AuditSettings(**asked))
     rows = []
     for one in found.rows():

@@ -13,15 +13,18 @@ from veilwalk.graphs._graph import Graph
 # Neighbour lists, the edge list they are sorted from, and one copy in between.
 _BYTES_PER_EDGE = 32
 _BYTES_LIMIT = 32 * 2**30
+_MOST_BITS = 63
 
 
-def refuse_huge(n_edges: int) -> None:
-    """Refuse a graph whose construction would need more memory than a workstation has."""
-    needed = n_edges * _BYTES_PER_EDGE
+def refuse_huge(n_edges: int, *, n_nodes: int = 0) -> None:
+    """Refuse a graph whose construction would need more memory than a workstation has.
+
+    Where nodes may outnumber edges, they count too: each takes about as much.
+    """
+    needed = max(n_edges, n_nodes) * _BYTES_PER_EDGE
     if needed > _BYTES_LIMIT:
-        raise ResourceLimitError(
-            f"a graph of {n_edges} edges needs about {needed} bytes: must be at most {_BYTES_LIMIT}"
-        )
+        what = f"{n_nodes} nodes" if n_nodes > n_edges else f"{n_edges} edges"
+        raise ResourceLimitError(f"a graph of {what} needs about {needed} bytes: must be at most {_BYTES_LIMIT}")
 
 
 def ring(n_nodes: int) -> Graph:
@@ -49,6 +52,8 @@ def hypercube(dimension: int) -> Graph:
     """Return the graph on the words of ``dimension`` bits; neighbours differ in one bit."""
     validate.integer(dimension=dimension)
     validate.at_least(1, dimension=dimension)
+    if dimension > _MOST_BITS:
+        raise InvalidParameterError("dimension", dimension, f"<= {_MOST_BITS}: a node's number has so many bits")
     refuse_huge(dimension * 2 ** (dimension - 1))
     nodes = np.arange(2**dimension)
     edges = [np.column_stack((nodes, nodes | 1 << bit))[nodes & 1 << bit == 0] for bit in range(dimension)]

@@ -67,7 +67,7 @@ def erdos_renyi(n_nodes: int, mean_degree: float, *, seed: int, largest_componen
     validate.more_than(0, mean_degree=mean_degree)
     if mean_degree > n_nodes - 1:
         raise InvalidParameterError("mean_degree", mean_degree, f"<= nodes - 1 = {n_nodes - 1}")
-    refuse_huge(math.ceil(n_nodes * mean_degree / 2))
+    refuse_huge(math.ceil(n_nodes * mean_degree / 2), n_nodes=n_nodes)
     rng = task_generator(seed, _GRAPH_STREAM)
     edges = _binomial_pairs(n_nodes, mean_degree / (n_nodes - 1), rng)
     name = f"er:{n_nodes}:{_text(mean_degree)}:seed={seed}"
@@ -137,9 +137,11 @@ def random_geometric(n_nodes: int, radius: float, *, seed: int, largest_componen
     validate.at_least(2, nodes=n_nodes)
     validate.more_than(0, radius=radius)
     validate.finite(radius=radius)
-    refuse_huge(math.ceil(n_nodes**2 * min(math.pi * radius**2, 1.0) / 2))
+    # No two points of the unit square are farther apart.
+    reach = min(float(radius), 2.0)
+    refuse_huge(math.ceil(n_nodes**2 * min(math.pi * reach**2, 1.0) / 2), n_nodes=n_nodes)
     rng = task_generator(seed, _GRAPH_STREAM)
-    edges = cKDTree(rng.random((n_nodes, 2))).query_pairs(radius, output_type="ndarray")
+    edges = cKDTree(rng.random((n_nodes, 2))).query_pairs(reach, output_type="ndarray")
     name = f"geometric:{n_nodes}:{_text(radius)}:seed={seed}"
     return _maybe_cut(n_nodes, edges, name, largest_component=largest_component)
 

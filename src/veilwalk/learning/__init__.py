@@ -7,7 +7,7 @@ of it and starts in half the time.
 from typing import TYPE_CHECKING
 
 from veilwalk.core.rooms import late_names
-from veilwalk.learning._acceptance import ACCEPT_USAGE, Acceptance, Held
+from veilwalk.learning._acceptance import ACCEPT_USAGE, Acceptance, Held, is_finite
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
 from veilwalk.learning._checkpoint import Progressed, TrainingState, load_checkpoint, read_progress, save_checkpoint
 from veilwalk.learning._content import candidate_losses, row_losses
@@ -32,7 +32,7 @@ from veilwalk.learning._partitioners import (
     ShardPartitioner,
 )
 from veilwalk.learning._poison import POISONS, Poison
-from veilwalk.learning._predicting import load_rows, predict, scaled_rows
+from veilwalk.learning._predicting import load_rows, predict, require_arrays, scaled_rows
 from veilwalk.learning._protection import Protection, ProtectionRequest, RunSize
 from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
 from veilwalk.learning._rows import RowProtection
@@ -133,6 +133,7 @@ __all__ = [
     "guarded",
     "hidden_sender_epsilon",
     "init_generator",
+    "is_finite",
     "ledger",
     "load_checkpoint",
     "load_data",
@@ -148,6 +149,7 @@ __all__ = [
     "private_mods",
     "private_trace",
     "read_progress",
+    "require_arrays",
     "require_fit",
     "row_losses",
     "save_checkpoint",

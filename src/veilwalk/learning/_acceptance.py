@@ -23,6 +23,8 @@ from veilwalk.learning._api import Params
 ACCEPT_USAGE = "none, or finite, loss:RATIO, norm:STEP or two of them (finite is in both)"
 
 
+# Not all that float() reads: no sign, no inf, no blanks.
+_NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e-?[0-9]+)?")
 # By how much a refusal raises what a node compares with: one that was lucky once would refuse everybody for ever. Each
 # honest model refused sets the run back, so that luck must be forgotten within one or two of them.
 _LEAK = 1.5
@@ -76,7 +78,7 @@ class Acceptance:
             kind, _, value = part.partition(":")
             if part == "finite":
                 continue
-            found = re.fullmatch(r"[0-9.]+(e-?[0-9]+)?", value)
+            found = _NUMBER.fullmatch(value)
             if kind not in names or names[kind] in values or found is None or not float(value):
                 raise InvalidParameterError("accept", text, ACCEPT_USAGE)
             values[names[kind]] = float(value)

@@ -9,8 +9,8 @@ from veilwalk.learning._api import Array
 
 # More different labels than this, and than half the rows, are no classes but ids or amounts.
 _MANY_CLASSES = 20
-# Whole numbers above are not told apart by a double.
-_WHOLE = 2.0**53
+#: Whole numbers above are not told apart by a double.
+WHOLE = 2.0**53
 _NEED = "whole numbers or names for classes, or real numbers for regression"
 
 
@@ -30,7 +30,7 @@ def checked_labels(name: str, labels: Array) -> Array:
         raise InputFileError(f"{name}: the label of row {int(missing.argmax())} is missing: need {_NEED}")
     if text is not None:
         return text
-    whole = kind != "f" or bool(np.all(labels == np.floor(labels)) and np.abs(labels).max() < _WHOLE)
+    whole = kind != "f" or bool(np.all(labels == np.floor(labels)) and np.abs(labels).max() < WHOLE)
     return labels.astype(np.int64 if whole else np.float32)
 
 

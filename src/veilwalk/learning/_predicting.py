@@ -12,9 +12,11 @@ from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterEr
 from veilwalk.learning._api import Array, Learner, Params
 from veilwalk.learning._data import DATA_USAGE, checked_partition, load_data, read_archive
 from veilwalk.learning._descent import DescentLearner
+from veilwalk.learning._streams import init_generator
 from veilwalk.learning._table import Table, TableSpec, parse_table_spec, read_csv, read_parquet, roles
 
 _BLOCK_ROWS = 4096
+_SHOWN_ARRAYS = 4
 
 
 def predict(learner: Learner, params: Params, features: Array) -> FloatArray:
@@ -36,6 +38,21 @@ def predict(learner: Learner, params: Params, features: Array) -> FloatArray:
     else:
         raise ConfigError("this learner cannot predict: it needs a method predict(params, features)")
     return np.concatenate(made) if made else np.zeros(0)
+
+
+def require_arrays(learner: Learner, params: Params, *, spec: str) -> None:
+    """Refuse a model whose arrays are not those of its learner, of which ``spec`` is the name.
+
+    Raises:
+        InvalidParameterError: Some have other names or shapes.
+    """
+    wanted, given = (
+        {name: np.shape(array) for name, array in arrays.items()}
+        for arrays in (learner.init_params(init_generator(0)), params)
+    )
+    if wanted != given:
+        shown = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in list(given.items())[:_SHOWN_ARRAYS])
+        raise InvalidParameterError("learner", spec, f"the one that this model is of, with {shown or 'no arrays'}")
 
 
 def _of_module(module: Any, features: Array) -> FloatArray:

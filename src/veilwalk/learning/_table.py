@@ -12,6 +12,7 @@ import numpy as np
 
 from veilwalk.core.errors import InputFileError, InvalidParameterError
 from veilwalk.learning._api import Array
+from veilwalk.learning._labels import WHOLE
 
 _OPTION = re.compile(r":(\w+)=([^:]*)$")
 # The index that pandas writes beside the columns is no column of the data.
@@ -79,7 +80,10 @@ class Table:
         return numbers
 
     def values(self, column: str) -> Array:
-        """Return a column as whole numbers or numbers where all cells are such, else as text; none may be missing."""
+        """Return a column as whole numbers or numbers where all cells are such, else as text; none may be missing.
+
+        Whole numbers that a double does not tell apart are text, too.
+        """
         cells = self.columns[column]
         if cells.dtype.kind != "U":
             return cells
@@ -89,8 +93,10 @@ class Table:
         numbers, bad = _parsed(cells)
         if bad is not None:
             return cells
-        whole = np.isfinite(numbers).all() and bool(np.all(numbers == np.floor(numbers)))
-        return numbers.astype(np.int64) if whole else numbers
+        if not np.isfinite(numbers).all() or not np.all(numbers == np.floor(numbers)):
+            return numbers
+        # Ids longer than a double tells apart stay the text that they are.
+        return numbers.astype(np.int64) if np.abs(numbers).max() < WHOLE else cells
 
 
 def _parsed(cells: Array) -> tuple[Array, int | None]:
@@ -186,7 +192,7 @@ def read_arff(path: Path) -> Table:
     except OSError as error:
         raise InputFileError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, NotImplementedError, StopIteration, arff.ArffError) as error:
-        why = " ".join(str(error).split())
+        why = " ".join(str(error).split()) or "it ends too early"
         raise InputFileError(f"{path}: is not an ARFF file of numbers and nominal values ({why})") from error
     if not len(found):
         raise InputFileError(f"{path}: has no rows")

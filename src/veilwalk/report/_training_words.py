@@ -65,8 +65,9 @@ def findings(run: Mapping[str, Any]) -> dict[str, str]:
     algorithms = run["algorithms"]
     private, leak = algorithms["private-walk"], algorithms["private-walk"]["anonymity"]
     learning = f"{reached(private)} after {private['updates']:,} updates and {private['hops']:,} hops"
-    if "plain-walk" in algorithms:
-        plain = algorithms["plain-walk"]
+    plain = algorithms.get("plain-walk")
+    # A budget may have allowed it no update, and then it has no price.
+    if plain is not None and plain["updates"]:
         learning = (
             f"Update for update {score(private)} against the plain walk's {score(plain)}; "
             f"hop for hop {private['hops_per_update'] / plain['hops_per_update']:.0f} times the price"

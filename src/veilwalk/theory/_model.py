@@ -8,6 +8,9 @@ from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.support import DistanceSupport
 
+# In mean lifetimes 1/a of a walk that lost its target: e to a power not much larger is no number any more.
+_WIDEST = 500.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkModel:
@@ -48,3 +51,7 @@ class AnonymityModel:
     def __post_init__(self) -> None:
         validate.integer(window=self.window_radius)
         validate.at_least(0, window=self.window_radius)
+        widest = _WIDEST / self.walk.decay_rate
+        if self.window_radius > widest:
+            need = f"at most {widest:.0f}: no walk is without its target for so long"
+            raise InvalidParameterError("window", self.window_radius, need)

@@ -101,8 +101,9 @@ class OpenerPosterior:
 
     @property
     def node_entropy_nats(self) -> float:
-        """Entropy over nodes, in nats."""
-        return float((special.entr(self.weights) + self.weights * np.log(np.maximum(self.sources, 1e-300))).sum())
+        """Entropy over nodes, in nats; classes of less than a node in the mean do not take it below zero."""
+        within = self.weights * np.log(np.maximum(self.sources, 1e-300))
+        return max(float((special.entr(self.weights) + within).sum()), 0.0)
 
     @property
     def top_posterior(self) -> float:

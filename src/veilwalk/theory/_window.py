@@ -18,7 +18,7 @@ from veilwalk.core.arrays import FloatArray, normalised
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.theory import _hitting as hitting
 from veilwalk.theory._model import AnonymityModel
-from veilwalk.theory._shells import gompertz_shell_sizes
+from veilwalk.theory._shells import gompertz_shell_sizes, typical_diameter
 
 
 def window_factor(model: AnonymityModel) -> FloatArray:
@@ -48,13 +48,12 @@ def shell_sizes(model: AnonymityModel) -> FloatArray:
     """
     if model.support.hi > 1 and model.walk.degree == model.walk.n_nodes - 1:
         raise InvalidParameterError("support", str(model.support), "1:1: in a complete graph all others are neighbours")
-    sizes = gompertz_shell_sizes(model.support.distances, model=model.walk)
-    empty = model.walk.n_nodes * sizes < 1.0
-    if empty.any():
-        first = int(model.support.distances[empty][0])
+    farthest = typical_diameter(model.walk)
+    if model.support.hi > farthest:
+        first = max(model.support.lo, farthest + 1)
         need = f"within the diameter: no two of {model.walk.n_nodes} nodes are expected {first} hops apart"
         raise InvalidParameterError("support", str(model.support), need)
-    return sizes
+    return gompertz_shell_sizes(model.support.distances, model=model.walk)
 
 
 def window_likelihood(

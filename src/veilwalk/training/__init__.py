@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from veilwalk.training._privacy import privacy
     from veilwalk.training._result import TRAIN_FORMAT, TrainingRun
     from veilwalk.training._route import Route, route_anonymity
-    from veilwalk.training._run import run_training, train
+    from veilwalk.training._run import Made, run_training, task_of, train, train_by
     from veilwalk.training._scenario import Scenario, scheme_of
     from veilwalk.training._tracking import TRACKERS, Track, Tracker, open_tracker, trackers
 
@@ -29,7 +29,7 @@ _LATE = {
     "_privacy": ("privacy",),
     "_result": ("TRAIN_FORMAT", "TrainingRun"),
     "_route": ("Route", "route_anonymity"),
-    "_run": ("run_training", "train"),
+    "_run": ("Made", "run_training", "task_of", "train", "train_by"),
     "_scenario": ("Scenario", "scheme_of"),
     "_tracking": ("TRACKERS", "Track", "Tracker", "open_tracker", "trackers"),
 }
@@ -39,6 +39,7 @@ __all__ = [
     "TRACKERS",
     "TRAIN_FORMAT",
     "Evidence",
+    "Made",
     "Plan",
     "Route",
     "RunFolder",
@@ -57,8 +58,10 @@ __all__ = [
     "route_anonymity",
     "run_training",
     "scheme_of",
+    "task_of",
     "trackers",
     "train",
+    "train_by",
 ]
 
 __getattr__ = late_names(__name__, _LATE)

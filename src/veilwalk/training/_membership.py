@@ -13,7 +13,17 @@ import numpy as np
 
 from veilwalk.audit import estimate
 from veilwalk.core.progress import Progress, silent
-from veilwalk.learning import Params, Partition, TrainingTrace, guarded, row_losses, threshold_auc, train
+from veilwalk.learning import (
+    Params,
+    Partition,
+    TrainingTask,
+    TrainingTrace,
+    guarded,
+    is_finite,
+    row_losses,
+    threshold_auc,
+    train,
+)
 from veilwalk.training._scenario import Scenario
 
 # Rows held out that a model is asked about, at most: more would not show in the last digit.
@@ -23,9 +33,9 @@ _BLOCKS = 20
 
 
 def membership(
-    scenario: Scenario, trace: TrainingTrace, count: int, *, seed: int, progress: Progress = silent
+    scenario: Scenario, trace: TrainingTrace, count: int, *, task: TrainingTask, progress: Progress = silent
 ) -> dict[str, Any] | None:
-    """Train along ``trace`` once more, and attack the models that its last ``count`` updates made.
+    """Train ``task`` along ``trace`` once more, and attack the models that its last ``count`` updates made.
 
     Returns:
         The mean area under the curve with its 95% interval, and over how many updates; None of a trace that hands no
@@ -34,7 +44,7 @@ def membership(
     if trace.algorithm == "central" or not len(trace):
         return None
     watch = _Watch(scenario, trace, count, progress)
-    train(scenario.task(trace.algorithm, seed=seed), trace, evaluations=1, observe=watch.see)
+    train(task, trace, evaluations=1, observe=watch.see)
     if not watch.found:
         return None
     blocks = np.arange(len(watch.found)) * min(_BLOCKS, len(watch.found)) // len(watch.found)
@@ -62,7 +72,8 @@ class _Watch:
         if node not in self._others:
             self._others[node] = self._held_out(mine)
         others = self._others[node]
-        if not len(mine) or not len(others):
+        # A model that was spoilt beyond numbers says nothing of rows.
+        if not len(mine) or not len(others) or not is_finite(sent):
             return
         losses = [row_losses(self._learner, sent, part) for part in (mine, others)]
         self.found.append(threshold_auc(*losses))

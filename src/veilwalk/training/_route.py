@@ -100,7 +100,9 @@ def _posteriors(scheme: Scheme, trace: TrainingTrace, rows: IntArray) -> FloatAr
 
 
 def _exact(scheme: Scheme, chain: Chain, trace: TrainingTrace, rows: IntArray, progress: Progress) -> Route:
-    horizon = math.ceil(_HORIZON_LEGS * float(trace.hops.mean()))
+    # A budget may allow no update at all.
+    leg_hops = float(trace.hops.mean()) if len(trace) else scheme.price.hops
+    horizon = math.ceil(_HORIZON_LEGS * leg_hops)
     n_nodes, often = scheme.graph.n_nodes, scheme.source_prior
     sums = _Sums(2 * scheme.law.support.lo, horizon)
     posteriors = np.zeros((len(rows), n_nodes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -140,40 +140,72 @@ def _trained(
 ) -> TrainingRun:
     require_accountant(scenario, settings.delta)
     identity = _identity(scenario, settings)
-    trainings: dict[str, Training] = {}
-    traces: dict[str, TrainingTrace] = {}
-    planned: dict[str, TrainingTrace] = {}
-    for name in (PRIVATE, *settings.comparisons):
-        trace = scenario.trace(
-            name,
-            updates=settings.updates,
-            seed=settings.seed,
-            tokens=settings.tokens,
-            kept=folder.trace if folder is not None else None,
-        )
-        trainings[name] = train_along(
-            _task(scenario, settings, name),
-            trace,
-            stopping=settings.stopping,
-            cost=settings.cost,
-            evaluations=settings.evaluations,
-            checkpoint=folder.checkpoint(name) if folder is not None else None,
-            identity=identity,
-            every_s=_CHECKPOINT_S,
-            tell=watch.teller(name),
-        )
-        traces[name] = trace.first(trainings[name].updates)
-        planned[name] = trace.first(trainings[name].planned)
+    made = {
+        name: train_by(scenario, settings, name, folder=folder, identity=identity, tell=watch.teller(name))
+        for name in (PRIVATE, *settings.comparisons)
+    }
     leaks = folder.kept("attribution") if folder is not None else None
     if leaks is None:
-        leaks = _attribution(scenario, settings, traces, trainings[PRIVATE].params, watch.progress)
+        traces = {name: one.trace for name, one in made.items()}
+        leaks = _attribution(scenario, settings, traces, made[PRIVATE].training.params, watch.progress)
         if folder is not None:
             folder.keep("attribution", leaks)
     # Never from a file: what an older version kept there may promise more than holds.
+    planned = {name: one.planned for name, one in made.items()}
     leaks = leaks | {"privacy": privacy(scenario, planned, delta=settings.delta)}
     alarm = scenario.scheme.relay_warning()
     told = tuple(note for note in (*warnings, alarm, leaks.get("left_out")) if note is not None)
+    trainings = {name: one.training for name, one in made.items()}
     return TrainingRun(scenario=scenario, settings=settings, trainings=trainings, leaks=leaks, warnings=told)
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """What one algorithm made: the updates of its trace that it made, and those that its budgets allowed."""
+
+    training: Training
+    trace: TrainingTrace
+    planned: TrainingTrace
+
+
+def train_by(
+    scenario: Scenario,
+    settings: TrainSettings,
+    name: str,
+    *,
+    folder: RunFolder | None = None,
+    identity: str = "",
+    tell: Tell | None = None,
+) -> Made:
+    """Train by one algorithm, and ask nothing about what leaks.
+
+    Args:
+        scenario: What to train, by whom, over what.
+        settings: How long, by which seed.
+        name: The algorithm.
+        folder: Where its trace and its checkpoint are kept; nowhere without one.
+        identity: Name of the run; a checkpoint of another is refused.
+        tell: Told how far it is.
+    """
+    trace = scenario.trace(
+        name,
+        updates=settings.updates,
+        seed=settings.seed,
+        tokens=settings.tokens,
+        kept=folder.trace if folder is not None else None,
+    )
+    training = train_along(
+        task_of(scenario, settings, name),
+        trace,
+        stopping=settings.stopping,
+        cost=settings.cost,
+        evaluations=settings.evaluations,
+        checkpoint=folder.checkpoint(name) if folder is not None else None,
+        identity=identity,
+        every_s=_CHECKPOINT_S,
+        tell=tell,
+    )
+    return Made(training, trace.first(training.updates), trace.first(training.planned))
 
 
 def _identity(scenario: Scenario, settings: TrainSettings) -> str:
@@ -184,7 +216,7 @@ def _identity(scenario: Scenario, settings: TrainSettings) -> str:
     return found.hexdigest()
 
 
-def _task(scenario: Scenario, settings: TrainSettings, name: str) -> TrainingTask:
+def task_of(scenario: Scenario, settings: TrainSettings, name: str) -> TrainingTask:
     """Return the task of an algorithm; only in walks are models tested, and spoilt."""
     task = scenario.task(name, seed=settings.seed)
     return replace(task, acceptance=settings.acceptance, poison=settings.poisoning) if name in _WALKS else task
@@ -248,11 +280,13 @@ def _attribution(
         found["sample"] = _sample(scenario, trace, int(rows[-1]), route.posteriors[-1])
     if settings.membership:
         found["membership"] = {
-            name: membership(scenario, one, settings.membership, seed=settings.seed, progress=progress)
+            name: membership(
+                scenario, one, settings.membership, task=task_of(scenario, settings, name), progress=progress
+            )
             for name, one in traces.items()
         }
     if len(attacked):
-        task = _task(scenario, settings, PRIVATE)
+        task = task_of(scenario, settings, PRIVATE)
         evidence = gather_evidence(scenario, trace, attacked, seed=settings.seed, progress=progress, task=task)
         found["content"] = content_attack(scenario, evidence, route.posteriors[:-1])
     return found

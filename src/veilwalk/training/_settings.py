@@ -119,6 +119,8 @@ class TrainSettings:
         validate.integer(**whole, **natural)
         validate.at_least(1, **whole)
         validate.at_least(0, **natural)
+        if self.tokens > self.updates:
+            raise InvalidParameterError("tokens", self.tokens, f"at most {self.updates}, the updates that they share")
         check_payload(self.payload)
         self._read_walk()
         if self.scheme not in SCHEMES:
@@ -194,8 +196,8 @@ class TrainSettings:
         from veilwalk.learning import Stopping
 
         return Stopping(
-            max_hops=math.inf if self.max_hops is None else self.max_hops,
-            max_bytes=math.inf if self.max_bytes is None else self.max_bytes,
+            max_hops=self.max_hops or math.inf,
+            max_bytes=self.max_bytes or math.inf,
             target_accuracy=self.target_accuracy,
             patience=self.patience,
         )

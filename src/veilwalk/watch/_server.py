@@ -9,11 +9,12 @@ import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from veilwalk.core.errors import ConfigError, TransportError
+from veilwalk.core.errors import ConfigError, InvalidParameterError, TransportError
 from veilwalk.watch._feed import Feed
 from veilwalk.watch._page import POLICY, SCRIPTS, STYLE, part, served
 
 _TOKEN_BYTES = 16
+_LAST_PORT = 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _NEWS_S, _BEAT_S = 0.2, 15.0
@@ -99,9 +100,12 @@ def serve(
     """Serve a page until interrupted; ``tell`` is told its address once it can be opened.
 
     Raises:
+        InvalidParameterError: There is no such port.
         TransportError: The address cannot be used.
         ConfigError: The extra is not installed.
     """
+    if not 0 <= port <= _LAST_PORT:
+        raise InvalidParameterError("port", port, f"from 0 to {_LAST_PORT}")
     token = new_token()
     app = application(feed, token=token, hosts=(*hosts, host))
     try:

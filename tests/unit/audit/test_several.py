@@ -235,3 +235,12 @@ def test_large_graphs_without_tables() -> None:
     assert list(found) == ["prior", "return-time", "last-hop"]
     assert "matrix" not in vars(scheme.law)
     assert found["last-hop"].node_entropy_nats < found["prior"].node_entropy_nats < np.log(200)
+
+
+def test_where_no_colluder_drew_a_set_nothing_is_said_of_one() -> None:
+    """In six updates the one colluder opened one and drew none that was opened: a mean over none is no number."""
+    scheme = choose_scheme(random_regular(20, 3, seed=1), "far:2", recipients=3, walk="non-backtracking")
+    few = AuditSettings(updates=6, colluders=1, seed=11, replicas=2, rehearsed_hops=200)
+    found = audit(scheme, few, observers="predecessor")
+    assert "best_guess_of_set" not in found["predecessor"].report
+    assert found.record().to_dict()["observers"]["predecessor"]["scored_updates"] >= 1

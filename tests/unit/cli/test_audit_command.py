@@ -207,7 +207,7 @@ BAD = {
     "colluders, no share": (["--colluders", "0%"], "colluders = 0"),
     "a curve of a plain walk": (["--law", "plain", "--colluders", "2,4"], "the receiver of a plain walk knows"),
     "memory, not a size": (["--memory", "much"], "memory = 'much'"),
-    "memory, too little": (["--memory", "1k"], "may take 0.0 GiB"),
+    "memory, too little": (["--memory", "1k"], "may take 9.54e-07 GiB"),
     "mix of another walk": (["--mix", "0.2"], "mix = 0.2"),
     "zero updates": (["--updates", "0"], "updates = 0"),
     "updates not a number": (["--updates", "many"], "--updates"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import re
@@ -16,6 +17,7 @@ from tests.helpers.cli import Cli, without_compiling
 from veilwalk.design import DestinationLaw, DistanceLaw, load_law
 
 PAPER = ["design", "--nodes", "300", "--degree", "3", "--support", "2:6", "--window", "5", "--tail", "0.3"]
+LONG = "x" * 300
 DESIGN_KEYS = {
     "return_time_design",
     "distance_pmf",
@@ -169,6 +171,11 @@ BAD = {
     "tail zero": ([*PAPER, "--tail", "0"], "tail = 0.0"),
     "tail one": ([*PAPER, "--tail", "1"], "tail = 1.0"),
     "tail not a number": ([*PAPER, "--tail", "nan"], "tail = nan"),
+    "window beyond all walks": ([*PAPER, "--window", str(10**12)], "--window = 1000000000000: must be at most 300000"),
+    "support beyond all arrays": (
+        [*PAPER, "--support", "2:99999999999"],
+        "--support = '2:99999999999': must be within",
+    ),
     "window negative": ([*PAPER, "--window", "-1"], "window = -1"),
     "nodes not a number": (["design", "--nodes", "many", "--degree", "3"], "--nodes"),
     "nothing to design": (["design"], "give --graph, or both --nodes and --degree"),
@@ -185,6 +192,11 @@ BAD = {
     "flag": (["design", "--moon"], "--moon"),
     "verb": (["moon"], "moon"),
     "law suffix": ([*PAPER, "--out", "law.txt"], "law.txt"),
+    "graph name too long": (["graph", "info", LONG], "File name too long"),
+    "graph file's name too long": (["graph", "info", f"file:{LONG}"], "File name too long"),
+    "run's name too long": (["export", LONG, "--to", "model.npz"], "File name too long"),
+    "folder's name too long": (["init", LONG], "File name too long"),
+    "watched name too long": (["watch", LONG], "File name too long"),
 }
 
 
@@ -228,6 +240,17 @@ def test_an_unwritable_folder_is_a_storage_error(run: Cli, tmp_path: Path) -> No
     code, _, err = run([*PAPER, "--out", str(tmp_path / "file" / "law.json")])
     assert code == 4
     assert "cannot write" in err
+
+
+def test_a_place_that_may_not_be_entered_is_not_our_fault(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even to ask whether something is there is refused in somebody else's folder."""
+
+    def refused(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refused)
+    code, _, err = run(["export", "theirs/run", "--to", "model.npz"])
+    assert (code, err) == (2, "veilwalk: theirs/run: Permission denied\n")
 
 
 def test_our_own_faults_are_told_apart(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,3 +123,27 @@ def small_network(*, n_features: int, n_classes: int) -> Any:
     from veilwalk.learning.torch_learner import TorchLearner
 
     return TorchLearner(module_fn=lambda: nn.Linear(n_features, n_classes))
+
+
+def test_a_model_file_must_be_of_its_learner(place: Path, run: Cli) -> None:
+    """Other names or other shapes: said by name, not found out in the midst of it."""
+    file, data = str(place / "run" / "model.npz"), f"csv:{place / 'train.csv'}"
+    for learner in ("mlp", "mlp:hidden=3"):
+        code, _, err = run(["predict", file, "--data", data, "--learner", learner])
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert f"--learner = '{learner}': must be the one that this model is of" in err
+    other = place / "other.npz"
+    save_model(other, {"weight": np.zeros((2, 2), np.float32), "bias": np.zeros(3, np.float32)})
+    assert (
+        "must be the one that this model is of"
+        in run(["predict", str(other), "--data", data, "--learner", "softmax"])[2]
+    )
+
+
+def test_labels_that_no_class_is_called_by_say_nothing(place: Path, run: Cli) -> None:
+    """A file knows its classes by number alone: that none of them is called hen is not an accuracy of 0%."""
+    file, data = str(place / "run" / "model.npz"), f"csv:{place / 'train.csv'}"
+    code, out, _ = run(["predict", file, "--data", data, "--learner", "softmax"])
+    assert code == 0
+    assert "accuracy" not in out
+    assert "200 rows predicted; none of their labels (hen, owl) is a class of the model (0, 1)" in out

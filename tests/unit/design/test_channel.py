@@ -17,6 +17,7 @@ from veilwalk.design import (
     Channel,
     anonymity_by_destination,
     derive_channel,
+    design,
     exposure,
     law_by_distance,
 )
@@ -159,3 +160,16 @@ def test_a_graph_of_one_cycle_has_no_long_run_for_a_walk_that_never_turns() -> N
     law = law_by_distance(graph, DistanceSupport(2, 4), np.ones(5))
     with pytest.raises(GraphError, match="ring"):
         derive_channel(require_chain(graph, Walk("non-backtracking")), law)
+
+
+def test_channels_of_other_classes_are_compared_by_those_they_share() -> None:
+    """On a short line the classes of return times depend on the law; what only one tells apart counts as one."""
+    line = Graph.from_edges(6, np.array([(node, node + 1) for node in range(5)]))
+    found = design(line, "optimal", support=DistanceSupport(1, 2, allow_neighbours=True), walk="lazy")
+    assert all(0 <= one.channel_moved <= 1 for one in found.rounds)
+    own = (np.array([1, 2]),)
+    fine = Channel("return-time", "x", 3, own, (np.array([[0.2, 0.1], [0.3, 0.5], [0.5, 0.4]]),), (1, 2, 4))
+    coarse = Channel("return-time", "x", 3, own, (np.array([[0.5, 0.6], [0.5, 0.4]]),), (1, 4))
+    assert fine.distance_to(coarse) == pytest.approx(0.0, abs=1e-15)
+    other = Channel("return-time", "x", 3, own, (np.array([[0.7, 0.6], [0.3, 0.4]]),), (1, 4))
+    assert fine.distance_to(other) == other.distance_to(fine) == pytest.approx(0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +100,13 @@ def test_bad_law_files_are_refused_in_one_line(tmp_path: Path) -> None:
         "list.json": "[1]",
         "other.json": '{"format": "x"}',
         "bad.npz": "z",
+        "nothing.npz": "",
+        "cut.npz": "PK\x03\x04",
+        "endless.json": '{"format": "veilwalk-law-1", "kind": "distance", "support": [2, 1e999]}',
+        "outside.json": json.dumps(
+            {"format": "veilwalk-law-1", "kind": "destination", "support": [2, 3], "graph_digest": "x", "name": "x"}
+            | {"indptr": [0, 1, 2], "indices": [1, 7], "data": [1.0, 1.0]}
+        ),
     }
     for name, content in cases.items():
         path = tmp_path / name

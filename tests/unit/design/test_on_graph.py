@@ -22,7 +22,7 @@ from veilwalk.design import (
     exact_window_likelihood,
     window_entropies,
 )
-from veilwalk.graphs import Graph, complete, distances, random_regular, torus
+from veilwalk.graphs import Graph, complete, distances, random_regular, ring, torus
 
 Floats = npt.NDArray[np.float64]
 
@@ -130,8 +130,15 @@ def test_unfit_requests_are_refused() -> None:
         design_on_graph(graph, support=DistanceSupport(2, 3), return_time=3.0)
     with pytest.raises(InvalidParameterError, match="window"):
         design_on_graph(torus(4, 6), support=DistanceSupport(2, 3), window_radius=0)
-    with pytest.raises(ResourceLimitError, match="GiB"):
+    with pytest.raises(ResourceLimitError, match=r"GiB and may use 9\.31e-07 GiB"):
         design_on_graph(graph, support=DistanceSupport(2, 3), memory_bytes=1000)
+
+
+def test_a_support_that_some_node_has_nobody_in_is_refused_first() -> None:
+    """The middle of three always comes back after two hops: of longer return times there is nothing to say."""
+    line = Graph.from_edges(3, np.array([(0, 1), (1, 2)]))
+    with pytest.raises(InfeasibleDesignError, match="node 1 has no other node at these distances"):
+        design_on_graph(line, support=DistanceSupport(2, 2))
 
 
 def test_a_relay_is_certain_where_the_token_goes_straight_back() -> None:
@@ -154,3 +161,5 @@ def test_a_relay_is_certain_where_the_token_goes_straight_back() -> None:
     leafy = choose_scheme(lollipop, "uniform-node", support=(2, 3), walk="non-backtracking")
     assert leafy.certain_to_a_relay() == pytest.approx(leafy.law.source_prior[0], rel=1e-12)
     assert "from leaves, with any walk" in str(leafy.relay_warning())
+    around = str(choose_scheme(ring(12), "uniform-node", support=(2, 3)).relay_warning())
+    assert ("take another network" in around, "non-backtracking" in around) == (True, False)

@@ -163,3 +163,11 @@ def test_a_sweep_of_routes() -> None:
     found = sweep("routes", settings={"updates": 600}, cases=[{"route": "mixnet:2", "graph": "complete:6"}])
     (row,) = found.summary()
     assert (row["observer"], row["hit_ratio"], row["hops_per_update"]) == ("last-hop", pytest.approx(1 / 3), 2.0)
+
+
+@pytest.mark.parametrize("colluders", ["5%,10%", "100%", "0"])
+def test_spies_are_some_and_not_all(colluders: str) -> None:
+    """Neither several numbers of them at once, nor nobody or everybody."""
+    asked = RouteSettings(route="stem:per-message", observer="first-spy", graph="rrg:20:4:seed=1", colluders=colluders)
+    with pytest.raises(InvalidParameterError, match=f"colluders = '{colluders}': must be one number or share"):
+        compared(asked)

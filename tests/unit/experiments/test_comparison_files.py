@@ -84,3 +84,17 @@ def test_a_sweep_that_only_learns_learns_the_same() -> None:
         for key in ("algorithm", "accuracy", "loss", "epsilon", "hops_per_update", "membership_auc"):
             assert one[key] == other[key]
         assert "node_entropy_nats" not in one
+
+
+def test_a_sweep_that_only_learns_spoils_and_tests_models_too() -> None:
+    """And counts for epsilon what a budget of hops let it make, as train does."""
+    settings = {"graph": "rrg:20:3:seed=1", "scheme": "paper", "updates": 40, "attack": 0, "compare": "none"}
+    settings |= {"learner": "softmax", "clip": 1.0, "noise": 0.5, "max-hops": 600, "membership": 10}
+    settings |= {"poison": "sign-flip:10", "poisoners": 0.3, "accept": "norm:50"}
+    (learnt,), (trained,) = (sweep(kind, settings=settings).rows for kind in ("learn", "train"))
+    for key in ("accuracy", "loss", "epsilon", "hops_per_update", "membership_auc"):
+        assert learnt[key] == trained[key], key
+    for left_out in ("poison", "accept"):
+        (mutant,) = sweep("learn", settings={key: settings[key] for key in settings if key != left_out}).rows
+        assert mutant["loss"] != learnt["loss"]
+        assert mutant["membership_auc"] != learnt["membership_auc"]

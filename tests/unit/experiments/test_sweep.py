@@ -122,6 +122,11 @@ def test_the_first_case_tells_what_all_take(tmp_path: Path) -> None:
     ("given", "named"),
     [
         ({"kind": "fly"}, "kind"),
+        ({"kind": ["train"]}, "kind"),
+        ({"kind": "train", "settings": 3}, "settings"),
+        ({"kind": "train", "grid": [1]}, "grid"),
+        ({"kind": "train", "cases": 3}, "cases"),
+        ({"kind": "train", "cases": [3]}, "cases"),
         ({"kind": "train", "grid": {"sead": [1]}}, "sead"),
         ({"kind": "audit", "grid": {"sead": [1]}}, "sead"),
         ({"kind": "design", "grid": {"updates": [1]}}, "updates"),
@@ -222,4 +227,12 @@ def test_the_how_to_can_be_followed(
     exec(python.replace("5_000", "500"), names)  # noqa: S102  our own page
     assert [(row["law"], row["runs"]) for row in names["found"].summary()] == [
         (law, 3) for law in ("uniform-distance", "uniform-node") for _ in ("prior", "last-hop")
+    ]
+
+
+def test_a_case_has_one_coalition() -> None:
+    """Several are swept over, by a list; what fails says what is needed."""
+    found = sweep("audit", settings=AUDIT | {"colluders": "5%,10%"})
+    assert [one["error"] for one in found.failed] == [
+        "colluders = '5%,10%': must be one number or share of the nodes, 0 to 20 of them"
     ]

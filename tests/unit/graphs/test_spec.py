@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from veilwalk import graphs
-from veilwalk.core.errors import GraphError, InputFileError, InvalidParameterError
+from veilwalk.core.errors import GraphError, InputFileError, InvalidParameterError, VeilwalkError
 from veilwalk.graphs import Graph, parse_graph_spec
 
 
@@ -121,3 +121,23 @@ def test_every_kind_has_one_line_of_help() -> None:
         assert kind.usage.startswith(f"{name}:")
         assert kind.help
         assert "\n" not in kind.help
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("hypercube:20000", "dimension = 20000: must be <= 63"),
+        ("hypercube:40", "edges needs about"),
+        ("er:1000000000000:0.0000001", "a graph of 1000000000000 nodes needs about"),
+        ("geometric:1000000000000:0.0000001", "a graph of 1000000000000 nodes needs about"),
+    ],
+)
+def test_sizes_beyond_any_machine_are_refused_in_a_line(spec: str, said: str) -> None:
+    """Not by an overflow on the way to saying so."""
+    with pytest.raises(VeilwalkError, match=said):
+        parse_graph_spec(spec)
+
+
+def test_a_radius_beyond_the_square_joins_everybody() -> None:
+    """However large: it is squared on the way."""
+    assert parse_graph_spec("geometric:9:1e200").digest == graphs.complete(9).digest

@@ -145,7 +145,9 @@ def test_a_drift_that_shows_in_no_step_goes_through() -> None:
     assert run.received["accepted_poisoned"] > 10 * run.received["refused_poisoned"]
 
 
-@pytest.mark.parametrize("text", ["los:2", "loss", "loss:-1", "loss:0", "loss:1,loss:2", "norm:x", "none,loss:2", ""])
+@pytest.mark.parametrize(
+    "text", ["los:2", "loss", "loss:-1", "loss:0", "loss:1,loss:2", "norm:x", "loss:.", "loss:1.2.3", "none,loss:2", ""]
+)
 def test_tests_that_cannot_be_are_refused_by_name(text: str) -> None:
     with pytest.raises(InvalidParameterError, match="accept"):
         Acceptance.of(text)

@@ -25,6 +25,16 @@ def rows(count: int, line: str) -> str:
     )
 
 
+def test_ids_too_long_for_a_double_stay_apart(tmp_path: Path) -> None:
+    """Neighbouring ids of 18 digits are one double: as groups they would be one owner, as labels one class."""
+    ids = [100_000_000_000_000_001 + row % 2 for row in range(40)]
+    spec = write(tmp_path, "x,owner\n" + "".join(f"{row % 7},{one}\n" for row, one in enumerate(ids)))
+    labelled = load_data(f"{spec}:label=owner")
+    assert labelled.class_names == ("100000000000000001", "100000000000000002")
+    more = write(tmp_path, "x,owner,label\n" + "".join(f"{row % 7},{one},{row % 3}\n" for row, one in enumerate(ids)))
+    assert len(np.unique(load_data(f"{more}:group=owner").columns["owner"])) == 2
+
+
 def test_names_labels_groups_and_numbers(tmp_path: Path) -> None:
     """Text labels become classes; a group is a column and no feature; rows stay together."""
     spec = write(tmp_path, "hospital,age,kind\n" + rows(30, "hB,N,A"))

@@ -182,3 +182,10 @@ def test_nodes_stand_on_rings_by_distance(record: Record) -> None:
     places = _rings(sample)
     assert np.hypot(*places.T) == pytest.approx(np.array(sample["hops_away"], dtype=float), abs=1e-9)
     assert len({(round(x, 6), round(y, 6)) for x, y in places}) == 30
+
+
+def test_a_run_without_an_update_has_a_report(tmp_path: Path) -> None:
+    """A byte buys none, not even the plain walk's: there is no price to compare with."""
+    settings = replace(SMALL, updates=20, max_bytes=1, attack=0, compare="plain-walk")
+    page = read(training_report(trained(settings), tmp_path / "report.html"))
+    assert "after 0 updates and 0 hops" in page.text

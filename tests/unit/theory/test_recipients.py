@@ -167,3 +167,8 @@ def test_impossible_numbers_are_refused_in_one_line() -> None:
         RecipientModel(walk=walk, recipients=1, far=40)
     with pytest.raises(InvalidParameterError, match="lazy"):
         RecipientModel(walk=walk, recipients=1, far=2, kind="lazy")
+
+
+def test_an_entropy_is_never_negative() -> None:
+    """Where the one eligible shell holds less than a node in the mean."""
+    assert theory.opener_posterior(model=sealed(8, 3, 1, 3)).node_entropy_nats == 0.0

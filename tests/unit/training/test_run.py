@@ -331,6 +331,15 @@ def test_stopping_early_is_said(tmp_path: Path) -> None:
     assert runs["central"]["updates"] < 240
 
 
+def test_a_budget_that_allows_no_update_leaves_the_first_model() -> None:
+    """It is said so, and what the scheme hides is told as ever."""
+    found = trained(replace(SMALL, max_hops=1, attack=0, compare="paper-walk")).result
+    for run in found["algorithms"].values():
+        assert (run["updates"], run["hops"], run["reason"]) == (0, 0, "budget of hops spent")
+        assert run["anonymity"]["node_entropy_nats"] > 1
+    assert found["sample"] is None
+
+
 def test_a_smaller_payload_is_recorded_counted_and_another_run(tmp_path: Path) -> None:
     """Fewer bytes for every algorithm that sends; the folder keeps the word, and goes on by it."""
     settings = replace(SMALL, payload="int8", learner="mlp:hidden=128", compare="gossip,central", updates=60, attack=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ def test_unknown_keys_are_refused_by_name(key: str) -> None:
         ({"updates": 2.5}, "updates = 2.5: must be a whole number"),
         ({"updates": 0}, "updates = 0: must be >= 1"),
         ({"tokens": True}, "tokens = True: must be a whole number"),
+        ({"tokens": 9, "updates": 8}, "tokens = 9: must be at most 8, the updates that they share"),
         ({"noise": "loud"}, "noise = 'loud': must be a number"),
         ({"noise": 1.0}, "noise = 1.0: must be given with clip"),
         ({"payload": "int4"}, "payload = 'int4': must be one of fp32, fp16, int8, int8-nearest"),
@@ -163,3 +165,10 @@ def test_drafts_of_a_killed_writer_are_swept_up(tmp_path: Path) -> None:
     folder.open(TrainSettings(), resume=True)
     assert not any(draft.exists() for draft in drafts)
     assert whole.exists()
+
+
+def test_no_budget_may_be_said_by_none_or_by_nought() -> None:
+    """As the settings say of themselves."""
+    for none in (None, 0):
+        stopping = TrainSettings(max_hops=none, max_bytes=none).stopping
+        assert (stopping.max_hops, stopping.max_bytes) == (math.inf, math.inf)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from veilwalk.watch import Feed, application
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.watch import Feed, application, serve
 from veilwalk.watch._page import SCRIPTS, alone, part
 
 pytest.importorskip("starlette", reason="the extra watch is not installed")
@@ -134,3 +135,9 @@ def test_one_file_runs_its_own_script_and_no_other(feed: Feed) -> None:
     assert "</script><b>" not in page
     assert "\\u003c/script>\\u003cb>" in page
     assert re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:,)", page) == []
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_port_that_is_none_is_refused_by_name(feed: Feed, port: int) -> None:
+    with pytest.raises(InvalidParameterError, match=f"port = {port}: must be from 0 to 65535"):
+        serve(feed, port=port, tell=print)

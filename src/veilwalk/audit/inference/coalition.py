@@ -134,8 +134,8 @@ class ColluderPosteriors:
         needed = 8 * (hops + 1) * size**2
         if needed > self._memory_bytes:
             raise ResourceLimitError(
-                f"the bridge observer needs {needed / 2**30:.1f} GiB for gaps of up to {hops} hops, may use "
-                f"{self._memory_bytes / 2**30:.1f} GiB: leave it out or take more colluders"
+                f"the bridge observer needs {needed / 2**30:.3g} GiB for gaps of up to {hops} hops, may use "
+                f"{self._memory_bytes / 2**30:.3g} GiB: leave it out or take more colluders"
             )
         powers = np.empty((hops + 1, size, size))
         powers[0] = np.eye(size)

@@ -61,8 +61,8 @@ class RehearsedSights:
         needed = 4 * 8 * int(np.prod(shape))
         if needed > _BRIDGE_BYTES:
             raise ResourceLimitError(
-                f"the bridge observer needs {needed / 2**30:.1f} GiB for {len(self._arcs)} edges of colluders, may use "
-                f"{_BRIDGE_BYTES / 2**30:.1f} GiB: leave it out or take fewer colluders"
+                f"the bridge observer needs {needed / 2**30:.3g} GiB for {len(self._arcs)} edges of colluders, may use "
+                f"{_BRIDGE_BYTES / 2**30:.3g} GiB: leave it out or take fewer colluders"
             )
         self._onward, self._toward = np.zeros(shape), np.zeros(shape)
 

@@ -81,13 +81,16 @@ class Predecessor(FirstSight):
         return found
 
     def facts(self) -> dict[str, float]:
-        """Return how likely the likeliest of a colluder's own recipients is to open, on average; of several only."""
+        """Return how likely the likeliest of a colluder's own recipients is to open, on average; of several only.
+
+        Nothing, too, where no colluder drew any in the updates that were played.
+        """
         scene = self.scene
-        if scene.scheme.recipients == 1:
-            return {}
         drawn = np.flatnonzero(scene.seen.told_by >= 0)
+        if scene.scheme.recipients == 1 or not len(drawn):
+            return {}
         best = self._opened(drawn[:: -(-len(drawn) // _SETS) or 1]).max(axis=1)
-        error = float(best.std(ddof=1)) / max(len(best), 1) ** 0.5 if len(best) > 1 else 1.0
+        error = float(best.std(ddof=1)) / len(best) ** 0.5 if len(best) > 1 else 1.0
         return {"best_guess_of_set": float(best.mean()), "best_guess_of_set_error": error}
 
     @cached_property
