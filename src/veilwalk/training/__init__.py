@@ -10,6 +10,7 @@ from veilwalk.core.rooms import late_names
 from veilwalk.training._settings import PRIVATE, TrainSettings
 
 if TYPE_CHECKING:
+    from veilwalk.training._algorithms import Made, task_of, train_by
     from veilwalk.training._content import Evidence, attacked_rows, content_attack, gather_evidence
     from veilwalk.training._folder import RunFolder
     from veilwalk.training._membership import membership
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
     from veilwalk.training._privacy import privacy
     from veilwalk.training._result import TRAIN_FORMAT, TrainingRun
     from veilwalk.training._route import Route, route_anonymity
-    from veilwalk.training._run import Made, run_training, task_of, train, train_by
+    from veilwalk.training._run import run_training, train
     from veilwalk.training._scenario import Scenario, scheme_of
     from veilwalk.training._tracking import TRACKERS, Track, Tracker, open_tracker, trackers
 
 _LATE = {
+    "_algorithms": ("Made", "task_of", "train_by"),
     "_content": ("Evidence", "attacked_rows", "content_attack", "gather_evidence"),
     "_folder": ("RunFolder",),
     "_plan": ("Plan", "plan_run"),
@@ -29,7 +31,7 @@ _LATE = {
     "_privacy": ("privacy",),
     "_result": ("TRAIN_FORMAT", "TrainingRun"),
     "_route": ("Route", "route_anonymity"),
-    "_run": ("Made", "run_training", "task_of", "train", "train_by"),
+    "_run": ("run_training", "train"),
     "_scenario": ("Scenario", "scheme_of"),
     "_tracking": ("TRACKERS", "Track", "Tracker", "open_tracker", "trackers"),
 }

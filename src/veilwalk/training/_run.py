@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from veilwalk.core.units import readable_bytes
 from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread
 from veilwalk.graphs import distances
-from veilwalk.learning import Array, Data, Learner, Params, Point, Tell, Training, TrainingTask, TrainingTrace
-from veilwalk.learning import train as train_along
+from veilwalk.learning import Array, Data, Learner, Params, Point, Tell, TrainingTrace
+from veilwalk.training._algorithms import task_of, train_by
 from veilwalk.training._content import attack_bytes, attacked_rows, content_attack, gather_evidence
 from veilwalk.training._folder import RunFolder
 from veilwalk.training._membership import membership
@@ -31,11 +31,8 @@ from veilwalk.training._scenario import Scenario
 from veilwalk.training._settings import PAPER, PRIVATE, TrainSettings
 from veilwalk.training._tracking import Track
 
-_CHECKPOINT_S = 0.5
 # Fewer deliveries than this say nothing about an attack.
 _FEWEST_ATTACKED = 20
-# Where one model is handed on, and so can be tested and spoilt.
-_WALKS = (PRIVATE, PAPER, "plain-walk")
 _OF_THE_SCHEME = ("graph", "scheme", "law", "support", "walk", "mix", "recipients")
 
 
@@ -159,67 +156,12 @@ def _trained(
     return TrainingRun(scenario=scenario, settings=settings, trainings=trainings, leaks=leaks, warnings=told)
 
 
-@dataclass(frozen=True, eq=False)
-class Made:
-    """What one algorithm made: the updates of its trace that it made, and those that its budgets allowed."""
-
-    training: Training
-    trace: TrainingTrace
-    planned: TrainingTrace
-
-
-def train_by(
-    scenario: Scenario,
-    settings: TrainSettings,
-    name: str,
-    *,
-    folder: RunFolder | None = None,
-    identity: str = "",
-    tell: Tell | None = None,
-) -> Made:
-    """Train by one algorithm, and ask nothing about what leaks.
-
-    Args:
-        scenario: What to train, by whom, over what.
-        settings: How long, by which seed.
-        name: The algorithm.
-        folder: Where its trace and its checkpoint are kept; nowhere without one.
-        identity: Name of the run; a checkpoint of another is refused.
-        tell: Told how far it is.
-    """
-    trace = scenario.trace(
-        name,
-        updates=settings.updates,
-        seed=settings.seed,
-        tokens=settings.tokens,
-        kept=folder.trace if folder is not None else None,
-    )
-    training = train_along(
-        task_of(scenario, settings, name),
-        trace,
-        stopping=settings.stopping,
-        cost=settings.cost,
-        evaluations=settings.evaluations,
-        checkpoint=folder.checkpoint(name) if folder is not None else None,
-        identity=identity,
-        every_s=_CHECKPOINT_S,
-        tell=tell,
-    )
-    return Made(training, trace.first(training.updates), trace.first(training.planned))
-
-
 def _identity(scenario: Scenario, settings: TrainSettings) -> str:
     """Name of the run: its settings, and what their names stood for when it began."""
     found = hashlib.sha256(settings.digest.encode())
     for array in scenario.arrays():
         found.update(np.ascontiguousarray(array).view(np.uint8).data)
     return found.hexdigest()
-
-
-def task_of(scenario: Scenario, settings: TrainSettings, name: str) -> TrainingTask:
-    """Return the task of an algorithm; only in walks are models tested, and spoilt."""
-    task = scenario.task(name, seed=settings.seed)
-    return replace(task, acceptance=settings.acceptance, poison=settings.poisoning) if name in _WALKS else task
 
 
 class _Watch:
