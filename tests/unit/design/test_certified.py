@@ -97,7 +97,7 @@ def test_a_start_that_is_best_with_its_own_channel_is_kept(monkeypatch: pytest.M
         tables = tuple(np.zeros_like(table) for table in found.tables)
         for table in tables:
             table[np.arange(table.shape[1]) % len(table), np.arange(table.shape[1])] = 1.0
-        return Channel(observer, "telling", found.horizon, found.sources, tables)
+        return Channel(observer, "telling", found.horizon, found.sources, tables, found.starts)
 
     monkeypatch.setattr(bench, "channel", telling)
     best = bench.optimal(law, law.mean_hops(bench.hops), objective="entropy")
