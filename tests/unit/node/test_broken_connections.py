@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.helpers.members import greet
 
 from veilwalk.node.link._connection import Connection
@@ -35,3 +38,27 @@ def test_a_broken_connection_is_forgotten_at_once(network: Callable[..., Any]) -
             await net.stop()
 
     assert asyncio.run(main()) <= 1
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.0\r\n\r\n"])
+def test_strangers_leave_no_buffers_behind(network: Callable[..., Any], said: bytes) -> None:
+    """Who breaks a handshake off, or speaks something else, is forgotten at once: with 256 KiB each time."""
+
+    async def main() -> int:
+        net = network(3, starts=False)
+        await net.start("n1")
+        member = net.roster.member("n1")
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(_TIMES):
+                with socket.create_connection((member.host, member.port)) as stranger:
+                    stranger.sendall(said)
+                    await asyncio.sleep(0.05)
+            await asyncio.sleep(0.3)
+            return sum(isinstance(one, SSLProtocol) for one in gc.get_objects())
+        finally:
+            gc.enable()
+            await net.stop()
+
+    assert asyncio.run(main()) == 0

@@ -222,7 +222,8 @@ async def accept(connected: socket.socket, context: ssl.SSLContext, *, timeout_s
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: connection, connected, ssl=context, ssl_handshake_timeout=timeout_s
         )
-    except OSError:
+    except OSError as error:
+        _forget_frames(error)
         raise TransportError("no handshake with a member's certificate") from None
     except asyncio.CancelledError:
         # Just after its handshake it would say goodbye, and wait for the peer to do so.
@@ -249,8 +250,19 @@ async def dial(member: Member, context: ssl.SSLContext, *, message_bytes: int, t
         connection.close()
         raise TransportError(f"{member.id} at {member.address}: no answer in {timeout_s:g} s") from None
     except (OSError, ssl.SSLError) as error:
+        _forget_frames(error)
         raise TransportError(f"{member.id} at {member.address}: {error.strerror or error}") from None
     if connection.peer_spki != member.tls_spki_sha256:
         connection.close()
         raise TransportError(f"{member.id} at {member.address}: its TLS key is not the roster's")
     return connection
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Let go of where an error was met: its frames hold it, and it holds them, with the buffers of a connection.
+
+    Strangers could add those up, a quarter of a MiB for each handshake that they break off.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__context__
