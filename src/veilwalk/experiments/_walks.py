@@ -84,7 +84,10 @@ def _told(scored: Scored, prior: Scored) -> dict[str, Any]:
     rows = [report["overall"], *report["by_return_time"]]
     shown = [{key: row[key] for key in _SHOWN} | _with_intervals(row, *_SCORES) for row in rows]
     if len(scored.scores) == len(prior.scores):
-        lost = observer_report(replace(scored, scores=prior.scores - scored.scores))
+        # Of the entropy only, which stands first: differences of shares are none.
+        less_entropy = np.zeros_like(scored.scores)
+        less_entropy[:, 0] = prior.scores[:, 0] - scored.scores[:, 0]
+        lost = observer_report(replace(scored, scores=less_entropy))
         for row, less in zip(shown, [lost["overall"], *lost["by_return_time"]], strict=True):
             row["node_entropy_lost_nats"] = less["node_entropy_nats"]
             row["node_entropy_lost_nats_interval"] = less["node_entropy_nats_interval"]

@@ -32,7 +32,7 @@ def test_a_broken_connection_is_forgotten_at_once(network: Callable[..., Any]) -
             for _ in range(_TIMES):
                 (await greet(net, "n0", "n1")).close()
             await asyncio.sleep(0.3)
-            return sum(isinstance(one, Connection) for one in gc.get_objects())
+            return sum(type(one) is Connection for one in gc.get_objects())
         finally:
             gc.enable()
             await net.stop()
@@ -56,7 +56,7 @@ def test_strangers_leave_no_buffers_behind(network: Callable[..., Any], said: by
                     stranger.sendall(said)
                     await asyncio.sleep(0.05)
             await asyncio.sleep(0.3)
-            return sum(isinstance(one, SSLProtocol) for one in gc.get_objects())
+            return sum(type(one) is SSLProtocol for one in gc.get_objects())
         finally:
             gc.enable()
             await net.stop()
