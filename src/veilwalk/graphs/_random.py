@@ -204,6 +204,9 @@ def _complement_of_regular(n_nodes: int, missing: int, rng: np.random.Generator)
 
 def _binomial_pairs(n_nodes: int, probability: float, rng: np.random.Generator) -> IntArray:
     """Return each of the pairs of nodes independently with ``probability``."""
+    if not probability:
+        # So small that rounding took it.
+        return np.empty((0, 2), dtype=np.int64)
     n_pairs = n_nodes * (n_nodes - 1) // 2
     expected = n_pairs * probability
     chunk = int(expected + 6 * math.sqrt(expected)) + 16

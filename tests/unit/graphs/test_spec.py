@@ -130,6 +130,7 @@ def test_every_kind_has_one_line_of_help() -> None:
         ("hypercube:40", "edges needs about"),
         ("er:1000000000000:0.0000001", "a graph of 1000000000000 nodes needs about"),
         ("geometric:1000000000000:0.0000001", "a graph of 1000000000000 nodes needs about"),
+        ("er:9:5e-324:seed=1", "falls into 9 components"),
     ],
 )
 def test_sizes_beyond_any_machine_are_refused_in_a_line(spec: str, said: str) -> None:
