@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from typing import Any
 
 import numpy as np
@@ -44,3 +45,17 @@ async def offer(connection: Connection, seq: int, message: bytes) -> Any:
         return held
     await connection.send(Go(seq))
     return await connection.receive(5)
+
+
+async def watched_releases(net: Any) -> tuple[Connection, dict[int, float]]:
+    """Start n1 and n2; return a connection to n1 in the name of n0, who takes nothing, and when n1 released what."""
+    await net.start("n1", "n2")
+    await net.until(lambda: net.nodes["n1"].gone() == {"n0"})
+    connection = await greet(net, "n0", "n1")
+    released: dict[int, float] = {}
+
+    def release(seq: int) -> None:
+        released[seq] = time.monotonic()
+
+    connection.on_release = release
+    return connection, released

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
 import numba
 import pytest
+from tests.helpers.half_kernel import half_kernel
 
 from veilwalk.core.version import __version__
 
 PACKAGE = Path(__file__).parents[3] / "src" / "veilwalk"
-KERNEL = """
-from veilwalk.engine import njit
-
-@njit(cache=True)
-def half(number):
-    return number / 2
-"""
 
 
 def kept_in(folder: Path) -> Path:
     """Compile a kernel whose code lies in ``folder``; return where numba put it."""
-    (folder / "kernel.py").write_text(KERNEL)
-    spec = importlib.util.spec_from_file_location("kernel", folder / "kernel.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.half(3) == 1.5
-    place = Path(module.half.stats.cache_path)
+    half = half_kernel(folder, decorator="veilwalk.engine")
+    assert half(3) == 1.5
+    place = Path(half.stats.cache_path)
     assert len(list(place.glob("*.nbc"))) == 1
     return place
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.helpers.members import greet, message_for, offer, size_of
+from tests.helpers.members import greet, message_for, offer, size_of, watched_releases
 
 from veilwalk.core.errors import ProtocolError, TransportError
 from veilwalk.core.walk import SIMPLE
@@ -338,16 +338,7 @@ def test_finding_06_release_does_not_tell_who_opened(network: Make) -> None:
     async def main() -> dict[str, float]:
         rules = RunRules(walk=SIMPLE, updates=1000, late_hops=1e9, dwell_s=0.4, spare_s=0.2)
         net = network(4, starts=False, rules=rules, limits=Limits(connect_s=0.5, retry_s=0.1, answer_s=5.0))
-        await net.start("n1", "n2")
-        # The member that attacks takes nothing itself.
-        await net.until(lambda: net.nodes["n1"].gone() == {"n0"})
-        connection = await greet(net, "n0", "n1")
-        released: dict[int, float] = {}
-
-        def release(seq: int) -> None:
-            released[seq] = time.monotonic()
-
-        connection.on_release = release
+        connection, released = await watched_releases(net)
         delays, seq = {}, 0
         for goal in ("n1", "n3"):
             message = message_for(net, goal, counts=[0.0] * 4)

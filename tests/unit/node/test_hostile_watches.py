@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.helpers.members import greet, message_for, offer
+from tests.helpers.members import message_for, offer, watched_releases
 
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import Limits, RunRules
@@ -43,16 +43,7 @@ def test_release_does_not_tell_what_waited_for_the_training(network: Make) -> No
         rules = RunRules(walk=SIMPLE, updates=1000, late_hops=1e9, dwell_s=0.4, spare_s=0.2)
         net = network(4, starts=False, rules=rules, limits=Limits(connect_s=0.5, retry_s=0.1, answer_s=5.0))
         net.change("n1", task=slow(net.parts["n1"].task, 0.3))
-        await net.start("n1", "n2")
-        # The member that attacks takes nothing itself.
-        await net.until(lambda: net.nodes["n1"].gone() == {"n0"})
-        connection = await greet(net, "n0", "n1")
-        released: dict[int, float] = {}
-
-        def release(seq: int) -> None:
-            released[seq] = time.monotonic()
-
-        connection.on_release = release
+        connection, released = await watched_releases(net)
         delays, seq = {}, 0
         for goal in ("n3", "n1"):
             for asked in ("n1", "n1", goal):
