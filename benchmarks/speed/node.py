@@ -3,7 +3,8 @@
 A message of a given size walks round a ring of node processes: TLS, digest, trial opening, commit to disk,
 acknowledgement. Beside it, on the same machine and between the rounds: the same bytes over a bare asyncio TLS
 connection to another process and back an answer of a few bytes; the same bytes written to a file and synced; one trial
-opening and one digest. A hop should cost at most 1.5 times their sum. All are means, over the same minute, so that what
+opening and one digest. A hop should cost at most 1.5 times their sum. And a ring of as many bare processes that do only
+that, for parts that are timed in a loop are never cold. All are means, over the same minute, so that what
 else the machine does weighs on both sides alike; ``--precedence`` lets the benchmark go before it (SCHED_FIFO). On a
 busy machine the processor time of a hop, over all nodes, beside that of its parts says more: it does not count waiting.
 
@@ -29,6 +30,7 @@ from typing import Any
 
 from benchmarks.reliability.chaos import ChaosCluster
 from benchmarks.speed._harness import take_precedence
+from benchmarks.speed.bare_ring import bare_hop
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node.cluster._files import free_ports
 from veilwalk.node.link._connection import dialing_context, listening_context
@@ -68,7 +70,8 @@ def main() -> None:
             print(f"{name:>8} " + ", ".join(f"{step} {us:.0f}" for step, us in steps(SIZES[name]).items()) + " us")
         return
     print(f"precedence over other programs: {precedence}; means of {options.rounds} rounds, ratio: median (range)")
-    print(f"{'size':>8} {'hop ms':>8} {'hops/s':>7} {'MB/s':>6} | {'TLS ms':>7} {'fsync':>6} {'CPU':>6} | ratio; busy")
+    columns = f"{'size':>8} {'hop ms':>8} {'hops/s':>7} {'MB/s':>6} | {'TLS ms':>7} {'fsync':>6} {'CPU':>6}"
+    print(f"{columns} | ratio; busy; bare ring")
     for name in options.sizes.split(","):
         found, size = measure(SIZES[name], seconds=options.seconds, rounds=options.rounds)
         mean = {part: statistics.mean(values) for part, values in found.items()}
@@ -80,7 +83,9 @@ def main() -> None:
         limit = max(("TLS", mean["tls"]), ("disk", mean["fsync"]), ("CPU", mean["cpu"]), key=lambda part: part[1])[0]
         busy = sorted(hop / parts for hop, parts in zip(found["hop busy"], found["parts busy"], strict=True))
         busy_ms = f"{1e3 * mean['hop busy']:.2f} ms, {statistics.median(busy):.2f} ({busy[0]:.2f} to {busy[-1]:.2f})"
-        print(f"{name:>8} {whole} | {alone} | {ratio}, limited by {limit}; {busy_ms}", flush=True)
+        bare = sorted(hop / ring for hop, ring in zip(found["hop"], found["ring"], strict=True))
+        beside = f"{1e3 * mean['ring']:.2f} ms, {statistics.median(bare):.2f} ({bare[0]:.2f} to {bare[-1]:.2f})"
+        print(f"{name:>8} {whole} | {alone} | {ratio}, limited by {limit}; {busy_ms}; {beside}", flush=True)
 
 
 def measure(size: int, *, seconds: float, rounds: int) -> tuple[dict[str, list[float]], int]:
@@ -89,7 +94,7 @@ def measure(size: int, *, seconds: float, rounds: int) -> tuple[dict[str, list[f
     try:
         padding = max(0, (size - 4096) // 8)
         with ChaosCluster(folder, f"ring:{RING}", updates=10**9, distance=RING // 2, padding=padding) as cluster:
-            columns = ("hop", "tls", "fsync", "cpu", "hop busy", "parts busy")
+            columns = ("hop", "tls", "fsync", "cpu", "hop busy", "parts busy", "ring")
             found: dict[str, list[float]] = {column: [] for column in columns}
             keys, membership = _secrets(folder)
             size = membership.roster.seal_context(membership.manifest).message_bytes
@@ -101,6 +106,9 @@ def measure(size: int, *, seconds: float, rounds: int) -> tuple[dict[str, list[f
                 found["cpu"].append(_cpu(keys, membership, size))
                 busy = (time.process_time() - begun) / TIMES
                 found["parts busy"].append(busy + _echo_busy(keys, membership, size))
+                tls = _contexts(keys, membership)
+                ring = bare_hop(tls, membership, keys[0], folder=folder, size=size, processes=RING, seconds=seconds)
+                found["ring"].append(ring)
                 took, busy = hops(cluster, seconds)
                 found["hop"].append(took)
                 found["hop busy"].append(busy)
@@ -187,8 +195,7 @@ def _echo_busy(keys: list[NodeKeys], membership: Membership, size: int) -> float
 def tls_echo(keys: list[NodeKeys], membership: Membership, size: int, times: int = TIMES) -> float:
     """Return the seconds that ``size`` bytes and an answer take over bare asyncio TLS, to another process."""
     (port,) = free_ports(1)
-    server_context = listening_context(keys[0], membership.roster.trust_anchors([keys[1].id]))
-    client_context = dialing_context(keys[1], membership.roster.trust_anchors([keys[0].id]))
+    server_context, client_context = _contexts(keys, membership)
     server = multiprocessing.get_context("fork").Process(target=_echo_server, args=(server_context, port, size))
     server.start()
     try:
@@ -196,6 +203,14 @@ def tls_echo(keys: list[NodeKeys], membership: Membership, size: int, times: int
     finally:
         server.kill()
         server.join()
+
+
+def _contexts(keys: list[NodeKeys], membership: Membership) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return TLS of who listens and of who dials."""
+    return (
+        listening_context(keys[0], membership.roster.trust_anchors([keys[1].id])),
+        dialing_context(keys[1], membership.roster.trust_anchors([keys[0].id])),
+    )
 
 
 class _Sink(asyncio.BufferedProtocol):
