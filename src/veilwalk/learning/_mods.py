@@ -62,7 +62,9 @@ class GaussianNoise:
         changes = _differences(before, result.params)
         norm = _norm(changes)
         if not norm <= self.max_norm * (1 + _ROUNDING):
-            raise InvalidParameterError("norm of the update", norm, f"<= {self.max_norm}: clip before adding noise")
+            # Clipped and still longer: the model has become too large for its numbers to hold such a small step.
+            need = f"<= {self.max_norm}: clip before adding noise, or add less (of {self.multiplier:g} now)"
+            raise InvalidParameterError("norm of the update", norm, need)
         for name in set(before) - set(changes):
             if not np.array_equal(before[name], result.params[name]):
                 raise InvalidParameterError(f"array {name}", str(before[name].dtype), "of real numbers to be noised")
