@@ -98,7 +98,7 @@ def test_each_message_is_released_once(tmp_path: Path, for_us: bool, away: bool)
         debts.release = release
         if not away:
             there.set()
-        debts.came("n0", 1, for_us=for_us)
+        debts.came("n0", 1, waits=for_us)
         if not for_us:
             gone()
             await debts.pay_later()

@@ -108,6 +108,7 @@ class Connection(asyncio.BufferedProtocol):
 
         Raises:
             TransportError: The connection is gone.
+            ProtocolError: The peer broke the protocol.
         """
         if self._transport is None or self.closed.is_set():
             raise TransportError("a peer closed the connection")
@@ -120,7 +121,8 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._idle = None
         if self.closed.is_set():
-            raise TransportError("a peer closed the connection")
+            broken = self._next if isinstance(self._next, ProtocolError) else None
+            raise broken or TransportError("a peer closed the connection")
         return True
 
     async def send(self, frame: Frame, body: Bytes = b"") -> None:

@@ -78,10 +78,9 @@ class TokenBucket:
 
     async def take(self) -> None:
         """Take one token; wait for it where there is none."""
-        self._refill()
-        self._tokens -= 1
-        if self._tokens < 0:
-            await asyncio.sleep(-self._tokens / self._rate)
+        # Never in advance: whoever comes back again and again would leave ever longer waits behind.
+        while not self.take_if_any():
+            await asyncio.sleep((1 - self._tokens) / self._rate)
 
     def take_if_any(self) -> bool:
         """Take one token if there is one; return whether there was."""

@@ -21,6 +21,8 @@ _FIRST_PAUSE_S = 0.05
 # A link that is down so long is passed by. Shorter breaks, as when both ends follow a new roster, change no walk.
 _DOWN_S = 1.0
 _LOOK_S = 0.25
+# In a second: each follows a hand-over, which both ends wrote to their disks.
+_MOST_RELEASES = 1000
 _dice = secrets.SystemRandom()
 
 
@@ -51,6 +53,7 @@ class OutLink:
         self._is_free = False
         self._stuck_since: float | None = None
         self._releases = TokenBucket(limits.rate, limits.burst)
+        self._heard = TokenBucket(_MOST_RELEASES, _MOST_RELEASES)
         # Nothing is known of a link that never was up: others may be starting too.
         self._gone_at = time.monotonic() + limits.connect_s
 
@@ -251,7 +254,10 @@ class OutLink:
             await self._reroute()
 
     def _released(self, seq: int) -> None:
-        # Honest neighbours release each message once: more than there can be messages is not worth looking at.
+        # Honest neighbours release each message once: more than there can be messages is not worth looking at, nor,
+        # where it is far more, listening to.
+        if not self._heard.take_if_any():
+            raise ProtocolError("a peer releases more than it can have been given")
         if self._releases.take_if_any():
             self._desk.released(self.peer, seq)
 

@@ -9,8 +9,8 @@ from veilwalk.core.errors import CryptoError
 from veilwalk.node.peer._ends import Known
 from veilwalk.node.sealing import OpenedHeader, open_body
 from veilwalk.node.spool import (
+    ENDS,
     STEP,
-    UNDONE,
     Claim,
     DamageError,
     Register,
@@ -20,6 +20,7 @@ from veilwalk.node.spool import (
     StoredModel,
     claims,
     of_lane,
+    undone_ends,
 )
 
 
@@ -37,7 +38,8 @@ class Arrival:
     final: StoredModel | None
     final_model: bytes | None
     claims: Mapping[str, Claim]
-    undone: bytes | None
+    undone: tuple[bytes, ...]
+    ends: int
     state: Mapping[str, bytes]
     step: int
 
@@ -74,7 +76,8 @@ def look_at(spool: Spool, row: Row, opened: OpenedHeader, *, lane: int, several:
             final=final,
             final_model=read_model(spool, register, final),
             claims=claims(register, lane),
-            undone=register.mark(of_lane(UNDONE, lane)),
+            undone=undone_ends(register, lane),
+            ends=int(register.mark(of_lane(ENDS, lane)) or 0),
             state=register.learner_state(),
             step=register.tally("updates"),
         )

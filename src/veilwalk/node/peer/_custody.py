@@ -19,6 +19,7 @@ from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.sealing import Bytes, OpenedHeader, Opener
 from veilwalk.node.spool import (
     ASKED,
+    ENDS,
     STEP,
     Discard,
     Progress,
@@ -37,6 +38,7 @@ class Custody(Intake):
     def follow(self, *, opener: Opener, next_hop: NextHop, allowed_visits: int) -> None:
         """Open, route and slow down as a new roster asks."""
         self.opener = opener
+        self.held.keep_current(opener)
         self.next_hop = next_hop
         if self.visits is not None:
             self.visits.allowed = allowed_visits
@@ -140,6 +142,8 @@ class Custody(Intake):
                 register.count("discarded", done.lost)
             if kind == "final":
                 forget_claims(register, lane)
+                ends = of_lane(ENDS, lane)
+                register.set_mark(ends, str(int(register.mark(ends) or 0) + 1).encode())
             if done.message is not None and row is not None:
                 # It goes on as the message it replaces would have: not straight back where that came from.
                 stored = self.spool.store(done.message)

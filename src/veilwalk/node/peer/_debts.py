@@ -50,17 +50,18 @@ class Debts:
         """Release nothing more."""
         self._is_over = True
 
-    def came(self, peer: str, seq: int, *, for_us: bool) -> None:
-        """Note that a message came now.
+    def came(self, peer: str, seq: int, *, waits: bool) -> None:
+        """Note that a message came now, and whether it may have long to wait: it opens here, or came too often.
 
-        One that opens here is released when most are, whether it has gone on or not: it may wait for the training long,
-        and whoever has given this node work to do would know by a late release that it was opened.
+        Such a one is released when most are, whether it has gone on or not. By a late release whoever has given this
+        node work to do would know that a message was opened; and who brings the same bytes until they rest, how often
+        they had been here before.
         """
         if self._custody.spares is None:
             return
         loop, debt = asyncio.get_running_loop(), (peer, seq)
         _remember(self._came, debt, loop.time())
-        if for_us and self._dwell_s:
+        if waits and self._dwell_s:
             self._due.add(debt)
             loop.call_at(self._came[debt] + _DWELLS * self._dwell_s + self._spare_s, self._pay, debt)
 

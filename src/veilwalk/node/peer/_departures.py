@@ -215,25 +215,25 @@ class Departures:
                 if self.spares is not None:
                     self.spares.owe(register, row.came_from, row.owed)
 
-    def _make_room(self, register: Register, peer: str, quota: int) -> None:
-        """Let one of a neighbour's messages go where it has brought more than it may: no other's is touched for it.
+    def _make_room(self, register: Register, peer: str, quota: int) -> int | None:
+        """Let one of a neighbour's messages go where it has brought more than it may, and return which.
 
-        Nobody waits for room, so none can be waited for in a circle: what nobody can open must not stop what somebody
-        can. An honest network never has as many messages as one neighbour may bring. What came too often goes first,
-        then any that is not for this node; the oldest of those may be at work.
+        No other's is touched for it. Nobody waits for room, so none can be waited for in a circle: what nobody can open
+        must not stop what somebody can. An honest network never has as many messages as one neighbour may bring. What
+        came too often goes first, then any that is not for this node; the oldest of those may be at work.
         """
         brought = register.not_given_from(peer)
         if len(brought) < quota:
-            return
+            return None
         resting = [row for row in brought if row.id in self._resting]
         strange = [row for row in brought if row.id not in self._ours]
         options = resting or strange or brought[1:] or brought
         row = options[self._draws.below(len(options))]
-        self._let_go(row.id)
         register.drop(row, undelivered=True)
         register.count("crowded_out")
         if self.spares is not None:
             self.spares.owe(register, row.came_from, row.owed)
+        return row.id
 
     def _let_go(self, number: int) -> None:
         self._resting.discard(number)

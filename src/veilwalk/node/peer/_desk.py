@@ -22,6 +22,7 @@ from veilwalk.node.peer._destination import Destination
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.peer._storage import Storage
 from veilwalk.node.peer._study import STORAGE_FAILURES, Study
+from veilwalk.node.peer._timers import Timers
 from veilwalk.node.sealing import Bytes, Opener
 from veilwalk.node.spool import Outgoing, Progress, Row, Taken, Verdict
 
@@ -66,13 +67,16 @@ class Desk:
         # What was pinned last, read before it is asked for: one trip to the storage thread less for every hop.
         self._ahead: tuple[str, Outgoing] | None = None
         self._to_open: asyncio.Queue[int] = asyncio.Queue()
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._timers = Timers()
         self._tasks: set[asyncio.Task[None]] = set()
         self._study = Study(custody, destination, storage=self._storage, roster=roster, failed=failed)
 
     async def recover(self) -> None:
         """Go on with everything that was in custody when the node stopped."""
         for row, for_us in await self.storage(self.custody.recover):
+            if row.peer is None and row.came_from is not None and row.owed is not None:
+                # Its time begins anew, and so does its neighbour's wait for a word about it.
+                self.debts.came(row.came_from, row.owed, waits=for_us)
             self._settle(row, for_us=for_us)
         await self.debts.pay_later()
 
@@ -131,9 +135,12 @@ class Desk:
             self._watches.came()
             if taken.row is not None:
                 self._watches.pace.came(taken.row.id)
+        if taken.crowded_out is not None:
+            self._timers.forget(taken.crowded_out)
+            self._arrived.pop(taken.crowded_out, None)
         if taken.row is not None:
             self._ahead = ahead or self._ahead
-            self.debts.came(peer, seq, for_us=taken.for_us)
+            self.debts.came(peer, seq, waits=taken.for_us or taken.wait_s > 0)
             self._settle(taken.row, for_us=taken.for_us, wait_s=taken.wait_s)
         return taken.verdict
 
@@ -230,8 +237,7 @@ class Desk:
 
     def close(self) -> None:
         """Stop all work; what is in custody waits on disk."""
-        for timer in self._timers:
-            timer.cancel()
+        self._timers.close()
         self.debts.close()
         self._study.close()
         self._storage.close()
@@ -283,17 +289,13 @@ class Desk:
             self._to_open.put_nowait(row.id)
         elif for_us:
             # When its giver has its answer, which the work on it would delay.
-            self._at(arrived + answer_spread(self._dwell_s), partial(self._to_open.put_nowait, row.id))
+            opens = arrived + answer_spread(self._dwell_s)
+            self._timers.at(opens, row.id, partial(self._to_open.put_nowait, row.id))
         else:
             # Also at once where nothing dwells: a held message that was not pinned with its arrival.
             stays_s = max(wait_s, loop.time() - arrived)
             due = arrived + (max(1, math.ceil(stays_s / self._dwell_s)) * self._dwell_s if self._dwell_s else wait_s)
-            self._at(due - _EARLY_S, lambda: self._spawn(self._pin(row.id, due)))
-
-    def _at(self, when: float, call: Callable[[], None]) -> None:
-        loop = asyncio.get_running_loop()
-        pending = {timer for timer in self._timers if not timer.cancelled() and timer.when() >= loop.time()}
-        self._timers = pending | {loop.call_at(when, call)}
+            self._timers.at(due - _EARLY_S, row.id, lambda: self._spawn(self._pin(row.id, due)))
 
     def _take_in(self, peer: str, seq: int) -> tuple[Taken, tuple[str, Outgoing] | None]:
         taken = self.custody.take(peer, seq)

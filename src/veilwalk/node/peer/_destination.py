@@ -16,7 +16,7 @@ from veilwalk.core.errors import ProtocolError
 from veilwalk.node.members import NodeKeys, RunRules, decode_params, final_tag
 from veilwalk.node.peer._arrival import Arrival, look_at, read_model
 from veilwalk.node.peer._draws import Draws
-from veilwalk.node.peer._ends import ASKS, is_fresh, is_near, is_vouched, vouch, voucher
+from veilwalk.node.peer._ends import ASKS, MOST_ENDS, is_fresh, is_near, is_vouched, vouch, voucher
 from veilwalk.node.peer._routing import DestinationRow
 from veilwalk.node.peer._trainer import Lesson, Trainer
 from veilwalk.node.sealing import Header, OpenedHeader, seal
@@ -156,15 +156,16 @@ class Destination:
             return Discard(count="refused")
         digest = hashlib.sha256(body).digest()
         by = voucher(roster, self._manifest.run_id, header.vouch, header.iteration, digest, lane=lane)
-        if by is None or digest == arrival.undone:
+        if by is None or digest in arrival.undone:
             return Discard(count="refused")
         # Two walks may both come to an end: all members keep the same one, that of more updates, or of equals either.
         if final is not None and (header.iteration, digest) <= (final.iteration, final.digest):
             behind = (header.iteration, digest) < (final.iteration, final.digest)
             farewells = self._answer(arrival, roster, [by] if behind else [])
             return Discard(count="duplicates", farewells=farewells, lane=lane)
-        reaches = self.trainer.reaches_target(body)
-        if header.iteration < self._rules.share(lane) and not reaches:
+        enough = final is not None and arrival.ends >= MOST_ENDS
+        reaches = not enough and self.trainer.reaches_target(body)
+        if enough or (header.iteration < self._rules.share(lane) and not reaches):
             return Discard(count="refused")
         came = by if by in roster.neighbours(self.keys.id) else arrival.row.came_from
         claim = Claim(by=by, digest=digest, iteration=header.iteration, brought_by=came or "")

@@ -28,6 +28,10 @@ _SPKI_BYTES = 32
 #: A claim that a neighbour vouches for is believed when so many walks made since, one after the other, came to nothing.
 ASKS = 3
 
+#: A node takes so many ends of a lane, each better than the one before, and hands each to all neighbours: an honest run
+#: has a few, for its walks merge, and anybody can make a next one that is as good by its digest.
+MOST_ENDS = 16
+
 # A node trains once in as many updates as there are members, about: who has not for five times as many (one in 150)
 # leaves it to its neighbours to know.
 _NEAR_ROUNDS = 5

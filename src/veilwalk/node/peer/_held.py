@@ -54,9 +54,20 @@ class HeldMessages:
             self._of[peer] = replace(held, opened=opener.open(held.body), opener=opener)
 
     def pop(self, peer: str, seq: int) -> Held | None:
-        """Return that message of ``peer``, which is now the caller's, if it is here."""
+        """Return that message of ``peer``, which is now the caller's, if it is here; another one is forgotten.
+
+        Its bytes are where the next that comes by the same connection will be.
+        """
         held = self._of.get(peer)
-        return self._of.pop(peer) if held is not None and held.seq == seq else None
+        if held is not None and held.seq == seq:
+            return self._of.pop(peer)
+        self.let_go(peer)
+        return None
+
+    def keep_current(self, opener: Opener) -> None:
+        """Forget what is not of an epoch that ``opener`` accepts: once given, nobody would take it from here."""
+        for peer in [peer for peer, held in self._of.items() if not opener.is_current(held.body)]:
+            self.let_go(peer)
 
     def let_go(self, peer: str) -> None:
         """Forget what ``peer`` offered."""

@@ -91,6 +91,7 @@ class Intake(Departures):
         """
         hit("take.received")
         if self.has_taken(peer, seq):
+            self.held.let_go(peer)
             return Taken(Verdict.AGAIN)
         held = self.held.pop(peer, seq)
         if held is None:
@@ -104,14 +105,15 @@ class Intake(Departures):
         wait_s = 0.0 if self.visits is None else self.visits.wait_s(held.digest)
         wait_s = 0.0 if for_us else wait_s
         goes_on = opened is None and not wait_s and not self._dwells
-        row, early = self._write(peer, held, goes_on=goes_on, rests=wait_s > 0)
+        row, early, crowded_out = self._write(peer, held, goes_on=goes_on, rests=wait_s > 0)
         if copy:
             self._copies.add(row.id)
         if wait_s:
             self._resting.add(row.id)
         if for_us:
             self._ours.add(row.id)
-        return Taken(Verdict.TAKEN, row, for_us=for_us, wait_s=wait_s, body=held.stored.inline if early else None)
+        body = held.stored.inline if early else None
+        return Taken(Verdict.TAKEN, row, for_us=for_us, wait_s=wait_s, body=body, crowded_out=crowded_out)
 
     def has_taken(self, peer: str, seq: int) -> bool:
         """Return whether that number of a neighbour's was taken."""
@@ -134,8 +136,8 @@ class Intake(Departures):
                 register.set_taken(peer, seq)
             hit("cancel.before_commit")
 
-    def _write(self, peer: str, held: Held, *, goes_on: bool, rests: bool) -> tuple[Row, bool]:
-        """Take a message into custody; return it, and whether it is being offered to its next hop already."""
+    def _write(self, peer: str, held: Held, *, goes_on: bool, rests: bool) -> tuple[Row, bool, int | None]:
+        """Take a message into custody; return it, whether it is being offered already, and which had to go for it."""
         onward, number, early = None, None, False
         try:
             with self.spool.transaction() as register:
@@ -146,7 +148,7 @@ class Intake(Departures):
                     early = self._offer_early(onward, number, held)
                 register.set_taken(peer, held.seq)
                 register.count("taken")
-                self._make_room(register, peer, self._quota)
+                crowded_out = self._make_room(register, peer, self._quota)
                 if rests:
                     register.count("rested")
                 row = register.add_message(held.stored, came_from=peer, owed=held.seq, peer=onward, seq=number)
@@ -163,7 +165,9 @@ class Intake(Departures):
         hit("take.committed")
         if early:
             self._told[str(row.peer), row.seq or 0] = False
-        return row, early
+        if crowded_out is not None:
+            self._let_go(crowded_out)
+        return row, early, crowded_out
 
     def _offer_early(self, onward: str, number: int, held: Held) -> bool:
         """Offer a message on while the disk is busy with it, where it is short and the link free; return whether so.

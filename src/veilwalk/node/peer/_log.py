@@ -6,6 +6,7 @@ line carries no time: a log that says when a node trained would say who made whi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections import Counter
@@ -69,7 +70,9 @@ class Log:
                     *(f"{key}={json.dumps(value)}" for key, value in {**self._about, **fields}.items()),
                 ]
             )
-        print(line, file=self._stream or sys.stderr, flush=True)
+        # A disk that is full, or a pipe that nobody reads any more, takes no line: no reason to end a node.
+        with contextlib.suppress(OSError, ValueError):
+            print(line, file=self._stream or sys.stderr, flush=True)
 
 
 def check_log(level: str, form: str) -> None:

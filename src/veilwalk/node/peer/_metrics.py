@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _REQUEST_BYTES = 2048
 _REQUEST_S = 5.0
+# Asked at once; for one more the first has to go. Whoever reaches the port must not take the files that the run needs.
+_MOST_REQUESTS = 16
 
 #: Tallies that every node has alike, destination or not, with what they count.
 PUBLIC_TALLIES = {
@@ -94,6 +96,7 @@ class MetricsServer:
         self._events = events
         self._beats: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
+        self._asking: dict[asyncio.StreamWriter, None] = {}
 
     async def start(self, host: str, port: int) -> None:
         """Listen.
@@ -124,6 +127,11 @@ class MetricsServer:
                         await run.watch.beat()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._asking) >= _MOST_REQUESTS:
+            first = next(iter(self._asking))
+            del self._asking[first]
+            first.transport.abort()
+        self._asking[writer] = None
         try:
             async with asyncio.timeout(_REQUEST_S):
                 request = await reader.readuntil(b"\r\n\r\n")
@@ -134,6 +142,7 @@ class MetricsServer:
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
         finally:
+            self._asking.pop(writer, None)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()

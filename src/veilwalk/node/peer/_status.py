@@ -14,14 +14,13 @@ from veilwalk.node.peer._law_files import members_left_out
 from veilwalk.node.peer._membership import kept_manifest, kept_roster
 from veilwalk.node.spool import (
     MESSAGES,
-    UNDONE,
     FolderDisk,
     Register,
     Spool,
     StoredModel,
-    forget_claims,
     of_lane,
     open_read_only,
+    undo_end,
 )
 
 
@@ -101,9 +100,7 @@ def unfinish_node(state: Path) -> bool:
             if not finals:
                 return False
             for lane, final in finals.items():
-                register.set_mark(of_lane(UNDONE, lane), final.digest)
-                register.drop_model(of_lane("final", lane))
-                forget_claims(register, lane)
+                undo_end(register, final.digest, lane)
             for row in register.messages():
                 if row.fixed:
                     register.drop(row, undelivered=True)

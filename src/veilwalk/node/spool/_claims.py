@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from veilwalk.node.spool._handover import Claim
 from veilwalk.node.spool._register import Register
-from veilwalk.node.spool._tables import of_lane
+from veilwalk.node.spool._tables import ENDS, UNDONE, of_lane
+
+_DIGEST_BYTES = 32
 
 
 def claims(register: Register, lane: int = 0) -> dict[str, Claim]:
@@ -29,3 +31,17 @@ def forget_claims(register: Register, lane: int = 0) -> None:
     for peer in claims(register, lane):
         register.execute("DELETE FROM claim WHERE peer = ?", of_lane(peer, lane))
     register.drop_model(of_lane("claimed", lane))
+
+
+def undone_ends(register: Register, lane: int = 0) -> tuple[bytes, ...]:
+    """Return the digests of the finished models of a lane that the operator has undone."""
+    noted = register.mark(of_lane(UNDONE, lane)) or b""
+    return tuple(noted[start : start + _DIGEST_BYTES] for start in range(0, len(noted), _DIGEST_BYTES))
+
+
+def undo_end(register: Register, digest: bytes, lane: int = 0) -> None:
+    """Let the finished model of a lane go, never to be believed again, with what members vouched for."""
+    register.set_mark(of_lane(UNDONE, lane), b"".join((*undone_ends(register, lane), digest)))
+    register.set_mark(of_lane(ENDS, lane), b"0")
+    register.drop_model(of_lane("final", lane))
+    forget_claims(register, lane)

@@ -26,7 +26,7 @@ class Verdict(Enum):
 class Taken:
     """A verdict, and the message where it is now in custody, with how long it is to wait besides its dwell.
 
-    ``body`` has its bytes where it is being offered already.
+    ``body`` has its bytes where it is being offered already; ``crowded_out`` is the message that had to go for it.
     """
 
     verdict: Verdict
@@ -34,6 +34,7 @@ class Taken:
     for_us: bool = False
     wait_s: float = 0.0
     body: bytes | None = None
+    crowded_out: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

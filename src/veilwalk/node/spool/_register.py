@@ -9,6 +9,10 @@ from typing import Any
 from veilwalk.node.spool._memory import Memory
 from veilwalk.node.spool._tables import Row, Stored
 
+# So many numbers of a link wait to be cancelled: a neighbour that is there and answers nothing must not fill the table.
+# Of those before, the greeting of the next connection says that they are settled.
+_MOST_CANCELLED = 1000
+
 
 class Register(Memory):
     """All tables, inside one transaction."""
@@ -51,7 +55,7 @@ class Register(Memory):
     def pin(self, row: Row, peer: str) -> Row:
         """Pin a message to the next number of the link to ``peer``; a number it had before is cancelled."""
         if row.peer is not None:
-            self._database.execute("INSERT INTO cancelled VALUES (?, ?)", (row.peer, row.seq))
+            self._cancel(row)
             self.not_given(row.peer, row.seq or 0)
         seq = self.number(peer)
         self._database.execute("UPDATE message SET peer = ?, seq = ? WHERE id = ?", (peer, seq, row.id))
@@ -68,7 +72,7 @@ class Register(Memory):
         One that was pinned but never acknowledged leaves a gap in the numbers of its link: ``undelivered`` fills it.
         """
         if undelivered and row.peer is not None:
-            self._database.execute("INSERT INTO cancelled VALUES (?, ?)", (row.peer, row.seq))
+            self._cancel(row)
         self.delete(row)
         if row.file is not None:
             self.dropped_files.append(row.file)
@@ -205,6 +209,14 @@ class Register(Memory):
             "INSERT INTO link (peer, sent) VALUES (?, 1) ON CONFLICT (peer) DO UPDATE SET sent = sent + 1 "
             "RETURNING sent",
             peer,
+        )
+
+    def _cancel(self, row: Row) -> None:
+        self._database.execute("INSERT INTO cancelled VALUES (?, ?)", (row.peer, row.seq))
+        oldest = "SELECT seq FROM cancelled WHERE peer = ? ORDER BY seq DESC LIMIT 1 OFFSET ?"
+        self._database.execute(
+            f"DELETE FROM cancelled WHERE peer = ? AND seq <= ({oldest})",  # noqa: S608  both are ours
+            (row.peer, row.peer, _MOST_CANCELLED),
         )
 
     def _messages(self, condition: str, *values: object) -> Iterator[Row]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 #: Counts the changes to these tables that a release has seen; each has its step in ``_formats``.
 FORMAT = 2
-#: Marks that a node keeps besides those of its disk: how far its last update moved the model, the digest of the
-#: finished model that its operator has undone, and how many walks it made since it trained last.
-STEP, UNDONE, ASKED = "step", "undone", "asked"
+#: Marks that a node keeps besides those of its disk: how far its last update moved the model, the digests of the
+#: finished models that its operator has undone, how many walks it made since it trained last, how many ends it took.
+STEP, UNDONE, ASKED, ENDS = "step", "undone", "asked", "ends"
 #: How many walks the run has, noted where there is more than one.
 WALKS = "walks"
 #: What is written twice, by table.
