@@ -109,7 +109,7 @@ def checked_work(
     if worker is None:
         task = load_task(config, manifest, index=index)
     else:
-        worker.begin(manifest, index)
+        worker.begin(manifest, index, limit_s=config.training_limit_s(rules.dwell_s))
         task = worker
     law = law_of(manifest, roster, keys.id, file=config.law, state=config.state)
     law.on(roster, keys.id)
