@@ -127,7 +127,7 @@ def killers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    ("index", "poison", "counts"),
+    "case",
     [
         (0, 7, ("updates", "refused")),
         (1, 7, ("learner_failures",)),
@@ -135,9 +135,7 @@ def killers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     ],
 )
 def test_finding_16_a_worker_that_dies_or_hangs_is_replaced(
-    index: int,
-    poison: int,
-    counts: tuple[str, ...],
+    case: tuple[int, int, tuple[str, ...]],
     killers: list[Path],
     started: list[Worker],
     capfd: pytest.CaptureFixture[str],
@@ -146,6 +144,7 @@ def test_finding_16_a_worker_that_dies_or_hangs_is_replaced(
 
     Nothing that a learner prints is seen: a line, and its time, would say that the node trained.
     """
+    index, poison, counts = case
     worker = Worker(killers[index])
     started.append(worker)
     worker.begin(manifest_of(killers[index]), index, limit_s=None if poison == 7 else 0.3)

@@ -3,9 +3,9 @@
 A thread would not do: it holds Python's lock while it computes, and answers to PING come late. The process gets and
 gives plain bytes over a pipe; what a peer sent is arrays there as everywhere, never objects. It loads the learner and
 the data, and the node need not. It is forked before the node has keys, threads or sockets; where it dies it is started
-anew as a program, for by then a fork would copy all these. One that gives no answer in time is ended like one that died:
-a learner that hangs would keep every walk that opens here. What a learner prints is thrown away, for a line in a log of
-the system's says when a node trained.
+anew as a program, for by then a fork would copy all these. One that gives no answer in time is ended and replaced: a
+learner that hangs would keep every walk that opens here. What a learner prints is thrown away, for the system's log
+would say when a node trained.
 """
 
 from __future__ import annotations
