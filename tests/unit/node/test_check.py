@@ -124,6 +124,28 @@ def test_each_fault_is_said_of_its_part(configs: list[Path]) -> None:
     assert {name for name, (ok, _) in looked(configs[2]).items() if not ok} == {"data", "files"}
 
 
+def test_what_lies_in_the_wrong_place_is_named(configs: list[Path]) -> None:
+    """A roster where the manifest should be, a state that cannot be made, one port for two things: no traceback."""
+    text, config = configs[3].read_text(), load_config(configs[3])
+    for named in ("manifest", "roster"):
+        other = {"manifest": config.roster, "roster": config.manifest}[named]
+        changed = "\n".join(
+            f'{named} = "{other}"' if line.startswith(f"{named} =") else line for line in text.splitlines()
+        )
+        configs[3].write_text(changed)
+        assert f"{other.name}: a {other.stem}, not a {named}" in looked(configs[3])["roster and manifest"][1]
+    configs[3].write_text(text.replace('state = "', 'state = "/proc/'))
+    found = looked(configs[3])
+    assert (found["state"][0], found["disk"][0]) == (False, False)
+    configs[3].write_text(text)
+    own = looked(configs[3])["port"][1].split()[0]
+    configs[3].write_text(f'metrics = "{own}"\n' + text)
+    said = [finding for finding in check_node(configs[3], peers=False) if not finding.ok]
+    assert [(finding.name, finding.what) for finding in said] == [
+        ("metrics", f"{own} is the address that neighbours call")
+    ]
+
+
 def test_neighbours_are_reached_or_named(configs: list[Path]) -> None:
     """By a handshake: one that runs answers, the others do not; the one that runs is not disturbed by a check."""
     with running(configs[0]) as (process,):

@@ -71,6 +71,8 @@ def check_node(path: Path, *, run: str | None = None, peers: bool = True) -> Ite
     own = (entry.host, entry.port) if listen is None else host_and_port("listen", listen)
     ports = {"port": own} | ({} if metrics is None else {"metrics": host_and_port("metrics", metrics)})
     runs = any(is_running(one.state) for one in load_configs(path))
+    if metrics is not None and own == ports["metrics"]:
+        yield Finding("metrics", ok=False, what=f"{metrics} is the address that neighbours call")
     for name, where in ports.items():
         yield from _look(name, partial(_free_port, *where, runs=runs), lambda what: what)
     if peers:
@@ -174,7 +176,10 @@ def _room(config: NodeConfig, membership: Membership, node: str) -> int:
     """Return the bytes free on the disk of the state: enough for as many messages as neighbours may bring."""
     message = membership.roster.seal_context(membership.manifest).message_bytes
     need = _ROOM_BYTES + 2 * config.limits.quota * (len(membership.roster.neighbours(node)) + 1) * message
-    free = shutil.disk_usage(config.state).free
+    try:
+        free = shutil.disk_usage(config.state).free
+    except OSError as error:
+        raise SpoolError(f"{config.state}: {error.strerror or error}") from None
     if free < need:
         raise SpoolError(f"{config.state}: {free >> 20} MiB free, {need >> 20} may be needed")
     return free

@@ -86,6 +86,8 @@ class NodeConfig:
         check_log(self.log_level, self.log)
         validate.at_least(1 if self.max_loss_ratio > 0 else 0, max_loss_ratio=self.max_loss_ratio)
         validate.at_least(0, training_s=self.training_s)
+        if self.state.resolve() == self.keys.resolve():
+            raise InvalidParameterError("state", str(self.state), "another folder than keys: one day it is emptied")
 
     def training_limit_s(self, dwell_s: float) -> float:
         """Return how long an update may take where messages dwell so long: a trial of the learner fits into that."""
