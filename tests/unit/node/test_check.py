@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from tests.helpers.cli import Cli
 
-from veilwalk.core.errors import VeilwalkError
+from veilwalk.core.errors import ConfigError, VeilwalkError
 from veilwalk.node import load_config, node_status
 from veilwalk.node.cluster import ClusterSettings, prepare_or_resume, set_up_cluster
 from veilwalk.node.peer import check_node, drain_node, is_running
@@ -144,6 +144,16 @@ def test_what_lies_in_the_wrong_place_is_named(configs: list[Path]) -> None:
     assert [(finding.name, finding.what) for finding in said] == [
         ("metrics", f"{own} is the address that neighbours call")
     ]
+
+
+def test_the_state_of_another_member_is_refused(configs: list[Path]) -> None:
+    """As by a copy of its settings in which only the keys were changed; the one whose it is goes on with it."""
+    assemble(load_config(configs[0])).disk.close()
+    configs[1].write_text(configs[1].read_text().replace('state = "state"', 'state = "../n0/state"'))
+    with pytest.raises(ConfigError, match=r"is n0's, the keys are n1's: each needs a folder of its own") as refused:
+        assemble(load_config(configs[1]))
+    assert looked(configs[1])["own entry"] == (False, str(refused.value))
+    assemble(load_config(configs[0])).disk.close()
 
 
 def test_neighbours_are_reached_or_named(configs: list[Path]) -> None:

@@ -19,6 +19,7 @@ from veilwalk.node.link import dialing_context
 from veilwalk.node.members import Member, NodeKeys, RunRules, make_private_directory, spki_sha256
 from veilwalk.node.peer._assemble import (
     check_own_entry,
+    is_owned,
     key_ring,
     learner_of,
     membership_files,
@@ -104,7 +105,7 @@ def _check_run(config: NodeConfig, keys: NodeKeys | None) -> Generator[Finding, 
     yield from _work(config, membership)
     if keys is None:
         return None
-    entry = yield from _look("own entry", lambda: _entry(keys, membership), lambda _: "keys and roster agree")
+    entry = yield from _look("own entry", lambda: _entry(config, keys, membership), lambda _: "keys and roster agree")
     if entry is None:
         return None
     yield from _look("law", lambda: _law(config, membership, keys.id), lambda reach: f"seals for {reach} members")
@@ -144,7 +145,8 @@ def _state(config: NodeConfig) -> bool:
     return is_running(config.state)
 
 
-def _entry(keys: NodeKeys, membership: Membership) -> Member:
+def _entry(config: NodeConfig, keys: NodeKeys, membership: Membership) -> Member:
+    is_owned(config.state, keys.id)
     check_own_entry(keys, membership.roster)
     return membership.roster.member(keys.id)
 
