@@ -125,8 +125,10 @@ def _look(name: str, work: Callable[[], T], what: Callable[[T], str]) -> Generat
 
 def _work(config: NodeConfig, membership: Membership) -> Iterator[Finding]:
     """What is learnt: the signed learner, and data that fit it."""
-    manifest, days = membership.manifest, (membership.roster.expires - time.time()) / _DAY_S
-    yield Finding("clock", ok=days > 0, what=f"by it the roster ends in {days:.1f} days")
+    manifest, ends = membership.manifest, {"roster": membership.roster.expires, "manifest": membership.manifest.expires}
+    days = {name: (end - time.time()) / _DAY_S for name, end in ends.items() if end is not None}
+    told = ", ".join(f"the {name} ends in {left:.1f} days" for name, left in days.items())
+    yield Finding("clock", ok=min(days.values()) > 0, what=f"by it {told}")
     yield from _look("learner", lambda: learner_of(manifest, consent=config.learner), lambda _: manifest.learner)
     yield from _look("data", lambda: own_data(config, manifest), lambda data: f"{len(data)} rows that fit")
     if manifest.test_digest:
