@@ -209,6 +209,11 @@ def write_draft(path: Path, roster: Roster, previous: Path | None = None) -> Non
     if previous is not None and path.resolve() == previous.resolve():
         raise InvalidParameterError("out", str(path), "another file: members still hold the one before")
     require_unsigned(path)
+    seen: dict[str, str] = {}
+    for member in roster.members:
+        other = seen.setdefault(member.address, member.id)
+        if other != member.id:
+            raise ConfigError(f"{other} and {member.id} have the same address, {member.address}: must differ")
     replaced = path.exists()
     write_atomically(path, roster.data)
     _print(roster)

@@ -62,6 +62,8 @@ def add(
     if to is not None:
         # Several that join at once are joined to the same members, not to each other.
         added = [(name, neighbour) for name in members for neighbour in _names(to, old, "to")]
+        if any(name == neighbour for name, neighbour in added):
+            raise InvalidParameterError("to", to, "others than who joins")
     edges = edges_after(old, added=[edge for edge in added if not _has(old, edge)])
     write_draft(out, changed_roster(old, edges, cards=members, removed=[], now=int(time.time()), days=days), roster)
 

@@ -301,3 +301,13 @@ def test_edges_of_several_and_links_of_who_stays(place: Path, run: Cli) -> None:
     assert Path("edges.csv").read_text() == "source,target\na,b\na,d\nb,c\n"
     code, _, err = run(["roster", "remove", "b", "--link", "b,d"])
     assert (code, err) == (2, "veilwalk: --link = 'b,d': must be two members that stay, A,B\n")
+    code, _, err = run(["roster", "add", "a", "--to", "c,a"])
+    assert (code, err) == (2, "veilwalk: --to = 'c,a': must be others than who joins\n")
+
+
+def test_two_members_cannot_have_one_address(place: Path, run: Cli) -> None:
+    """As by a command that was called again with another name only: neither would ever be reached as itself."""
+    new_node_keys(place / "e", node_id="e", address="h:7101", suite=Suite.X25519)
+    code, _, err = run(["roster", "add", "e", "--to", "a"])
+    assert (code, err) == (2, "veilwalk: b and e have the same address, h:7101: must differ\n")
+    assert not Path("next.json").exists()
