@@ -255,3 +255,22 @@ def test_logs_have_levels_and_one_line_an_event(capsys: pytest.CaptureFixture[st
         Log(level="loud")
     with pytest.raises(InvalidParameterError, match="log = 'xml'"):
         Log(form="xml")
+
+
+def test_a_log_that_cannot_be_written_ends_nothing() -> None:
+    """As on a full disk; it is counted all the same, and written again when there is room."""
+
+    class Full(io.StringIO):
+        is_full = True
+
+        def flush(self) -> None:
+            if self.is_full:
+                raise OSError(28, "No space left on device")
+
+    stream = Full()
+    log = Log(stream)
+    log.event("link_down", peer="b")
+    stream.is_full = False
+    log.event("link_up", peer="b")
+    assert log.counts == {"link_down": 1, "link_up": 1}
+    assert "link_up" in stream.getvalue()

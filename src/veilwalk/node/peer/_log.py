@@ -6,6 +6,7 @@ line carries no time: a log that says when a node trained would say who made whi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections import Counter
@@ -70,7 +71,9 @@ class Log:
                     *(f"{key}={json.dumps(value)}" for key, value in {**self._about, **fields}.items()),
                 ]
             )
-        print(line, file=self._stream or sys.stderr, flush=True)
+        # A log that cannot be written, on a full disk or to a reader that has gone, ends no node.
+        with contextlib.suppress(OSError):
+            print(line, file=self._stream or sys.stderr, flush=True)
 
 
 def check_log(level: str, form: str) -> None:

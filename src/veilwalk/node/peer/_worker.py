@@ -208,7 +208,7 @@ def _serve_and_exit(config: Path, run: str, pipe: Connection, parent: int) -> No
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        _say_nothing()
+        _say_nothing(pipe)
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
         if os.getppid() == parent:
@@ -219,10 +219,11 @@ def _serve_and_exit(config: Path, run: str, pipe: Connection, parent: int) -> No
         os._exit(0)
 
 
-def _say_nothing() -> None:
+def _say_nothing(pipe: Connection) -> None:
     """Send to nowhere what is printed here, by whatever library."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):
+    # Where a node is started without such streams the pipe may have got their numbers.
+    for stream in {1, 2} - {pipe.fileno()}:
         os.dup2(nowhere, stream)
     os.close(nowhere)
 
