@@ -137,6 +137,7 @@ def test_what_lies_in_the_wrong_place_is_named(configs: list[Path]) -> None:
     configs[3].write_text(text.replace('state = "', 'state = "/proc/'))
     found = looked(configs[3])
     assert (found["state"][0], found["disk"][0]) == (False, False)
+    assert found["disk"][1].endswith(": No such file or directory")
     configs[3].write_text(text)
     own = looked(configs[3])["port"][1].split()[0]
     configs[3].write_text(f'metrics = "{own}"\n' + text)

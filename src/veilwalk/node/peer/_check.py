@@ -119,6 +119,10 @@ def _look(name: str, work: Callable[[], T], what: Callable[[T], str]) -> Generat
     except VeilwalkError as error:
         yield Finding(name, ok=False, what=str(error))
         return None
+    except OSError as error:
+        # What the system refuses, as to look into somebody else's folder.
+        yield Finding(name, ok=False, what=f"{error.filename}: {error.strerror}")
+        return None
     yield Finding(name, ok=True, what=what(found))
     return found
 
@@ -180,10 +184,7 @@ def _room(config: NodeConfig, membership: Membership, node: str) -> int:
     """Return the bytes free on the disk of the state: enough for as many messages as neighbours may bring."""
     message = membership.roster.seal_context(membership.manifest).message_bytes
     need = _ROOM_BYTES + 2 * config.limits.quota * (len(membership.roster.neighbours(node)) + 1) * message
-    try:
-        free = shutil.disk_usage(config.state).free
-    except OSError as error:
-        raise SpoolError(f"{config.state}: {error.strerror or error}") from None
+    free = shutil.disk_usage(config.state).free
     if free < need:
         raise SpoolError(f"{config.state}: {free >> 20} MiB free, {need >> 20} may be needed")
     return free
