@@ -393,11 +393,19 @@ def test_a_manifest_may_name_a_target_and_its_test_set(cluster: tuple[Path, dict
     refused = veilwalk(*command)
     assert refused.returncode == 2
     assert "go together" in refused.stderr
-    certain = [*command[: command.index("--target-accuracy")], "--walk", "simple", "--out", str(tmp_path / "m.json")]
+    certain = [
+        *command[: command.index("--target-accuracy")],
+        "--walk",
+        "simple",
+        "--out",
+        str(tmp_path / "simple.json"),
+    ]
     refused = veilwalk(*certain)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
     assert "a relay next to the maker would know it for certain (--allow-sandwich)" in refused.stderr
     assert veilwalk(*certain, "--allow-sandwich").returncode == 0
+    again = veilwalk(*certain, "--allow-sandwich")
+    assert (again.returncode, "must be another file: a signed one is there" in again.stderr) == (2, True)
     made = veilwalk(*command, "--test", str(out / "n0" / "data.npz"))
     assert made.returncode == 0, made.stderr
     assert "target=0.9" in made.stdout

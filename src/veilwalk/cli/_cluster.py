@@ -27,7 +27,7 @@ from veilwalk.cli._output import (
     print_table,
 )
 from veilwalk.cli._watch import Watch, page_of
-from veilwalk.core.records import plain
+from veilwalk.core.records import plain, write_atomically
 
 if TYPE_CHECKING:
     from veilwalk.core.records import Record
@@ -143,7 +143,7 @@ def up(
         except KeyboardInterrupt:
             typer.echo(f"veilwalk cluster up --out {out} goes on where the nodes stopped", err=True)
             raise
-        (out / "result.json").write_text(record.to_json())
+        write_atomically(out / "result.json", record.to_json().encode())
         if as_json:
             typer.echo(json.dumps(plain(record.to_dict()), indent=2))
         else:

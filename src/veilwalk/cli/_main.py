@@ -36,8 +36,10 @@ from veilwalk.core.errors import InvalidParameterError, VeilwalkError
 from veilwalk.core.version import __version__
 
 _INTERRUPTED = 130
+# A disk that is full refuses a write to a file that is open, too, and then names none.
+_FULL = {errno.ENOSPC: 4, errno.EDQUOT: 4}
 # What a system refuses of a path that it is given, each with its exit code: that is nobody's fault here.
-_REFUSED_PATHS = {errno.EACCES: 2, errno.ENAMETOOLONG: 2, errno.ELOOP: 2, errno.ENOSPC: 4, errno.EROFS: 4}
+_REFUSED_PATHS = {errno.EACCES: 2, errno.ENAMETOOLONG: 2, errno.ELOOP: 2, errno.EROFS: 4, **_FULL}
 # Parameters whose flags have other names.
 _FLAGS = {
     "window_radius": "window",
@@ -141,8 +143,9 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
-    if isinstance(error, OSError) and error.errno in _REFUSED_PATHS and error.filename:
-        return _complain(f"{error.filename}: {error.strerror}", _REFUSED_PATHS[error.errno])
+    if isinstance(error, OSError) and error.errno in _REFUSED_PATHS and (error.filename or error.errno in _FULL):
+        where = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{where}{error.strerror}", _REFUSED_PATHS[error.errno])
     if isinstance(error, RuntimeError) and "cannot cache function" in str(error):
         # As in a read-only container without a home.
         return _complain("numba has nowhere to keep compiled kernels: set NUMBA_CACHE_DIR to a writable folder", 4)

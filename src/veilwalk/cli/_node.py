@@ -26,11 +26,18 @@ from veilwalk.cli._output import (
     help_without_verb,
     print_table,
 )
+from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.units import readable_seconds
 
 app = typer.Typer(rich_markup_mode=None)
 
-ConfigFile = Annotated[Path, typer.Option(metavar="FILE", help="The node's settings, node.toml.")]
+Config = Annotated[
+    Path | None,
+    typer.Argument(metavar="CONFIG", help="The node's settings. [default: node.toml]", show_default=False),
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="The same, as a flag.", show_default=False)
+]
 RunName = Annotated[
     str | None, typer.Option(metavar="NAME", help="Which run, where node.toml has several.", show_default=False)
 ]
@@ -42,8 +49,15 @@ def root(context: typer.Context) -> None:
     help_without_verb(context)
 
 
+def settings_file(place: Path | None, flag: Path | None) -> Path:
+    """Return the file that was given, by its place or by its flag, or the one that is taken without either."""
+    if place is not None and flag is not None:
+        raise InvalidParameterError("config", str(flag), f"left out: {place} is given")
+    return place or flag or Path("node.toml")
+
+
 @app.command("run")
-def run(*, config: ConfigFile = Path("node.toml")) -> None:
+def run(config: Config = None, *, config_file: ConfigFile = None) -> None:
     """Run a node until SIGTERM or Ctrl-C.
 
     Started again, it goes on where it stopped.
@@ -53,17 +67,18 @@ def run(*, config: ConfigFile = Path("node.toml")) -> None:
     roster or manifest is followed when its file changes, or at once on SIGHUP. With several [[run]] tables it works in
     all these runs, at one port and with one key set; see docs/how-to/several-runs-on-one-node.md.
 
-    Example: veilwalk node run --config clinic-a/node.toml
+    Example: veilwalk node run clinic-a/node.toml
     """
     from veilwalk.node import run_node
 
-    run_node(config)
+    run_node(settings_file(config, config_file))
 
 
 @app.command("status")
 def status(
+    config: Config = None,
     *,
-    config: ConfigFile = Path("node.toml"),
+    config_file: ConfigFile = None,
     run: RunName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
@@ -71,11 +86,12 @@ def status(
 
     From its own folder; it need not be running.
 
-    Example: veilwalk node status --config clinic-a/node.toml
+    Example: veilwalk node status clinic-a/node.toml
     """
     from veilwalk.node import load_config, node_status
 
-    found = node_status(load_config(config, run).state, with_versions=True)
+    path = settings_file(config, config_file)
+    found = node_status(load_config(path, run).state, with_versions=True)
     if as_json:
         content = asdict(found)
         del content["model"]
@@ -90,22 +106,23 @@ def status(
         *([("members that the law lacks", ", ".join(found.members_left_out))] if found.members_left_out else []),
         *((f"{name.replace('_', ' ')}, counted", str(value)) for name, value in sorted(found.tallies.items())),
     ]
-    print_table(str(config), ("", ">value"), rows)
+    print_table(str(path), ("", ">value"), rows)
 
 
 @app.command("unfinish")
-def unfinish(*, config: ConfigFile = Path("node.toml"), run: RunName = None) -> None:
+def unfinish(config: Config = None, *, config_file: ConfigFile = None, run: RunName = None) -> None:
     """Undo the end of the run at a node that is stopped.
 
     For a finished model that is not the run's: forged, or made of wrong data. Started again, the node goes on from its
     own last model, and does not believe that finished one again. Do it at every node that has it before starting any.
 
-    Example: veilwalk node unfinish --config clinic-a/node.toml
+    Example: veilwalk node unfinish clinic-a/node.toml
     """
     from veilwalk.node import load_config, unfinish_node
 
-    undone = unfinish_node(load_config(config, run).state)
-    typer.echo(f"{config}: {'goes on from its own last model' if undone else 'was not finished'}")
+    path = settings_file(config, config_file)
+    undone = unfinish_node(load_config(path, run).state)
+    typer.echo(f"{path}: {'goes on from its own last model' if undone else 'was not finished'}")
 
 
 @app.command("manifest")
@@ -191,7 +208,9 @@ def manifest(
     --updates 400 --out manifest.json
     """
     from veilwalk.node import RunRequest, make_manifest
+    from veilwalk.node.members import require_unsigned
 
+    require_unsigned(out)
     request = RunRequest(
         learner=learner,
         n_features=features,

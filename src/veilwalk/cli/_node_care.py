@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from veilwalk.cli._node import RunName, app
+from veilwalk.cli._node import Config, ConfigFile, RunName, app, settings_file
 from veilwalk.cli._output import console
 from veilwalk.core.errors import ProtocolError
 
 # These commands and those of _node are one group.
 __all__ = ["app"]
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The node's settings, node.toml.")]
-_HERE = Path("node.toml")
-
 
 @app.command("check")
 def check(
-    config: Config = _HERE,
+    config: Config = None,
     *,
+    config_file: ConfigFile = None,
     run: RunName = None,
     peers: Annotated[
         bool, typer.Option("--peers/--no-peers", help="Shake hands with every neighbour.", show_default=True)
@@ -42,7 +39,7 @@ def check(
     from veilwalk.node.peer import check_node
 
     found = []
-    for finding in check_node(config, run=run, peers=peers):
+    for finding in check_node(settings_file(config, config_file), run=run, peers=peers):
         found.append(finding)
         if not as_json:
             typer.echo(f"{'ok   ' if finding.ok else 'fails'}  {finding.name}: {' '.join(finding.what.split())}")
@@ -55,8 +52,9 @@ def check(
 
 @app.command("drain")
 def drain(
-    config: Config = _HERE,
+    config: Config = None,
     *,
+    config_file: ConfigFile = None,
     run: RunName = None,
     timeout: Annotated[float, typer.Option(help="Wait so many seconds until it has stopped.")] = 600.0,
 ) -> None:
@@ -72,7 +70,8 @@ def drain(
     from veilwalk.node import load_config, load_configs
     from veilwalk.node.peer import drain_node, is_running
 
-    configs = load_configs(config) if run is None else (load_config(config, run),)
+    path = settings_file(config, config_file)
+    configs = load_configs(path) if run is None else (load_config(path, run),)
     states = [one.state for one in configs]
     if not any(is_running(state) for state in states):
         typer.echo("no node runs with this configuration")
@@ -86,8 +85,9 @@ def drain(
 
 @app.command("watch")
 def watch(
-    config: Config = _HERE,
+    config: Config = None,
     *,
+    config_file: ConfigFile = None,
     run: RunName = None,
     own: Annotated[
         bool, typer.Option("--own", help="Also show what this node itself has trained: for its operator's eyes only.")
@@ -103,4 +103,4 @@ def watch(
     """
     from veilwalk.watch import Feed, NodeSource, serve
 
-    serve(Feed(NodeSource(config, run=run, own=own)), port=port, tell=typer.echo)
+    serve(Feed(NodeSource(settings_file(config, config_file), run=run, own=own)), port=port, tell=typer.echo)

@@ -142,15 +142,19 @@ def sign(
 
     Look at the members and fingerprints it prints before handing the two files to everybody.
     """
-    from veilwalk.node.members import check_succession, check_time, load_root_key, sign_roster
+    from veilwalk.node.members import check_succession, check_time, load_root_key, read_signed_roster, sign_roster
 
     draft = read_draft(roster)
     check_time(draft, time.time(), str(roster))
-    if current is not None:
-        check_succession(draft, read_draft(current), str(roster))
-    elif draft.version > 1:
+    if current is None and draft.version > 1:
         raise InvalidParameterError("current", None, f"the roster before version {draft.version}, to sign no fork")
     key = load_root_key(root_dir, password=read_optional_password(password_file))
+    if current is not None:
+        # What another root has signed its members hold, and nobody follows this one from there.
+        held = read_signed_roster(current, key.public_key())
+        if held.digest == draft.digest:
+            raise InvalidParameterError("current", str(current), f"the version before {draft.version}, not the same")
+        check_succession(draft, held, str(roster))
     sign_roster(roster, draft, key)
     _print(draft)
     typer.echo(f"signed: {roster} and {roster}.sig")
@@ -200,11 +204,21 @@ def read_draft(path: Path) -> Roster:
 def write_draft(path: Path, roster: Roster, previous: Path | None = None) -> None:
     """Write a draft that follows ``previous``, show it and say what comes next."""
     from veilwalk.core.records import write_atomically
+    from veilwalk.node.members import require_unsigned
 
     if previous is not None and path.resolve() == previous.resolve():
         raise InvalidParameterError("out", str(path), "another file: members still hold the one before")
+    require_unsigned(path)
+    seen: dict[str, str] = {}
+    for member in roster.members:
+        other = seen.setdefault(member.address, member.id)
+        if other != member.id:
+            raise ConfigError(f"{other} and {member.id} have the same address, {member.address}: must differ")
+    replaced = path.exists()
     write_atomically(path, roster.data)
     _print(roster)
+    if replaced:
+        typer.echo(f"what was in {path} is replaced: a change that was drafted there is not in this one")
     current = "" if previous is None else f" --current {previous}"
     typer.echo(f"drafted, not signed: {path}; next: veilwalk roster sign {path} --root DIR{current}")
 

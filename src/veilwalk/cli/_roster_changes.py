@@ -62,6 +62,8 @@ def add(
     if to is not None:
         # Several that join at once are joined to the same members, not to each other.
         added = [(name, neighbour) for name in members for neighbour in _names(to, old, "to")]
+        if any(name == neighbour for name, neighbour in added):
+            raise InvalidParameterError("to", to, "others than who joins")
     edges = edges_after(old, added=[edge for edge in added if not _has(old, edge)])
     write_draft(out, changed_roster(old, edges, cards=members, removed=[], now=int(time.time()), days=days), roster)
 
@@ -84,7 +86,7 @@ def remove(
     from veilwalk.node.members import changed_roster, edges_after
 
     old = read_draft(roster)
-    pairs = [_pair(text, old) for text in links or []]
+    pairs = [_pair(text, old, leaving=names) for text in links or []]
     edges = edges_after(old, added=pairs, removed=names)
     draft = changed_roster(old, edges, cards={}, removed=names, now=int(time.time()), days=days)
     write_draft(out, draft, roster)
@@ -125,7 +127,7 @@ def edges(
     if out is not None:
         from veilwalk.core.records import write_atomically
 
-        lines = [f"{a},{b}\n" for a, b in found.edges if of is None or of in (a, b)]
+        lines = [f"{a},{b}\n" for a, b in found.edges if not {a, b}.isdisjoint(members)]
         write_atomically(out, "".join(["source,target\n", *lines]).encode())
     if as_json:
         typer.echo(json.dumps({name: _addresses(found, name) for name in members}, indent=2))
@@ -149,10 +151,10 @@ def _names(text: str, roster: Roster, option: str) -> Iterable[str]:
         yield name
 
 
-def _pair(text: str, roster: Roster) -> tuple[str, str]:
+def _pair(text: str, roster: Roster, *, leaving: Iterable[str]) -> tuple[str, str]:
     names = tuple(_names(text, roster, "link"))
-    if len(names) != 2 or names[0] == names[1]:
-        raise InvalidParameterError("link", text, "two members, A,B")
+    if len(names) != 2 or names[0] == names[1] or not set(names).isdisjoint(leaving):
+        raise InvalidParameterError("link", text, "two members that stay, A,B")
     return names[0], names[1]
 
 

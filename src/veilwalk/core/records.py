@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,16 +64,17 @@ def write_atomically(path: Path, data: bytes | memoryview) -> None:
     """Write ``data`` to ``path`` so that a reader sees the old file or the new one, never half of it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        # As any new file it gets what the user's umask leaves; nobody is to wonder who can read a model.
+        name = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
+            name.replace(path)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            name.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror or error}") from error

@@ -118,7 +118,7 @@ class RunFolder:
             raise InvalidParameterError("algorithm", algorithm, f"one that {self.path} has a model of: {there}")
         state = load_checkpoint(path, identity=None)
         if state.finished is None and not unfinished:
-            need = "resume it, or ask for the unfinished model"
+            need = "resume it, or ask for the unfinished model (--unfinished)"
             raise ConfigError(f"{self.path}: {algorithm} is not finished, {state.done} updates are made: {need}")
         return average(state.sound)
 

@@ -253,6 +253,17 @@ def test_a_place_that_may_not_be_entered_is_not_our_fault(run: Cli, monkeypatch:
     assert (code, err) == (2, "veilwalk: theirs/run: Permission denied\n")
 
 
+def test_a_disk_that_is_full_is_not_our_fault(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write to an open file names no file, and gets its line all the same."""
+
+    def full(path: Path) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "exists", full)
+    code, _, err = run(["export", "run", "--to", "model.npz"])
+    assert (code, err) == (4, "veilwalk: No space left on device\n")
+
+
 def test_our_own_faults_are_told_apart(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit 70 with the traceback, which only a bug may show."""
     import veilwalk.design

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import stat
 from io import StringIO
 from pathlib import Path
@@ -137,3 +139,53 @@ def test_a_wrong_password_is_code_3(tmp_path: Path, password: Path, run: Cli) ->
     code, _, err = run(["keys", "rotate", str(out), "--password-file", str(password)])
     assert code == 3
     assert "wrong password, or the file was changed" in err
+
+
+def _interrupt_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Have the so manieth sync of a file end as by Ctrl-C."""
+    calls = iter(range(100))
+    sync = os.fsync
+
+    def stops(handle: int) -> None:
+        if next(calls) == number:
+            raise KeyboardInterrupt
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", stops)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_a_root_key_whose_making_was_interrupted_is_made_anew(
+    number: int, tmp_path: Path, run: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At whichever file: the same command again, and both halves belong together."""
+    made = ["keys", "new", "--root", "--out", str(tmp_path / "root")]
+    with monkeypatch.context() as patched:
+        _interrupt_at(patched, number)
+        assert run(made)[0] == 130
+    assert not list(tmp_path.glob("root/*.key"))
+    assert run(made)[0] == 0
+    assert load_root_public_key(tmp_path / "root" / "root.pub") == load_root_key(tmp_path / "root").public_key()
+    # A second time nothing is touched.
+    before = (tmp_path / "root" / "root.pub").read_bytes()
+    assert run(made)[0] == 4
+    assert (tmp_path / "root" / "root.pub").read_bytes() == before
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_keys_whose_making_was_interrupted_say_what_to_do(
+    number: int, tmp_path: Path, run: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No half a file is left; what cannot be used says that nobody has it yet, whoever meets it."""
+    out = tmp_path / "keys"
+    made = ["keys", "new", "--out", str(out), "--address", "h:1", "--suite", "x25519"]
+    with monkeypatch.context() as patched:
+        _interrupt_at(patched, number)
+        assert run(made)[0] == 130
+    if number:
+        for again in (made, ["keys", "rotate", str(out)]):
+            code, _, err = run(again)
+            assert (code, "nobody has them yet; remove the directory and make them anew" in err) == (2, True)
+        shutil.rmtree(out)
+    assert run(made)[0] == 0
+    assert sorted(load_node_keys(out).kem) == [0, 1]

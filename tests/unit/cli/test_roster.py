@@ -262,3 +262,52 @@ def test_cards_of_all_members_fit_into_one_folder(place: Path, run: Cli) -> None
     assert read_roster_draft(place / "two.json").epoch == 1
     code, _, err = run(["keys", "new", "--address", "h:1"])
     assert (code, "--id is not given" in err) == (2, True)
+
+
+def test_another_root_signs_no_successor(place: Path, run: Cli) -> None:
+    """What members hold is another root's: said when it is signed, not by every node when it has been handed out."""
+    new_root_key(place / "other")
+    assert run(["roster", "renew"])[0] == 0
+    sign = ["roster", "sign", "next.json", "--current", "roster.json"]
+    code, _, err = run([*sign, "--root", "other"])
+    assert (code, err) == (3, "veilwalk: roster.json: not signed by this root key\n")
+    assert not Path("next.json.sig").exists()
+    assert run([*sign, "--root", "root"])[0] == 0
+
+
+def test_no_version_follows_itself(place: Path, run: Cli) -> None:
+    """With the draft itself as what members hold nothing would be compared."""
+    assert run(["roster", "renew"])[0] == 0
+    assert run(["roster", "sign", "next.json", "--root", "root", "--current", "roster.json"])[0] == 0
+    code, _, err = run(["roster", "sign", "next.json", "--root", "root", "--current", "next.json"])
+    assert (code, "--current = 'next.json': must be the version before 2" in err) == (2, True)
+
+
+def test_what_is_signed_is_not_drafted_over(place: Path, run: Cli) -> None:
+    """Neither what members hold nor a successor: there would be a second. A draft may be, and that is said."""
+    before = Path("roster.json").read_bytes()
+    code, _, err = run(["roster", "make", *NAMES, "--graph", "complete:4", "--out", "roster.json"])
+    assert (code, "--out = 'roster.json': must be another file: a signed one is there" in err) == (2, True)
+    assert Path("roster.json").read_bytes() == before
+    assert "is replaced" not in run(["roster", "remove", "b", "--link", "a,c"])[1]
+    assert "what was in next.json is replaced: a change" in run(["roster", "renew"])[1]
+    assert run(["roster", "sign", "next.json", "--root", "root", "--current", "roster.json"])[0] == 0
+    assert run(["roster", "renew"])[0] == 2
+
+
+def test_edges_of_several_and_links_of_who_stays(place: Path, run: Cli) -> None:
+    """Every edge of each that is named, in the file too; nobody is joined to who leaves."""
+    assert run(["roster", "edges", "--of", "a,b", "--out", "edges.csv"])[0] == 0
+    assert Path("edges.csv").read_text() == "source,target\na,b\na,d\nb,c\n"
+    code, _, err = run(["roster", "remove", "b", "--link", "b,d"])
+    assert (code, err) == (2, "veilwalk: --link = 'b,d': must be two members that stay, A,B\n")
+    code, _, err = run(["roster", "add", "a", "--to", "c,a"])
+    assert (code, err) == (2, "veilwalk: --to = 'c,a': must be others than who joins\n")
+
+
+def test_two_members_cannot_have_one_address(place: Path, run: Cli) -> None:
+    """As by a command that was called again with another name only: neither would ever be reached as itself."""
+    new_node_keys(place / "e", node_id="e", address="h:7101", suite=Suite.X25519)
+    code, _, err = run(["roster", "add", "e", "--to", "a"])
+    assert (code, err) == (2, "veilwalk: b and e have the same address, h:7101: must differ\n")
+    assert not Path("next.json").exists()

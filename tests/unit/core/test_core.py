@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +99,17 @@ def test_writing_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [p.name for p in path.parent.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_who_may_read_what_is_written_is_the_users_affair(tmp_path: Path, umask: int, mode: int) -> None:
+    """As of any new file: a model written under a strict umask is nobody else's."""
+    before = os.umask(umask)
+    try:
+        write_atomically(tmp_path / "model.npz", b"arrays")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "model.npz").stat().st_mode) == mode
 
 
 def test_tasks_have_their_own_streams() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from tests.helpers.cli import Cli
 
-from veilwalk.core.errors import VeilwalkError
+from veilwalk.core.errors import ConfigError, VeilwalkError
 from veilwalk.node import load_config, node_status
 from veilwalk.node.cluster import ClusterSettings, prepare_or_resume, set_up_cluster
 from veilwalk.node.peer import check_node, drain_node, is_running
@@ -122,6 +122,39 @@ def test_each_fault_is_said_of_its_part(configs: list[Path]) -> None:
     assert [name for name, (ok, _) in looked(configs[2]).items() if not ok] == []
     configs[2].write_text(configs[2].read_text().replace("data.npz", "none.npz"))
     assert {name for name, (ok, _) in looked(configs[2]).items() if not ok} == {"data", "files"}
+
+
+def test_what_lies_in_the_wrong_place_is_named(configs: list[Path]) -> None:
+    """A roster where the manifest should be, a state that cannot be made, one port for two things: no traceback."""
+    text, config = configs[3].read_text(), load_config(configs[3])
+    for named in ("manifest", "roster"):
+        other = {"manifest": config.roster, "roster": config.manifest}[named]
+        changed = "\n".join(
+            f'{named} = "{other}"' if line.startswith(f"{named} =") else line for line in text.splitlines()
+        )
+        configs[3].write_text(changed)
+        assert f"{other.name}: a {other.stem}, not a {named}" in looked(configs[3])["roster and manifest"][1]
+    configs[3].write_text(text.replace('state = "', 'state = "/proc/'))
+    found = looked(configs[3])
+    assert (found["state"][0], found["disk"][0]) == (False, False)
+    assert found["disk"][1].endswith(": No such file or directory")
+    configs[3].write_text(text)
+    own = looked(configs[3])["port"][1].split()[0]
+    configs[3].write_text(f'metrics = "{own}"\n' + text)
+    said = [finding for finding in check_node(configs[3], peers=False) if not finding.ok]
+    assert [(finding.name, finding.what) for finding in said] == [
+        ("metrics", f"{own} is the address that neighbours call")
+    ]
+
+
+def test_the_state_of_another_member_is_refused(configs: list[Path]) -> None:
+    """As by a copy of its settings in which only the keys were changed; the one whose it is goes on with it."""
+    assemble(load_config(configs[0])).disk.close()
+    configs[1].write_text(configs[1].read_text().replace('state = "state"', 'state = "../n0/state"'))
+    with pytest.raises(ConfigError, match=r"is n0's, the keys are n1's: each needs a folder of its own") as refused:
+        assemble(load_config(configs[1]))
+    assert looked(configs[1])["own entry"] == (False, str(refused.value))
+    assemble(load_config(configs[0])).disk.close()
 
 
 def test_neighbours_are_reached_or_named(configs: list[Path]) -> None:

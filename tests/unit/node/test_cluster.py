@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
+from benchmarks.reliability.chaos_plan import tally_plan
 
-from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, SpoolError
+from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, ProtocolError, SpoolError
+from veilwalk.core.locks import lock_file
+from veilwalk.graphs import parse_graph_spec
 from veilwalk.node import ClusterSettings, load_config
-from veilwalk.node.cluster import ClusterStatus, cluster_record, prepare_or_resume, set_up_cluster
+from veilwalk.node.cluster import (
+    Cluster,
+    ClusterStatus,
+    cluster_record,
+    prepare_cluster,
+    prepare_or_resume,
+    set_up_cluster,
+    stop_cluster,
+)
+from veilwalk.node.cluster._settings import SETTINGS
 from veilwalk.node.members import load_manifest, load_root_key, load_root_public_key
 from veilwalk.node.members._signed import sign_file
+from veilwalk.node.peer import is_running
 from veilwalk.node.spool import FolderDisk, Spool
 
 
@@ -67,3 +82,23 @@ def test_a_cluster_of_the_format_before_is_refused_in_one_line(tmp_path: Path) -
     sign_file(path, "manifest", before, load_root_key(tmp_path / "c" / "root"))
     with pytest.raises(InputFileError, match="veilwalk-manifest-1 is of an older version"):
         prepare_or_resume(setup, tmp_path / "c")
+
+
+def test_a_cluster_is_stopped_whatever_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begun by a short path and ended by a long one; what cannot be stopped is not said to be."""
+    folder = tmp_path / "c"
+    prepare_cluster(folder, tally_plan(parse_graph_spec("ring:4"), updates=20))
+    (folder / SETTINGS).write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    state = folder / "n0" / "state"
+    with Cluster([Path("c/n0/node.toml")]):
+        end = time.monotonic() + 30
+        while not is_running(state):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert stop_cluster(folder) == 1
+        assert not is_running(state)
+    handle = lock_file(state / "lock")
+    with pytest.raises(ProtocolError, match="n0 still run: somebody else started them"):
+        stop_cluster(folder)
+    os.close(handle)

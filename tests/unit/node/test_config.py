@@ -68,6 +68,8 @@ def test_metrics_leave_the_machine_only_when_told(tmp_path: Path) -> None:
         (("starts = true", 'log = "xml"'), InvalidParameterError, "log = 'xml': must be one of json, text"),
         (("127.0.0.1:9100", "nonsense"), InvalidParameterError, "host:port"),
         (("max_loss_ratio = 2", "max_loss_ratio = -2"), InvalidParameterError, "max_loss_ratio"),
+        (("starts = true", "training_s = -1"), InvalidParameterError, "training_s = -1"),
+        (('state = "state"', 'state = "keys/"'), InvalidParameterError, "another folder than keys"),
         (("[limits]", "[limits"), InputFileError, "TOML"),
         (("[limits]\npin_s = 30\nquota = 2", "limits = 3"), InvalidParameterError, "limits = 3: must be a table"),
     ],

@@ -21,6 +21,7 @@ from veilwalk.node.members import changed_roster
 from veilwalk.node.peer._destination import updates_lost
 from veilwalk.node.peer._ends import vouch
 from veilwalk.node.peer._status import unfinish_node
+from veilwalk.node.peer._trainer import OUT_OF_TIME, Learnt, Lesson
 from veilwalk.node.sealing import Header
 from veilwalk.node.spool import SeenWalk
 
@@ -127,6 +128,33 @@ def test_finding_01_a_model_that_makes_the_learner_fail_is_refused(network: Make
     net = asyncio.run(main())
     assert (net.tally("refused"), net.tally("learner_failures")) == (1, 0)
     assert net.look("n1")["checkpoint"].tolist() == [1, 2, 0, 0]
+
+
+def test_an_update_that_takes_too_long_is_counted_and_said_once(network: Make) -> None:
+    """By the node whose learner hangs: what came goes on, and one line, however often, says what is wrong."""
+
+    class Late:
+        def __init__(self, task: Any) -> None:
+            self.first, self.reaches_target, self.close = task.first, task.reaches_target, task.close
+
+        def update(self, lesson: Lesson) -> Learnt:
+            """Give up, as a worker does."""
+            return Learnt(model=lesson.received or b"", counts=("learner_failures", OUT_OF_TIME))
+
+    async def main() -> Any:
+        net = network(4, starts=False, rules=LONG)
+        net.change("n1", task=Late(net.parts["n1"].task))
+        await net.start("n1")
+        connection = await greet(net, "n0", "n1")
+        for seq in (1, 2):
+            await offer(connection, seq, message_for(net, "n1", counts=[1.0, 0, 0, 0], iteration=seq))
+            await net.until(lambda seq=seq: net.tally("out_of_time") == seq)
+        connection.close()
+        await net.stop()
+        return net
+
+    said = asyncio.run(main()).logs["n1"].getvalue()
+    assert said.count("an update took longer than training_s") == said.count("set_aside") == 1
 
 
 @pytest.mark.parametrize("where", ["_destination._trained", "desk.custody.progress", "desk.custody.examine"])

@@ -90,6 +90,7 @@ def test_metrics_ask_the_node_and_nothing_behind_it(tmp_path: Path) -> None:
         links_up = 2
         events: ClassVar = {"storage_troubles": 0}
         roster = SimpleNamespace(expires=time.time() + 3.5 * 86400)
+        manifest = SimpleNamespace(expires=time.time() + 5.5 * 86400)
         desk = SimpleNamespace(
             storage=nothing,
             custody=SimpleNamespace(spool=SimpleNamespace(tables=SimpleNamespace(messages=None, is_finished=1))),
@@ -104,15 +105,18 @@ def test_metrics_ask_the_node_and_nothing_behind_it(tmp_path: Path) -> None:
                 roster_version=4,
             )
 
-    async def main() -> str:
+    async def main() -> list[str]:
         (port,) = free_ports(1)
         server = await watching(cast("Node", Counting()), tmp_path, Log())
         await server.start("127.0.0.1", port)
-        answer = await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
+        answers = [await ask(port, f"GET /{what} HTTP/1.1\r\n\r\n".encode()) for what in ("metrics", "healthz")]
         server.close()
-        return answer
+        return answers
 
-    shown = asyncio.run(main())
+    shown, health = asyncio.run(main())
+    # What ends soon is said before it has ended, and is no reason to start the node anew.
+    assert health.startswith("HTTP/1.1 200")
+    assert health.endswith("\r\n\r\nok\nnote: the roster ends in 3.5 days\nnote: the manifest ends in 5.5 days\n")
     for line in (
         "hops_total 7",
         "taken_total 0",
@@ -120,6 +124,7 @@ def test_metrics_ask_the_node_and_nothing_behind_it(tmp_path: Path) -> None:
         "in_custody 5",
         "roster_version 4",
         "roster_days_left 3",
+        "manifest_days_left 5",
     ):
         assert f"\nveilwalk_{line}\n" in shown
 
@@ -188,6 +193,30 @@ def test_health_says_what_is_wrong(network: Callable[..., Any], monkeypatch: pyt
     ]
 
 
+def test_health_notes_what_will_be_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A manifest that has ended is trouble; what waits, little room and a refused roster are noted, well or not."""
+    node = SimpleNamespace(
+        links_up=1,
+        events={"storage_troubles": 0},
+        roster=SimpleNamespace(expires=20 * 86400),
+        manifest=SimpleNamespace(expires=86400),
+    )
+    watch = HealthWatch(cast("Node", node), tmp_path, now=lambda: 2 * 86400, clock=lambda: 100.0)
+    watch._pinned = {(1, "b"): 10.0, (2, "b"): 90.0}
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1_500_000_000))
+    log, other = Log(io.StringIO()), Log(io.StringIO())
+    answers = [
+        MetricsServer([one_run(watch, other)], log, {}, refuses)._health() for refuses in (lambda _: False, log.__eq__)
+    ]
+    waits = "note: 1 messages have waited for one neighbour for more than a minute\n"
+    said = "the manifest has ended\nnote: the disk is nearly full\n" + waits
+    assert answers[0] == ("503 Service Unavailable", said)
+    assert answers[1][1] == said + "note: a roster or manifest that was put in place is refused: the log says why\n"
+    assert watch.look().manifest_days_left == -1
+    node.manifest.expires = None
+    assert watch.look().manifest_days_left is None
+
+
 def test_what_waits_for_one_neighbour_is_counted_and_silence_told_in_steps(network: Callable[..., Any]) -> None:
     """A minute by the watch's own clock; times between the steps are not told apart."""
 
@@ -226,3 +255,22 @@ def test_logs_have_levels_and_one_line_an_event(capsys: pytest.CaptureFixture[st
         Log(level="loud")
     with pytest.raises(InvalidParameterError, match="log = 'xml'"):
         Log(form="xml")
+
+
+def test_a_log_that_cannot_be_written_ends_nothing() -> None:
+    """As on a full disk; it is counted all the same, and written again when there is room."""
+
+    class Full(io.StringIO):
+        is_full = True
+
+        def flush(self) -> None:
+            if self.is_full:
+                raise OSError(28, "No space left on device")
+
+    stream = Full()
+    log = Log(stream)
+    log.event("link_down", peer="b")
+    stream.is_full = False
+    log.event("link_up", peer="b")
+    assert log.counts == {"link_down": 1, "link_up": 1}
+    assert "link_up" in stream.getvalue()

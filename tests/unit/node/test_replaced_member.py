@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+
+from tests.helpers.members import greet
 
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules
@@ -47,3 +50,24 @@ def test_running_neighbours_let_a_replaced_member_in(network: Make) -> None:
         return up, held
 
     assert asyncio.run(main()) == (0, 1)
+
+
+def test_two_nodes_with_one_set_of_keys_are_told_by_their_neighbours(network: Make) -> None:
+    """Each is let in with a disk of its own, and sends the other away: said once. A lost disk is no such thing."""
+
+    async def main() -> tuple[list[str], list[str]]:
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=100_000, late_hops=1e9), starts=False)
+        await net.start("n1")
+        said = []
+        for disks in ([b"the-one-", b"the-next"], [b"the-one-", b"another-"] * 4):
+            for disk in disks:
+                (await greet(net, "n0", "n1", incarnation=disk)).close()
+            await asyncio.sleep(0.1)
+            said.append([line for line in net.logs["n1"].getvalue().splitlines() if "two_nodes" in line])
+        await net.stop()
+        return said[0], said[1]
+
+    lost, two = asyncio.run(main())
+    assert lost == []
+    assert [json.loads(line)["peer"] for line in two] == ["n0"]
+    assert "two nodes have its keys" in two[0]

@@ -89,7 +89,8 @@ def test_metrics_and_health_are_told_by_run() -> None:
     """One that does not work is unwell, one that was drained is left out, and the port's own counts have no name."""
 
     def run(name: str, *, troubles: tuple[str, ...] = (), works: bool = True, drained: bool = False) -> Any:
-        health = dict.fromkeys(("roster_days_left", "quiet_s", "stuck", "disk_free_bytes", "finished"), 3)
+        numbers = ("roster_days_left", "manifest_days_left", "quiet_s", "stuck", "disk_free_bytes", "finished")
+        health: dict[str, Any] = dict.fromkeys(numbers, 3) | {"notes": ()}
 
         async def statistics() -> Any:
             if name == "broken":

@@ -18,7 +18,7 @@ import pytest
 from benchmarks.reliability.chaos_plan import tally_plan
 from tests.helpers.members import greet, message_for, offer
 
-from veilwalk.core.errors import ConfigError, InvalidParameterError
+from veilwalk.core.errors import ConfigError, InvalidParameterError, LearnerError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.learning import make_learner
@@ -40,7 +40,7 @@ from veilwalk.node.peer._trainer import Lesson, Task
 from veilwalk.node.peer._worker import Worker
 
 KILLER = '''
-import os, signal
+import os, signal, time
 import numpy as np
 from benchmarks.reliability.chaos_tally import Tally
 
@@ -49,6 +49,10 @@ class Killer(Tally):
     def update(self, params, data, ctx):
         if params["counts"][0] == 7 or data.features[0][1]:
             os.kill(os.getpid(), signal.SIGKILL)
+        if params["counts"][0] == 8 or data.features[0][2]:
+            time.sleep(1000)
+        print("loss 0.3", flush=True)
+        os.system("echo loss 0.3 >&2")
         return super().update(params, data, ctx)
 '''
 
@@ -108,29 +112,65 @@ def test_a_worker_does_what_the_task_does(cluster: list[Path], started: list[Wor
     assert is_gone(pid)
 
 
-def test_finding_16_a_worker_that_dies_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Worker]
-) -> None:
-    """Of a message: the node's own model is trained. Of its own data: what came goes on. Then it works again."""
+@pytest.fixture
+def killers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Four nodes whose learner dies of a model that begins with 7, and n1's always; of 8, and n2's, it never ends."""
     (tmp_path / "killer.py").write_text(KILLER)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    monkeypatch.delitem(sys.modules, "killer", raising=False)
     from killer import Killer  # type: ignore[import-not-found]
 
     plan = tally_plan(parse_graph_spec("ring:4"), updates=20)
     learner = Killer(n_features=4, n_classes=1)
-    configs = prepare_cluster(tmp_path / "cluster", replace(plan, learner=learner, learner_spec="killer:Killer"))
-    for index, counts in ((0, ("updates", "refused")), (1, ("learner_failures",))):
-        worker = Worker(configs[index])
-        started.append(worker)
-        worker.begin(manifest_of(configs[index]), index)
-        pid = worker.pid
-        found = worker.update(lesson(7, 0, 0, 0))
-        assert found.counts == counts
-        assert is_gone(pid)
-        assert np.frombuffer(found.model, dtype="<i8")[0] == (1 if index == 0 else 7)
-        if index == 0:
-            assert worker.update(lesson(3, 0, 0, 0)).counts == ("updates",)
+    return prepare_cluster(tmp_path / "cluster", replace(plan, learner=learner, learner_spec="killer:Killer"))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (0, 7, ("updates", "refused")),
+        (1, 7, ("learner_failures",)),
+        (2, 8, ("learner_failures", "out_of_time", "out_of_time")),
+    ],
+)
+def test_finding_16_a_worker_that_dies_or_hangs_is_replaced(
+    case: tuple[int, int, tuple[str, ...]],
+    killers: list[Path],
+    started: list[Worker],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Of a message: the node's own model is trained. Of its own data: what came goes on. Then it works again.
+
+    Nothing that a learner prints is seen: a line, and its time, would say that the node trained.
+    """
+    index, poison, counts = case
+    worker = Worker(killers[index])
+    started.append(worker)
+    worker.begin(manifest_of(killers[index]), index, limit_s=None if poison == 7 else 0.3)
+    pid = worker.pid
+    found = worker.update(lesson(poison, 0, 0, 0))
+    assert found.counts == counts
+    assert is_gone(pid)
+    assert np.frombuffer(found.model, dtype="<i8")[0] == (1 if index == 0 else poison)
+    if index == 0:
+        assert worker.update(lesson(3, 0, 0, 0)).counts == ("updates",)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_learner_that_never_loads_ends_the_start(
+    killers: list[Path], started: list[Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line, and the process is gone; where memory runs out the kernel is to take it before the node."""
+    monkeypatch.setattr("veilwalk.node.peer._worker.load_task", lambda *_, **__: time.sleep(1000))
+    monkeypatch.setattr("veilwalk.node.peer._worker._LEAST_LOADING_S", 0.1)
+    worker = Worker(killers[0])
+    started.append(worker)
+    until(lambda: Path(f"/proc/{worker.pid}/oom_score_adj").read_text() == "500\n")
+    pid = worker.pid
+    with pytest.raises(LearnerError, match=r"not loaded after 0\.2 s \(training_s\)"):
+        worker.begin(manifest_of(killers[0]), 0, limit_s=0.2)
+    assert is_gone(pid)
 
 
 def test_what_does_not_fit_is_refused_at_the_start(cluster: list[Path], started: list[Worker]) -> None:

@@ -60,6 +60,9 @@ def stop_cluster(folder: Path) -> int:
     _end("cluster up", folder / _LOCK, lambda _: _is_watched(folder), STOP_S * 2)
     for path in running:
         _end(path.parent.name, path.parent / PID, partial(_is_node, path), STOP_S)
+    left = [path.parent.name for path in running if is_running(load_config(path).state)]
+    if left:
+        raise ProtocolError(f"{', '.join(left)} still run: somebody else started them, and must stop them")
     return len(running)
 
 
@@ -92,5 +95,5 @@ def _is_node(config: Path, pid: int) -> bool:
     # Numbers of processes are given anew: only one that was started for this configuration is meant.
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        return b"veilwalk.node" in words and str(config).encode() in words
+        return b"veilwalk.node" in words and str(config.resolve()).encode() in words
     return False

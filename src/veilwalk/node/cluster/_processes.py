@@ -129,7 +129,8 @@ class Cluster:
         with log.open("ab") as stream:
             # Its own group: a Ctrl-C at the keyboard is for the cluster, which then stops its nodes in order.
             process = subprocess.Popen(  # noqa: S603  our own program
-                [sys.executable, "-m", "veilwalk.node", str(config)],
+                # In full: whoever stops it from elsewhere knows it by this.
+                [sys.executable, "-m", "veilwalk.node", str(config.resolve())],
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,

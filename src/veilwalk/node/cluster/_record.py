@@ -29,7 +29,7 @@ def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, sec
     size = message_bytes(manifest)
     names = (
         *("farewells", "duplicates", "rerouted", "created", "forks", "merged", "retired", "discarded", "refused"),
-        *("damaged", "set_aside", "unbelieved", "learner_failures", "dwell_overruns"),
+        *("damaged", "set_aside", "unbelieved", "learner_failures", "out_of_time", "dwell_overruns"),
     )
     return Record(
         kind="cluster",

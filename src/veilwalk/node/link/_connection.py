@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Callable
 
 from veilwalk.core.errors import CryptoError, ProtocolError, TransportError
+from veilwalk.node.link._names import addresses_of
 from veilwalk.node.link._wire import Frame, Release, Role, Wire
 from veilwalk.node.members import Member, NodeKeys, spki_sha256
 from veilwalk.node.sealing import Bytes
@@ -237,14 +238,40 @@ async def accept(connected: socket.socket, context: ssl.SSLContext, *, timeout_s
 async def dial(member: Member, context: ssl.SSLContext, *, message_bytes: int, timeout_s: float) -> Connection:
     """Return a connection to ``member``, who has shown the key that the roster pins.
 
+    Of several addresses each gets its share of the time that is left: the first may be dead.
+
     Raises:
         TransportError: It cannot be reached, or is somebody else.
     """
     loop = asyncio.get_running_loop()
+    end = loop.time() + timeout_s
+    try:
+        async with asyncio.timeout(timeout_s):
+            addresses = await addresses_of(member.host, member.port)
+    except TimeoutError:
+        raise TransportError(f"{member.id} at {member.address}: no name server answers in {timeout_s:g} s") from None
+    except OSError as error:
+        raise TransportError(f"{member.id} at {member.address}: {error.strerror or error}") from None
+    why = TransportError(f"{member.id} at {member.address}: a name without addresses")
+    for place, address in enumerate(addresses):
+        share_s = (end - loop.time()) / (len(addresses) - place)
+        try:
+            return await _dial_at(address, member, context, message_bytes=message_bytes, timeout_s=share_s)
+        except TransportError as error:
+            why = error
+    raise why
+
+
+async def _dial_at(
+    address: str, member: Member, context: ssl.SSLContext, *, message_bytes: int, timeout_s: float
+) -> Connection:
+    loop = asyncio.get_running_loop()
     connection = Connection("dialer", message_bytes=message_bytes)
     try:
         async with asyncio.timeout(timeout_s):
-            await loop.create_connection(lambda: connection, member.host, member.port, ssl=context)
+            await loop.create_connection(
+                lambda: connection, address, member.port, ssl=context, server_hostname=member.host
+            )
     except asyncio.CancelledError:
         connection.close()
         raise
@@ -253,7 +280,9 @@ async def dial(member: Member, context: ssl.SSLContext, *, message_bytes: int, t
         raise TransportError(f"{member.id} at {member.address}: no answer in {timeout_s:g} s") from None
     except (OSError, ssl.SSLError) as error:
         _forget_frames(error)
-        raise TransportError(f"{member.id} at {member.address}: {error.strerror or error}") from None
+        # Asyncio has words of its own for this one, with the address once more.
+        reason = "connection refused" if isinstance(error, ConnectionRefusedError) else error.strerror or error
+        raise TransportError(f"{member.id} at {member.address}: {reason}") from None
     if connection.peer_spki != member.tls_spki_sha256:
         connection.close()
         raise TransportError(f"{member.id} at {member.address}: its TLS key is not the roster's")

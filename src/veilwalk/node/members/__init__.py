@@ -45,7 +45,13 @@ from veilwalk.node.members._roster import (
     sign_roster,
 )
 from veilwalk.node.members._rules import NODE_WALKS, RunRules, final_tag, new_run_walk, node_walk
-from veilwalk.node.members._signed import canonical_json, parse_canonical, read_bounded, signature_path
+from veilwalk.node.members._signed import (
+    canonical_json,
+    parse_canonical,
+    read_bounded,
+    require_unsigned,
+    signature_path,
+)
 
 __all__ = [
     "NODE_WALKS",
@@ -93,6 +99,7 @@ __all__ = [
     "read_roster_draft",
     "read_signed_manifest",
     "read_signed_roster",
+    "require_unsigned",
     "rotate_node_keys",
     "rotated_roster",
     "sign_manifest",

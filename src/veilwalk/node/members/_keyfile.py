@@ -99,6 +99,12 @@ def write_secret(path: Path, secret: bytes, *, about: Mapping[str, Any], passwor
     _write_new(path, canonical_json(content))
 
 
+def refuse_existing(path: Path) -> None:
+    """Refuse to make a key where there is one."""
+    if path.exists():
+        raise _there_already(path)
+
+
 def read_secret(path: Path, *, about: Mapping[str, Any], length: int, password: bytes | None) -> bytes:
     """Return the secret of ``length`` bytes in ``path``.
 
@@ -143,11 +149,15 @@ def _stretch(password: bytes, salt: bytes, cost: Mapping[str, int]) -> bytes:
     return kdf.derive(password)
 
 
+def _there_already(path: Path) -> SpoolError:
+    return SpoolError(f"{path}: there already; a key is never overwritten")
+
+
 def _write_new(path: Path, data: bytes) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise SpoolError(f"{path}: there already; a key is never overwritten") from None
+        raise _there_already(path) from None
     except OSError as error:
         raise SpoolError(f"{path}: {error.strerror or error}") from None
     try:
@@ -155,8 +165,11 @@ def _write_new(path: Path, data: bytes) -> None:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-    except OSError as error:
+    except BaseException as error:
+        # Also of Ctrl-C: half a key would stand in the way of the next.
         path.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise SpoolError(f"{path}: {error.strerror or error}") from None
 
 

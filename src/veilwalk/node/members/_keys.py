@@ -25,7 +25,13 @@ from cryptography.x509.oid import NameOID
 from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, SpoolError
 from veilwalk.core.records import write_atomically
-from veilwalk.node.members._keyfile import check_private_directory, make_private_directory, read_secret, write_secret
+from veilwalk.node.members._keyfile import (
+    check_private_directory,
+    make_private_directory,
+    read_secret,
+    refuse_existing,
+    write_secret,
+)
 from veilwalk.node.members._member import CARD_LIMIT, MAX_EPOCH, Member, check_node_id, make_card, read_card
 from veilwalk.node.members._signed import decode_hex, read_bounded
 from veilwalk.node.sealing import KemPrivateKey, Suite, kem_private_key, kem_public_bytes, new_kem_secret
@@ -80,10 +86,12 @@ class NodeKeys:
 def new_root_key(directory: Path, *, password: bytes | None = None) -> Ed25519PrivateKey:
     """Make the root key in ``directory`` (mode 0700), with its public half in ``root.pub``."""
     make_private_directory(directory)
+    refuse_existing(directory / _ROOT_NAME)
     key = Ed25519PrivateKey.generate()
-    write_secret(directory / _ROOT_NAME, key.private_bytes_raw(), about=_ROOT_ABOUT, password=password)
+    # First: whoever is interrupted begins anew, and no key is left whose other half nobody can get.
     public = key.public_key().public_bytes_raw().hex() + "\n"
     write_atomically(directory / ROOT_PUBLIC_NAME, public.encode("ascii"))
+    write_secret(directory / _ROOT_NAME, key.private_bytes_raw(), about=_ROOT_ABOUT, password=password)
     return key
 
 
@@ -121,6 +129,7 @@ def new_node_keys(
         id=node_id, address=address, certificate=_self_signed(tls_key, node_id), kem=_public_keys(suite, secrets)
     )
     make_private_directory(directory)
+    _refuse_unfinished(directory)
     write_secret(directory / _TLS_NAME, tls_key.private_bytes_raw(), about=_TLS_ABOUT, password=password)
     for number, secret in secrets.items():
         write_secret(_kem_path(directory, number), secret, about=_kem_about(number, suite), password=password)
@@ -131,6 +140,7 @@ def new_node_keys(
 def load_node_keys(directory: Path, *, password: bytes | None = None) -> NodeKeys:
     """Return the keys in ``directory``: every epoch it still holds."""
     check_private_directory(directory)
+    _refuse_unfinished(directory)
     member, suite = read_card(read_bounded(directory / CARD_NAME, CARD_LIMIT), str(directory / CARD_NAME))
     secret = read_secret(directory / _TLS_NAME, about=_TLS_ABOUT, length=32, password=password)
     tls_key = Ed25519PrivateKey.from_private_bytes(secret)
@@ -199,6 +209,15 @@ def delete_old_keys(directory: Path, *, epoch: int) -> list[int]:
 def held_epochs(directory: Path) -> list[int]:
     """Return the epochs ``directory`` holds sealing keys of, oldest first."""
     return sorted(int(match[1]) for match in (_KEM_NAME.fullmatch(path.name) for path in directory.iterdir()) if match)
+
+
+def _refuse_unfinished(directory: Path) -> None:
+    """Refuse keys whose making was interrupted: the card comes last, so nobody knows them."""
+    if (directory / _TLS_NAME).exists() and not (directory / CARD_NAME).exists():
+        raise InputFileError(
+            f"{directory}: keys without {CARD_NAME}: if making them was interrupted nobody has them yet; "
+            f"remove the directory and make them anew"
+        )
 
 
 def _public_keys(suite: Suite, secrets: Mapping[int, bytes]) -> dict[int, bytes]:

@@ -16,7 +16,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from veilwalk.core.errors import CryptoError, InputFileError
+from veilwalk.core.errors import CryptoError, InputFileError, InvalidParameterError
 from veilwalk.core.records import write_atomically
 
 SIGNATURE_SUFFIX = ".sig"
@@ -24,6 +24,7 @@ _SIGNATURE_BYTES = 64
 # Base64 of a signature and a newline, with room for an editor's habits.
 _SIGNATURE_FILE_LIMIT = 128
 _FORMAT_DIGITS = 6
+_KINDS = ("manifest", "roster")
 
 
 def canonical_json(content: Mapping[str, Any]) -> bytes:
@@ -125,11 +126,25 @@ def read_signed(path: Path, kind: str, root_public_key: Ed25519PublicKey, limit:
     data = read_bounded(path, limit)
     beside = signature_path(path)
     text = read_bounded(beside, _SIGNATURE_FILE_LIMIT).decode("ascii", "replace").strip()
+    signature = decode_base64(text, _SIGNATURE_BYTES, str(beside))
+    if _is_signed(data, signature, kind, root_public_key):
+        return data
+    others = [other for other in _KINDS if other != kind and _is_signed(data, signature, other, root_public_key)]
+    raise CryptoError(f"{path}: {f'a {others[0]}, not a {kind}' if others else 'not signed by this root key'}")
+
+
+def _is_signed(data: bytes, signature: bytes, kind: str, root_public_key: Ed25519PublicKey) -> bool:
     try:
-        root_public_key.verify(decode_base64(text, _SIGNATURE_BYTES, str(beside)), _signed_bytes(kind, data))
+        root_public_key.verify(signature, _signed_bytes(kind, data))
     except InvalidSignature:
-        raise CryptoError(f"{path}: not signed by this root key") from None
-    return data
+        return False
+    return True
+
+
+def require_unsigned(path: Path) -> None:
+    """Refuse to write over what is signed: its members may hold it, and nothing else says what it was."""
+    if path.exists() and signature_path(path).exists():
+        raise InvalidParameterError("out", str(path), "another file: a signed one is there, and it may be the only one")
 
 
 def signature_path(path: Path) -> Path:

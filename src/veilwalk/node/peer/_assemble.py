@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from veilwalk.core.errors import ConfigError, InputFileError
+from veilwalk.core.errors import ConfigError, InputFileError, SpoolError
+from veilwalk.core.records import write_atomically
 from veilwalk.node.members import (
     KeyRing,
     Manifest,
@@ -31,6 +32,10 @@ from veilwalk.node.spool import FolderDisk
 if TYPE_CHECKING:
     from veilwalk.learning import Learner, Partition
     from veilwalk.node.peer._worker import Worker
+
+
+# File in the state that says whose it is.
+_OWNER = "node"
 
 
 def key_ring(config: NodeConfig) -> KeyRing:
@@ -57,10 +62,13 @@ def assemble(
     files, keys = membership_files(config), keys or key_ring(config).load()
     make_private_directory(config.state)
     membership = files.load()
+    known = is_owned(config.state, keys.id)
     task, rules, law = checked_work(config, membership, keys, worker)
     files.accept(membership)
     log = log or Log()
     disk = FolderDisk(config.state)
+    if not known:
+        _note_owner(disk, config.state, keys.id)
     if disk.mended:
         log.event("storage_damaged", why="the database was set aside, with what could not be read of it")
     return NodeParts(
@@ -109,7 +117,7 @@ def checked_work(
     if worker is None:
         task = load_task(config, manifest, index=index)
     else:
-        worker.begin(manifest, index)
+        worker.begin(manifest, index, limit_s=config.training_limit_s(rules.dwell_s))
         task = worker
     law = law_of(manifest, roster, keys.id, file=config.law, state=config.state)
     law.on(roster, keys.id)
@@ -121,6 +129,32 @@ def check_own_entry(keys: NodeKeys, roster: Roster) -> None:
     if keys.id not in roster.ids:
         raise ConfigError(f"{keys.id} is not a member of roster version {roster.version}")
     keys.check_entry(roster.member(keys.id))
+
+
+def is_owned(state: Path, node: str) -> bool:
+    """Return whether a state is noted as this member's; refuse another's: its messages, numbers, models are that one's.
+
+    Raises:
+        ConfigError: It is another member's.
+    """
+    try:
+        found = (state / _OWNER).read_text(errors="replace").strip()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise SpoolError(f"{state / _OWNER}: {error.strerror or error}") from None
+    if found != node:
+        raise ConfigError(f"state {state} is {found[:64]}'s, the keys are {node}'s: each needs a folder of its own")
+    return True
+
+
+def _note_owner(disk: FolderDisk, state: Path, node: str) -> None:
+    """Note whose folder it is, once nobody else can have it."""
+    try:
+        write_atomically(state / _OWNER, f"{node}\n".encode("ascii"))
+    except BaseException:
+        disk.close()
+        raise
 
 
 def learner_text(spec: str, *, n_features: int, n_classes: int) -> str:

@@ -19,6 +19,7 @@ from veilwalk.node.link import dialing_context
 from veilwalk.node.members import Member, NodeKeys, RunRules, make_private_directory, spki_sha256
 from veilwalk.node.peer._assemble import (
     check_own_entry,
+    is_owned,
     key_ring,
     learner_of,
     membership_files,
@@ -71,6 +72,8 @@ def check_node(path: Path, *, run: str | None = None, peers: bool = True) -> Ite
     own = (entry.host, entry.port) if listen is None else host_and_port("listen", listen)
     ports = {"port": own} | ({} if metrics is None else {"metrics": host_and_port("metrics", metrics)})
     runs = any(is_running(one.state) for one in load_configs(path))
+    if metrics is not None and own == ports["metrics"]:
+        yield Finding("metrics", ok=False, what=f"{metrics} is the address that neighbours call")
     for name, where in ports.items():
         yield from _look(name, partial(_free_port, *where, runs=runs), lambda what: what)
     if peers:
@@ -102,7 +105,7 @@ def _check_run(config: NodeConfig, keys: NodeKeys | None) -> Generator[Finding, 
     yield from _work(config, membership)
     if keys is None:
         return None
-    entry = yield from _look("own entry", lambda: _entry(keys, membership), lambda _: "keys and roster agree")
+    entry = yield from _look("own entry", lambda: _entry(config, keys, membership), lambda _: "keys and roster agree")
     if entry is None:
         return None
     yield from _look("law", lambda: _law(config, membership, keys.id), lambda reach: f"seals for {reach} members")
@@ -116,14 +119,20 @@ def _look(name: str, work: Callable[[], T], what: Callable[[T], str]) -> Generat
     except VeilwalkError as error:
         yield Finding(name, ok=False, what=str(error))
         return None
+    except OSError as error:
+        # What the system refuses, as to look into somebody else's folder.
+        yield Finding(name, ok=False, what=f"{error.filename}: {error.strerror}")
+        return None
     yield Finding(name, ok=True, what=what(found))
     return found
 
 
 def _work(config: NodeConfig, membership: Membership) -> Iterator[Finding]:
     """What is learnt: the signed learner, and data that fit it."""
-    manifest, days = membership.manifest, (membership.roster.expires - time.time()) / _DAY_S
-    yield Finding("clock", ok=days > 0, what=f"by it the roster ends in {days:.1f} days")
+    manifest, ends = membership.manifest, {"roster": membership.roster.expires, "manifest": membership.manifest.expires}
+    days = {name: (end - time.time()) / _DAY_S for name, end in ends.items() if end is not None}
+    told = ", ".join(f"the {name} ends in {left:.1f} days" for name, left in days.items())
+    yield Finding("clock", ok=min(days.values()) > 0, what=f"by it {told}")
     yield from _look("learner", lambda: learner_of(manifest, consent=config.learner), lambda _: manifest.learner)
     yield from _look("data", lambda: own_data(config, manifest), lambda data: f"{len(data)} rows that fit")
     if manifest.test_digest:
@@ -142,7 +151,8 @@ def _state(config: NodeConfig) -> bool:
     return is_running(config.state)
 
 
-def _entry(keys: NodeKeys, membership: Membership) -> Member:
+def _entry(config: NodeConfig, keys: NodeKeys, membership: Membership) -> Member:
+    is_owned(config.state, keys.id)
     check_own_entry(keys, membership.roster)
     return membership.roster.member(keys.id)
 

@@ -18,8 +18,10 @@ from veilwalk.node.link import Limits
 from veilwalk.node.peer._log import check_log
 
 #: Keys of a table of a run.
-OF_A_RUN = ("name", "manifest", "law", "data", "test", "state", "learner", "starts", "max_loss_ratio")
+OF_A_RUN = ("name", "manifest", "law", "data", "test", "state", "learner", "starts", "max_loss_ratio", "training_s")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
+# An update that takes longer will never end.
+_LEAST_TRAINING_S, _TRAINING_DWELLS = 600.0, 10
 _LOOPBACK = ("127.0.0.1", "[::1]", "localhost")
 
 
@@ -47,6 +49,8 @@ class NodeConfig:
         starts: Make the run's first walk.
         max_loss_ratio: Refuse models whose loss on this node's data is more than so many times the least of those
             accepted here; 0: as the manifest says.
+        training_s: Seconds that an update may take before it is given up; 0: ten dwells of the run, and ten minutes at
+            least.
         limits: Patience and quotas.
     """
 
@@ -68,6 +72,7 @@ class NodeConfig:
     learner: str | None = None
     starts: bool = False
     max_loss_ratio: float = 0.0
+    training_s: float = 0.0
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -80,6 +85,13 @@ class NodeConfig:
             raise InvalidParameterError("metrics", self.metrics, "on loopback, 127.0.0.1:PORT, or metrics_public true")
         check_log(self.log_level, self.log)
         validate.at_least(1 if self.max_loss_ratio > 0 else 0, max_loss_ratio=self.max_loss_ratio)
+        validate.at_least(0, training_s=self.training_s)
+        if self.state.resolve() == self.keys.resolve():
+            raise InvalidParameterError("state", str(self.state), "another folder than keys: one day it is emptied")
+
+    def training_limit_s(self, dwell_s: float) -> float:
+        """Return how long an update may take where messages dwell so long: a trial of the learner fits into that."""
+        return self.training_s or max(_LEAST_TRAINING_S, _TRAINING_DWELLS * dwell_s)
 
 
 def load_configs(path: Path) -> tuple[NodeConfig, ...]:

@@ -49,6 +49,7 @@ class Desk:
         roster: Callable[[], Roster],
         trouble: Callable[[str], None],
         failed: Callable[[str], None],
+        new_disk: Callable[[str], None],
     ) -> None:
         self.custody = custody
         self._watches = watches
@@ -61,6 +62,7 @@ class Desk:
         self._wake = wake
         #: Notes that the disk failed.
         self.trouble = trouble
+        self._new_disk = new_disk
         #: Whether this node is about to leave, and takes nothing new.
         self.draining = False
         self._arrived: dict[int, float] = {}
@@ -94,6 +96,7 @@ class Desk:
         known = await self.storage(self.custody.spool.tables.is_disk_of, peer, hello.incarnation)
         taken = await self.storage(self.custody.greeted, peer, hello.incarnation, hello.settled)
         if not known:
+            self._new_disk(peer)
             await self._study.bid_farewell(peer)
             self._wake(peer)
         return taken

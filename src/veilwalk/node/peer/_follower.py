@@ -44,6 +44,10 @@ class Follower:
         self._newest: Roster | None = None
         self._refused: dict[Log, str] = {}
 
+    def refuses(self, log: Log) -> bool:
+        """Return whether something that is there now is refused, and that log has said why."""
+        return log in self._refused
+
     async def run(self, news: asyncio.Event) -> None:
         """Look until cancelled."""
         seen = None

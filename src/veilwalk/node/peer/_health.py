@@ -21,6 +21,9 @@ QUIET_S = (0, 60, 600, 3600, 6 * 3600, 24 * 3600)
 _STUCK_S = 60.0
 # Free space is told in such steps, so that it does not tell single messages.
 _DISK_STEP = 64 << 20
+# So long before its end, and so near to a full disk, somebody must do something; a collector's alarms are the same.
+_SOON_DAYS = 14
+_LITTLE_BYTES = 2_000_000_000
 # Who makes the last update has the finished model first: it is told on the hour only.
 _HOUR_S = 3600
 
@@ -31,7 +34,9 @@ class Health:
 
     Attributes:
         troubles: What is wrong, in words; empty where all is well.
+        notes: What will be wrong, or is for one neighbour only, in words.
         roster_days_left: Whole days until the roster ends; negative when it has.
+        manifest_days_left: Whole days until the manifest ends; None where it does not.
         quiet_s: Nothing has come from any neighbour for at least so long; in coarse steps.
         stuck: Messages that have waited for one neighbour for more than a minute.
         disk_free_bytes: Free on the disk of the node's state, in coarse steps.
@@ -39,7 +44,9 @@ class Health:
     """
 
     troubles: tuple[str, ...]
+    notes: tuple[str, ...]
     roster_days_left: int
+    manifest_days_left: int | None
     quiet_s: int
     stuck: int
     disk_free_bytes: int
@@ -85,21 +92,28 @@ class HealthWatch:
     def look(self) -> Health:
         """Return how the node is, by the last beat."""
         now = self.clock()
-        days = (self.node.roster.expires - self.now()) / _DAY_S
-        free, troubles = self._free(), []
-        if days <= 0:
-            troubles.append("the roster has ended")
+        ends = {"roster": self.node.roster.expires, "manifest": self.node.manifest.expires}
+        days = {name: (end - self.now()) / _DAY_S for name, end in ends.items() if end is not None}
+        stuck = sum(now - since >= _STUCK_S for since in self._pinned.values())
+        free, troubles = self._free(), [f"the {name} has ended" for name, left in days.items() if left <= 0]
+        notes = [f"the {name} ends in {left:.1f} days" for name, left in days.items() if 0 < left < _SOON_DAYS]
         if not self.node.links_up:
             troubles.append("no neighbour can be reached")
         if self._storage_fails:
             troubles.append("storage fails")
         if free is None or free < _DISK_STEP:
             troubles.append("the disk is full")
+        elif free < _LITTLE_BYTES:
+            notes.append("the disk is nearly full")
+        if stuck:
+            notes.append(f"{stuck} messages have waited for one neighbour for more than a minute")
         return Health(
             troubles=tuple(troubles),
-            roster_days_left=int(days // 1),
+            notes=tuple(notes),
+            roster_days_left=int(days["roster"] // 1),
+            manifest_days_left=int(days["manifest"] // 1) if "manifest" in days else None,
             quiet_s=max(step for step in QUIET_S if now - self._since >= step),
-            stuck=sum(now - since >= _STUCK_S for since in self._pinned.values()),
+            stuck=stuck,
             disk_free_bytes=(free or 0) // _DISK_STEP * _DISK_STEP,
             finished=self._finished,
         )

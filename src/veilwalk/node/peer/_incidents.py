@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from veilwalk.node.link import TokenBucket
 from veilwalk.node.peer._log import Log
 
 # Anybody who reaches the port can make a node write lines.
 _LINES_PER_S, _LINES_AT_ONCE = 0.2, 50
+# The first, one that was lost, one that was put back: nobody has so many in the life of a process.
+_MANY_DISKS = 6
 
 
 class Incidents:
@@ -26,6 +28,7 @@ class Incidents:
         # Of each neighbour what was said last: why its link is down, or nothing where it is up; why it was sent away.
         self._why_down: dict[str, str] = {}
         self._why_away: dict[str, str] = {}
+        self._disks: Counter[str] = Counter()
         self._has_failed = False
         self.events = {"turned_away": 0, "storage_troubles": 0, "link_losses": 0, "link_faults": 0}
 
@@ -64,6 +67,14 @@ class Incidents:
         """Note that a neighbour says it has taken more than this disk knows of; it may be lying: the disk is well."""
         if self._links[peer].take_if_any():
             self._log.event("put_back", peer=peer)
+
+    def new_disk(self, peer: str) -> None:
+        """Note that a neighbour came with another disk than before; of one that always does, say it once."""
+        self._disks[peer] += 1
+        if self._disks[peer] == _MANY_DISKS:
+            self._log.event(
+                "two_nodes", peer=peer, why="it comes with another disk every time: two nodes have its keys"
+            )
 
     def trouble(self, why: str) -> None:
         """Note that the disk failed."""

@@ -31,6 +31,7 @@ _LEVEL_OF = {
     "storage_damaged": "error",
     "storage_trouble": "error",
     "turned_away": "warning",
+    "two_nodes": "error",
 }
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from veilwalk.core.errors import SpoolError, TransportError
@@ -50,6 +50,7 @@ _LOGGED = {
 }
 _GAUGES = {
     "roster_days_left": "whole days until the roster ends",
+    "manifest_days_left": "whole days until the manifest ends, where it does",
     "quiet_s": "nothing has come from a neighbour for at least so many seconds, in coarse steps",
     "stuck": "messages that have waited for one neighbour for more than a minute",
     "disk_free_bytes": "free on the disk of the state, in coarse steps",
@@ -89,8 +90,16 @@ class WatchedRun(Protocol):
 class MetricsServer:
     """Answers ``/healthz`` and ``/metrics``."""
 
-    def __init__(self, runs: Sequence[WatchedRun], log: Log, events: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        runs: Sequence[WatchedRun],
+        log: Log,
+        events: Mapping[str, int],
+        refuses: Callable[[Log], bool] = lambda _: False,
+    ) -> None:
         self._runs = runs
+        #: Whether what lies in the place of a roster or manifest is refused just now, by the log that says why.
+        self._refuses = refuses
         self._log = log
         #: Of connections that have named no run.
         self._events = events
@@ -150,8 +159,7 @@ class MetricsServer:
     async def _answer(self, request: list[bytes]) -> tuple[str, str]:
         match request:
             case [b"GET", b"/healthz"]:
-                troubles = [f"{run.name}: {why}" if run.name else why for run in self._runs for why in _troubles(run)]
-                return ("503 Service Unavailable", "\n".join(troubles) + "\n") if troubles else ("200 OK", "ok\n")
+                return self._health()
             case [b"GET", b"/metrics"]:
                 try:
                     return "200 OK", await self._metrics()
@@ -159,6 +167,15 @@ class MetricsServer:
                     return "503 Service Unavailable", "storage failed\n"
             case _:
                 return "404 Not Found", "try /healthz or /metrics\n"
+
+    def _health(self) -> tuple[str, str]:
+        """Return 503 and what is wrong, or 200; what will be wrong comes after either."""
+        troubles = [_of(run, why) for run in self._runs for why in _troubles(run)]
+        notes = [_of(run, why) for run in self._runs if run.watch is not None for why in run.watch.look().notes]
+        if any(self._refuses(log) for log in (self._log, *(run.log for run in self._runs))):
+            notes.append("a roster or manifest that was put in place is refused: the log says why")
+        status = "503 Service Unavailable" if troubles else "200 OK"
+        return status, "\n".join([*(troubles or ["ok"]), *(f"note: {why}" for why in notes)]) + "\n"
 
     async def _metrics(self) -> str:
         counts = [(run.name, found) for run in self._runs if (found := await _statistics(run)) is not None]
@@ -176,7 +193,8 @@ class MetricsServer:
             lines += _metric(f"{name}_total", "counter", about, samples | {"": self._log.counts[name]})
         health = {run.name: run.watch.look() for run in self._runs if run.watch is not None}
         for name, about in _GAUGES.items():
-            lines += _metric(name, "gauge", about, {of: int(getattr(look, name)) for of, look in health.items()})
+            values = {of: getattr(look, name) for of, look in health.items()}
+            lines += _metric(name, "gauge", about, {of: int(one) for of, one in values.items() if one is not None})
         healthy = {run.name: int(not _troubles(run)) for run in self._runs if not run.drained}
         lines += _metric("healthy", "gauge", "1 if /healthz is ok", healthy)
         for name, about in _STATISTICS.items():
@@ -184,6 +202,10 @@ class MetricsServer:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         lines += _metric("memory_peak_bytes", "gauge", "most memory used so far", {"": peak})
         return "\n".join(lines) + "\n"
+
+
+def _of(run: WatchedRun, why: str) -> str:
+    return f"{run.name}: {why}" if run.name else why
 
 
 def _troubles(run: WatchedRun) -> tuple[str, ...]:

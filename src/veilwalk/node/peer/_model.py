@@ -32,7 +32,7 @@ def node_model(path: Path, *, run: str | None = None, unfinished: bool = False) 
     if status is None or status.iteration == 0:
         raise ConfigError(f"{path}: no model yet")
     if not status.finished and not unfinished:
-        need = "wait for the end, or ask for the unfinished model"
+        need = "wait for the end, or ask for the unfinished model (--unfinished)"
         raise ConfigError(f"{path}: not finished, its newest model has had {status.iteration} updates: {need}")
     config = load_config(chosen, run)
     manifest = read_signed_manifest(config.manifest, load_root_public_key(config.root))

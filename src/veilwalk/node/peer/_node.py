@@ -94,6 +94,7 @@ class Node(Incidents):
             roster=lambda: self.roster,
             trouble=self.trouble,
             failed=self.set_aside,
+            new_disk=self.new_disk,
         )
         self._in_links = InLinks(host=self, desk=self.desk, limits=self._limits, port=port)
         self.desk.debts.release = self._in_links.release

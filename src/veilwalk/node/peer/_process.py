@@ -54,7 +54,8 @@ class _Process:
             for config, worker in zip(configs, workers, strict=True)
         ]
         self._address = configs[0].metrics
-        self._metrics = MetricsServer(self._services, log, incidents.events)
+        self._follower = Follower(self._services, ring, log)
+        self._metrics = MetricsServer(self._services, log, incidents.events, self._follower.refuses)
         self._news = asyncio.Event()
 
     async def run(self) -> None:
@@ -67,7 +68,7 @@ class _Process:
         loop.set_exception_handler(lambda _, context: self._log.event("asyncio", what=str(context.get("message", ""))))
         keys = self._ring.load()
         tasks = [loop.create_task(service.run(keys, was_drained=self._drained)) for service in self._services]
-        following = loop.create_task(Follower(self._services, self._ring, self._log).run(self._news))
+        following = loop.create_task(self._follower.run(self._news))
         try:
             if self._address is not None:
                 await self._metrics.start(*host_and_port("metrics", self._address))

@@ -90,8 +90,8 @@ def unfinish_node(state: Path) -> bool:
     Raises:
         SpoolError: The node runs, or its folder cannot be read.
     """
-    if not state.is_dir():
-        raise SpoolError(f"{state}: cannot be read (no such folder)")
+    # Refuses a folder in which no node has run, and leaves it as it is.
+    open_read_only(state).close()
     spool = Spool(FolderDisk(state))
     try:
         with spool.transaction() as register:

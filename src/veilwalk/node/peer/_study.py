@@ -13,6 +13,7 @@ from veilwalk.node.members import Roster
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._destination import Destination
 from veilwalk.node.peer._storage import Storage
+from veilwalk.node.peer._trainer import OUT_OF_TIME
 from veilwalk.node.sealing import OpenedHeader
 from veilwalk.node.spool import Discard, Progress, Row
 
@@ -45,12 +46,15 @@ class Study:
         loop, destination = asyncio.get_running_loop(), self._destination
         try:
             arrival = await self._storage.do(destination.look, self._custody.spool, row, opened)
-            return await loop.run_in_executor(self._training, destination.work, arrival, self._roster())
+            outcome = await loop.run_in_executor(self._training, destination.work, arrival, self._roster())
         except STORAGE_FAILURES:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001  it would meet the node again at every start
             self.failed(type(error).__name__)
             return Discard(count="set_aside")
+        if isinstance(outcome, Progress) and OUT_OF_TIME in outcome.counts:
+            self.failed("an update took longer than training_s")
+        return outcome
 
     async def new_walk(self, lane: int, *, first: bool) -> bytes | None:
         """Return a message that starts a walk; None if there is nothing to start."""

@@ -23,6 +23,7 @@ class Timers:
             del self._handles[number]
             call()
 
+        self.forget(number)
         self._handles[number] = asyncio.get_running_loop().call_at(when, due)
 
     def forget(self, number: int) -> None:

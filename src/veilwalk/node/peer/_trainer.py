@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from veilwalk.node.members import Manifest
 
 _DIGEST_BYTES = 32
+#: What is counted where an update was not made in time.
+OUT_OF_TIME = "out_of_time"
 # Beside what the learner keeps.
 _LEAST = "veilwalk/least_loss"
 

@@ -3,7 +3,9 @@
 A thread would not do: it holds Python's lock while it computes, and answers to PING come late. The process gets and
 gives plain bytes over a pipe; what a peer sent is arrays there as everywhere, never objects. It loads the learner and
 the data, and the node need not. It is forked before the node has keys, threads or sockets; where it dies it is started
-anew as a program, for by then a fork would copy all these.
+anew as a program, for by then a fork would copy all these. One that gives no answer in time is ended and replaced: a
+learner that hangs would keep every walk that opens here. What a learner prints is thrown away, for the system's log
+would say when a node trained.
 """
 
 from __future__ import annotations
@@ -26,9 +28,12 @@ from veilwalk.core.errors import ConfigError, LearnerError, ProtocolError, Veilw
 from veilwalk.node.members import Manifest, decode_params, parse_manifest
 from veilwalk.node.peer._assemble import load_task
 from veilwalk.node.peer._config import load_config
-from veilwalk.node.peer._trainer import Learnt, Lesson, Task
+from veilwalk.node.peer._trainer import OUT_OF_TIME, Learnt, Lesson, Task
 
 _NICENESS = 10
+# Where memory runs out the kernel is to end this process, and not the node.
+_OOM_SCORE = 500
+_LEAST_LOADING_S = 600.0
 _PR_SET_PDEATHSIG = 1
 _START = "from veilwalk.node.peer._worker import main; main()"
 
@@ -46,6 +51,7 @@ class Worker:
         self._manifest: Manifest | None = None
         self._index = 0
         self._first = b""
+        self._limit_s: float | None = None
         self._closed = False
         self.pipe, theirs = Pipe()
         parent = os.getpid()
@@ -57,19 +63,21 @@ class Worker:
             _serve_and_exit(config, run, theirs, parent)
         theirs.close()
 
-    def begin(self, manifest: Manifest, index: int) -> None:
-        """Load learner and data.
+    def begin(self, manifest: Manifest, index: int, *, limit_s: float | None = None) -> None:
+        """Load learner and data; an update may take ``limit_s`` from now on, or as long as it likes.
 
         Raises:
             VeilwalkError: They do not fit; the message says how.
         """
-        self._manifest, self._index = manifest, index
+        self._manifest, self._index, self._limit_s = manifest, index, limit_s
         if self._closed:
             # The node begins anew, under another manifest.
             self._closed = False
             self._start()
         try:
             _, (self._first,) = self._begin()
+        except TimeoutError:
+            raise LearnerError(f"learner and data are not loaded after {self._loading_s:g} s (training_s)") from None
         except (OSError, EOFError):
             raise LearnerError("the process that trains ended before it began") from None
 
@@ -78,25 +86,24 @@ class Worker:
         return self._first
 
     def update(self, lesson: Lesson) -> Learnt:
-        """Make an update; where the process dies of it, of this node's own model."""
-        try:
-            return self._update(lesson)
-        except (OSError, EOFError, VeilwalkError):
-            self._replace()
-        try:
-            learnt = self._update(replace(lesson, received=None))
-        except (OSError, EOFError, VeilwalkError):
-            self._replace()
-        else:
-            if learnt.state is not None:
-                return learnt
+        """Make an update; where the process dies of it, or takes too long, of this node's own model."""
+        late: list[str] = []
+        for attempt in (lesson, replace(lesson, received=None)):
+            try:
+                learnt = self._update(attempt)
+            except (OSError, EOFError, VeilwalkError) as error:
+                late += [OUT_OF_TIME] if isinstance(error, TimeoutError) else []
+                self._replace()
+            else:
+                if attempt is lesson or learnt.state is not None:
+                    return replace(learnt, counts=(*learnt.counts, *late))
         unchanged = next(model for model in (lesson.received, lesson.own, self._first) if self._is_model(model))
-        return Learnt(model=unchanged or self._first, counts=("learner_failures",))
+        return Learnt(model=unchanged or self._first, counts=("learner_failures", *late))
 
     def reaches_target(self, model: bytes) -> bool:
         """Return whether a model is as good as the run asks for, by the public test set."""
         try:
-            found, _ = self._ask({"do": "reaches_target"}, model)
+            found, _ = self._ask({"do": "reaches_target"}, model, limit_s=self._limit_s)
         except (OSError, EOFError, VeilwalkError):
             self._replace()
             return False
@@ -107,10 +114,16 @@ class Worker:
         self._closed = True
         self._end()
 
+    @property
+    def _loading_s(self) -> float | None:
+        """How long loading may take: more than an update where those are short."""
+        return None if self._limit_s is None else max(self._limit_s, _LEAST_LOADING_S)
+
     def _begin(self) -> Answer:
         if self._manifest is None:
             raise LearnerError("the process that trains was not told what")
-        return self._ask({"do": "begin", "index": self._index}, self._manifest.to_bytes())
+        head = {"do": "begin", "index": self._index}
+        return self._ask(head, self._manifest.to_bytes(), limit_s=self._loading_s)
 
     def _update(self, lesson: Lesson) -> Learnt:
         names = list(lesson.state)
@@ -125,7 +138,11 @@ class Worker:
             "state": names,
         }
         found, (model, *state) = self._ask(
-            head, lesson.received or b"", lesson.own or b"", *(lesson.state[name] for name in names)
+            head,
+            lesson.received or b"",
+            lesson.own or b"",
+            *(lesson.state[name] for name in names),
+            limit_s=self._limit_s,
         )
         return Learnt(
             model=model,
@@ -136,8 +153,12 @@ class Worker:
             own=found["own"],
         )
 
-    def _ask(self, head: Mapping[str, Any], *parts: bytes) -> Answer:
+    def _ask(self, head: Mapping[str, Any], *parts: bytes, limit_s: float | None) -> Answer:
         _send(self.pipe, head, parts)
+        if not self.pipe.poll(limit_s):
+            # Now: an answer that comes late is none to what is asked next.
+            self._end()
+            raise TimeoutError
         found, answer = _receive(self.pipe)
         if "error" in found:
             raise (ConfigError if found["code"] == ConfigError.exit_code else LearnerError)(found["error"])
@@ -187,12 +208,24 @@ def _serve_and_exit(config: Path, run: str, pipe: Connection, parent: int) -> No
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
+        _say_nothing(pipe)
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
         if os.getppid() == parent:
             # While the node reads its keys.
             importlib.import_module("veilwalk.learning")
             _serve(config, run, pipe)
     finally:
         os._exit(0)
+
+
+def _say_nothing(pipe: Connection) -> None:
+    """Send to nowhere what is printed here, by whatever library."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    # Where a node is started without such streams the pipe may have got their numbers.
+    for stream in {1, 2} - {pipe.fileno()}:
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
 
 
 def _serve(config: Path, run: str, pipe: Connection) -> None:
