@@ -318,7 +318,7 @@ def test_what_a_full_disk_kept_leaves_when_a_trained_one_would(network: Make) ->
         await net.until(lambda: len(tried) > 1)
         connection.close()
         await net.stop()
-        return (tried[1] - arrived) / 0.7
+        return float(tried[1] - arrived) / 0.7
 
     dwells = asyncio.run(main())
     assert abs(dwells - 3) < 0.35
