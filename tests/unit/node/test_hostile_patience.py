@@ -18,6 +18,7 @@ import pytest
 from tests.helpers.members import greet, message_for, offer, size_of, watched_releases
 from tests.unit.node.test_hostile_growth import listener
 
+from veilwalk.core.errors import SpoolError
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.node import Limits, RunRules
 from veilwalk.node.link._limits import TokenBucket
@@ -293,3 +294,31 @@ def test_a_roster_leaves_no_offers_of_before(network: Make) -> None:
         await net.stop()
 
     asyncio.run(main())
+
+
+def test_what_a_full_disk_kept_leaves_when_a_trained_one_would(network: Make) -> None:
+    """A relay that tried again and again would go at any moment, where who trained goes after whole dwells."""
+
+    async def main() -> float:
+        net = network(4, starts=False, rules=replace(LONG, dwell_s=0.7))
+        await net.start("n1")
+        desk, tried = net.nodes["n1"].desk, []
+        pin = desk.custody.pin
+
+        def pin_or_fail(number: int) -> Any:
+            tried.append(time.monotonic())
+            if len(tried) == 1:
+                raise SpoolError("storage: No space left on device")
+            return pin(number)
+
+        desk.custody.pin = pin_or_fail
+        connection = await greet(net, "n0", "n1")
+        assert await offer(connection, 1, garbage(net, "n1")) == Ack(1)
+        (arrived,) = desk._arrived.values()
+        await net.until(lambda: len(tried) > 1)
+        connection.close()
+        await net.stop()
+        return float(tried[1] - arrived) / 0.7
+
+    dwells = asyncio.run(main())
+    assert abs(dwells - 3) < 0.35

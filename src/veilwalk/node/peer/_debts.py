@@ -50,14 +50,16 @@ class Debts:
         """Release nothing more."""
         self._is_over = True
 
-    def came(self, peer: str, seq: int, *, waits: bool) -> None:
+    def came(self, peer: str | None, seq: int | None, *, waits: bool) -> None:
         """Note that a message came now, and whether it may have long to wait: it opens here, or came too often.
+
+        What is here when a node starts has come now: its dwell begins anew. What was made here came from nobody.
 
         Such a one is released when most are, whether it has gone on or not. By a late release whoever has given this
         node work to do would know that a message was opened; and who brings the same bytes until they rest, how often
         they had been here before.
         """
-        if self._custody.spares is None:
+        if self._custody.spares is None or peer is None or seq is None:
             return
         loop, debt = asyncio.get_running_loop(), (peer, seq)
         _remember(self._came, debt, loop.time())

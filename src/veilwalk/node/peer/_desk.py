@@ -76,9 +76,7 @@ class Desk:
     async def recover(self) -> None:
         """Go on with everything that was in custody when the node stopped."""
         for row, for_us in await self.storage(self.custody.recover):
-            if row.peer is None and row.came_from is not None and row.owed is not None:
-                # Its time begins anew, and so does its neighbour's wait for a word about it.
-                self.debts.came(row.came_from, row.owed, waits=for_us)
+            self.debts.came(row.came_from, row.owed, waits=for_us)
             self._settle(row, for_us=for_us)
         await self.debts.pay_later()
 
@@ -283,8 +281,7 @@ class Desk:
 
     def _settle(self, row: Row, *, for_us: bool, wait_s: float = 0.0) -> None:
         """Put a message where it belongs: to the training, to its link, or to the side until its dwell is over."""
-        loop = asyncio.get_running_loop()
-        arrived = self._arrived.setdefault(row.id, loop.time())
+        arrived = self._arrived.setdefault(row.id, asyncio.get_running_loop().time())
         if row.peer is not None:
             self._arrived.pop(row.id, None)
             self._wake(row.peer)
@@ -295,10 +292,15 @@ class Desk:
             opens = arrived + answer_spread(self._dwell_s)
             self._timers.at(opens, row.id, partial(self._to_open.put_nowait, row.id))
         else:
-            # Also at once where nothing dwells: a held message that was not pinned with its arrival.
-            stays_s = max(wait_s, loop.time() - arrived)
-            due = arrived + (max(1, math.ceil(stays_s / self._dwell_s)) * self._dwell_s if self._dwell_s else wait_s)
-            self._timers.at(due - _EARLY_S, row.id, lambda: self._spawn(self._pin(row.id, due)))
+            self._pin_later(row.id, wait_s)
+
+    def _pin_later(self, number: int, wait_s: float = 0.0) -> None:
+        """Let a message go on after a whole number of dwells; where nothing dwells, at once or when it has rested."""
+        now = asyncio.get_running_loop().time()
+        arrived = self._arrived.setdefault(number, now)
+        stays_s = max(wait_s, now - arrived)
+        due = arrived + (max(1, math.ceil(stays_s / self._dwell_s)) * self._dwell_s if self._dwell_s else wait_s)
+        self._timers.at(due - _EARLY_S, number, lambda: self._spawn(self._pin(number, due)))
 
     def _take_in(self, peer: str, seq: int) -> tuple[Taken, tuple[str, Outgoing] | None]:
         taken = self.custody.take(peer, seq)
@@ -315,13 +317,14 @@ class Desk:
         task.add_done_callback(self._tasks.discard)
 
     async def _pin(self, number: int, due: float) -> None:
-        while True:
-            try:
-                row, ahead = await self.storage(self._pin_at, number, due)
-                break
-            except SpoolError as error:
-                self.trouble(str(error))
-                await asyncio.sleep(_RETRY_STORAGE_S)
+        try:
+            row, ahead = await self.storage(self._pin_at, number, due)
+        except SpoolError as error:
+            self.trouble(str(error))
+            await asyncio.sleep(_RETRY_STORAGE_S)
+            # When it would leave if it had been trained on and could not be written.
+            self._pin_later(number)
+            return
         self._arrived.pop(number, None)
         if row is None:
             await self.debts.pay_later()

@@ -20,7 +20,7 @@ class Timers:
         """Call at ``when``, by the event loop's clock, for the message of that number."""
 
         def due() -> None:
-            del self._handles[number]
+            self._handles.pop(number, None)
             call()
 
         self.forget(number)
