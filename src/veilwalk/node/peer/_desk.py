@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.node.link import Hello, Offer, answer_spread
@@ -25,8 +25,6 @@ from veilwalk.node.peer._study import STORAGE_FAILURES, Study
 from veilwalk.node.peer._timers import Timers
 from veilwalk.node.sealing import Bytes, Opener
 from veilwalk.node.spool import Outgoing, Progress, Row, Taken, Verdict
-
-T = TypeVar("T")
 
 _RETRY_STORAGE_S = 1.0
 # The event loop counts in milliseconds from whatever it did last, which after training is another phase than after
