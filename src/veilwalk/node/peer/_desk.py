@@ -287,8 +287,7 @@ class Desk:
             self._to_open.put_nowait(row.id)
         elif for_us:
             # When its giver has its answer, which the work on it would delay.
-            opens = arrived + answer_spread(self._dwell_s)
-            self._timers.at(opens, row.id, partial(self._to_open.put_nowait, row.id))
+            self._timers.at(arrived + answer_spread(self._dwell_s), row.id, partial(self._to_open.put_nowait, row.id))
         else:
             self._pin_later(row.id, wait_s)
 
