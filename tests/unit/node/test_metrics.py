@@ -217,6 +217,40 @@ def test_health_notes_what_will_be_wrong(tmp_path: Path, monkeypatch: pytest.Mon
     assert watch.look().manifest_days_left is None
 
 
+def test_what_tells_of_trainings_is_told_once_a_day(network: Callable[..., Any]) -> None:
+    """Over-runs and lost updates stand as they were when the day began, however often somebody looks."""
+
+    async def main() -> list[tuple[int, int, tuple[str, ...]]]:
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=50_000, late_hops=1e9))
+        await net.start("n0")
+        node, said, day = net.nodes["n0"], [], 86400
+        at = [0]
+        watch = HealthWatch(node, net.folder, now=lambda: at[0])
+        for moment, name in (
+            (0, "dwell_overruns"),
+            (day - 1, "discarded"),
+            (day, "discarded"),
+            (2 * day, "hops"),
+            (3 * day, "hops"),
+        ):
+            at[0] = moment
+            await watch.beat()
+            look = watch.look()
+            said.append(
+                (look.dwell_overruns, look.discarded, tuple(note for note in look.notes if "day before" in note))
+            )
+            await node.desk.storage(node.desk.custody.count, name)
+        await net.stop()
+        return said
+
+    first, later, second, third, fourth = asyncio.run(main())
+    assert first == later == (0, 0, ())
+    outlasted = "1 trainings outlasted the dwell on the day before: the dwell is too short for this machine"
+    assert second == (1, 1, (outlasted, "about 1 updates were lost here with walks on the day before"))
+    assert third == (1, 2, ("about 1 updates were lost here with walks on the day before",))
+    assert fourth == (1, 2, ())
+
+
 def test_what_waits_for_one_neighbour_is_counted_and_silence_told_in_steps(network: Callable[..., Any]) -> None:
     """A minute by the watch's own clock; times between the steps are not told apart."""
 

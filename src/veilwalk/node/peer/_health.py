@@ -26,6 +26,15 @@ _SOON_DAYS = 14
 _LITTLE_BYTES = 2_000_000_000
 # Who makes the last update has the finished model first: it is told on the hour only.
 _HOUR_S = 3600
+# What a node counts of its own trainings tells when they were: its operator is told once a day.
+DAILY = {
+    "dwell_overruns": "trainings that had outlasted the dwell when the last day began",
+    "discarded": "updates, about, that had been lost here with walks when the last day began",
+}
+_IN_A_DAY = {
+    "dwell_overruns": "{} trainings outlasted the dwell on the day before: the dwell is too short for this machine",
+    "discarded": "about {} updates were lost here with walks on the day before",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +50,8 @@ class Health:
         stuck: Messages that have waited for one neighbour for more than a minute.
         disk_free_bytes: Free on the disk of the node's state, in coarse steps.
         finished: Whether it had the finished model when the last hour began.
+        dwell_overruns: Trainings that had outlasted the dwell when the last day, by UTC, or this process began.
+        discarded: Updates, about, that had been lost here with walks by then.
     """
 
     troubles: tuple[str, ...]
@@ -51,6 +62,8 @@ class Health:
     stuck: int
     disk_free_bytes: int
     finished: bool
+    dwell_overruns: int
+    discarded: int
 
 
 @dataclass
@@ -68,6 +81,9 @@ class HealthWatch:
     _storage_fails: bool = False
     _hour: int = -1
     _finished: bool = False
+    _day: int = -1
+    # By the beginning of this day and of the one before.
+    _counted: tuple[dict[str, int], dict[str, int]] = ({}, {})
 
     async def beat(self) -> None:
         """Look: to be called every :data:`BEAT_S`."""
@@ -83,6 +99,9 @@ class HealthWatch:
         except SpoolError:
             self._storage_fails = True
             return
+        if self._day != int(self.now() // _DAY_S):
+            self._day, counted = int(self.now() // _DAY_S), {name: found.tallies.get(name, 0) for name in DAILY}
+            self._counted = counted, self._counted[0] or counted
         self._storage_fails, self._failures = failures > self._failures, failures
         if found.tallies.get("taken", 0) != self._taken:
             self._taken, self._since = found.tallies.get("taken", 0), now
@@ -107,6 +126,9 @@ class HealthWatch:
             notes.append("the disk is nearly full")
         if stuck:
             notes.append(f"{stuck} messages have waited for one neighbour for more than a minute")
+        counted, before = self._counted
+        more = {name: count - before[name] for name, count in counted.items()}
+        notes += [words.format(more[name]) for name, words in _IN_A_DAY.items() if more.get(name)]
         return Health(
             troubles=tuple(troubles),
             notes=tuple(notes),
@@ -116,6 +138,7 @@ class HealthWatch:
             stuck=stuck,
             disk_free_bytes=(free or 0) // _DISK_STEP * _DISK_STEP,
             finished=self._finished,
+            **{name: counted.get(name, 0) for name in DAILY},
         )
 
     def _free(self) -> int | None:

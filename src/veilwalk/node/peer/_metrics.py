@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from veilwalk.core.errors import SpoolError, TransportError
-from veilwalk.node.peer._health import BEAT_S, HealthWatch
+from veilwalk.node.peer._health import BEAT_S, DAILY, HealthWatch
 
 if TYPE_CHECKING:
     from veilwalk.node.peer._log import Log
@@ -55,6 +55,7 @@ _GAUGES = {
     "stuck": "messages that have waited for one neighbour for more than a minute",
     "disk_free_bytes": "free on the disk of the state, in coarse steps",
     "finished": "1 if the node had the finished model when the last hour began",
+    **DAILY,
 }
 _STATISTICS = {
     "in_custody": "messages held or being handed on",
