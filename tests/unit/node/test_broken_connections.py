@@ -17,8 +17,9 @@ from veilwalk.node.link._connection import Connection
 _TIMES = 8
 
 
-def test_a_broken_connection_is_forgotten_at_once(network: Callable[..., Any]) -> None:
-    """At both ends; a node keeps the last of each neighbour.
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_broken_connection_is_forgotten_at_once(network: Callable[..., Any], *, breaks: bool) -> None:
+    """At both ends, also of a neighbour that breaks the protocol; a node keeps the last of each neighbour.
 
     Left to the collector they add up: a node whose neighbours had come back a hundred times had 10 MB of them.
     """
@@ -30,7 +31,12 @@ def test_a_broken_connection_is_forgotten_at_once(network: Callable[..., Any]) -
         gc.disable()
         try:
             for _ in range(_TIMES):
-                (await greet(net, "n0", "n1")).close()
+                connection = await greet(net, "n0", "n1")
+                if breaks:
+                    connection._transport.write(b"\xff" * 64)  # type: ignore[union-attr]
+                    await asyncio.sleep(0.05)
+                connection.close()
+            del connection
             await asyncio.sleep(0.3)
             return sum(type(one) is Connection for one in gc.get_objects())
         finally:

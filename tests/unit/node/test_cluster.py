@@ -92,7 +92,7 @@ def test_a_cluster_is_stopped_whatever_it_is_called(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     state = folder / "n0" / "state"
     with Cluster([Path("c/n0/node.toml")]):
-        end = time.monotonic() + 30
+        end = time.monotonic() + 90
         while not is_running(state):
             assert time.monotonic() < end
             time.sleep(0.05)

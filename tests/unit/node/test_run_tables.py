@@ -16,6 +16,7 @@ from veilwalk.core.errors import ConfigError, SpoolError, VeilwalkError
 from veilwalk.node import Limits, load_config, load_configs
 from veilwalk.node.members import KeyRing
 from veilwalk.node.peer import _process, check_node, run_node
+from veilwalk.node.peer._health import DAILY
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._metrics import MetricsServer
 from veilwalk.node.peer._worker import Worker
@@ -90,7 +91,7 @@ def test_metrics_and_health_are_told_by_run() -> None:
 
     def run(name: str, *, troubles: tuple[str, ...] = (), works: bool = True, drained: bool = False) -> Any:
         numbers = ("roster_days_left", "manifest_days_left", "quiet_s", "stuck", "disk_free_bytes", "finished")
-        health: dict[str, Any] = dict.fromkeys(numbers, 3) | {"notes": ()}
+        health: dict[str, Any] = dict.fromkeys((*numbers, *DAILY), 3) | {"notes": ()}
 
         async def statistics() -> Any:
             if name == "broken":

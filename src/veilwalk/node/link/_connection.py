@@ -31,7 +31,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[Frame] | None = None
         # What came, or what was wrong with it, while nobody waited.
-        self._next: Frame | ProtocolError | None = None
+        self._next: Frame | None = None
+        # How the peer broke the protocol. In words: an error holds frames, and they this object with its buffers.
+        self._broken: str | None = None
         # What is waited for while there is nothing to do; set also when the connection ends.
         self._idle: asyncio.Event | None = None
         self._writable = asyncio.Event()
@@ -69,8 +71,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._came(frame)
                 frame = self.wire.following()
         except ProtocolError as error:
-            self._next = error
-            self._fail(error)
+            self._broken = str(error)
+            self._fail(ProtocolError(self._broken))
             self.close()
 
     def pause_writing(self) -> None:
@@ -89,8 +91,8 @@ class Connection(asyncio.BufferedProtocol):
             ProtocolError: The peer broke the protocol.
         """
         found, self._next = self._next, None
-        if isinstance(found, ProtocolError):
-            raise found
+        if self._broken is not None:
+            raise ProtocolError(self._broken)
         if found is not None:
             return found
         if self._transport is None or self.closed.is_set():
@@ -122,8 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._idle = None
         if self.closed.is_set():
-            broken = self._next if isinstance(self._next, ProtocolError) else None
-            raise broken or TransportError("a peer closed the connection")
+            raise ProtocolError(self._broken) if self._broken else TransportError("a peer closed the connection")
         return True
 
     async def send(self, frame: Frame, body: Bytes = b"") -> None:
@@ -252,14 +253,15 @@ async def dial(member: Member, context: ssl.SSLContext, *, message_bytes: int, t
         raise TransportError(f"{member.id} at {member.address}: no name server answers in {timeout_s:g} s") from None
     except OSError as error:
         raise TransportError(f"{member.id} at {member.address}: {error.strerror or error}") from None
-    why = TransportError(f"{member.id} at {member.address}: a name without addresses")
+    why = f"{member.id} at {member.address}: a name without addresses"
     for place, address in enumerate(addresses):
         share_s = (end - loop.time()) / (len(addresses) - place)
         try:
             return await _dial_at(address, member, context, message_bytes=message_bytes, timeout_s=share_s)
         except TransportError as error:
-            why = error
-    raise why
+            # Not the error itself: it would hold this frame, and the frame it.
+            why = str(error)
+    raise TransportError(why)
 
 
 async def _dial_at(

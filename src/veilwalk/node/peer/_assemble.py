@@ -139,7 +139,7 @@ def is_owned(state: Path, node: str) -> bool:
     """
     try:
         found = (state / _OWNER).read_text(errors="replace").strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
         raise SpoolError(f"{state / _OWNER}: {error.strerror or error}") from None
