@@ -5,10 +5,11 @@
     python -m benchmarks.reliability.campaign --only T1,T4 --minutes 10
     python -m benchmarks.reliability.campaign --recipients 16 --share 0.01    the same, sealed for sixteen
 
-Counts and faults are kept in ``out/campaign/state.json`` after every slice, so that the next run goes on; those of runs
-sealed for several in ``state-16.json``. With them is kept under which rules they were counted: others are not added to
-them. The page ``docs/reference/reliability.md`` is written from them at the end, misses as well as passes; each number
-of recipients has its own section, and what people wrote on it stays: "How these runs went" and "Earlier figures".
+Counts and faults are kept after every slice, so that the next run goes on, on any machine: beside the page, in
+``docs/reference/reliability-1.json``, those of runs sealed for several in ``reliability-16.json``. With them is kept
+under which rules they were counted: others are not added to them. The page ``docs/reference/reliability.md`` is written
+from them at the end, misses as well as passes; each number of recipients has its own section, and what people wrote on
+it stays: "How these runs went" and "Earlier figures".
 """
 
 from __future__ import annotations
@@ -95,16 +96,16 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e9, help="begin nothing new after so long")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--recipients", type=int, default=1, help="for how many messages are sealed")
-    parser.add_argument("--out", type=Path, default=ROOT / "out" / "campaign")
-    parser.add_argument("--docs", type=Path, default=ROOT / "docs")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "campaign", help="where the nodes live")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where page and counts are")
     options = parser.parse_args()
-    several = options.recipients > 1
-    state_file = options.out / (f"state-{options.recipients}.json" if several else "state.json")
+    state_file = options.docs / "reference" / f"reliability-{options.recipients}.json"
+    state_file.parent.mkdir(parents=True, exist_ok=True)
     settings = {"recipients": options.recipients, "at_each_failpoint": max(1, 200 * options.share)}
     rules = rules_text(options.recipients)
     state: dict[str, Counts] = json.loads(state_file.read_text()) if state_file.exists() else {}
     if state.setdefault("rules", {"text": rules})["text"] != rules:
-        raise SystemExit(f"{state_file} holds counts made under other rules: choose another --out")
+        raise SystemExit(f"{state_file} holds counts made under other rules: remove it, or choose another --docs")
     end = time.monotonic() + 60 * options.minutes
     try:
         for name in options.only.split(","):

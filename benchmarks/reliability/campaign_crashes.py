@@ -160,13 +160,7 @@ def pauses(counts: Counts, folder: Path, seed: int) -> None:
     for cluster in clusters:
         found = cluster.findings()
         note(counts, found, f"pauses, seed {seed}")
-        tallies = found.tallies
-        add(
-            counts,
-            pauses=cluster.counts["pauses"],
-            rerouted=tallies.get("rerouted", 0),
-            copies_dropped=max(0, tallies.get("duplicates", 0) - tallies.get("farewells", 0)),
-        )
+        add(counts, pauses=cluster.counts["pauses"], rerouted=found.tallies.get("rerouted", 0))
         tally(counts, found)
         shutil.rmtree(cluster.folder)
 

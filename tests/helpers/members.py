@@ -11,6 +11,7 @@ import numpy as np
 from veilwalk.node.link._connection import Connection, dial, dialing_context
 from veilwalk.node.link._wire import Ack, Go, Hello, Offer
 from veilwalk.node.members._keys import NodeKeys
+from veilwalk.node.peer._ends import vouch
 from veilwalk.node.sealing._envelope import seal
 
 
@@ -38,6 +39,13 @@ def message_for(net: Any, goal: str, *, counts: list[float], iteration: int = 0,
     return seal(context, [membership.roster.kem_key(goal, 0)], iteration=iteration, body=body, **options)
 
 
+def forged_final(net: Any, goal: str, by: str, counts: list[float], iteration: int = 400) -> bytes:
+    """A finished model that ``by`` vouches for, sealed for ``goal``."""
+    digest = hashlib.sha256(np.array(counts).tobytes()).digest()
+    word = vouch(net.keys[by], net.parts[by].membership.manifest.run_id, iteration, digest)
+    return message_for(net, goal, counts=counts, iteration=iteration, final=True, walk_tag=bytes(8), vouch=word)
+
+
 async def offer(connection: Connection, seq: int, message: bytes) -> Any:
     await connection.send(Offer(seq, len(message), hashlib.sha256(message).digest()), message)
     held = await connection.receive(5)
@@ -45,6 +53,17 @@ async def offer(connection: Connection, seq: int, message: bytes) -> Any:
         return held
     await connection.send(Go(seq))
     return await connection.receive(5)
+
+
+async def hand_in(net: Any, goal: str, message: bytes) -> None:
+    """Hand a message to the node it is for, as if nobody had: no neighbour's quota is used up by it."""
+    custody = net.nodes[goal].desk.custody
+
+    def put() -> Any:
+        with custody.spool.transaction() as register:
+            return register.add_message(custody.spool.store(message), came_from=None)
+
+    net.nodes[goal].desk._settle(await net.nodes[goal].desk.storage(put), for_us=True)
 
 
 async def watched_releases(net: Any) -> tuple[Connection, dict[int, float]]:

@@ -168,9 +168,8 @@ def _run(settings: ClusterSettings, out: Path, timeout: float) -> Record:
         setup = room.set_up_cluster(settings)
         configs = room.prepare_or_resume(setup, out)
         rules = room.rules_in(out)
-        if rules.dwell_s:
-            took = rules.seconds(setup.scenario.scheme.price.hops)
-            about = f"dwell {rules.dwell_s:g} s at every node: at least {took:.0f} s for the run"
+        if rules.seconds:
+            about = f"dwell {rules.dwell_s:g} s at every node: at least {rules.seconds:.0f} s for the run"
             typer.echo(about, err=True)
         waits = f"{rules.late_s:.0f} s without one, or {rules.starve_s:.0f} s without one that opens"
         # Not among the results, which may be JSON.

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
 import pytest
-from tests.helpers.members import greet, message_for, offer
+from tests.helpers.members import forged_final, greet, hand_in, message_for, offer
 
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules
@@ -27,13 +25,6 @@ from veilwalk.node.spool import SeenWalk
 
 Make = Callable[..., Any]
 LONG = RunRules(walk=SIMPLE, updates=400, late_hops=1e9)
-
-
-def forged_final(net: Any, goal: str, by: str, counts: list[float], iteration: int = 400) -> bytes:
-    """A finished model that ``by`` vouches for, sealed for ``goal``."""
-    digest = hashlib.sha256(np.array(counts).tobytes()).digest()
-    word = vouch(net.keys[by], net.parts[by].membership.manifest.run_id, iteration, digest)
-    return message_for(net, goal, counts=counts, iteration=iteration, final=True, walk_tag=bytes(8), vouch=word)
 
 
 def breaks(task: Any, *, when: Callable[[Any], bool]) -> Any:
@@ -223,23 +214,13 @@ def test_finding_03_a_forged_end_is_believed_by_nobody(network: Make) -> None:
         unsigned: dict[str, Any] = {"iteration": 120, "final": True, "walk_tag": bytes(8)}
         stolen = vouch(net.keys["n0"], net.parts["n0"].membership.manifest.run_id, 120, bytes(32))
         for name in net.names:
-            await direct(net, name, forged_final(net, name, "n3", attack, 120))
-            await direct(net, name, message_for(net, name, counts=attack, vouch=stolen, **unsigned))
-            await direct(net, name, message_for(net, name, counts=attack, **unsigned))
+            await hand_in(net, name, forged_final(net, name, "n3", attack, 120))
+            await hand_in(net, name, message_for(net, name, counts=attack, vouch=stolen, **unsigned))
+            await hand_in(net, name, message_for(net, name, counts=attack, **unsigned))
         await net.until(lambda: net.tally("unbelieved") >= 5 and net.tally("refused") == 10)
         await net.until(net.finished, 90)
         await net.stop()
         return net
-
-    async def direct(net: Any, goal: str, message: bytes) -> None:
-        """Hand it to the node it is for, as if nobody had: no neighbour's quota is used up by it."""
-        custody = net.nodes[goal].desk.custody
-
-        def put() -> Any:
-            with custody.spool.transaction() as register:
-                return register.add_message(custody.spool.store(message), came_from=None)
-
-        net.nodes[goal].desk._settle(await net.nodes[goal].desk.storage(put), for_us=True)
 
     net = asyncio.run(main())
     made = [net.tally("updates", name) for name in net.names]

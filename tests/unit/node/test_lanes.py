@@ -364,8 +364,8 @@ def test_what_is_exported_is_the_mean(tmp_path: Path) -> None:
     put_models(configs[1], 2, final=(200, 3.0))
     assert float(node_model(configs[1])[0]["bias"][0]) == 4.5
     assert float(node_model(tmp_path / "c")[0]["bias"][0]) == 4.5
-    dwells = replace(TWO, dwell_s=0.1)
-    assert 2 * dwells.seconds(7.5) == replace(dwells, walks=1).seconds(7.5) > 0
+    dwells = replace(TWO, dwell_s=0.1, hops_per_update=7.5)
+    assert 2 * dwells.seconds == replace(dwells, walks=1).seconds > 0
 
 
 def test_the_mean_of_whole_numbers_is_whole(network: Make) -> None:

@@ -100,9 +100,21 @@ def test_a_network_in_two_parts_has_no_limit() -> None:
 def test_the_wait_grows_and_is_bounded() -> None:
     visits = Visits(3, pause_s=0.5)
     waits = [visits.wait_s(b"garbage") for _ in range(300)]
-    assert waits[:5] == [0, 0, 0, 0.5, 2.0]
-    assert waits[-1] == 100
-    assert visits.wait_s(b"another") == 0
+    assert [seconds for seconds, _ in waits[:5]] == [0, 0, 0, 0.5, 2.0]
+    assert waits[-1][0] == 100
+    assert visits.wait_s(b"another") == (0, False)
+
+
+def test_what_was_first_seen_too_long_ago_makes_its_last_visit() -> None:
+    """By the first time it came, however often it came since; another's age is its own."""
+    now = 0.0
+    visits = Visits(3, pause_s=0.5, life_s=60.0, clock=lambda: now)
+    assert visits.wait_s(b"walk") == (0, False)
+    now = 59.0
+    assert visits.wait_s(b"walk") == (0, False)
+    now = 61.0
+    assert visits.wait_s(b"another") == (0, False)
+    assert visits.wait_s(b"walk") == (100, True)
 
 
 def take(custody: Custody, seq: int, body: bytes) -> Taken:

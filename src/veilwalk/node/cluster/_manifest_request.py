@@ -120,7 +120,8 @@ def make_manifest(
     learner = make_learner(request.learner, n_features=request.n_features, n_classes=request.n_classes)
     first = learner.init_params(init_generator(request.seed))
     payload = request.payload or "fp32"
-    rules, lost = _rules(request, scheme, learner, params_bytes(first, payload=payload))
+    since = None if before is None else RunRules.from_text(before.walk).since
+    rules, lost = _rules(request, scheme, learner, params_bytes(first, payload=payload), since=since)
     manifest = Manifest(
         run_id=os.urandom(RUN_ID_BYTES) if before is None else before.run_id,
         network=members.network,
@@ -141,10 +142,12 @@ def make_manifest(
     if before is not None:
         manifest = changed_manifest(before, **_content(manifest))
     sign_manifest(out, manifest, root)
-    return manifest, lost, rules.seconds(scheme.price.hops)
+    return manifest, lost, rules.seconds
 
 
-def _rules(request: RunRequest, scheme: Scheme, learner: Learner, model_bytes: int) -> tuple[RunRules, LostWalkRules]:
+def _rules(
+    request: RunRequest, scheme: Scheme, learner: Learner, model_bytes: int, *, since: int | None
+) -> tuple[RunRules, LostWalkRules]:
     from veilwalk.learning import ProtectionRequest, RunSize
 
     walks = 1 if request.walks is None else request.walks
@@ -165,6 +168,7 @@ def _rules(request: RunRequest, scheme: Scheme, learner: Learner, model_bytes: i
         protection=protection,
         spare_s=request.spare_s,
         accept=request.accept,
+        since=since,
     )
 
 

@@ -4,11 +4,12 @@ simple mix=0 updates=400 target=0.9 evaluations=40 late=7070 starve=1.8e+06 hop=
 
 Where there are several walks, ``walks=4`` follows; ``rows=200`` where single rows are protected, ``most=20`` where a
 node stops learning after so many updates, ``decay=400`` where updates of older models count less; ``loss=1.5`` and
-``step=2`` where received models are tested.
+``step=2`` where received models are tested; ``hops=21.6 since=1795000000`` where nodes know what is too soon.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 
@@ -41,11 +42,26 @@ _FIELDS = {
     "decay": "decay",
     "loss": "max_loss_ratio",
     "step": "max_step",
+    "hops": "hops_per_update",
+    "since": "since",
 }
-_WHOLE = ("updates", "evaluations", "walks", "rows", "most_updates", "decay")
+_WHOLE = ("updates", "evaluations", "walks", "rows", "most_updates", "decay", "since")
 # Not said where they are as before there was such a thing.
-_SELDOM = {"walks": 1, "rows": 0, "most_updates": 0, "decay": 0, "max_loss_ratio": 0.0, "max_step": 0.0}
+_SELDOM = {"walks": 1} | dict.fromkeys(("rows", "most_updates", "decay", "since"), 0)
+_SELDOM |= dict.fromkeys(("max_loss_ratio", "max_step", "hops_per_update"), 0)
 _TAG_BYTES = 8
+# A walk makes no more updates than so many at once, and in time so many times as many as it was designed to: members
+# may leave, and the fewer there are the sooner one of them opens it.
+_HEAD_START = 30
+_FASTEST = 4.0
+# Clocks differ by so much.
+_CLOCKS_S = 60.0
+# Where nothing dwells: less no hop takes.
+_LEAST_HOP_S = 0.001
+# A message is opened within so many times the hops that one takes on average, save once in three million; and what has
+# not been, with all the time that is allowed for members that are away, so many times over, nobody waits for any more.
+_TAIL = 15
+_PATIENCE = 4
 
 
 def node_walk(walk: Walk) -> Walk:
@@ -94,6 +110,9 @@ class RunRules:
         max_loss_ratio: A model whose loss on a node's own rows is more than so many times the least of those accepted
             there is refused; 0 for no such test (:class:`veilwalk.learning.Acceptance`).
         max_step: So is one farther from the node's own last model than so much for each update between; 0: none.
+        hops_per_update: By design, from one update of a walk to the next; 0 where it is not said.
+        since: When the run was made, in seconds since 1970; with ``hops_per_update`` it says how many updates there can
+            have been (:meth:`possible`).
     """
 
     walk: Walk
@@ -113,6 +132,8 @@ class RunRules:
     decay: int = 0
     max_loss_ratio: float = 0.0
     max_step: float = 0.0
+    hops_per_update: float = 0.0
+    since: int = 0
 
     def __post_init__(self) -> None:
         node_walk(self.walk)
@@ -134,14 +155,16 @@ class RunRules:
             noise=self.noise,
             max_loss_ratio=self.max_loss_ratio,
             max_step=self.max_step,
+            hops_per_update=self.hops_per_update,
         )
         validate.more_than(0, late_hops=self.late_hops, starve_hops=self.starve_hops, hop_s=self.hop_s)
         validate.at_least(0, dwell_s=self.dwell_s, spare_s=self.spare_s, clip=self.clip, noise=self.noise)
         validate.at_least(0, max_loss_ratio=self.max_loss_ratio, max_step=self.max_step)
+        validate.at_least(0, hops_per_update=self.hops_per_update)
         if self.noise and self.max_loss_ratio:
             need = "without loss where there is noise, which does not cover tests on a node's own rows; norm is allowed"
             raise InvalidParameterError("accept", f"loss:{self.max_loss_ratio:g}", need)
-        whole = {"rows": self.rows, "most_updates": self.most_updates, "decay": self.decay}
+        whole = {"rows": self.rows, "most_updates": self.most_updates, "decay": self.decay, "since": self.since}
         validate.integer(**whole)
         validate.at_least(0, **whole)
         if self.rows and not self.clip:
@@ -168,9 +191,27 @@ class RunRules:
         """Return how many of the updates are that lane's; what does not divide goes to the first ones."""
         return self.updates // self.walks + (lane < self.updates % self.walks)
 
-    def seconds(self, hops_per_update: float) -> float:
-        """Return how long the run takes at least: the hops of its longest walk, each of which dwells."""
-        return self.share(0) * hops_per_update * self.dwell_s
+    @property
+    def seconds(self) -> float:
+        """How long the run takes by design: the hops of its longest walk, each of which dwells."""
+        return self.share(0) * self.hops_per_update * self.dwell_s
+
+    @property
+    def life_s(self) -> float:
+        """Seconds after which what is still on its way is waited for by nobody."""
+        if not self.hops_per_update:
+            return _PATIENCE * self.starve_s
+        return _PATIENCE * (self.late_s + _TAIL * self.hops_per_update * max(self.hop_s, self.dwell_s))
+
+    def possible(self, now: float) -> float:
+        """Return how many updates a walk can have had by then; whoever says more is lying, or a clock is wrong.
+
+        So nobody ends a run with one message before it can have been walked.
+        """
+        if not self.hops_per_update:
+            return math.inf
+        passed = max(0.0, now - self.since + _CLOCKS_S)
+        return _HEAD_START + _FASTEST * passed / (self.hops_per_update * (self.dwell_s or _LEAST_HOP_S))
 
     def lane_of(self, walk_tag: bytes) -> int:
         """Return in which lane the walk of that tag is; where there are several, the first byte says it."""

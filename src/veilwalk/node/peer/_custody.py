@@ -1,7 +1,6 @@
 """What a node owes: every message it took and has not handed on. Each method is one step that a crash cannot halve.
 
-    offered -> held --given--> taken --not for us--> pinned to (peer, number) --> given --done--> gone
-                                |--for us, known id--> gone when it would be pinned
+    offered -> held --given--> taken --not for us, or opened before--> pinned to (peer, number) --> given --done--> gone
                                 |--for us, new id--> trained --> {id noted, old row out, new row, checkpoint} --> ...
 
 A message has its number before it is given, and is offered under that; a receiver holds it, uses it only when
@@ -52,7 +51,7 @@ class Custody(Intake):
             if self.drop_if_damaged(row):
                 continue
             opened = self.opener.open(self.spool.read(row)) if row.peer is None else None
-            for_us = opened is not None and not self._is_copy(row.id, opened)
+            for_us = opened is not None and not self.spool.tables.is_opened(opened.header.update_id)
             if for_us:
                 self._ours.add(row.id)
             found.append((row, for_us))
@@ -66,8 +65,9 @@ class Custody(Intake):
         if self.drop_if_damaged(row):
             return None
         opened = self.opener.open(self.spool.read(row))
-        if opened is not None and self._is_copy(number, opened):
+        if opened is not None and self.spool.tables.is_opened(opened.header.update_id):
             # It came while the first was being trained on.
+            self._ours.discard(number)
             return row, None
         return row, opened
 
@@ -85,9 +85,9 @@ class Custody(Intake):
             register.count(name)
 
     def pin(self, number: int) -> Row | None:
-        """Draw the next hop of a held message; None if it is gone, or goes now because it was opened here before."""
-        if number in self._copies:
-            self.drop(number, "duplicates")
+        """Draw the next hop of a held message; None if it is gone, or goes now because it is too old."""
+        if number in self._outlived:
+            self.drop(number, "outlived")
             return None
         self._let_go(number)
         with self.spool.transaction() as register:
@@ -190,13 +190,3 @@ class Custody(Intake):
         for peer, message in farewells.items():
             if sum(row.fixed == 1 + lane for row in register.pinned_to(peer)) < most:
                 register.add_message(self.spool.store(message), came_from=None, peer=peer, fixed=1 + lane)
-
-    def _is_copy(self, number: int, opened: OpenedHeader) -> bool:
-        """Return whether a message was opened here before; then it is let go when it would be pinned.
-
-        Until then it is held as a message for somebody else is: a neighbour that brings old bytes again must not see
-        from how long they stay whether this node was their destination.
-        """
-        if self.spool.tables.is_opened(opened.header.update_id):
-            self._copies.add(number)
-        return number in self._copies

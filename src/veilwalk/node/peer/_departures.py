@@ -62,8 +62,8 @@ class Departures:
         self._resting: set[int] = set()
         # Messages that open here and wait for the training.
         self._ours: set[int] = set()
-        # Messages that were opened here before: let go at the moment they would be pinned.
-        self._copies: set[int] = set()
+        # Messages that are too old to go on: let go at the moment they would be pinned.
+        self._outlived: set[int] = set()
         # What this process has noted as given: whether it has said so. What an earlier one noted is not here.
         self._told: dict[tuple[str, int], bool] = {}
 
@@ -238,7 +238,7 @@ class Departures:
     def _let_go(self, number: int) -> None:
         self._resting.discard(number)
         self._ours.discard(number)
-        self._copies.discard(number)
+        self._outlived.discard(number)
 
     def drop_if_damaged(self, row: Row) -> bool:
         """Let a message go if its file is not what was written; return whether it was so."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -113,9 +114,11 @@ class Destination:
         # Where another walk brought a better model here before, this one goes on with it.
         merges = known.model is not None and known.iteration > header.iteration and arrival.known_tag != header.walk_tag
         iteration = known.iteration if merges else header.iteration
+        # A number that nobody can have reached yet is a lie, and the model that came with it is the liar's.
+        body = None if header.iteration > self._rules.possible(time.time()) else arrival.body
         learnt = self.trainer.update(
             Lesson(
-                received=known.model if merges else arrival.body,
+                received=known.model if merges else body,
                 own=known.model,
                 iteration=iteration,
                 step=arrival.step,
@@ -165,7 +168,8 @@ class Destination:
             return Discard(count="duplicates", farewells=farewells, lane=lane)
         enough = final is not None and arrival.ends >= MOST_ENDS
         reaches = not enough and self.trainer.reaches_target(body)
-        if enough or (header.iteration < self._rules.share(lane) and not reaches):
+        too_soon = header.iteration > self._rules.possible(time.time())
+        if enough or (not reaches and (too_soon or header.iteration < self._rules.share(lane))):
             return Discard(count="refused")
         came = by if by in roster.neighbours(self.keys.id) else arrival.row.came_from
         claim = Claim(by=by, digest=digest, iteration=header.iteration, brought_by=came or "")

@@ -99,17 +99,18 @@ class Intake(Departures):
             self.spool.settle()
             return Taken(Verdict.UNKNOWN)
         opened = held.open(self.opener)
-        copy = opened is not None and self.spool.tables.is_opened(opened.header.update_id)
-        for_us = opened is not None and not copy
-        # Every visit counts, whatever it is: a neighbour may bring the same bytes again to see how long they stay.
-        wait_s = 0.0 if self.visits is None else self.visits.wait_s(held.digest)
+        # What was opened here before goes on like what never was: a neighbour may bring it again to see what becomes of
+        # it.
+        for_us = opened is not None and not self.spool.tables.is_opened(opened.header.update_id)
+        # Every visit counts, whatever it is.
+        wait_s, is_last = (0.0, False) if self.visits is None else self.visits.wait_s(held.digest)
         wait_s = 0.0 if for_us else wait_s
-        goes_on = opened is None and not wait_s and not self._dwells
+        goes_on = not for_us and not wait_s and not self._dwells
         row, early, crowded_out = self._write(peer, held, goes_on=goes_on, rests=wait_s > 0)
-        if copy:
-            self._copies.add(row.id)
         if wait_s:
             self._resting.add(row.id)
+            if is_last:
+                self._outlived.add(row.id)
         if for_us:
             self._ours.add(row.id)
         body = held.stored.inline if early else None

@@ -36,6 +36,7 @@ PUBLIC_TALLIES = {
     "crowded_out": "messages thrown away because a neighbour brought more than it may",
     "damaged": "stored files found damaged",
     "rested": "messages that came too often, and waited",
+    "outlived": "messages thrown away because they were too old to be waited for",
 }
 _EVENTS = {
     "turned_away": "connections not accepted",

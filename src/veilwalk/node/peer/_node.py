@@ -74,7 +74,7 @@ class Node(Incidents):
             gone=self.gone,
             offers=self,
             spares=Spares(spool, most=2 * quota) if parts.rules.spare_s else None,
-            visits=Visits(self._allowed_visits(self.roster), pause_s=step_s),
+            visits=Visits(self._allowed_visits(self.roster), pause_s=step_s, life_s=rules.life_s),
         )
         self._destination = Destination(
             parts.task,

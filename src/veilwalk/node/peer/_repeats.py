@@ -3,15 +3,18 @@
 A model is sealed anew at its destination, so an honest ciphertext comes by a node a few times only: after each visit
 the walk meets the destination before it is back with a chance of at least 1/(degree x effective resistance), whoever
 that is. Bytes that come more often than chance explains wait here, longer every time: an honest message that was very
-unlucky is late, not lost. Only where a neighbour brings more than it may are they thrown away, before others. Counts
-are kept in memory only, and only so many.
+unlucky is late, not lost. Where a neighbour brings more than it may they are thrown away, before others; and so are
+bytes that were first seen so long ago that nobody waits for their walk any more. Whether they opened here once makes no
+difference: whoever brings old bytes again must not see whose they were. Counts are kept in memory only, and only so
+many.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -27,22 +30,34 @@ _MOST_ARCS = 400
 
 
 class Visits:
-    """How often the same bytes came by, and how long they wait for it."""
+    """How often the same bytes came by, how long they wait for it, and whether they are too old to go on."""
 
-    def __init__(self, allowed: int, *, pause_s: float) -> None:
+    def __init__(
+        self,
+        allowed: int,
+        *,
+        pause_s: float,
+        life_s: float = math.inf,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
         self.allowed = allowed
         self._pause_s = pause_s
-        self._seen: OrderedDict[bytes, int] = OrderedDict()
+        self._life_s = life_s
+        self._clock = clock or time.monotonic
+        self._seen: OrderedDict[bytes, tuple[int, float]] = OrderedDict()
 
-    def wait_s(self, digest: bytes) -> float:
-        """Count a visit and return how long it lasts; 0 for as long as chance explains it."""
-        count = self._seen.pop(digest, 0) + 1
-        self._seen[digest] = count
+    def wait_s(self, digest: bytes) -> tuple[float, bool]:
+        """Count a visit; return how long it lasts, 0 for as long as chance explains it, and whether it is the last."""
+        count, first = self._seen.pop(digest, (0, self._clock()))
+        count += 1
+        self._seen[digest] = count, first
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
+        if self._clock() - first > self._life_s:
+            return self._pause_s * _LONGEST_PAUSES, True
         # By the square: what a flood left is at rest within a few rounds, and a message whose only recipient is away
         # for a while comes round again in a fraction of that time.
-        return self._pause_s * min(max(0, count - self.allowed) ** 2, _LONGEST_PAUSES)
+        return self._pause_s * min(max(0, count - self.allowed) ** 2, _LONGEST_PAUSES), False
 
 
 def allowed_visits(

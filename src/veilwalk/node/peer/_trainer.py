@@ -36,7 +36,7 @@ class Lesson:
     """What an update is made from.
 
     Attributes:
-        received: The model that came, encoded; None where its body did not open.
+        received: The model that came, encoded; None where its body did not open, or its number is a lie.
         own: This node's last model; None where it has none.
         iteration: Updates that the model has had.
         step: Updates that this node has made before.
@@ -142,11 +142,13 @@ class Task:
             learnt = self._learnt(received, lesson, least=least)
             if learnt is not None:
                 return learnt
-        learnt = self._learnt(own, lesson, "refused", least=_least(lesson.state) if accepted else least)
+        # As old as it is: what is refused has no say in how much an update counts.
+        ours = replace(lesson, iteration=lesson.own_iteration)
+        learnt = self._learnt(own, ours, "refused", least=_least(lesson.state) if accepted else least)
         if learnt is not None:
             return replace(learnt, own=True)
         unchanged = encode_params(self.manifest, own if received is None else received)
-        return Learnt(model=unchanged, counts=(*refused, "learner_failures"))
+        return Learnt(model=unchanged, counts=(*refused, "learner_failures"), own=received is None)
 
     def reaches_target(self, model: bytes) -> bool:
         """Return whether a model is as good as the run asks for, by the public test set."""
