@@ -3,22 +3,60 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.helpers.members import greet, message_for, offer
-from tests.unit.node.test_hostile_patience import garbage
+from tests.helpers.members import greet, message_for, offer, size_of
+from tests.unit.node.test_hostile_patience import STRAIGHT, garbage
 from tests.unit.node.test_hostile_watches import slow
 
 from veilwalk.core.walk import SIMPLE
-from veilwalk.node import RunRules
-from veilwalk.node.link._wire import Ack
+from veilwalk.node import Limits, RunRules
+from veilwalk.node.link import listening_context
+from veilwalk.node.link._wire import Ack, Cancel, Frame, Hello, Nak, Ping, Refusal, Wire
 from veilwalk.node.spool import Spool
 
 Make = Callable[..., Any]
+
+
+@contextlib.asynccontextmanager
+async def takes_nothing(net: Any, name: str, *, cancels_in_s: float) -> AsyncIterator[None]:
+    """Somebody at the address of ``name`` who refuses every message, and takes its time to hear of those cancelled."""
+
+    async def answer(frame: Frame) -> Frame:
+        match frame:
+            case Hello():
+                hello: Hello = net.parts[name].membership.hello(b"incarnat")
+                return hello
+            case Cancel():
+                await asyncio.sleep(cancels_in_s)
+                return Ack(frame.seq)
+            case Ping():
+                return Ping()
+            case _:
+                return Refusal(frame.seq, Nak.BUSY)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        wire = Wire("listener", message_bytes=size_of(net))
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            while data := await reader.read(1 << 16):
+                for frame in wire.feed(data):
+                    writer.write(wire.send(await answer(frame)))
+        writer.transport.abort()
+
+    context = listening_context(net.keys[name], net.roster.trust_anchors(net.roster.neighbours(name)))
+    port = socket.create_server(("127.0.0.1", net.roster.member(name).port))
+    server = await asyncio.start_server(serve, sock=port, ssl=context)
+    try:
+        yield
+    finally:
+        server.close()
+        await asyncio.sleep(0.1)
 
 
 def test_what_is_crowded_out_while_it_is_worked_on_takes_nothing_else_along(
@@ -55,5 +93,33 @@ def test_what_is_crowded_out_while_it_is_worked_on_takes_nothing_else_along(
         bad.close()
         honest.close()
         await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_message_does_not_wait_until_a_neighbour_has_heard_of_all_that_was_cancelled(network: Make) -> None:
+    """There may be a thousand such numbers, and ten seconds for each answer: what waits behind them goes another way."""
+
+    async def main() -> None:
+        limits = Limits(retry_s=0.1, connect_s=2.0, answer_s=2.0, pin_s=0.5)
+        net = network(4, starts=False, rules=STRAIGHT, limits=limits)
+        async with takes_nothing(net, "n2", cancels_in_s=0.7):
+            await net.start("n0", "n1")
+            await net.until(lambda: net.nodes["n1"].links_up == 2)
+            custody, message = net.nodes["n1"].desk.custody, garbage(net, "n1")
+
+            def left() -> None:
+                """What is left when a neighbour was passed by thirty times; and one message more for it."""
+                with custody.spool.transaction() as register:
+                    for _ in range(30):
+                        row = register.add_message(custody.spool.store(message), came_from="n0", peer="n2")
+                        register.drop(row, undelivered=True)
+                    register.add_message(custody.spool.store(message), came_from="n0", peer="n2")
+
+            await net.nodes["n1"].desk.storage(left)
+            net.nodes["n1"]._wake("n2")
+            await net.until(lambda: net.tally("rerouted", "n1") == 1, timeout_s=10)
+            await net.until(lambda: net.tally("taken", "n0") == 1)
+            await net.stop()
 
     asyncio.run(main())

@@ -174,6 +174,8 @@ class OutLink:
                 await self._wait(connection)
             elif outgoing.row is None:
                 await self._cancel(connection, outgoing)
+                # There may be many of these, and a neighbour that takes its time with each.
+                await self._pass_by()
             elif len(outgoing.body) != self._host.message_bytes:
                 # No peer would take it: it can only be damaged here.
                 await self._desk.damaged(outgoing)
@@ -245,8 +247,12 @@ class OutLink:
         return True
 
     async def _rest(self, pause: float) -> None:
-        """Pause for about so long; what has waited too long for this neighbour, and was not given, goes another way."""
+        """Pause for about so long, and then pass the neighbour by if it has kept a message waiting for too long."""
         await asyncio.sleep(pause * (0.5 + _dice.random()))
+        await self._pass_by()
+
+    async def _pass_by(self) -> None:
+        """Send what has waited too long for this neighbour, and was not given, another way."""
         if self._stuck_since is None and await self._desk.waits_for(self.peer):
             self._note_waiting()
         now = asyncio.get_running_loop().time()
