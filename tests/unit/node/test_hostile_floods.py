@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,8 @@ from tests.unit.node.test_hostile_watches import slow
 
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import Limits, RunRules
-from veilwalk.node.link import listening_context
+from veilwalk.node.link import dialing_context, listening_context
+from veilwalk.node.link._connection import dial
 from veilwalk.node.link._wire import Ack, Cancel, Frame, Hello, Nak, Ping, Refusal, Wire
 from veilwalk.node.spool import Spool
 
@@ -121,5 +123,33 @@ def test_a_message_does_not_wait_until_a_neighbour_has_heard_of_all_that_was_can
             await net.until(lambda: net.tally("rerouted", "n1") == 1, timeout_s=10)
             await net.until(lambda: net.tally("taken", "n0") == 1)
             await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_neighbour_that_comes_again_and_again_leaves_the_disk_to_others(network: Make) -> None:
+    """Each time with another disk, which is written down: of many greetings that come while one is, only the last is."""
+
+    async def main() -> None:
+        net = network(4, starts=False)
+        await net.start("n1")
+        storage, may_go_on = net.nodes["n1"].desk._storage, threading.Event()
+        # A disk that is slower than handshakes are.
+        writing = asyncio.create_task(storage.do(may_go_on.wait, 20))
+        await asyncio.sleep(0.1)
+        context = dialing_context(net.keys["n0"], net.roster.trust_anchors(["n1"]))
+        for _ in range(30):
+            connection = await dial(net.roster.member("n1"), context, message_bytes=size_of(net), timeout_s=5)
+            await connection.send(net.parts["n0"].membership.hello(os.urandom(8)))
+        await asyncio.sleep(0.2)
+        # Beside it the links to neighbours that are away look after what waits for them.
+        assert storage._thread._work_queue.qsize() <= 4
+        assert len(net.nodes["n1"]._in_links._open) <= 10
+        may_go_on.set()
+        await writing
+        assert isinstance(await connection.receive(5), Hello)
+        assert net.nodes["n1"]._disks["n0"] == 2
+        connection.close()
+        await net.stop()
 
     asyncio.run(main())
