@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.helpers.members import greet, message_for, offer, size_of
+from tests.unit.node.test_hostile_members import forged_final
 from tests.unit.node.test_hostile_patience import STRAIGHT, garbage
 from tests.unit.node.test_hostile_watches import slow
 
@@ -150,6 +151,32 @@ def test_a_neighbour_that_comes_again_and_again_leaves_the_disk_to_others(networ
         assert isinstance(await connection.receive(5), Hello)
         assert net.nodes["n1"]._disks["n0"] == 2
         connection.close()
+        await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_word_on_the_end_that_nobody_fetches_is_taken_for_no_walk(network: Make) -> None:
+    """Anybody's word is passed on, and waits for a neighbour that is away: walks are missed all the same."""
+
+    async def main() -> None:
+        net = network(4, starts=False, rules=RunRules(walk=SIMPLE, updates=400, late_hops=20))
+        await net.start("n0", "n1")
+        custody = net.nodes["n1"].desk.custody
+
+        def bring() -> Any:
+            with custody.spool.transaction() as register:
+                return register.add_message(
+                    custody.spool.store(forged_final(net, "n1", "n3", [9.0] * 4)), came_from="n0"
+                )
+
+        net.nodes["n0"].drain()
+        net.nodes["n1"].desk._settle(await net.nodes["n1"].desk.storage(bring), for_us=True)
+        await net.until(lambda: [row.peer for row in net.look("n1")["messages"]] == ["n2"])
+        # It is late after a second, and puts its alarm off by a moment.
+        net.nodes["n1"]._watches._age._spread = 0.1
+        net.nodes["n1"]._watches.came()
+        await net.until(lambda: net.tally("created", "n1") == 1, timeout_s=10)
         await net.stop()
 
     asyncio.run(main())
