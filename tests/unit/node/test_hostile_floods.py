@@ -1,4 +1,4 @@
-"""Neighbours that bring more than they may, come again and again, or keep others waiting: who is honest loses nothing."""
+"""Neighbours that bring too much, come again and again, or keep others waiting: who is honest loses nothing."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_is_crowded_out_while_it_is_worked_on_takes_nothing_else_along(
 
 
 def test_a_message_does_not_wait_until_a_neighbour_has_heard_of_all_that_was_cancelled(network: Make) -> None:
-    """There may be a thousand such numbers, and ten seconds for each answer: what waits behind them goes another way."""
+    """There may be a thousand such numbers, ten seconds for each answer: what waits behind them goes another way."""
 
     async def main() -> None:
         limits = Limits(retry_s=0.1, connect_s=2.0, answer_s=2.0, pin_s=0.5)
@@ -129,7 +129,7 @@ def test_a_message_does_not_wait_until_a_neighbour_has_heard_of_all_that_was_can
 
 
 def test_a_neighbour_that_comes_again_and_again_leaves_the_disk_to_others(network: Make) -> None:
-    """Each time with another disk, which is written down: of many greetings that come while one is, only the last is."""
+    """Each time with another disk, which is written down: of greetings that come while one is, only the last is."""
 
     async def main() -> None:
         net = network(4, starts=False)

@@ -25,8 +25,8 @@ VOUCHERS = 2
 
 _LABEL = b"veilwalk/2 finished"
 _SPKI_BYTES = 32
-#: A claim is believed when so many walks made since, one after the other, came to nothing, and as many members vouch for
-#: it as one liar cannot be, who might have swallowed those walks. After a few updates nobody else may have trained.
+#: A claim is believed when so many walks made since, one after the other, came to nothing, and as many vouch for it as
+#: one liar cannot be, who might have swallowed those walks. After a few updates nobody else may have trained.
 ASKS = 3
 _FEW_UPDATES = 10
 

@@ -32,8 +32,8 @@ from veilwalk.node.sealing._kem import (
 
 _COMMITMENT = bytes(32)
 _LABEL = b"hint"
-# Whoever seals may put a member's byte in front of every slot, to keep that member busy: no more than so many are tried,
-# and one for so many slots. By chance as many others show it in one of 10^10 messages at most.
+# Whoever seals may put a member's byte before every slot, to keep that member busy: no more than so many are tried, and
+# one for so many slots. By chance as many others show it in one of 10^10 messages at most.
 _TRIED, _SLOTS_FOR_ONE_MORE = 6, 32
 _dice = secrets.SystemRandom()
 
