@@ -67,7 +67,7 @@ def test_what_is_crowded_out_while_it_is_worked_on_takes_nothing_else_along(
 ) -> None:
     """Its file is another message's by the time the work is done: that one stays, whoever brought it."""
     # All messages in files, as large ones are.
-    monkeypatch.setitem(Spool.__init__.__kwdefaults__, "inline_bytes", 1024)
+    monkeypatch.setitem(Spool.__init__.__kwdefaults__, "inline_bytes", 1024)  # type: ignore[arg-type]
     rules = RunRules(walk=SIMPLE, updates=400, late_hops=1e9, dwell_s=4.0)
 
     async def main() -> None:
@@ -81,7 +81,7 @@ def test_what_is_crowded_out_while_it_is_worked_on_takes_nothing_else_along(
         # Two of one id: the second turns out to be a copy, and stands before the one that is worked on next.
         same = os.urandom(16)
         for seq, update in enumerate((same, same, None, None, None, None), start=1):
-            options = {"walk_tag": os.urandom(8), "update_id": update}
+            options: dict[str, Any] = {"walk_tag": os.urandom(8), "update_id": update}
             assert await offer(bad, seq, message_for(net, "n1", counts=[0.0] * 4, **options)) == Ack(seq)
             if seq == 4:
                 await net.until(lambda: net.tally("updates") == 1)
@@ -123,6 +123,33 @@ def test_a_message_does_not_wait_until_a_neighbour_has_heard_of_all_that_was_can
             net.nodes["n1"]._wake("n2")
             await net.until(lambda: net.tally("rerouted", "n1") == 1, timeout_s=10)
             await net.until(lambda: net.tally("taken", "n0") == 1)
+            await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_neighbour_that_takes_nothing_holds_few_walks_up(network: Make) -> None:
+    """It is there, so no walk is missed, and each would wait for it: after the first it is passed by for a while."""
+
+    async def main() -> None:
+        limits = Limits(retry_s=0.1, connect_s=2.0, answer_s=2.0, pin_s=0.3)
+        net = network(4, starts=False, rules=STRAIGHT, limits=limits)
+        async with takes_nothing(net, "n2", cancels_in_s=0.0):
+            await net.start("n0", "n1")
+            node = net.nodes["n1"]
+            await net.until(lambda: node.links_up == 2)
+            assert not node.gone()
+            waiting = node.desk.custody.spool.tables.pinned_to
+            while not waiting("n2"):
+                await node.desk.create(first=False)
+            await net.until(lambda: net.tally("rerouted", "n1"))
+            await net.until(lambda: node.gone() == {"n2"})
+            for _ in range(10):
+                await node.desk.create(first=False)
+            assert not waiting("n2")
+            assert node.links_up == 2
+            node._out_links["n2"]._shunned_until = 0.0
+            assert not node.gone()
             await net.stop()
 
     asyncio.run(main())
