@@ -143,7 +143,7 @@ def test_a_neighbour_that_takes_nothing_holds_few_walks_up(network: Make) -> Non
             while not waiting("n2"):
                 await node.desk.create(first=False)
             await net.until(lambda: net.tally("rerouted", "n1"))
-            await net.until(lambda: node.gone() == {"n2"})
+            await net.until(lambda: node.gone() == {"n2"}, timeout_s=5)
             for _ in range(10):
                 await node.desk.create(first=False)
             assert not waiting("n2")
