@@ -28,6 +28,8 @@ _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e-?[0-9]+)?")
 # By how much a refusal raises what a node compares with: one that was lucky once would refuse everybody for ever. Each
 # honest model refused sets the run back, so that luck must be forgotten within one or two of them.
 _LEAK = 1.5
+# What is raised must be more than nothing: anybody can make a model that is right about all rows of one class.
+_LEAST = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -100,9 +102,9 @@ class Acceptance:
         if not self.max_loss_ratio:
             return True, held.loss
         loss = loss_of(received)
-        before = held.loss if math.isfinite(held.loss) else loss_of(held.params)
+        before = max(held.loss if math.isfinite(held.loss) else loss_of(held.params), _LEAST)
         # A loss that is not a number is refused as well.
-        if loss <= self.max_loss_ratio * max(before, 1e-9):
+        if loss <= self.max_loss_ratio * before:
             # The best so far: were it the last, a little worse each time would go through.
             return True, min(loss, before)
         return False, _LEAK * before

@@ -139,6 +139,17 @@ def test_a_model_is_held_against_the_best_that_was_accepted() -> None:
     assert accepted(Acceptance(), 1e30)
 
 
+def test_a_model_without_any_loss_is_forgotten_like_others() -> None:
+    """Anybody can make one for rows of one class; were it the measure for ever, all honest models would be refused."""
+    rule, held, losses = Acceptance(max_loss_ratio=1.5), Held(params={}, loss=2.0), []
+    assert rule.look({}, held, age=1, loss_of=lambda _: 0.0) == (True, 0.0)
+    is_accepted, least = False, 0.0
+    while not is_accepted:
+        is_accepted, least = rule.look({}, Held(params={}, loss=least), age=1, loss_of=lambda _: 1.0)
+        losses.append(least)
+        assert len(losses) < 60
+
+
 def test_a_drift_that_shows_in_no_step_goes_through() -> None:
     """What the tests do not catch, kept so that nobody claims more: all poisoners push one way, an update's length."""
     run = train(task(acceptance=STRICT, poison=Poison.of("drift", 0.1)), TRACE, evaluations=4)

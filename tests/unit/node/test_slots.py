@@ -14,7 +14,7 @@ from scipy import stats
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.geometry import CLEAR_BYTES
-from veilwalk.node.sealing import _slots
+from veilwalk.node.sealing import _kem, _slots
 from veilwalk.node.sealing._context import SealContext
 from veilwalk.node.sealing._envelope import open_body, open_header, seal
 from veilwalk.node.sealing._kem import KemPrivateKey, Suite, kem_private_key, kem_public_bytes, new_kem_secret
@@ -255,3 +255,30 @@ def test_one_real_slot_or_all_look_alike(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(_slots, "_sealed_slot", empty)
     assert p() < RARE
+
+
+@pytest.mark.parametrize(("recipients", "most"), [(16, 6), (300, 15)])
+def test_a_member_tries_a_few_slots_however_many_show_its_byte(
+    monkeypatch: pytest.MonkeyPatch, recipients: int, most: int
+) -> None:
+    """Who seals can put anybody's byte in front of all: at each visit the member would be at it for milliseconds."""
+    context, (_, (private,)) = make_context(recipients), make_keys(1)
+    monkeypatch.setattr(_slots, "_hint", lambda *_: b"h")
+    message = sealed(context, make_keys(1)[0])
+    tried: list[int] = []
+    monkeypatch.setattr(Suite, "hpke", property(lambda suite: Counting(_kem._HPKE[suite], tried)))
+    assert open_header(context, private, message) is None
+    assert len(tried) == most
+
+
+class Counting:
+    """Notes what is tried."""
+
+    def __init__(self, suite: Any, tried: list[int]) -> None:
+        self._suite, self._tried = suite, tried
+
+    def decrypt(self, *values: Any, **named: Any) -> bytes:
+        """Try."""
+        self._tried.append(1)
+        found: bytes = self._suite.decrypt(*values, **named)
+        return found

@@ -131,8 +131,8 @@ class Counter(Protocol):
         """Throw a message away if it is damaged on this node's own disk."""
         ...
 
-    async def reroute(self, peer: str, *, silent: frozenset[str]) -> None:
-        """Send what waits for ``peer``, and was not given, another way."""
+    async def reroute(self, peer: str, *, silent: frozenset[str]) -> bool:
+        """Send what waits for ``peer``, and was not given, another way; return whether anything was."""
         ...
 
     def released(self, peer: str, seq: int) -> None:

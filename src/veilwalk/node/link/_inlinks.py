@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from collections import defaultdict
 from collections.abc import Awaitable
 
 from veilwalk.core.errors import ProtocolError, SpoolError, TransportError
@@ -39,6 +40,7 @@ class InLinks:
         self._open: dict[Connection, asyncio.Task[None] | None] = {}
         self._connections: dict[str, Connection] = {}
         self._buckets: dict[str, TokenBucket] = {}
+        self._greeting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def start(self, host: str, port: int, context: ssl.SSLContext, *, version: int = 0) -> None:
         """Listen.
@@ -112,8 +114,13 @@ class InLinks:
         if before is not None:
             before.close()
         self._connections[peer] = connection
-        self._port.greeted(connection)
-        settled = await self._desk.greeted(peer, hello)
+        # One greeting of a neighbour's is written at a time: of those that come meanwhile, each still in its place at
+        # the door, only the last is.
+        async with self._greeting[peer]:
+            if connection.closed.is_set():
+                raise TransportError("a peer closed the connection")
+            self._port.greeted(connection)
+            settled = await self._desk.greeted(peer, hello)
         await wait_until(due)
         await connection.send(self.host.hello(settled))
         while True:

@@ -21,6 +21,9 @@ _FIRST_PAUSE_S = 0.05
 # A link that is down so long is passed by. Shorter breaks, as when both ends follow a new roster, change no walk.
 _DOWN_S = 1.0
 _LOOK_S = 0.25
+# One that was there and kept a message waiting until it went another way is passed by for so many times as long: else a
+# member that takes nothing, and so is never missed, would hold every walk up that comes near it.
+_SHUNNED = 20
 # In a second: each follows a hand-over, which both ends wrote to their disks.
 _MOST_RELEASES = 1000
 _dice = secrets.SystemRandom()
@@ -54,13 +57,19 @@ class OutLink:
         self._stuck_since: float | None = None
         self._releases = TokenBucket(limits.rate, limits.burst)
         self._heard = TokenBucket(_MOST_RELEASES, _MOST_RELEASES)
+        self._shunned_until = 0.0
         # Nothing is known of a link that never was up: others may be starting too.
         self._gone_at = time.monotonic() + limits.connect_s
 
     @property
     def gone(self) -> bool:
-        """Whether the neighbour is known not to be there: nothing is sent its way if there is another."""
+        """Whether the neighbour is known not to be there."""
         return not self.up and time.monotonic() >= self._gone_at
+
+    @property
+    def avoided(self) -> bool:
+        """Whether nothing is sent its way if there is another: it is not there, or took nothing lately."""
+        return self.gone or time.monotonic() < self._shunned_until
 
     def hang_up(self) -> None:
         """Cut the connection; a new one is tried at once."""
@@ -127,12 +136,14 @@ class OutLink:
             if self.gone:
                 await self._quietly(self._reroute())
 
-    async def _reroute(self) -> None:
-        if await self._desk.waits_for(self.peer):
-            self._stuck_since = None
-            await self._desk.reroute(self.peer, silent=self._host.silent())
+    async def _reroute(self) -> bool:
+        """Send what waits for this neighbour, and was not given, another way; return whether anything was."""
+        if not await self._desk.waits_for(self.peer):
+            return False
+        self._stuck_since = None
+        return await self._desk.reroute(self.peer, silent=self._host.silent())
 
-    async def _quietly(self, work: Awaitable[None]) -> None:
+    async def _quietly(self, work: Awaitable[object]) -> None:
         try:
             await work
         except SpoolError as error:
@@ -174,6 +185,8 @@ class OutLink:
                 await self._wait(connection)
             elif outgoing.row is None:
                 await self._cancel(connection, outgoing)
+                # There may be many of these, and a neighbour that takes its time with each.
+                await self._pass_by()
             elif len(outgoing.body) != self._host.message_bytes:
                 # No peer would take it: it can only be damaged here.
                 await self._desk.damaged(outgoing)
@@ -245,13 +258,19 @@ class OutLink:
         return True
 
     async def _rest(self, pause: float) -> None:
-        """Pause for about so long; what has waited too long for this neighbour, and was not given, goes another way."""
+        """Pause for about so long, and then pass the neighbour by if it has kept a message waiting for too long."""
         await asyncio.sleep(pause * (0.5 + _dice.random()))
+        await self._pass_by()
+
+    async def _pass_by(self) -> None:
+        """Send what has waited too long for this neighbour, and was not given, another way."""
         if self._stuck_since is None and await self._desk.waits_for(self.peer):
             self._note_waiting()
-        now = asyncio.get_running_loop().time()
-        if self._stuck_since is not None and now - self._stuck_since > self._limits.pin_s:
-            await self._reroute()
+        if self._stuck_since is None:
+            return
+        kept_s = asyncio.get_running_loop().time() - self._stuck_since
+        if kept_s > self._limits.pin_s and await self._reroute():
+            self._shunned_until = time.monotonic() + _SHUNNED * kept_s
 
     def _released(self, seq: int) -> None:
         # Honest neighbours release each message once: more than there can be messages is not worth looking at, nor,

@@ -76,8 +76,8 @@ class Custody(Intake):
         return self.spool.tables.tallies(), len(self.spool.tables.messages())
 
     def has_a_walk(self) -> bool:
-        """Return whether a message is here that may be a walk: one that did not come too often."""
-        return any(row.id not in self._resting for row in self.spool.tables.messages())
+        """Return whether a message is here that may be a walk: no finished model, nor one that came too often."""
+        return any(not row.fixed and row.id not in self._resting for row in self.spool.tables.messages())
 
     def count(self, name: str) -> None:
         """Add one to a tally; not worth waiting for the disk."""

@@ -85,13 +85,11 @@ class Desk:
         )
 
     async def greeted(self, peer: str, hello: Hello) -> int:
-        """Note which disk a neighbour has that is about to offer messages; return the last number taken from it.
-
-        A new disk gets the finished model again.
-        """
+        """Note which disk a neighbour has that is about to offer messages; return the last number taken from it."""
         known = await self.storage(self.custody.spool.tables.is_disk_of, peer, hello.incarnation)
         taken = await self.storage(self.custody.greeted, peer, hello.incarnation, hello.settled)
         if not known:
+            # It gets the finished model again.
             self._new_disk(peer)
             await self._study.bid_farewell(peer)
             self._wake(peer)
@@ -180,11 +178,13 @@ class Desk:
         if outgoing.row is not None:
             await self.storage(self.custody.drop_if_damaged, outgoing.row)
 
-    async def reroute(self, peer: str, *, silent: frozenset[str]) -> None:
-        """Send what waits for ``peer``, and was not given, another way."""
+    async def reroute(self, peer: str, *, silent: frozenset[str]) -> bool:
+        """Send what waits for ``peer``, and was not given, another way; return whether anything was."""
         self._ahead = None
-        for other in await self.storage(partial(self.custody.reroute, peer, avoid=silent)):
+        chosen = await self.storage(partial(self.custody.reroute, peer, avoid=silent))
+        for other in chosen:
             self._wake(other)
+        return bool(chosen)
 
     async def part_from(self, peer: str) -> None:
         """Send what waits for a neighbour that has left another way, or nowhere where it was for that one alone."""

@@ -17,7 +17,7 @@ from veilwalk.core.errors import ProtocolError
 from veilwalk.node.members import NodeKeys, RunRules, decode_params, final_tag
 from veilwalk.node.peer._arrival import Arrival, look_at, read_model
 from veilwalk.node.peer._draws import Draws
-from veilwalk.node.peer._ends import ASKS, MOST_ENDS, is_fresh, is_near, is_vouched, vouch, voucher
+from veilwalk.node.peer._ends import MOST_ENDS, is_fresh, is_near, is_overdue, is_vouched, vouch, voucher
 from veilwalk.node.peer._routing import DestinationRow
 from veilwalk.node.peer._trainer import Lesson, Trainer
 from veilwalk.node.sealing import Header, OpenedHeader, seal
@@ -202,13 +202,14 @@ class Destination:
         return is_vouched(roster, self.keys.id, arrival.claims.values(), claim)
 
     def overdue(self, spool: Spool, roster: Roster, lane: int) -> Progress | None:
-        """Return the end that a neighbour vouches for, once asking has been in vain; None where it has not."""
+        """Return the end that members vouch for, once asking has been in vain; None where it has not."""
         with spool.transaction(durable=False) as register:
             stored, vouched = register.model(of_lane("claimed", lane)), claims(register, lane)
             asked = int(register.mark(of_lane(ASKED, lane)) or 0)
             model = read_model(spool, register, stored)
-        ends = [(claim.digest, claim.iteration) for claim in vouched.values() if claim.by in roster.ids]
-        if stored is None or model is None or asked < ASKS or (stored.digest, stored.iteration) not in ends:
+        if stored is None or model is None:
+            return None
+        if not is_overdue(roster, vouched.values(), (stored.digest, stored.iteration), asked=asked):
             return None
         header = Header(
             update_id=os.urandom(16),

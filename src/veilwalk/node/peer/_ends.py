@@ -25,8 +25,10 @@ VOUCHERS = 2
 
 _LABEL = b"veilwalk/2 finished"
 _SPKI_BYTES = 32
-#: A claim that a neighbour vouches for is believed when so many walks made since, one after the other, came to nothing.
+#: A claim is believed when so many walks made since, one after the other, came to nothing, and as many vouch for it as
+#: one liar cannot be, who might have swallowed those walks. After a few updates nobody else may have trained.
 ASKS = 3
+_FEW_UPDATES = 10
 
 #: A node takes so many ends of a lane, each better than the one before, and hands each to all neighbours: an honest run
 #: has a few, for its walks merge, and anybody can make a next one that is as good by its digest.
@@ -86,6 +88,12 @@ def is_vouched(roster: Roster, me: str, claims: Iterable[Claim], newest: Claim) 
     ]
     known = sum(claim.by in neighbours for claim in agree)
     return known >= enough or (len(agree) >= VOUCHERS and len({claim.brought_by for claim in agree}) >= enough)
+
+
+def is_overdue(roster: Roster, claims: Iterable[Claim], end: tuple[bytes, int], *, asked: int) -> bool:
+    """Return whether an end, by digest and updates, is believed because ``asked`` walks came to nothing."""
+    vouchers = sum((claim.digest, claim.iteration) == end and claim.by in roster.ids for claim in claims)
+    return asked >= ASKS and vouchers >= (1 if end[1] <= _FEW_UPDATES else VOUCHERS)
 
 
 def is_fresh(known: Known, iteration: int, members: int) -> bool:

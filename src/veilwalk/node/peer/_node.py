@@ -232,9 +232,9 @@ class Node(Incidents):
         return frozenset(peer for peer, link in self._out_links.items() if not link.up)
 
     def gone(self) -> frozenset[str]:
-        """Return the neighbours that are known not to be there: no message is sent their way if there is another."""
+        """Return the neighbours that are not there, or took nothing lately: others are drawn, if there are any."""
         # Asked by the storage thread.
-        return frozenset(peer for peer, link in tuple(self._out_links.items()) if link.gone)
+        return frozenset(peer for peer, link in tuple(self._out_links.items()) if link.avoided)
 
     def _next_hop(self, roster: Roster) -> NextHop:
         rules = self._parts.rules

@@ -61,10 +61,11 @@ class Register(Memory):
         self._database.execute("UPDATE message SET peer = ?, seq = ? WHERE id = ?", (peer, seq, row.id))
         return replace(row, peer=peer, seq=seq)
 
-    def delete(self, row: Row) -> None:
-        """Take a message out of the table; its file, if it has one, stays."""
-        self._database.execute("DELETE FROM message WHERE id = ?", (row.id,))
+    def delete(self, row: Row) -> str | None:
+        """Take a message out of the table, if it is there; its file, if it has one, stays, and is returned."""
+        found = self.execute("DELETE FROM message WHERE id = ? RETURNING file", row.id)
         self._database.execute("DELETE FROM given WHERE peer = ? AND seq = ?", (row.peer, row.seq))
+        return found[0][0] if found else None
 
     def drop(self, row: Row, *, undelivered: bool = False) -> None:
         """Let a message go; its file goes when this transaction is safe.
@@ -73,9 +74,10 @@ class Register(Memory):
         """
         if undelivered and row.peer is not None:
             self._cancel(row)
-        self.delete(row)
-        if row.file is not None:
-            self.dropped_files.append(row.file)
+        # By the table: one that was crowded out while it was worked on is gone, and its file is another message's.
+        file = self.delete(row)
+        if file is not None:
+            self.dropped_files.append(file)
 
     def message(self, number: int) -> Row | None:
         """Return the message of that id, if it is still here."""

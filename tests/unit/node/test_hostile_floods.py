@@ -1,0 +1,209 @@
+"""Neighbours that bring too much, come again and again, or keep others waiting: who is honest loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.helpers.members import greet, message_for, offer, size_of
+from tests.unit.node.test_hostile_members import forged_final
+from tests.unit.node.test_hostile_patience import STRAIGHT, garbage
+from tests.unit.node.test_hostile_watches import slow
+
+from veilwalk.core.walk import SIMPLE
+from veilwalk.node import Limits, RunRules
+from veilwalk.node.link import dialing_context, listening_context
+from veilwalk.node.link._connection import dial
+from veilwalk.node.link._wire import Ack, Cancel, Frame, Hello, Nak, Ping, Refusal, Wire
+from veilwalk.node.spool import Spool
+
+Make = Callable[..., Any]
+
+
+@contextlib.asynccontextmanager
+async def takes_nothing(net: Any, name: str, *, cancels_in_s: float) -> AsyncIterator[None]:
+    """Somebody at the address of ``name`` who refuses every message, and takes its time to hear of those cancelled."""
+
+    async def answer(frame: Frame) -> Frame:
+        match frame:
+            case Hello():
+                hello: Hello = net.parts[name].membership.hello(b"incarnat")
+                return hello
+            case Cancel():
+                await asyncio.sleep(cancels_in_s)
+                return Ack(frame.seq)
+            case Ping():
+                return Ping()
+            case _:
+                return Refusal(frame.seq, Nak.BUSY)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        wire = Wire("listener", message_bytes=size_of(net))
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            while data := await reader.read(1 << 16):
+                for frame in wire.feed(data):
+                    writer.write(wire.send(await answer(frame)))
+        writer.transport.abort()
+
+    context = listening_context(net.keys[name], net.roster.trust_anchors(net.roster.neighbours(name)))
+    port = socket.create_server(("127.0.0.1", net.roster.member(name).port))
+    server = await asyncio.start_server(serve, sock=port, ssl=context)
+    try:
+        yield
+    finally:
+        server.close()
+        await asyncio.sleep(0.1)
+
+
+def test_what_is_crowded_out_while_it_is_worked_on_takes_nothing_else_along(
+    network: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is another message's by the time the work is done: that one stays, whoever brought it."""
+    # All messages in files, as large ones are.
+    monkeypatch.setitem(Spool.__init__.__kwdefaults__, "inline_bytes", 1024)  # type: ignore[arg-type]
+    rules = RunRules(walk=SIMPLE, updates=400, late_hops=1e9, dwell_s=4.0)
+
+    async def main() -> None:
+        net = network(4, starts=False, rules=rules)
+        net.change("n1", task=slow(net.parts["n1"].task, 1.5))
+        await net.start("n1")
+        custody = net.nodes["n1"].desk.custody
+        # The first of those that may go, as it is now and then.
+        custody._draws = SimpleNamespace(below=lambda _: 0)
+        bad, honest = await greet(net, "n0", "n1"), await greet(net, "n2", "n1")
+        # Two of one id: the second turns out to be a copy, and stands before the one that is worked on next.
+        same = os.urandom(16)
+        for seq, update in enumerate((same, same, None, None, None, None), start=1):
+            options: dict[str, Any] = {"walk_tag": os.urandom(8), "update_id": update}
+            assert await offer(bad, seq, message_for(net, "n1", counts=[0.0] * 4, **options)) == Ack(seq)
+            if seq == 4:
+                await net.until(lambda: net.tally("updates") == 1)
+        await net.until(lambda: net.tally("crowded_out") == 2)
+        assert await offer(honest, 1, garbage(net, "n1")) == Ack(1)
+        await net.until(lambda: net.tally("updates") == 2)
+        for seq in (2, 3):
+            assert await offer(honest, seq, garbage(net, "n1")) == Ack(seq)
+        brought = [row for row in custody.spool.tables.messages() if row.came_from == "n2"]
+        assert len([custody.spool.read(row) for row in brought]) == 3
+        assert net.nodes["n1"].events["storage_troubles"] == 0
+        bad.close()
+        honest.close()
+        await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_message_does_not_wait_until_a_neighbour_has_heard_of_all_that_was_cancelled(network: Make) -> None:
+    """There may be a thousand such numbers, ten seconds for each answer: what waits behind them goes another way."""
+
+    async def main() -> None:
+        limits = Limits(retry_s=0.1, connect_s=2.0, answer_s=2.0, pin_s=0.5)
+        net = network(4, starts=False, rules=STRAIGHT, limits=limits)
+        async with takes_nothing(net, "n2", cancels_in_s=0.7):
+            await net.start("n0", "n1")
+            await net.until(lambda: net.nodes["n1"].links_up == 2)
+            custody, message = net.nodes["n1"].desk.custody, garbage(net, "n1")
+
+            def left() -> None:
+                """What is left when a neighbour was passed by thirty times; and one message more for it."""
+                with custody.spool.transaction() as register:
+                    for _ in range(30):
+                        row = register.add_message(custody.spool.store(message), came_from="n0", peer="n2")
+                        register.drop(row, undelivered=True)
+                    register.add_message(custody.spool.store(message), came_from="n0", peer="n2")
+
+            await net.nodes["n1"].desk.storage(left)
+            net.nodes["n1"]._wake("n2")
+            await net.until(lambda: net.tally("rerouted", "n1") == 1, timeout_s=10)
+            await net.until(lambda: net.tally("taken", "n0") == 1)
+            await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_neighbour_that_takes_nothing_holds_few_walks_up(network: Make) -> None:
+    """It is there, so no walk is missed, and each would wait for it: after the first it is passed by for a while."""
+
+    async def main() -> None:
+        limits = Limits(retry_s=0.1, connect_s=2.0, answer_s=2.0, pin_s=0.3)
+        net = network(4, starts=False, rules=STRAIGHT, limits=limits)
+        async with takes_nothing(net, "n2", cancels_in_s=0.0):
+            await net.start("n0", "n1")
+            node = net.nodes["n1"]
+            await net.until(lambda: node.links_up == 2)
+            assert not node.gone()
+            waiting = node.desk.custody.spool.tables.pinned_to
+            while not waiting("n2"):
+                await node.desk.create(first=False)
+            await net.until(lambda: net.tally("rerouted", "n1"))
+            await net.until(lambda: node.gone() == {"n2"}, timeout_s=5)
+            for _ in range(10):
+                await node.desk.create(first=False)
+            assert not waiting("n2")
+            assert node.links_up == 2
+            node._out_links["n2"]._shunned_until = 0.0
+            assert not node.gone()
+            await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_neighbour_that_comes_again_and_again_leaves_the_disk_to_others(network: Make) -> None:
+    """Each time with another disk, which is written down: of greetings that come while one is, only the last is."""
+
+    async def main() -> None:
+        net = network(4, starts=False)
+        await net.start("n1")
+        storage, may_go_on = net.nodes["n1"].desk._storage, threading.Event()
+        # A disk that is slower than handshakes are.
+        writing = asyncio.create_task(storage.do(may_go_on.wait, 20))
+        await asyncio.sleep(0.1)
+        context = dialing_context(net.keys["n0"], net.roster.trust_anchors(["n1"]))
+        for _ in range(30):
+            connection = await dial(net.roster.member("n1"), context, message_bytes=size_of(net), timeout_s=5)
+            await connection.send(net.parts["n0"].membership.hello(os.urandom(8)))
+        await asyncio.sleep(0.2)
+        # Beside it the links to neighbours that are away look after what waits for them.
+        assert storage._thread._work_queue.qsize() <= 4
+        assert len(net.nodes["n1"]._in_links._open) <= 10
+        may_go_on.set()
+        await writing
+        assert isinstance(await connection.receive(5), Hello)
+        assert net.nodes["n1"]._disks["n0"] == 2
+        connection.close()
+        await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_word_on_the_end_that_nobody_fetches_is_taken_for_no_walk(network: Make) -> None:
+    """Anybody's word is passed on, and waits for a neighbour that is away: walks are missed all the same."""
+
+    async def main() -> None:
+        net = network(4, starts=False, rules=RunRules(walk=SIMPLE, updates=400, late_hops=20))
+        await net.start("n0", "n1")
+        custody = net.nodes["n1"].desk.custody
+
+        def bring() -> Any:
+            with custody.spool.transaction() as register:
+                return register.add_message(
+                    custody.spool.store(forged_final(net, "n1", "n3", [9.0] * 4)), came_from="n0"
+                )
+
+        net.nodes["n0"].drain()
+        net.nodes["n1"].desk._settle(await net.nodes["n1"].desk.storage(bring), for_us=True)
+        await net.until(lambda: [row.peer for row in net.look("n1")["messages"]] == ["n2"])
+        # It is late after a second, and puts its alarm off by a moment.
+        net.nodes["n1"]._watches._age._spread = 0.1
+        net.nodes["n1"]._watches.came()
+        await net.until(lambda: net.tally("created", "n1") == 1, timeout_s=10)
+        await net.stop()
+
+    asyncio.run(main())
