@@ -22,8 +22,9 @@ _FIRST_PAUSE_S = 0.05
 _DOWN_S = 1.0
 _LOOK_S = 0.25
 # One that was there and kept a message waiting until it went another way is passed by for so many times as long: else a
-# member that takes nothing, and so is never missed, would hold every walk up that comes near it.
-_SHUNNED = 20
+# member that takes nothing, and so is never missed, would hold every walk up that comes near it. But not for longer
+# than some minutes: it may have been a busy one.
+_SHUNNED, _MOST_SHUNNED_S = 20, 300.0
 # In a second: each follows a hand-over, which both ends wrote to their disks.
 _MOST_RELEASES = 1000
 _dice = secrets.SystemRandom()
@@ -270,7 +271,7 @@ class OutLink:
             return
         kept_s = asyncio.get_running_loop().time() - self._stuck_since
         if kept_s > self._limits.pin_s and await self._reroute():
-            self._shunned_until = time.monotonic() + _SHUNNED * kept_s
+            self._shunned_until = time.monotonic() + min(_SHUNNED * kept_s, _MOST_SHUNNED_S)
 
     def _released(self, seq: int) -> None:
         # Honest neighbours release each message once: more than there can be messages is not worth looking at, nor,
