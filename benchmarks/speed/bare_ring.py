@@ -9,6 +9,7 @@ syncs it, answers with a few bytes and passes it on. Nothing is numbered, given 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import multiprocessing
 import os
@@ -97,8 +98,9 @@ class _Member:
             await asyncio.sleep(_SETTLING_S)
             self._onward.write(self._first)
         async with server:
-            while await answers.read(4096):
-                pass
+            with contextlib.suppress(ConnectionError):
+                while await answers.read(4096):
+                    pass
 
     def _take(self, message: bytes) -> None:
         self._opener.open(message)

@@ -239,6 +239,32 @@ def test_finding_22_the_log_of_the_database_keeps_no_history(tmp_path: Path, whe
         custody.spool.close()
 
 
+@pytest.mark.parametrize("delivers", [True, False])
+def test_the_log_is_wiped_when_nobody_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, delivers: bool
+) -> None:
+    """After a message is let go, not while one is taken; where none is let go, after so many commits all the same."""
+    disk = FolderDisk(tmp_path)
+    custody = custody_on(disk, 1 << 20)
+    wipe, step, found = FolderDisk._wipe, "", []
+
+    def noting(self: FolderDisk) -> None:
+        found.append((step, self._commits))
+        wipe(self)
+
+    monkeypatch.setattr(FolderDisk, "_wipe", noting)
+    for seq in range(1, 300):
+        step = "take"
+        row = take(custody, seq, b"message").row
+        if delivers:
+            step = "let go"
+            custody.delivered(row.peer, row.seq)
+    assert len(found) >= 2
+    assert {step for step, _ in found} == {"let go" if delivers else "take"}
+    assert all(commits <= 128 for _, commits in found)
+    custody.spool.close()
+
+
 @pytest.mark.parametrize("wiped", [32, 5000, None])
 def test_finding_22_a_power_cut_while_the_log_is_wiped_loses_nothing(tmp_path: Path, wiped: int | None) -> None:
     """All of it is in the database by then; a log that is wiped in part is neither read nor taken for damaged."""

@@ -18,7 +18,7 @@ from veilwalk.core.errors import SpoolError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import Limits, RunRules
 from veilwalk.node.link._connection import dial, dialing_context
-from veilwalk.node.link._wire import Ack, Go, Nak, Offer, Refusal
+from veilwalk.node.link._wire import Ack, Go, Nak, Offer, Ping, Refusal
 from veilwalk.node.members import changed_roster, new_node_keys
 from veilwalk.node.peer import DestinationRow
 from veilwalk.node.spool._disk import FolderDisk
@@ -210,6 +210,34 @@ def test_only_neighbours_with_their_own_key_are_let_in(network: Make, tmp_path: 
         connection.close()
         await net.stop()
         return net
+
+    asyncio.run(main())
+
+
+def test_every_wait_has_its_own_end_though_one_timer_serves_them_all(network: Make) -> None:
+    """A long wait does not lengthen the short one after it, nor does a short one end the long one after it."""
+    from veilwalk.core.errors import TransportError
+
+    async def main() -> None:
+        net = network(4, starts=False)
+        await net.start("n1")
+        connection, wake, clock = await greet(net, "n0", "n1"), asyncio.Event(), asyncio.get_running_loop().time
+        asyncio.get_running_loop().call_later(0.05, wake.set)
+        assert await connection.idle(wake, 30)
+        for wait_s in (0.1, 0.3):
+            wake.clear()
+            begun = clock()
+            assert not await connection.idle(wake, wait_s)
+            assert wait_s <= clock() - begun < wait_s + 5
+        await connection.send(Ping())
+        assert await connection.receive(5) == Ping()
+        begun = clock()
+        with pytest.raises(TransportError, match="in time"):
+            await connection.receive(0.1)
+        assert 0.1 <= clock() - begun < 4
+        connection.close()
+        assert connection._timer is None
+        await net.stop()
 
     asyncio.run(main())
 

@@ -36,6 +36,10 @@ class Connection(asyncio.BufferedProtocol):
         self._broken: str | None = None
         # What is waited for while there is nothing to do; set also when the connection ends.
         self._idle: asyncio.Event | None = None
+        # When whoever waits has waited long enough, and what looks then, or earlier.
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_late = False
         self._writable = asyncio.Event()
         self._writable.set()
         self.closed = asyncio.Event()
@@ -97,12 +101,11 @@ class Connection(asyncio.BufferedProtocol):
             return found
         if self._transport is None or self.closed.is_set():
             raise TransportError("a peer closed the connection")
-        self._waiting = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._waiting = loop.create_future()
+        self._look_by(loop.time() + timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await self._waiting
-        except TimeoutError:
-            raise TransportError("a peer did not answer in time") from None
+            return await self._waiting
         finally:
             self._waiting = None
 
@@ -115,14 +118,14 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._transport is None or self.closed.is_set():
             raise TransportError("a peer closed the connection")
-        self._idle = wake
+        self._idle, self._is_late = wake, False
+        self._look_by(asyncio.get_running_loop().time() + timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                await wake.wait()
-        except TimeoutError:
-            return False
+            await wake.wait()
         finally:
             self._idle = None
+        if self._is_late:
+            return False
         if self.closed.is_set():
             raise ProtocolError(self._broken) if self._broken else TransportError("a peer closed the connection")
         return True
@@ -182,8 +185,31 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._next = frame
 
+    def _look_by(self, due: float) -> None:
+        """See at ``due`` whether somebody waits still. One timer lasts for many frames: each of its own costs more."""
+        self._due = due
+        if self._timer is None or self._timer.when() > due:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_at(due, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._waiting is None and self._idle is None:
+            return
+        if asyncio.get_running_loop().time() < self._due:
+            self._look_by(self._due)
+        elif self._idle is not None:
+            self._is_late = True
+            self._idle.set()
+        else:
+            self._fail(TransportError("a peer did not answer in time"))
+
     def _ended(self) -> None:
         self.closed.set()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._idle is not None:
             self._idle.set()
 

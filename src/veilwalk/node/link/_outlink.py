@@ -226,16 +226,17 @@ class OutLink:
 
     async def _offer(self, connection: Connection, outgoing: Outgoing, row: Row) -> Frame:
         """Send a message, and return what the neighbour says to it; the two together take a bounded time."""
-        limit_s = self._limits.transfer_s(self._host.message_bytes)
-        try:
-            async with asyncio.timeout(limit_s):
-                if self._early is None:
+        clock = asyncio.get_running_loop().time
+        due = clock() + self._limits.transfer_s(self._host.message_bytes)
+        if self._early is None:
+            try:
+                async with asyncio.timeout_at(due):
                     await connection.send(Offer(outgoing.seq, len(outgoing.body), row.digest), outgoing.body)
-                self._early = None
-                hit("send.offered")
-                return await connection.receive(limit_s)
-        except TimeoutError:
-            raise TransportError("a peer takes too long") from None
+            except TimeoutError:
+                raise TransportError("a peer takes too long") from None
+        self._early = None
+        hit("send.offered")
+        return await connection.receive(due - clock())
 
     async def _cancel(self, connection: Connection, outgoing: Outgoing) -> None:
         await connection.send(Cancel(outgoing.seq))

@@ -9,7 +9,7 @@ a fixed length, so that nothing a peer sends decides how much memory is taken: a
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import ClassVar, Literal
 
@@ -318,4 +318,4 @@ def _named(lowest: int, highest: int) -> str:
 
 def encode(frame: Frame) -> bytes:
     """Return the bytes of ``frame``."""
-    return bytes([_CODES[type(frame)]]) + frame.layout.pack(*(getattr(frame, entry.name) for entry in fields(frame)))
+    return bytes([_CODES[type(frame)]]) + frame.layout.pack(*[getattr(frame, name) for name in frame.__slots__])

@@ -33,8 +33,10 @@ MESSAGES = "messages"
 NO_TIME = (0.0, 0.0)
 # Where the system has it: reading leaves no time either.
 _NO_ATIME = getattr(os, "O_NOATIME", 0)
-# About forty hops: to wipe the log takes three syncs of the disk, and a longer one holds more of what was.
+# About forty hops: to wipe the log takes four syncs of the disk, and a longer one holds more of what was.
 _MOST_COMMITS = 128
+# From here on it is wiped after a commit that nobody waits for, as of a message that is gone: else one would, at a hop.
+_ENOUGH_COMMITS = 120
 
 
 class Disk(Protocol):
@@ -189,7 +191,7 @@ class FolderDisk:
                 raise
         # What is committed stays so, whatever goes wrong from here on.
         with contextlib.suppress(OSError):
-            if self._commits >= _MOST_COMMITS:
+            if self._commits >= (_MOST_COMMITS if durable else _ENOUGH_COMMITS):
                 self._wipe()
             os.utime(self._log, NO_TIME)
 

@@ -89,6 +89,8 @@ def wipe_log(path: Path, database: sqlite3.Connection) -> bool:
             left = frames * (_FRAME_BYTES + page)
             while left:
                 left -= log.write(_ZEROS[:left])
+            # On the disk, and now: else the next commit, which somebody waits for, would have to write them.
+            os.fdatasync(log)
     return True
 
 
