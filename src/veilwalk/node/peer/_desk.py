@@ -85,10 +85,7 @@ class Desk:
         )
 
     async def greeted(self, peer: str, hello: Hello) -> int:
-        """Note which disk a neighbour has that is about to offer messages; return the last number taken from it.
-
-        A new disk gets the finished model again.
-        """
+        """Note a neighbour's disk, a new one gets the finished model again; return the last number taken from it."""
         known = await self.storage(self.custody.spool.tables.is_disk_of, peer, hello.incarnation)
         taken = await self.storage(self.custody.greeted, peer, hello.incarnation, hello.settled)
         if not known:
@@ -237,6 +234,9 @@ class Desk:
     def close(self) -> None:
         """Stop all work; what is in custody waits on disk."""
         self._timers.close()
+        # What has not begun would find the storage closed, and end as a fault that nobody asks for.
+        for task in self._tasks:
+            task.cancel()
         self.debts.close()
         self._study.close()
         self._storage.close()
