@@ -123,7 +123,8 @@ def test_a_closed_terminal_stops_the_nodes_as_a_stop_does(tmp_path: Path, number
 def test_an_interrupt_between_two_starts_leaves_no_node_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is interrupted while it starts them stops those that it has started."""
     configs = prepare_cluster(tmp_path / "c", tally_plan(parse_graph_spec("ring:5"), updates=10**6, late=1e9))
-    launch, started = Cluster._launch, []
+    launch = Cluster._launch
+    started: list[subprocess.Popen[bytes]] = []
 
     def first_only(self: Cluster, config: Path) -> subprocess.Popen[bytes]:
         if started:
