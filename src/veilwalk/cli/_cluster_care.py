@@ -84,6 +84,8 @@ def logs(
     """
     from veilwalk.node.cluster import cluster_configs
 
+    if lines < 1:
+        raise InvalidParameterError("--lines", lines, "at least 1")
     folders = [path.parent for path in cluster_configs(out)]
     if node is not None and node not in {folder.name for folder in folders}:
         raise InvalidParameterError("node", node, f"one of {folders[0].name} to {folders[-1].name}")
@@ -96,11 +98,15 @@ def logs(
 def _last_lines(path: Path, count: int) -> list[str]:
     if not path.exists():
         return []
-    return path.read_text(errors="replace").splitlines()[-count:] if count > 0 else []
+    return path.read_text(errors="replace").splitlines()[-count:]
+
+
+# What a look at all nodes does not read: its fields would say 0, or nothing, of what is otherwise.
+_NOT_READ = ("model", "roster_version", "manifest_version", "members_left_out")
 
 
 def _plain(node: NodeStatus) -> dict[str, Any]:
-    return {name: value for name, value in asdict(node).items() if name != "model"}
+    return {name: value for name, value in asdict(node).items() if name not in _NOT_READ}
 
 
 def _row(node: NodeStatus | None) -> tuple[str, str, str, str]:

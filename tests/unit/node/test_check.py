@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from tests.helpers.cli import Cli
 
-from veilwalk.core.errors import ConfigError, VeilwalkError
+from veilwalk.core.errors import ConfigError, InputFileError, VeilwalkError
 from veilwalk.node import load_config, node_status
 from veilwalk.node.cluster import ClusterSettings, prepare_or_resume, set_up_cluster
 from veilwalk.node.peer import check_node, drain_node, is_running
-from veilwalk.node.peer._assemble import assemble
+from veilwalk.node.peer._assemble import assemble, read_partition
 
 
 @pytest.fixture
@@ -192,3 +192,20 @@ def test_a_node_that_drains_hands_on_what_it_holds_and_stops(configs: list[Path]
                 assert time.monotonic() < end
                 time.sleep(0.05)
         assert sum(node_status(load_config(config).state).tallies["hops"] for config in configs[1:]) > before
+
+
+@pytest.mark.parametrize("what", ["text", "array", "number"])
+def test_data_that_are_no_table_are_named_and_not_the_learner(tmp_path: Path, what: str) -> None:
+    """And nobody is told to read pickles, as NumPy would."""
+    path = tmp_path / "data.npz"
+    with path.open("wb") as stream:
+        if what == "text":
+            stream.write(b"age,weight\n")
+        elif what == "array":
+            np.save(stream, np.zeros((3, 64)))
+        else:
+            np.savez(stream, features=np.float32(1), labels=np.int64(1))
+    none, other = "no rows of features, no labels", "not an .npz of features and labels (File is not a zip file)"
+    with pytest.raises(InputFileError) as refused:
+        read_partition(path)
+    assert str(refused.value) == f"data {path}: {none if what == 'number' else other}"

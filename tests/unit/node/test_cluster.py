@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from veilwalk.node.cluster import (
     cluster_record,
     prepare_cluster,
     prepare_or_resume,
+    run_cluster,
     set_up_cluster,
     stop_cluster,
 )
@@ -104,3 +107,32 @@ def test_a_cluster_is_stopped_whatever_it_is_called(tmp_path: Path, monkeypatch:
     with pytest.raises(ProtocolError, match="n0 still run: somebody else started them"):
         stop_cluster(folder)
     os.close(handle)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_closed_terminal_stops_the_nodes_as_a_stop_does(tmp_path: Path, number: signal.Signals) -> None:
+    """They have sessions of their own: left alone they would run on, with nobody to start them again."""
+    configs = prepare_cluster(tmp_path / "c", tally_plan(parse_graph_spec("ring:5"), updates=10**6, late=1e9))
+    handler = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt):
+        run_cluster(configs, lambda _: os.kill(os.getpid(), number), timeout_s=20)
+    assert not any(is_running(load_config(path).state) for path in configs)
+    assert signal.getsignal(number) is handler
+
+
+def test_an_interrupt_between_two_starts_leaves_no_node_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is interrupted while it starts them stops those that it has started."""
+    configs = prepare_cluster(tmp_path / "c", tally_plan(parse_graph_spec("ring:5"), updates=10**6, late=1e9))
+    launch = Cluster._launch
+    started: list[subprocess.Popen[bytes]] = []
+
+    def first_only(self: Cluster, config: Path) -> subprocess.Popen[bytes]:
+        if started:
+            raise KeyboardInterrupt
+        started.append(launch(self, config))
+        return started[0]
+
+    monkeypatch.setattr(Cluster, "_launch", first_only)
+    with pytest.raises(KeyboardInterrupt), Cluster(configs):
+        pass
+    assert started[0].poll() is not None

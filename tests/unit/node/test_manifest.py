@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veilwalk.core.errors import CryptoError, InputFileError, InvalidParameterError, VeilwalkError
+from veilwalk.core.errors import CryptoError, InputFileError, InvalidParameterError, ProtocolError, VeilwalkError
 from veilwalk.node.members import _manifest
 from veilwalk.node.members._manifest import (
     ArraySpec,
@@ -238,3 +238,10 @@ def test_two_runs_differ_in_their_digest() -> None:
     changes: list[dict[str, Any]] = [{"run_id": bytes(16)}, {"seed": 8}, {"norm_bound": 101.0}, {"suite": Suite.X25519}]
     digests = {manifest().digest, *(replace(manifest(), **change).digest for change in changes)}
     assert len(digests) == len(changes) + 1
+
+
+def test_a_manifest_of_another_run_says_what_a_new_run_needs(tmp_path: Path) -> None:
+    """Who puts the next run's manifest in place has the old run's folder still."""
+    sign_manifest(tmp_path / "run.json", replace(manifest(), run_id=bytes(16)), ROOT)
+    with pytest.raises(ProtocolError, match="of another run than the one before: a new run begins with an empty state"):
+        load_manifest(tmp_path / "run.json", ROOT.public_key(), current=manifest())

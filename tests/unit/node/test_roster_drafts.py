@@ -17,6 +17,7 @@ from veilwalk.core.errors import (
 )
 from veilwalk.graphs import Graph, ring
 from veilwalk.node.members._drafts import (
+    changed_roster,
     edges_of_graph,
     first_roster,
     read_cards,
@@ -136,3 +137,13 @@ def test_the_graph_of_a_roster_has_the_names_of_its_members() -> None:
     """So that laws find their rows by name."""
     roster = first()
     assert roster.graph().labels == roster.ids
+
+
+def test_a_roster_that_ends_before_its_epoch_begins_names_the_days() -> None:
+    """Renewed for an hour on the day that an epoch was announced: the keeper gave days, and nothing else."""
+    one = first()
+    cards = {name: rotated_member(one.member(name), 1) for name in one.ids}
+    two = rotated_roster(one, cards=cards, now=NOW, days=30, seals_from=NOW + 86400)
+    with pytest.raises(InvalidParameterError, match=r"^days = 0\.5: must be more than 1: epoch 1 begins then$"):
+        changed_roster(two, two.edges, cards={}, removed=[], now=NOW, days=0.5)
+    assert changed_roster(two, two.edges, cards={}, removed=[], now=NOW, days=2).version == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -246,3 +247,20 @@ def test_a_node_waits_while_its_roster_does_not_hold(network: Make, monkeypatch:
 
     net = asyncio.run(main())
     assert net.look("n0")["final"].tolist() == [net.tally("updates", name) for name in net.names]
+
+
+def test_other_edges_than_the_manifests_are_told_and_are_no_fault(network: Make) -> None:
+    """After every change of members it is so: no warning, and no word of another network."""
+
+    async def main() -> str:
+        net = network(4, starts=False)
+        await net.start("n0")
+        edges = edges_after(net.roster, added=[("n0", "n2")])
+        following = changed_roster(net.roster, edges, cards={}, removed=[], now=NOW, days=2)
+        await net.nodes["n0"].follow(following, net.keys["n0"])
+        await net.stop()
+        return str(net.logs["n0"].getvalue())
+
+    said = [json.loads(line) for line in asyncio.run(main()).splitlines()]
+    found = [(event["level"], event["roster"]) for event in said if event["event"] == "manifest_of_earlier_edges"]
+    assert found == [("info", 2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import subprocess
 import sys
@@ -259,3 +260,22 @@ def test_a_node_starts_without_the_heavy_libraries() -> None:
     code = "import sys, veilwalk.node.peer; print(sorted({'numba', 'scipy', 'torch', 'typer'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_what_was_about_to_begin_at_the_stop_is_no_fault(network: Make) -> None:
+    """A message whose dwell ends as the node stops waits on disk, and no log speaks of an exception."""
+
+    async def main() -> list[dict[str, Any]]:
+        faults: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        net = network(4, starts=False)
+        await net.start("n0")
+        desk = net.nodes["n0"].desk
+        desk._spawn(desk._pin(1, 0.0))
+        desk.close()
+        await asyncio.sleep(0.1)
+        gc.collect()
+        await net.stop()
+        return faults
+
+    assert asyncio.run(main()) == []

@@ -68,7 +68,13 @@ class Cluster:
         for state, path in zip(self._states, self._configs, strict=True):
             if is_running(state):
                 raise ConfigError(f"{path.parent} runs already: veilwalk cluster down --out {path.parents[1]} stops it")
-        self._processes = [self._launch(path) for path in self._configs]
+        try:
+            for path in self._configs:
+                self._processes.append(self._launch(path))
+        except BaseException:
+            # A Ctrl-C between two of them: nobody else knows of those that run.
+            self.stop()
+            raise
         return self
 
     def __exit__(
@@ -156,10 +162,16 @@ def look_at(state: Path) -> NodeStatus | None:
 
 
 def run_cluster(configs: list[Path], tell: Callable[[ClusterStatus], None], *, timeout_s: float) -> ClusterStatus:
-    """Run the nodes until all have the finished model; leaving early in any way, SIGTERM too, stops them all."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Run the nodes until all have the finished model; leaving early in any way stops them all.
+
+    So do SIGTERM and SIGHUP: nodes have sessions of their own, and would outlive a terminal that was closed with nobody
+    to start them again. Under nohup, which ignores SIGHUP, it stays ignored.
+    """
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         with Cluster(configs) as cluster:
             return cluster.watch(tell, timeout_s=timeout_s)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -168,13 +168,19 @@ def _successor(
     days: float,
     seals_from: int,
 ) -> Roster:
+    expires = _expiry(now, days)
+    if expires <= seals_from:
+        # By its own name, which the keeper gave: the roster would name a field that nobody asked for.
+        raise InvalidParameterError(
+            "days", days, f"more than {(seals_from - now) / DAY_S:.2g}: epoch {epoch} begins then"
+        )
     return Roster(
         network=previous.network,
         suite=previous.suite,
         version=previous.version + 1,
         epoch=epoch,
         created=now,
-        expires=_expiry(now, days),
+        expires=expires,
         prev_digest=previous.digest,
         members=_with_keys(members, range(epoch - (seals_from > now), epoch + 2)),
         edges=_sorted(edges),
@@ -202,5 +208,5 @@ def _sorted(edges: Edges) -> tuple[tuple[str, str], ...]:
 
 def _expiry(now: int, days: float) -> int:
     if not 0 < days <= 3660:
-        raise InvalidParameterError("days", days, "between 0 and 3660")
+        raise InvalidParameterError("days", days, "more than 0, and at most 3660")
     return now + max(1, round(days * DAY_S))

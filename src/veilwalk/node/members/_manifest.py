@@ -277,7 +277,7 @@ def read_manifest_draft(path: Path) -> Manifest:
 def check_manifest_follows(manifest: Manifest, current: Manifest | None, name: str) -> None:
     """Refuse a manifest that does not follow ``current``, or changes what messages under way must fit."""
     if current is not None and manifest.run_id != current.run_id:
-        raise ProtocolError(f"{name}: of another run")
+        raise ProtocolError(f"{name}: of another run than the one before: a new run begins with an empty state folder")
     check_follows(manifest, current, name)
     for field in FIXED if current is not None else ():
         if getattr(manifest, field) != getattr(current, field):

@@ -208,14 +208,17 @@ def read_partition(path: Path) -> Partition:
     from veilwalk.learning import Partition
 
     try:
+        # Of anything else NumPy speaks of pickles, and of how to read them all the same.
+        zipfile.ZipFile(path).close()
         with np.load(path, allow_pickle=False) as archive:
             data = Partition(archive["features"], archive["labels"])
     except OSError as error:
         raise InputFileError(f"data {path}: {error.strerror or error}") from None
     except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputFileError(f"data {path}: not an .npz of features and labels ({error})") from None
-    if len(data.features) != len(data.labels):
-        raise InputFileError(f"data {path}: {len(data.features)} rows of features, {len(data.labels)} labels")
+    rows, labels = data.features.shape[:1], data.labels.shape[:1]
+    if not (rows and rows == labels):
+        raise InputFileError(f"data {path}: {(*rows, 'no')[0]} rows of features, {(*labels, 'no')[0]} labels")
     return data
 
 

@@ -237,6 +237,9 @@ class Desk:
     def close(self) -> None:
         """Stop all work; what is in custody waits on disk."""
         self._timers.close()
+        # What has not begun would find the storage closed, and end as a fault that nobody asks for.
+        for task in self._tasks:
+            task.cancel()
         self.debts.close()
         self._study.close()
         self._storage.close()

@@ -207,7 +207,9 @@ class Node(Incidents):
         if left_out:
             self._parts.log.event("law_lacks_members", names=",".join(left_out)[:200], count=len(left_out))
         if self.manifest.graph_digest != self.roster.graph_digest:
-            self._parts.log.event("manifest_of_another_network", roster=self.roster.version)
+            # No fault: a law by rule follows the roster by itself, and so it is after every change of members.
+            why = "law by file and waiting times are those of earlier edges until the next manifest"
+            self._parts.log.event("manifest_of_earlier_edges", roster=self.roster.version, why=why)
 
     def hello(self, settled: int) -> Hello:
         """Return what this node says first on a link, where it is done with all numbers up to ``settled``."""
