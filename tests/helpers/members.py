@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,26 @@ def forged_final(net: Any, goal: str, by: str, counts: list[float], iteration: i
     digest = hashlib.sha256(np.array(counts).tobytes()).digest()
     word = vouch(net.keys[by], net.parts[by].membership.manifest.run_id, iteration, digest)
     return message_for(net, goal, counts=counts, iteration=iteration, final=True, walk_tag=bytes(8), vouch=word)
+
+
+def garbage(net: Any, node: str) -> bytes:
+    """A message that nobody can open."""
+    clear: bytes = next(iter(net.nodes[node].desk.custody.opener._clear))
+    return clear + os.urandom(size_of(net) - len(clear))
+
+
+def slow(task: Any, seconds: float) -> Any:
+    """The task with a learner that takes so long."""
+
+    class Slow:
+        init_params, evaluate = task.learner.init_params, task.learner.evaluate
+
+        def update(self, *values: Any) -> Any:
+            """Wait, and update."""
+            time.sleep(seconds)
+            return task.learner.update(*values)
+
+    return replace(task, learner=Slow())
 
 
 async def offer(connection: Connection, seq: int, message: bytes) -> Any:

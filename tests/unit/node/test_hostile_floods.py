@@ -12,12 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.helpers.members import greet, message_for, offer, size_of
-from tests.unit.node.test_hostile_members import forged_final
-from tests.unit.node.test_hostile_patience import STRAIGHT, garbage
-from tests.unit.node.test_hostile_watches import slow
+from tests.helpers.members import forged_final, garbage, greet, message_for, offer, size_of, slow
 
-from veilwalk.core.walk import SIMPLE
+from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.node import Limits, RunRules
 from veilwalk.node.link import dialing_context, listening_context
 from veilwalk.node.link._connection import dial
@@ -25,6 +22,7 @@ from veilwalk.node.link._wire import Ack, Cancel, Frame, Hello, Nak, Ping, Refus
 from veilwalk.node.spool import Spool
 
 Make = Callable[..., Any]
+STRAIGHT = RunRules(walk=Walk("non-backtracking"), updates=400, late_hops=1e9)
 
 
 @contextlib.asynccontextmanager

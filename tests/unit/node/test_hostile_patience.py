@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.helpers.members import greet, message_for, offer, size_of, watched_releases
+from tests.helpers.members import garbage, greet, message_for, offer, watched_releases
 from tests.unit.node.test_hostile_growth import listener
 
 from veilwalk.core.errors import SpoolError
@@ -34,12 +34,6 @@ Make = Callable[..., Any]
 LONG = RunRules(walk=SIMPLE, updates=400, late_hops=1e9)
 STRAIGHT = RunRules(walk=Walk("non-backtracking"), updates=400, late_hops=1e9)
 QUICK = Limits(retry_s=0.1, connect_s=2.0, answer_s=3.0)
-
-
-def garbage(net: Any, node: str) -> bytes:
-    """A message that nobody can open."""
-    clear: bytes = next(iter(net.nodes[node].desk.custody.opener._clear))
-    return clear + os.urandom(size_of(net) - len(clear))
 
 
 def test_what_is_crowded_out_beside_a_silent_neighbour_does_not_fill_the_disk(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.helpers.members import message_for, offer, watched_releases
+from tests.helpers.members import message_for, offer, slow, watched_releases
 
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import Limits, RunRules
@@ -20,20 +19,6 @@ from veilwalk.node.peer._debts import Debts
 from veilwalk.node.spool import FolderDisk, Spares, Spool
 
 Make = Callable[..., Any]
-
-
-def slow(task: Any, seconds: float) -> Any:
-    """The task with a learner that takes so long."""
-
-    class Slow:
-        init_params, evaluate = task.learner.init_params, task.learner.evaluate
-
-        def update(self, *values: Any) -> Any:
-            """Wait, and update."""
-            time.sleep(seconds)
-            return task.learner.update(*values)
-
-    return replace(task, learner=Slow())
 
 
 def test_release_does_not_tell_what_waited_for_the_training(network: Make) -> None:

@@ -14,8 +14,9 @@ from veilwalk.node.peer import SecretNormal
 if TYPE_CHECKING:
     from veilwalk.learning import Learner, Partition, Protection
 
-#: No run dwells less unless told to: opening, storing and sealing take their time too.
-LEAST_DWELL_S = 0.02
+#: No run dwells less unless told to: opening, storing, sealing and handing the work to another process take their time
+#: too, and on a busy machine several times what a trial finds.
+LEAST_DWELL_S = 0.05
 
 _TRIALS = 5
 _MARGIN = 1.5

@@ -63,6 +63,9 @@ def make_private_directory(path: Path) -> None:
     """Make ``path`` with mode 0700, or accept it if it is there and no looser."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        # Said below, in its own words.
+        pass
     except OSError as error:
         raise SpoolError(f"{path}: {error.strerror or error}") from None
     check_private_directory(path)

@@ -57,6 +57,8 @@ class Desk:
         self.debts = Debts(
             custody, dwell_s=dwell_s, spare_s=spare_s, storage=self.storage, spawn=self._spawn, trouble=trouble
         )
+        #: Drops the spare copy of a message that a neighbour has long handed on.
+        self.released = self.debts.released
         self._wake = wake
         #: Notes that the disk failed.
         self.trouble = trouble
@@ -127,11 +129,10 @@ class Desk:
         except SpoolError as error:
             self.trouble(str(error))
             raise
-        if taken.verdict is Verdict.TAKEN and not taken.wait_s:
+        if taken.row is not None and not taken.wait_s:
             # What comes too often is no sign of life.
             self._watches.came()
-            if taken.row is not None:
-                self._watches.pace.came(taken.row.id)
+            self._watches.pace.came(taken.row.id)
         if taken.crowded_out is not None:
             self._timers.forget(taken.crowded_out)
             self._arrived.pop(taken.crowded_out, None)
@@ -229,10 +230,6 @@ class Desk:
                 except Exception as error:  # noqa: BLE001  a message must not end the node, now or at every start
                     self._study.failed(type(error).__name__)
                     work = self._set_aside
-
-    def released(self, peer: str, seq: int) -> None:
-        """Drop the spare copy of a message that ``peer`` has long handed on."""
-        self.debts.released(peer, seq)
 
     def close(self) -> None:
         """Stop all work; what is in custody waits on disk."""

@@ -112,7 +112,7 @@ class FolderDisk:
                 #: Whether the database was damaged, and is a new one with what could be read of the old.
                 self.database, self.mended = open_or_mend(folder / "spool.db", _open_database)
             except BlockingIOError:
-                raise SpoolError(f"{folder}: another node runs with this folder") from None
+                raise SpoolError(f"{folder}: a node runs with this folder: stop it first") from None
             except OSError as error:
                 raise SpoolError(f"{folder}: {error.strerror or error}") from error
             except sqlite3.Error as error:
