@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from tests.helpers.cli import Cli
 
-from veilwalk.core.errors import ConfigError, InputFileError, VeilwalkError
+from veilwalk.core.errors import ConfigError, InputFileError, ProtocolError, VeilwalkError
 from veilwalk.node import load_config, node_status
 from veilwalk.node.cluster import ClusterSettings, prepare_or_resume, set_up_cluster
 from veilwalk.node.peer import check_node, drain_node, is_running
@@ -94,6 +94,20 @@ def test_finding_b4_bad_data_are_refused_at_start(case: str, configs: list[Path]
     assert str(refused.value) == what
     code, out, _ = run(["node", "check", str(configs[1]), "--no-peers", "--json"])
     assert (code, json.loads(out)["ok"]) == (1, False)
+
+
+def test_a_clock_by_which_the_run_is_not_made_yet_is_named(
+    configs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would believe no update of the others': by the check and by the start, with by how much it is behind."""
+    assert looked(configs[0])["clock"][0]
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now - 1200)
+    ok, what = looked(configs[0])["clock"]
+    assert not ok
+    assert "ahead of this clock" in what
+    with pytest.raises(ProtocolError, match=r"1[12][0-9][0-9] s ahead of this clock"):
+        assemble(load_config(configs[0]))
 
 
 def test_each_fault_is_said_of_its_part(configs: list[Path]) -> None:

@@ -54,8 +54,8 @@ _TAG_BYTES = 8
 # may leave, and the fewer there are the sooner one of them opens it.
 _HEAD_START = 30
 _FASTEST = 4.0
-# Clocks differ by so much.
-_CLOCKS_S = 60.0
+# Clocks may differ by this share of the time that a run takes, and by so many seconds at least and at most.
+_CLOCKS, _LEAST_CLOCKS_S, _MOST_CLOCKS_S = 0.05, 1.0, 300.0
 # Where nothing dwells: less no hop takes.
 _LEAST_HOP_S = 0.001
 # A message is opened within so many times the hops that one takes on average, save once in three million; and what has
@@ -197,6 +197,11 @@ class RunRules:
         return self.share(0) * self.hops_per_update * self.dwell_s
 
     @property
+    def clocks_s(self) -> float:
+        """By how much members' clocks may differ."""
+        return min(max(_CLOCKS * self.seconds, _LEAST_CLOCKS_S), _MOST_CLOCKS_S)
+
+    @property
     def life_s(self) -> float:
         """Seconds after which what is still on its way is waited for by nobody."""
         if not self.hops_per_update:
@@ -210,7 +215,7 @@ class RunRules:
         """
         if not self.hops_per_update:
             return math.inf
-        passed = max(0.0, now - self.since + _CLOCKS_S)
+        passed = max(0.0, now - self.since + self.clocks_s)
         return _HEAD_START + _FASTEST * passed / (self.hops_per_update * (self.dwell_s or _LEAST_HOP_S))
 
     def lane_of(self, walk_tag: bytes) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from veilwalk.core.errors import ConfigError, InputFileError, SpoolError
+from veilwalk.core.errors import ConfigError, InputFileError, ProtocolError, SpoolError
 from veilwalk.core.records import write_atomically
 from veilwalk.node.members import (
     KeyRing,
@@ -112,6 +113,7 @@ def checked_work(
     roster, manifest = membership.roster, membership.manifest
     check_own_entry(keys, roster)
     rules = RunRules.from_text(manifest.walk)
+    check_clock(rules)
     index = roster.index(keys.id)
     task: Trainer
     if worker is None:
@@ -122,6 +124,17 @@ def checked_work(
     law = law_of(manifest, roster, keys.id, file=config.law, state=config.state)
     law.on(roster, keys.id)
     return task, rules, law
+
+
+def check_clock(rules: RunRules) -> None:
+    """Refuse to work by a clock by which the run has not been made yet: no update can have been, and none is believed.
+
+    Raises:
+        ProtocolError: This clock is behind, or that of the root's keeper was ahead.
+    """
+    ahead_s = rules.since - time.time()
+    if ahead_s > rules.clocks_s:
+        raise ProtocolError(f"the manifest was made {ahead_s:.0f} s ahead of this clock: is it right?")
 
 
 def check_own_entry(keys: NodeKeys, roster: Roster) -> None:
