@@ -314,7 +314,7 @@ def test_a_flipped_bit_is_noticed_and_not_passed_on(tmp_path: Path) -> None:
 
 def test_one_folder_is_for_one_process(tmp_path: Path) -> None:
     custody = open_custody(tmp_path)
-    with pytest.raises(SpoolError, match="another node"):
+    with pytest.raises(SpoolError, match="a node runs"):
         FolderDisk(tmp_path)
     custody.spool.close()
     FolderDisk(tmp_path).close()

@@ -64,8 +64,7 @@ def make_private_directory(path: Path) -> None:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:
-        # Said below, in its own words.
-        pass
+        raise SpoolError(f"{path}: not a directory") from None
     except OSError as error:
         raise SpoolError(f"{path}: {error.strerror or error}") from None
     check_private_directory(path)
