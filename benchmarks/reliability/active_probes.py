@@ -3,7 +3,8 @@
 One real node, as a process of its own, between two members that are played here: the attacker, and one that takes
 whatever it is given. The attacker brings the node messages that are for it, on which it trains, and messages for the
 other, which it relays, and probes it by everything the protocol lets a neighbour do: PING while the node works, offers
-that it must refuse, and the same bytes again and again. Each probe gives a number; how well that number tells training
+that it must refuse, and the same bytes again and again, of which both members see how often they come out. Each probe
+gives a number; how well that number tells training
 from relaying is its AUC.
 
     python -m benchmarks.reliability.active_probes FOLDER --seconds 600 --nodes 4
@@ -24,7 +25,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -99,7 +100,7 @@ def add_row(counts: dict[str, Any], folder: Path, seed: int, *, seconds: float =
 class _Played:
     """A member that is played here: it greets, and takes whatever it is given."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, came: Counter[bytes]) -> None:
         config = load_config(folder / name / "node.toml")
         self.membership = membership_files(config).load()
         self.roster = self.membership.roster
@@ -107,7 +108,7 @@ class _Played:
         self.context = self.roster.seal_context(self.membership.manifest)
         self.message_bytes = self.context.message_bytes
         self.degree, self.answer_spread_s = 2, 0.0
-        self._links = InLinks(host=self, desk=_Sink(), limits=_LIMITS)  # type: ignore[arg-type]
+        self._links = InLinks(host=self, desk=_Sink(came), limits=_LIMITS)  # type: ignore[arg-type]
 
     async def listen(self) -> None:
         """Take messages from now on."""
@@ -149,14 +150,18 @@ class _Played:
 
 
 class _Sink:
-    """A desk that keeps nothing."""
+    """A desk that keeps nothing but how often which bytes came."""
+
+    def __init__(self, came: Counter[bytes]) -> None:
+        self._came = came
 
     async def greeted(self, _: str, hello: Hello) -> int:
         """Return that everything is taken."""
         return hello.settled
 
-    async def hold(self, *_: Any) -> Verdict:
+    async def hold(self, _: str, offer: Offer, *__: Any) -> Verdict:
         """Hold nothing."""
+        self._came[offer.digest] += 1
         return Verdict.HELD
 
     async def held(self, *_: Any) -> None:
@@ -173,8 +178,8 @@ class _Sink:
 class _Attack:
     """The attacker's side of its link to the node."""
 
-    def __init__(self, me: _Played, connection: Connection, model: bytes, dwell_s: float) -> None:
-        self._me, self._connection, self._model, self._dwell_s = me, connection, model, dwell_s
+    def __init__(self, me: _Played, connection: Connection, model: bytes, dwell_s: float, came: Counter[bytes]) -> None:
+        self._me, self._connection, self._model, self._dwell_s, self._came = me, connection, model, dwell_s, came
         self._seq = self._made = 0
         self.scores: Scores = defaultdict(_nothing_yet)
 
@@ -195,6 +200,8 @@ class _Attack:
         self._note(f"{how}, slowest", trains, max(waits))
         self._note(f"{how}, mean", trains, float(np.mean(waits)))
         await asyncio.sleep(1.5 * self._dwell_s)
+        digest = hashlib.sha256(message).digest()
+        before = self._came[digest]
         found = [await self._bring(message) for _ in range(_LIMITS.quota + 1)]
         self._note("replay, taken", trains, sum(taken for *_, taken in found))
         self._note("replay, offer", trains, float(np.mean([offered for offered, *_ in found])))
@@ -202,6 +209,7 @@ class _Attack:
         if given_s:
             self._note("replay, give", trains, float(np.mean(given_s)))
         await asyncio.sleep(2.5 * self._dwell_s)
+        self._note("replay, comes out", trains, self._came.pop(digest, 0) - before)
 
     def _note(self, name: str, trains: bool, value: float) -> None:  # noqa: FBT001
         self.scores[name][trains].append(value)
@@ -246,9 +254,10 @@ def _nothing_yet() -> dict[bool, list[float]]:
 async def _probe(folder: Path, *, seconds: float, dwell_s: float, local_steps: int, seed: int) -> Scores:
     model = _prepare(folder, dwell_s=dwell_s, local_steps=local_steps)
     dice = random.Random(seed)  # noqa: S311  the order of the trials is no secret
-    async with _running(folder) as (attacker, sink):
+    came = Counter[bytes]()
+    async with _running(folder, came) as (attacker, sink):
         connection = await attacker.dial(NODE)
-        attack = _Attack(attacker, connection, model, dwell_s)
+        attack = _Attack(attacker, connection, model, dwell_s, came)
         end = time.monotonic() + seconds
         # What is imported, and how fast the processor runs, is settled after a few.
         for _ in range(4):
@@ -267,11 +276,11 @@ async def _probe(folder: Path, *, seconds: float, dwell_s: float, local_steps: i
 
 
 @contextlib.asynccontextmanager
-async def _running(folder: Path) -> AsyncIterator[tuple[_Played, _Played]]:
+async def _running(folder: Path, came: Counter[bytes]) -> AsyncIterator[tuple[_Played, _Played]]:
     """Run the node, and both members beside it."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     command = [sys.executable, "-m", "veilwalk", "node", "run", "--config", str(folder / NODE / "node.toml")]
-    attacker, sink = _Played(folder, ATTACKER), _Played(folder, SINK)
+    attacker, sink = _Played(folder, ATTACKER, came), _Played(folder, SINK, came)
     await attacker.listen()
     await sink.listen()
     with (folder / "log.jsonl").open("w") as log:
