@@ -36,23 +36,22 @@ import numpy as np
 
 from benchmarks.reliability.campaign_anonymity import auc_of
 from benchmarks.reliability.chaos import ROOT
+from benchmarks.reliability.played_members import LIMITS, Played
 from veilwalk.core.errors import TransportError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE
 from veilwalk.design import DistanceLaw
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.learning import init_generator, load_data, make_learner, parse_partition_spec, partitions_of
-from veilwalk.node import ClusterPlan, Limits, RunRules, load_config, prepare_cluster
-from veilwalk.node.link import Hello, InLinks, Offer, dialing_context, listening_context
-from veilwalk.node.link._connection import Connection, dial
+from veilwalk.node import ClusterPlan, RunRules, load_config, prepare_cluster
+from veilwalk.node.link import Offer
+from veilwalk.node.link._connection import Connection
 from veilwalk.node.link._wire import Ack, Go, Ping
-from veilwalk.node.members import encode_params, load_node_keys
+from veilwalk.node.members import encode_params
 from veilwalk.node.peer._assemble import membership_files
 from veilwalk.node.sealing import seal
-from veilwalk.node.spool import Verdict
 
 ATTACKER, NODE, SINK = "n0", "n1", "n2"
-_LIMITS = Limits(retry_s=0.2, connect_s=2.0, answer_s=10.0)
 Scores = dict[str, dict[bool, list[float]]]
 
 
@@ -97,88 +96,10 @@ def add_row(counts: dict[str, Any], folder: Path, seed: int, *, seconds: float =
             counts.setdefault("faults", []).append(f"active probe, {name}: AUC {found['auc']}, seed {seed}")
 
 
-class _Played:
-    """A member that is played here: it greets, and takes whatever it is given."""
-
-    def __init__(self, folder: Path, name: str, came: Counter[bytes]) -> None:
-        config = load_config(folder / name / "node.toml")
-        self.membership = membership_files(config).load()
-        self.roster = self.membership.roster
-        self.keys = load_node_keys(config.keys)
-        self.context = self.roster.seal_context(self.membership.manifest)
-        self.message_bytes = self.context.message_bytes
-        self.degree, self.answer_spread_s = 2, 0.0
-        self._links = InLinks(host=self, desk=_Sink(came), limits=_LIMITS)  # type: ignore[arg-type]
-
-    async def listen(self) -> None:
-        """Take messages from now on."""
-        me = self.roster.member(self.keys.id)
-        anchors = self.roster.trust_anchors(self.roster.neighbours(self.keys.id))
-        await self._links.start(me.host, me.port, listening_context(self.keys, anchors))
-
-    async def stop(self) -> None:
-        """Take no more."""
-        await self._links.stop()
-
-    async def dial(self, peer: str) -> Connection:
-        """Return a connection on which messages can be offered."""
-        member, anchors = self.roster.member(peer), self.roster.trust_anchors([peer])
-        context = dialing_context(self.keys, anchors)
-        connection = await dial(member, context, message_bytes=self.message_bytes, timeout_s=5)
-        await connection.send(self.hello(0))
-        await connection.receive(5)
-        return connection
-
-    def hello(self, settled: int) -> Hello:
-        """Return what this member says first."""
-        return self.membership.hello(bytes(8), settled=settled)
-
-    def check_hello(self, hello: Hello) -> int:
-        """Take anybody the roster knows."""
-        return hello.highest
-
-    def neighbour_of(self, spki: bytes) -> str | None:
-        """Return who shows that key."""
-        return self.roster.peer_of_certificate(spki)
-
-    def turned_away(self, why: str, /, *, peer: str = "") -> None:
-        """Turn away without a word."""
-
-    def failed(self, error: Exception) -> None:
-        """Fail aloud: a broken attacker proves nothing."""
-        raise error
-
-
-class _Sink:
-    """A desk that keeps nothing but how often which bytes came."""
-
-    def __init__(self, came: Counter[bytes]) -> None:
-        self._came = came
-
-    async def greeted(self, _: str, hello: Hello) -> int:
-        """Return that everything is taken."""
-        return hello.settled
-
-    async def hold(self, _: str, offer: Offer, *__: Any) -> Verdict:
-        """Hold nothing."""
-        self._came[offer.digest] += 1
-        return Verdict.HELD
-
-    async def held(self, *_: Any) -> None:
-        """Look at nothing."""
-
-    async def take(self, *_: Any) -> Verdict:
-        """Take nothing."""
-        return Verdict.TAKEN
-
-    async def cancelled(self, *_: Any) -> None:
-        """Forget nothing."""
-
-
 class _Attack:
     """The attacker's side of its link to the node."""
 
-    def __init__(self, me: _Played, connection: Connection, model: bytes, dwell_s: float, came: Counter[bytes]) -> None:
+    def __init__(self, me: Played, connection: Connection, model: bytes, dwell_s: float, came: Counter[bytes]) -> None:
         self._me, self._connection, self._model, self._dwell_s, self._came = me, connection, model, dwell_s, came
         self._seq = self._made = 0
         self.scores: Scores = defaultdict(_nothing_yet)
@@ -202,7 +123,7 @@ class _Attack:
         await asyncio.sleep(1.5 * self._dwell_s)
         digest = hashlib.sha256(message).digest()
         before = self._came[digest]
-        found = [await self._bring(message) for _ in range(_LIMITS.quota + 1)]
+        found = [await self._bring(message) for _ in range(LIMITS.quota + 1)]
         self._note("replay, taken", trains, sum(taken for *_, taken in found))
         self._note("replay, offer", trains, float(np.mean([offered for offered, *_ in found])))
         given_s = [given for _, given, taken in found if taken]
@@ -276,11 +197,11 @@ async def _probe(folder: Path, *, seconds: float, dwell_s: float, local_steps: i
 
 
 @contextlib.asynccontextmanager
-async def _running(folder: Path, came: Counter[bytes]) -> AsyncIterator[tuple[_Played, _Played]]:
+async def _running(folder: Path, came: Counter[bytes]) -> AsyncIterator[tuple[Played, Played]]:
     """Run the node, and both members beside it."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     command = [sys.executable, "-m", "veilwalk", "node", "run", "--config", str(folder / NODE / "node.toml")]
-    attacker, sink = _Played(folder, ATTACKER, came), _Played(folder, SINK, came)
+    attacker, sink = Played(folder, ATTACKER, came), Played(folder, SINK, came)
     await attacker.listen()
     await sink.listen()
     with (folder / "log.jsonl").open("w") as log:
@@ -313,7 +234,7 @@ def _prepare(folder: Path, *, dwell_s: float, local_steps: int) -> bytes:
         n_classes=data.n_classes,
         rules=RunRules(walk=SIMPLE, updates=10**6, late_hops=1e9, dwell_s=dwell_s),
         seed=1,
-        limits=_LIMITS,
+        limits=LIMITS,
     )
     prepare_cluster(folder, plan)
     manifest = membership_files(load_config(folder / SINK / "node.toml")).load().manifest

@@ -115,6 +115,11 @@ def test_what_was_first_seen_too_long_ago_makes_its_last_visit() -> None:
     now = 61.0
     assert visits.wait_s(b"another") == (0, False)
     assert visits.wait_s(b"walk") == (100, True)
+    # Time in which nothing could come by makes nobody older: else an outage of the network would end its walk.
+    visits.slept(-1.0)
+    now = 1000.0
+    visits.slept(900.0)
+    assert visits.wait_s(b"another") == (0, False)
 
 
 def take(custody: Custody, seq: int, body: bytes) -> Taken:

@@ -75,6 +75,11 @@ class Intake(Departures):
             return Verdict.DAMAGED
         return Verdict.HELD
 
+    def slept(self, seconds: float) -> None:
+        """Note that nothing could come by for so long."""
+        if self.visits is not None:
+            self.visits.slept(seconds)
+
     def look_at_held(self, peer: str) -> None:
         """See whether what a neighbour offered is for this node, while it makes up its mind to give it.
 

@@ -284,7 +284,9 @@ class Node(Incidents):
             before = clock()
             await asyncio.sleep(_WATCH_S)
             # Who stood still, or was cut off, has not been waiting: nothing could have come by.
-            self._watches.slept(clock() - before - _WATCH_S if self.links_up else math.inf)
+            passed = clock() - before
+            self._watches.slept(passed - _WATCH_S if self.links_up else math.inf)
+            self.desk.custody.slept(passed - _WATCH_S if self.links_up else passed)
             if beat % _TIDY_BEATS == 0:
                 await self.desk.storage(self.desk.custody.spool.tidy)
             try:

@@ -44,20 +44,26 @@ class Visits:
         self._pause_s = pause_s
         self._life_s = life_s
         self._clock = clock or time.monotonic
+        self._asleep_s = 0.0
         self._seen: OrderedDict[bytes, tuple[int, float]] = OrderedDict()
 
     def wait_s(self, digest: bytes) -> tuple[float, bool]:
         """Count a visit; return how long it lasts, 0 for as long as chance explains it, and whether it is the last."""
-        count, first = self._seen.pop(digest, (0, self._clock()))
+        now = self._clock() - self._asleep_s
+        count, first = self._seen.pop(digest, (0, now))
         count += 1
         self._seen[digest] = count, first
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
-        if self._clock() - first > self._life_s:
+        if now - first > self._life_s:
             return self._pause_s * _LONGEST_PAUSES, True
         # By the square: what a flood left is at rest within a few rounds, and a message whose only recipient is away
         # for a while comes round again in a fraction of that time.
         return self._pause_s * min(max(0, count - self.allowed) ** 2, _LONGEST_PAUSES), False
+
+    def slept(self, seconds: float) -> None:
+        """Note that this node stood still, or had no neighbour, for so long: nothing grew older meanwhile."""
+        self._asleep_s += max(0.0, seconds)
 
 
 def allowed_visits(

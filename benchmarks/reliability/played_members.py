@@ -1,0 +1,94 @@
+"""Members that are played: they greet, take whatever they are given, and count it; attackers on all sides of a node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from veilwalk.node import Limits, load_config
+from veilwalk.node.link import Hello, InLinks, Offer, dialing_context, listening_context
+from veilwalk.node.link._connection import Connection, dial
+from veilwalk.node.members import load_node_keys
+from veilwalk.node.peer._assemble import membership_files
+from veilwalk.node.spool import Verdict
+
+LIMITS = Limits(retry_s=0.2, connect_s=2.0, answer_s=10.0)
+
+
+class Played:
+    """A member that is played here: it greets, and takes whatever it is given."""
+
+    def __init__(self, folder: Path, name: str, came: Counter[bytes]) -> None:
+        config = load_config(folder / name / "node.toml")
+        self.membership = membership_files(config).load()
+        self.roster = self.membership.roster
+        self.keys = load_node_keys(config.keys)
+        self.context = self.roster.seal_context(self.membership.manifest)
+        self.message_bytes = self.context.message_bytes
+        self.degree, self.answer_spread_s = 2, 0.0
+        self._links = InLinks(host=self, desk=_Sink(came), limits=LIMITS)  # type: ignore[arg-type]
+
+    async def listen(self) -> None:
+        """Take messages from now on."""
+        me = self.roster.member(self.keys.id)
+        anchors = self.roster.trust_anchors(self.roster.neighbours(self.keys.id))
+        await self._links.start(me.host, me.port, listening_context(self.keys, anchors))
+
+    async def stop(self) -> None:
+        """Take no more."""
+        await self._links.stop()
+
+    async def dial(self, peer: str) -> Connection:
+        """Return a connection on which messages can be offered."""
+        member, anchors = self.roster.member(peer), self.roster.trust_anchors([peer])
+        context = dialing_context(self.keys, anchors)
+        connection = await dial(member, context, message_bytes=self.message_bytes, timeout_s=5)
+        await connection.send(self.hello(0))
+        await connection.receive(5)
+        return connection
+
+    def hello(self, settled: int) -> Hello:
+        """Return what this member says first."""
+        return self.membership.hello(bytes(8), settled=settled)
+
+    def check_hello(self, hello: Hello) -> int:
+        """Take anybody the roster knows."""
+        return hello.highest
+
+    def neighbour_of(self, spki: bytes) -> str | None:
+        """Return who shows that key."""
+        return self.roster.peer_of_certificate(spki)
+
+    def turned_away(self, why: str, /, *, peer: str = "") -> None:
+        """Turn away without a word."""
+
+    def failed(self, error: Exception) -> None:
+        """Fail aloud: a broken attacker proves nothing."""
+        raise error
+
+
+class _Sink:
+    """A desk that keeps nothing but how often which bytes came."""
+
+    def __init__(self, came: Counter[bytes]) -> None:
+        self._came = came
+
+    async def greeted(self, _: str, hello: Hello) -> int:
+        """Return that everything is taken."""
+        return hello.settled
+
+    async def hold(self, _: str, offer: Offer, *__: Any) -> Verdict:
+        """Hold nothing."""
+        self._came[offer.digest] += 1
+        return Verdict.HELD
+
+    async def held(self, *_: Any) -> None:
+        """Look at nothing."""
+
+    async def take(self, *_: Any) -> Verdict:
+        """Take nothing."""
+        return Verdict.TAKEN
+
+    async def cancelled(self, *_: Any) -> None:
+        """Forget nothing."""
