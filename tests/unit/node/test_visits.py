@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from pathlib import Path
 from typing import Any, cast
@@ -161,3 +162,22 @@ def test_finding_02_what_came_too_often_waits_and_goes_first_when_it_is_crowded(
     assert resting[1].row is not None
     assert resting[1].row.id not in {row.id for row in custody.spool.tables.messages()}
     custody.spool.close()
+
+
+def test_a_node_that_is_cut_off_lets_nothing_grow_old(network: Any) -> None:
+    """An outage of the whole network, however long, must not end the walk that waits in it."""
+
+    async def main() -> dict[str, float]:
+        net = network(4, starts=False)
+        await net.start("n1")
+        await net.until(lambda: net.nodes["n1"].desk.custody.visits._asleep_s > 1.0)
+        await net.start("n0", "n2", "n3")
+        await net.until(lambda: net.nodes["n1"].links_up == 2)
+        before = {name: net.nodes[name].desk.custody.visits._asleep_s for name in net.names}
+        await asyncio.sleep(3.0)
+        after = {name: net.nodes[name].desk.custody.visits._asleep_s for name in net.names}
+        await net.stop()
+        return {name: after[name] - before[name] for name in net.names}
+
+    # A beat may have begun while it was alone, and a busy machine stands still for a while.
+    assert asyncio.run(main())["n1"] < 2.0
