@@ -216,6 +216,28 @@ def test_finding_06_replays_are_held_alike_whoever_opened_them(tmp_path: Path) -
     assert [bool(number) for number in went[mine]] == [True, True, True, False]
 
 
+def test_finding_06_copies_are_held_alike_while_the_first_is_trained_on(tmp_path: Path) -> None:
+    """Brought again at once, before the first can have been opened and sealed anew: they rest and go as elsewhere."""
+    mine, others = b"mine" + b"u" * 16, b"other" + b"u" * 16
+    stories: dict[bytes, list[Any]] = {}
+    for body in (mine, others):
+        custody = open_custody(tmp_path / body.decode(), dwells=True)
+        custody.visits = Visits(2, pause_s=1.0)
+        first = take(custody, 1, body)
+        assert first.for_us is (body is mine)
+        for seq in range(2, 8):
+            taken = take(custody, seq, body)
+            assert not taken.for_us
+            stories.setdefault(body, []).append((taken.wait_s, len(custody.spool.tables.messages())))
+        assert any(wait_s for wait_s, _ in stories[body])
+        custody.spool.close()
+        again = open_custody(tmp_path / body.decode(), dwells=True)
+        # Of the copies that a restart finds one is trained on, at most.
+        assert sum(for_us for _, for_us in again.recover()) == (body is mine)
+        again.spool.close()
+    assert stories[mine] == stories[others]
+
+
 def test_finding_06_a_restart_does_not_forget_which_are_copies(tmp_path: Path) -> None:
     custody = open_custody(tmp_path, dwells=True)
     body = b"mine" + b"u" * 16
