@@ -20,7 +20,7 @@ from veilwalk.node.peer._repeats import Visits
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.sealing._envelope import Header
 from veilwalk.node.spool._disk import FolderDisk
-from veilwalk.node.spool._handover import Progress, Taken, Verdict
+from veilwalk.node.spool._handover import Discard, Progress, Taken, Verdict
 from veilwalk.node.spool._spool import Spool
 
 NEIGHBOURS = ("a", "b", "c")
@@ -236,6 +236,21 @@ def test_finding_06_copies_are_held_alike_while_the_first_is_trained_on(tmp_path
         assert sum(for_us for _, for_us in again.recover()) == (body is mine)
         again.spool.close()
     assert stories[mine] == stories[others]
+
+
+def test_finding_06_what_was_given_up_here_goes_on_when_it_comes_again(tmp_path: Path) -> None:
+    """As a walk that was behind: nothing is made of it, and still nobody sees by its bytes who opened it."""
+    custody = open_custody(tmp_path, dwells=True)
+    body = b"mine" + b"u" * 16
+    first = take(custody, 1, body)
+    assert first.for_us
+    custody.discard(first.row, Discard(count="retired"))
+    again = take(custody, 2, body)
+    assert not again.for_us
+    onward = custody.pin(again.row.id)
+    assert onward is not None
+    assert onward.peer is not None
+    custody.spool.close()
 
 
 def test_finding_06_a_restart_does_not_forget_which_are_copies(tmp_path: Path) -> None:

@@ -159,6 +159,8 @@ class Custody(Intake):
 
     def discard(self, row: Row, done: Discard) -> None:
         """Let an opened message go, with what came of it besides."""
+        if row.id in self._ours:
+            self._given_up.append(self._ours[row.id])
         self._let_go(row.id)
         with self.spool.transaction() as register:
             register.drop(row, undelivered=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from veilwalk.core.errors import ProtocolError
@@ -12,6 +13,9 @@ from veilwalk.node.peer._repeats import Visits
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.sealing import Bytes, OpenedHeader, Opener
 from veilwalk.node.spool import DamageError, Row, Spares, Spool, Taken, Verdict, hit
+
+# Remembered in memory, and only so many: whoever can seal can have any number of them given up, without any training.
+_GIVEN_UP = 4096
 
 
 class Intake(Departures):
@@ -35,6 +39,8 @@ class Intake(Departures):
         self._offers = offers or NoOffers()
         self.visits = visits
         self.held = HeldMessages(spool)
+        # The ids of those that were opened and given up.
+        self._given_up: deque[bytes] = deque(maxlen=_GIVEN_UP)
         self.opener = opener
         self._quota = quota
         # With a constant dwell time a message is pinned when that is over; else at once, which saves a commit.
@@ -143,13 +149,15 @@ class Intake(Departures):
     def _is_new(self, opened: OpenedHeader | None) -> bool:
         """Return whether a message opens here for the first time.
 
-        What was opened before, or waits for the training, goes on like what never was: a neighbour may bring it again
-        to see what becomes of it.
+        What was opened before, or given up, or waits for the training, goes on like what never was: a neighbour may
+        bring it again to see what becomes of it.
         """
         if opened is None:
             return False
         update_id = opened.header.update_id
-        return update_id not in self._ours.values() and not self.spool.tables.is_opened(update_id)
+        if update_id in self._ours.values() or update_id in self._given_up:
+            return False
+        return not self.spool.tables.is_opened(update_id)
 
     def _write(self, peer: str, held: Held, *, goes_on: bool, rests: bool) -> tuple[Row, bool, int | None]:
         """Take a message into custody; return it, whether it is being offered already, and which had to go for it."""
