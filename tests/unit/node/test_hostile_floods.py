@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -149,6 +150,31 @@ def test_a_neighbour_that_takes_nothing_holds_few_walks_up(network: Make) -> Non
             node._out_links["n2"]._shunned_until = 0.0
             assert not node.gone()
             await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_neighbour_that_was_busy_is_better_than_none(network: Make) -> None:
+    """The other one is not there: what goes on, or waits for that one, goes to the one that took nothing lately."""
+
+    async def main() -> None:
+        limits = Limits(retry_s=0.1, connect_s=0.5, answer_s=2.0)
+        net = network(4, starts=False, rules=STRAIGHT, limits=limits)
+        await net.start("n1", "n2")
+        node = net.nodes["n1"]
+        await net.until(lambda: node.gone() == {"n0"})
+        node._out_links["n2"]._shunned_until = time.monotonic() + 60
+        custody, message = node.desk.custody, garbage(net, "n1")
+
+        def bring() -> Any:
+            """A message that would not go straight back, if there were another."""
+            with custody.spool.transaction() as register:
+                return register.add_message(custody.spool.store(message), came_from="n2")
+
+        node.desk._settle(await node.desk.storage(bring), for_us=False)
+        await net.until(lambda: net.tally("hops", "n1"), timeout_s=5)
+        assert net.tally("rerouted", "n1") == 0
+        await net.stop()
 
     asyncio.run(main())
 

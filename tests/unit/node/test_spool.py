@@ -287,6 +287,22 @@ def test_a_failed_commit_leaves_nothing_behind(custody: Custody, monkeypatch: py
     assert take(custody, 1, b"a message").verdict is Verdict.TAKEN
 
 
+def test_what_waits_for_a_silent_neighbour_goes_to_one_that_was_busy(tmp_path: Path) -> None:
+    """All others took nothing lately: better one of those than the same again."""
+    custody = open_custody(tmp_path)
+    taken = take(custody, 1, b"message")
+    first = taken.row.peer
+    custody._gone = lambda: frozenset(NEIGHBOURS) - {first}
+    for _ in range(20):
+        chosen = custody.reroute(first, avoid=frozenset())
+        assert chosen
+        assert first not in chosen
+        with custody.spool.transaction() as register:
+            (row,) = register.messages()
+            register.pin(row, first)
+    custody.spool.close()
+
+
 def test_a_rerouted_message_leaves_no_gap(custody: Custody) -> None:
     """Its number is cancelled in its turn, before later ones are offered."""
     taken = take(custody, 1, b"message")

@@ -262,7 +262,11 @@ class Departures:
     def _next(self, register: Register, came_from: str | None, *, avoid: frozenset[str] = frozenset()) -> str:
         """Draw the next hop of a message that came from there."""
         clocks = register.edge_clocks() if self.next_hop.walk.remembers else {}
-        peer = self.next_hop.choose(self._draws, came_from=came_from, clocks=clocks, avoid=avoid | self._gone())
+        gone = avoid | self._gone()
+        if gone.issuperset(self.next_hop.neighbours):
+            # Better one that took nothing lately than the one that it waited for in vain.
+            gone = avoid
+        peer = self.next_hop.choose(self._draws, came_from=came_from, clocks=clocks, avoid=gone)
         self._note_use(register, peer)
         return peer
 
