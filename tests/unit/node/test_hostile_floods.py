@@ -154,6 +154,27 @@ def test_a_neighbour_that_takes_nothing_holds_few_walks_up(network: Make) -> Non
     asyncio.run(main())
 
 
+def test_a_neighbour_that_starts_later_is_not_passed_by(network: Make) -> None:
+    """What waited for it goes another way, but it kept nothing waiting: it was not there."""
+
+    async def main() -> None:
+        limits = Limits(retry_s=0.1, connect_s=20.0, answer_s=2.0, pin_s=0.3)
+        net = network(4, starts=False, rules=STRAIGHT, limits=limits)
+        await net.start("n0", "n1")
+        node = net.nodes["n1"]
+        await net.until(lambda: node.links_up == 1)
+        while not net.tally("rerouted", "n1"):
+            await node.desk.create(first=False)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.2)
+        assert not node.gone()
+        await net.start("n2")
+        await net.until(lambda: net.tally("taken", "n2"), timeout_s=5)
+        await net.stop()
+
+    asyncio.run(main())
+
+
 def test_a_neighbour_that_was_busy_is_better_than_none(network: Make) -> None:
     """The other one is not there: what goes on, or waits for that one, goes to the one that took nothing lately."""
 

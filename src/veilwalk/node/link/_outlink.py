@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import ssl
 import time
@@ -59,6 +60,7 @@ class OutLink:
         self._releases = TokenBucket(limits.rate, limits.burst)
         self._heard = TokenBucket(_MOST_RELEASES, _MOST_RELEASES)
         self._shunned_until = 0.0
+        self._last_up = -math.inf
         # Nothing is known of a link that never was up: others may be starting too.
         self._gone_at = time.monotonic() + limits.connect_s
 
@@ -170,7 +172,7 @@ class OutLink:
         except BaseException:
             connection.close()
             raise
-        self.up = True
+        self.up, self._last_up = True, asyncio.get_running_loop().time()
         self._host.link_up(self.peer, protocol)
         return connection
 
@@ -271,7 +273,9 @@ class OutLink:
         if self._stuck_since is None:
             return
         kept_s = asyncio.get_running_loop().time() - self._stuck_since
-        if kept_s > self._limits.pin_s and await self._reroute():
+        # Whoever was not there, as one that starts later, kept nothing waiting.
+        was_there = self.up or self._last_up >= self._stuck_since
+        if kept_s > self._limits.pin_s and await self._reroute() and was_there:
             self._shunned_until = time.monotonic() + min(_SHUNNED * kept_s, _MOST_SHUNNED_S)
 
     def _released(self, seq: int) -> None:
@@ -289,6 +293,7 @@ class OutLink:
     def _down(self, why: str) -> None:
         self._host.link_down(self.peer, was_up=self.up, why=why)
         if self.up:
+            self._last_up = asyncio.get_running_loop().time()
             self._gone_at = time.monotonic() + min(_DOWN_S, self._limits.pin_s)
         self.up = False
 
