@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.units import readable_seconds
 from veilwalk.design import choose_scheme, save_scheme
 from veilwalk.graphs import Graph, read_graph, ring
-from veilwalk.node import Suite
+from veilwalk.node import RunRules, Suite
 from veilwalk.node.members import new_node_keys, new_root_key, read_manifest_draft, read_roster_draft
 from veilwalk.node.peer._law_files import read_law
 
@@ -49,7 +50,10 @@ def test_a_design_on_a_file_of_names_runs_on_a_roster_of_these_names(network: Pa
         code, _, err = run([*manifest, flag, "-1", "--out", "refused.json"])
         assert (code, err.startswith(f"veilwalk: {flag} = -1")) == (2, True), err
     # 4 x 2 weights and 2 biases, two bytes each; what no version may change stays, said or not.
-    assert run([*manifest, "--previous", "manifest.json", "--out", "next.json"])[0] == 0
+    assert run([*manifest, "--previous", "manifest.json", "--dwell", "40", "--out", "next.json"])[0] == 0
+    # Twenty times as long for an update: what was walked until now stays possible.
+    rules = [RunRules.from_text(read_manifest_draft(Path(name)).walk) for name in ("manifest.json", "next.json")]
+    assert rules[1].possible(time.time() + 60) >= rules[0].possible(time.time())
     for name in ("manifest.json", "next.json"):
         assert (read_manifest_draft(Path(name)).payload, read_manifest_draft(Path(name)).body_bytes) == ("fp16", 20)
 

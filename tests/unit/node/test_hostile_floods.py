@@ -7,7 +7,9 @@ import contextlib
 import os
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,6 +139,9 @@ def test_a_neighbour_that_takes_nothing_holds_few_walks_up(network: Make) -> Non
             node = net.nodes["n1"]
             await net.until(lambda: node.links_up == 2)
             assert not node.gone()
+            # Not for the first time.
+            node._out_links["n2"]._shunned_times = 16
+            node._out_links["n2"]._shunned_until = time.monotonic()
             waiting = node.desk.custody.spool.tables.pinned_to
             while not waiting("n2"):
                 await node.desk.create(first=False)
@@ -149,6 +154,70 @@ def test_a_neighbour_that_takes_nothing_holds_few_walks_up(network: Make) -> Non
             node._out_links["n2"]._shunned_until = 0.0
             assert not node.gone()
             await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_member_that_was_busy_for_a_moment_gets_messages_again_soon(network: Make) -> None:
+    """All its neighbours pass it by meanwhile, and with one recipient nobody else opens what is sealed for it."""
+
+    async def main() -> None:
+        limits = Limits(retry_s=0.1, connect_s=2.0, answer_s=2.0, pin_s=0.4)
+        net = network(4, rules=replace(STRAIGHT, updates=100_000), limits=limits)
+        await net.start()
+        links = [net.nodes[name]._out_links["n1"] for name in ("n0", "n2")]
+        net.nodes["n1"].desk.draining = True
+        await net.until(lambda: all(link._shunned_until for link in links), 20)
+        net.nodes["n1"].desk.draining = False
+        before = net.tally("taken", "n1")
+        await net.until(lambda: net.tally("taken", "n1") > before, timeout_s=5)
+        await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_neighbour_that_starts_later_is_not_passed_by(network: Make) -> None:
+    """What waited for it goes another way, but it kept nothing waiting: it was not there."""
+
+    async def main() -> None:
+        limits = Limits(retry_s=0.1, connect_s=20.0, answer_s=2.0, pin_s=0.3)
+        net = network(4, starts=False, rules=STRAIGHT, limits=limits)
+        await net.start("n0", "n1")
+        node = net.nodes["n1"]
+        await net.until(lambda: node.links_up == 1)
+        while not net.tally("rerouted", "n1"):
+            await node.desk.create(first=False)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.2)
+        assert not node.gone()
+        await net.start("n2")
+        await net.until(lambda: net.tally("taken", "n2"), timeout_s=5)
+        await net.stop()
+
+    asyncio.run(main())
+
+
+def test_a_neighbour_that_was_busy_is_better_than_none(network: Make) -> None:
+    """The other one is not there: what goes on, or waits for that one, goes to the one that took nothing lately."""
+
+    async def main() -> None:
+        limits = Limits(retry_s=0.1, connect_s=0.5, answer_s=2.0)
+        net = network(4, starts=False, rules=STRAIGHT, limits=limits)
+        await net.start("n1", "n2")
+        node = net.nodes["n1"]
+        await net.until(lambda: node.gone() == {"n0"})
+        node._out_links["n2"]._shunned_until = time.monotonic() + 60
+        custody, message = node.desk.custody, garbage(net, "n1")
+
+        def bring() -> Any:
+            """A message that would not go straight back, if there were another."""
+            with custody.spool.transaction() as register:
+                return register.add_message(custody.spool.store(message), came_from="n2")
+
+        node.desk._settle(await node.desk.storage(bring), for_us=False)
+        await net.until(lambda: net.tally("hops", "n1"), timeout_s=5)
+        assert net.tally("rerouted", "n1") == 0
+        await net.stop()
 
     asyncio.run(main())
 

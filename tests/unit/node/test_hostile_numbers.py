@@ -83,6 +83,23 @@ def test_an_honest_walk_is_never_too_fast() -> None:
     assert np.max(stats.poisson.sf(bounds / 2, waits / mean_s)) > 1e-3
 
 
+@pytest.mark.parametrize("change", [{"dwell_s": 5.0}, {"hops_per_update": 216.0}, {"dwell_s": 0.1}, {"updates": 800}])
+def test_a_later_manifest_makes_no_lie_of_what_was_walked_under_the_one_before(change: dict[str, Any]) -> None:
+    """As of a run whose members grew many, or whose messages dwell for longer: its walk goes on, and its end comes."""
+    now = 1_100_000.0
+    before = replace(LONG, hops_per_update=21.6, dwell_s=0.5, since=1_000_000)
+    after = replace(before, **change, since=int(now)).following(before, now)
+    assert after.possible(now) >= before.possible(now) > 9000
+    # And no more than there must be.
+    assert after.possible(now) <= before.possible(now) * max(1.01, before.update_s / after.update_s)
+    assert after.possible(now + 1000) - after.possible(now) == pytest.approx(4 * 1000 / after.update_s)
+
+
+def test_a_manifest_after_one_that_did_not_say_how_long_an_update_takes_refuses_nothing() -> None:
+    after = replace(LONG, hops_per_update=21.6, dwell_s=0.5, since=1_795_000_000).following(LONG, 1_795_000_000.0)
+    assert after.possible(1_795_000_000.0) > 1e8
+
+
 def test_rules_that_do_not_say_how_long_an_update_takes_allow_every_number() -> None:
     assert LONG.possible(0.0) == float("inf")
     assert RunRules.from_text(LONG.to_text()) == LONG

@@ -20,7 +20,7 @@ from veilwalk.node.peer._repeats import Visits
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.sealing._envelope import Header
 from veilwalk.node.spool._disk import FolderDisk
-from veilwalk.node.spool._handover import Progress, Taken, Verdict
+from veilwalk.node.spool._handover import Discard, Progress, Taken, Verdict
 from veilwalk.node.spool._spool import Spool
 
 NEIGHBOURS = ("a", "b", "c")
@@ -216,6 +216,43 @@ def test_finding_06_replays_are_held_alike_whoever_opened_them(tmp_path: Path) -
     assert [bool(number) for number in went[mine]] == [True, True, True, False]
 
 
+def test_finding_06_copies_are_held_alike_while_the_first_is_trained_on(tmp_path: Path) -> None:
+    """Brought again at once, before the first can have been opened and sealed anew: they rest and go as elsewhere."""
+    mine, others = b"mine" + b"u" * 16, b"other" + b"u" * 16
+    stories: dict[bytes, list[Any]] = {}
+    for body in (mine, others):
+        custody = open_custody(tmp_path / body.decode(), dwells=True)
+        custody.visits = Visits(2, pause_s=1.0)
+        first = take(custody, 1, body)
+        assert first.for_us is (body is mine)
+        for seq in range(2, 8):
+            taken = take(custody, seq, body)
+            assert not taken.for_us
+            stories.setdefault(body, []).append((taken.wait_s, len(custody.spool.tables.messages())))
+        assert any(wait_s for wait_s, _ in stories[body])
+        custody.spool.close()
+        again = open_custody(tmp_path / body.decode(), dwells=True)
+        # Of the copies that a restart finds one is trained on, at most.
+        assert sum(for_us for _, for_us in again.recover()) == (body is mine)
+        again.spool.close()
+    assert stories[mine] == stories[others]
+
+
+def test_finding_06_what_was_given_up_here_goes_on_when_it_comes_again(tmp_path: Path) -> None:
+    """As a walk that was behind: nothing is made of it, and still nobody sees by its bytes who opened it."""
+    custody = open_custody(tmp_path, dwells=True)
+    body = b"mine" + b"u" * 16
+    first = take(custody, 1, body)
+    assert first.for_us
+    custody.discard(first.row, Discard(count="retired"))
+    again = take(custody, 2, body)
+    assert not again.for_us
+    onward = custody.pin(again.row.id)
+    assert onward is not None
+    assert onward.peer is not None
+    custody.spool.close()
+
+
 def test_finding_06_a_restart_does_not_forget_which_are_copies(tmp_path: Path) -> None:
     custody = open_custody(tmp_path, dwells=True)
     body = b"mine" + b"u" * 16
@@ -248,6 +285,22 @@ def test_a_failed_commit_leaves_nothing_behind(custody: Custody, monkeypatch: py
     assert custody.statistics() == ({}, 0)
     assert custody.spool._disk.names() == []
     assert take(custody, 1, b"a message").verdict is Verdict.TAKEN
+
+
+def test_what_waits_for_a_silent_neighbour_goes_to_one_that_was_busy(tmp_path: Path) -> None:
+    """All others took nothing lately: better one of those than the same again."""
+    custody = open_custody(tmp_path)
+    taken = take(custody, 1, b"message")
+    first = taken.row.peer
+    custody._gone = lambda: frozenset(NEIGHBOURS) - {first}
+    for _ in range(20):
+        chosen = custody.reroute(first, avoid=frozenset())
+        assert chosen
+        assert first not in chosen
+        with custody.spool.transaction() as register:
+            (row,) = register.messages()
+            register.pin(row, first)
+    custody.spool.close()
 
 
 def test_a_rerouted_message_leaves_no_gap(custody: Custody) -> None:

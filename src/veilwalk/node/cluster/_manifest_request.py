@@ -120,8 +120,9 @@ def make_manifest(
     learner = make_learner(request.learner, n_features=request.n_features, n_classes=request.n_classes)
     first = learner.init_params(init_generator(request.seed))
     payload = request.payload or "fp32"
-    since = None if before is None else RunRules.from_text(before.walk).since
-    rules, lost = _rules(request, scheme, learner, params_bytes(first, payload=payload), since=since)
+    rules, lost = _rules(request, scheme, learner, params_bytes(first, payload=payload))
+    if before is not None:
+        rules = rules.following(RunRules.from_text(before.walk), time.time())
     manifest = Manifest(
         run_id=os.urandom(RUN_ID_BYTES) if before is None else before.run_id,
         network=members.network,
@@ -145,9 +146,7 @@ def make_manifest(
     return manifest, lost, rules.seconds
 
 
-def _rules(
-    request: RunRequest, scheme: Scheme, learner: Learner, model_bytes: int, *, since: int | None
-) -> tuple[RunRules, LostWalkRules]:
+def _rules(request: RunRequest, scheme: Scheme, learner: Learner, model_bytes: int) -> tuple[RunRules, LostWalkRules]:
     from veilwalk.learning import ProtectionRequest, RunSize
 
     walks = 1 if request.walks is None else request.walks
@@ -168,7 +167,6 @@ def _rules(
         protection=protection,
         spare_s=request.spare_s,
         accept=request.accept,
-        since=since,
     )
 
 

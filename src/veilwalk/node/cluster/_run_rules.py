@@ -28,14 +28,13 @@ def run_rules(
     protection: Protection,
     spare_s: float = 0.0,
     accept: str = "none",
-    since: int | None = None,
 ) -> tuple[RunRules, LostWalkRules]:
     """Return the rules of a run that walks by ``scheme``, and those for lost walks with how they were found.
 
     ``model_bytes`` is the length of the model on its way; ``alarm_hops`` and ``away_s`` are those of
     :func:`.lost_walk_rules`, ``protection`` is what updates go through, ``accept`` is what
-    :meth:`veilwalk.learning.Acceptance.of` reads, all others are those of :class:`RunRules`, without a target None;
-    a run that is made now has no ``since``.
+    :meth:`veilwalk.learning.Acceptance.of` reads, all others are those of :class:`RunRules`, without a target None. The
+    run is made now.
     """
     from veilwalk.learning import Acceptance
 
@@ -66,6 +65,6 @@ def run_rules(
         max_loss_ratio=asked.max_loss_ratio,
         max_step=asked.max_step,
         hops_per_update=scheme.price.hops,
-        since=int(time.time()) if since is None else since,
+        since=int(time.time()),
     )
     return rules, lost

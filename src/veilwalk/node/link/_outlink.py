@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import ssl
 import time
@@ -21,9 +22,10 @@ _FIRST_PAUSE_S = 0.05
 # A link that is down so long is passed by. Shorter breaks, as when both ends follow a new roster, change no walk.
 _DOWN_S = 1.0
 _LOOK_S = 0.25
-# One that was there and kept a message waiting until it went another way is passed by for so many times as long: else a
-# member that takes nothing, and so is never missed, would hold every walk up that comes near it. But not for longer
-# than some minutes: it may have been a busy one.
+# One that was there and kept a message waiting until it went another way is passed by for twice as long, and for up to
+# so many times where it does so again: else a member that takes nothing, and so is never missed, would hold every walk
+# up that comes near it. But one that was busy for a moment, and for whom a model may be sealed, is soon tried again. Of
+# what was some minutes ago nothing is left.
 _SHUNNED, _MOST_SHUNNED_S = 20, 300.0
 # In a second: each follows a hand-over, which both ends wrote to their disks.
 _MOST_RELEASES = 1000
@@ -58,7 +60,8 @@ class OutLink:
         self._stuck_since: float | None = None
         self._releases = TokenBucket(limits.rate, limits.burst)
         self._heard = TokenBucket(_MOST_RELEASES, _MOST_RELEASES)
-        self._shunned_until = 0.0
+        self._shunned_until, self._shunned_times = 0.0, 1
+        self._last_up = -math.inf
         # Nothing is known of a link that never was up: others may be starting too.
         self._gone_at = time.monotonic() + limits.connect_s
 
@@ -170,7 +173,7 @@ class OutLink:
         except BaseException:
             connection.close()
             raise
-        self.up = True
+        self.up, self._last_up = True, asyncio.get_running_loop().time()
         self._host.link_up(self.peer, protocol)
         return connection
 
@@ -271,8 +274,16 @@ class OutLink:
         if self._stuck_since is None:
             return
         kept_s = asyncio.get_running_loop().time() - self._stuck_since
-        if kept_s > self._limits.pin_s and await self._reroute():
-            self._shunned_until = time.monotonic() + min(_SHUNNED * kept_s, _MOST_SHUNNED_S)
+        # Whoever was not there, as one that starts later, kept nothing waiting.
+        was_there = self.up or self._last_up >= self._stuck_since
+        if kept_s > self._limits.pin_s and await self._reroute() and was_there:
+            self._shun(kept_s)
+
+    def _shun(self, kept_s: float) -> None:
+        now = time.monotonic()
+        is_old = now > self._shunned_until + _MOST_SHUNNED_S
+        self._shunned_times = 2 if is_old else min(2 * self._shunned_times, _SHUNNED)
+        self._shunned_until = now + min(self._shunned_times * kept_s, _MOST_SHUNNED_S)
 
     def _released(self, seq: int) -> None:
         # Honest neighbours release each message once: more than there can be messages is not worth looking at, nor,
@@ -289,6 +300,7 @@ class OutLink:
     def _down(self, why: str) -> None:
         self._host.link_down(self.peer, was_up=self.up, why=why)
         if self.up:
+            self._last_up = asyncio.get_running_loop().time()
             self._gone_at = time.monotonic() + min(_DOWN_S, self._limits.pin_s)
         self.up = False
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, InvalidParameterError
@@ -111,8 +111,8 @@ class RunRules:
             there is refused; 0 for no such test (:class:`veilwalk.learning.Acceptance`).
         max_step: So is one farther from the node's own last model than so much for each update between; 0: none.
         hops_per_update: By design, from one update of a walk to the next; 0 where it is not said.
-        since: When the run was made, in seconds since 1970; with ``hops_per_update`` it says how many updates there can
-            have been (:meth:`possible`).
+        since: When the run was made, in seconds since 1970, or earlier (:meth:`following`); with ``hops_per_update`` it
+            says how many updates there can have been (:meth:`possible`).
     """
 
     walk: Walk
@@ -215,8 +215,25 @@ class RunRules:
         """
         if not self.hops_per_update:
             return math.inf
-        passed = max(0.0, now - self.since + self.clocks_s)
-        return _HEAD_START + _FASTEST * passed / (self.hops_per_update * (self.dwell_s or _LEAST_HOP_S))
+        return _HEAD_START + _FASTEST * max(0.0, now - self.since + self.clocks_s) / self.update_s
+
+    @property
+    def update_s(self) -> float:
+        """Seconds from one update of a walk to the next, by design and at least; 0 where it is not said."""
+        return self.hops_per_update * (self.dwell_s or _LEAST_HOP_S)
+
+    def following(self, before: RunRules, now: float) -> RunRules:
+        """Return the rules of a manifest made now, by which as much is possible already as was by those ``before``.
+
+        Where an update takes longer than it did, for there are more members, say, the run counts as made earlier: else
+        what was walked until now would be too much, and every honest model refused.
+        """
+        if not before.update_s:
+            # Nobody knows what there was time for.
+            return replace(self, since=0)
+        slower = max(1.0, self.update_s / before.update_s)
+        earlier = now + self.clocks_s - (now + before.clocks_s - before.since) * slower
+        return replace(self, since=min(before.since, max(0, int(earlier))))
 
     def lane_of(self, walk_tag: bytes) -> int:
         """Return in which lane the walk of that tag is; where there are several, the first byte says it."""

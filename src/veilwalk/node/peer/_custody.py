@@ -51,9 +51,9 @@ class Custody(Intake):
             if self.drop_if_damaged(row):
                 continue
             opened = self.opener.open(self.spool.read(row)) if row.peer is None else None
-            for_us = opened is not None and not self.spool.tables.is_opened(opened.header.update_id)
-            if for_us:
-                self._ours.add(row.id)
+            for_us = self._is_new(opened)
+            if opened is not None and for_us:
+                self._ours[row.id] = opened.header.update_id
             found.append((row, for_us))
         return found
 
@@ -66,8 +66,8 @@ class Custody(Intake):
             return None
         opened = self.opener.open(self.spool.read(row))
         if opened is not None and self.spool.tables.is_opened(opened.header.update_id):
-            # It came while the first was being trained on.
-            self._ours.discard(number)
+            # It came while the first was being trained on, which had been crowded out meanwhile.
+            self._ours.pop(number, None)
             return row, None
         return row, opened
 
@@ -129,7 +129,6 @@ class Custody(Intake):
             if row is not None:
                 self._let_go(row.id)
                 register.drop(row)
-                self._ours.discard(row.id)
             stored = self.spool.store(done.model, plain=True)
             register.set_model(of_lane(kind, lane), stored, tag=done.header.walk_tag, iteration=done.iteration)
             if done.learner_state is not None:
@@ -160,6 +159,8 @@ class Custody(Intake):
 
     def discard(self, row: Row, done: Discard) -> None:
         """Let an opened message go, with what came of it besides."""
+        if row.id in self._ours:
+            self._given_up.append(self._ours[row.id])
         self._let_go(row.id)
         with self.spool.transaction() as register:
             register.drop(row, undelivered=True)

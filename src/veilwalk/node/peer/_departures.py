@@ -60,8 +60,8 @@ class Departures:
         self._gone = gone
         # Messages that wait because they came too often.
         self._resting: set[int] = set()
-        # Messages that open here and wait for the training.
-        self._ours: set[int] = set()
+        # Messages that open here and wait for the training, with the ids of their updates.
+        self._ours: dict[int, bytes] = {}
         # Messages that are too old to go on: let go at the moment they would be pinned.
         self._outlived: set[int] = set()
         # What this process has noted as given: whether it has said so. What an earlier one noted is not here.
@@ -237,7 +237,7 @@ class Departures:
 
     def _let_go(self, number: int) -> None:
         self._resting.discard(number)
-        self._ours.discard(number)
+        self._ours.pop(number, None)
         self._outlived.discard(number)
 
     def drop_if_damaged(self, row: Row) -> bool:
@@ -262,7 +262,11 @@ class Departures:
     def _next(self, register: Register, came_from: str | None, *, avoid: frozenset[str] = frozenset()) -> str:
         """Draw the next hop of a message that came from there."""
         clocks = register.edge_clocks() if self.next_hop.walk.remembers else {}
-        peer = self.next_hop.choose(self._draws, came_from=came_from, clocks=clocks, avoid=avoid | self._gone())
+        gone = avoid | self._gone()
+        if gone.issuperset(self.next_hop.neighbours):
+            # Better one that took nothing lately than the one that it waited for in vain.
+            gone = avoid
+        peer = self.next_hop.choose(self._draws, came_from=came_from, clocks=clocks, avoid=gone)
         self._note_use(register, peer)
         return peer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from veilwalk.core.errors import ProtocolError
@@ -10,8 +11,11 @@ from veilwalk.node.peer._draws import Draws
 from veilwalk.node.peer._held import Held, HeldMessages
 from veilwalk.node.peer._repeats import Visits
 from veilwalk.node.peer._routing import NextHop
-from veilwalk.node.sealing import Bytes, Opener
+from veilwalk.node.sealing import Bytes, OpenedHeader, Opener
 from veilwalk.node.spool import DamageError, Row, Spares, Spool, Taken, Verdict, hit
+
+# Remembered in memory, and only so many: whoever can seal can have any number of them given up, without any training.
+_GIVEN_UP = 4096
 
 
 class Intake(Departures):
@@ -35,6 +39,8 @@ class Intake(Departures):
         self._offers = offers or NoOffers()
         self.visits = visits
         self.held = HeldMessages(spool)
+        # The ids of those that were opened and given up.
+        self._given_up: deque[bytes] = deque(maxlen=_GIVEN_UP)
         self.opener = opener
         self._quota = quota
         # With a constant dwell time a message is pinned when that is over; else at once, which saves a commit.
@@ -104,9 +110,7 @@ class Intake(Departures):
             self.spool.settle()
             return Taken(Verdict.UNKNOWN)
         opened = held.open(self.opener)
-        # What was opened here before goes on like what never was: a neighbour may bring it again to see what becomes of
-        # it.
-        for_us = opened is not None and not self.spool.tables.is_opened(opened.header.update_id)
+        for_us = self._is_new(opened)
         # Every visit counts, whatever it is.
         wait_s, is_last = (0.0, False) if self.visits is None else self.visits.wait_s(held.digest)
         wait_s = 0.0 if for_us else wait_s
@@ -116,8 +120,8 @@ class Intake(Departures):
             self._resting.add(row.id)
             if is_last:
                 self._outlived.add(row.id)
-        if for_us:
-            self._ours.add(row.id)
+        if opened is not None and for_us:
+            self._ours[row.id] = opened.header.update_id
         body = held.stored.inline if early else None
         return Taken(Verdict.TAKEN, row, for_us=for_us, wait_s=wait_s, body=body, crowded_out=crowded_out)
 
@@ -141,6 +145,19 @@ class Intake(Departures):
             if taken is None or seq == taken + 1:
                 register.set_taken(peer, seq)
             hit("cancel.before_commit")
+
+    def _is_new(self, opened: OpenedHeader | None) -> bool:
+        """Return whether a message opens here for the first time.
+
+        What was opened before, or given up, or waits for the training, goes on like what never was: a neighbour may
+        bring it again to see what becomes of it.
+        """
+        if opened is None:
+            return False
+        update_id = opened.header.update_id
+        if update_id in self._ours.values() or update_id in self._given_up:
+            return False
+        return not self.spool.tables.is_opened(update_id)
 
     def _write(self, peer: str, held: Held, *, goes_on: bool, rests: bool) -> tuple[Row, bool, int | None]:
         """Take a message into custody; return it, whether it is being offered already, and which had to go for it."""

@@ -235,8 +235,10 @@ class Node(Incidents):
 
     def gone(self) -> frozenset[str]:
         """Return the neighbours that are not there, or took nothing lately: others are drawn, if there are any."""
-        # Asked by the storage thread.
-        return frozenset(peer for peer, link in tuple(self._out_links.items()) if link.avoided)
+        links = tuple(self._out_links.items())  # asked by the storage thread
+        avoided = frozenset(peer for peer, link in links if link.avoided)
+        # One that took nothing lately is better than one that is not there.
+        return avoided if len(avoided) < len(links) else frozenset(peer for peer, link in links if link.gone)
 
     def _next_hop(self, roster: Roster) -> NextHop:
         rules = self._parts.rules
