@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import random
 import shutil
@@ -17,6 +16,7 @@ from typing import Any, cast
 
 import pytest
 from benchmarks.reliability import forgetful_disk, power_loss
+from tests.helpers.custody import Opener, take
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.core.walk import SIMPLE
@@ -31,27 +31,6 @@ NEIGHBOUR = "a"
 MINE = b"mine" + b"u" * 16
 
 
-class Opener:
-    """Opens messages that begin with ``mine``."""
-
-    oldest_epoch = 7
-
-    def is_current(self, message: Any) -> bool:
-        """All are."""
-        del message
-        return True
-
-    def open(self, message: Any) -> Any:
-        """Return a header, or None."""
-        if not bytes(message).startswith(b"mine"):
-            return None
-
-        class Opened:
-            header = Header(update_id=bytes(message)[4:20], walk_tag=b"w" * 8, iteration=1, body_length=3)
-
-        return Opened
-
-
 def custody_on(disk: Any, inline_bytes: int = 0) -> Custody:
     return Custody(
         Spool(disk, inline_bytes=inline_bytes),
@@ -61,11 +40,6 @@ def custody_on(disk: Any, inline_bytes: int = 0) -> Custody:
         quota=4,
         dwells=False,
     )
-
-
-def take(custody: Custody, seq: int, body: bytes) -> Any:
-    custody.hold(NEIGHBOUR, seq, hashlib.sha256(body).digest(), body)
-    return custody.take(NEIGHBOUR, seq)
 
 
 def progress(header: Header, number: int = 0) -> Progress:

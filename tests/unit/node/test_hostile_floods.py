@@ -62,6 +62,20 @@ async def takes_nothing(net: Any, name: str, *, cancels_in_s: float) -> AsyncIte
         await asyncio.sleep(0.1)
 
 
+@contextlib.asynccontextmanager
+async def beside_one_that_takes_nothing(
+    network: Make, *, pin_s: float, cancels_in_s: float = 0.0
+) -> AsyncIterator[tuple[Any, Any]]:
+    """A network and its node n1, between n0, which works, and n2, which does not."""
+    limits = Limits(retry_s=0.1, connect_s=2.0, answer_s=2.0, pin_s=pin_s)
+    net = network(4, starts=False, rules=STRAIGHT, limits=limits)
+    async with takes_nothing(net, "n2", cancels_in_s=cancels_in_s):
+        await net.start("n0", "n1")
+        await net.until(lambda: net.nodes["n1"].links_up == 2)
+        yield net, net.nodes["n1"]
+        await net.stop()
+
+
 def test_what_is_crowded_out_while_it_is_worked_on_takes_nothing_else_along(
     network: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,13 +117,9 @@ def test_what_is_crowded_out_while_it_is_worked_on_takes_nothing_else_along(
 def test_a_message_does_not_wait_until_a_neighbour_has_heard_of_all_that_was_cancelled(network: Make) -> None:
     """There may be a thousand such numbers, ten seconds for each answer: what waits behind them goes another way."""
 
-    async def main() -> None:
-        limits = Limits(retry_s=0.1, connect_s=2.0, answer_s=2.0, pin_s=0.5)
-        net = network(4, starts=False, rules=STRAIGHT, limits=limits)
-        async with takes_nothing(net, "n2", cancels_in_s=0.7):
-            await net.start("n0", "n1")
-            await net.until(lambda: net.nodes["n1"].links_up == 2)
-            custody, message = net.nodes["n1"].desk.custody, garbage(net, "n1")
+    async def main() -> tuple[int, int]:
+        async with beside_one_that_takes_nothing(network, pin_s=0.5, cancels_in_s=0.7) as (net, node):
+            custody, message = node.desk.custody, garbage(net, "n1")
 
             def left() -> None:
                 """What is left when a neighbour was passed by thirty times; and one message more for it."""
@@ -119,25 +129,22 @@ def test_a_message_does_not_wait_until_a_neighbour_has_heard_of_all_that_was_can
                         register.drop(row, undelivered=True)
                     register.add_message(custody.spool.store(message), came_from="n0", peer="n2")
 
-            await net.nodes["n1"].desk.storage(left)
-            net.nodes["n1"]._wake("n2")
-            await net.until(lambda: net.tally("rerouted", "n1") == 1, timeout_s=10)
-            await net.until(lambda: net.tally("taken", "n0") == 1)
-            await net.stop()
+            await node.desk.storage(left)
+            node._wake("n2")
+            await net.until(lambda: net.tally("taken", "n0"), timeout_s=10)
+            return net.tally("rerouted", "n1"), len(custody.spool.tables.cancelled("n2"))
 
-    asyncio.run(main())
+    rerouted, left_to_cancel = asyncio.run(main())
+    assert rerouted == 1
+    # Long before n2 had heard of all of them.
+    assert left_to_cancel > 15
 
 
 def test_a_neighbour_that_takes_nothing_holds_few_walks_up(network: Make) -> None:
     """It is there, so no walk is missed, and each would wait for it: after the first it is passed by for a while."""
 
     async def main() -> None:
-        limits = Limits(retry_s=0.1, connect_s=2.0, answer_s=2.0, pin_s=0.3)
-        net = network(4, starts=False, rules=STRAIGHT, limits=limits)
-        async with takes_nothing(net, "n2", cancels_in_s=0.0):
-            await net.start("n0", "n1")
-            node = net.nodes["n1"]
-            await net.until(lambda: node.links_up == 2)
+        async with beside_one_that_takes_nothing(network, pin_s=0.3) as (net, node):
             assert not node.gone()
             # Not for the first time.
             node._out_links["n2"]._shunned_times = 16
@@ -153,7 +160,6 @@ def test_a_neighbour_that_takes_nothing_holds_few_walks_up(network: Make) -> Non
             assert node.links_up == 2
             node._out_links["n2"]._shunned_until = 0.0
             assert not node.gone()
-            await net.stop()
 
     asyncio.run(main())
 
@@ -161,7 +167,7 @@ def test_a_neighbour_that_takes_nothing_holds_few_walks_up(network: Make) -> Non
 def test_a_member_that_was_busy_for_a_moment_gets_messages_again_soon(network: Make) -> None:
     """All its neighbours pass it by meanwhile, and with one recipient nobody else opens what is sealed for it."""
 
-    async def main() -> None:
+    async def main() -> tuple[float, float]:
         limits = Limits(retry_s=0.1, connect_s=2.0, answer_s=2.0, pin_s=0.4)
         net = network(4, rules=replace(STRAIGHT, updates=100_000), limits=limits)
         await net.start()
@@ -169,11 +175,17 @@ def test_a_member_that_was_busy_for_a_moment_gets_messages_again_soon(network: M
         net.nodes["n1"].desk.draining = True
         await net.until(lambda: all(link._shunned_until for link in links), 20)
         net.nodes["n1"].desk.draining = False
-        before = net.tally("taken", "n1")
-        await net.until(lambda: net.tally("taken", "n1") > before, timeout_s=5)
+        back_at, before = time.monotonic(), net.tally("taken", "n1")
+        shunned_s = max(link._shunned_until for link in links) - back_at
+        await net.until(lambda: net.tally("taken", "n1") > before)
+        waited_s = time.monotonic() - back_at
         await net.stop()
+        return shunned_s, waited_s
 
-    asyncio.run(main())
+    shunned_s, waited_s = asyncio.run(main())
+    # Twice as long as it kept a message, not twenty times: a second or so, and eight or more.
+    assert shunned_s < 4
+    assert waited_s < 10
 
 
 def test_a_neighbour_that_starts_later_is_not_passed_by(network: Make) -> None:
@@ -253,7 +265,7 @@ def test_a_neighbour_that_comes_again_and_again_leaves_the_disk_to_others(networ
 def test_a_word_on_the_end_that_nobody_fetches_is_taken_for_no_walk(network: Make) -> None:
     """Anybody's word is passed on, and waits for a neighbour that is away: walks are missed all the same."""
 
-    async def main() -> None:
+    async def main() -> Any:
         net = network(4, starts=False, rules=RunRules(walk=SIMPLE, updates=400, late_hops=20))
         await net.start("n0", "n1")
         custody = net.nodes["n1"].desk.custody
@@ -270,7 +282,11 @@ def test_a_word_on_the_end_that_nobody_fetches_is_taken_for_no_walk(network: Mak
         # It is late after a second, and puts its alarm off by a moment.
         net.nodes["n1"]._watches._age._spread = 0.1
         net.nodes["n1"]._watches.came()
-        await net.until(lambda: net.tally("created", "n1") == 1, timeout_s=10)
+        await net.until(lambda: net.tally("created", "n1"), timeout_s=10)
         await net.stop()
+        return net
 
-    asyncio.run(main())
+    net = asyncio.run(main())
+    assert net.tally("created", "n1") >= 1
+    # The word is there still: it waits for n2, which never came.
+    assert next(row.fixed for row in net.look("n1")["messages"] if row.peer == "n2") == 1

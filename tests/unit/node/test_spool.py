@@ -3,50 +3,23 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from benchmarks.reliability import forgetful_disk, power_loss
+from tests.helpers.custody import HEADER, NEIGHBOURS, digest, open_custody, take
 
 from veilwalk.core.errors import ProtocolError, SpoolError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node.peer._custody import Custody
-from veilwalk.node.peer._draws import OsDraws
-from veilwalk.node.peer._repeats import Visits
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.sealing._envelope import Header
 from veilwalk.node.spool._disk import FolderDisk
-from veilwalk.node.spool._handover import Discard, Progress, Taken, Verdict
+from veilwalk.node.spool._handover import Progress, Verdict
 from veilwalk.node.spool._spool import Spool
-
-NEIGHBOURS = ("a", "b", "c")
-HEADER = Header(update_id=b"u" * 16, walk_tag=b"w" * 8, iteration=1, body_length=3)
-
-
-class Opener:
-    """Opens messages that begin with ``mine``; the id is what follows."""
-
-    def is_current(self, message: Any) -> bool:
-        """Return whether the message is not marked as old."""
-        return not bytes(message).startswith(b"old")
-
-    def open(self, message: Any) -> Any:
-        """Return a header, or None."""
-        if not bytes(message).startswith(b"mine"):
-            return None
-
-        class Opened:
-            header = Header(update_id=bytes(message)[4:20], walk_tag=b"w" * 8, iteration=1, body_length=3)
-
-        return Opened
-
-
-def digest(body: bytes) -> bytes:
-    return hashlib.sha256(body).digest()
 
 
 @pytest.fixture(params=[0, 1 << 20], ids=["files", "rows"])
@@ -54,28 +27,11 @@ def inline_bytes(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-def open_custody(folder: Path, inline_bytes: int = 0, *, dwells: bool = False, quota: int = 4) -> Custody:
-    return Custody(
-        Spool(FolderDisk(folder), inline_bytes=inline_bytes),
-        opener=cast("Any", Opener()),
-        next_hop=NextHop(walk=SIMPLE, neighbours=NEIGHBOURS),
-        draws=OsDraws(),
-        quota=quota,
-        dwells=dwells,
-    )
-
-
 @pytest.fixture
 def custody(tmp_path: Path, inline_bytes: int) -> Iterator[Custody]:
     made = open_custody(tmp_path, inline_bytes)
     yield made
     made.spool.close()
-
-
-def take(custody: Custody, seq: int, body: bytes, peer: str = "a") -> Any:
-    """What becomes of a message that is offered and, where it is held, given."""
-    held = custody.hold(peer, seq, digest(body), body)
-    return custody.take(peer, seq) if held in {Verdict.HELD, Verdict.AGAIN} else Taken(held)
 
 
 def test_a_relayed_message_is_pinned_with_its_arrival(custody: Custody) -> None:
@@ -173,100 +129,6 @@ def test_an_update_replaces_its_message_in_one_step(custody: Custody) -> None:
     again = take(custody, 2, b"mine" + b"u" * 16)
     assert (again.verdict, again.for_us) == (Verdict.TAKEN, False)
     assert again.row.peer is not None
-
-
-def test_finding_06_replays_are_held_alike_whoever_opened_them(tmp_path: Path) -> None:
-    """Brought again and again, the same bytes get the same answers from their destination as from a relay, and go on.
-
-    At each step as many are here, and they wait as long; neither lets any go before it is too old, and then both do. A
-    destination that kept them would be known by it, to one neighbour even, for what goes on comes round again.
-    """
-    mine, others = b"mine" + b"u" * 16, b"other" + b"u" * 16
-    stories = {}
-    went: dict[bytes, list[int]] = {}
-    for body in (mine, others):
-        custody = open_custody(tmp_path / body.decode(), dwells=True)
-        now = 0.0
-        custody.visits = Visits(3, pause_s=1.0, life_s=100.0, clock=lambda: now)  # noqa: B023  called in this turn
-        first = take(custody, 1, body)
-        if body is mine:
-            done = Progress(message=None, model=b"m", header=HEADER, epoch=0, iteration=2)
-            custody.progress(first.row, done)
-        else:
-            custody.drop(first.row.id, "handed on")
-        story, seq = [], 2
-        for turn in range(4):
-            found = []
-            now = 101.0 if turn == 3 else now
-            for _ in range(6):
-                taken = take(custody, seq, body)
-                seq += taken.verdict is Verdict.TAKEN
-                here = custody.spool.tables.messages()
-                story.append((turn, taken.verdict, taken.wait_s, len(here), [row.peer for row in here]))
-                found += [taken.row.id] if taken.row is not None else []
-            # Their dwell is over.
-            onward = [custody.pin(number) for number in found]
-            went.setdefault(body, []).append(len([row for row in onward if row is not None]))
-            for row in onward:
-                if row is not None:
-                    custody.delivered(str(row.peer), row.seq or 0)
-        stories[body] = story
-        custody.spool.close()
-    assert (stories[mine], went[mine]) == (stories[others], went[others])
-    assert [bool(number) for number in went[mine]] == [True, True, True, False]
-
-
-def test_finding_06_copies_are_held_alike_while_the_first_is_trained_on(tmp_path: Path) -> None:
-    """Brought again at once, before the first can have been opened and sealed anew: they rest and go as elsewhere."""
-    mine, others = b"mine" + b"u" * 16, b"other" + b"u" * 16
-    stories: dict[bytes, list[Any]] = {}
-    for body in (mine, others):
-        custody = open_custody(tmp_path / body.decode(), dwells=True)
-        custody.visits = Visits(2, pause_s=1.0)
-        first = take(custody, 1, body)
-        assert first.for_us is (body is mine)
-        for seq in range(2, 8):
-            taken = take(custody, seq, body)
-            assert not taken.for_us
-            stories.setdefault(body, []).append((taken.wait_s, len(custody.spool.tables.messages())))
-        assert any(wait_s for wait_s, _ in stories[body])
-        custody.spool.close()
-        again = open_custody(tmp_path / body.decode(), dwells=True)
-        # Of the copies that a restart finds one is trained on, at most.
-        assert sum(for_us for _, for_us in again.recover()) == (body is mine)
-        again.spool.close()
-    assert stories[mine] == stories[others]
-
-
-def test_finding_06_what_was_given_up_here_goes_on_when_it_comes_again(tmp_path: Path) -> None:
-    """As a walk that was behind: nothing is made of it, and still nobody sees by its bytes who opened it."""
-    custody = open_custody(tmp_path, dwells=True)
-    body = b"mine" + b"u" * 16
-    first = take(custody, 1, body)
-    assert first.for_us
-    custody.discard(first.row, Discard(count="retired"))
-    again = take(custody, 2, body)
-    assert not again.for_us
-    onward = custody.pin(again.row.id)
-    assert onward is not None
-    assert onward.peer is not None
-    custody.spool.close()
-
-
-def test_finding_06_a_restart_does_not_forget_which_are_copies(tmp_path: Path) -> None:
-    custody = open_custody(tmp_path, dwells=True)
-    body = b"mine" + b"u" * 16
-    first = take(custody, 1, body)
-    custody.progress(first.row, Progress(message=None, model=b"m", header=HEADER, epoch=0, iteration=2))
-    take(custody, 2, body)
-    custody.spool.close()
-    again = open_custody(tmp_path, dwells=True)
-    ((row, for_us),) = again.recover()
-    assert not for_us
-    onward = again.pin(row.id)
-    assert onward is not None
-    assert onward.peer is not None
-    again.spool.close()
 
 
 def test_a_failed_commit_leaves_nothing_behind(custody: Custody, monkeypatch: pytest.MonkeyPatch) -> None:

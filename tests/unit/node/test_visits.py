@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from tests.helpers.custody import Opener, take
 
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import parse_graph_spec
@@ -17,21 +18,8 @@ from veilwalk.node.peer._draws import OsDraws
 from veilwalk.node.peer._repeats import Visits, allowed_visits
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.spool._disk import FolderDisk
-from veilwalk.node.spool._handover import Taken, Verdict
+from veilwalk.node.spool._handover import Verdict
 from veilwalk.node.spool._spool import Spool
-
-
-class Opener:
-    """Opens nothing."""
-
-    def is_current(self, message: Any) -> bool:
-        """Return that all is current."""
-        del message
-        return True
-
-    def open(self, message: Any) -> None:
-        """Return nothing."""
-        del message
 
 
 def graph_of(spec: str) -> tuple[Any, list[str], list[tuple[str, str]]]:
@@ -100,32 +88,27 @@ def test_a_network_in_two_parts_has_no_limit() -> None:
 
 def test_the_wait_grows_and_is_bounded() -> None:
     visits = Visits(3, pause_s=0.5)
-    waits = [visits.wait_s(b"garbage") for _ in range(300)]
+    waits = [visits.visit(b"garbage") for _ in range(300)]
     assert [seconds for seconds, _ in waits[:5]] == [0, 0, 0, 0.5, 2.0]
     assert waits[-1][0] == 100
-    assert visits.wait_s(b"another") == (0, False)
+    assert visits.visit(b"another") == (0, False)
 
 
 def test_what_was_first_seen_too_long_ago_makes_its_last_visit() -> None:
     """By the first time it came, however often it came since; another's age is its own."""
     now = 0.0
     visits = Visits(3, pause_s=0.5, life_s=60.0, clock=lambda: now)
-    assert visits.wait_s(b"walk") == (0, False)
+    assert visits.visit(b"walk") == (0, False)
     now = 59.0
-    assert visits.wait_s(b"walk") == (0, False)
+    assert visits.visit(b"walk") == (0, False)
     now = 61.0
-    assert visits.wait_s(b"another") == (0, False)
-    assert visits.wait_s(b"walk") == (100, True)
+    assert visits.visit(b"another") == (0, False)
+    assert visits.visit(b"walk") == (100, True)
     # Time in which nothing could come by makes nobody older: else an outage of the network would end its walk.
     visits.slept(-1.0)
     now = 1000.0
     visits.slept(900.0)
-    assert visits.wait_s(b"another") == (0, False)
-
-
-def take(custody: Custody, seq: int, body: bytes) -> Taken:
-    assert custody.hold("a", seq, hashlib.sha256(body).digest(), body) is Verdict.HELD
-    return custody.take("a", seq)
+    assert visits.visit(b"another") == (0, False)
 
 
 def test_finding_02_what_came_too_often_waits_and_goes_first_when_it_is_crowded(tmp_path: Path) -> None:

@@ -114,8 +114,7 @@ class Destination:
         # Where another walk brought a better model here before, this one goes on with it.
         merges = known.model is not None and known.iteration > header.iteration and arrival.known_tag != header.walk_tag
         iteration = known.iteration if merges else header.iteration
-        # A number that nobody can have reached yet is a lie, and the model that came with it is the liar's.
-        body = None if header.iteration > self._rules.possible(time.time()) else arrival.body
+        body = None if self._comes_too_soon(header) else arrival.body
         learnt = self.trainer.update(
             Lesson(
                 received=known.model if merges else body,
@@ -168,8 +167,7 @@ class Destination:
             return Discard(count="duplicates", farewells=farewells, lane=lane)
         enough = final is not None and arrival.ends >= MOST_ENDS
         reaches = not enough and self.trainer.reaches_target(body)
-        too_soon = header.iteration > self._rules.possible(time.time())
-        if enough or (not reaches and (too_soon or header.iteration < self._rules.share(lane))):
+        if enough or (not reaches and (self._comes_too_soon(header) or header.iteration < self._rules.share(lane))):
             return Discard(count="refused")
         came = by if by in roster.neighbours(self.keys.id) else arrival.row.came_from
         claim = Claim(by=by, digest=digest, iteration=header.iteration, brought_by=came or "")
@@ -177,6 +175,10 @@ class Destination:
             told = self._passed_on(arrival, roster, body, claim)
             return Discard(count="unbelieved", claim=claim, claimed=body, farewells=told, lane=lane)
         return self._end(roster, header, body, arrival.opened.context.epoch)
+
+    def _comes_too_soon(self, header: Header) -> bool:
+        """Return whether nobody can have made so many updates yet: then it is a lie, and the model the liar's."""
+        return header.iteration > self._rules.possible(time.time())
 
     def _passed_on(self, arrival: Arrival, roster: Roster, body: bytes, claim: Claim) -> dict[str, bytes]:
         """Return somebody's word on an end for the other neighbours, where this node knows too little to judge it.

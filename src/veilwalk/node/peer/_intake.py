@@ -112,7 +112,7 @@ class Intake(Departures):
         opened = held.open(self.opener)
         for_us = self._is_new(opened)
         # Every visit counts, whatever it is.
-        wait_s, is_last = (0.0, False) if self.visits is None else self.visits.wait_s(held.digest)
+        wait_s, is_last = (0.0, False) if self.visits is None else self.visits.visit(held.digest)
         wait_s = 0.0 if for_us else wait_s
         goes_on = not for_us and not wait_s and not self._dwells
         row, early, crowded_out = self._write(peer, held, goes_on=goes_on, rests=wait_s > 0)

@@ -47,7 +47,7 @@ class Visits:
         self._asleep_s = 0.0
         self._seen: OrderedDict[bytes, tuple[int, float]] = OrderedDict()
 
-    def wait_s(self, digest: bytes) -> tuple[float, bool]:
+    def visit(self, digest: bytes) -> tuple[float, bool]:
         """Count a visit; return how long it lasts, 0 for as long as chance explains it, and whether it is the last."""
         now = self._clock() - self._asleep_s
         count, first = self._seen.pop(digest, (0, now))
