@@ -63,21 +63,21 @@ def test_public_names_are_listed_sorted_and_there(package: str) -> None:
 
 
 def test_modules_hold_one_idea() -> None:
-    """About 300 lines; kernels may be longer, because numba wants them together."""
+    """At most 600 lines; kernels 800, because numba wants them together. A guard against accidents, not a goal."""
     for path in CODE:
-        limit = 420 if path.name.startswith("_kernels") else 330
+        limit = 800 if path.name.startswith("_kernels") else 600
         assert len(path.read_text().splitlines()) <= limit, path
 
 
 def test_functions_fit_a_screen() -> None:
-    """60 lines from docstring to end; kernels excepted. Signatures that list command-line options do not count."""
+    """80 lines from docstring to end; kernels excepted. Signatures that list command-line options do not count."""
     long = [
         f"{path.name}:{node.name}"
         for path in CODE
         if not path.name.startswith("_kernels")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or 0) - node.body[0].lineno >= 60
+        and (node.end_lineno or 0) - node.body[0].lineno >= 80
     ]
     assert long == []
 
