@@ -15,7 +15,7 @@ from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning._api import Learner, UpdateMod
 from veilwalk.learning._guard import guarded
-from veilwalk.learning._mods import ClipUpdate, Decay, compose, private_mods
+from veilwalk.learning._mods import ClipUpdate, Decay, GaussianNoise, compose
 from veilwalk.learning._rows import RowLearner, RowProtection
 
 UNITS = ("record", "node")
@@ -102,8 +102,7 @@ class Protection:
         """Return what an update goes through after the learner."""
         mods: list[UpdateMod] = [Decay(self.decay)] if self.decay else []
         if self.clip and not self.rows:
-            bounded = private_mods(noise_multiplier=self.noise, max_norm=self.clip) if self.noise else None
-            mods.insert(0, bounded or ClipUpdate(self.clip))
+            mods.insert(0, GaussianNoise(self.noise, self.clip) if self.noise else ClipUpdate(self.clip))
         return compose(mods) if mods else None
 
     def share(self, age: int) -> float:

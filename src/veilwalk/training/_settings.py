@@ -44,7 +44,7 @@ class TrainSettings:
         walk: The walk, ``least-recent:0.2`` with its mix; None for the one that a law file was designed for, or simple.
         recipients: For how many a source seals; None for the scheme's, or as the file says, or one.
         mix: Share of plain non-backtracking steps of a least-recent walk, where ``walk`` does not say it.
-        tokens: Models that walk side by side; what is evaluated is their average.
+        tokens: Models that walk side by side; the best of them, or their mean, is handed out.
         data: What is learnt.
         partition: How it is dealt out.
         learner: The model; None for one that fits: with ``epsilon`` all rows at every step, of a size for the noise.
