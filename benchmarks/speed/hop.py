@@ -22,7 +22,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reliability.chaos import ChaosCluster
+from tests.campaigns.chaos import ChaosCluster
+
 from benchmarks.speed._harness import take_precedence
 from benchmarks.speed.node import RING, SIZES, TIMES, _secrets, hops, tls_echo
 

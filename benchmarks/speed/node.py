@@ -28,7 +28,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reliability.chaos import ChaosCluster
+from tests.campaigns.chaos import ChaosCluster
+
 from benchmarks.speed._harness import take_precedence
 from benchmarks.speed.bare_ring import bare_hop
 from veilwalk.core.walk import SIMPLE
