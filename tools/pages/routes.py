@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from tools.pages.campaign import add_engine, engine
+from tools.rivals.routes import compare_routes
+from tools.rivals.routes_figure import routes_figure
 from veilwalk.core.records import Record, plain
 from veilwalk.core.units import readable_bytes
 from veilwalk.core.walk import Walk
 from veilwalk.design import Sealing
-from veilwalk.experiments import compare_routes
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.report import routes_figure
 
 ROOT = Path(__file__).parents[2]
 FACEBOOK = ROOT.parent / "shared" / "data" / "graphs" / "facebook_combined.txt.gz"

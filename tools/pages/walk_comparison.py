@@ -21,13 +21,13 @@ from scipy import sparse
 
 from tools.pages.campaign import add_engine, engine
 from tools.pages.walk_page import Rows, page
+from tools.rivals.walks import compare_walks, price_walks
+from tools.rivals.walks_figure import walk_files
 from veilwalk.core.records import Record, plain
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design import make_law
-from veilwalk.experiments import compare_walks, price_walks
 from veilwalk.graphs import Graph, balls, parse_graph_spec
-from veilwalk.report import walk_files
 
 ROOT = Path(__file__).parents[2]
 FACEBOOK = ROOT.parent / "shared" / "data" / "graphs" / "facebook_combined.txt.gz"

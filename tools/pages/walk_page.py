@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tools.rivals.walks_figure import walk_label
 from veilwalk.core.version import __version__
-from veilwalk.report._walks import walk_label
 
 Rows = list[dict[str, Any]]
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tools.rivals.walks import compare_walks, price_walks
+from tools.rivals.walks_figure import walk_files
 
 from veilwalk.core.records import Record
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design import make_law
 from veilwalk.engine import open_engine
-from veilwalk.experiments import compare_walks, price_walks
 from veilwalk.graphs import random_regular
-from veilwalk.report import walk_files
 
 WALKS = (SIMPLE, Walk("non-backtracking"), Walk("least-recent", 0.1))
 

@@ -7,20 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from veilwalk.audit import (
-    SpyScores,
-    batches_of,
-    choose_colluders,
-    expected_scores,
-    parse_coalition,
-    score_batches,
-)
+from tools.rivals.mixnets import Mixnet
+from tools.rivals.spies import SpyScores, batches_of, expected_scores, score_batches
+from tools.rivals.stems import RULES, out_edges, per_message_blame, stem_blame
+from veilwalk.audit import choose_colluders, parse_coalition
 from veilwalk.core import validate
 from veilwalk.core.arrays import BoolArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.design import Scheme, choose_scheme, what_is_hidden
-from veilwalk.experiments._mixnets import Mixnet
-from veilwalk.experiments._stems import RULES, out_edges, per_message_blame, stem_blame
 from veilwalk.graphs import Graph, parse_graph_spec
 
 LAST_HOP, FIRST_SPY = "last-hop", "first-spy"

@@ -7,14 +7,16 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tools.rivals.comparators import RouteSettings, compared
+from tools.rivals.mixnets import Mixnet
+from tools.rivals.spies import batches_of, expected_scores, score_batches
+from tools.rivals.stems import RULES, _table, out_edges, per_message_blame, stem_blame
+from tools.rivals.sweep import RoutePlan
 
-from veilwalk.audit import batches_of, choose_colluders, expected_scores, score_batches
+from veilwalk.audit import choose_colluders
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.design import choose_scheme, first_sights
-from veilwalk.experiments import RouteSettings, sweep
-from veilwalk.experiments._comparators import compared
-from veilwalk.experiments._mixnets import Mixnet
-from veilwalk.experiments._stems import RULES, out_edges, per_message_blame, stem_blame
+from veilwalk.experiments import sweep
 from veilwalk.graphs import random_regular
 
 GRAPH = random_regular(40, 4, seed=2)
@@ -90,8 +92,6 @@ def test_drawn_stems_are_the_chains() -> None:
 
 def test_one_to_one_shares_no_edge_out() -> None:
     """What comes in by the two edges leaves by two."""
-    from veilwalk.experiments._stems import _table
-
     out = out_edges(GRAPH, seed=1)
     table = _table(out, "one-to-one", np.random.default_rng(1))
     assert table is not None
@@ -155,12 +155,13 @@ def test_our_recall_is_the_designs() -> None:
 def test_what_makes_no_sense_is_refused(wrong: dict[str, str]) -> None:
     """By name, before anything is run."""
     with pytest.raises(InvalidParameterError):
-        sweep("routes", settings=wrong)
+        RoutePlan(kind="routes", settings=wrong, grid={})
 
 
 def test_a_sweep_of_routes() -> None:
     """Rows by observer and number of fragments, exact beside drawn."""
-    found = sweep("routes", settings={"updates": 600}, cases=[{"route": "mixnet:2", "graph": "complete:6"}])
+    cases = [{"route": "mixnet:2", "graph": "complete:6"}]
+    found = sweep(RoutePlan(kind="routes", settings={"updates": 600}, grid={}, cases=cases))
     (row,) = found.summary()
     assert (row["observer"], row["hit_ratio"], row["hops_per_update"]) == ("last-hop", pytest.approx(1 / 3), 2.0)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import special
+from tools.rivals import routes
 
-from veilwalk.experiments import _routes, compare_routes
 from veilwalk.graphs import barabasi_albert, random_regular
 
 
 def test_every_way_is_told_by_the_same_observers() -> None:
     """What is not sealed hides nothing; more hops of an onion hide more; nobody is below the floor but by chance."""
-    record = compare_routes(random_regular(40, 3, seed=1), fars=(3,), counts=(4,))
+    record = routes.compare_routes(random_regular(40, 3, seed=1), fars=(3,), counts=(4,))
     rows = {row["route"]: row for row in record.result["rows"]}
     assert set(rows) == {
         "plain walk",
@@ -34,9 +34,9 @@ def test_every_way_is_told_by_the_same_observers() -> None:
 def test_the_table_of_an_onion_is_that_of_its_paths() -> None:
     """By walking, on a graph with hubs and leaves; paths one hop longer are told apart."""
     graph = barabasi_albert(12, 1, seed=3)
-    table = _routes._onion_table(graph, 3)
+    table = routes._onion_table(graph, 3)
     assert table.sum() == pytest.approx(1.0)
-    played, longer = np.zeros_like(table), _routes._onion_table(graph, 4)
+    played, longer = np.zeros_like(table), routes._onion_table(graph, 4)
     rng = np.random.default_rng(1)
     for _ in range(12_000):
         at = int(rng.choice(graph.n_nodes, p=graph.degrees / graph.degrees.sum()))
@@ -56,10 +56,10 @@ def test_a_crowd_is_as_its_closed_form_says() -> None:
     """By playing it: hops, entropy of the source given the last hop, and what colluders name."""
     size, plays = 20, 30_000
     rng = np.random.default_rng(1)
-    row = _routes._crowd(size)
-    hops = rng.geometric(1 - _routes.PASSED_ON, plays)
+    row = routes._crowd(size)
+    hops = rng.geometric(1 - routes.PASSED_ON, plays)
     source, last, named = np.empty(plays, int), np.empty(plays, int), 0
-    colluders = round(_routes.COLLUDE * size)
+    colluders = round(routes.COLLUDE * size)
     for play in range(plays):
         path = rng.integers(colluders, size, 1).tolist() + rng.integers(0, size, hops[play]).tolist()
         first = next((place for place, node in enumerate(path[1:]) if node < colluders), None)
@@ -71,4 +71,4 @@ def test_a_crowd_is_as_its_closed_form_says() -> None:
     nats = special.entr(counts).sum() - special.entr(counts.sum(axis=1)).sum()
     assert hops.mean() == pytest.approx(row["hops"], rel=0.02)
     assert nats == pytest.approx(row["node_entropy_nats"], abs=0.02)
-    assert named / plays / _routes.COLLUDE == pytest.approx(row["times_floor"], abs=0.08)
+    assert named / plays / routes.COLLUDE == pytest.approx(row["times_floor"], abs=0.08)
