@@ -24,6 +24,7 @@ from benchmarks.speed.learning import speed_lines
 
 from tools.pages import learning_jobs, local_steps
 from tools.pages.campaign import Run, add_engine, engine
+from tools.pages.learning_figure import learning_figure
 from tools.pages.learning_jobs import (
     ALGORITHMS,
     ATTACKED,
@@ -35,7 +36,6 @@ from tools.pages.learning_jobs import (
 from tools.pages.learning_page import page
 from tools.pages.tuning import Setting, Tried, best
 from veilwalk.core.records import Record, plain, write_atomically
-from veilwalk.report import learning_figure
 
 PARTS = (*MODELS, "steps", "attack", "speed")
 Job = dict[str, Any]

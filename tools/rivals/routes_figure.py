@@ -6,15 +6,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from veilwalk.core.records import Record, write_atomically
-from veilwalk.report._figures import rendered, titled
+from veilwalk.report.style import finish_axis, render_figure, set_heading
 
 _OTHERS = {"plain walk": "X", "gossip": "P", "crowd": "s"}
 _COLOURS = {"simple": "#d98200", "non-backtracking": "#1f5fa8"}
@@ -35,20 +31,17 @@ def routes_figure(record: Record, path: Path) -> None:
                 _point(axis, row, score)
         axis.set_xscale("log")
         axis.set_xlabel("mean hops per update")
-        axis.grid(visible=True, color="#dddddd", lw=0.6)
-        axis.set_axisbelow(True)
-        axis.spines[["top", "right"]].set_visible(False)
+        finish_axis(axis)
     left, right = axes
     left.axhline(math.log(record.params["nodes"] - 1), color="#777777", lw=0.8, ls="--")
     left.set_ylabel("node entropy, opener with last hop (nats)")
     right.axhline(1.0, color="#777777", lw=0.8, ls="--")
     right.set_ylabel(f"named by colluders ({record.params['colluders']:.0%}), times their share")
-    titled(figure, _found(rows), f"{record.params['graph']}; dashed: the best there is")
+    set_heading(figure, _found(rows), f"{record.params['graph']}; dashed: the best there is")
     figure.tight_layout(rect=(0, 0.1, 1, 1))
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncol=3, frameon=False, fontsize=9)
-    write_atomically(path, rendered(figure, path.suffix.removeprefix(".")))
-    plt.close(figure)
+    write_atomically(path, render_figure(figure, path.suffix.removeprefix("."))[0])
 
 
 def _found(rows: list[dict[str, Any]]) -> str:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from veilwalk.core.records import Record, write_atomically
-from veilwalk.report._figures import rendered, titled
+from veilwalk.core.records import Record
+from veilwalk.report.style import finish_axis, plot_with_band, save_figure, set_heading
 
 # Told apart by how dark they are, by marker and by hatching: walks of one kind with another mix share a hue.
 _COLOURS = ("#333333", "#d98200", "#0b3c6f", "#4f8fcb", "#b5d2ec")
@@ -41,21 +37,13 @@ def walk_files(record: Record, folder: Path, *, prices: Record | None = None) ->
     else:
         _elsewhere(axes[1, 1], list(prices.result["rows"]), labels)
     for axis in axes.flat:
-        axis.grid(visible=True, color="#dddddd", lw=0.6)
-        axis.set_axisbelow(True)
-        axis.spines[["top", "right"]].set_visible(False)
+        finish_axis(axis)
     cheapest = min(rows, key=lambda row: float(row["hops_per_update"]))
     found = f"{walk_label(cheapest)} takes {cheapest['relative_hops']:.0%} of the hops of {labels[0]}"
     about = f"{record.params['graph']}, support {record.params['support']}, law {record.params['law']}"
-    titled(figure, found, about)
+    set_heading(figure, found, about)
     figure.tight_layout()
-    paths = [folder / "walks.json", folder / "walks.png", folder / "walks.svg"]
-    for path, data in zip(
-        paths, (record.to_json().encode(), rendered(figure, "png"), rendered(figure, "svg")), strict=True
-    ):
-        write_atomically(path, data)
-    plt.close(figure)
-    return paths
+    return save_figure(figure, folder, "walks", record=record)
 
 
 def walk_label(row: dict[str, Any]) -> str:
@@ -81,10 +69,8 @@ def _entropy(axis: Axes, rows: list[dict[str, Any]], labels: list[str]) -> None:
         for line in lines:
             share.append(total + line["share"] / 2)
             total += line["share"]
-        middle = [line["node_entropy_nats"] for line in lines]
-        axis.plot(share, middle, color=colour, marker=marker, ms=4, lw=1.4, label=label)
-        low, high = ([line["node_entropy_nats_interval"][end] for line in lines] for end in (0, 1))
-        axis.fill_between(share, low, high, color=colour, alpha=0.2, lw=0)
+        look = {"color": colour, "marker": marker, "ms": 4, "lw": 1.4, "label": label}
+        plot_with_band(axis, share, lines, "node_entropy_nats", look)
     axis.set_xscale("log")
     axis.set_xticks([0.005, 0.02, 0.1, 0.5, 1], ["0.5%", "2%", "10%", "50%", "100%"])
     axis.set_title("What is left hidden from a destination", loc="left", fontsize=11)

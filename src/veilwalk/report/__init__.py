@@ -2,18 +2,15 @@
 
 from veilwalk.report._audit import audit_figures, collusion_figures
 from veilwalk.report._figures import figure_files
-from veilwalk.report._frontier import frontier_files
-from veilwalk.report._recipients import recipients_files
+from veilwalk.report._frontier import frontier_files, recipients_files
 from veilwalk.report._sweep import sweep_files
 from veilwalk.report._training import training_report
-from veilwalk.report._training_figures import learning_figure
 
 __all__ = [
     "audit_figures",
     "collusion_figures",
     "figure_files",
     "frontier_files",
-    "learning_figure",
     "recipients_files",
     "sweep_files",
     "training_report",
