@@ -79,8 +79,8 @@ def install() -> None:
     """Let every node of this process note when it does what; written beside its configuration when it stops."""
     from veilwalk.node.link._connection import Connection
     from veilwalk.node.link._wire import Wire
+    from veilwalk.node.peer import Node
     from veilwalk.node.peer._custody import Custody
-    from veilwalk.node.peer._node import Node
 
     events: list[tuple[float, int, str]] = []
 

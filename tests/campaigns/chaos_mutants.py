@@ -19,7 +19,7 @@ def apply(name: str) -> None:
 
 def _ack_before_commit() -> None:
     """Say that a message is taken as soon as it is given, and store it after that."""
-    from veilwalk.node.link._inlinks import InLinks
+    from veilwalk.node.link import InLinks
     from veilwalk.node.link._wire import Ack, Go
 
     original = InLinks._answer
@@ -50,7 +50,7 @@ def _ack_before_commit() -> None:
 def _use_before_given() -> None:
     """Use a message as soon as it is here, though the neighbour may still send it another way."""
     from veilwalk.node.peer._desk import Desk
-    from veilwalk.node.spool._handover import Verdict
+    from veilwalk.node.spool import Verdict
 
     original = Desk.hold
 
@@ -108,7 +108,7 @@ def _unpinned_hop() -> None:
 def _no_dedup() -> None:
     """Train on whatever opens, however often, also where a later state of the same walk was opened before."""
     from veilwalk.node.peer import _destination
-    from veilwalk.node.spool._register import Register
+    from veilwalk.node.spool import Register
 
     module: Any = _destination
     module.is_fork = lambda *_: False
@@ -129,7 +129,7 @@ def _hop_counter() -> None:
     import hashlib
 
     from veilwalk.node.peer._custody import Custody
-    from veilwalk.node.sealing._opener import Opener
+    from veilwalk.node.sealing import Opener
 
     hold, open_current = Custody.hold, Opener.open
 

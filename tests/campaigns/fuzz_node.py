@@ -21,8 +21,7 @@ import atheris
 
 with atheris.instrument_imports(include=["veilwalk.node"]):
     from veilwalk.node.link import _wire
-    from veilwalk.node.members import _encoding, _keys, _manifest, _member, _roster
-    from veilwalk.node.members._signed import canonical_json
+    from veilwalk.node.members import _encoding, _keys, _manifest, _member, _roster, canonical_json
     from veilwalk.node.sealing import _context, _envelope, _kem
 
 from veilwalk.core.errors import CryptoError, InputFileError, ProtocolError

@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING, Any, cast
 from tests.campaigns.forgetful_disk import NEVER, ForgetfulDisk, FullDisk, PowerCutError
 from veilwalk.core.errors import ProtocolError, SpoolError
 from veilwalk.core.walk import SIMPLE
+from veilwalk.node.peer import NextHop, OsDraws
 from veilwalk.node.peer._custody import Custody
-from veilwalk.node.peer._draws import OsDraws
-from veilwalk.node.peer._routing import NextHop
-from veilwalk.node.sealing._body import Bytes
-from veilwalk.node.spool._handover import Progress, Verdict
-from veilwalk.node.spool._spool import Spool
+from veilwalk.node.sealing import Bytes
+from veilwalk.node.spool import Progress, Spool, Verdict
 
 if TYPE_CHECKING:
-    from veilwalk.node.sealing._opener import Opener
+    from veilwalk.node.sealing import Opener
 
 
 @dataclass(frozen=True, slots=True)

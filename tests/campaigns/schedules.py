@@ -40,8 +40,7 @@ from tests.campaigns.virtual_time import VirtualLoop
 from tests.campaigns.virtual_world import SimulatedDisk, World
 from veilwalk.node.peer._departures import Departures
 from veilwalk.node.peer._storage import Storage
-from veilwalk.node.spool._register import Register
-from veilwalk.node.spool._spool import Spool
+from veilwalk.node.spool import Register, Spool
 
 #: Nodes that are wrong about what may be lost or doubled: the campaign's own, and two more.
 MUTANTS = (

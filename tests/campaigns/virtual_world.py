@@ -13,9 +13,8 @@ import numpy.typing as npt
 from tests.campaigns.forgetful_disk import NEVER, ForgetfulDisk, PowerCutError
 from tests.campaigns.virtual_network import network_parts
 from tests.campaigns.virtual_time import Life, VirtualLoop
-from veilwalk.node.peer._node import Node
-from veilwalk.node.spool._spool import Spool
-from veilwalk.node.spool._tables import of_lane
+from veilwalk.node.peer import Node
+from veilwalk.node.spool import Spool, of_lane
 
 _TROUBLE_S = 2.0
 _PATIENCE_S = 60.0

@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from veilwalk import walks
 from veilwalk.core.walk import Walk
-from veilwalk.design import choose_scheme
-from veilwalk.design._hidden_classes import pairs_bound
+from veilwalk.design import choose_scheme, pairs_bound
 from veilwalk.graphs import random_regular
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "gpu-figures.md"

@@ -31,8 +31,7 @@ from veilwalk.learning import (
 )
 from veilwalk.learning._correlated import taken_back
 from veilwalk.learning._protection import NOISE_BUDGET, USUAL_GRADIENT
-from veilwalk.training import Scenario, TrainSettings
-from veilwalk.training._membership import membership
+from veilwalk.training import Scenario, TrainSettings, membership
 
 #: Seed of stand-in, partition, walk and noise of what is tried.
 TUNING_SEED = 0

@@ -17,11 +17,8 @@ import numpy as np
 
 from tools.pages.attackers import LARGE, SMALL, facts, scored_rows, table
 from tools.pages.campaign import add_engine, engine
-from veilwalk.audit import AuditSettings, audit
-from veilwalk.audit._feasible import make_plan
-from veilwalk.audit._play import choose_colluders, play
+from veilwalk.audit import AuditSettings, Estimate, audit, choose_colluders, estimate, make_plan, play
 from veilwalk.audit._scene import Scene
-from veilwalk.audit._scores import Estimate, estimate
 from veilwalk.audit.observers.coalition import Coalition
 from veilwalk.core.records import plain, write_atomically
 from veilwalk.core.version import __version__
