@@ -7,6 +7,7 @@ from typing import Any
 
 from tools.pages.attackers import LARGE, SMALL, facts, table
 from tools.pages.campaign import sections_of
+from tools.pages.markdown import markdown_table, plus_minus
 from veilwalk.core.records import Record
 from veilwalk.core.version import __version__
 
@@ -81,11 +82,11 @@ def _by_law(records: Mapping[str, Record]) -> list[str]:
             if observer not in record.result["observers"]:
                 continue
             row = record.result["observers"][observer]["overall"]
-            entropy = f"{_pm(row, 'node_entropy_nats', 3)} ({row['node_entropy_bits']:.2f})"
-            scores = (entropy, _pm(row, "distance_entropy_nats", 3), _pm(row, "hit_ratio", 4))
+            entropy = f"{plus_minus(row, 'node_entropy_nats', 3)} ({row['node_entropy_bits']:.2f})"
+            scores = (entropy, plus_minus(row, "distance_entropy_nats", 3), plus_minus(row, "hit_ratio", 4))
             rows.append((name, f"{record.result['hops_per_update']:.1f}", observer, *scores, _plain(row)))
     head = ("law", "hops per update", "observer", "node entropy, nats (bits)", "distance entropy, nats")
-    return [_run(records["paper"]), "", *_table((*head, "hit ratio", "blind"), rows)]
+    return [_run(records["paper"]), "", *markdown_table((*head, "hit ratio", "blind"), rows)]
 
 
 def _short_returns(paper: Record) -> list[str]:
@@ -93,14 +94,20 @@ def _short_returns(paper: Record) -> list[str]:
     for observer in ("window", "return-time", "last-hop"):
         for row in paper.result["observers"][observer]["by_return_time"][:4]:
             times, share = f"{row['lo']} to {row['hi']}", f"{row['share']:.1%}"
-            scores = (_pm(row, "node_entropy_nats", 3), _pm(row, "distance_entropy_nats", 3), _pm(row, "hit_ratio", 4))
+            scores = (
+                plus_minus(row, "node_entropy_nats", 3),
+                plus_minus(row, "distance_entropy_nats", 3),
+                plus_minus(row, "hit_ratio", 4),
+            )
             rows.append((observer, times, share, *scores))
     head = ("observer", "return times", "share", "node entropy, nats", "distance entropy, nats", "hit ratio")
-    lines = [_run(paper), "", *_table(head, rows)]
+    lines = [_run(paper), "", *markdown_table(head, rows)]
     worst = paper.result["observers"]["last-hop"]["worst_destination"]
     if worst is None:
         return lines
-    learnt = f"node entropy {_pm(worst, 'node_entropy_nats', 3)} nats, hit ratio {_pm(worst, 'hit_ratio', 4)}"
+    learnt = (
+        f"node entropy {plus_minus(worst, 'node_entropy_nats', 3)} nats, hit ratio {plus_minus(worst, 'hit_ratio', 4)}"
+    )
     return [
         *lines,
         "",
@@ -111,17 +118,17 @@ def _short_returns(paper: Record) -> list[str]:
 
 def _linked(paper: Record) -> list[str]:
     rows = [
-        (str(row["linked"]), _pm(row, "node_entropy_nats", 3), _pm(row, "hit_ratio", 4))
+        (str(row["linked"]), plus_minus(row, "node_entropy_nats", 3), plus_minus(row, "hit_ratio", 4))
         for row in paper.result["observers"]["repeated"]["by_linked_updates"]
     ]
     head = ("updates linked", "node entropy, nats", "hit ratio")
-    return [_run(paper), "", *_table(head, rows)]
+    return [_run(paper), "", *markdown_table(head, rows)]
 
 
 def _colluders(curve: Record) -> list[str]:
     names = ("first-sight", "bridge", "predecessor", "coalition")
     rows = [
-        (str(row["colluders"]), *(_pm(row[n], "hit_ratio", 4) if n in row else "-" for n in names), _plain(row))
+        (str(row["colluders"]), *(plus_minus(row[n], "hit_ratio", 4) if n in row else "-" for n in names), _plain(row))
         for row in curve.result["rows"]
     ]
     head = ("colluders", "first sight", "bridge", "first sight + a colluder sealed before", "everything", "blind")
@@ -129,17 +136,8 @@ def _colluders(curve: Record) -> list[str]:
         f"{_RUN}: {curve.params['graph']}, simple walk, colluders at random. Everything they saw is followed from 30 "
         "colluders on,\nand scored on 400 updates each."
     )
-    return [about, "", *_table(head, rows)]
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]
+    return [about, "", *markdown_table(head, rows)]
 
 
 def _plain(row: dict[str, Any]) -> str:
     return f"{row['blind_hit_ratio']:.4f}"
-
-
-def _pm(row: dict[str, Any], score: str, digits: int) -> str:
-    low, high = row[f"{score}_interval"]
-    return f"{row[score]:.{digits}f} ± {(high - low) / 2:.{digits}f}"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.pages.campaign import add_engine, engine
+from tools.pages.markdown import markdown_table, share_between
 from veilwalk.core.records import plain
 from veilwalk.training import (
     Scenario,
@@ -69,14 +70,14 @@ def main() -> None:
     asked = [base | {"learner": learner, "noise": noise, "clip": clip} for learner, noise, clip in UPDATES.values()]
     with engine(options.engine, options.work) as run:
         parts = run(measured, asked, what={"kind": "content"}, stage="content")
-    print(f"| update | {' | '.join(COLUMNS)} |\n|---{'|---' * len(COLUMNS)}|")
+    rows = []
     for name, found in zip(UPDATES, parts, strict=True):
         cells = []
         for column in COLUMNS:
             row = found.get(column) or found[f"route and content: {column}"]
-            low, high = row["hit_ratio_interval"]
-            cells.append(f"{row['hit_ratio']:.1%} [{low:.1%}-{high:.1%}]")
-        print(f"| {name} | {' | '.join(cells)} |")
+            cells.append(share_between(row["hit_ratio"], *row["hit_ratio_interval"]))
+        rows.append([name, *cells])
+    print("\n".join(markdown_table(("update", *COLUMNS), rows)))
 
 
 if __name__ == "__main__":

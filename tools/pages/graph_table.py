@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.pages.campaign import add_engine, engine
+from tools.pages.markdown import markdown_table, plus_minus
 from veilwalk.audit import AuditSettings, audit
 from veilwalk.core.records import Record, plain
 from veilwalk.core.support import DistanceSupport
@@ -104,7 +105,7 @@ def audited(spec: str, support: DistanceSupport, updates: int) -> list[Sequence[
                 f"{spec}, {support}",
                 one.scheme.law.name,
                 f"{found.hops_per_update.mean:.1f}",
-                *(_with_interval(seen[name], "node_entropy_nats") for name in seen),
+                *(plus_minus(seen[name], "node_entropy_nats", 4) for name in seen),
                 f"{named['hit_ratio']:.2%} ± {(high - low) / 2:.2%}",
                 "" if one is laws[-1] else f"{gain:.5f}",
             )
@@ -112,27 +113,16 @@ def audited(spec: str, support: DistanceSupport, updates: int) -> list[Sequence[
     return lines
 
 
-def _with_interval(row: dict[str, Any], score: str) -> str:
-    low, high = row[f"{score}_interval"]
-    return f"{row[score]:.4f} ± {(high - low) / 2:.4f}"
-
-
 def write_page(path: Path, records: dict[str, Record], audits: list[Sequence[str]], about: str) -> None:
     """Write the tables and the figures."""
-    lines = [
-        "# Graphs, walks and laws",
-        "",
-        _ABOUT.format(version=__version__),
-        "",
-        _line(COLUMNS),
-        _line(["---"] * len(COLUMNS)),
-    ]
+    designed = []
     for record in records.values():
         rows = list(record.result["rows"])
         base = next(row for row in rows if row["law"] == "uniform-node" and row["balanced"])
-        lines += [_line(_cells(record, row, base["mean_iteration_hops"])) for row in _shown(rows)]
-    lines += ["", "## The laws attacked, at equal hops", "", about, "", _line(AUDITED_COLUMNS)]
-    lines += [_line(["---"] * len(AUDITED_COLUMNS)), *map(_line, audits), "", "## Figures"]
+        designed += [_cells(record, row, base["mean_iteration_hops"]) for row in _shown(rows)]
+    lines = ["# Graphs, walks and laws", "", _ABOUT.format(version=__version__), ""]
+    lines += [*markdown_table(COLUMNS, designed), "", "## The laws attacked, at equal hops", "", about, ""]
+    lines += [*markdown_table(AUDITED_COLUMNS, audits), "", "## Figures"]
     for short, record in records.items():
         lines += ["", f"![Privacy and price on {record.params['graph']}](../images/frontier-{short}.png)"]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -166,10 +156,6 @@ def _cells(record: Record, row: dict[str, Any], base: float) -> list[str]:
         f"{row['worst_node_entropy_nats']:.3f}",
         "{:.2f} to {:.2f}".format(*row["prior_range"]),
     ]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from tools.pages import local_steps
 from tools.pages.campaign import sections_of
+from tools.pages.markdown import markdown_table, mean_share, paragraph
 from veilwalk.core.records import Record
 from veilwalk.core.units import readable_bytes
 from veilwalk.core.version import __version__
@@ -39,7 +39,7 @@ Cells = list[Mapping[str, Any]]
 def page(record: Record, before: str = "") -> str:
     """Return the page; sections that the record has nothing of are taken from the page as it was before."""
     params = record.params
-    about = _paragraph(
+    about = paragraph(
         f"Written by `python -m tools.pages.learning`: MNIST over {params['graph']}; *private-walk*: sealed for "
         f"{params['recipients']}, law `{params['far']}`, non-backtracking walk; *paper-walk*: sealed for one, law "
         f"`paper`, support {params['support']}, simple walk, which sections of 0.1.0 call private-walk and the one "
@@ -81,7 +81,7 @@ def _softmax(cells: Cells, params: Mapping[str, Any]) -> list[str]:
     )
     grid = params["grids"]["softmax"]
     about = f"{_RUN} Every algorithm is tuned by one rule: of {_tried(grid)}, {rule} {_ends(cells, grid)}"
-    return [_paragraph(about), "", *_trained(cells, params["updates"]["softmax"])]
+    return [paragraph(about), "", *_trained(cells, params["updates"]["softmax"])]
 
 
 def _tried(grid: Sequence[Mapping[str, Any]]) -> str:
@@ -113,7 +113,7 @@ def _ends(cells: Cells, grid: Sequence[Mapping[str, Any]]) -> str:
 
 def _steps(record: Record) -> list[str]:
     about, *table = local_steps.section(record.result["steps"], seeds=len(record.params["seeds"]))
-    return [_paragraph(f"{_RUN} {about}"), *table]
+    return [paragraph(f"{_RUN} {about}"), *table]
 
 
 def _network(cells: Cells, params: Mapping[str, Any]) -> list[str]:
@@ -122,7 +122,7 @@ def _network(cells: Cells, params: Mapping[str, Any]) -> list[str]:
         f"{_RUN} 5,994 parameters, evaluated on the first {params['held_out']['cnn']} of the held-out rows. Every "
         f"algorithm is tuned by the same rule, of {_tried(grid)}. {_ends(cells, grid)}"
     )
-    return [_paragraph(about), "", *_trained(cells, params["updates"]["cnn"])]
+    return [paragraph(about), "", *_trained(cells, params["updates"]["cnn"])]
 
 
 def _trained(cells: Cells, updates: int) -> list[str]:
@@ -137,12 +137,12 @@ def _trained(cells: Cells, updates: int) -> list[str]:
         "hops per update",
         "bytes per update",
     )
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    rows = []
     for (partition,), group in _grouped(cells, lambda cell: (cell["partition"],)):
         for algorithm in group[0]["found"]:
             runs = [cell["found"][algorithm] for cell in group]
-            lines.append(f"| {' | '.join((partition, algorithm, *_row(algorithm, runs, updates)))} |")
-    return lines
+            rows.append((partition, algorithm, *_row(algorithm, runs, updates)))
+    return markdown_table(columns, rows)
 
 
 def _row(algorithm: str, runs: list[Mapping[str, Any]], updates: int) -> tuple[str, ...]:
@@ -151,8 +151,8 @@ def _row(algorithm: str, runs: list[Mapping[str, Any]], updates: int) -> tuple[s
     per_update = float(np.mean([run["points"][-1]["hops"] / run["points"][-1]["update"] for run in runs]))
     return (
         f"{setting['learning_rate']:g}, {setting['local_steps']}, {setting['fade']}",
-        _spread([run["points"][-1]["accuracy"] for run in runs]),
-        "–" if central else _spread([_at_hops(run, updates) for run in runs]),
+        mean_share([run["points"][-1]["accuracy"] for run in runs]),
+        "–" if central else mean_share([_at_hops(run, updates) for run in runs]),
         *(("–", "–") if central else _to_target(runs, whole=algorithm.startswith("gossip"))),
         f"{per_update:.1f}",
         readable_bytes(runs[0]["message_bytes"] * per_update),
@@ -161,7 +161,7 @@ def _row(algorithm: str, runs: list[Mapping[str, Any]], updates: int) -> tuple[s
 
 def _attacks(cells: Cells, params: Mapping[str, Any]) -> list[str]:
     seeds = len({cell["seed"] for cell in cells})
-    about = _paragraph(
+    about = paragraph(
         f"{_RUN} {params['attacked']} deliveries a seed, of {seeds} seed{'s' * (seeds > 1)}, softmax, step size 0.1, "
         "one step an update. The attacker is "
         "granted every candidate's data. *loss*: of the received model, lowest first; *drop*: since the receiver's own "
@@ -170,12 +170,7 @@ def _attacks(cells: Cells, params: Mapping[str, Any]) -> list[str]:
         "model before, which the update's predecessor holds. Share of deliveries whose maker is named at the first "
         "guess, pooled over the seeds, with 95% intervals; node entropy in nats."
     )
-    lines = [
-        about,
-        "",
-        "| partition | attacker | names the maker | 95% interval | node entropy |",
-        "|---|---|---|---|---|",
-    ]
+    lines = []
     for partition, group in _grouped(cells, lambda cell: (cell["partition"],)):
         for first in group[0]["found"]["rows"]:
             every = [row for cell in group for row in cell["found"]["rows"]]
@@ -184,36 +179,31 @@ def _attacks(cells: Cells, params: Mapping[str, Any]) -> list[str]:
             low, high = _interval(rows)
             hits = np.mean([row["hit_ratio"] for row in rows])
             entropy = np.mean([row["node_entropy_nats"] for row in rows])
-            lines.append(
-                f"| {partition[0]} | {first['attacker']} | {hits:.2%} | {low:.2%} to {high:.2%} | {entropy:.3f} |"
-            )
-    return lines
+            named = (f"{hits:.2%}", f"{low:.2%} to {high:.2%}")
+            lines.append((partition[0], first["attacker"], *named, f"{entropy:.3f}"))
+    head = ("partition", "attacker", "names the maker", "95% interval", "node entropy")
+    return [about, "", *markdown_table(head, lines)]
 
 
 def _speed(record: Record) -> list[str]:
-    about = _paragraph(
+    about = paragraph(
         f"{_RUN} `python -m benchmarks.speed.learning`: a softmax step of 784 x 10 and 32 rows, one thread, contenders "
         "in turns; medians [min-max] of per-round ratios. An update is a private one: training and its part of the "
         "walk. *Walk* is all hops and the draw of the destination. *Trials* are the headers that nodes open in vain."
     )
-    lines = [about, "", "| goal | what | found | need | |", "|---|---|---|---|---|"]
+    rows = []
     for line in record.result["speed"]:
-        found, verdict = (
-            f"{line['found']:.3g} [{line['low']:.3g}-{line['high']:.3g}]",
-            "met" if line["met"] else "missed",
-        )
-        lines.append(f"| {line['goal']} | {line['what']} | {found} | {line['need']} | {verdict} |")
+        ratio = f"{line['found']:.3g} [{line['low']:.3g}-{line['high']:.3g}]"
+        rows.append((line["goal"], line["what"], ratio, line["need"], "met" if line["met"] else "missed"))
     medians = ", ".join(f"{name} {value:.0f}" for name, value in record.result["microseconds"].items())
     size = sealed_bytes(4 * 7850)
     return [
-        *lines,
+        about,
+        "",
+        *markdown_table(("goal", "what", "found", "need", ""), rows),
         "",
         f"Microseconds an update (trial: a message): {medians}. A sealed softmax model is {size} bytes on the wire.",
     ]
-
-
-def _paragraph(text: str) -> str:
-    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _grouped(cells: Cells, key: Callable[[Mapping[str, Any]], tuple[Any, ...]]) -> Iterable[tuple[Any, Cells]]:
@@ -257,7 +247,3 @@ def _reached(points: list[Mapping[str, Any]], *, whole: bool) -> float | None:
 def _listed(values: Iterable[float]) -> str:
     *most, last = (f"{value:g}" for value in dict.fromkeys(values))
     return f"{', '.join(most)} or {last}"
-
-
-def _spread(values: list[float]) -> str:
-    return f"{np.mean(values):.1%} [{min(values):.1%}-{max(values):.1%}]"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from tools.pages.markdown import markdown_table, share_between
 from tools.pages.tuning import FADES, LOCAL_STEPS, without_test_rows
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.units import readable_bytes
@@ -173,18 +174,17 @@ def leak(scheme: Scheme, data: Data, *, seed: int, updates: int = 800, count: in
 
 def section(found: Mapping[str, Any], seeds: int) -> list[str]:
     """Return the lines of the page: a table, and the sentence on what the average gives away."""
-    lines = ["| data | local steps | model | step size | updates to 80% | stays from | hops to 80% | bytes to 80% |"]
-    lines.append("|---" * 8 + "|")
+    head = ("data", "local steps", "model", "step size", "updates to 80%", "stays from", "hops to 80%", "bytes to 80%")
+    rows = []
     for row in found["rows"]:
         reached = [_number(row[key]) for key in ("updates", "stays", "hops")]
         sent = readable_bytes(row["hops"] * row["message_bytes"]) if np.isfinite(row["hops"]) else "not reached"
-        steps = row["steps"] or "a pass"
-        cells = (row["data"], steps, row["how"], f"{row['learning_rate']:g}", *reached, sent)
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        steps = str(row["steps"] or "a pass")
+        rows.append((row["data"], steps, row["how"], f"{row['learning_rate']:g}", *reached, sent))
     named = []
     for one in found["leak"]:
         low, high = stats.binomtest(one["hits"], one["deliveries"]).proportion_ci(0.95)
-        named.append(f"{one['hits'] / one['deliveries']:.1%} [{low:.1%}-{high:.1%}] by {one['reference']}")
+        named.append(f"{share_between(one['hits'] / one['deliveries'], low, high)} by {one['reference']}")
     about = (
         "The private walk that is sealed for several, Dirichlet 0.3, on rows held back from training, means over "
         f"{seeds} seeds, evaluated after every update; of the step sizes {', '.join(map(str, RATES))} the one that is "
@@ -195,7 +195,7 @@ def section(found: Mapping[str, Any], seeds: int) -> list[str]:
         "candidate would have made. So it names the maker first (digits, every candidate's data granted, no route) in "
         f"{'; '.join(named)}. Nothing but the model travels, therefore, and fading is what we use."
     )
-    return [about, "", *lines]
+    return [about, "", *markdown_table(head, rows)]
 
 
 def _number(value: float | None) -> str:

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import textwrap
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tools.pages import noise_jobs
 from tools.pages.campaign import Run, add_engine, engine
+from tools.pages.markdown import markdown_table, mean_share, paragraph, share_between
 from tools.pages.noise_jobs import DELTA, GRAPH, WATCHED
 from veilwalk.core.records import write_atomically
 from veilwalk.core.version import __version__
@@ -87,34 +85,31 @@ def cost_lines(jobs: list[Job], found: list[Job]) -> list[str]:
         "clip",
         "accuracy",
     )
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    rows = []
     for unit, epsilon, partition in itertools.product(UNITS, EPSILONS, PARTITIONS):
         same = {"unit": unit, "epsilon": epsilon, "partition": partition}
         runs = [one for job, one in zip(jobs, found, strict=True) if same.items() <= job.items()]
         accuracy = [run["accuracy"] for run in runs]
         counted = max(run["epsilon"] for run in runs)
         first = runs[0]
-        lines.append(
-            f"| {unit} | {epsilon:g} | {counted:.3f} | {partition} | {first['most_updates']} | {first['noise']:.4g} "
-            f"| {first['clip']:.3g} | {np.mean(accuracy):.1%} [{min(accuracy):.1%}-{max(accuracy):.1%}] |"
-        )
-    return lines
+        noise = (str(first["most_updates"]), f"{first['noise']:.4g}", f"{first['clip']:.3g}")
+        rows.append((unit, f"{epsilon:g}", f"{counted:.3f}", partition, *noise, mean_share(accuracy)))
+    return markdown_table(columns, rows)
 
 
 def leak_lines(jobs: list[Job], found: list[Job]) -> list[str]:
     """The table of what is given away."""
     columns = ("protected", "accuracy", *COLUMNS, "membership AUC")
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    rows = []
     for job, one in zip(jobs, found, strict=True):
         name = f"{job['unit']}, epsilon {job['epsilon']:g}" if job["epsilon"] else "nothing"
         cells = [name, f"{one['accuracy']:.1%}"]
         for column in COLUMNS:
             row = one["attackers"].get(column) or one["attackers"][f"route and content: {column}"]
-            low, high = row["hit_ratio_interval"]
-            cells.append(f"{row['hit_ratio']:.1%} [{low:.1%}-{high:.1%}]")
+            cells.append(share_between(row["hit_ratio"], *row["hit_ratio_interval"]))
         auc, low, high = one["membership"]
-        lines.append(f"| {' | '.join((*cells, f'{auc:.3f} [{low:.3f}-{high:.3f}]'))} |")
-    return lines
+        rows.append((*cells, f"{auc:.3f} [{low:.3f}-{high:.3f}]"))
+    return markdown_table(columns, rows)
 
 
 def correlated_lines(jobs: list[Job], found: list[Job]) -> list[str]:
@@ -129,7 +124,7 @@ def correlated_lines(jobs: list[Job], found: list[Job]) -> list[str]:
         f"{SEEDS[0]}, against whoever is *no member*, for members share the secret that noise is drawn from "
         f"([where that is sound](../explanation/privacy-accounting.md)). Accuracy: {'; '.join(cells)}."
     )
-    return [_filled(text)]
+    return [paragraph(text)]
 
 
 def section(cost: list[str], shared: list[str], leak: list[str]) -> str:
@@ -154,11 +149,7 @@ def section(cost: list[str], shared: list[str], leak: list[str]) -> str:
         "itself moves it a few hundredths either way. With few peers and few rows noise costs much more accuracy than "
         "above."
     )
-    return "\n".join((_filled(about), "", *cost, "", *shared, "", _filled(bought), "", *leak))
-
-
-def _filled(text: str) -> str:
-    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
+    return "\n".join((paragraph(about), "", *cost, "", *shared, "", paragraph(bought), "", *leak))
 
 
 def renewed(page: str, text: str) -> str:
@@ -193,9 +184,11 @@ def print_tuning(run: Run) -> None:
     """Print the accuracy on public rows of everything tried."""
     jobs = tuning_jobs(TUNING_UPDATES)
     found = run(noise_jobs.do, jobs, what={"kind": "noise tuning"}, stage="tuning")
-    print("| protected | epsilon | noise budget | gradient norm | accuracy |\n|---|---|---|---|---|")
-    for job, accuracy in zip(jobs, found, strict=True):
-        print(f"| {job['unit']} | {job['epsilon']:g} | {job['budget']:g} | {job['gradient']:g} | {accuracy:.1%} |")
+    rows = [
+        (job["unit"], *(f"{job[key]:g}" for key in ("epsilon", "budget", "gradient")), f"{accuracy:.1%}")
+        for job, accuracy in zip(jobs, found, strict=True)
+    ]
+    print("\n".join(markdown_table(("protected", "epsilon", "noise budget", "gradient norm", "accuracy"), rows)))
 
 
 if __name__ == "__main__":

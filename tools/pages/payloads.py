@@ -11,7 +11,6 @@ import argparse
 import json
 import subprocess
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from tools.pages.campaign import add_engine, engine, sections_of
+from tools.pages.markdown import markdown_table, mean_share, paragraph
 from veilwalk.core.payload import PAYLOADS
 from veilwalk.core.records import write_atomically
 from veilwalk.core.units import readable_bytes
@@ -160,15 +160,7 @@ def section(profile: Profile, asked: Sequence[Job], found: Sequence[Job]) -> lis
         _adapter_table(profile, of["adapters"]),
         _large_table(of["large"]),
     )
-    return [*_filled(about), *(line for table in tables for line in ("", *table))]
-
-
-def _filled(text: str) -> list[str]:
-    return textwrap.wrap(text, 120, break_on_hyphens=False, break_long_words=False)
-
-
-def _spread(values: Sequence[float]) -> str:
-    return f"{np.mean(values):.1%} [{min(values):.1%}-{max(values):.1%}]"
+    return [paragraph(about), *(line for table in tables for line in ("", *table))]
 
 
 def _by(found: Sequence[tuple[Job, Job]], *keys: str) -> dict[tuple[Any, ...], list[Job]]:
@@ -179,15 +171,13 @@ def _by(found: Sequence[tuple[Job, Job]], *keys: str) -> dict[tuple[Any, ...], l
 
 
 def _payload_table(found: Sequence[tuple[Job, Job]]) -> list[str]:
-    lines = [
-        "| learner | payload | numbers | bytes of a message | bytes an update | accuracy |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     for (learner, payload), runs in _by(found, "learner", "payload").items():
         each = readable_bytes(float(np.mean([run["bytes_per_update"] for run in runs])))
-        told = f"{runs[0]['numbers']:,} | {runs[0]['message_bytes']:,} | {each}"
-        lines.append(f"| `{LEARNERS[learner]}` | {payload} | {told} | {_spread([run['accuracy'] for run in runs])} |")
-    return lines
+        sizes = (f"{runs[0]['numbers']:,}", f"{runs[0]['message_bytes']:,}", each)
+        rows.append((f"`{LEARNERS[learner]}`", payload, *sizes, mean_share([run["accuracy"] for run in runs])))
+    head = ("learner", "payload", "numbers", "bytes of a message", "bytes an update", "accuracy")
+    return markdown_table(head, rows)
 
 
 def _momentum_table(found: Sequence[tuple[Job, Job]]) -> list[str]:
@@ -195,10 +185,11 @@ def _momentum_table(found: Sequence[tuple[Job, Job]]) -> list[str]:
         "Momentum that stays at its node (softmax, 5 local steps, step size 0.3 times one less the momentum, so that a "
         "gradient counts alike in all; nothing of it travels):"
     )
-    lines = [*_filled(about), "", "| momentum | accuracy |", "|---|---|"]
-    for (momentum,), runs in _by(found, "momentum").items():
-        lines.append(f"| {momentum:g} | {_spread([run['accuracy'] for run in runs])} |")
-    return lines
+    rows = [
+        (f"{momentum:g}", mean_share([run["accuracy"] for run in runs]))
+        for (momentum,), runs in _by(found, "momentum").items()
+    ]
+    return [paragraph(about), "", *markdown_table(("momentum", "accuracy"), rows)]
 
 
 def _adapter_table(profile: Profile, found: Sequence[tuple[Job, Job]]) -> list[str]:
@@ -208,18 +199,14 @@ def _adapter_table(profile: Profile, found: Sequence[tuple[Job, Job]]) -> list[s
         f"{updates}`; one seed; the loss is that of held-out rows; the whole model has the adapters in it, too, and "
         "Adam's steps of 0.0005 where adapters have 0.002, neither tuned):"
     )
-    lines = [
-        *_filled(about),
-        "",
-        "| what travels | payload | numbers | bytes of a message | loss before, nats a letter | after |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     for job, run in found:
         what = "the whole model" if job["what"]["train_only"] == "*" else "adapters"
         first, last = run["loss"]
-        told = f"{run['numbers']:,} | {run['message_bytes']:,} | {first:.3f} | {last:.3f}"
-        lines.append(f"| {what} | {job['what']['payload']} | {told} |")
-    return lines
+        sizes = (f"{run['numbers']:,}", f"{run['message_bytes']:,}")
+        rows.append((what, job["what"]["payload"], *sizes, f"{first:.3f}", f"{last:.3f}"))
+    head = ("what travels", "payload", "numbers", "bytes of a message", "loss before, nats a letter", "after")
+    return [paragraph(about), "", *markdown_table(head, rows)]
 
 
 def _large_table(found: Sequence[tuple[Job, Job]]) -> list[str]:
@@ -232,9 +219,8 @@ def _large_table(found: Sequence[tuple[Job, Job]]) -> list[str]:
         *("payload", "parameters", "bytes of a message", "an update", "of it, rounding", "peak memory"),
         *("of it, libraries", "checkpoint", "longest silence", "interrupted after", "resumed to the same bits"),
     )
-    lines = [*_filled(about), "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    for _, run in found:
-        told = [
+    rows = [
+        (
             run["payload"],
             f"{run['parameters']:,}",
             f"{run['message_bytes']:,}",
@@ -246,9 +232,10 @@ def _large_table(found: Sequence[tuple[Job, Job]]) -> list[str]:
             f"{run['longest_silence_s']:.1f} s",
             f"{run['interrupted_after']} of {run['updates']}",
             "yes" if run["same_model"] else "no",
-        ]
-        lines.append(f"| {' | '.join(told)} |")
-    return lines
+        )
+        for _, run in found
+    ]
+    return [paragraph(about), "", *markdown_table(columns, rows)]
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ elsewhere. The ratios that are tested with come from rehearsals in which nobody 
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tools.pages import markdown
 from tools.pages.campaign import add_engine, engine
 from tools.pages.tuning import TUNING_SEED, without_test_rows
 from veilwalk.core.errors import TrainingError
@@ -183,7 +183,7 @@ def page(rehearsed: Found, found: Found, rules: Mapping[str, str], seeds: Sequen
     lines = ["# Poisoned models: what tests of received models are worth", ""]
     for paragraph in HEAD:
         text = paragraph.format(**shown, percent=f"{SHARE:.0%}", seeds=over)
-        lines += [textwrap.fill(text, 120, break_on_hyphens=False, break_long_words=False), ""]
+        lines += [markdown.paragraph(text), ""]
     for partition, rule in rules.items():
         tried = [
             f"{one['received']['refused_honest']} with {job['accept'].removeprefix('loss:')}"

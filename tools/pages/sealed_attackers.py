@@ -17,6 +17,7 @@ import numpy as np
 
 from tools.pages.attackers import LARGE, SMALL, facts, scored_rows, table
 from tools.pages.campaign import add_engine, engine
+from tools.pages.markdown import share_between
 from veilwalk.audit import AuditSettings, Estimate, audit, choose_colluders, estimate, make_plan, play
 from veilwalk.audit._scene import Scene
 from veilwalk.audit.observers.coalition import Coalition
@@ -147,7 +148,7 @@ def page(size: Size, rows: Sequence[Mapping[str, Any]], parts: Mapping[str, Mapp
     ]
     lines += ["|---|---|---:|---|---:|"]
     for name, part in parts.items():
-        opened, every = _cell(part["opened"]), _cell(part["all"])
+        opened, every = share_between(*part["opened"]), share_between(*part["all"])
         cells = (name, f"{opened}, {part['answers']} answers", f"{part['top']:.1%}", every)
         lines += [f"| {' | '.join(cells)} | {part['held']:.0%} of {part['others']} |"]
     return "\n".join([*lines, "", "Of updates that none of them held a guess is blind.", ""])
@@ -155,10 +156,6 @@ def page(size: Size, rows: Sequence[Mapping[str, Any]], parts: Mapping[str, Mapp
 
 def _told(found: Estimate) -> list[float]:
     return [found.mean, found.low, found.high]
-
-
-def _cell(told: Sequence[float]) -> str:
-    return f"{told[0]:.1%} [{told[1]:.1%}-{told[2]:.1%}]"
 
 
 def main() -> None:

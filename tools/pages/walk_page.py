@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tools.pages.markdown import percent, plus_minus
 from tools.rivals.walks_figure import walk_label
 from veilwalk.core.version import __version__
 
@@ -28,12 +29,11 @@ def page(rows: Rows, parts: dict[str, list[Any]], *, network: str, audited: Sequ
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        low, high = row["hops_per_update_interval"]
         named = " | ".join(
             percent(row["observers"][name]["overall"])
             for name in ("last-hop", "path", "first-sight", "bridge", "predecessor")
         )
-        cost = f"{row['hops_per_update']:.1f} ± {(high - low) / 2:.1f} | {row['relative_hops']:.3f} | {row['hops']:.1e}"
+        cost = f"{plus_minus(row, 'hops_per_update', 1)} | {row['relative_hops']:.3f} | {row['hops']:.1e}"
         lines.append(f"| {walk_label(row)} | {cost} | {named} |")
     for observer in ("return-time", "last-hop", "path"):
         lines += by_quantile(f"### Node entropy in nats, {observer} observer", rows, observer, "node_entropy_nats", 4)
@@ -61,9 +61,9 @@ def by_quantile(title: str, rows: Rows, observer: str, score: str, digits: int) 
     names = [walk_label(row) for row in rows]
     lines = ["", title, "", f"| deliveries | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     for index, line in enumerate(rows[0]["observers"][observer]["by_return_time"]):
-        cells = [cell(row["observers"][observer]["by_return_time"][index], score, digits) for row in rows]
+        cells = [plus_minus(row["observers"][observer]["by_return_time"][index], score, digits) for row in rows]
         lines.append(f"| {'shortest' if index == 0 else 'next'} {line['share']:.0%} | {' | '.join(cells)} |")
-    overall = " | ".join(cell(row["observers"][observer]["overall"], score, digits) for row in rows)
+    overall = " | ".join(plus_minus(row["observers"][observer]["overall"], score, digits) for row in rows)
     return [*lines, f"| all | {overall} |"]
 
 
@@ -88,10 +88,10 @@ def memory_table(rows: Rows) -> list[str]:
         cells = [
             f"{row['mix']:g}",
             f"{row['hops_per_update']:.1f}",
-            cell(seen["last-hop"]["overall"], "node_entropy_nats", 3),
-            cell(seen["round"]["overall"], "node_entropy_nats", 3),
+            plus_minus(seen["last-hop"]["overall"], "node_entropy_nats", 3),
+            plus_minus(seen["round"]["overall"], "node_entropy_nats", 3),
             f"{shortest:.2f}",
-            cell(seen["path"]["overall"], "node_entropy_nats", 3),
+            plus_minus(seen["path"]["overall"], "node_entropy_nats", 3),
             percent(seen["round"]["overall"]),
             percent(seen["path"]["overall"]),
         ]
@@ -118,9 +118,9 @@ def graph_table(parts: list[Any], audited: Sequence[tuple[str, str, str]]) -> li
                 f"{name}, {support}",
                 walk_label(row),
                 f"{row['relative_hops']:.3f}",
-                cell(seen["last-hop"]["overall"], "node_entropy_nats", 3),
-                cell(seen["last-hop"]["by_return_time"][0], "node_entropy_nats", 2),
-                cell(seen["path"]["overall"], "node_entropy_nats", 2),
+                plus_minus(seen["last-hop"]["overall"], "node_entropy_nats", 3),
+                plus_minus(seen["last-hop"]["by_return_time"][0], "node_entropy_nats", 2),
+                plus_minus(seen["path"]["overall"], "node_entropy_nats", 2),
                 percent(seen["first-sight"]["overall"]),
             ]
             lines.append(f"| {' | '.join(cells)} |")
@@ -140,21 +140,6 @@ def price_table(rows: Rows) -> list[str]:
         "|---" * (len(names) + 2) + "|",
     ]
     for row in rows:
-        cells = []
-        for one in row["walks"]:
-            low, high = one["hops_per_update_interval"]
-            cells.append(f"{one['hops_per_update']:.0f} ± {(high - low) / 2:.0f} ({one['relative_hops']:.2f})")
+        cells = [f"{plus_minus(one, 'hops_per_update', 0)} ({one['relative_hops']:.2f})" for one in row["walks"]]
         lines.append(f"| {row['name']} | {row['support']} | {' | '.join(cells)} |")
     return lines
-
-
-def cell(row: dict[str, Any], score: str, digits: int) -> str:
-    """A mean with half its interval."""
-    low, high = row[f"{score}_interval"]
-    return f"{row[score]:.{digits}f} ± {(high - low) / 2:.{digits}f}"
-
-
-def percent(row: dict[str, Any]) -> str:
-    """A hit ratio in percent with half its interval."""
-    low, high = row["hit_ratio_interval"]
-    return f"{100 * row['hit_ratio']:.1f} ± {50 * (high - low):.1f}"
