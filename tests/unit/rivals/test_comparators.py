@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tools.rivals.comparators import RouteSettings, compared
 from tools.rivals.mixnets import Mixnet
 from tools.rivals.spies import batches_of, expected_scores, score_batches
 from tools.rivals.stems import RULES, _table, out_edges, per_message_blame, stem_blame
-from tools.rivals.sweep import RoutePlan
+from tools.rivals.sweep import RoutePlan, main
 
 from veilwalk.audit import choose_colluders
 from veilwalk.core.errors import InvalidParameterError
@@ -164,6 +165,23 @@ def test_a_sweep_of_routes() -> None:
     found = sweep(RoutePlan(kind="routes", settings={"updates": 600}, grid={}, cases=cases))
     (row,) = found.summary()
     assert (row["observer"], row["hit_ratio"], row["hops_per_update"]) == ("last-hop", pytest.approx(1 / 3), 2.0)
+
+
+def test_the_command_runs_a_file_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables, figure and page are written; a case that fails is the exit code."""
+    file, out = tmp_path / "routes.toml", tmp_path / "out"
+    file.write_text('kind = "routes"\n[settings]\nupdates = 600\ngraph = "complete:6"\n[grid]\nroute = ["mixnet:2"]\n')
+    monkeypatch.setattr("sys.argv", ["sweep", str(file), "--out", str(out), "--engine", "process:2"])
+    assert main() == 0
+    assert {path.name for path in out.iterdir()} >= {
+        "record.json",
+        "summary.csv",
+        "sweep.csv",
+        "sweep.png",
+        "report.html",
+    }
+    file.write_text(file.read_text().replace('"mixnet:2"', '"mixnet:2", "veilwalk"'))
+    assert main() == 1
 
 
 @pytest.mark.parametrize("colluders", ["5%,10%", "100%", "0"])
