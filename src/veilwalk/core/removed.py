@@ -5,7 +5,11 @@ from __future__ import annotations
 from veilwalk.core.errors import InvalidParameterError
 
 #: What the parameter needs instead, by parameter and removed name.
-REMOVED: dict[str, dict[str, str]] = {}
+REMOVED: dict[str, dict[str, str]] = {
+    "kind": {
+        "routes": "train, learn, audit or design; routes are compared by `python -m tools.rivals.sweep` in a checkout"
+    },
+}
 
 
 def refuse_removed(parameter: str, name: str) -> None:

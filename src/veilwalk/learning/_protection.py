@@ -20,7 +20,7 @@ from veilwalk.learning._rows import RowLearner, RowProtection
 
 UNITS = ("record", "node")
 #: What noise alone moves each number of a model by until the end of a run, as a standard deviation, where step and clip
-#: are left open. Tuned on public data, by ``benchmarks.tables.noise --tune``.
+#: are left open. Tuned on public data, by ``tools.pages.noise --tune``.
 NOISE_BUDGET = {"record": 0.3, "node": 0.12}
 #: Norm of a row's gradient to clip to, and of a node's whole gradient: public data again.
 USUAL_GRADIENT = {"record": 1.0, "node": 0.2}

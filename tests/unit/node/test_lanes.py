@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.reliability import schedules
+from tests.campaigns import schedules
 from tests.helpers.members import greet, message_for, offer
 from tests.unit.node.conftest import FolderReader, Tally
 
