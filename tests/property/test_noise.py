@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.reliability.chaos_plan import tally_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.campaigns.chaos_plan import tally_plan
 
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import parse_graph_spec
