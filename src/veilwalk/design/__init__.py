@@ -7,7 +7,6 @@ from veilwalk.design._channel import Channel, Exposure, anonymity_by_destination
 from veilwalk.design._closed_form import FORMULAS, WindowDesign, design_regular
 from veilwalk.design._defaults import default_law, default_support
 from veilwalk.design._design import Design, design
-from veilwalk.design._equalised import Equalised, equalised_law, weight_ratio
 from veilwalk.design._far import FarLaw
 from veilwalk.design._files import choose_scheme, load_law, save_law, save_scheme
 from veilwalk.design._hidden import Hidden, conditional_entropy, what_is_hidden
@@ -19,13 +18,13 @@ from veilwalk.design._on_graph import (
     design_on_graph,
     exact_window_likelihood,
     mean_by_distance,
+    weight_ratio,
     window_entropies,
 )
 from veilwalk.design._optimal import OBJECTIVES, Optimum, Problem
 from veilwalk.design._recommended import KEEP, Frontier, Point, recipients_frontier, recommended_scheme
 from veilwalk.design._registry import LAWS, LawKind, Made, Request, closed_form, make, make_law
 from veilwalk.design._sampled import LARGE_NODES, SampledLegs, SampledMean, sample_legs, sampled_mean
-from veilwalk.design._sampled_classes import ClassLikelihood
 from veilwalk.design._scaling import balanced, with_matrix
 from veilwalk.design._scheme import Price, Scheme, relay_warning, require_destinations
 from veilwalk.design._seen import SHARES, FirstSight, Predecessor, first_sights, predecessor_guess
@@ -42,11 +41,9 @@ __all__ = [
     "Best",
     "Certificate",
     "Channel",
-    "ClassLikelihood",
     "Design",
     "DestinationLaw",
     "DistanceLaw",
-    "Equalised",
     "Exposure",
     "FarLaw",
     "FirstSight",
@@ -84,7 +81,6 @@ __all__ = [
     "design_on_graph",
     "design_regular",
     "design_several",
-    "equalised_law",
     "exact_window_likelihood",
     "exposure",
     "first_sights",

@@ -32,7 +32,7 @@ def design_data(found: Design) -> dict[str, Any]:
         "blind_node_entropy_nats": found.blind_node_entropy_nats,
         "certain_to_a_relay": scheme.certain_to_a_relay(),
     }
-    for part in (_exposure, _window, _certificates, _equalised, _legs):
+    for part in (_exposure, _window, _certificates, _legs):
         content |= part(found)
     return content | names
 
@@ -88,16 +88,6 @@ def _certificates(found: Design) -> dict[str, Any]:
     if found.rounds:
         content["rounds"] = [vars(one) for one in found.rounds]
     return content
-
-
-def _equalised(found: Design) -> dict[str, Any]:
-    if found.equalised is not None:
-        sums = found.equalised.row_sums
-        return {"equalised": {"exact": found.equalised.is_exact, "row_sums_range": [sums.min(), sums.max()]}}
-    if found.likelihood is not None and found.row_sums is not None:
-        sums = found.row_sums
-        return {"equalised": vars(found.likelihood) | {"row_sums_range": [sums.min(), sums.max()]}}
-    return {}
 
 
 def _legs(found: Design) -> dict[str, Any]:

@@ -14,11 +14,9 @@ from veilwalk.design._certified import Certificate, WindowFloor, certify
 from veilwalk.design._channel import Channel, Exposure, exposure
 from veilwalk.design._closed_form import WindowDesign
 from veilwalk.design._defaults import default_support
-from veilwalk.design._equalised import Equalised, weight_ratio
-from veilwalk.design._on_graph import window_entropies
+from veilwalk.design._on_graph import weight_ratio, window_entropies
 from veilwalk.design._registry import Made, Request, make
 from veilwalk.design._sampled import SampledLegs, blind_node_entropy, sample_legs
-from veilwalk.design._sampled_classes import ClassLikelihood
 from veilwalk.design._scheme import Price, Scheme
 from veilwalk.engine import Engine, JobStore
 from veilwalk.graphs import Graph, distances
@@ -35,9 +33,8 @@ class Design:
         is_balanced: whether it was made so that every node updates equally often.
         exposure: what the observer of ``channel`` makes of deliveries; exact or approximate as ``channel.kind`` says.
         window: Definition PrivacyNotion at the return time designed for; ``weight_ratio`` says how many times one
-            source of a destination outweighs another there, at most: 1 in an equalised law that is exact.
+            source of a destination outweighs another there, at most.
         certificates: how near the law is to the best.
-        equalised: how nearly an equalised law is one; ``likelihood`` and ``row_sums`` what a sampled one was made from.
         rounds: turns of the optimisation.
         legs: what sampling found, where tables of all pairs do not fit.
         paper: the paper's own design, of the law ``paper-exact``.
@@ -52,11 +49,8 @@ class Design:
     window: WindowFloor | None = None
     weight_ratio: float | None = None
     certificates: tuple[Certificate, ...] = ()
-    equalised: Equalised | None = None
     rounds: tuple[Round, ...] = ()
     legs: SampledLegs | None = None
-    likelihood: ClassLikelihood | None = None
-    row_sums: Any = None
     paper: WindowDesign | None = None
 
     def rows(self) -> list[dict[str, Any]]:
@@ -150,8 +144,8 @@ def design(
     if request.is_large:
         legs = sample_legs(graph, named, request.walk, seed=request.seed, executor=executor, store=store)
         price = Price(legs.hops.mean, f"estimated from {legs.hops.legs} legs", (legs.hops.low, legs.hops.high))
-        return Design(**common, price=price, legs=legs, likelihood=made.likelihood, row_sums=made.row_sums)
-    return Design(**common, price=scheme.price, equalised=made.equalised, **_looked_at(law, request, made))
+        return Design(**common, price=price, legs=legs)
+    return Design(**common, price=scheme.price, **_looked_at(law, request, made))
 
 
 def _looked_at(name: str, request: Request, made: Made) -> dict[str, Any]:

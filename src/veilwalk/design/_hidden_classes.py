@@ -17,8 +17,7 @@ import numpy as np
 from scipy import special
 
 from veilwalk.core.arrays import FloatArray, IntArray
-from veilwalk.design._sampled import SampledMean, sampled_mean, side_by_side
-from veilwalk.design._sampled_classes import degree_classes
+from veilwalk.design._sampled import SampledMean, degree_classes, sampled_mean, side_by_side
 from veilwalk.design._scheme import Price, Scheme
 from veilwalk.graphs import Graph, balls
 

@@ -146,6 +146,16 @@ def window_entropies(law: DestinationLaw, likelihood: FloatArray, apart: IntArra
     return WindowEntropies(by_node=by_node, by_distance=by_distance)
 
 
+def weight_ratio(law: DestinationLaw, likelihood: FloatArray) -> float:
+    """Return how many times the likeliest source of a destination outweighs the least likely, at most.
+
+    Weights are ``P_ij L_ij``, as the window notion has them: 1 where all sources look alike.
+    """
+    weights = law.matrix.toarray() * likelihood
+    least = np.where(weights > 0, weights, np.inf).min(axis=0)
+    return float((weights.max(axis=0) / least).max())
+
+
 def mean_by_distance(values: FloatArray, apart: IntArray, support: DistanceSupport) -> FloatArray:
     """Mean of ``values[i, j]`` over all ordered pairs at each distance of the support; NaN where there is none."""
     flat, within = apart.ravel(), slice(support.lo, support.hi + 1)

@@ -17,18 +17,17 @@ from veilwalk import theory
 from veilwalk.core import validate
 from veilwalk.core.errors import GraphError, InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
+from veilwalk.core.removed import refuse_removed
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._bench import Best, LawBench
 from veilwalk.design._certified import Certificate, certify_best
 from veilwalk.design._closed_form import WindowDesign, design_regular
-from veilwalk.design._equalised import Equalised, equalised_law
 from veilwalk.design._far import FarLaw, far_of
 from veilwalk.design._law import DestinationLaw, DistanceLaw, law_by_distance
 from veilwalk.design._on_graph import design_on_graph
 from veilwalk.design._optimal import OBJECTIVES
-from veilwalk.design._sampled import LARGE_NODES, sampled_equalised
-from veilwalk.design._sampled_classes import ClassLikelihood
+from veilwalk.design._sampled import LARGE_NODES
 from veilwalk.design._scaling import balanced as balanced_law
 from veilwalk.graphs import Graph
 
@@ -116,11 +115,8 @@ class Made:
     """A law and what its making found out besides."""
 
     law: DestinationLaw
-    equalised: Equalised | None = None
     best: Best | None = None
     certificates: tuple[Certificate, ...] = ()
-    likelihood: ClassLikelihood | None = None
-    row_sums: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None
     window: WindowDesign | None = None
 
 
@@ -196,20 +192,6 @@ def _far(request: Request) -> Made:
     return Made(law=FarLaw(request.graph, request.far))
 
 
-def _equalised(request: Request) -> Made:
-    if request.is_large:
-        law, likelihood, sums = sampled_equalised(
-            request.graph,
-            request.support,
-            walk=request.walk,
-            tail_probability=request.tail_probability,
-            seed=request.seed,
-        )
-        return Made(law=law, likelihood=likelihood, row_sums=sums)
-    found = equalised_law(request.bench.uniform, request.likelihood)
-    return Made(law=found.law, equalised=found)
-
-
 def _optimal(request: Request) -> Made:
     bench = request.bench
     even = request.balanced is not False
@@ -230,11 +212,6 @@ LAWS: dict[str, LawKind] = {
         options=frozenset({"seed"}),
         large_options=frozenset({"seed"}),
         whole=True,
-    ),
-    "equalised": LawKind(
-        "no source likelier than another at the return time designed for",
-        _equalised,
-        large_options=_SAMPLED | {"tail_probability"},
     ),
     "paper": LawKind("the paper's closed form, corrected; regular graphs", _paper),
     "paper-printed": LawKind("the paper's closed form as printed; regular graphs", _paper_printed),
@@ -264,6 +241,7 @@ def make(name: str, request: Request) -> Made:
     far = far_of(name)
     if far is not None:
         name, request = "far", replace(request, far=far)
+    refuse_removed("law", name)
     if name not in LAWS:
         raise InvalidParameterError("law", name, f"one of {_written(LAWS)}, or a law file")
     kind = LAWS[name]

@@ -1,8 +1,7 @@
 """Laws for graphs too large for tables of all pairs: the law and its prior exact, its price by sampled legs.
 
 Beyond some ten thousand nodes no table of hitting times fits. What a law costs is then measured: the protocol is played
-and the legs are sorted by how far the destination was and by its degree. Every mean comes with its interval. What an
-equalised law needs to know about the walk is sampled too, by classes of pairs.
+and the legs are sorted by how far the destination was and by its degree. Every mean comes with its interval.
 """
 
 from __future__ import annotations
@@ -14,11 +13,8 @@ import numpy as np
 from scipy import special
 
 from veilwalk.core.arrays import FloatArray, IntArray
-from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
-from veilwalk.design._equalised import nearest_shares
-from veilwalk.design._law import DestinationLaw, scaled_rows, weighted_pairs
-from veilwalk.design._sampled_classes import ClassLikelihood, degree_classes, sample_likelihood
+from veilwalk.design._law import DestinationLaw
 from veilwalk.engine import Engine, JobStore, open_engine
 from veilwalk.graphs import Graph, balls
 from veilwalk.walks import run_protocol
@@ -88,30 +84,9 @@ def sample_legs(
     )
 
 
-def sampled_equalised(
-    graph: Graph, support: DistanceSupport, *, walk: Walk, tail_probability: float, seed: int
-) -> tuple[DestinationLaw, ClassLikelihood, FloatArray]:
-    """Return the nearest equalised law under a sampled likelihood, that likelihood, and the law's row sums."""
-    likelihood = sample_likelihood(graph, support, walk=walk, tail_probability=tail_probability, seed=seed)
-    law, sums = _equalised(graph, support, likelihood)
-    return law, likelihood, sums
-
-
-def _equalised(
-    graph: Graph, support: DistanceSupport, likelihood: ClassLikelihood
-) -> tuple[DestinationLaw, FloatArray]:
-    """Return the nearest equalised law under a likelihood by class, and its row sums before they are normalised."""
-    classes = np.minimum(degree_classes(graph.degrees), len(likelihood.values) - 1)
-    inverse = likelihood.values.max() / likelihood.values
-
-    def weigh(sources: IntArray, hops: IntArray) -> FloatArray:
-        return np.asarray(inverse[classes[sources], np.maximum(hops - support.lo, 0)])
-
-    table = weighted_pairs(graph, support, weigh)
-    table.data /= (np.ones(graph.n_nodes) @ table)[table.indices]
-    table.data *= nearest_shares(table)[table.indices]
-    sums: FloatArray = table @ np.ones(graph.n_nodes)
-    return DestinationLaw(support, graph.digest, scaled_rows(table, 1 / sums)), sums
+def degree_classes(degrees: IntArray) -> IntArray:
+    """Return the class of each degree; classes double in width: 1, 2-3, 4-7, ..."""
+    return np.floor(np.log2(degrees)).astype(np.int64)
 
 
 def sampled_mean(values: FloatArray) -> SampledMean:
