@@ -84,7 +84,7 @@ def _print_legs(title: str, legs: SampledLegs) -> None:
     print_table(
         f"{title}: hops per update, estimated",
         ("destination", ">legs", ">mean hops", ">95% interval"),
-        [(what, str(one.legs), f"{one.mean:.0f}", f"{one.low:.0f} to {one.high:.0f}") for what, one in rows],
+        [(what, str(one.count), f"{one.mean:.0f}", f"{one.low:.0f} to {one.high:.0f}") for what, one in rows],
     )
 
 

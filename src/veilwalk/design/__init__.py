@@ -24,7 +24,7 @@ from veilwalk.design._on_graph import (
 from veilwalk.design._optimal import OBJECTIVES, Optimum, Problem
 from veilwalk.design._recommended import KEEP, Frontier, Point, recipients_frontier, recommended_scheme
 from veilwalk.design._registry import LAWS, LawKind, Made, Request, closed_form, make, make_law
-from veilwalk.design._sampled import LARGE_NODES, SampledLegs, SampledMean, sample_legs, sampled_mean
+from veilwalk.design._sampled import LARGE_NODES, SampledLegs, sample_legs
 from veilwalk.design._scaling import balanced, with_matrix
 from veilwalk.design._scheme import Price, Scheme, relay_warning, require_destinations
 from veilwalk.design._seen import SHARES, FirstSight, Predecessor, first_sights, predecessor_guess
@@ -60,7 +60,6 @@ __all__ = [
     "Request",
     "Round",
     "SampledLegs",
-    "SampledMean",
     "Scheme",
     "Sealing",
     "Several",
@@ -97,7 +96,6 @@ __all__ = [
     "relay_warning",
     "require_destinations",
     "sample_legs",
-    "sampled_mean",
     "save_law",
     "save_scheme",
     "weight_ratio",

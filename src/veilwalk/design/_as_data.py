@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from veilwalk.design._sampled import SampledMean
+from veilwalk.core.stats import Estimate
 
 if TYPE_CHECKING:
     from veilwalk.design._design import Design
@@ -96,11 +96,11 @@ def _legs(found: Design) -> dict[str, Any]:
         return {}
     return {
         "seed": legs.seed,
-        "mean_iteration_hops_interval": [legs.hops.low, legs.hops.high],
+        "mean_iteration_hops_interval": legs.hops.interval,
         "hops_by_distance": [{"distance": distance} | _mean(one) for distance, one in legs.by_distance.items()],
         "hops_by_degree": [{"degrees": list(degrees)} | _mean(one) for degrees, one in legs.by_degree.items()],
     }
 
 
-def _mean(one: SampledMean) -> dict[str, Any]:
-    return {"legs": one.legs, "mean": one.mean, "interval": [one.low, one.high]}
+def _mean(one: Estimate) -> dict[str, Any]:
+    return {"legs": one.count, "mean": one.mean, "interval": one.interval}

@@ -143,7 +143,7 @@ def design(
         return Design(**common, price=scheme.price, paper=made.window)
     if request.is_large:
         legs = sample_legs(graph, named, request.walk, seed=request.seed, executor=executor, store=store)
-        price = Price(legs.hops.mean, f"estimated from {legs.hops.legs} legs", (legs.hops.low, legs.hops.high))
+        price = Price(legs.hops.mean, f"estimated from {legs.hops.count} legs", legs.hops.interval)
         return Design(**common, price=price, legs=legs)
     return Design(**common, price=scheme.price, **_looked_at(law, request, made))
 

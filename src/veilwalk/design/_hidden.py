@@ -17,17 +17,15 @@ from scipy import special
 
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.stats import Estimate, estimate_mean, jackknife
 from veilwalk.design._far import FarLaw
 from veilwalk.design._hidden_classes import class_bound
-from veilwalk.design._sampled import SampledMean
 from veilwalk.design._scheme import Price, Scheme
 from veilwalk.walks import Openings, estimate_openings
 
 #: Hops that are followed, in all, for each entry of the table of arcs by sources: as told, and as first looked at.
 THOROUGH, QUICK = 100, 20
 _GROUPS = 8
-# Two-sided 95% of Student's law with 7 degrees of freedom.
-_STUDENT = 2.364624
 # Tables of arcs by sources are held, one a group and sixteen more at work, up to so many entries.
 _TABLE_ENTRIES = 4_000_000
 # Deliveries that are played where tables do not fit.
@@ -59,9 +57,9 @@ class Hidden:
 
     kind: str
     price: Price
-    last_hop_nats: SampledMean
+    last_hop_nats: Estimate
     update_range: tuple[float, float]
-    opener_nats: SampledMean | None = None
+    opener_nats: Estimate | None = None
     top_posterior: tuple[float, float] | None = None
     worst_percent: tuple[float, float] | None = None
     worst_arc: tuple[float, float] | None = None
@@ -78,7 +76,7 @@ def what_is_hidden(scheme: Scheme, *, effort: int = THOROUGH) -> Hidden:
         if groups is not None:
             return _told(scheme, groups)
     bound, price, often = class_bound(scheme, _DELIVERIES * effort // THOROUGH)
-    kind = f"upper bound by classes of pairs, {bound.legs} deliveries played"
+    kind = f"upper bound by classes of pairs, {bound.count} deliveries played"
     return Hidden(kind=kind, price=price, last_hop_nats=bound, update_range=often)
 
 
@@ -107,13 +105,8 @@ def _told(scheme: Scheme, groups: Sequence[Openings]) -> Hidden:
     heads = np.repeat(np.arange(graph.n_nodes), graph.degrees)
     tables = [group.joint for group in groups]
     together = np.mean(tables, axis=0)
-    hops = np.array([group.hops for group in groups])
-    half = _STUDENT * float(hops.std(ddof=1)) / math.sqrt(len(groups))
-    price = Price(
-        float(hops.mean()),
-        f"estimated from {legs} walks, sets summed out",
-        (float(hops.mean() - half), float(hops.mean() + half)),
-    )
+    hops = estimate_mean(np.array([group.hops for group in groups]), student=True)
+    price = Price(hops.mean, f"estimated from {legs} walks, sets summed out", hops.interval)
 
     def by_opener(table: FloatArray) -> FloatArray:
         return np.add.reduceat(table, graph.indptr[:-1].astype(np.int64), axis=0)
@@ -146,7 +139,7 @@ def conditional_entropy(table: FloatArray) -> float:
     return float(special.entr(shares).sum() - special.entr(shares.sum(axis=1)).sum())
 
 
-def _jackknifed(tables: Sequence[FloatArray], together: FloatArray, legs: int, most: float) -> SampledMean:
+def _jackknifed(tables: Sequence[FloatArray], together: FloatArray, legs: int, most: float) -> Estimate:
     """Return the entropy of the mean of ``tables`` less its bias of first order, with its interval.
 
     ``most`` is what no entropy here can exceed: with few walks too much may be taken off.
@@ -154,10 +147,7 @@ def _jackknifed(tables: Sequence[FloatArray], together: FloatArray, legs: int, m
     size = len(tables)
     whole = conditional_entropy(together)
     left_out = np.array([conditional_entropy((size * together - one) / (size - 1)) for one in tables])
-    pseudo = size * whole - (size - 1) * left_out
-    half = _STUDENT * float(pseudo.std(ddof=1)) / math.sqrt(size)
-    mean = min(float(pseudo.mean()), most)
-    return SampledMean(legs, mean, mean - half, min(mean + half, most))
+    return jackknife(whole, left_out, most=most, count=legs)
 
 
 def _guesses(

@@ -11,13 +11,12 @@ upper bound on the node entropy, up to sampling. On random regular graphs they l
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy import special
 
 from veilwalk.core.arrays import FloatArray, IntArray
-from veilwalk.design._sampled import SampledMean, degree_classes, sampled_mean, side_by_side
+from veilwalk.core.stats import Estimate, estimate_mean, jackknife
+from veilwalk.design._sampled import degree_classes, side_by_side
 from veilwalk.design._scheme import Price, Scheme
 from veilwalk.graphs import Graph, balls
 
@@ -25,11 +24,9 @@ _LEAST_DELIVERIES, _PLAYED_HOPS = 1_024, 2_000_000_000
 # Nodes looked at around each opener and last hop, about; deliveries whose pairs are weighed.
 _BALL_NODES, _CENTRES = 2_000, 2_048
 _GROUPS = 16
-# Two-sided 95% of Student's law with 15 degrees of freedom.
-_STUDENT = 2.131450
 
 
-def class_bound(scheme: Scheme, deliveries: int) -> tuple[SampledMean, Price, tuple[float, float]]:
+def class_bound(scheme: Scheme, deliveries: int) -> tuple[Estimate, Price, tuple[float, float]]:
     """Return an upper bound on the node entropy left to an opener with its last hop, the price, and who updates.
 
     The last is how often nodes of the rarest and of the most frequent class of degrees update, times the mean.
@@ -40,13 +37,13 @@ def class_bound(scheme: Scheme, deliveries: int) -> tuple[SampledMean, Price, tu
     played = np.concatenate(
         list(scheme.play(updates=updates, seed=1, replicas=side_by_side(graph, updates), burn_in=8))
     )
-    mean = sampled_mean(played["leg_hops"].astype(np.float64))
-    price = Price(mean.mean, f"played, {mean.legs} updates", (mean.low, mean.high))
+    mean = estimate_mean(played["leg_hops"].astype(np.float64))
+    price = Price(mean.mean, f"played, {mean.count} updates", mean.interval)
     source, opener, last = (played[name].astype(np.int64) for name in ("source", "destination", "last_hop"))
     return pairs_bound(graph, source, opener, last), price, _update_range(graph, source)
 
 
-def pairs_bound(graph: Graph, source: IntArray, opener: IntArray, last: IntArray) -> SampledMean:
+def pairs_bound(graph: Graph, source: IntArray, opener: IntArray, last: IntArray) -> Estimate:
     """Return an upper bound on the node entropy of the source given opener and last hop, from deliveries."""
     weights = _weights(graph, source)
     kinds = degree_classes(graph.degrees[opener])
@@ -118,7 +115,7 @@ def _radius(graph: Graph) -> int:
 
 def _jackknifed(
     information: FloatArray, kinds: IntArray, pair: IntArray, chance: FloatArray, groups: IntArray
-) -> SampledMean:
+) -> Estimate:
     """Return the mean information of sources less the relative entropy of classes, less its bias of first order."""
 
     def measure(kept: IntArray) -> float:
@@ -134,6 +131,4 @@ def _jackknifed(
     everything = np.arange(len(pair))
     whole = measure(everything)
     left_out = np.array([measure(everything[groups != one]) for one in range(_GROUPS)])
-    pseudo = _GROUPS * whole - (_GROUPS - 1) * left_out
-    half = _STUDENT * float(pseudo.std(ddof=1)) / math.sqrt(_GROUPS)
-    return SampledMean(len(pair), float(pseudo.mean()), float(pseudo.mean()) - half, float(pseudo.mean()) + half)
+    return jackknife(whole, left_out, count=len(pair))

@@ -242,7 +242,7 @@ def _row(point: Point) -> dict[str, Any]:
         "mean_iteration_hops_interval": hidden.price.interval,
         "bytes_per_update": point.bytes_per_update,
         "node_entropy_nats": hidden.last_hop_nats.mean,
-        "node_entropy_interval": [hidden.last_hop_nats.low, hidden.last_hop_nats.high],
+        "node_entropy_interval": hidden.last_hop_nats.interval,
         "node_entropy_kind": hidden.kind,
         "node_entropy_kept": point.kept,
         "top_posterior": hidden.top_posterior,

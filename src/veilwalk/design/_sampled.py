@@ -6,13 +6,13 @@ and the legs are sorted by how far the destination was and by its degree. Every 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
-from veilwalk.core.arrays import FloatArray, IntArray
+from veilwalk.core.arrays import IntArray
+from veilwalk.core.stats import Estimate, estimate_mean
 from veilwalk.core.walk import Walk
 from veilwalk.design._law import DestinationLaw
 from veilwalk.engine import Engine, JobStore, open_engine
@@ -24,18 +24,6 @@ LARGE_NODES = 10_000
 _LEGS = 4_000
 _REPLICAS = 16
 _LANE_NODES = 4_000_000
-# Two-sided 95% of a normal law.
-_NORMAL = 1.959964
-
-
-@dataclass(frozen=True, slots=True)
-class SampledMean:
-    """A mean over sampled legs with its 95% interval; infinite where there are fewer than two."""
-
-    legs: int
-    mean: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,9 +31,9 @@ class SampledLegs:
     """What a law costs by sampled legs: in all, by how far the destination is, and by its degree."""
 
     seed: int
-    hops: SampledMean
-    by_distance: dict[int, SampledMean]
-    by_degree: dict[tuple[int, int], SampledMean]
+    hops: Estimate
+    by_distance: dict[int, Estimate]
+    by_degree: dict[tuple[int, int], Estimate]
 
 
 def sample_legs(
@@ -76,10 +64,10 @@ def sample_legs(
     classes = degree_classes(graph.degrees[played["destination"]])
     return SampledLegs(
         seed=seed,
-        hops=sampled_mean(hops),
-        by_distance={int(one): sampled_mean(hops[apart == one]) for one in np.unique(apart)},
+        hops=estimate_mean(hops),
+        by_distance={int(one): estimate_mean(hops[apart == one]) for one in np.unique(apart)},
         by_degree={
-            (2**one, 2 ** (one + 1) - 1): sampled_mean(hops[classes == one]) for one in np.unique(classes).tolist()
+            (2**one, 2 ** (one + 1) - 1): estimate_mean(hops[classes == one]) for one in np.unique(classes).tolist()
         },
     )
 
@@ -87,13 +75,6 @@ def sample_legs(
 def degree_classes(degrees: IntArray) -> IntArray:
     """Return the class of each degree; classes double in width: 1, 2-3, 4-7, ..."""
     return np.floor(np.log2(degrees)).astype(np.int64)
-
-
-def sampled_mean(values: FloatArray) -> SampledMean:
-    """Return the mean of independent values with its interval."""
-    mean = float(values.mean())
-    half = _NORMAL * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-    return SampledMean(len(values), mean, mean - half, mean + half)
 
 
 def side_by_side(graph: Graph, updates: int) -> int:

@@ -15,9 +15,10 @@ from veilwalk.chains import Chain, chain_of, token_law
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.stats import estimate_mean
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._law import DestinationLaw
-from veilwalk.design._sampled import LARGE_NODES, sampled_mean
+from veilwalk.design._sampled import LARGE_NODES
 from veilwalk.graphs import Graph
 from veilwalk.walks import Openings, estimate_openings, iter_protocol, run_protocol
 
@@ -129,8 +130,8 @@ class Scheme:
             hops = self.law.mean_hops(self.chain.mean_hitting_times())
             return Price(hops, "nearly exact: arcs into the source taken for equally likely")
         played = np.concatenate(list(self.play(updates=_SIMULATED_UPDATES, seed=1)))
-        mean = sampled_mean(np.asarray(played["leg_hops"], dtype=np.float64))
-        return Price(mean.mean, f"simulated, {mean.legs} updates", (mean.low, mean.high))
+        mean = estimate_mean(np.asarray(played["leg_hops"], dtype=np.float64))
+        return Price(mean.mean, f"simulated, {mean.count} updates", mean.interval)
 
     def certain_to_a_relay(self) -> float | None:
         """Return the share of updates whose maker one relay knows for certain; None where that is not known.

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from veilwalk.chains import Chain
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.randomness import task_generator
-from veilwalk.design._sampled import SampledMean, sampled_mean, side_by_side
+from veilwalk.core.stats import Estimate, estimate_mean
+from veilwalk.design._sampled import side_by_side
 from veilwalk.design._scheme import Scheme
 
 #: Shares of colluders that a design is asked about.
@@ -37,8 +36,8 @@ class Predecessor:
         kind: How the law of openers was found for each set.
     """
 
-    knows_set: SampledMean
-    knows_first_hop: SampledMean
+    knows_set: Estimate
+    knows_first_hop: Estimate
     kind: str
 
 
@@ -52,7 +51,7 @@ class FirstSight:
     """
 
     share: float
-    named: SampledMean
+    named: Estimate
 
     @property
     def times_floor(self) -> float:
@@ -96,7 +95,7 @@ def predecessor_guess(scheme: Scheme, *, hops: float, seed: int = 1) -> Predeces
     guesses = fitted.argmax(axis=2)
     by_hop = np.take_along_axis(scored, guesses[:, :, np.newaxis], axis=2).sum(axis=(1, 2)) / (walks // 2)
     kind = f"{sets} sets, {walks} walks each; too low rather than too high"
-    return Predecessor(knows_set=sampled_mean(by_set), knows_first_hop=sampled_mean(by_hop), kind=kind)
+    return Predecessor(knows_set=estimate_mean(by_set), knows_first_hop=estimate_mean(by_hop), kind=kind)
 
 
 def _exact(scheme: Scheme, chain: Chain, seed: int) -> Predecessor:
@@ -104,12 +103,12 @@ def _exact(scheme: Scheme, chain: Chain, seed: int) -> Predecessor:
     found = chain.mean_openings(scheme.law.matrix, scheme.recipients, n_sets=each, seed=seed)
     sets = each * scheme.graph.n_nodes
 
-    def told(mean: float, half: float) -> SampledMean:
-        return SampledMean(sets, mean, mean - half, mean + half)
+    def with_interval(mean: float, half: float) -> Estimate:
+        return Estimate(mean, mean - half, mean + half, sets)
 
     return Predecessor(
-        knows_set=told(found.predecessor_guess, found.predecessor_error),
-        knows_first_hop=told(found.sender_guess, found.sender_error),
+        knows_set=with_interval(found.predecessor_guess, found.predecessor_error),
+        knows_first_hop=with_interval(found.sender_guess, found.sender_error),
         kind=f"{sets} sets, exact for each",
     )
 
@@ -169,6 +168,4 @@ def _first_sight(scheme: Scheme, share: float, placements: int, updates: int, se
         )
         honest = played[~colluders[played["source"]]]
         named[placement] = np.mean(honest["first_sight_from"] == honest["source"]) if len(honest) else 0.0
-    half = float(stats.t.ppf(0.975, placements - 1)) * float(named.std(ddof=1)) / math.sqrt(placements)
-    mean = float(named.mean())
-    return FirstSight(share=count / n_nodes, named=SampledMean(placements * updates, mean, mean - half, mean + half))
+    return FirstSight(share=count / n_nodes, named=estimate_mean(named, student=True, count=placements * updates))

@@ -10,13 +10,13 @@ from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.geometry import MessageGeometry, SuiteName
 from veilwalk.core.records import Record
+from veilwalk.core.stats import Estimate
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.tables import html_table
 from veilwalk.core.walk import Walk
 from veilwalk.design._files import choose_scheme
 from veilwalk.design._hidden import Hidden, what_is_hidden
 from veilwalk.design._law import DestinationLaw
-from veilwalk.design._sampled import SampledMean
 from veilwalk.design._scheme import Scheme, require_destinations
 from veilwalk.design._seen import FirstSight, Predecessor, first_sights, predecessor_guess
 from veilwalk.graphs import Graph
@@ -90,7 +90,7 @@ class Several:
             "message_bytes": self.sealing.message_bytes(scheme.recipients),
             "bytes_per_update": self.bytes_per_update,
             "node_entropy_nats": hidden.last_hop_nats.mean,
-            "node_entropy_interval": _interval(hidden.last_hop_nats),
+            "node_entropy_interval": hidden.last_hop_nats.interval,
             "node_entropy_kind": hidden.kind,
             "node_entropy_kept": self.kept,
             "update_range": hidden.update_range,
@@ -98,7 +98,7 @@ class Several:
         }
         if hidden.opener_nats is not None:
             content["opener_node_entropy_nats"] = hidden.opener_nats.mean
-            content["opener_node_entropy_interval"] = _interval(hidden.opener_nats)
+            content["opener_node_entropy_interval"] = hidden.opener_nats.interval
             content["top_posterior"] = hidden.top_posterior
             content["top_posterior_worst_percent"] = hidden.worst_percent
             content["top_posterior_worst_arc"] = hidden.worst_arc
@@ -173,9 +173,5 @@ def look_at(scheme: Scheme, sealing: Sealing) -> Several:
     )
 
 
-def _interval(one: SampledMean) -> list[float]:
-    return [one.low, one.high]
-
-
-def _mean(one: SampledMean) -> dict[str, Any]:
-    return {"mean": one.mean, "interval": _interval(one)}
+def _mean(one: Estimate) -> dict[str, Any]:
+    return {"mean": one.mean, "interval": one.interval}

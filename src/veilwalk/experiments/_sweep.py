@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from veilwalk.core.config import read_toml
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record, plain, write_atomically
+from veilwalk.core.stats import half_width
 from veilwalk.core.tables import csv_table, frame, html_table, parquet_table
 from veilwalk.engine import Engine, JobFailure, JobStore, open_engine, run_jobs
 from veilwalk.experiments._sweep_jobs import KINDS, MEANINGS, PARTS, check_case, jobs_of, run_case
@@ -267,6 +267,6 @@ def _means(rows: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> dict[s
             continue
         found[name] = float(np.mean(values))
         if len(values) > 1:
-            half = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
+            half = half_width(np.asarray(values, np.float64), student=True)
             found[f"{name}_low"], found[f"{name}_high"] = found[name] - half, found[name] + half
     return dict(plain(found))

@@ -37,7 +37,7 @@ def test_means_are_right_within_their_intervals(graph: Graph) -> None:
     for (low, high), one in found.by_degree.items():
         share = legs * ((graph.degrees >= low) & (graph.degrees <= high))
         assert one.mean == pytest.approx((share * hitting).sum() / share.sum(), abs=one.high - one.low)
-    assert sum(one.legs for one in found.by_degree.values()) == found.hops.legs == 40_000
+    assert sum(one.count for one in found.by_degree.values()) == found.hops.count == 40_000
 
 
 def test_the_blind_entropy_is_that_of_the_posterior_columns() -> None:
