@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from veilwalk.core.records import Record
+from veilwalk.core.stats import Estimate
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.tables import frame, html_table
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design._bench import Round
-from veilwalk.design._certified import Certificate, WindowFloor, certify
+from veilwalk.design._bench import Certificate, Round, WindowFloor, certify
 from veilwalk.design._channel import Channel, Exposure, exposure
 from veilwalk.design._closed_form import WindowDesign
-from veilwalk.design._defaults import default_support
 from veilwalk.design._on_graph import weight_ratio, window_entropies
-from veilwalk.design._registry import Made, Request, make
+from veilwalk.design._registry import Made, Request, default_support, make
 from veilwalk.design._sampled import SampledLegs, blind_node_entropy, sample_legs
 from veilwalk.design._scheme import Price, Scheme
 from veilwalk.engine import Engine, JobStore
@@ -88,9 +87,7 @@ class Design:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the design as plain data under its stable JSON keys."""
-        from veilwalk.design._as_data import design_data
-
-        return design_data(self)
+        return _design_data(self)
 
     def record(self) -> Record:
         """Return what was asked, by which code, and what came out."""
@@ -163,3 +160,99 @@ def _looked_at(name: str, request: Request, made: Made) -> dict[str, Any]:
         "certificates": certificates,
         "rounds": () if best is None else best.rounds,
     }
+
+
+def _design_data(found: Design) -> dict[str, Any]:
+    """Return everything that is known about a design; parts that are not known are left out."""
+    scheme = found.scheme
+    names = {} if scheme.graph.labels is None else {"labels": list(scheme.graph.labels)}
+    if found.paper is not None:
+        return found.paper.to_dict() | names
+    prior = scheme.source_prior * scheme.graph.n_nodes
+    content: dict[str, Any] = {
+        "law": scheme.law.name,
+        "walk": str(scheme.walk),
+        "recipients": scheme.recipients,
+        "n_nodes": scheme.graph.n_nodes,
+        "graph_digest": scheme.law.graph_digest,
+        "support": [scheme.law.support.lo, scheme.law.support.hi],
+        "balanced": found.is_balanced,
+        "mean_iteration_hops": found.price.hops,
+        "mean_iteration_hops_kind": found.price.kind,
+        "prior_range": [prior.min(), prior.max()],
+        "prior_range_nodes": [prior.argmin(), prior.argmax()],
+        "blind_node_entropy_nats": found.blind_node_entropy_nats,
+        "certain_to_a_relay": scheme.certain_to_a_relay(),
+    }
+    for part in (_exposure, _window, _certificates, _legs):
+        content |= part(found)
+    return content | names
+
+
+def _exposure(found: Design) -> dict[str, Any]:
+    channel, seen, graph = found.channel, found.exposure, found.scheme.graph
+    if channel is None or seen is None:
+        return {}
+    return {
+        "observer": channel.observer,
+        "channel": {"kind": channel.kind, "horizon": channel.horizon},
+        "node_entropy_nats": seen.node_entropy_nats,
+        "hit_ratio": seen.hit_ratio,
+        "blind_node_entropy_nats": seen.blind_node_entropy_nats,
+        "blind_hit_ratio": seen.blind_hit_ratio,
+        "worst_destinations": [
+            {
+                "node": node,
+                "degree": graph.degrees[node],
+                "node_entropy_nats": seen.node_entropy_by_destination[node],
+                "hit_ratio": seen.hit_ratio_by_destination[node],
+            }
+            for node in seen.worst_destinations()
+        ],
+        "best_known_sources": [
+            {"node": node, "degree": graph.degrees[node], "weight": seen.weight_by_source[node]}
+            for node in seen.best_known_sources()
+        ],
+    }
+
+
+def _window(found: Design) -> dict[str, Any]:
+    if found.window is None:
+        return {}
+    window = {
+        "return_time": found.window.return_time,
+        "chosen_by": found.window.chosen_by,
+        "node_entropy_nats": found.window.node_entropy_nats,
+        "worst_destinations": found.window.worst_destinations(),
+        "weight_ratio": found.weight_ratio,
+    }
+    return {"window": window}
+
+
+def _certificates(found: Design) -> dict[str, Any]:
+    if found.exposure is None:
+        return {}
+    content: dict[str, Any] = {
+        "certificates": [
+            vars(one) | {"shortfall": one.shortfall, "in_words": one.in_words()} for one in found.certificates
+        ]
+    }
+    if found.rounds:
+        content["rounds"] = [vars(one) for one in found.rounds]
+    return content
+
+
+def _legs(found: Design) -> dict[str, Any]:
+    legs = found.legs
+    if legs is None:
+        return {}
+    return {
+        "seed": legs.seed,
+        "mean_iteration_hops_interval": legs.hops.interval,
+        "hops_by_distance": [{"distance": distance} | _mean(one) for distance, one in legs.by_distance.items()],
+        "hops_by_degree": [{"degrees": list(degrees)} | _mean(one) for degrees, one in legs.by_degree.items()],
+    }
+
+
+def _mean(one: Estimate) -> dict[str, Any]:
+    return {"legs": one.count, "mean": one.mean, "interval": one.interval}

@@ -17,10 +17,10 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design._defaults import default_support
-from veilwalk.design._far import FarLaw
 from veilwalk.design._files import choose_scheme
 from veilwalk.design._hidden import QUICK, Hidden, what_is_hidden
+from veilwalk.design._law import FarLaw
+from veilwalk.design._registry import default_support
 from veilwalk.design._scheme import Scheme
 from veilwalk.design._several import Sealing
 from veilwalk.graphs import Graph

@@ -1,4 +1,4 @@
-"""Every destination law by name: what it is, what it takes, how it is made.
+"""Every destination law by name: what it is, what it takes, how it is made; and the default for a graph.
 
 A law is made from a :class:`Request` and nothing else. Adding one is one entry in ``LAWS``; design, audit, training and
 nodes then know it.
@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse import csgraph
 
 from veilwalk import theory
 from veilwalk.core import validate
@@ -20,22 +21,22 @@ from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.core.removed import refuse_removed
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design._bench import Best, LawBench
-from veilwalk.design._certified import Certificate, certify_best
+from veilwalk.design._bench import Best, Certificate, LawBench, certify_best
 from veilwalk.design._closed_form import WindowDesign, design_regular
-from veilwalk.design._far import FarLaw, far_of
-from veilwalk.design._law import DestinationLaw, DistanceLaw, law_by_distance
+from veilwalk.design._law import DestinationLaw, DistanceLaw, FarLaw, far_of, law_by_distance
 from veilwalk.design._on_graph import design_on_graph
 from veilwalk.design._optimal import OBJECTIVES
 from veilwalk.design._sampled import LARGE_NODES
 from veilwalk.design._scaling import balanced as balanced_law
-from veilwalk.graphs import Graph
+from veilwalk.graphs import Graph, iter_distances
 
 #: Options of every law that has tables of all pairs, and of one that is made and priced by sampling.
 _WITH_TABLES = frozenset(
     {"balanced", "budget_hops", "objective", "observer", "window_radius", "tail_probability", "return_time"}
 )
 _SAMPLED = frozenset({"balanced", "seed"})
+_WIDEST = 6
+_WAY_OUT = "take a sparser graph, or a law that admits neighbours (design --allow-neighbours --support 1:1)"
 # What every law takes.
 _NOT_OPTIONS = {"graph", "support", "walk", "memory_bytes", "large_nodes", "far"}
 
@@ -267,3 +268,37 @@ def make(name: str, request: Request) -> Made:
 def make_law(name: str, graph: Graph, support: DistanceSupport, *, walk: Walk = SIMPLE) -> DestinationLaw:
     """Return the law called ``name`` on ``graph``, with everything else left as it is by default."""
     return make(name, Request(graph=graph, support=support, walk=walk)).law.named(name)
+
+
+def default_support(graph: Graph) -> DistanceSupport:
+    """Return the distances from 2 to the largest that every node has somebody at, at most 6.
+
+    Where steps of two hops alone do not lead everywhere, as between the two sides of a bipartite graph, 3 is added.
+
+    Raises:
+        GraphError: Some node is next to all others, or two hops lead nowhere and nobody is farther.
+    """
+    reach, farthest = _WIDEST, 0
+    large = graph.n_nodes >= LARGE_NODES
+    for _, apart in iter_distances(graph):
+        reach, farthest = min(reach, int(apart.max(axis=1).min())), max(farthest, int(apart.max()))
+        if reach < 2:
+            raise GraphError(f"some node is next to all others: no destination is two hops away; {_WAY_OUT}")
+        if large:
+            break
+    if reach == 2 and not large and not _leads_everywhere(graph, DistanceSupport(2, 2)):
+        if farthest == 2:
+            raise GraphError(f"steps of two hops do not lead to all nodes, and none is farther; {_WAY_OUT}")
+        reach = 3
+    return DistanceSupport(2, reach)
+
+
+def _leads_everywhere(graph: Graph, support: DistanceSupport) -> bool:
+    law = law_by_distance(graph, support, np.ones(support.hi + 1))
+    groups, _ = csgraph.connected_components(law.matrix, directed=True, connection="strong")
+    return bool(groups == 1)
+
+
+def default_law(graph: Graph) -> str:
+    """Return the paper's law on regular graphs, which it was made for, and uniform-node on all others."""
+    return "paper" if graph.is_regular and graph.degrees[0] >= 3 else "uniform-node"

@@ -15,10 +15,9 @@ from veilwalk.core.support import DistanceSupport
 from veilwalk.core.tables import html_table
 from veilwalk.core.walk import Walk
 from veilwalk.design._files import choose_scheme
-from veilwalk.design._hidden import Hidden, what_is_hidden
+from veilwalk.design._hidden import FirstSight, Hidden, Predecessor, first_sights, predecessor_guess, what_is_hidden
 from veilwalk.design._law import DestinationLaw
 from veilwalk.design._scheme import Scheme, require_destinations
-from veilwalk.design._seen import FirstSight, Predecessor, first_sights, predecessor_guess
 from veilwalk.graphs import Graph
 
 #: Bytes of the model that prices are told for, unless another is named: softmax regression on MNIST, in float32.
