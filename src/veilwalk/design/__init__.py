@@ -2,9 +2,8 @@
 
 from veilwalk.core.rooms import make_callable
 from veilwalk.design._bench import Best, Certificate, LawBench, Round, WindowFloor, certify
-from veilwalk.design._channel import Channel, Exposure, anonymity_by_destination, derive_channel, exposure
-from veilwalk.design._closed_form import FORMULAS, WindowDesign, design_regular
-from veilwalk.design._design import Design, design
+from veilwalk.design._channel import Channel, Exposure, derive_channel, exposure
+from veilwalk.design._design import Design, SampledLegs, design, sample_legs
 from veilwalk.design._files import choose_scheme, load_law, save_law, save_scheme
 from veilwalk.design._hidden import (
     SHARES,
@@ -18,17 +17,19 @@ from veilwalk.design._hidden import (
     what_is_hidden,
 )
 from veilwalk.design._law import DestinationLaw, DistanceLaw, FarLaw, law_by_distance
-from veilwalk.design._on_graph import (
+from veilwalk.design._optimal import OBJECTIVES, Optimum, Problem
+from veilwalk.design._paper import (
+    FORMULAS,
+    WindowDesign,
     WindowEntropies,
     covered_return_times,
     design_on_graph,
+    design_regular,
     exact_window_likelihood,
     mean_by_distance,
     weight_ratio,
     window_entropies,
 )
-from veilwalk.design._optimal import OBJECTIVES, Optimum, Problem
-from veilwalk.design._recommended import KEEP, Frontier, Point, recipients_frontier, recommended_scheme
 from veilwalk.design._registry import (
     LAWS,
     LawKind,
@@ -40,10 +41,20 @@ from veilwalk.design._registry import (
     make,
     make_law,
 )
-from veilwalk.design._sampled import LARGE_NODES, SampledLegs, sample_legs
 from veilwalk.design._scaling import balanced, with_matrix
-from veilwalk.design._scheme import Price, Scheme, relay_warning, require_destinations
-from veilwalk.design._several import MODEL_BYTES, Sealing, Several, design_several, look_at
+from veilwalk.design._scheme import LARGE_NODES, Price, Scheme, relay_warning, require_destinations
+from veilwalk.design._several import (
+    KEEP,
+    MODEL_BYTES,
+    Frontier,
+    Point,
+    Sealing,
+    Several,
+    design_several,
+    look_at,
+    recipients_frontier,
+    recommended_scheme,
+)
 
 __all__ = [
     "FORMULAS",
@@ -81,7 +92,6 @@ __all__ = [
     "WindowDesign",
     "WindowEntropies",
     "WindowFloor",
-    "anonymity_by_destination",
     "balanced",
     "certify",
     "choose_scheme",

@@ -16,8 +16,8 @@ from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._channel import Channel, Exposure, derive_channel, exposure
 from veilwalk.design._law import DestinationLaw, law_by_distance
-from veilwalk.design._on_graph import covered_return_times, exact_window_likelihood
 from veilwalk.design._optimal import Optimum, Problem
+from veilwalk.design._paper import covered_return_times, exact_window_likelihood
 from veilwalk.design._scaling import scaled, total_support, with_matrix
 from veilwalk.graphs import Graph
 

@@ -5,20 +5,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from scipy import special
+
+from veilwalk.core.arrays import IntArray
 from veilwalk.core.records import Record
-from veilwalk.core.stats import Estimate
+from veilwalk.core.stats import Estimate, estimate_mean
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.tables import frame, html_table
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._bench import Certificate, Round, WindowFloor, certify
 from veilwalk.design._channel import Channel, Exposure, exposure
-from veilwalk.design._closed_form import WindowDesign
-from veilwalk.design._on_graph import weight_ratio, window_entropies
+from veilwalk.design._hidden import degree_classes
+from veilwalk.design._law import DestinationLaw
+from veilwalk.design._paper import WindowDesign, weight_ratio, window_entropies
 from veilwalk.design._registry import Made, Request, default_support, make
-from veilwalk.design._sampled import SampledLegs, blind_node_entropy, sample_legs
 from veilwalk.design._scheme import Price, Scheme
-from veilwalk.engine import Engine, JobStore
-from veilwalk.graphs import Graph, distances
+from veilwalk.engine import Engine, JobStore, open_engine
+from veilwalk.graphs import Graph, balls, distances
+from veilwalk.walks import run_protocol
+
+_LEGS = 4_000
+_REPLICAS = 16
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SampledLegs:
+    """What a law costs by sampled legs: in all, by how far the destination is, and by its degree.
+
+    Beyond some ten thousand nodes no table of hitting times fits: the protocol is played, and its legs are sorted.
+    """
+
+    seed: int
+    hops: Estimate
+    by_distance: dict[int, Estimate]
+    by_degree: dict[tuple[int, int], Estimate]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -133,7 +154,7 @@ def design(
     scheme = Scheme(graph, named, request.walk, designed_for=request.walk)
     common: dict[str, Any] = {
         "scheme": scheme,
-        "blind_node_entropy_nats": blind_node_entropy(named),
+        "blind_node_entropy_nats": _blind_node_entropy(named),
         "is_balanced": law == "optimal" if request.balanced is None else request.balanced,
     }
     if scheme.is_direct or made.window is not None:
@@ -143,6 +164,55 @@ def design(
         price = Price(legs.hops.mean, f"estimated from {legs.hops.count} legs", legs.hops.interval)
         return Design(**common, price=price, legs=legs)
     return Design(**common, price=scheme.price, **_looked_at(law, request, made))
+
+
+def sample_legs(
+    graph: Graph,
+    law: DestinationLaw,
+    walk: Walk,
+    *,
+    seed: int = 1,
+    legs: int = _LEGS,
+    executor: Engine = None,
+    store: JobStore | None = None,
+) -> SampledLegs:
+    """Walk ``legs`` legs of any kind of walk and sort them; lanes are jobs of ``executor``, kept in ``store``."""
+    with open_engine(executor) as workers:
+        played = run_protocol(
+            graph,
+            law.matrix,
+            updates=legs,
+            seed=seed,
+            replicas=_REPLICAS,
+            walk=walk,
+            burn_in=1,
+            executor=workers,
+            store=store,
+        )
+    hops = played["leg_hops"].astype(np.float64)
+    apart = _distances(graph, law.support.hi, played["source"], played["destination"])
+    classes = degree_classes(graph.degrees[played["destination"]])
+    return SampledLegs(
+        seed=seed,
+        hops=estimate_mean(hops),
+        by_distance={int(one): estimate_mean(hops[apart == one]) for one in np.unique(apart)},
+        by_degree={
+            (2**one, 2 ** (one + 1) - 1): estimate_mean(hops[classes == one]) for one in np.unique(classes).tolist()
+        },
+    )
+
+
+def _distances(graph: Graph, radius: int, sources: IntArray, destinations: IntArray) -> IntArray:
+    around = balls(graph, radius, sources)
+    rows = np.repeat(np.arange(len(sources)), np.diff(around.starts))
+    return np.asarray(around.hops[around.nodes == destinations[rows]])
+
+
+def _blind_node_entropy(law: DestinationLaw) -> float:
+    """Mean entropy of the source given only its destination, in nats: H(source, destination) - H(destination)."""
+    rows = np.repeat(np.arange(law.matrix.shape[0]), np.diff(law.matrix.indptr))
+    pairs = special.entr(law.source_prior[rows] * law.matrix.data).sum()
+    return float(pairs - special.entr(law.source_prior).sum())
 
 
 def _looked_at(name: str, request: Request, made: Made) -> dict[str, Any]:

@@ -34,8 +34,7 @@ from veilwalk.core.randomness import task_generator
 from veilwalk.core.stats import Estimate, estimate_mean, jackknife
 from veilwalk.design._kernels import count_openers
 from veilwalk.design._law import FarLaw
-from veilwalk.design._sampled import degree_classes, side_by_side
-from veilwalk.design._scheme import Price, Scheme
+from veilwalk.design._scheme import Price, Scheme, side_by_side
 from veilwalk.graphs import Graph, balls
 from veilwalk.walks import Openings, estimate_openings, recipients_of
 
@@ -277,6 +276,11 @@ def pairs_bound(graph: Graph, source: IntArray, opener: IntArray, last: IntArray
     information = -np.log(weights[source[told]])
     groups = np.arange(len(told)) % _CLASS_GROUPS
     return _estimate_bound(information, places[told], pair[told], chance, groups)
+
+
+def degree_classes(degrees: IntArray) -> IntArray:
+    """Return the class of each degree; classes double in width: 1, 2-3, 4-7, ..."""
+    return np.floor(np.log2(degrees)).astype(np.int64)
 
 
 def _update_range(graph: Graph, source: IntArray) -> tuple[float, float]:

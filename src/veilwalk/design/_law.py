@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -212,19 +211,24 @@ class FarLaw(DestinationLaw):
 def law_by_distance(
     graph: Graph, support: DistanceSupport, weight: FloatArray, *, per_shell: bool = False
 ) -> DestinationLaw:
-    """Return the law with P_ij proportional to ``weight[distance(i, j)]`` on the support.
+    """Return the law with P_ij proportional to ``weight[distance(i, j)]`` on the support, made some rows at a time.
 
     With ``per_shell`` the weight is that of a whole shell, shared evenly among the nodes in it.
     """
-
-    def weigh(sources: IntArray, hops: IntArray) -> FloatArray:
-        found = weight[hops]
+    blocks = []
+    for start in range(0, graph.n_nodes, _ROWS):
+        around = balls(graph, support.hi, np.arange(start, min(start + _ROWS, graph.n_nodes)))
+        weights = weight[around.hops]
         if per_shell:
-            shell = (sources - sources[0]) * (support.hi + 1) + hops
-            found = found / np.bincount(shell)[shell]
-        return found
-
-    table = weighted_pairs(graph, support, weigh)
+            sources = np.repeat(np.arange(len(around.centers)), np.diff(around.starts))
+            shell = sources * (support.hi + 1) + around.hops
+            weights = weights / np.bincount(shell)[shell]
+        data = np.where(around.hops >= support.lo, weights, 0.0)
+        block = sparse.csr_array((data, around.nodes, around.starts), shape=(len(around.centers), graph.n_nodes))
+        block.eliminate_zeros()
+        block.sort_indices()
+        blocks.append(block)
+    table = sparse.csr_array(sparse.vstack(blocks, format="csr"))
     total = np.asarray(table.sum(axis=1)).ravel()
     if not np.all(total > 0):
         raise InfeasibleDesignError(
@@ -232,22 +236,6 @@ def law_by_distance(
             "choose a nearer support"
         )
     return DestinationLaw(support, graph.digest, scaled_rows(table, 1 / total))
-
-
-def weighted_pairs(
-    graph: Graph, support: DistanceSupport, weigh: Callable[[IntArray, IntArray], FloatArray]
-) -> sparse.csr_array:
-    """Return the table of ``weigh(sources, hops)`` for all pairs of the support, some rows at a time; no zeros."""
-    blocks = []
-    for start in range(0, graph.n_nodes, _ROWS):
-        found = balls(graph, support.hi, np.arange(start, min(start + _ROWS, graph.n_nodes)))
-        sources = np.repeat(found.centers, np.diff(found.starts))
-        data = np.where(found.hops >= support.lo, weigh(sources, found.hops), 0.0)
-        block = sparse.csr_array((data, found.nodes, found.starts), shape=(len(found.centers), graph.n_nodes))
-        block.eliminate_zeros()
-        block.sort_indices()
-        blocks.append(block)
-    return sparse.csr_array(sparse.vstack(blocks, format="csr"))
 
 
 def scaled_rows(table: sparse.csr_array, scale: FloatArray) -> sparse.csr_array:

@@ -22,12 +22,11 @@ from veilwalk.core.removed import refuse_removed
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._bench import Best, Certificate, LawBench, certify_best
-from veilwalk.design._closed_form import WindowDesign, design_regular
 from veilwalk.design._law import DestinationLaw, DistanceLaw, FarLaw, far_of, law_by_distance
-from veilwalk.design._on_graph import design_on_graph
 from veilwalk.design._optimal import OBJECTIVES
-from veilwalk.design._sampled import LARGE_NODES
+from veilwalk.design._paper import WindowDesign, design_on_graph, design_regular
 from veilwalk.design._scaling import balanced as balanced_law
+from veilwalk.design._scheme import LARGE_NODES
 from veilwalk.graphs import Graph, iter_distances
 
 #: Options of every law that has tables of all pairs, and of one that is made and priced by sampling.

@@ -18,10 +18,13 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.stats import estimate_mean
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._law import DestinationLaw
-from veilwalk.design._sampled import LARGE_NODES
 from veilwalk.graphs import Graph
 from veilwalk.walks import Openings, estimate_openings, iter_protocol, run_protocol
 
+#: From this size on a law is priced by sampling.
+LARGE_NODES = 10_000
+# Nodes of all lanes that are played at once.
+_LANE_NODES = 4_000_000
 # Up to so many arcs the long run of a walk on arcs is solved exactly; that takes ten seconds.
 _EXACT_ARCS = 3_000
 _SIMULATED_UPDATES = 20_000
@@ -205,3 +208,8 @@ def require_destinations(scheme: Scheme) -> Scheme:
         need = "a law that seals for somebody; the plain walk is one to compare with"
         raise InvalidParameterError("law", scheme.law.name, need)
     return scheme
+
+
+def side_by_side(graph: Graph, updates: int) -> int:
+    """Return how many lanes to play at once: each has its table of nodes, which takes longer to fill than to use."""
+    return max(min(64, _LANE_NODES // graph.n_nodes, updates), 1)
