@@ -12,13 +12,14 @@ from veilwalk.audit._plan import Plan
 from veilwalk.audit._play import Run, Truth, choose_colluders, play
 from veilwalk.audit._report import Scored, observer_report
 from veilwalk.audit._result import Audit, Findings
-from veilwalk.audit._scores import SCORES, Estimate, estimate, score
+from veilwalk.audit._scores import SCORES, estimate, score
 from veilwalk.audit._settings import AuditSettings, parse_coalition, parse_colluders
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference import INFERENCES, Inference, Posterior
 from veilwalk.audit.inference.exact import last_hop_joint
 from veilwalk.audit.observers import COALITIONS, OBSERVERS, Observer, Place
 from veilwalk.core.rooms import make_callable
+from veilwalk.core.stats import Estimate
 
 __all__ = [
     "COALITIONS",

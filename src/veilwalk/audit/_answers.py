@@ -11,7 +11,6 @@ import numpy.typing as npt
 from veilwalk.audit._feasible import make_plan
 from veilwalk.audit._play import Run, Truth, choose_colluders
 from veilwalk.audit._scene import Scene
-from veilwalk.audit._scores import Estimate
 from veilwalk.audit._settings import AuditSettings
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference import Inference, inference_of
@@ -20,6 +19,7 @@ from veilwalk.audit.observers import OBSERVERS, Observer, Place
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, silent
+from veilwalk.core.stats import Estimate
 from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from veilwalk.audit._plan import Plan
 from veilwalk.audit._report import Scored, observer_report
-from veilwalk.audit._scores import Estimate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.records import Record
+from veilwalk.core.stats import Estimate
 from veilwalk.core.tables import frame, html_table
 
 # What depends on the machine, or is told elsewhere.

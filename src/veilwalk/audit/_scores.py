@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
+from veilwalk.core.stats import Estimate, student_quantile, wilson_interval
 from veilwalk.core.support import DistanceSupport
 
 #: Names of the scores, in the order of the columns of :func:`score`.
@@ -23,7 +23,6 @@ SCORES = (
 )
 #: Those that lie from 0 to 1, and so do their intervals.
 SHARES = ("top_posterior", "hit_ratio", "inverse_rank", "ndcg")
-_CONFIDENCE = 0.95
 # Fewer hits than these, or misses, are few.
 _FEW = 10
 # Lanes that differ by less are the same.
@@ -69,15 +68,6 @@ def _mean_over_places(gain: FloatArray, above: IntArray, ties: IntArray) -> Floa
     return np.asarray((sums[above + ties] - sums[above]) / ties)
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean with its 95% confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
 def estimate(values: FloatArray, lanes: IntArray, *, share: bool = False) -> Estimate:
     """Mean of ``values`` with an interval from the spread of lane means.
 
@@ -98,7 +88,7 @@ def estimate(values: FloatArray, lanes: IntArray, *, share: bool = False) -> Est
     # Variance of a weighted mean of independent lane means.
     free = len(means) - 1
     variance = float((weight**2) @ (means - mean) ** 2) * len(means) / free
-    quantile = float(stats.t.ppf((1 + _CONFIDENCE) / 2, free))
+    quantile = student_quantile(free)
     few = min(mean, 1.0 - mean) * len(values) < _FEW
     if share and few:
         # Few hits may fall evenly on the lanes by chance: no less than they spread among updates.
@@ -108,13 +98,5 @@ def estimate(values: FloatArray, lanes: IntArray, *, share: bool = False) -> Est
         # Where all hit, or all miss, nothing spreads: there are as many as there are.
         even = values[0] in {0.0, 1.0} and bool((values == values[0]).all())
         size = mean * (1.0 - mean) / variance if variance > _ROUNDING else math.inf
-        return _wilson(mean, len(values) if even else size, quantile)
+        return wilson_interval(mean, len(values) if even else size, quantile)
     return Estimate(mean, mean - half, mean + half)
-
-
-def _wilson(mean: float, size: float, quantile: float) -> Estimate:
-    """Wilson's score interval of a share among so many independent updates."""
-    weight = quantile**2 / size
-    centre = (mean + weight / 2) / (1 + weight)
-    half = quantile * (mean * (1 - mean) / size + weight / (4 * size)) ** 0.5 / (1 + weight)
-    return Estimate(mean, max(centre - half, 0.0), min(centre + half, 1.0))

@@ -62,7 +62,7 @@ def train(
         str | None,
         _setting(
             "law",
-            "uniform-distance, uniform-node, far:R, equalised, paper, paper-printed, paper-exact, optimal, "
+            "uniform-distance, uniform-node, far:R, paper, paper-printed, paper-exact, optimal, "
             "or a file written by design --out.",
             "NAME|FILE",
         ),
