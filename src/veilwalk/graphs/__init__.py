@@ -11,8 +11,9 @@ from veilwalk.graphs._distances import (
 )
 from veilwalk.graphs._graph import Graph
 from veilwalk.graphs._lattices import complete, hypercube, ring, torus
+from veilwalk.graphs._networkx import from_networkx
 from veilwalk.graphs._random import barabasi_albert, erdos_renyi, random_geometric, random_regular, watts_strogatz
-from veilwalk.graphs._readers import from_networkx, from_sparse, read_graph
+from veilwalk.graphs._readers import from_sparse, read_graph
 from veilwalk.graphs._spec import GRAPH_KINDS, GraphKind, parse_graph_spec
 from veilwalk.graphs._spectrum import WalkSpectrum, spectral_gap, walk_spectrum
 from veilwalk.graphs._summary import GraphSummary, summary
