@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 from xml.parsers import expat
 
 import numpy as np
@@ -44,26 +44,24 @@ def from_networkx(network: Any, *, largest_component: bool = False) -> Graph:
 
 def read_through_networkx(data: bytes, suffix: str, *, largest_component: bool) -> Graph:
     """Read the bytes of a file whose name ends in ``suffix``, one of :data:`NETWORKX_FORMATS`."""
-    file_format = NETWORKX_FORMATS[suffix]
+    format_name, parse = NETWORKX_FORMATS[suffix]
     try:
         import networkx as nx
     except ModuleNotFoundError as error:
         if error.name != "networkx":
             raise
-        raise ConfigError(
-            f"{file_format.name} is read by NetworkX: pip install 'veilwalk[networkx]' brings it"
-        ) from error
+        raise ConfigError(f"{format_name} is read by NetworkX: pip install 'veilwalk[networkx]' brings it") from error
     if len(data) > _BYTES_LIMIT:
         raise InputFileError(f"has {len(data)} bytes: need at most {_BYTES_LIMIT}, or an edge list")
     try:
         with warnings.catch_warnings():
             # NetworkX warns of attributes, which nobody looks at here.
             warnings.simplefilter("ignore")
-            network, labels = file_format.parse(nx, data)
+            network, labels = parse(nx, data)
     except VeilwalkError:
         raise
     except Exception as error:
-        raise InputFileError(f"is not {file_format.name} that NetworkX reads: {_summarise_error(error)}") from error
+        raise InputFileError(f"is not {format_name} that NetworkX reads: {_summarise_error(error)}") from error
     if not network.number_of_edges():
         raise InputFileError("has no edges")
     if network.is_directed():
@@ -89,6 +87,7 @@ def _build_graph(
 
 
 def _parse_graphml(nx: Any, data: bytes) -> tuple[Any, list[Any]]:
+    """Return the NetworkX graph and the label of each node, as all parsers do."""
     ids = _check_graphml(data)
     network = nx.read_graphml(_WholeFile(data))
     return _require_listed(network, ids), ids
@@ -183,19 +182,12 @@ def _summarise_error(error: Exception) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-class _NetworkXFormat(NamedTuple):
-    """A format that NetworkX reads: its name, and what gives the NetworkX graph and the label of each node."""
-
-    name: str
-    parse: Callable[[Any, bytes], tuple[Any, list[Any]]]
-
-
-#: What NetworkX reads, by the end of a file's name.
-NETWORKX_FORMATS: Mapping[str, _NetworkXFormat] = MappingProxyType(
+#: The formats that NetworkX reads, by the end of a file's name: what each is called, and what parses it.
+NETWORKX_FORMATS: Mapping[str, tuple[str, Callable[[Any, bytes], tuple[Any, list[Any]]]]] = MappingProxyType(
     {
-        ".graphml": _NetworkXFormat("GraphML", _parse_graphml),
-        ".gml": _NetworkXFormat("GML", _parse_gml),
-        ".json": _NetworkXFormat("node-link JSON", _parse_node_link),
-        ".adjlist": _NetworkXFormat("an adjacency list", _parse_adjacency_list),
+        ".graphml": ("GraphML", _parse_graphml),
+        ".gml": ("GML", _parse_gml),
+        ".json": ("node-link JSON", _parse_node_link),
+        ".adjlist": ("an adjacency list", _parse_adjacency_list),
     }
 )

@@ -9,7 +9,7 @@ import pytest
 
 from veilwalk import graphs
 from veilwalk.core.errors import InvalidParameterError, NumericalError, ResourceLimitError
-from veilwalk.graphs import Diameter, Graph, _distances, _spectrum
+from veilwalk.graphs import Diameter, Graph, _distances, _summary
 
 
 def test_distances_on_a_ring() -> None:
@@ -132,7 +132,7 @@ def test_spectrum(graph: Graph, second: float, smallest: float | None) -> None:
 
 def test_iterative_spectrum_is_repeatable_and_agrees_with_dense(monkeypatch: pytest.MonkeyPatch) -> None:
     """One graph, one result; and the one a dense solution gives."""
-    monkeypatch.setattr(_spectrum, "_DENSE_NODES", 100)
+    monkeypatch.setattr(_summary, "_DENSE_NODES", 100)
     graph = graphs.random_regular(300, 3, seed=1)
     first, again = graphs.walk_spectrum(graph), graphs.walk_spectrum(graph)
     assert first == again
