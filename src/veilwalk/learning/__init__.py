@@ -32,10 +32,11 @@ from veilwalk.learning._partitioners import (
     ShardPartitioner,
 )
 from veilwalk.learning._poison import POISONS, Poison
-from veilwalk.learning._predicting import load_rows, predict, require_arrays, scaled_rows
+from veilwalk.learning._predicting import load_rows, predict, require_arrays
 from veilwalk.learning._protection import Protection, ProtectionRequest, RunSize
-from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
+from veilwalk.learning._registry import LEARNERS, LearnerKind, is_own_learner, make_learner
 from veilwalk.learning._rows import RowProtection
+from veilwalk.learning._scaling import SCALES, Scaler, describe_scaling, scale_data
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
 from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, apply_update, train
@@ -69,6 +70,7 @@ __all__ = [
     "MODEL_SUFFIXES",
     "PARTITION_KINDS",
     "POISONS",
+    "SCALES",
     "Acceptance",
     "Array",
     "Candidates",
@@ -106,6 +108,7 @@ __all__ = [
     "Quantise",
     "RowProtection",
     "RunSize",
+    "Scaler",
     "ShardPartitioner",
     "SharedNoise",
     "SoftmaxLearner",
@@ -128,12 +131,14 @@ __all__ = [
     "checked_partition",
     "compose",
     "data_of",
+    "describe_scaling",
     "evaluation_points",
     "gossip_trace",
     "guarded",
     "hidden_sender_epsilon",
     "init_generator",
     "is_finite",
+    "is_own_learner",
     "ledger",
     "load_checkpoint",
     "load_data",
@@ -154,7 +159,7 @@ __all__ = [
     "row_losses",
     "save_checkpoint",
     "save_model",
-    "scaled_rows",
+    "scale_data",
     "sealed_bytes",
     "threshold_auc",
     "trace_of",
