@@ -75,11 +75,11 @@ def model_of(source: Path, algorithm: str | None, run: str | None, *, unfinished
     from veilwalk.node import node_model
 
     params, learner = node_model(source, run=run, unfinished=unfinished)
-    return Model(params=params, learner=learner)
+    return Model(params=params, learner=learner, facts=_facts(source / "data.json") if source.is_dir() else {})
 
 
 def _facts(path: Path) -> dict[str, Any]:
-    """Return what a record says of the data; nothing where the run has not ended."""
+    """Return what a record, or the folder of a cluster, says of the data; nothing where there is no such file."""
     if not path.exists():
         return {}
     try:

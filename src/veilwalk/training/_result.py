@@ -110,8 +110,6 @@ class TrainingRun:
                 "data": {
                     "training_rows": len(scenario.partitions.rows),
                     "held_out_rows": len(scenario.data.test),
-                    "features": scenario.data.n_features,
-                    "classes": scenario.n_classes,
                     "rows_of_a_node": [int(sizes.min()), float(np.median(sizes)), int(sizes.max())],
                     "commonest_class_share": _commonest(scenario.data),
                 }
@@ -129,7 +127,7 @@ class TrainingRun:
 
 
 def data_facts(scenario: Scenario) -> dict[str, Any]:
-    """Return what a user of the model must know: the names of classes, how numbers were scaled, and notes."""
+    """Return what a user of the model must know: its size, the names of classes, how numbers were scaled, notes."""
     data = scenario.data
     facts = {
         "class_names": list(data.class_names),
@@ -137,7 +135,8 @@ def data_facts(scenario: Scenario) -> dict[str, Any]:
         "target_range": data.target_range,
         "notes": list(scenario.notes),
     }
-    return {name: value for name, value in facts.items() if value}
+    sizes = {"features": data.n_features, "classes": data.n_classes}
+    return sizes | {name: value for name, value in facts.items() if value}
 
 
 def _commonest(data: Data) -> float | None:
