@@ -183,7 +183,8 @@ def test_a_learner_of_ones_own_is_scaled_for_if_asked() -> None:
 @pytest.mark.parametrize("kind", [np.int64, np.uint8])
 def test_built_in_learners_scale_unless_told_otherwise(kind: type) -> None:
     """By the range of the training part, bytes by 255; a line says so."""
-    scheme, given = scheme_of("rrg:20:3:seed=1"), (IDS.astype(kind), np.arange(600) % 2)
+    scheme = scheme_of("rrg:20:3:seed=1")
+    given: Any = (IDS.astype(kind), np.arange(600) % 2)
     run = train(scheme, data=given, learner="softmax", **SMALL)
     largest = run.scenario.data.train.features.max()
     assert largest == (np.float32(99) / np.float32(255) if kind is np.uint8 else 1)
