@@ -36,7 +36,7 @@ from veilwalk.learning._predicting import load_rows, predict, require_arrays
 from veilwalk.learning._protection import Protection, ProtectionRequest, RunSize
 from veilwalk.learning._registry import LEARNERS, LearnerKind, is_own_learner, make_learner
 from veilwalk.learning._rows import RowProtection
-from veilwalk.learning._scaling import SCALES, Scaler, describe_scaling, scale_data
+from veilwalk.learning._scaling import SCALES, Scaler, describe_scaling, scale_data, scale_like
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
 from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, apply_update, train
@@ -160,6 +160,7 @@ __all__ = [
     "save_checkpoint",
     "save_model",
     "scale_data",
+    "scale_like",
     "sealed_bytes",
     "threshold_auc",
     "trace_of",

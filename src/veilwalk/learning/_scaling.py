@@ -116,6 +116,15 @@ def scale_data(data: Data, kind: str) -> Data:
     )
 
 
+def scale_like(rows: Partition, data: Data) -> Partition:
+    """Return rows that were dealt out before ``data`` were scaled, scaled alike."""
+    labels = rows.labels
+    if data.target_range is not None:
+        low, high = (np.float32(end) for end in data.target_range)
+        labels = _to_unit(labels, (np.asarray(low), np.asarray(high)))
+    return Partition(data.scaler.apply(rows.features), labels)
+
+
 def describe_scaling(data: Data) -> str:
     """Return one line on how data were scaled; empty where they were not."""
     said = {

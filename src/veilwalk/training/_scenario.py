@@ -18,6 +18,7 @@ from veilwalk.learning import (
     Data,
     Learner,
     NaturalIdPartitioner,
+    Partitioner,
     Partitions,
     Protection,
     ProtectionRequest,
@@ -35,6 +36,7 @@ from veilwalk.learning import (
     partitions_of,
     plain_trace,
     scale_data,
+    scale_like,
     trace_of,
 )
 from veilwalk.training._settings import PAPER, PRIVATE, TrainSettings
@@ -148,14 +150,20 @@ class Scenario:
             "partition": partition if isinstance(partition, str) else type(partition).__name__,
             "learner": learner if isinstance(learner, str) else learner_name(learner),
         }
-        unscaled = ""
+        unscaled, dealt = "", None
         if rows.scaling_open:
+            if not isinstance(partition, str | Partitioner):
+                # These may hold rows of their own, which are not scaled yet.
+                dealt = _dealt(partition, scheme.graph, rows, seed)
             is_own = is_own_learner(learner)
             unscaled = _remark_unscaled(rows, names["learner"]) if is_own else ""
             rows = scale_data(rows, "none" if is_own else "range")
         if isinstance(learner, str):
             learner = make_learner(learner, n_features=rows.n_features, n_classes=rows.n_classes)
-        partitions = _dealt(partition, scheme.graph, rows, seed)
+        if dealt is None:
+            partitions = _dealt(partition, scheme.graph, rows, seed)
+        else:
+            partitions = Partitions(scale_like(dealt.rows, rows), dealt.sizes, remark=dealt.remark)
         return cls(
             scheme=scheme,
             data=rows,

@@ -13,7 +13,15 @@ from tests.helpers.cli import Cli
 
 import veilwalk as vw
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.learning import NaturalIdPartitioner, Partition, StepContext, UpdateResult, data_of
+from veilwalk.learning import (
+    IidPartitioner,
+    NaturalIdPartitioner,
+    Partition,
+    StepContext,
+    UpdateResult,
+    data_of,
+    partitions_of,
+)
 from veilwalk.training import train
 
 # Not in sorted order, as an owner writes them.
@@ -192,6 +200,20 @@ def test_built_in_learners_scale_unless_told_otherwise(kind: type) -> None:
     raw = train(scheme, data=given, learner="softmax", scale="none", **SMALL)
     assert raw.scenario.data.train.features.max() == 99
     assert "notes" not in raw.record().result["data"]
+
+
+def test_rows_dealt_out_before_are_scaled_as_held_out_rows_are() -> None:
+    """Partitions made from data that no run has scaled yet give the run that the partitioner gives."""
+    scheme, data = scheme_of("rrg:20:3:seed=1"), data_of(IDS, np.arange(600) / 7, seed=7)
+    partitioner = IidPartitioner(20, 7)
+    runs = [
+        train(scheme, data=data, learner="linear", partition=partition, **SMALL)
+        for partition in (partitioner, partitions_of(partitioner, data))
+    ]
+    for one, other in zip(*(run.scenario.partitions for run in runs), strict=True):
+        assert one.features.tobytes() == other.features.tobytes()
+        assert one.labels.tobytes() == other.labels.tobytes()
+    assert runs[0].scenario.partitions.rows.features.max() == 1
 
 
 def test_the_factors_of_the_how_to_see_all_users(tmp_path: Path, run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
