@@ -45,8 +45,8 @@ def predict(
 ) -> None:
     """Say what a trained model makes of rows.
 
-    And how right it is where they have labels. Rows of a training run's model are scaled as its training rows were;
-    its record says how. Other models take them as they are.
+    And how right it is where they have labels. Rows of a training run's or cluster's model are scaled as its training
+    rows were. Other models take them as they are.
 
     Example: veilwalk predict run --data csv:new.csv --to predictions.csv
     """
