@@ -52,7 +52,7 @@ def test_the_blind_entropy_is_that_of_the_posterior_columns() -> None:
 
 def test_laws_that_need_tables_of_all_pairs_are_refused() -> None:
     """By name."""
-    with pytest.raises(InvalidParameterError, match=r"law = 'optimal': .* from 50 nodes on"):
+    with pytest.raises(InvalidParameterError, match="^law = 'optimal'"):
         design(GRAPHS[0], "optimal", support=SUPPORT, large_nodes=50)
 
 
@@ -72,5 +72,5 @@ def test_one_design_serves_large_graphs(capsys: pytest.CaptureFixture[str]) -> N
     assert even.scheme.prior_range == pytest.approx([1, 1])
     assert design(GRAPHS[1], "uniform-node", support=SUPPORT, large_nodes=50).scheme.prior_range[1] > 1.1
     for option in ({"budget_hops": 50.0}, {"observer": "last-hop"}, {"objective": "hit-ratio"}, {"window_radius": 3}):
-        with pytest.raises(InvalidParameterError, match="left out: the law uniform-node does not use it on 60 nodes"):
+        with pytest.raises(InvalidParameterError, match=f"^{next(iter(option))} = "):
             design(GRAPHS[0], "uniform-node", support=SUPPORT, large_nodes=50, **option)
