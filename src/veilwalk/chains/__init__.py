@@ -9,7 +9,7 @@ from veilwalk.chains._arc_chain import ArcChain, ArcUpdates
 from veilwalk.chains._chain import Chain, States
 from veilwalk.chains._deliveries import DeliveryLaw, stationary_law, token_law
 from veilwalk.chains._node_chain import NodeChain
-from veilwalk.chains._openings import MeanOpenings, OpeningLaw, require_recipients
+from veilwalk.chains._openings import MeanOpenings, OpeningLaw
 from veilwalk.chains._registry import CHAINS, chain_of, require_chain
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "States",
     "chain_of",
     "require_chain",
-    "require_recipients",
     "stationary_law",
     "token_law",
 ]

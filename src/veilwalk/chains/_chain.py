@@ -218,9 +218,9 @@ class Chain(ABC):
     ) -> Iterator[DeliveryLaw]:
         """Yield the exact :class:`DeliveryLaw` of each destination in turn, all of them unless told which.
 
-        Cost: O(states * n * degree) a hop and destination for walks on the nodes, O(arcs * n) for those on arcs;
-        destinations are independent and run on all threads. Error: rounding only; return times, last hops and sources
-        that cannot come together have exactly zero within the horizon.
+        Cost: O(n^2 degree) a hop and destination for walks on the nodes, about ``degree`` times that for walks on
+        arcs; destinations are independent and run on all threads. Error: rounding only; return times, last hops and
+        sources that cannot come together have exactly zero within the horizon.
 
         Args:
             law: dense row-stochastic matrix of destination probabilities, zero on the diagonal, irreducible.

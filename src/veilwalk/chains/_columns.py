@@ -134,9 +134,9 @@ def iter_stops(times: Sequence[int], reach: int, first_look: int) -> Iterator[tu
         yield time, time in planned
 
 
-def split_targets(targets: IntArray, width: int = WIDTH) -> IntArray:
-    """Return ``targets`` as rows of at most ``width``, the last one filled up with its last target."""
-    width = min(width, len(targets))
+def split_targets(targets: IntArray) -> IntArray:
+    """Return ``targets`` as rows of at most ``WIDTH``, the last one filled up with its last target."""
+    width = min(WIDTH, len(targets))
     n_blocks = -(-len(targets) // width)
     return np.pad(targets, (0, n_blocks * width - len(targets)), mode="edge").reshape(n_blocks, width)
 

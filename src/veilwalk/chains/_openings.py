@@ -164,11 +164,11 @@ class SetPotentials:
             for drawn in range(n_sets):
                 chosen = np.sort(rng.choice(self._n_nodes, recipients, replace=False, p=chances / chances.sum()))
                 on_set = self._on(chosen)
-                found, times = self._first_entries(everywhere, on_set)
+                entered, times = self._first_entries(everywhere, on_set)
                 hops[begin, drawn] = times[: len(begin)]
-                entries[np.ix_(begin, on_set)] += found[: len(begin)] / n_sets
+                entries[np.ix_(begin, on_set)] += entered[: len(begin)] / n_sets
                 # Sets are sorted, and so the states on each recipient follow each other.
-                opens = np.add.reduceat(found, np.flatnonzero(np.diff(self._states.node[on_set], prepend=-1)), axis=1)
+                opens = np.add.reduceat(entered, np.flatnonzero(np.diff(self._states.node[on_set], prepend=-1)), axis=1)
                 guesses[0, source, drawn] = opens[: len(begin)].mean(axis=0).max()
                 guesses[1, source, drawn] = sent.data @ opens[len(begin) :].max(axis=1)
         sources = stationary_law(entries)
