@@ -16,7 +16,7 @@ from scipy import stats
 from veilwalk.audit import Audit, AuditSettings, Run, Sightings, audit, choose_colluders, estimate, play, score
 from veilwalk.audit.inference.coalition import ColluderPosteriors
 from veilwalk.audit.inference.exact import FromLaw
-from veilwalk.chains import DeliveryLaw, WalkChain, iter_deliveries, mean_hitting_times, token_law
+from veilwalk.chains import DeliveryLaw, NodeChain, token_law
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.support import DistanceSupport
 from veilwalk.design import DestinationLaw, choose_scheme, law_by_distance
@@ -50,7 +50,7 @@ def played() -> Played:
     graph = random_regular(60, 3, seed=1)
     scheme = choose_scheme(graph, "uniform-distance", support=SUPPORT)
     run = play(scheme, SETTINGS, choose_colluders(scheme.graph, 10, SETTINGS.seed))
-    deliveries = list(iter_deliveries(WalkChain.simple(graph), scheme.law.matrix.toarray(), 500))
+    deliveries = list(NodeChain.simple(graph).deliveries(scheme.law.matrix.toarray(), 500))
     return Played(graph, scheme.law, run, distances(graph).astype(np.int64), deliveries, audit(scheme, SETTINGS))
 
 
@@ -216,7 +216,7 @@ def test_a_sample_of_destinations_says_so_in_its_interval() -> None:
 
 def test_hops_per_update_are_what_the_design_predicts(played: Played) -> None:
     """Within 1%; assuming that every pair were as far apart as two nodes at random misses by more."""
-    hitting = mean_hitting_times(WalkChain.simple(played.graph))
+    hitting = NodeChain.simple(played.graph).mean_hitting_times()
     measured = played.audit.hops_per_update.mean
     assert measured == pytest.approx(played.law.mean_hops(hitting), rel=0.01)
     assert played.audit.hops_per_update_predicted == pytest.approx(played.law.mean_hops(hitting), rel=1e-12)
@@ -256,8 +256,8 @@ def coalition(graph: Graph, matrix: FloatArray, colluders: IntArray) -> tuple[fl
     # Sources are equally likely: the chance of each last free node is its mean over them.
     weight = np.linalg.solve(system.T, np.full(len(free), 1 / len(free))) * into.sum(axis=1)
     assert weight.sum() == pytest.approx(1, rel=1e-10)
-    chain = WalkChain.simple(graph)
-    adversary = ColluderPosteriors(chain, matrix, colluders, token_law(chain, matrix, mean_hitting_times(chain)))
+    chain = NodeChain.simple(graph)
+    adversary = ColluderPosteriors(chain, matrix, colluders, token_law(chain, matrix, chain.mean_hitting_times()))
     guess = adversary.posterior("first-sight", first_sights(int(colluders[0]), free)).weights
     entropy = -(guess * np.log2(np.where(guess > 0, guess, 1.0))).sum(axis=1)
     # Only which colluder it was: the largest of the joint over sources, summed over colluders.
@@ -296,8 +296,8 @@ def test_what_colluders_did_not_see_is_weighed(observer: str, column: str) -> No
     member = np.isin(np.arange(30), colluders)
     silent = getattr(run.seen, column) < 0
     rows = np.flatnonzero(silent & member[run.seen.destination] & ~member[run.truth.source])
-    chain, matrix = WalkChain.simple(graph), law.matrix.toarray()
-    adversary = ColluderPosteriors(chain, matrix, colluders, token_law(chain, matrix, mean_hitting_times(chain)))
+    chain, matrix = NodeChain.simple(graph), law.matrix.toarray()
+    adversary = ColluderPosteriors(chain, matrix, colluders, token_law(chain, matrix, chain.mean_hitting_times()))
     deviations = {}
     for name in (observer, "first-sight"):
         guess = adversary.posterior(name, run.seen.at(rows)).weights

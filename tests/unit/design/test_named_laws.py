@@ -68,7 +68,7 @@ def test_the_papers_laws_are_for_regular_graphs(name: str) -> None:
 
 def test_laws_that_do_not_exist_are_refused() -> None:
     """An unknown name lists the known ones; a support that misses the graph names the node it leaves alone."""
-    with pytest.raises(InvalidParameterError, match="^law = .*far:R.*optimal"):
+    with pytest.raises(InvalidParameterError, match=r"^law = .*far:R.*optimal"):
         make_law("moon", GRAPH, SUPPORT)
     for name in ("uniform-node", "uniform-distance"):
         with pytest.raises(InfeasibleDesignError, match="support 2:3"):

@@ -223,7 +223,7 @@ def test_networkx_objects() -> None:
     graph = graphs.from_networkx(network)
     assert graph.digest == expected.digest
     assert graph.labels == ("b", "a", "c", "d")
-    with pytest.raises(InvalidParameterError, match="^labels = '1'"):
+    with pytest.raises(InvalidParameterError, match=r"^labels = '1'"):
         graphs.from_networkx(nx.Graph([(1, "1")]))
     with pytest.raises(GraphError, match="directed"):
         graphs.from_networkx(nx.DiGraph([(0, 1)]))

@@ -8,7 +8,7 @@ from veilwalk.audit._scene import Scene
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference._base import EXACT, Posterior
 from veilwalk.audit.inference.rehearsed_sights import RehearsedSights, SealedSights
-from veilwalk.chains import WalkChain, stationary_law, token_law
+from veilwalk.chains import NodeChain, stationary_law, token_law
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.errors import ResourceLimitError
 
@@ -21,7 +21,7 @@ def coalition_of(scene: Scene) -> ColluderPosteriors | RehearsedSights:
     return scene.once(ColluderPosteriors, lambda: _exact(scene, nodes))
 
 
-def _exact(scene: Scene, chain: WalkChain) -> ColluderPosteriors:
+def _exact(scene: Scene, chain: NodeChain) -> ColluderPosteriors:
     visits = token_law(chain, scene.matrix, scene.chain.mean_hitting_times())
     return ColluderPosteriors(chain, scene.matrix, scene.colluders, visits)
 
@@ -46,7 +46,7 @@ class ColluderPosteriors:
 
     def __init__(
         self,
-        chain: WalkChain,
+        chain: NodeChain,
         law: FloatArray,
         colluders: IntArray,
         token_visits: FloatArray,
