@@ -24,14 +24,13 @@ def page(rows: Rows, parts: dict[str, list[Any]], *, network: str, audited: Sequ
         "",
         "Posteriors are rehearsed for all walks alike. Sources named at the first guess, in percent; 30 colluders.",
         "",
-        "| walk | hops per update | relative | hops walked | last-hop | path | first-sight | bridge | predecessor |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| walk | hops per update | relative | hops walked | last-hop | path | first-sight |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         low, high = row["hops_per_update_interval"]
         named = " | ".join(
-            percent(row["observers"][name]["overall"])
-            for name in ("last-hop", "path", "first-sight", "bridge", "predecessor")
+            percent(row["observers"][name]["overall"]) for name in ("last-hop", "path", "first-sight")
         )
         cost = f"{row['hops_per_update']:.1f} ± {(high - low) / 2:.1f} | {row['relative_hops']:.3f} | {row['hops']:.1e}"
         lines.append(f"| {walk_label(row)} | {cost} | {named} |")
@@ -73,26 +72,19 @@ def memory_table(rows: Rows) -> list[str]:
         "",
         "## What the nodes' memory tells: least-recent, by mix",
         "",
-        "`round` knows every hop until it last sent the token on, and so what every node remembers; `path` knows every",
-        "hop. With mix 1 the walk is the non-backtracking one, and memory tells nothing. Node entropy in nats, sources",
-        "named in percent.",
+        "`path` knows every hop. With mix 1 the walk is the non-backtracking one. Node entropy in nats, sources named in "
+        "percent.",
         "",
-        "| mix | hops per update | last-hop | round | round, shortest 10% | path | named: round | named: path |",
-        "|---|---|---|---|---|---|---|---|",
+        "| mix | hops per update | last-hop | path | named: path |",
+        "|---|---|---|---|---|",
     ]
     for row in rows:
         seen = row["observers"]
-        short = seen["round"]["by_return_time"][:3]
-        weight = sum(line["share"] for line in short)
-        shortest = sum(line["share"] * line["node_entropy_nats"] for line in short) / weight
         cells = [
             f"{row['mix']:g}",
             f"{row['hops_per_update']:.1f}",
             cell(seen["last-hop"]["overall"], "node_entropy_nats", 3),
-            cell(seen["round"]["overall"], "node_entropy_nats", 3),
-            f"{shortest:.2f}",
             cell(seen["path"]["overall"], "node_entropy_nats", 3),
-            percent(seen["round"]["overall"]),
             percent(seen["path"]["overall"]),
         ]
         lines.append(f"| {' | '.join(cells)} |")

@@ -33,7 +33,7 @@ class Attack:
         scene: What observers may know of it.
         found: Their scored updates, in the order asked.
         profile: Posterior of one node by distance and return time, where it is exact.
-        left_out: Observers of ``all`` that turned out not to be possible, with the reason.
+        left_out: Observers of ``all`` that were not asked or turned out not to be possible, with the reason.
     """
 
     def __init__(self, plan: Plan, progress: Progress, work: Work | None = None) -> None:
@@ -56,7 +56,7 @@ class Attack:
         self._judge = Judge(self.scene, self.run.truth)
         self.found: dict[str, Scored] = {}
         self.profile: Profile = []
-        self.left_out: dict[str, str] = {}
+        self.left_out: dict[str, str] = dict(plan.left_out)
         if plan.looked_up:
             self._look_up()
         else:

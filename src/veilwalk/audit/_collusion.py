@@ -9,7 +9,6 @@ from typing import Any
 from veilwalk.audit._audit import audit
 from veilwalk.audit._feasible import coalitions
 from veilwalk.audit._settings import AuditSettings
-from veilwalk.core.errors import ResourceLimitError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record
 from veilwalk.design import Scheme
@@ -40,9 +39,9 @@ def collusion(
 ) -> Record:
     """Audit the coalitions at each number of colluders.
 
-    The destination is one of them. A bridge whose gaps are too long for memory is left out of its row, and so is a
-    coalition so small that to follow the token from one of its openings to the next takes too long. ``executor``,
-    ``store`` and ``device`` are those of :func:`audit`.
+    The destination is one of them. A coalition may be so small that to follow the token from one of its openings to the
+    next takes too long: it is then not run, and its row says so. ``executor``, ``store`` and ``device`` are those of
+    :func:`audit`.
 
     Example:
         >>> from veilwalk.design import choose_scheme
@@ -56,7 +55,8 @@ def collusion(
     with open_engine(executor) as workers:
         for number, count in enumerate(counts):
             progress("coalitions", number, len(counts), f"{count} colluders")
-            rows.append(_coalition(scheme, settings, count, {"executor": workers, "store": store, "device": device}))
+            options = {"executor": workers, "store": store, "device": device}
+            rows.append(_audit_coalitions(scheme, settings, count, options))
     about = {"graph": scheme.graph.name, "law": scheme.law.name}
     return Record(
         kind="collusion",
@@ -66,17 +66,13 @@ def collusion(
     )
 
 
-def _coalition(scheme: Scheme, settings: AuditSettings, count: int, options: dict[str, Any]) -> dict[str, Any]:
-    """Audit the coalitions of so many."""
+def _audit_coalitions(scheme: Scheme, settings: AuditSettings, count: int, options: dict[str, Any]) -> dict[str, Any]:
+    """Audit the coalitions of so many colluders; one that is not run has its reason under ``left_out``."""
     needed = _WANTED * scheme.graph.n_nodes // count
-    row: dict[str, Any] = {"colluders": count}
-    names = coalitions(scheme, replace(settings, colluders=count))
+    names, left_out = coalitions(scheme, replace(settings, colluders=count))
     asked = replace(settings, observers=names, colluders=count, updates=min(settings.updates, needed))
-    try:
-        found = audit(scheme, asked, **options)
-    except ResourceLimitError:
-        found = audit(scheme, asked, observers=tuple(name for name in names if name != "bridge"), **options)
-    for name, one in found.findings.items():
-        row[name] = {key: one.overall[key] for key in _SHOWN}
-        row["blind_hit_ratio"], row["floor"] = one.overall["blind_hit_ratio"], one.overall["floor"]
+    row: dict[str, Any] = {"colluders": count, "left_out": left_out}
+    for name, findings in audit(scheme, asked, **options).findings.items():
+        row[name] = {key: findings.overall[key] for key in _SHOWN}
+        row |= {key: findings.overall[key] for key in ("blind_hit_ratio", "floor")}
     return row

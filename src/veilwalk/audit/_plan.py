@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from veilwalk.audit._settings import AuditSettings
 from veilwalk.design import Scheme
@@ -10,7 +11,7 @@ from veilwalk.design import Scheme
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
-    """What will be attacked, by whom, and how they infer; made by ``_feasible.plan``.
+    """What will be attacked, by whom, and how they infer; made by ``make_plan``.
 
     Attributes:
         scheme: What is attacked.
@@ -21,6 +22,7 @@ class Plan:
         timed: Whether any of them reads return times.
         colluders: How many nodes collude; 0 where no observer is a coalition.
         horizon: Longest return time told apart; 0 where none is needed.
+        left_out: Of ``all``, observers that a reader would miss and that are not asked, each with the reason.
     """
 
     scheme: Scheme
@@ -31,6 +33,7 @@ class Plan:
     timed: bool = False
     colluders: int = 0
     horizon: int = 0
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def without_node_chain(self) -> bool:

@@ -111,7 +111,7 @@ class Audit:
         hops_per_update_predicted: The same from the chain of the walk, None where it has none.
         return_time_mean: Mean return time, None of a plain walk.
         posterior_by_distance: Exact posterior of one node by distance and return time.
-        left_out: Observers of ``all`` that proved impossible, each with the reason.
+        left_out: Observers of ``all`` that take too long or proved impossible, each with the reason.
         anonymity_floor_nats: The distance entropy that the design promises.
     """
 
@@ -190,17 +190,18 @@ class Audit:
         return frame(self.rows())
 
     def _repr_html_(self) -> str:
-        return html_table(
-            [
-                {
-                    "observer": name,
-                    "node entropy, nats": f"{one.node_entropy_nats:.3f}",
-                    "hit ratio": f"{one.hit_ratio:.4f}",
-                    "95%": "{:.4f} to {:.4f}".format(*one.interval),
-                    "blind": "" if one.blind_hit_ratio is None else f"{one.blind_hit_ratio:.4f}",
-                    "times floor": "" if one.times_floor is None else f"{one.times_floor:.2f}",
-                    "how": one.how,
-                }
-                for name, one in self.findings.items()
-            ]
-        )
+        rows = [
+            {
+                "observer": name,
+                "node entropy, nats": f"{one.node_entropy_nats:.3f}",
+                "hit ratio": f"{one.hit_ratio:.4f}",
+                "95%": "{:.4f} to {:.4f}".format(*one.interval),
+                "blind": "" if one.blind_hit_ratio is None else f"{one.blind_hit_ratio:.4f}",
+                "times floor": "" if one.times_floor is None else f"{one.times_floor:.2f}",
+                "how": one.how,
+            }
+            for name, one in self.findings.items()
+        ]
+        empty = dict.fromkeys(rows[0], "")
+        not_run = [empty | {"observer": name, "how": f"not run: {reason}"} for name, reason in self.left_out.items()]
+        return html_table([*rows, *not_run])

@@ -5,7 +5,13 @@ from __future__ import annotations
 from veilwalk.core.errors import InvalidParameterError
 
 #: What the parameter needs instead, by parameter and removed name.
-REMOVED: dict[str, dict[str, str]] = {}
+REMOVED: dict[str, dict[str, str]] = {
+    "observers": {
+        "bridge": "coalition, which uses all that colluders saw",
+        "predecessor": "coalition, which knows what colluders drew",
+        "round": "path, which knows every hop",
+    },
+}
 
 
 def refuse_removed(parameter: str, name: str) -> None:

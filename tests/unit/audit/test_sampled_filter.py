@@ -152,5 +152,5 @@ def test_observers_of_several_recipients_say_that_paths_were_sampled(monkeypatch
 def test_what_would_take_hours_is_refused() -> None:
     """One relay of a thousand, followed through a thousand legs of a thousand hops."""
     large = choose_scheme(random_regular(1_000, 3, seed=1), "uniform-node", support=(2, 6))
-    with pytest.raises(InvalidParameterError, match=r"observers = 'memory': must be left out: 256 answers would take"):
+    with pytest.raises(InvalidParameterError, match="observers = 'memory'"):
         audit(large, observers="memory", updates=10)

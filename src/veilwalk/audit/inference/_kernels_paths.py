@@ -14,41 +14,24 @@ import numpy as np
 
 from veilwalk.walks.compiled import kernel, serial
 
-#: Bins of the hops of a stretch between colluders; see :func:`gap_bin`.
-GAP_BINS = 96
-
 Array = Any
 
 
 @kernel
-def follow(
-    paths: Array, law_offsets: Array, law_columns: Array, law_weights: Array, member: Array, made: Array, relayed: Array
-) -> None:
+def follow(paths: Array, law_offsets: Array, law_columns: Array, law_weights: Array, made: Array) -> None:
     """Follow the updates along each path, the first being made where it begins.
 
-    ``made[lane, 0, t]`` receives the probability, given the path, that an update is made at hop t, and row 1 that it is
-    and no colluder held the ciphertext that ended there. ``relayed[lane, k, d]`` receives, summed over the visits of
-    colluder number k, the probability that what it passes on, and has not sealed itself, is for d. ``member`` holds the
-    numbers of colluders, -1 for all others.
+    ``made[lane, 0, t]`` receives the probability, given the path, that an update is made at hop t.
     """
-    n_nodes = member.shape[0]
+    n_nodes = law_offsets.shape[0] - 1
     for lane in numba.prange(paths.shape[0]):
         sealed = np.zeros(n_nodes)
-        # The part of it that a colluder has held since it was sealed.
-        held = np.zeros(n_nodes)
         sealed[paths[lane, 0]] = 1.0
         for hop in range(paths.shape[1]):
             node = paths[lane, hop]
             here = sealed[node]
             made[lane, 0, hop] = here
-            made[lane, 1, hop] = here - held[node]
             sealed[node] = 0.0
-            held[node] = 0.0
-            number = member[node]
-            if number >= 0:
-                for goal in range(n_nodes):
-                    held[goal] = sealed[goal]
-                    relayed[lane, number, goal] += sealed[goal]
             if here > 0.0:
                 for entry in range(law_offsets[node], law_offsets[node + 1]):
                     sealed[law_columns[entry]] += here * law_weights[entry]
@@ -153,38 +136,14 @@ def tally_candidates(
 
 
 @serial
-def gap_bin(hops: int) -> int:
-    """Return the bin of a number of hops: each has its own up to 32, then eight to a doubling."""
-    if hops < 32:
-        return hops
-    return min(32 + int(8.0 * np.log2(hops / 32.0)), GAP_BINS - 1)
-
-
-@serial
 def tally_sights(
-    path: Array,
-    made: Array,
-    member: Array,
-    offsets: Array,
-    table: Array,
-    arc_of: Array,
-    warm: int,
-    sights: Array,
-    starts: Array,
-    firsts: Array,
-    onward: Array,
-    toward: Array,
+    path: Array, made: Array, member: Array, offsets: Array, table: Array, arc_of: Array, warm: int, sights: Array
 ) -> None:
     """Add up, over stretches of a path from one colluder to the next, who may have sealed what the second one sees.
 
-    ``arc_of`` numbers the arcs between colluders and others; of one from a colluder it is that of its way back.
-    ``sights[k, a, i]`` receives row k of ``made`` at i, for first sights by arc a. With the stretch cut where it first
-    passes i, ``onward[a, g, i]`` counts those that left by arc a and came there after hops in bin g, and
-    ``toward[a, g, i]`` those that ended by arc a after hops in bin g from there; ``starts`` and ``firsts`` are their
-    totals by arc and by i. An empty ``onward`` is left alone.
+    ``arc_of`` numbers the arcs into colluders from others. ``sights[0, a, i]`` receives ``made`` at i, for first sights
+    by arc a.
     """
-    stamps = np.full(member.shape[0], -1, np.int64)
-    bridging = onward.shape[0] > 0
     before = -1
     for hop in range(path.shape[0]):
         node = path[hop]
@@ -194,30 +153,8 @@ def tally_sights(
         if start < warm or member[path[hop - 1]] >= 0:
             continue
         into = arc_of[entry_of(offsets, table, node, path[hop - 1])]
-        out = arc_of[entry_of(offsets, table, path[start], path[start + 1])]
-        starts[out] += 1.0
         for then in range(start + 1, hop):
-            source = path[then]
-            sights[0, into, source] += made[0, then]
-            sights[1, into, source] += made[1, then]
-            if bridging and stamps[source] != hop:
-                stamps[source] = hop
-                firsts[source] += 1.0
-                onward[out, gap_bin(then - start), source] += 1.0
-                toward[into, gap_bin(hop - then), source] += 1.0
-
-
-@kernel
-def bridge_paths(onward: Array, toward: Array, outs: Array, intos: Array, hops: Array, out: Array) -> None:
-    """Write into ``out[row, i]`` the density of stretches of ``hops[row]`` that pass i, from arc to arc.
-
-    ``onward`` and ``toward`` hold densities by hop: the stretch is the sum of the way to i and the way from there.
-    """
-    for row in numba.prange(hops.shape[0]):
-        for first in range(1, hops[row]):
-            ahead, left = onward[outs[row], gap_bin(first)], toward[intos[row], gap_bin(hops[row] - first)]
-            for node in range(out.shape[1]):
-                out[row, node] += ahead[node] * left[node]
+            sights[0, into, path[then]] += made[0, then]
 
 
 @kernel

@@ -13,7 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from veilwalk.audit.inference._kernels_paths import entry_of, gap_bin
+from veilwalk.audit.inference._kernels_paths import entry_of
 from veilwalk.walks.compiled import chance, kernel, part, serial
 
 #: Less than this of a ciphertext, still unopened, is given up.
@@ -85,8 +85,8 @@ def follow_sets(
     """Follow the updates along each path, the first being made where it begins.
 
     ``made[lane, 0, t]`` receives the probability, given the path, that an update is made at hop t; row 1 that it is and
-    no colluder held the ciphertext that ended there; row 2 that it is and a colluder passes on what it sealed, times
-    how much likelier than at the sealing any node not met yet is a recipient.
+    a colluder passes on what it sealed, times how much likelier than at the sealing any node not met yet is a
+    recipient.
     ``openers[lane, l, r, d]`` receives, unless it is empty, how often a colluder opens what a source l hops from the
     first colluder that had it sealed, the opener being r hops from that colluder and d from the source; longer
     distances count as the longest. ``weights[j]`` is the column of j. ``member`` holds the numbers of colluders, -1 for
@@ -104,14 +104,10 @@ def follow_sets(
             node = path[hop]
             since = max(seen[node] + 1, oldest)
             seen[node] = hop
-            total, unseen = 1.0, 1.0
+            total = 1.0
             if hop > 0:
                 total = open_here(path, hop, since, weights[node], eligible, even, recipients, state)
-                unseen = 0.0
-                for then in range(max(since, held), hop):
-                    unseen += state[SHARE, then]
             made[lane, 0, hop] = total
-            made[lane, 1, hop] = unseen
             seal_here(state, hop, total, pace[node], slopes[node])
             if member[node] >= 0:
                 for then in range(held, hop):
@@ -120,14 +116,14 @@ def follow_sets(
                     grown = eligible[source] / max(eligible[source] - state[MET, then], recipients)
                     if not even[source]:
                         grown = state[TIME, then] / pace[source]
-                    made[lane, 2, then] = state[LEFT, then] * grown
+                    made[lane, 1, then] = state[LEFT, then] * grown
                 held = hop
                 if openers.shape[0] > 0:
                     _count_openers(path, hop, since, member, apart, sighted, state, openers[lane])
             while oldest < hop and state[LEFT, oldest] <= NOTHING:
                 oldest += 1
         for then in range(held, size):
-            made[lane, 2, then] = 0.0
+            made[lane, 1, then] = 0.0
 
 
 @part
@@ -245,27 +241,14 @@ def weigh_openings(
 
 @serial
 def tally_sealed_sights(
-    path: Array,
-    made: Array,
-    member: Array,
-    offsets: Array,
-    table: Array,
-    arc_of: Array,
-    warm: int,
-    sights: Array,
-    starts: Array,
-    firsts: Array,
-    onward: Array,
-    toward: Array,
+    path: Array, made: Array, member: Array, offsets: Array, table: Array, arc_of: Array, warm: int, sights: Array
 ) -> None:
     """Add up, over stretches of a path from one colluder to the next, who may have sealed what the second one sees.
 
     As ``_kernels_paths.tally_sights``, but that what is sealed must come to the colluder unopened and be passed on: of
-    those who may choose that colluder, what it opens comes in nearly the same proportions. ``sights[2, a, i]`` receives
-    all that is sealed. And i must open what the first colluder passed on: ``onward[a, g, i]`` receives the probability
-    of that, ``firsts`` its sum, and ``toward[a, g, i]`` that what it seals then goes on by arc a as well.
+    those who may choose that colluder, what it opens comes in nearly the same proportions. ``sights[1, a, i]`` receives
+    all that is sealed.
     """
-    bridging = onward.shape[0] > 0
     before = -1
     for hop in range(path.shape[0]):
         node = path[hop]
@@ -275,18 +258,8 @@ def tally_sealed_sights(
         if start < warm or member[path[hop - 1]] >= 0:
             continue
         into = arc_of[entry_of(offsets, table, node, path[hop - 1])]
-        out = arc_of[entry_of(offsets, table, path[start], path[start + 1])]
-        starts[out] += 1.0
         for then in range(start + 1, hop):
             source, here = path[then], made[0, then]
-            if here <= 0.0:
-                continue
-            unopened = made[2, then] / here
-            sights[0, into, source] += made[2, then]
-            sights[1, into, source] += made[1, then] * unopened
-            sights[2, into, source] += here
-            held = here - made[1, then]
-            if bridging and held > 0.0:
-                firsts[source] += held
-                onward[out, gap_bin(then - start), source] += held
-                toward[into, gap_bin(hop - then), source] += held * unopened
+            if here > 0.0:
+                sights[0, into, source] += made[1, then]
+                sights[1, into, source] += here

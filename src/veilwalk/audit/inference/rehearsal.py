@@ -47,13 +47,12 @@ TOLD_DISTANCES = 12
 class Lanes:
     """Some lanes, walked and followed; hops before ``warm`` still know how the lane began.
 
-    Where there are several recipients, ``made`` and ``openers`` are those of ``_kernels_sealed.follow_sets``, and
-    ``relayed`` is empty.
+    Where there are several recipients, ``made`` and ``openers`` are those of ``_kernels_sealed.follow_sets``; else
+    ``openers`` is empty.
     """
 
     paths: IntArray
     made: FloatArray
-    relayed: FloatArray
     warm: int
     openers: FloatArray
 
@@ -77,9 +76,9 @@ def rehearse(scene: Scene, progress: Progress, executor: Executor | None = None)
     script = _Script(graph, walk, seed, scene.law, sets, member, None if sets is None else scene.apart)
     followed = iter_jobs(_followed, jobs, common=(script,), executor=executor, stage="rehearsing", progress=progress)
     # Counted in the order of the lanes, so that sums have the same bits wherever they were followed.
-    for paths, made, relayed, openers in followed:
+    for paths, made, openers in followed:
         for counter in scene.counters:
-            counter.add(Lanes(paths, made, relayed, _WARM_PER_NODE * graph.n_nodes, openers))
+            counter.add(Lanes(paths, made, _WARM_PER_NODE * graph.n_nodes, openers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +94,13 @@ class _Script:
     apart: IntArray | None
 
 
-def _followed(script: _Script, job: list[int]) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+def _followed(script: _Script, job: list[int]) -> tuple[IntArray, FloatArray, FloatArray]:
     """Walk and follow the lanes of one job: the first, how many, and how far."""
     first, lanes, hops = job
     paths = token_paths(script.graph, hops=hops, lanes=lanes, seed=script.seed, walk=script.walk, first_lane=first)
     if script.sets is None:
-        return paths, *follow_paths(paths, script.law, script.member), np.zeros((0, 0, 0))
-    made, openers = follow_sealed(paths, script.sets, script.member, script.apart)
-    return paths, made, np.zeros((0, script.graph.n_nodes)), openers
+        return paths, follow_paths(paths, script.law), np.zeros((0, 0, 0))
+    return paths, *follow_sealed(paths, script.sets, script.member, script.apart)
 
 
 def sets_of(scene: Scene) -> Sets | None:
@@ -111,7 +109,10 @@ def sets_of(scene: Scene) -> Sets | None:
 
 
 def _affordable_hops(scene: Scene) -> float:
-    """A hop multiplies a row of the law, and at a colluder goes over all nodes; or over all that may be unopened."""
+    """Return the hops that cost no more than the work allowed.
+
+    A hop multiplies a row of the law, and colluders count; of several recipients it goes over all that may be unopened.
+    """
     if scene.scheme.recipients > 1:
         return _SEVERAL_WORK / (_FOLLOWED_LEGS * scene.scheme.openings.hops)
     return _WORK / (scene.law.matrix.nnz / scene.graph.n_nodes + len(scene.colluders))
@@ -123,7 +124,7 @@ def follow_sealed(
     """Return ``made`` and, where distances are given, ``openers`` of :func:`_kernels_sealed.follow_sets`."""
     from veilwalk.audit.inference._kernels_sealed import follow_sets
 
-    made = np.empty((len(paths), 3, paths.shape[1]))
+    made = np.empty((len(paths), 2, paths.shape[1]))
     counts = 0 if apart is None else len(paths)
     openers = np.zeros((counts, TOLD_DISTANCES, TOLD_DISTANCES, TOLD_DISTANCES))
     distances = np.zeros((0, 0), dtype=np.int64) if apart is None else apart.astype(np.int64)
@@ -131,13 +132,12 @@ def follow_sealed(
     return made, openers.sum(axis=0)
 
 
-def follow_paths(paths: IntArray, law: DestinationLaw, member: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return ``made`` and ``relayed`` of :func:`_kernels_paths.follow`."""
+def follow_paths(paths: IntArray, law: DestinationLaw) -> FloatArray:
+    """Return ``made`` of :func:`_kernels_paths.follow`."""
     rows = law.matrix
-    made = np.empty((len(paths), 2, paths.shape[1]))
-    relayed = np.zeros((len(paths), int(member.max(initial=-1)) + 1, len(member)))
-    follow(paths, rows.indptr, rows.indices, rows.data, member, made, relayed)
-    return made, relayed.sum(axis=0)
+    made = np.empty((len(paths), 1, paths.shape[1]))
+    follow(paths, rows.indptr, rows.indices, rows.data, made)
+    return made
 
 
 def colluder_numbers(n_nodes: int, colluders: IntArray) -> IntArray:

@@ -20,6 +20,8 @@ class Coalition(Filtered):
     sees = "colluders share everything: sightings of all ciphertexts with their times, own draws, update counts"
     colluding = True
     told_apart = EVERY
+    # It is the strongest: without it an audit says little of colluders.
+    default_minutes = 20.0
 
     @classmethod
     def updates_between(cls, plan: Plan) -> float:
