@@ -22,7 +22,7 @@ from veilwalk.audit._feasible import make_plan
 from veilwalk.audit._play import choose_colluders, play
 from veilwalk.audit._scene import Scene
 from veilwalk.audit._scores import Estimate, estimate
-from veilwalk.audit.observers.coalition import Coalition
+from veilwalk.audit.observers.members import Coalition
 from veilwalk.core.records import plain, write_atomically
 from veilwalk.core.version import __version__
 from veilwalk.design import Scheme, choose_scheme

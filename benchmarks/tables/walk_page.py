@@ -29,9 +29,7 @@ def page(rows: Rows, parts: dict[str, list[Any]], *, network: str, audited: Sequ
     ]
     for row in rows:
         low, high = row["hops_per_update_interval"]
-        named = " | ".join(
-            percent(row["observers"][name]["overall"]) for name in ("last-hop", "path", "first-sight")
-        )
+        named = " | ".join(percent(row["observers"][name]["overall"]) for name in ("last-hop", "path", "first-sight"))
         cost = f"{row['hops_per_update']:.1f} ± {(high - low) / 2:.1f} | {row['relative_hops']:.3f} | {row['hops']:.1e}"
         lines.append(f"| {walk_label(row)} | {cost} | {named} |")
     for observer in ("return-time", "last-hop", "path"):
@@ -72,8 +70,8 @@ def memory_table(rows: Rows) -> list[str]:
         "",
         "## What the nodes' memory tells: least-recent, by mix",
         "",
-        "`path` knows every hop. With mix 1 the walk is the non-backtracking one. Node entropy in nats, sources named in "
-        "percent.",
+        "`path` knows every hop. With mix 1 the walk is the non-backtracking one. Node entropy in nats, sources",
+        "named in percent.",
         "",
         "| mix | hops per update | last-hop | path | named: path |",
         "|---|---|---|---|---|",

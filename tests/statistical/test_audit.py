@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 
 from veilwalk.audit import Audit, AuditSettings, Run, Sightings, audit, choose_colluders, estimate, play, score
-from veilwalk.audit.inference.coalition import ColluderPosteriors
 from veilwalk.audit.inference.exact import FromLaw
+from veilwalk.audit.inference.first_sight import ColluderPosteriors
 from veilwalk.chains import DeliveryLaw, WalkChain, iter_deliveries, mean_hitting_times
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.support import DistanceSupport

@@ -12,7 +12,7 @@ from scipy import stats
 
 from veilwalk.audit import AuditSettings, audit, make_plan
 from veilwalk.audit._attack import Attack
-from veilwalk.audit.inference.coalition import coalition_of
+from veilwalk.audit.inference.first_sight import coalition_of
 from veilwalk.audit.inference.rehearsed import rehearsed_deliveries
 from veilwalk.core.progress import silent
 from veilwalk.design import Scheme, choose_scheme

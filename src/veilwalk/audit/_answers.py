@@ -15,7 +15,7 @@ from veilwalk.audit._scores import Estimate
 from veilwalk.audit._settings import AuditSettings
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference import Inference, inference_of
-from veilwalk.audit.inference.rehearsal import rehearse
+from veilwalk.audit.inference.rehearsed import rehearse
 from veilwalk.audit.observers import OBSERVERS, Observer, Place
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError

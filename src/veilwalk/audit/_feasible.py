@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from veilwalk.audit._plan import Plan
-from veilwalk.audit._settings import AuditSettings
+from veilwalk.audit._settings import AuditSettings, Plan
 from veilwalk.audit.inference import INFERENCES, inference_of
 from veilwalk.audit.observers import COALITIONS, OBSERVERS
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError, VeilwalkError

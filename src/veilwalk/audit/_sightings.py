@@ -1,7 +1,7 @@
 """What is seen: the observers' side of a run, with the truth left out.
 
 A sighting holds only what the destination of an update, or the colluders, can know. Nothing in ``observers`` or
-``inference`` reads a source; only the judge sees both (``_judge``).
+``inference`` reads a source; only the judge sees both (``_attack.Judge``).
 """
 
 from __future__ import annotations

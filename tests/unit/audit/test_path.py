@@ -9,7 +9,7 @@ import numpy as np
 from veilwalk.audit import AuditSettings, play
 from veilwalk.audit.inference._kernels_paths import tally_candidates, tally_deliveries, tally_sights
 from veilwalk.audit.inference.paths import first_updates, from_path
-from veilwalk.audit.inference.rehearsal import colluder_numbers, follow_paths
+from veilwalk.audit.inference.rehearsed import colluder_numbers, follow_paths
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.design import choose_scheme
 from veilwalk.graphs import Graph, distances

@@ -8,9 +8,9 @@ from scipy import sparse
 
 from veilwalk.audit import Sightings, audit
 from veilwalk.audit._scene import source_flows
-from veilwalk.audit.inference.coalition import ColluderPosteriors
 from veilwalk.audit.inference.exact import FromLaw
-from veilwalk.audit.observers.window import WindowPosteriors
+from veilwalk.audit.inference.first_sight import ColluderPosteriors
+from veilwalk.audit.observers.single import WindowPosteriors
 from veilwalk.chains import DeliveryLaw, WalkChain, chain_of, iter_deliveries
 from veilwalk.core.arrays import FloatArray, normalised
 from veilwalk.core.support import DistanceSupport

@@ -10,8 +10,7 @@ import pytest
 from tests.helpers.token_stories import GRAPH, LAW, Twin, members
 
 from veilwalk.audit import AuditSettings, audit, choose_colluders, play
-from veilwalk.audit._member_log import MemberLog
-from veilwalk.audit.inference.filter import Filter, segments
+from veilwalk.audit.inference.filter import Filter, MemberLog, segments
 from veilwalk.audit.inference.sampled_filter import SampledFilter
 from veilwalk.audit.observers._filtered import Filtered, FilteredAlone
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray

@@ -10,8 +10,7 @@ import pytest
 
 from veilwalk.audit import AuditSettings, audit, make_plan, play
 from veilwalk.audit.inference.paths import from_path
-from veilwalk.audit.inference.rehearsal import colluder_numbers, follow_paths, follow_sealed
-from veilwalk.audit.inference.sealed import Sets
+from veilwalk.audit.inference.rehearsed import Sets, colluder_numbers, follow_paths, follow_sealed
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.design import Scheme, choose_scheme

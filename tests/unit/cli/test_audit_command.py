@@ -15,7 +15,7 @@ from tests.helpers.cli import Cli
 
 from veilwalk.audit import INFERENCES, OBSERVERS, SCORES, AuditSettings
 from veilwalk.audit.inference import Posterior
-from veilwalk.audit.inference.direct import HandedOver
+from veilwalk.audit.inference.exact import HandedOver
 from veilwalk.audit.observers._filtered import Filtered
 from veilwalk.cli import _output
 from veilwalk.cli._main import app

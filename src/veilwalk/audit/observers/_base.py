@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from veilwalk.audit._plan import Plan
 from veilwalk.audit._scene import Scene
+from veilwalk.audit._settings import Plan
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference import Local, Posterior
 from veilwalk.core.arrays import FloatArray, IntArray

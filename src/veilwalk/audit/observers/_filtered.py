@@ -8,10 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from veilwalk.audit._member_log import MemberLog
-from veilwalk.audit._plan import Plan
+from veilwalk.audit._settings import Plan
 from veilwalk.audit.inference import Posterior
-from veilwalk.audit.inference.filter import EVERY, Filter, segments
+from veilwalk.audit.inference.filter import EVERY, Filter, MemberLog, segments
 from veilwalk.audit.inference.sampled_filter import LEGS, LEVEL_BYTES, SampledFilter
 from veilwalk.audit.observers._base import Observer, Place
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray

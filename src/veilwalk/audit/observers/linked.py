@@ -7,14 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
-from veilwalk.audit._plan import Plan
 from veilwalk.audit._scene import require
+from veilwalk.audit._settings import Plan
 from veilwalk.audit.inference import Posterior
 from veilwalk.audit.observers._base import Place
 from veilwalk.audit.observers._filtered import Filtered, thinned
-from veilwalk.audit.observers.coalition import Coalition
-from veilwalk.audit.observers.neighbour import Neighbour
-from veilwalk.audit.observers.timed import LastHop
+from veilwalk.audit.observers.members import Coalition, Neighbour
+from veilwalk.audit.observers.single import LastHop
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 
 #: How many updates of one source are joined.
