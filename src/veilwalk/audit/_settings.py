@@ -54,8 +54,8 @@ class AuditSettings:
         large_nodes: From here on tables of all pairs are out of the question: candidates are looked up.
         sampled_destinations: Destinations at which estimated posteriors are computed and scored.
         scored_by_few: Updates that coalitions and path are scored on; on large graphs everybody.
-        scored_by_filter: Updates that those are scored on who use all that they saw; 0 is 1,000, or fewer if
-            those would take more than about a minute.
+        scored_by_filter: Updates that those are scored on who use all that they saw; 0 is as many as take about a
+            minute, from 64 to 1,000.
         rehearsed_hops: Hops of a rehearsal that are enough for each node.
     """
 
