@@ -20,7 +20,7 @@ from tools.pages.campaign import add_engine, engine
 from tools.pages.markdown import share_between
 from veilwalk.audit import AuditSettings, audit, choose_colluders, estimate, make_plan, play
 from veilwalk.audit._scene import Scene
-from veilwalk.audit.observers.coalition import Coalition
+from veilwalk.audit.observers.members import Coalition
 from veilwalk.core.records import plain, write_atomically
 from veilwalk.core.stats import Estimate
 from veilwalk.core.version import __version__

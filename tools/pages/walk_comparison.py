@@ -65,7 +65,7 @@ PRICED = (
 
 
 PARTS = ("main", "exact", "rounds", "graphs", "prices")
-EVERYBODY = ("path", "first-sight", "bridge", "predecessor")
+EVERYBODY = ("path", "first-sight")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ def jobs_of(size: Size) -> dict[str, list[dict[str, Any]]]:
     return {
         "main": [_job(paper, walk, updates=size.many, observers=EVERYBODY) for walk in WALKS],
         "exact": [_job(paper, walk, updates=size.some, observers=(), posterior="exact") for walk in WALKS[:2]],
-        "rounds": [_job(paper, walk, updates=size.few, observers=("path", "round")) for walk in mixing],
+        "rounds": [_job(paper, walk, updates=size.few, observers=("path",)) for walk in mixing],
         "graphs": [
             _job(fixed | {"graph": spec, "support": support, "law": "uniform-node"}, *FEW, updates=2 * size.few)
             for _, spec, support in size.audited

@@ -25,14 +25,11 @@ def page(rows: Rows, parts: dict[str, list[Any]], *, network: str, audited: Sequ
         "",
         "Posteriors are rehearsed for all walks alike. Sources named at the first guess, in percent; 30 colluders.",
         "",
-        "| walk | hops per update | relative | hops walked | last-hop | path | first-sight | bridge | predecessor |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| walk | hops per update | relative | hops walked | last-hop | path | first-sight |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        named = " | ".join(
-            percent(row["observers"][name]["overall"])
-            for name in ("last-hop", "path", "first-sight", "bridge", "predecessor")
-        )
+        named = " | ".join(percent(row["observers"][name]["overall"]) for name in ("last-hop", "path", "first-sight"))
         cost = f"{plus_minus(row, 'hops_per_update', 1)} | {row['relative_hops']:.3f} | {row['hops']:.1e}"
         lines.append(f"| {walk_label(row)} | {cost} | {named} |")
     for observer in ("return-time", "last-hop", "path"):
@@ -73,26 +70,19 @@ def memory_table(rows: Rows) -> list[str]:
         "",
         "## What the nodes' memory tells: least-recent, by mix",
         "",
-        "`round` knows every hop until it last sent the token on, and so what every node remembers; `path` knows every",
-        "hop. With mix 1 the walk is the non-backtracking one, and memory tells nothing. Node entropy in nats, sources",
+        "`path` knows every hop. With mix 1 the walk is the non-backtracking one. Node entropy in nats, sources",
         "named in percent.",
         "",
-        "| mix | hops per update | last-hop | round | round, shortest 10% | path | named: round | named: path |",
-        "|---|---|---|---|---|---|---|---|",
+        "| mix | hops per update | last-hop | path | named: path |",
+        "|---|---|---|---|---|",
     ]
     for row in rows:
         seen = row["observers"]
-        short = seen["round"]["by_return_time"][:3]
-        weight = sum(line["share"] for line in short)
-        shortest = sum(line["share"] * line["node_entropy_nats"] for line in short) / weight
         cells = [
             f"{row['mix']:g}",
             f"{row['hops_per_update']:.1f}",
             plus_minus(seen["last-hop"]["overall"], "node_entropy_nats", 3),
-            plus_minus(seen["round"]["overall"], "node_entropy_nats", 3),
-            f"{shortest:.2f}",
             plus_minus(seen["path"]["overall"], "node_entropy_nats", 3),
-            percent(seen["round"]["overall"]),
             percent(seen["path"]["overall"]),
         ]
         lines.append(f"| {' | '.join(cells)} |")

@@ -44,7 +44,7 @@ def compare_walks(
 ) -> Record:
     """Audit the same law under each walk, with posteriors of one kind for all of them alike.
 
-    Those attack that are a destination alone, and ``observers`` (round only where nodes remember). Hops are also given
+    Those attack that are a destination alone, and ``observers``. Hops are also given
     relative to the first walk. Rows go by return time, cut at the same shares of deliveries for every walk, so that row
     k of one compares with row k of another. ``node_entropy_lost_nats`` is how far a posterior's node entropy is below
     that of the prior at the same destination: which destinations happen to have such return times cancels out.
@@ -60,7 +60,7 @@ def compare_walks(
     }
     for walk in walks:
         progress(f"walking {walk}")
-        asked = (*_ALONE, *(name for name in observers if name != "round" or walk.remembers))
+        asked = (*_ALONE, *observers)
         told = AuditSettings(**options | settings | {"observers": asked})
         audited = audit(Scheme(graph, law, walk), told, executor=executor, store=store)
         hops, found = audited.hops_per_update, {name: one.scored for name, one in audited.findings.items()}

@@ -105,7 +105,7 @@ def play(
     records = together[np.argsort(together["replica"], kind="stable")]
     lane = records["replica"].astype(np.int64)
     return Run(
-        seen=Sightings.of(records, watching=watching, recipients=scheme.recipients),
+        seen=Sightings.of(records),
         truth=Truth(source=records["source"].astype(np.int64), lane=lane),
         hops_per_update=estimate(records["leg_hops"].astype(np.float64), lane),
         colluders=colluders,

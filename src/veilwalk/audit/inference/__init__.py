@@ -1,4 +1,4 @@
-"""How posteriors are computed: each way to read return times in its file, and what coalitions and worst cases use."""
+"""How posteriors are computed: every way to read return times, and what coalitions and worst cases use."""
 
 from veilwalk.audit.inference._base import Inference, Local, Posterior
 from veilwalk.audit.inference._registry import INFERENCES, inference_of

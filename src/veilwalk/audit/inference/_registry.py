@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from veilwalk.audit._plan import Plan
+from veilwalk.audit._settings import Plan
 from veilwalk.audit.inference._base import Inference
 from veilwalk.audit.inference.by_class import ByClass
-from veilwalk.audit.inference.direct import Direct
-from veilwalk.audit.inference.estimated import Estimated
-from veilwalk.audit.inference.exact import Exact
+from veilwalk.audit.inference.exact import Direct, Estimated, Exact
 from veilwalk.audit.inference.rehearsed import Rehearsed
 
 #: Every way to read return times, in the order in which ``auto`` tries them; the last is left to large graphs.

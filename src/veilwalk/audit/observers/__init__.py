@@ -1,4 +1,4 @@
-"""Who attacks: one file for each kind of observer, one line in ``_registry``. What one sees stands in its ``sees``."""
+"""Who attacks: every observer is one line in ``OBSERVERS``. What one sees stands in its ``sees``."""
 
 from veilwalk.audit.observers._base import Observer, Place
 from veilwalk.audit.observers._registry import COALITIONS, OBSERVERS

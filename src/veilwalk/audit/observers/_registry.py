@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from veilwalk.audit.observers._base import Observer
-from veilwalk.audit.observers.coalition import Coalition
-from veilwalk.audit.observers.first_sight import Bridge, FirstSight, Predecessor
 from veilwalk.audit.observers.linked import LinkedCoalition, LinkedNeighbour, Repeated
-from veilwalk.audit.observers.memory import Memory
-from veilwalk.audit.observers.neighbour import Neighbour
-from veilwalk.audit.observers.prior import Prior
-from veilwalk.audit.observers.timed import LastHop, ReturnTime
-from veilwalk.audit.observers.window import Window
-from veilwalk.audit.observers.worst_case import Path, Round
+from veilwalk.audit.observers.members import Coalition, Memory, Neighbour
+from veilwalk.audit.observers.single import FirstSight, LastHop, Path, Prior, ReturnTime, Window
 
 #: Every observer by name, in the order in which they are reported.
 OBSERVERS: dict[str, type[Observer]] = {
@@ -26,12 +20,9 @@ OBSERVERS: dict[str, type[Observer]] = {
         Neighbour,
         LinkedNeighbour,
         FirstSight,
-        Bridge,
-        Predecessor,
         Coalition,
         LinkedCoalition,
         Path,
-        Round,
     )
 }
 #: Those of them that are coalitions and answer for single updates.
