@@ -19,6 +19,13 @@ from scipy import special, stats
 
 dp_accounting = pytest.importorskip("dp_accounting")
 
+from tools.accounting.mixtures import (  # noqa: E402
+    MixedUpdate,
+    ObserverAccountant,
+    unused_divergence,
+    used_divergence,
+)
+
 from veilwalk.core.arrays import FloatArray, IntArray  # noqa: E402
 from veilwalk.core.randomness import task_generator  # noqa: E402
 from veilwalk.design import Scheme, design  # noqa: E402
@@ -39,7 +46,6 @@ from veilwalk.learning import (  # noqa: E402
     private_trace,
     train,
 )
-from veilwalk.learning._privacy import unused_divergence, used_divergence  # noqa: E402
 from veilwalk.training import Scenario, TrainSettings, route_anonymity, run_training  # noqa: E402
 
 DELTA = 0.01
@@ -173,11 +179,11 @@ def test_an_account_against_one_observer_holds_for_the_weights_it_was_given() ->
 
     others = (1 - weights) * density(-1.0)
     evidence = (np.log(others + weights * density(1.0)) - np.log(others + weights * density(0.0))).sum(axis=2)
-    claimed = NodePrivacyAccountant("a game").observed(z, weights).get_epsilon(DELTA)
+    claimed = ObserverAccountant().observed(z, weights).get_epsilon(DELTA)
     truth = least_epsilon(evidence[0], evidence[1], DELTA)
     assert 0.5 * claimed < truth < claimed
     # Named mutant: what the observer is certain of counts like the rest.
-    assert truth > NodePrivacyAccountant("a mutant").observed(z, np.minimum(weights, 0.3)).get_epsilon(DELTA)
+    assert truth > ObserverAccountant().observed(z, np.minimum(weights, 0.3)).get_epsilon(DELTA)
 
 
 def test_one_relay_breaks_what_was_claimed_for_unknown_senders() -> None:
@@ -249,7 +255,7 @@ def version_0_1(scheme: Scheme, z: float, updates: int, delta: float) -> float:
     ):
         above = np.zeros((2, len(epsilon)))
         for share, weight in pairs:
-            event = NoisyUpdate(z, float(weight))
+            event = MixedUpdate(z, float(weight))
             above += share * np.stack((used_divergence(epsilon, event), unused_divergence(epsilon, event)))
         reach = int(np.argmax(above.max(axis=0) < 1e-15))
         total = total.compose(_losses(above[:, :reach], epsilon[:reach], step).self_compose(count))

@@ -14,14 +14,14 @@ import pytest
 pytest.importorskip("dp_accounting")
 
 from tests.statistical.test_epsilon_game import DELTA, least_epsilon
+from tools.accounting.hidden_sender import between_neighbours, hidden_sender_epsilon
+from tools.accounting.mixtures import ObserverAccountant
 
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.randomness import task_generator
 from veilwalk.learning import (
     NodePrivacyAccountant,
     NoisyUpdate,
-    between_neighbours,
-    hidden_sender_epsilon,
 )
 
 
@@ -62,7 +62,7 @@ def test_the_epsilon_for_hidden_senders_holds_against_who_follows_the_makers(
     truth = least_epsilon(*evidence(kernel, z, updates, 12_000), DELTA)
     assert truth < claimed
     # Named mutant: to forget that makers are a chain, and count the share of one among all each time.
-    blind = NodePrivacyAccountant("a mutant").observed(z, np.full(updates, 1 / nodes)).get_epsilon(DELTA)
+    blind = ObserverAccountant().observed(z, np.full(updates, 1 / nodes)).get_epsilon(DELTA)
     assert (truth > blind) == (spread < 0.01)
 
 

@@ -11,25 +11,28 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
+from tools.accounting.correlated_noise import SharedNoise, sqrt_series, walk_sensitivity
 from tools.pages.content import measured
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.records import plain
 from veilwalk.learning import (
     Data,
+    Learner,
     NodePrivacyAccountant,
     NoisyUpdate,
+    Params,
     Partition,
     Protection,
     ProtectionRequest,
     RunSize,
-    SharedNoise,
+    StepContext,
+    UpdateMod,
+    UpdateResult,
     load_data,
     make_learner,
     noise_for,
     train,
-    walk_sensitivity,
 )
-from veilwalk.learning._correlated import taken_back
 from veilwalk.learning._protection import NOISE_BUDGET, USUAL_GRADIENT
 from veilwalk.training import Scenario, TrainSettings, membership
 
@@ -136,7 +139,7 @@ def correlated(data: str, *, unit: str, epsilon: float, updates: int, seed: int,
     trace = base.trace("private-walk", updates=updates, seed=seed)
     noise = noise_for(epsilon, DELTA, updates=1) * walk_sensitivity(trace, band=band, most_updates=size.share)
     # The rule is for independent noise: of correlated noise this share adds up.
-    adds_up = noise * float(taken_back(band).sum())
+    adds_up = noise * float(sqrt_series(band).sum())
     deviation, record = NOISE_BUDGET[unit] / math.sqrt(size.age / 3), unit == "record"
     clip = USUAL_GRADIENT[unit] if record else deviation / adds_up
     rate = deviation * size.rows_each / (adds_up * clip) if record else clip / USUAL_GRADIENT[unit]
@@ -150,12 +153,37 @@ def correlated(data: str, *, unit: str, epsilon: float, updates: int, seed: int,
     spec = f"softmax:learning_rate={rate}:batch_size=0"
     learner = make_learner(spec, n_features=rows.n_features, n_classes=rows.n_classes)
     task = replace(base, learner=learner, protection=protection).task("private-walk", seed=seed)
-    run = train(replace(task, secret=partial(_shared, seed, band=band)), trace, evaluations=1)
+    share = partial(_with_shared_noise, secret=seed, band=band)
+    shared = replace(task, learner=_SharedNoiseLearner(task.learner, share), mod=_SharedNoiseMod(task.mod, share))
+    run = train(shared, trace, evaluations=1)
     return {"accuracy": float(run.points[-1].accuracy or 0.0), "noise": noise}
 
 
-def _shared(secret: int, age: int, *, band: int) -> SharedNoise:
-    return SharedNoise(secret, age, band=band)
+def _with_shared_noise(ctx: StepContext, *, secret: int, band: int) -> StepContext:
+    return replace(ctx, secret=SharedNoise(secret, ctx.age, band=band))
+
+
+class _SharedNoiseLearner:
+    """A learner whose noise on rows comes from what all members share."""
+
+    def __init__(self, learner: Learner, share: Callable[[StepContext], StepContext]) -> None:
+        self._learner, self._share = learner, share
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._learner, name)
+
+    def update(self, params: Params, data: Partition, ctx: StepContext) -> UpdateResult:
+        return self._learner.update(params, data, self._share(ctx))
+
+
+class _SharedNoiseMod:
+    """A mod whose noise on updates comes from there."""
+
+    def __init__(self, mod: UpdateMod | None, share: Callable[[StepContext], StepContext]) -> None:
+        self._mod, self._share = mod, share
+
+    def __call__(self, before: Params, result: UpdateResult, ctx: StepContext) -> UpdateResult:
+        return result if self._mod is None else self._mod(before, result, self._share(ctx))
 
 
 def leaked(*, unit: str, epsilon: float, learner: str | None, base: Mapping[str, Any]) -> dict[str, Any]:

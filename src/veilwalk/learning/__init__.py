@@ -21,7 +21,7 @@ from veilwalk.learning._matching import Candidates, candidates_bytes
 from veilwalk.learning._mlp import MlpLearner
 from veilwalk.learning._model_file import MODEL_SUFFIXES, load_model, save_model
 from veilwalk.learning._models import MEAN, average, candidate_models, choose_model
-from veilwalk.learning._mods import ClipUpdate, Decay, GaussianNoise, Quantise, compose
+from veilwalk.learning._mods import ClipUpdate, Decay, GaussianNoise, compose
 from veilwalk.learning._partition import Partitioner, Partitions, partitions_of
 from veilwalk.learning._partitioners import (
     DirichletPartitioner,
@@ -43,8 +43,6 @@ from veilwalk.learning._training import LEARNER_FAILED, Observe, Tell, Training,
 
 if TYPE_CHECKING:
     from veilwalk.learning._algorithms import ALGORITHMS, central_trace, gossip_trace, plain_trace
-    from veilwalk.learning._correlated import SharedNoise, walk_sensitivity
-    from veilwalk.learning._hidden_sender import between_neighbours, hidden_sender_epsilon
     from veilwalk.learning._membership import threshold_auc
     from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
     from veilwalk.learning._partition_spec import PARTITION_KINDS, PartitionKind, parse_partition_spec
@@ -53,8 +51,6 @@ if TYPE_CHECKING:
 
 _LATE = {
     "_algorithms": ("ALGORITHMS", "central_trace", "gossip_trace", "plain_trace"),
-    "_correlated": ("SharedNoise", "walk_sensitivity"),
-    "_hidden_sender": ("between_neighbours", "hidden_sender_epsilon"),
     "_membership": ("threshold_auc",),
     "_partition_graph": ("GraphCorrelatedPartitioner",),
     "_partition_spec": ("PARTITION_KINDS", "PartitionKind", "parse_partition_spec"),
@@ -107,12 +103,10 @@ __all__ = [
     "Progressed",
     "Protection",
     "ProtectionRequest",
-    "Quantise",
     "RowProtection",
     "RunSize",
     "Scaler",
     "ShardPartitioner",
-    "SharedNoise",
     "SoftmaxLearner",
     "StepContext",
     "Stopping",
@@ -125,7 +119,6 @@ __all__ = [
     "UpdateResult",
     "apply_update",
     "average",
-    "between_neighbours",
     "candidate_losses",
     "candidate_models",
     "candidates_bytes",
@@ -139,7 +132,6 @@ __all__ = [
     "evaluation_points",
     "gossip_trace",
     "guarded",
-    "hidden_sender_epsilon",
     "init_generator",
     "is_finite",
     "is_own_learner",
@@ -170,7 +162,6 @@ __all__ = [
     "train",
     "update_generator",
     "update_generators",
-    "walk_sensitivity",
 ]
 
 __getattr__ = late_names(__name__, _LATE)

@@ -85,7 +85,7 @@ class Learner(Protocol):
 
 
 class UpdateMod(Protocol):
-    """Middleware between a learner and the token: clipping, noise, quantisation."""
+    """Middleware between a learner and the token: clipping, noise, decay."""
 
     def __call__(self, before: Params, result: UpdateResult, ctx: StepContext) -> UpdateResult:
         """Return ``result`` changed; ``before`` is the model that was received."""

@@ -1,4 +1,4 @@
-"""Middleware between a learner and the token: clipping, noise, quantisation, decay.
+"""Middleware between a learner and the token: clipping, noise, decay.
 
 Each works on the difference between the model received and the model made.
 """
@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from veilwalk.core import validate
-from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning._api import Array, Params, StepContext, UpdateMod, UpdateResult
 
 
@@ -63,38 +62,6 @@ class GaussianNoise:
         noisy = {name: factor * change + deviation * ctx.normal(change.shape) for name, change in changes.items()}
         unchanged = {name: value for name, value in before.items() if name not in noisy}
         return _moved(before, replace(result, params={**result.params, **unchanged}), noisy)
-
-
-@dataclass(frozen=True, slots=True)
-class Quantise:
-    """Round each array of the difference to ``2**bits - 1`` even levels, up to its own largest value of either sign.
-
-    ``stochastic`` rounds up or down at random, so that the mean stays; otherwise to the nearest step, ties to even.
-    The model still travels as its own type: this shows what fewer bits do to learning.
-    """
-
-    bits: int
-    stochastic: bool = False
-
-    def __post_init__(self) -> None:
-        validate.integer(bits=self.bits)
-        if not 2 <= self.bits <= 16:
-            raise InvalidParameterError("bits", self.bits, "2 to 16")
-
-    def __call__(self, before: Params, result: UpdateResult, ctx: StepContext) -> UpdateResult:
-        """Return ``result`` with its difference on a coarse grid."""
-        changes = _differences(before, result.params)
-        return _moved(before, result, {name: self._rounded(change, ctx) for name, change in changes.items()})
-
-    def _rounded(self, change: Array, ctx: StepContext) -> Array:
-        largest = float(np.abs(change).max(initial=0.0))
-        if largest == 0.0:
-            return change
-        # An odd number of levels, so that zero is one of them and a number that did not move stays.
-        step = largest / (2 ** (self.bits - 1) - 1)
-        scaled = change / step
-        rounded = np.floor(scaled + ctx.rng.random(change.shape)) if self.stochastic else np.rint(scaled)
-        return np.asarray(rounded * step)
 
 
 @dataclass(frozen=True, slots=True)

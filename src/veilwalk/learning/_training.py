@@ -138,7 +138,6 @@ class TrainingTask:
         seed: Seed of first parameters and updates.
         mod: Clipping, noise and the like, between learner and token.
         most_updates: A node that has made so many hands models on as they are; 0: no such limit.
-        secret: Where the noise of an update of that age is drawn from; None: from its own stream.
         payload: How the numbers of a model travel (:mod:`veilwalk.core.payload`): every update is rounded so.
         acceptance: What nodes ask of a model that they receive; None: nothing.
         poison: What some nodes do to it.
@@ -150,7 +149,6 @@ class TrainingTask:
     seed: int
     mod: UpdateMod | None = None
     most_updates: int = 0
-    secret: Callable[[int], NormalSource] | None = None
     payload: str = "fp32"
     acceptance: Acceptance | None = None
     poison: Poison | None = None
@@ -315,8 +313,7 @@ class _Loop:
                 before, age = doors.take(node, model, before)  # noqa: PLW2901 - what it goes on with may be older
             after = before
             if step < most:
-                shared = self._task.secret and self._task.secret(age)
-                context = StepContext(rng=rng, step=step, age=age, state=kept[node], secret=shared)
+                context = StepContext(rng=rng, step=step, age=age, state=kept[node])
                 result = _updated(learner, before, partitions[node], context, mod)
                 state.learner_failures += LEARNER_FAILED in result.metrics
                 after = self._received(result.params, age + 1)

@@ -1,4 +1,4 @@
-"""Clipping, noise, quantisation."""
+"""Clipping and noise."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from veilwalk.core.randomness import task_generator
 from veilwalk.learning import (
     Array,
     ClipUpdate,
+    Decay,
     GaussianNoise,
     Params,
-    Quantise,
     StepContext,
     UpdateResult,
     compose,
@@ -98,8 +98,8 @@ def test_what_a_model_in_its_own_type_cannot_hold_is_noised_all_the_same() -> No
 
 def test_a_composed_mod_counts_as_its_parts() -> None:
     """Whatever it is composed with."""
-    nested = compose([compose([GaussianNoise(1.0, 0.5)]), Quantise(8)])
-    assert [type(mod).__name__ for mod in nested.mods] == ["GaussianNoise", "Quantise"]
+    nested = compose([compose([GaussianNoise(1.0, 0.5)]), Decay(8)])
+    assert [type(mod).__name__ for mod in nested.mods] == ["GaussianNoise", "Decay"]
 
 
 def test_what_noise_cannot_cover_stays_as_it_was() -> None:
@@ -110,35 +110,13 @@ def test_what_noise_cannot_cover_stays_as_it_was() -> None:
     assert ClipUpdate(0.5)(start, moved, context()).params["count"] == 4
 
 
-def test_quantising_leaves_few_values_and_small_errors() -> None:
-    """At most 2^bits - 1 levels, each within half a step; stochastic rounding keeps the mean."""
-    rng = task_generator(1)
-    start = {"weight": np.zeros(5000)}
-    moved = UpdateResult(params={"weight": rng.uniform(-1, 1, 5000)}, num_examples=1)
-    near = Quantise(3)(start, moved, context()).params["weight"]
-    step = np.abs(moved.params["weight"]).max() / 3
-    assert len(np.unique(np.rint(near / step))) == 7
-    assert np.abs(near - moved.params["weight"]).max() <= step / 2 + 1e-12
-    drawn = np.mean(
-        [Quantise(3, stochastic=True)(start, moved, context(s)).params["weight"] for s in range(200)], axis=0
-    )
-    assert np.abs(drawn - moved.params["weight"]).mean() < 0.1 * np.abs(near - moved.params["weight"]).mean() + 0.02
-
-
-def test_quantising_nothing_changes_nothing() -> None:
-    """Zero is a level."""
-    result = Quantise(2)(before(), UpdateResult(params=before(), num_examples=1), context())
-    assert all(np.array_equal(result.params[name], before()[name]) for name in before())
-
-
 @pytest.mark.parametrize(
     ("make", "name"),
     [
         (lambda: ClipUpdate(0), "max_norm"),
         (lambda: GaussianNoise(0, 1), "multiplier"),
         (lambda: GaussianNoise(1, np.inf), "max_norm"),
-        (lambda: Quantise(1), "bits"),
-        (lambda: Quantise(17), "bits"),
+        (lambda: Decay(0), "updates"),
     ],
 )
 def test_bad_parameters_are_refused_by_name(make: object, name: str) -> None:

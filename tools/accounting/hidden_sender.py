@@ -2,9 +2,9 @@
 
 Makers are a chain: who made one update drew the next, by a law that is public. They are therefore not independent, and
 content that gives one away says something of the next. What is sound: give away the makers of every other update. Those
-between are then independent of each other, each with a law given both its neighbours, and the mixtures of
-:mod:`._privacy` compose. Taking a node's data out of the updates at even places first, and out of those at odd places
-then, gives the sum of both epsilons. See the page on privacy accounting for the proof, and for who is no such observer:
+between are then independent of each other, each with a law given both its neighbours, and their mixtures compose
+(:mod:`tools.accounting.mixtures`). Taking a node's data out of the updates at even places first, and out of those at
+odd places then, gives the sum of both epsilons. See the page on privacy accounting for the proof, and for who is no such observer:
 every member, who relays.
 """
 
@@ -15,12 +15,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from tools.accounting.mixtures import ObserverAccountant
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.learning._privacy import NodePrivacyAccountant, NoisyUpdate
+from veilwalk.learning import NodePrivacyAccountant, NoisyUpdate
 
-OBSERVER = "one who has every model, in order, and no part in any route"
 _ROUNDS = 30
 _CLOSE = 1e-4
 
@@ -43,7 +43,7 @@ def between_neighbours(kernel: npt.ArrayLike) -> FloatArray:
 def hidden_sender_epsilon(
     kernel: npt.ArrayLike, *, noise_multiplier: float, updates: int, most_updates: int, delta: float
 ) -> float:
-    """Return epsilon at ``delta`` of the node that is worst off, against :data:`OBSERVER`, makers drawn by ``kernel``.
+    """Return epsilon at ``delta`` of the node that is worst off, against that observer, makers drawn by ``kernel``.
 
     The first maker is drawn by the law that the chain tends to. Never more than with the sender known, of whom no
     more than ``most_updates`` are counted. The unit is a node: another node's sum of clipped rows may be so far away
@@ -55,7 +55,7 @@ def hidden_sender_epsilon(
     weight = float(between_neighbours(kernel).max())
     if weight >= 1:
         return known
-    half = NodePrivacyAccountant(OBSERVER).observed(noise_multiplier, np.full(-(-updates // 2), weight))
+    half = ObserverAccountant().observed(noise_multiplier, np.full(-(-updates // 2), weight))
     found = half.get_epsilon(delta / 2)
     for _ in range(_ROUNDS):
         # Of both halves together: delta of one, and e^epsilon times delta of the other.

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from tools.accounting.correlated_noise import SharedNoise, inverse_series, sqrt_series, walk_sensitivity
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.graphs import ring
-from veilwalk.learning import SharedNoise, plain_trace, walk_sensitivity
-from veilwalk.learning._correlated import left_over, taken_back
+from veilwalk.learning import plain_trace
 
 LENGTH = 40
 
@@ -27,7 +27,7 @@ def matrix(terms: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("band", [1, 2, 5, LENGTH])
 def test_the_series_are_inverses_and_what_is_left_is_never_negative(band: int) -> None:
     """A full band is the square root of the sum of all updates."""
-    taken, left = matrix(taken_back(band)), matrix(left_over(band, LENGTH))
+    taken, left = matrix(sqrt_series(band)), matrix(inverse_series(band, LENGTH))
     assert taken @ left == pytest.approx(np.eye(LENGTH), abs=1e-12)
     assert (left >= 0).all()
     if band == LENGTH:
@@ -38,7 +38,7 @@ def test_the_series_are_inverses_and_what_is_left_is_never_negative(band: int) -
 def test_the_sensitivity_is_the_distance_of_both_worlds_under_the_noise(band: int) -> None:
     """Mahalanobis' distance of a node's updates, all one way, by the covariance of the noise; other ways give less."""
     trace = plain_trace(ring(5), updates=LENGTH, seed=3)
-    taken = matrix(taken_back(band))
+    taken = matrix(sqrt_series(band))
     inverse = np.linalg.inv(taken @ taken.T)
     used = [(trace.node == node).astype(float) for node in range(5)]
     assert walk_sensitivity(trace, band=band) == pytest.approx(math.sqrt(max(one @ inverse @ one for one in used)))
@@ -63,7 +63,7 @@ def test_an_update_takes_back_what_the_one_before_has_added() -> None:
 
     fresh = [SharedNoise(5, age, band=1).standard_normal((drawn,)) for age in range(LENGTH)]
     added = [noise(age) for age in range(LENGTH)]
-    expected = sum(share * fresh[20 - back] for back, share in enumerate(taken_back(band)))
+    expected = sum(share * fresh[20 - back] for back, share in enumerate(sqrt_series(band)))
     assert added[20] == pytest.approx(expected, abs=1e-12)
     assert np.std(np.sum(added, axis=0)) < 0.5 * np.std(np.sum(fresh, axis=0))
 

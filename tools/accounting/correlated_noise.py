@@ -12,28 +12,28 @@ import math
 
 import numpy as np
 
+from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.randomness import task_generator
-from veilwalk.learning._api import Array
-from veilwalk.learning._sgd import check_sizes
-from veilwalk.learning._trace import TrainingTrace
+from veilwalk.learning import Array, TrainingTrace
 
 _SHARED_TASK = 0x73686172
 
 
-def taken_back(band: int) -> FloatArray:
+def sqrt_series(band: int) -> FloatArray:
     """Return by what the noise of an update and of those before it is multiplied: the series of (1 - x)^(1/2)."""
-    check_sizes(band=band)
+    validate.integer(band=band)
+    validate.at_least(1, band=band)
     terms = np.ones(band)
     for k in range(1, band):
         terms[k] = terms[k - 1] * (k - 1.5) / k
     return terms
 
 
-def left_over(band: int, length: int) -> FloatArray:
+def inverse_series(band: int, length: int) -> FloatArray:
     """Return the inverse of that series, by which an update shows in all later ones; no entry is negative."""
-    taken, left = taken_back(band), np.zeros(length)
+    taken, left = sqrt_series(band), np.zeros(length)
     left[0] = 1.0
     for t in range(1, length):
         reach = min(t, band - 1)
@@ -49,7 +49,7 @@ def walk_sensitivity(trace: TrainingTrace, *, band: int, most_updates: int = 0) 
     """
     if trace.n_models != 1:
         raise InvalidParameterError("tokens", trace.n_models, "1: noise is correlated along one walk")
-    left, largest = left_over(band, len(trace)), 0.0
+    left, largest = inverse_series(band, len(trace)), 0.0
     for node in np.unique(trace.node):
         updates = np.flatnonzero(trace.node == node)[: most_updates or None]
         moved = np.zeros(len(trace))
@@ -63,7 +63,7 @@ class SharedNoise:
     """Where the noise of one update comes from: ``secret`` is what members share, ``age`` the updates before it."""
 
     def __init__(self, secret: int, age: int, *, band: int) -> None:
-        self._secret, self._age, self._taken = secret, age, taken_back(band)
+        self._secret, self._age, self._taken = secret, age, sqrt_series(band)
         self._drawn = 0
 
     def standard_normal(self, shape: tuple[int, ...]) -> Array:
