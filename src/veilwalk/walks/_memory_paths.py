@@ -8,9 +8,8 @@ from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
-from veilwalk.walks._jobs import stream_key
 from veilwalk.walks._memory import memory_moves_of
-from veilwalk.walks._moves import TABLES, moves_of
+from veilwalk.walks._moves import TABLES, moves_of, stream_key
 
 
 def token_paths(

@@ -11,28 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph
 
-# The double-step tables must stay in the first cache, their 16-bit halves below 2**15, a double step in 8 bits.
-_MAX_PAIRS = 8192
-_MAX_SQUARE = 256
-# A table of double steps in lines of 64 bytes halves the lines a walk fetches. It pays where it stays in the last
-# cache, or where single steps already miss it; in between it would push the walk out of the cache.
-_LINE_BYTES = 64
-_FAR_CACHED_BYTES = 16 << 20
-_FAR_UNCACHED_BYTES = 128 << 20
-_FAR_MOST_BYTES = 1 << 30
-# Making it costs as much as it saves on about so many steps for each move.
-_FAR_STEPS = 8
 # Words are rejected with probability below 2**24 / 2**32.
 _MAX_SPAN = 1 << 24
-# Leaps that only say where they end, and rows that hold states, pay as long as they stay in the second cache.
-_MAX_LEAPS = 1 << 16
 _WORD = 1 << 32
 _INT32_MAX = np.iinfo(np.int32).max
 
@@ -53,9 +40,6 @@ class Moves:
         digits: Steps served by one 32-bit word: its leading digits in base ``width``.
         span: ``width ** digits``, what one word is drawn from.
         limit: ``2**32 % span``, below which the low half of word * span means the word is rejected.
-        ends: For tiny graphs the node after two moves, times ``width**2``; else empty.
-        pairs: For tiny graphs both nodes of two moves, each times ``width**2``, the second in the high half;
-            else empty.
     """
 
     n_nodes: int
@@ -65,13 +49,11 @@ class Moves:
     digits: int
     span: int
     limit: int
-    ends: npt.NDArray[np.uint16]
-    pairs: npt.NDArray[np.uint32]
 
     @property
     def n_bytes(self) -> int:
         """Memory the tables take."""
-        return self.table.nbytes + self.offsets.nbytes + self.ends.nbytes + self.pairs.nbytes
+        return self.table.nbytes + self.offsets.nbytes
 
     def word_arguments(self) -> tuple[Any, int, Any, Any]:
         """Return width, digits, span and limit as the kernels take them."""
@@ -92,7 +74,7 @@ def _neighbours_or_stay(graph: Graph) -> Rows:
     return 2 * offsets, doubled
 
 
-#: The kinds that are a table of equally likely moves, and how each makes it; the others are for the protocol only.
+#: The kinds that are a table of equally likely moves, and how each makes it.
 TABLES: dict[str, Callable[[Graph], Rows]] = {"simple": _neighbours, "lazy": _neighbours_or_stay}
 
 
@@ -105,66 +87,15 @@ def moves_of(graph: Graph, walk: Walk) -> Moves:
     offsets, table = TABLES[walk.kind](graph)
     width = int(offsets[1])
     if np.any(np.diff(offsets) != width):
-        ends, pairs = frozen(np.empty(0, np.uint16)), frozen(np.empty(0, np.uint32))
-        return Moves(graph.n_nodes, 0, frozen(table), frozen(offsets), 1, 1, 0, ends, pairs)
+        return Moves(graph.n_nodes, 0, frozen(table), frozen(offsets), 1, 1, 0)
     digits = digits_per_word(width)
-    ends, pairs = _double_steps(table.reshape(graph.n_nodes, width))
     span = width**digits
     no_offsets = frozen(np.empty(0, dtype=np.int64))
-    return Moves(graph.n_nodes, width, frozen(table), no_offsets, digits, span, _WORD % span, ends, pairs)
-
-
-def leap_moves(moves: Moves) -> tuple[npt.NDArray[np.uint16], int]:
-    """Return where two moves at a time lead, times ``width**2``, or one, times ``width``: what 16 bits hold; and which.
-
-    Where neither is held, nothing.
-    """
-    if moves.ends.size:
-        return moves.ends, 2
-    for leap in (2, 1):
-        base = moves.width**leap
-        if 0 < moves.n_nodes * base <= _MAX_LEAPS and base <= _MAX_SQUARE:
-            rows = moves.table.reshape(moves.n_nodes, moves.width)
-            ends = (rows[rows] if leap == 2 else rows).astype(np.uint32) * np.uint32(base)
-            return frozen(ends.astype(np.uint16).reshape(-1)), leap
-    return moves.ends, 2
-
-
-def ragged_moves(moves: Moves) -> tuple[npt.NDArray[np.uint64], np.uint32]:
-    """Return each move as the state of the node that it leads to, where nodes differ and they are few; else nothing.
-
-    A state is where the node's row starts, and in the low half how long it is. Also returned are the bits of which
-    the low half of a draw must have one to be beyond doubt (see ``_kernels_ragged``).
-    """
-    if moves.width or len(moves.table) > _MAX_LEAPS:
-        return np.empty(0, np.uint64), np.uint32(0)
-    lengths = np.diff(moves.offsets)
-    states = (moves.offsets[:-1] << 32 | lengths).astype(np.uint64)
-    bits = int(2 * lengths.max() - 1).bit_length()
-    # The entry behind the last is looked up when the last row's last word is one of those in doubt.
-    return np.append(states[moves.table], states[0]), np.uint32((_WORD - 1) >> bits << bits)
-
-
-def far_moves(moves: Moves, steps: int) -> IntArray:
-    """Return the table of double steps, one cache line a node, if it pays for so many steps in all; else nothing."""
-    from veilwalk.walks import _kernels
-
-    n_bytes = moves.n_nodes * _LINE_BYTES
-    cached = n_bytes <= _FAR_CACHED_BYTES
-    pays = cached or moves.table.nbytes >= _FAR_UNCACHED_BYTES
-    fits = 0 < moves.width**2 <= _kernels.FAR_STRIDE and n_bytes <= _FAR_MOST_BYTES
-    if leap_moves(moves)[0].size or not fits or not pays or steps < _FAR_STEPS * len(moves.table):
-        return np.empty(0, np.int32)
-    # NumPy starts arrays anywhere; a row that straddles two lines would cost two fetches.
-    raw = np.empty(n_bytes // 4 + _kernels.FAR_STRIDE, np.int32)
-    skip = -raw.ctypes.data % _LINE_BYTES // 4
-    far = raw[skip : skip + n_bytes // 4]
-    _kernels.write_far(moves.table, moves.width, far)
-    return far
+    return Moves(graph.n_nodes, width, frozen(table), no_offsets, digits, span, _WORD % span)
 
 
 def digits_per_word(width: int) -> int:
-    """Return how many steps one word serves: an even number, so that steps pair up, or 1."""
+    """Return how many steps one word serves: an even number, or 1. Every stream depends on it."""
     power_of_two = width & (width - 1) == 0
     most = _WORD if power_of_two else _MAX_SPAN
     digits = 1
@@ -173,13 +104,9 @@ def digits_per_word(width: int) -> int:
     return digits if digits == 1 else digits - digits % 2
 
 
-def _double_steps(rows: IntArray) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint32]]:
-    n_nodes, width = rows.shape
-    square = width * width
-    if n_nodes * square > _MAX_PAIRS or square > _MAX_SQUARE:
-        return frozen(np.empty(0, np.uint16)), frozen(np.empty(0, np.uint32))
-    first = np.repeat(rows[:, :, None], width, axis=2).astype(np.uint32)
-    second = rows[rows].astype(np.uint32)
-    ends = (second * square).astype(np.uint16).reshape(-1)
-    pairs = ((first * square) | ((second * square) << np.uint32(16))).reshape(-1)
-    return frozen(ends), frozen(pairs.astype(np.uint32))
+def stream_key(seed: int) -> Any:
+    """Return ``seed`` as the kernels take it."""
+    validate.integer(seed=seed)
+    if not 0 <= seed < 1 << 64:
+        raise InvalidParameterError("seed", seed, "between 0 and 2**64 - 1")
+    return np.uint64(seed)

@@ -20,11 +20,10 @@ from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
 from veilwalk.walks._device import check_device, open_cuda
 from veilwalk.walks._device_lanes import DeviceLanes
-from veilwalk.walks._jobs import stream_key
 from veilwalk.walks._lanes import Lanes, MemoryLanes, TableLanes
 from veilwalk.walks._law import AliasRows, alias_rows, checked_rows
 from veilwalk.walks._memory import check_tokens, estimate_bytes, memory_moves_of
-from veilwalk.walks._moves import TABLES, moves_of
+from veilwalk.walks._moves import TABLES, moves_of, stream_key
 from veilwalk.walks._sets import FarRows, LawRows, SetRows, set_rows
 from veilwalk.walks._several import SeveralLanes
 

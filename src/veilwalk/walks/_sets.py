@@ -11,8 +11,8 @@ from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.graphs import Graph, balls
-from veilwalk.walks._jobs import stream_key
 from veilwalk.walks._law import DestinationRows, alias_rows, checked_rows
+from veilwalk.walks._moves import stream_key
 
 # Rosen's equations are solved to here; a dozen Newton steps do it.
 _NEWTON_STEPS = 60

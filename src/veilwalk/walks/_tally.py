@@ -9,8 +9,8 @@ from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph
 from veilwalk.walks._device import Device
 from veilwalk.walks._device_lanes import DeviceWalk
-from veilwalk.walks._jobs import stream_key
 from veilwalk.walks._memory_paths import token_paths
+from veilwalk.walks._moves import stream_key
 from veilwalk.walks._sets import SetRows
 
 # Columns of what is summed over the legs of a lane.

@@ -50,9 +50,11 @@ def test_table_walks_go_as_the_plain_walker_goes(
     any_graph: Graph, walk: str, slow_path: Callable[..., list[int]]
 ) -> None:
     """Every hop, over several words of the stream."""
-    paths = token_paths(any_graph, hops=300, lanes=3, seed=9, walk=Walk(walk), first_lane=5)
+    paths = token_paths(any_graph, hops=300, lanes=3, seed=2**40 + 7, walk=Walk(walk), first_lane=2**33)
     for row in range(3):
-        assert paths[row].tolist() == slow_path(any_graph, walk, int(paths[row, 0]), 300, seed=9, job=5 + row)
+        assert paths[row].tolist() == slow_path(
+            any_graph, walk, int(paths[row, 0]), 300, seed=2**40 + 7, job=2**33 + row
+        )
 
 
 @pytest.mark.parametrize(("walk", "mix"), KINDS)
@@ -72,6 +74,8 @@ def test_lanes_and_threads_do_not_change_a_hop(petersen: Graph, walk: str, mix: 
         ({"hops": 0}, "hops = 0: must be >= 1"),
         ({"lanes": 0}, "lanes = 0: must be >= 1"),
         ({"first_lane": -1}, "first_lane = -1: must be >= 0"),
+        ({"seed": -1}, "seed = -1: must be between 0 and 2**64 - 1"),
+        ({"seed": 1 << 64}, "seed = 18446744073709551616: must be between 0 and 2**64 - 1"),
     ],
 )
 def test_bad_input_is_one_clear_line(petersen: Graph, change: dict[str, Any], message: str) -> None:

@@ -447,18 +447,3 @@ def test_tokens_of_a_walk_that_remembers_are_refused(petersen: Graph) -> None:
 
     need = "1 for the least-recent walk: tokens would share the nodes' memory: not modelled"
     assert str(caught.value) == f"tokens = 2: must be {need}"
-
-
-@pytest.mark.parametrize("walk", ["metropolis", "non-backtracking", "least-recent"])
-def test_walks_apart_from_the_protocol_refuse_these_kinds(petersen: Graph, walk: str) -> None:
-    """Independent walks go by tables of moves, and say which kinds have one."""
-    jobs: list[Callable[[], object]] = [
-        lambda: walks.walk_positions(petersen, [0], 5, seed=1, walk=Walk(walk)),
-        lambda: walks.hitting_times(petersen, [0], 5, seed=1, walk=Walk(walk)),
-        lambda: walks.return_times(petersen, [0], seed=1, walk=Walk(walk)),
-        lambda: walks.skip_ahead_hitting_times(petersen, [0], 5, seed=1, walk=Walk(walk)),
-    ]
-    for job in jobs:
-        with pytest.raises(InvalidParameterError) as caught:
-            job()
-        assert str(caught.value) == f"walk = {walk!r}: must be one of simple, lazy"

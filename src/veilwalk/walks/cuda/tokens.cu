@@ -12,6 +12,17 @@ enum { METROPOLIS = 0, NON_BACKTRACKING = 1, LEAST_RECENT = 2 };
         memory != 0, (int)kind, (int)n_words, (int)digits, (u32)width, span, limit, threshold, offsets, reverse, table \
     }
 
+DEVICE u32 dense_move(const int *table, u32 width, u32 node, u32 *word) {
+    u64 product = (u64)*word * width;
+    *word = (u32)product;
+    return (u32)table[(u64)node * width + (u32)(product >> 32)];
+}
+
+DEVICE u32 ragged_move(const int *table, const i64 *offsets, u64 seed, u64 job, u64 number, u32 node, u32 word) {
+    u64 first = (u64)offsets[node];
+    return (u32)table[first + choice(seed, job, number, word, (u32)((u64)offsets[node + 1] - first))];
+}
+
 struct Walk {
     bool memory;
     int kind, n_words, digits;
