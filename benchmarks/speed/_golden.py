@@ -63,7 +63,7 @@ def golden_cases() -> dict[str, Case]:
     cases: dict[str, Case] = {}
     for name, graph in {"rrg:300:3": three, "ba:300:3": hubs}.items():
         law, far = exact_law(graph), FarRows.on(graph, 2)
-        for walk in ("simple", "lazy", "metropolis", "non-backtracking", "least-recent:0.2"):
+        for walk in ("simple", "lazy", "metropolis", "non-backtracking"):
             cases[f"protocol {name} {walk} K=1"] = _protocol(graph, law, walk, 1)
             cases[f"protocol {name} {walk} K=8"] = _protocol(graph, far, walk, 8)
         for walk in ("simple", "non-backtracking"):

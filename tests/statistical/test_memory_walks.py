@@ -1,4 +1,4 @@
-"""Observers that rehearse, against exact ones where there are such; and what walks that remember cost and hide."""
+"""Observers that rehearse, against exact ones where there are such; and what does not turn back costs and hides."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ def test_linked_updates_are_joined_from_rehearsed_likelihoods_too() -> None:
     assert found[2]["node_entropy_nats"] < found[0]["node_entropy_nats"] - 0.02
 
 
-@pytest.mark.parametrize("walk", ["non-backtracking", "least-recent:0.2"])
-def test_every_observer_of_a_walk_that_remembers_is_calibrated(walk: str) -> None:
+def test_every_observer_of_a_walk_that_does_not_turn_back_is_calibrated() -> None:
     """The top posterior is the hit ratio; who sees more is left with less."""
-    names = all_but(walk, "round", "repeated", "linked-coalition", "linked-neighbour")
+    walk = "non-backtracking"
+    names = all_but(walk, "repeated", "linked-coalition", "linked-neighbour")
     found = results(walk, "rehearsed", names)
     for name in names:
         assert calibrated(found[name]["overall"]), name
@@ -117,46 +117,23 @@ def test_every_observer_of_a_walk_that_remembers_is_calibrated(walk: str) -> Non
 
 def test_colluders_and_path_learn_less_of_walks_that_do_not_turn_back() -> None:
     """Each coalition names fewer sources than against the simple walk, by more than the intervals."""
-    names = all_but("least-recent:0.2", "round", "repeated")
     simple = results("simple", "exact", COALITIONS)
-    for found in (
-        results("least-recent:0.2", "rehearsed", names),
-        results("non-backtracking", "rehearsed", names),
-    ):
-        for name in COALITIONS:
-            other = simple[name]["overall"]["hit_ratio_interval"]
-            assert found[name]["overall"]["hit_ratio_interval"][1] < other[0]
-
-
-def test_memory_tells_less_the_more_is_left_to_chance() -> None:
-    """Who knows all that nodes remember: at mix 0 as much as the path tells; at mix 0.5 less, and calibrated."""
-    entropy = {}
-    for mix in (0.0, 0.5):
-        found = audit(
-            walking(f"least-recent:{mix}"),
-            observers=("path", "round", "last-hop"),
-            updates=4_000,
-            seed=9,
-            tried_hops=100_000,
-        )
-        reports = {name: found[name].overall for name in found}
-        assert calibrated(reports["round"])
-        entropy[mix] = {name: row["node_entropy_nats"] for name, row in reports.items()}
-    assert entropy[0.0]["round"] == pytest.approx(entropy[0.0]["path"], abs=0.02)
-    assert entropy[0.5]["path"] < entropy[0.5]["round"] - 0.1
-    assert entropy[0.5]["round"] < entropy[0.5]["last-hop"] - 0.02
+    found = results("non-backtracking", "rehearsed", all_but("non-backtracking", "repeated"))
+    for name in COALITIONS:
+        other = simple[name]["overall"]["hit_ratio_interval"]
+        assert found[name]["overall"]["hit_ratio_interval"][1] < other[0]
 
 
 def test_rehearsals_are_the_same_on_one_thread_and_two() -> None:
     """Every byte of the record; another seed gives another."""
-    scheme = choose_scheme(GRAPH, "uniform-node", support=(2, 3), walk="least-recent:0.2")
-    observers = ("return-time", "last-hop", *COALITIONS, "path", "round")
+    scheme = choose_scheme(GRAPH, "uniform-node", support=(2, 3), walk="non-backtracking")
+    observers = ("return-time", "last-hop", *COALITIONS, "path")
 
     def record(seed: int, threads: int) -> str:
         before = numba.get_num_threads()
         numba.set_num_threads(min(threads, before))
-        limits: dict[str, Any] = {"tried_hops": 5_000, "rehearsed_hops": 20_000}
-        found = audit(scheme, observers=observers, updates=1_000, seed=seed, colluders=6, **limits)
+        options: dict[str, Any] = {"posterior": "rehearsed", "rehearsed_hops": 20_000}
+        found = audit(scheme, observers=observers, updates=1_000, seed=seed, colluders=6, **options)
         made = found.record().to_json()
         numba.set_num_threads(before)
         return made
@@ -168,8 +145,8 @@ def test_rehearsals_are_the_same_on_one_thread_and_two() -> None:
 
 def test_impossible_sources_have_exactly_zero() -> None:
     """Colluders, who is too far for the return time or for the stretch, and whom the law never has seal for one."""
-    settings = AuditSettings(observers=("last-hop", *COALITIONS), updates=5_000, colluders=8)
-    attack = Attack(make_plan(walking("least-recent:0.2"), settings), silent)
+    settings = AuditSettings(observers=("last-hop", *COALITIONS), updates=5_000, colluders=8, posterior="rehearsed")
+    attack = Attack(make_plan(walking("non-backtracking"), settings), silent)
     scene, seen, truth = attack.scene, attack.run.seen, attack.run.truth
     sights, deliveries = coalition_of(scene), rehearsed_deliveries(scene)
     member = np.isin(np.arange(60), attack.run.colluders)

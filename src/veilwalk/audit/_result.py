@@ -143,7 +143,7 @@ class Audit:
         hops = self.hops_per_update
         names = {"graph": scheme.graph.name, "law": scheme.law.name}
         settings = {key: value for key, value in asdict(plan.settings).items() if key not in _NOT_PARAMS}
-        settings |= {"walk": scheme.walk.kind, "mix": scheme.walk.mix, "posterior": plan.posterior}
+        settings |= {"walk": scheme.walk.kind, "posterior": plan.posterior}
         settings |= {"recipients": scheme.recipients}
         settings |= {"observers": tuple(self.findings), "colluders": plan.settings.colluders or plan.colluders}
         return Record(

@@ -24,8 +24,6 @@ _COUNTS = {
     "sampled_destinations": 1,
     "scored_by_few": 1,
     "scored_by_filter": 0,
-    "scored_by_round": 1,
-    "tried_hops": 1,
     "rehearsed_hops": 1,
 }
 
@@ -56,8 +54,6 @@ class AuditSettings:
         scored_by_few: Updates that coalitions and path are scored on; on large graphs everybody.
         scored_by_filter: Updates that those are scored on who use all that they saw; 0 is 1,000, or fewer if
             those would take more than about a minute.
-        scored_by_round: Updates that round is scored on: each is foretold by simulation.
-        tried_hops: Hops that round tries out for each update.
         rehearsed_hops: Hops of a rehearsal that are enough for each node.
     """
 
@@ -77,8 +73,6 @@ class AuditSettings:
     sampled_destinations: int = 64
     scored_by_few: int = 20_000
     scored_by_filter: int = 0
-    scored_by_round: int = 2_048
-    tried_hops: int = 1_000_000
     rehearsed_hops: int = 200_000
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from veilwalk.chains._deliveries import (
     stationary_law,
     token_law,
 )
-from veilwalk.chains._interface import CHAINS, ArcWalk, Chain, NodeWalk, States, chain_of, require_chain
+from veilwalk.chains._interface import CHAINS, ArcWalk, Chain, NodeWalk, States, chain_of
 from veilwalk.chains._laws import hitting_expectations, hitting_pmf, hitting_survival, iter_hitting_pmf
 from veilwalk.chains._means import mean_hitting_times
 from veilwalk.chains._recipients import MeanOpenings, OpeningLaw, require_recipients
@@ -60,7 +60,6 @@ __all__ = [
     "iter_deliveries",
     "iter_hitting_pmf",
     "mean_hitting_times",
-    "require_chain",
     "require_recipients",
     "return_pmf",
     "return_survival",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from veilwalk.core.errors import InvalidParameterError
 
 #: What the parameter needs instead, by parameter and removed name.
-REMOVED: dict[str, dict[str, str]] = {}
+REMOVED: dict[str, dict[str, str]] = {
+    "walk": {"least-recent": "non-backtracking, with several recipients (--recipients) for fewer hops"},
+}
 
 
 def refuse_removed(parameter: str, name: str) -> None:

@@ -69,7 +69,7 @@ def predecessor_guess(scheme: Scheme, *, hops: float, seed: int = 1) -> Predeces
     """
     from veilwalk.design import _kernels_seen as kernels
 
-    if scheme.graph.n_nodes <= _EXACT_NODES and len(scheme.graph.indices) <= _EXACT_ARCS and scheme.chain is not None:
+    if scheme.graph.n_nodes <= _EXACT_NODES and len(scheme.graph.indices) <= _EXACT_ARCS:
         return _exact(scheme, scheme.chain, seed)
     if scheme.walk.kind not in _WALKED:
         return None

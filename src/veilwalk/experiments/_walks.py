@@ -44,7 +44,7 @@ def compare_walks(
 ) -> Record:
     """Audit the same law under each walk, with posteriors of one kind for all of them alike.
 
-    Those attack that are a destination alone, and ``observers`` (round only where nodes remember). Hops are also given
+    Those attack that are a destination alone, and ``observers``. Hops are also given
     relative to the first walk. Rows go by return time, cut at the same shares of deliveries for every walk, so that row
     k of one compares with row k of another. ``node_entropy_lost_nats`` is how far a posterior's node entropy is below
     that of the prior at the same destination: which destinations happen to have such return times cancels out.
@@ -60,11 +60,11 @@ def compare_walks(
     }
     for walk in walks:
         progress(f"walking {walk}")
-        asked = (*_ALONE, *(name for name in observers if name != "round" or walk.remembers))
+        asked = (*_ALONE, *observers)
         told = AuditSettings(**options | settings | {"observers": asked})
         audited = audit(Scheme(graph, law, walk), told, executor=executor, store=store)
         hops, found = audited.hops_per_update, {name: one.scored for name, one in audited.findings.items()}
-        row: dict[str, Any] = {"walk": walk.kind, "mix": walk.mix, "hops": hops.mean * updates}
+        row: dict[str, Any] = {"walk": walk.kind, "hops": hops.mean * updates}
         row |= {"hops_per_update": hops.mean, "hops_per_update_interval": [hops.low, hops.high]}
         row["relative_hops"] = hops.mean / (rows[0] if rows else row)["hops_per_update"]
         row["observers"] = {name: _told(found[name], found["prior"]) for name in asked[1:]}
@@ -121,7 +121,7 @@ def price_walks(
         updates = int(max(2 * replicas, hops / legs.mean()))
         legs, lanes = _legs(graph, rows, options | {"updates": updates, "seed": seed + 1}, executor)
         mean = estimate(legs, lanes)
-        line: dict[str, Any] = {"walk": walk.kind, "mix": walk.mix, "hops_per_update": mean.mean}
+        line: dict[str, Any] = {"walk": walk.kind, "hops_per_update": mean.mean}
         line["hops_per_update_interval"] = [mean.low, mean.high]
         line["relative_hops"] = mean.mean / (found[0] if found else line)["hops_per_update"]
         found.append(line)

@@ -12,8 +12,6 @@ from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph
 from veilwalk.walks._device import Device
 from veilwalk.walks._law import AliasRows
-from veilwalk.walks._memory import memory_moves_of
-from veilwalk.walks._moves import TABLES
 from veilwalk.walks._sets import SetRows
 from veilwalk.walks._several import walk_arguments
 
@@ -24,7 +22,6 @@ class DeviceWalk:
     """A walk of any kind as the kernels of a device take it."""
 
     def __init__(self, device: Device, graph: Graph, walk: Walk) -> None:
-        self.lane_entries = 0 if walk.kind in TABLES else memory_moves_of(graph, walk).lane_entries
         memory, kind, offsets, table, reverse, *numbers = walk_arguments(graph, walk)
         reverse = reverse.astype(np.int64)
         self.arguments = (memory, kind, *(device.put(one) for one in (offsets, table, reverse)), *numbers)
@@ -60,7 +57,6 @@ class DeviceLanes:
         self._backs: Any = None
         self._visits: Any = None
         self._stamps: tuple[Any, ...] = ()
-        self._used: Any = None
 
     def start(self, lanes: range) -> None:
         """Put the tokens of these lanes on their first nodes."""
@@ -69,7 +65,6 @@ class DeviceLanes:
         self._backs = full(n_lanes, -1, "int64")
         self._visits = full((n_lanes, self._n_nodes), -1, "int64")
         self._stamps = (full((n_lanes, self._n_nodes), -1, "int64"),) if self._several else ()
-        self._used = full((n_lanes, self._walk.lane_entries), -1, "int64")
         kernel = "start_several" if self._several else "start_lanes"
         tables = (self._state, self._visits, *self._stamps)
         self._device.launch(kernel, n_lanes, *self._law, self._key, first, n_lanes, *tables)
@@ -97,8 +92,6 @@ class DeviceLanes:
             self._backs,
             self._visits,
             *self._stamps,
-            self._used,
-            self._walk.lane_entries,
             put(quotas.astype(np.int64)),
             put(rows.astype(np.int64)),
             len(out) > 0,

@@ -2,10 +2,7 @@
 
 ``metropolis``: a uniform neighbour y of x is proposed and taken with probability min(1, deg x / deg y); else the
 token stays, which is a hop like any other. ``non-backtracking``: uniform over the neighbours but the one the token
-came from; at a leaf it goes back. ``least-recent``: along the edge that the node used longest ago in either
-direction, but not straight back (at a leaf it does), ties at random; with probability ``mix`` a non-backtracking
-step instead. Without ``mix`` that walk is soon the same round again and again: once no edge of the graph is new,
-nothing is left to chance.
+came from; at a leaf it goes back.
 
 Hop ``h`` of a lane has the words from ``h * words`` on of its stream: the first chooses, the last is the coin.
 """
@@ -31,7 +28,7 @@ from veilwalk.walks._kernels_records import (
     seal,
     sight,
 )
-from veilwalk.walks._memory import LEAST_RECENT, METROPOLIS
+from veilwalk.walks._memory import METROPOLIS
 
 _TWO = np.uint64(2)
 _STOPPED = np.iinfo(np.int64).max
@@ -43,64 +40,12 @@ Array = Any
 
 
 @inlined
-def _onward(seed: Any, job: Any, number: Any, word: Any, first: Any, degree: Any, back: Any) -> Any:
+def onward(seed: Any, job: Any, number: Any, word: Any, first: Any, degree: Any, back: Any) -> Any:
     """Return a uniform entry of a node except ``back``, unless there is no other."""
     if back == _NOWHERE or degree == ONE:
         return first + choice(seed, job, number, word, degree)
     entry = first + choice(seed, job, number, word, degree - ONE)
     return entry + ONE if entry >= back else entry
-
-
-@inlined
-def _oldest(used: Array, shelf: Any, seed: Any, job: Any, number: Any, word: Any, first: Any, degree: Any) -> Any:
-    """Return the entry of a node that was used longest ago.
-
-    The token has just come along one of them, which is therefore the one used last: unless it is the only one,
-    it is not found. Clocks differ between the edges of a node, so ties are between edges never used.
-    """
-    found = first
-    oldest = used[shelf + first]
-    for entry in range(first + ONE, first + degree):
-        stamp = used[shelf + entry]
-        found = entry if stamp < oldest else found
-        oldest = min(stamp, oldest)
-    if oldest < 0:
-        unused = ZERO
-        for entry in range(first, first + degree):
-            if used[shelf + entry] < 0:
-                unused += ONE
-        left = choice(seed, job, number, word, unused)
-        for entry in range(first, first + degree):
-            if used[shelf + entry] < 0:
-                if left == ZERO:
-                    found = entry
-                left -= ONE
-    return found
-
-
-@inlined
-def next_entry(
-    kind: Any,
-    threshold: Any,
-    used: Array,
-    shelf: Any,
-    seed: Any,
-    job: Any,
-    number: Any,
-    word: Any,
-    coin: Any,
-    first: Any,
-    degree: Any,
-    back: Any,
-) -> Any:
-    """Return the entry by which a node with entries from ``first`` on forwards a token that came by ``back``.
-
-    ``used[shelf:]`` is what least-recent nodes remember; ``word`` chooses, has ``number`` in its stream, and ``coin``
-    decides. Arrays beyond that one are left to the caller: each that is handed over costs a hop two nanoseconds.
-    """
-    if kind == LEAST_RECENT and coin >= threshold:
-        return _oldest(used, shelf, seed, job, number, word, first, degree)
-    return _onward(seed, job, number, word, first, degree, back)
 
 
 @kernel
@@ -109,7 +54,6 @@ def run_memory_lanes(
     offsets: Array,
     table: Array,
     reverse: Array,
-    threshold: Any,
     n_words: int,
     n_nodes: Any,
     law_offsets: Array,
@@ -122,7 +66,6 @@ def run_memory_lanes(
     state: Array,
     last_backs: Array,
     visits: Array,
-    used: Array,
     quotas: Array,
     rows: Array,
     out: Array,
@@ -130,13 +73,11 @@ def run_memory_lanes(
     """Run each lane until it has made its quota of updates; lane l's records go to ``out[rows[l]:]``.
 
     With an empty ``out`` nothing is recorded. Between calls ``last_backs`` holds for each lane the entry that leads
-    back to where the token came from, -1 before its first hop, and ``used``, for least-recent walks, the clock at
-    which each entry was last used, -1 for never.
+    back to where the token came from, -1 before its first hop.
     """
     n_lanes = state.shape[0]
     recording = out.shape[0] > 0
     watched = watching.shape[0] > 0
-    n_entries = np.uint64(table.shape[0])
     block_hops = 4 // n_words
     for group in numba.prange((n_lanes + GROUP - 1) // GROUP):
         low = group * GROUP
@@ -187,15 +128,8 @@ def run_memory_lanes(
                         if other_degree > degree and choice(seed, job, number + ONE, coin, other_degree) >= degree:
                             node = came_from
                     else:
-                        shelf = np.uint64(low + lane) * n_entries
-                        entry = next_entry(
-                            kind, threshold, used, shelf, seed, job, number, word, coin, first, degree, backs[lane]
-                        )
-                        back = np.uint64(reverse[entry])
-                        if kind == LEAST_RECENT:
-                            used[shelf + entry] = now
-                            used[shelf + back] = now
-                        backs[lane] = back
+                        entry = onward(seed, job, number, word, first, degree, backs[lane])
+                        backs[lane] = np.uint64(reverse[entry])
                         node = np.uint64(table[entry])
                     prefetch(offsets, node)
                     positions[lane] = node

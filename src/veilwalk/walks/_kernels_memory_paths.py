@@ -11,10 +11,10 @@ import numba
 import numpy as np
 
 from veilwalk.walks._compile import inlined, kernel, serial
-from veilwalk.walks._kernels_memory import next_entry
+from veilwalk.walks._kernels_memory import onward
 from veilwalk.walks._kernels_protocol import _DESTINATION_NUMBERS
 from veilwalk.walks._kernels_random import HALF, MASK, ONE, START, WALK, ZERO, block_words, choice, fill_words
-from veilwalk.walks._memory import LEAST_RECENT, METROPOLIS
+from veilwalk.walks._memory import METROPOLIS
 
 _TWO = np.uint64(2)
 #: No node, and no entry of a table.
@@ -77,8 +77,6 @@ def step(
     offsets: Array,
     table: Array,
     reverse: Array,
-    threshold: Any,
-    used: Array,
     seed: Any,
     job: Any,
     number: Any,
@@ -86,12 +84,11 @@ def step(
     coin: Any,
     came_from: Any,
     back: Any,
-    now: Any,
 ) -> Any:
     """Return the next node of a walk with memory and the entry that leads back from it.
 
-    As ``_kernels_memory.run_memory_lanes`` does, for one token: ``used`` is what the nodes remember, ``word`` chooses,
-    has ``number`` in its stream, and ``coin`` decides.
+    As ``_kernels_memory.run_memory_lanes`` does, for one token: ``word`` chooses, has ``number`` in its stream, and
+    ``coin`` decides.
     """
     first = np.uint64(offsets[came_from])
     degree = np.uint64(offsets[came_from + ONE]) - first
@@ -101,63 +98,36 @@ def step(
         if other_degree > degree and choice(seed, job, number + ONE, coin, other_degree) >= degree:
             node = came_from
         return node, back
-    entry = next_entry(kind, threshold, used, ZERO, seed, job, number, word, coin, first, degree, back)
-    back = np.uint64(reverse[entry])
-    if kind == LEAST_RECENT:
-        used[entry] = now
-        used[back] = now
-    return np.uint64(table[entry]), back
+    entry = onward(seed, job, number, word, first, degree, back)
+    return np.uint64(table[entry]), np.uint64(reverse[entry])
 
 
 @serial
-def walk_on(
-    kind: int,
+def way_of_memory(
+    kind: Any,
     offsets: Array,
     table: Array,
     reverse: Array,
-    threshold: Any,
     n_words: int,
-    used: Array,
     seed: Any,
     job: Any,
-    home: Any,
+    clock: Any,
     back: Any,
-    now: int,
     way: Array,
-) -> int:
-    """Go on from ``way[0]`` until the token is back ``home``, and return after how many hops, 0 if never.
-
-    ``way`` receives the nodes on the way and sets how many hops to try; ``used`` is what the nodes remember at clock
-    ``now``, and is changed.
-    """
+) -> Any:
+    """Write into ``way[1:]`` the next hops of a walk with memory, and return the entry that leads back at their end."""
     words = np.empty(4, np.uint64)
-    node = np.uint64(way[0])
-    block_hops = 4 // n_words
-    for hop in range(way.shape[0] - 1):
-        block = np.uint64(hop // block_hops)
-        part = hop % block_hops * n_words
-        if part == 0:
+    node, block_hops = np.uint64(way[0]), 4 // n_words
+    for hop in range(clock, clock + way.shape[0] - 1):
+        block, part = np.uint64(hop // block_hops), hop % block_hops * n_words
+        if part == 0 or hop == clock:
             words[0], words[1], words[2], words[3] = block_words(seed, job, WALK, ZERO, block)
+        number = (block << _TWO) | np.uint64(part)
         node, back = step(
-            kind,
-            offsets,
-            table,
-            reverse,
-            threshold,
-            used,
-            seed,
-            job,
-            (block << _TWO) | np.uint64(part),
-            words[part],
-            words[part + n_words - 1],
-            node,
-            back,
-            now + hop + 1,
+            kind, offsets, table, reverse, seed, job, number, words[part], words[part + n_words - 1], node, back
         )
-        way[hop + 1] = np.int32(node)
-        if node == home:
-            return hop + 1
-    return 0
+        way[hop - clock + 1] = node
+    return back
 
 
 @kernel
@@ -166,17 +136,14 @@ def trace_memory(
     offsets: Array,
     table: Array,
     reverse: Array,
-    threshold: Any,
     n_words: int,
-    lane_entries: int,
     seed: Any,
     first_job: Any,
     starts: Array,
     out: Array,
 ) -> None:
-    """Write into ``out[lane]`` the path from ``starts[lane]`` of a walk with memory; nodes remember nothing yet."""
+    """Write into ``out[lane]`` the path from ``starts[lane]`` of a walk with memory."""
     for lane in numba.prange(out.shape[0]):
-        job = first_job + np.uint64(lane)
-        used = np.full(lane_entries, -1, np.int64)
         out[lane, 0] = np.int32(starts[lane])
-        walk_on(kind, offsets, table, reverse, threshold, n_words, used, seed, job, NOWHERE, NOWHERE, 0, out[lane])
+        job = first_job + np.uint64(lane)
+        way_of_memory(kind, offsets, table, reverse, n_words, seed, job, 0, NOWHERE, out[lane])

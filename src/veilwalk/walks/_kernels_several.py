@@ -12,8 +12,8 @@ import numba
 import numpy as np
 
 from veilwalk.walks._compile import inlined, kernel, prefetch, serial
-from veilwalk.walks._kernels_memory_paths import step
-from veilwalk.walks._kernels_random import ONE, WALK, ZERO, block_words, choice, fill_words, split_words
+from veilwalk.walks._kernels_memory_paths import way_of_memory
+from veilwalk.walks._kernels_random import ONE, ZERO, choice, fill_words, split_words
 from veilwalk.walks._kernels_records import CLOCK, GROUP, JOB, POSITION, SEALED_AT, SOURCE, arrive, seal, sight
 from veilwalk.walks._kernels_sets import BATCH, draw_set
 
@@ -106,37 +106,6 @@ def _ways_of_tables(
                     ways[due[turn], hop] = np.int64(node)
 
 
-@serial
-def _way_of_memory(
-    kind: Any,
-    offsets: Array,
-    table: Array,
-    reverse: Array,
-    threshold: Any,
-    n_words: int,
-    used: Array,
-    seed: Any,
-    job: Any,
-    clock: Any,
-    back: Any,
-    way: Array,
-) -> Any:
-    """Write into ``way[1:]`` the next hops of a walk with memory, and return the entry that leads back at their end."""
-    words = np.empty(4, np.uint64)
-    node, block_hops = np.uint64(way[0]), 4 // n_words
-    for hop in range(clock, clock + way.shape[0] - 1):
-        block, part = np.uint64(hop // block_hops), hop % block_hops * n_words
-        if part == 0 or hop == clock:
-            words[0], words[1], words[2], words[3] = block_words(seed, job, WALK, ZERO, block)
-        number = (block << _TWO) | np.uint64(part)
-        node, back = step(
-            kind, offsets, table, reverse, threshold, used, seed, job, number, words[part], words[part + n_words - 1],
-            node, back, hop + 1,
-        )  # fmt: skip
-        way[hop - clock + 1] = np.int64(node)
-    return back
-
-
 @inlined
 def _open_along(
     way: Array,
@@ -190,7 +159,6 @@ def run_several(
     offsets: Array,
     table: Array,
     reverse: Array,
-    threshold: Any,
     n_words: int,
     width: Any,
     digits: int,
@@ -212,7 +180,6 @@ def run_several(
     ways: Array,
     places: Array,
     backs: Array,
-    used: Array,
     quotas: Array,
     rows: Array,
     out: Array,
@@ -238,20 +205,7 @@ def run_several(
                 if memory:
                     back = np.uint64(backs[lane])
                     job, clock = np.uint64(state[lane, JOB]), state[lane, CLOCK]
-                    back = _way_of_memory(
-                        kind,
-                        offsets,
-                        table,
-                        reverse,
-                        threshold,
-                        n_words,
-                        used[lane],
-                        seed,
-                        job,
-                        clock,
-                        back,
-                        ways[lane],
-                    )
+                    back = way_of_memory(kind, offsets, table, reverse, n_words, seed, job, clock, back, ways[lane])
                     backs[lane] = np.int64(back)
             if not memory and n_due > 0:
                 _ways_of_tables(table, offsets, width, digits, span, limit, seed, state, due[:n_due], ways)

@@ -86,19 +86,17 @@ class TableLanes(Lanes):
 
 
 class MemoryLanes(Lanes):
-    """Tokens whose walk needs to know where they came from, or what the nodes remember."""
+    """Tokens whose walk needs to know where they came from, or a coin."""
 
     def __init__(self, moves: MemoryMoves, law: AliasRows, watching: BoolArray, *, tokens: int, key: np.uint64) -> None:
         super().__init__(moves.n_nodes, law, watching, tokens=tokens, key=key)
         self._moves = moves
         self._backs = np.empty(0, dtype=np.int64)
-        self._used = np.empty(0, dtype=np.int64)
 
     def start(self, lanes: range) -> None:
-        """Put the tokens of these lanes on their first nodes, which remember nothing."""
+        """Put the tokens of these lanes on their first nodes."""
         super().start(lanes)
         self._backs = np.full(len(lanes), -1, dtype=np.int64)
-        self._used = np.full(len(lanes) * self._moves.lane_entries, -1, dtype=np.int64)
 
     def play(self, quotas: IntArray, out: npt.NDArray[np.void]) -> None:
         """Let each lane make its quota of updates."""
@@ -114,7 +112,6 @@ class MemoryLanes(Lanes):
             self._state,
             self._backs,
             self._visits,
-            self._used,
             quotas,
             np.cumsum(quotas) - quotas,
             out,

@@ -1,31 +1,23 @@
-"""Walks that no table of equally likely moves describes: metropolis, non-backtracking, least-recent.
+"""Walks that no table of equally likely moves describes: metropolis, non-backtracking.
 
 The rule of each is in :mod:`veilwalk.walks._kernels_memory`; here is what that kernel needs to know of the graph.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from veilwalk.core.arrays import IntArray, frozen
-from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
+from veilwalk.core.errors import ResourceLimitError
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph
 
 # The numbers by which the kernel knows the kinds.
 METROPOLIS = 0
 NON_BACKTRACKING = 1
-LEAST_RECENT = 2
-_CODES: dict[str, int] = {
-    "metropolis": METROPOLIS,
-    "non-backtracking": NON_BACKTRACKING,
-    "least-recent": LEAST_RECENT,
-}
-_WORD = 1 << 32
+_CODES: dict[str, int] = {"metropolis": METROPOLIS, "non-backtracking": NON_BACKTRACKING}
 _INT32_MAX = np.iinfo(np.int32).max
 
 
@@ -41,7 +33,6 @@ class MemoryMoves:
         offsets: Where each node's entries start, with the end of the last.
         table: The neighbour at every entry.
         reverse: The entry of the same edge at its other end.
-        threshold: A step is a plain non-backtracking one where a word is below: ``mix * 2**32``, rounded.
         words: Random words per hop: 2 where the walk tosses a coin besides choosing, else 1.
     """
 
@@ -50,7 +41,6 @@ class MemoryMoves:
     offsets: IntArray
     table: IntArray
     reverse: IntArray
-    threshold: int
     words: int
 
     @property
@@ -58,30 +48,16 @@ class MemoryMoves:
         """Memory the tables take."""
         return self.offsets.nbytes + self.table.nbytes + self.reverse.nbytes
 
-    @property
-    def lane_entries(self) -> int:
-        """Clocks that the nodes keep for each lane."""
-        return len(self.table) if self.code == LEAST_RECENT else 0
-
-    def arguments(self) -> tuple[int, IntArray, IntArray, IntArray, Any, int]:
+    def arguments(self) -> tuple[int, IntArray, IntArray, IntArray, int]:
         """Return the walk as the kernel takes it."""
-        return self.code, self.offsets, self.table, self.reverse, np.uint64(self.threshold), self.words
-
-
-def check_tokens(walk: Walk, tokens: int) -> None:
-    """Refuse several tokens of a walk whose nodes remember."""
-    if walk.remembers and tokens > 1:
-        raise InvalidParameterError(
-            "tokens", tokens, f"1 for the {walk.kind} walk: tokens would share the nodes' memory: not modelled"
-        )
+        return self.code, self.offsets, self.table, self.reverse, self.words
 
 
 def memory_moves_of(graph: Graph, walk: Walk) -> MemoryMoves:
     """Return what the kernel needs for ``walk`` on ``graph``."""
     if graph.n_nodes > _INT32_MAX:
         raise ResourceLimitError(f"the graph has {graph.n_nodes} nodes: walks number at most {_INT32_MAX}")
-    threshold = math.floor(float(walk.mix) * _WORD + 0.5)
-    coin = not graph.is_regular if walk.kind == "metropolis" else 0 < threshold < _WORD
+    coin = walk.kind == "metropolis" and not graph.is_regular
     # Sorted by neighbour, and by node where that is the same, entries come in the order of their reverses.
     reverse = np.argsort(graph.indices, kind="stable").astype(graph.indices.dtype)
     return MemoryMoves(
@@ -90,15 +66,13 @@ def memory_moves_of(graph: Graph, walk: Walk) -> MemoryMoves:
         offsets=frozen(graph.indptr.astype(np.int64)),
         table=frozen(graph.indices.astype(np.int32)),
         reverse=frozen(reverse),
-        threshold=threshold,
         words=2 if coin else 1,
     )
 
 
-def estimate_bytes(graph: Graph, walk: Walk, lanes: int) -> int:
-    """Return the bytes of the tables and of the memory that nodes keep for ``lanes`` lanes."""
+def estimate_bytes(graph: Graph) -> int:
+    """Return the bytes of the tables, and of making them."""
     n_entries = len(graph.indices)
     tables = 8 * (graph.n_nodes + 1) + n_entries * (4 + graph.indices.itemsize)
     # Sorting takes an order in 64 bits and, while it lasts, some more.
-    sorting = 3 * 8 * n_entries
-    return tables + max(sorting, 8 * n_entries * lanes if walk.remembers else 0)
+    return tables + 3 * 8 * n_entries

@@ -40,5 +40,5 @@ def token_paths(
         kernels.trace_tables(moves.table, moves.offsets, *moves.word_arguments(), key, job, starts, out)
     else:
         memory = memory_moves_of(graph, walk)
-        kernels.trace_memory(*memory.arguments(), memory.lane_entries, key, job, starts, out)
+        kernels.trace_memory(*memory.arguments(), key, job, starts, out)
     return out

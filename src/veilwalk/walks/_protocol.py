@@ -22,7 +22,7 @@ from veilwalk.walks._device import check_device, open_cuda
 from veilwalk.walks._device_lanes import DeviceLanes
 from veilwalk.walks._lanes import Lanes, MemoryLanes, TableLanes
 from veilwalk.walks._law import AliasRows, alias_rows, checked_rows
-from veilwalk.walks._memory import check_tokens, estimate_bytes, memory_moves_of
+from veilwalk.walks._memory import estimate_bytes, memory_moves_of
 from veilwalk.walks._moves import TABLES, moves_of, stream_key
 from veilwalk.walks._sets import FarRows, LawRows, SetRows, set_rows
 from veilwalk.walks._several import SeveralLanes
@@ -107,8 +107,7 @@ def iter_protocol(
         seed: Seed of the run, below 2**64.
         tokens: Tokens of each replica.
         replicas: Independent repetitions of the network, played side by side.
-        walk: The walk; hops in which a lazy or metropolis walk stays count. Without a mix each lane of a least-recent
-            walk soon goes the same round for ever, and only lanes are independent.
+        walk: The walk; hops in which a lazy or metropolis walk stays count.
         recipients: For how many a source seals, drawn without replacement; the first of them to be met opens.
         colluders: Mask of the nodes that share their sightings of ciphertexts.
         burn_in: Updates of each lane to play unseen first. By default: until the token has been everywhere,
@@ -130,7 +129,6 @@ def iter_protocol(
             validate.at_least(0 if name == "burn_in" else 1, **{name: value})
     key = stream_key(seed)
     watching = _colluder_mask(graph, colluders)
-    check_tokens(walk, tokens)
     check_device(device)
     lanes: _AnyLanes
     rows: SetRows | AliasRows
@@ -177,7 +175,6 @@ def estimate_memory(
     """
     validate.integer(updates=updates, tokens=tokens, replicas=replicas)
     validate.at_least(1, updates=updates, tokens=tokens, replicas=replicas)
-    check_tokens(walk, tokens)
     lanes = min(tokens * replicas, updates)
     chunk = chunk_updates if chunk_updates is not None else default_chunk_updates(graph)
     entries = law.near.size if isinstance(law, FarRows) else checked_rows(graph, law).nnz
@@ -187,7 +184,7 @@ def estimate_memory(
     # The kernel's chunk and the one the caller still holds.
     chunks = 2 * min(updates, max(chunk, lanes)) * UPDATE_DTYPE.itemsize
     collected = 2 * updates * UPDATE_DTYPE.itemsize if collect else 0
-    tables = moves_of(graph, walk).n_bytes if walk.kind in TABLES else estimate_bytes(graph, walk, lanes)
+    tables = moves_of(graph, walk).n_bytes if walk.kind in TABLES else estimate_bytes(graph)
     return tables + aliases + lanes * graph.n_nodes * shelves + chunks + collected
 
 

@@ -75,7 +75,7 @@ def _named(graph: Graph, law: LawRows, asked: dict[str, Any]) -> dict[str, Any]:
         "kind": "protocol",
         "graph": graph.digest,
         "law": law_digest(law),
-        "walk": [walk.kind, walk.mix],
+        "walk": walk.kind,
         "colluders": None if colluders is None else np.flatnonzero(colluders),
     } | plain
 

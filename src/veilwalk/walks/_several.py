@@ -38,9 +38,8 @@ class SeveralLanes:
         # A way starts and ends with a block of words.
         block_hops = 4 * moves_of(graph, walk).digits if walk.kind in TABLES else 4
         self._way_nodes = 1 + -(-_WAY // block_hops) * block_hops
-        self._lane_entries = 0 if walk.kind in TABLES else memory_moves_of(graph, walk).lane_entries
         nothing = np.empty((0, 0), dtype=np.int64)
-        self._state = self._visits = self._stamps = self._ways = self._used = nothing
+        self._state = self._visits = self._stamps = self._ways = nothing
         self._places = self._backs = np.empty(0, dtype=np.int64)
 
     def start(self, lanes: range) -> None:
@@ -70,7 +69,6 @@ class SeveralLanes:
         self._ways = np.repeat(starts[:, np.newaxis], self._way_nodes, axis=1)
         self._places = np.full(n_lanes, self._way_nodes - 1)
         self._backs = np.full(n_lanes, -1, dtype=np.int64)
-        self._used = np.full((n_lanes, self._lane_entries), -1, dtype=np.int64)
 
     def unvisited(self) -> BoolArray:
         """Return which lanes' tokens have not been everywhere yet."""
@@ -94,7 +92,6 @@ class SeveralLanes:
             self._ways,
             self._places,
             self._backs,
-            self._used,
             quotas,
             np.cumsum(quotas) - quotas,
             out,
@@ -109,4 +106,4 @@ def walk_arguments(graph: Graph, walk: Walk) -> tuple[Any, ...]:
     moves = moves_of(graph, walk)
     nowhere = np.empty(0, dtype=graph.indices.dtype)
     nowhere.flags.writeable = False
-    return (False, 0, moves.offsets, moves.table, nowhere, np.uint64(0), 1, *moves.word_arguments())
+    return (False, 0, moves.offsets, moves.table, nowhere, 1, *moves.word_arguments())

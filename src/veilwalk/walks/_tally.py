@@ -113,8 +113,6 @@ class DeviceTally:
             cut,
             device.full((lanes, self._n_nodes), -1, "int64"),
             device.full((lanes, self._n_nodes), -1, "int64"),
-            device.full((lanes, self._walk.lane_entries), -1, "int64"),
-            self._walk.lane_entries,
             paths,
             earlier,
             sealed,

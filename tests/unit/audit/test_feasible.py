@@ -17,7 +17,7 @@ from veilwalk.graphs import Graph, hypercube, parse_graph_spec, random_regular
 
 GRAPH = random_regular(40, 3, seed=2)
 SCHEME = choose_scheme(GRAPH, "uniform-node", support=(2, 4))
-CHAINED = tuple(name for name in OBSERVERS if name not in {"path", "round"})
+CHAINED = tuple(name for name in OBSERVERS if name != "path")
 #: Those who follow the token through all they saw of it, on chains only.
 FOLLOWERS = ("memory", "neighbour", "linked-neighbour", "coalition", "linked-coalition")
 
@@ -107,8 +107,7 @@ def test_what_auto_chooses_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> 
     # With so few paths everybody who follows the token is quick enough.
     for kind in (Filtered, FilteredAlone):
         monkeypatch.setattr(kind, "particles", 4)
-    quick: dict[str, Any] = {"updates": 2000, "rehearsed_hops": 2000, "tried_hops": 500}
-    worst = ("path",), ("path", "round")
+    quick: dict[str, Any] = {"updates": 2000, "rehearsed_hops": 2000}
     # What looking candidates up takes, and not a byte for tables.
     enough = predicted_memory(make_plan(SCHEME, AuditSettings(**quick, large_nodes=40)))
     cases: list[tuple[Scheme, dict[str, Any], str, tuple[str, ...]]] = [
@@ -116,10 +115,9 @@ def test_what_auto_chooses_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> 
         (SCHEME, {"exact_nodes": 39}, "estimated", _without("repeated")),
         (SCHEME, {"large_nodes": 40}, "by-class", ("prior", "return-time", "last-hop")),
         (SCHEME, {"memory_bytes": enough}, "by-class", ("prior", "return-time", "last-hop")),
-        (walking("non-backtracking"), {}, "exact", (*_without("window"), *worst[0])),
-        (walking("non-backtracking"), {"exact_nodes": 39}, "rehearsed", (*_without("window"), *worst[0])),
-        (walking("least-recent:0.2"), {}, "rehearsed", (*_without("window", *FOLLOWERS), *worst[1])),
-        (walking("least-recent:0.2"), {"path_nodes": 39}, "rehearsed", _without("window", *FOLLOWERS)),
+        (walking("non-backtracking"), {}, "exact", (*_without("window"), "path")),
+        (walking("non-backtracking"), {"exact_nodes": 39}, "rehearsed", (*_without("window"), "path")),
+        (walking("non-backtracking"), {"path_nodes": 39}, "exact", _without("window")),
         (
             choose_scheme(hypercube(5), "uniform-node", support=(2, 3)),
             {"exact_nodes": 31},
@@ -127,7 +125,7 @@ def test_what_auto_chooses_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> 
             _without("repeated"),
         ),
         (choose_scheme(GRAPH, "plain"), {}, "exact", ("prior", "last-hop")),
-        (choose_scheme(GRAPH, "plain", walk="least-recent"), {"large_nodes": 9}, "exact", ("prior", "last-hop")),
+        (choose_scheme(GRAPH, "plain", walk="non-backtracking"), {"large_nodes": 9}, "exact", ("prior", "last-hop")),
     ]
     for scheme, limits, posterior, observers in cases:
         found = audit(scheme, **quick, **limits)
@@ -178,12 +176,12 @@ def test_an_audit_beyond_its_memory_is_refused_before_a_hop_is_walked() -> None:
         audit(SCHEME, observers=("prior",), updates=10**12, memory_bytes=1 << 30)
 
 
-@pytest.mark.parametrize("walk", ["non-backtracking", "least-recent"])
-def test_walks_that_remember_are_cheaper(walk: str) -> None:
+def test_walks_that_do_not_turn_back_are_cheaper() -> None:
     """By class or rehearsed, with the same run behind both; coalitions say that they rehearsed."""
     graph = random_regular(60, 3, seed=1)
     asked: dict[str, Any] = {"updates": 20_000, "colluders": 6, "rehearsed_hops": 20_000}
     asked["observers"] = ("prior", "last-hop", "first-sight")
+    walk = "non-backtracking"
     cases = (("simple", "by-class"), (walk, "by-class"), (walk, "rehearsed"))
     found = {(kind, posterior): audit(walking(kind, graph), posterior=posterior, **asked) for kind, posterior in cases}
     hops = {key: one.hops_per_update.mean for key, one in found.items()}
@@ -194,11 +192,6 @@ def test_walks_that_remember_are_cheaper(walk: str) -> None:
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "exact": (
-        "least-recent",
-        {"observers": "last-hop", "posterior": "exact"},
-        "posterior = 'exact': must be rehearsed or by-class: the least-recent walk is no chain",
-    ),
     "too large": (
         "simple",
         {"observers": "last-hop", "posterior": "exact", "exact_nodes": 39},
@@ -226,14 +219,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "observers = 'bridge': must be left out: it needs tables of all pairs, for fewer than 9 nodes",
     ),
     "window": (
-        "least-recent",
-        {"observers": "window"},
-        "observers = 'window': must be left out: the notion is not for the least-recent walk",
-    ),
-    "round": (
         "non-backtracking",
-        {"observers": "round"},
-        "observers = 'round': must be left out: nodes of a non-backtracking walk remember nothing",
+        {"observers": "window"},
+        "observers = 'window': must be left out: the notion is not for the non-backtracking walk",
     ),
     "path": (
         "simple",
@@ -311,27 +299,25 @@ def test_degenerate_graphs_answer_or_refuse_in_one_line(name: str) -> None:
             audit(choose_scheme(graph), updates=500)
         assert len(str(refused.value).splitlines()) == 1
     neighbours = DistanceSupport(1, 2, allow_neighbours=True)
-    for walk in ("lazy", "simple", "non-backtracking", "least-recent:0.2"):
+    for walk in ("lazy", "simple", "non-backtracking"):
         scheme = choose_scheme(graph, "uniform-node", support=neighbours, walk=walk)
-        found = audit(scheme, updates=500, rehearsed_hops=500, tried_hops=200)
+        found = audit(scheme, updates=500, rehearsed_hops=500)
         assert {"prior", "return-time", "last-hop"} <= set(found)
         found.record().to_json()
 
 
 @pytest.mark.parametrize("posterior", ["exact", "by-class"])
-def test_hops_are_predicted_for_every_walk_with_a_chain(posterior: str) -> None:
-    """From the arcs too, whatever the posterior; a walk that remembers has no such number."""
+def test_hops_are_predicted_for_every_walk(posterior: str) -> None:
+    """From the arcs too, whatever the posterior."""
     asked: dict[str, Any] = {"observers": ("return-time",), "updates": 20_000, "posterior": posterior}
     found = audit(walking("non-backtracking"), **asked)
     assert found.hops_per_update.mean == pytest.approx(found.hops_per_update_predicted, rel=0.02)
-    asked["posterior"] = "by-class"
-    assert audit(walking("least-recent"), **asked).hops_per_update_predicted is None
 
 
 def test_every_observer_says_what_it_sees() -> None:
     """In one line each, no two alike, and the reference has them in their order."""
     lines = [kind.sees for kind in OBSERVERS.values()]
-    assert len(set(lines)) == len(lines) == 15
+    assert len(set(lines)) == len(lines) == 14
     assert all(line and "\n" not in line for line in lines)
     page = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text()
     rows = "\n".join(f"| `{name}` | {kind.sees} |" for name, kind in OBSERVERS.items())

@@ -8,11 +8,11 @@ import numpy as np
 
 from veilwalk.audit import AuditSettings, play
 from veilwalk.audit.inference._kernels_paths import gap_bin, tally_candidates, tally_deliveries, tally_sights
-from veilwalk.audit.inference.paths import first_updates, from_path, from_round
+from veilwalk.audit.inference.paths import from_path
 from veilwalk.audit.inference.rehearsal import colluder_numbers, follow_paths
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.design import choose_scheme
-from veilwalk.graphs import Graph, distances, random_regular
+from veilwalk.graphs import Graph, distances
 from veilwalk.walks import token_paths
 
 EDGES = [(0, 1), (1, 2), (2, 3), (3, 1), (1, 4), (4, 5), (5, 6), (6, 7), (7, 4), (2, 6), (7, 8), (8, 3)]
@@ -173,28 +173,3 @@ def test_bins_of_stretches_widen_slowly() -> None:
     assert gap_bin(10**7) == 95
     bins = [gap_bin(hops) for hops in range(1, 9000)]
     assert np.all(np.diff(bins) >= 0)
-
-
-def test_a_round_without_chance_is_as_good_as_the_path() -> None:
-    """With mix 0 what nodes remember foretells every hop; with chance it does not. Distances are respected in both."""
-    graph = random_regular(40, 3, seed=2)
-    apart = distances(graph).astype(np.int64)
-    for mix in (0.0, 0.3):
-        scheme = choose_scheme(graph, "uniform-node", support=(2, 4), walk=f"least-recent:{mix}")
-        settings = AuditSettings(observers=("round",), updates=600, seed=5, replicas=4, tried_hops=30_000)
-        run = play(scheme, settings)
-        rows = first_updates(run.truth.lane, np.arange(600), 40)
-        assert [int((run.truth.lane[rows] == lane).sum()) for lane in range(4)] == [10] * 4
-        seen, lanes = run.seen.at(rows), run.truth.lane[rows]
-        possible = 2 * apart[seen.destination] <= seen.return_time[:, np.newaxis]
-        otherwise = np.where(possible, scheme.law.matrix.toarray().T[seen.destination], 0.0)
-        otherwise /= otherwise.sum(axis=1, keepdims=True)
-        known = from_path(scheme, settings, seen=seen, lanes=lanes).weights
-        foretold = from_round(scheme, settings, seen=seen, lanes=lanes, otherwise=otherwise).weights
-        np.testing.assert_allclose(foretold.sum(axis=1), 1, atol=1e-12)
-        assert np.all(foretold[np.arange(len(rows)), run.truth.source[rows]] > 0)
-        assert np.all(foretold[~possible] == 0)
-        if mix == 0.0:
-            np.testing.assert_allclose(foretold, known, atol=1e-12)
-        else:
-            assert np.abs(foretold - known).sum(axis=1).mean() > 0.2

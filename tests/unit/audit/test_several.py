@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from veilwalk.audit import AuditSettings, Sightings, audit, make_plan, play
-from veilwalk.audit.inference.paths import from_path, from_round
+from veilwalk.audit.inference.paths import from_path
 from veilwalk.audit.inference.rehearsal import colluder_numbers, follow_paths, follow_sealed
 from veilwalk.audit.inference.sealed import Sets, opened_by
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.walk import Walk
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import Graph, random_regular
 from veilwalk.walks import UPDATE_DTYPE, recipients_of, token_paths
@@ -102,21 +101,6 @@ def test_who_knows_the_path() -> None:
         path = walked[lane][: clock + 1]
         weights = np.bincount(path, weights=made_slowly(path)[1][clock], minlength=9)
         np.testing.assert_allclose(found.weights[row], weights / weights.sum(), atol=1e-5, rtol=0)
-
-
-def test_who_knows_what_nodes_remember() -> None:
-    """Without chance the round is foretold, and tells what the path does; with some, less, and it stays calibrated."""
-    settings = AuditSettings(updates=64, replicas=4, seed=4, tried_hops=20_000)
-    for mix, certain in ((0.0, True), (0.3, False)):
-        scheme = choose_scheme(GRAPH, "far:2", walk=Walk("least-recent", mix), recipients=2)
-        run = play(scheme, settings)
-        even = np.full((len(run.seen), 9), 1 / 9)
-        lanes = run.truth.lane
-        foretold = from_round(scheme, settings, seen=run.seen, lanes=lanes, otherwise=even).weights
-        path = from_path(scheme, settings, seen=run.seen, lanes=lanes).weights
-        assert np.allclose(foretold, path, atol=1e-6, rtol=0) == certain
-        mine = foretold[np.arange(len(foretold)), run.truth.source]
-        assert mine.mean() == pytest.approx((foretold**2).sum(axis=1).mean(), abs=0.12)
 
 
 @pytest.mark.parametrize("walk", ["simple", "non-backtracking"])

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from veilwalk.chains import require_chain
+from veilwalk.chains import chain_of
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
@@ -36,7 +36,7 @@ IRREGULAR = {
 
 
 def likelihood(graph: Graph, support: DistanceSupport, walk: str = "simple") -> Floats:
-    chain = require_chain(graph, Walk(walk))
+    chain = chain_of(graph, Walk(walk))
     kappa = covered_return_times(chain, support, (0.35,))[0]
     return exact_window_likelihood(chain, max(kappa, support.hi + 1), 5)
 
@@ -116,6 +116,6 @@ def test_weights_stand_as_the_inverses_of_row_sums(name: str) -> None:
 def test_a_window_that_no_hit_falls_into_is_refused() -> None:
     """On a bipartite graph with a window of one hop half of the pairs cannot be hit."""
     graph, support = torus(4, 6), DistanceSupport(2, 3)
-    chances = exact_window_likelihood(require_chain(graph, Walk("simple")), 30.0, 0)
+    chances = exact_window_likelihood(chain_of(graph, Walk("simple")), 30.0, 0)
     with pytest.raises(InvalidParameterError, match="window"):
         equalised_law(law_by_distance(graph, support, np.ones(4)), chances)

@@ -29,8 +29,7 @@ class Estimated(Inference):
         """Only walks that are chains on the nodes, to one recipient."""
         if (why := for_one(plan)) is not None:
             return why
-        chain = plan.scheme.chain
-        if chain is None or chain.on_nodes is None:
+        if plan.scheme.chain.on_nodes is None:
             return f"the {plan.scheme.walk.kind} walk is no chain on the nodes"
         return None
 

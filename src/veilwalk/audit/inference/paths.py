@@ -1,12 +1,10 @@
-"""The worst cases: observers who know where the token went, or what every node remembered when it last left them.
+"""The worst case: a destination that knows where the token went.
 
-Both are destinations that are granted more than any node sees. Neither can look into a ciphertext, nor see where one
-ends and the next begins; who sees that as well knows the source.
+It is granted more than any node sees. It cannot look into a ciphertext, nor see where one ends and the next begins: an
+observer that sees that as well knows the source.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
@@ -16,17 +14,13 @@ from veilwalk.audit.inference._base import Posterior
 from veilwalk.audit.inference._kernels_paths import weigh_path
 from veilwalk.audit.inference.rehearsal import colluder_numbers, follow_paths, follow_sealed
 from veilwalk.audit.inference.sealed import Sets
-from veilwalk.core.arrays import FloatArray, IntArray, normalised
-from veilwalk.core.randomness import task_generator
+from veilwalk.core.arrays import IntArray, normalised
 from veilwalk.design import Scheme
-from veilwalk.walks import memory_moves_of, token_paths
+from veilwalk.walks import token_paths
 
 # Bytes of path and of what is followed along it, a hop.
 _HOP_BYTES = 20
 _BATCH_BYTES = 256 << 20
-_ROUND_TASK = 0x726F756E
-# How many ways that fit are enough.
-_WANTED = 128
 
 
 def first_updates(lanes: IntArray, rows: IntArray, count: int) -> IntArray:
@@ -57,48 +51,6 @@ def from_path(scheme: Scheme, settings: AuditSettings, *, seen: Sightings, lanes
             weigh_openings(paths, made, *sets.arguments(), first_row, seen.clock[rows], part)
         weight[rows] = part
     return Posterior(normalised(weight), "exact: every hop is known")
-
-
-def from_round(
-    scheme: Scheme, settings: AuditSettings, *, seen: Sightings, lanes: IntArray, otherwise: FloatArray
-) -> Posterior:
-    """Posterior of who followed the token until it last left, and so knows what every node remembered then.
-
-    It sees the return time and the last hop. Tokens are sent on from there by simulation, and those that come back
-    alike are kept; ``otherwise``, a posterior that knows no memory, counts as one way more where chance has a part.
-    """
-    from veilwalk.audit.inference._kernels_round import foretell, foretell_sealed
-
-    rows_of_law, mix, sets = scheme.law.matrix, scheme.walk.mix, Sets.of(scheme)
-    columns = np.ascontiguousarray(rows_of_law.toarray().T)
-    law = (rows_of_law.indptr, rows_of_law.indices, rows_of_law.data, columns) if sets is None else sets.arguments()
-    follow: Callable[..., None] = foretell if sets is None else foretell_sealed
-    moves = memory_moves_of(scheme.graph, scheme.walk)
-    seed = np.uint64(task_generator(settings.seed, _ROUND_TASK).integers(1 << 63))
-    guess = np.array(otherwise)
-    for first, chosen in _batches(seen, lanes):
-        # In the order in which the token left the destination the time before.
-        order = np.lexsort((seen.clock[chosen] - seen.return_time[chosen], lanes[chosen]))
-        rows = chosen[order]
-        paths = _walked(scheme, settings, first, lanes[rows], seen.clock[rows])
-        weight, found = np.zeros((len(rows), len(columns))), np.zeros(len(rows), dtype=np.int64)
-        follow(
-            paths,
-            *law,
-            *moves.arguments(),
-            seed + np.uint64(first),
-            np.searchsorted(lanes[rows], first + np.arange(len(paths) + 1)),
-            seen.clock[rows],
-            seen.return_time[rows],
-            settings.tried_hops,
-            _WANTED,
-            weight,
-            found,
-        )
-        fits = found > 0
-        share = np.where(mix > 0.0, 1.0 / np.maximum(found[fits], 1), 0.0)[:, np.newaxis]
-        guess[rows[fits]] = normalised(normalised(weight[fits]) + share * otherwise[rows[fits]])
-    return Posterior(guess, "simulated onward from what every node remembered")
 
 
 def _batches(seen: Sightings, lanes: IntArray) -> list[tuple[int, IntArray]]:

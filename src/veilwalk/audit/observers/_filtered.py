@@ -50,9 +50,7 @@ class Filtered(Observer):
 
     @classmethod
     def unsuited(cls, plan: Plan) -> str | None:
-        """Only walks that are chains, and what does not take hours."""
-        if plan.scheme.chain is None:
-            return f"the {plan.scheme.walk.kind} walk is no chain"
+        """Only what does not take hours."""
         hours = FEWEST / max(cls._per_minute(plan), 1e-9) / 60.0
         return f"{FEWEST} answers would take about {hours:.0f} hours" if cls.sampled(plan) and hours > 1.0 else None
 

@@ -11,7 +11,7 @@ from veilwalk.audit.observers.neighbour import Neighbour
 from veilwalk.audit.observers.prior import Prior
 from veilwalk.audit.observers.timed import LastHop, ReturnTime
 from veilwalk.audit.observers.window import Window
-from veilwalk.audit.observers.worst_case import Path, Round
+from veilwalk.audit.observers.worst_case import Path
 
 #: Every observer by name, in the order in which they are reported.
 OBSERVERS: dict[str, type[Observer]] = {
@@ -31,7 +31,6 @@ OBSERVERS: dict[str, type[Observer]] = {
         Coalition,
         LinkedCoalition,
         Path,
-        Round,
     )
 }
 #: Those of them that are coalitions and answer for single updates.

@@ -13,7 +13,7 @@ from veilwalk.audit.inference.coalition import coalition_of
 from veilwalk.audit.inference.rehearsed_sights import SealedSights
 from veilwalk.audit.inference.sealed import opened_by
 from veilwalk.audit.observers._base import Observer, Place
-from veilwalk.core.arrays import FloatArray, IntArray, normalised
+from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.walks import recipients_of
 
 # Sets of colluders that the mean of the best guess is over.
@@ -112,9 +112,4 @@ class Predecessor(FirstSight):
             source=seen.told_by,
             clock=seen.told_clock,
         )
-        if scene.scheme.chain is not None:
-            return opened_by(scene.scheme.chain, seen.told_from, seen.told_by, sets)
-        # How often i opens what the colluder sealed, of all sets: the rows of the prior, turned round.
-        chosen = np.zeros((len(rows), scene.graph.n_nodes))
-        np.put_along_axis(chosen, sets, 1.0, axis=1)
-        return normalised(chosen * scene.prior.T[seen.told_by] * scene.scheme.source_prior)
+        return opened_by(scene.chain, seen.told_from, seen.told_by, sets)
