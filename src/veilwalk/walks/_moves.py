@@ -1,7 +1,8 @@
-"""What a walk may do next, as a table of equally likely moves.
+"""What a walk may do next, in the layout the kernels read.
 
-A walk without memory is such a table: the simple walk lists each node's neighbours, the lazy walk lists them
-and, as often, the node itself. One set of kernels then serves every such walk, and a new kind is a new table.
+A walk without memory is a table of equally likely moves: the simple walk lists each node's neighbours, the lazy walk
+lists them and, as often, the node itself. One set of kernels serves every such walk, and a new kind is a new table.
+Metropolis and non-backtracking walks are neighbour lists and a rule, which :mod:`veilwalk.walks._kernels_paths` states.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from veilwalk.graphs import Graph
 _MAX_SPAN = 1 << 24
 _WORD = 1 << 32
 _INT32_MAX = np.iinfo(np.int32).max
+# The numbers by which the kernel knows the kinds.
+METROPOLIS = 0
+NON_BACKTRACKING = 1
+_CODES: dict[str, int] = {"metropolis": METROPOLIS, "non-backtracking": NON_BACKTRACKING}
 
 
 # Where the moves of each node start, with the end of the last; and the moves.
@@ -102,6 +107,68 @@ def digits_per_word(width: int) -> int:
     while digits < 32 and width ** (digits + 1) <= most:
         digits += 1
     return digits if digits == 1 else digits - digits % 2
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMoves:
+    """Neighbour lists and the rule of the walk, in the layout the kernel reads.
+
+    An entry is a place in the neighbour lists: an edge as one of its ends sees it.
+
+    Attributes:
+        n_nodes: Number of nodes.
+        code: Number of the kind.
+        offsets: Where each node's entries start, with the end of the last.
+        table: The neighbour at every entry.
+        reverse: The entry of the same edge at its other end.
+        words: Random words per hop: 2 where the walk tosses a coin besides choosing, else 1.
+    """
+
+    n_nodes: int
+    code: int
+    offsets: IntArray
+    table: IntArray
+    reverse: IntArray
+    words: int
+
+    def arguments(self) -> tuple[int, IntArray, IntArray, IntArray, int]:
+        """Return the walk as the kernel takes it."""
+        return self.code, self.offsets, self.table, self.reverse, self.words
+
+
+def memory_moves_of(graph: Graph, walk: Walk) -> MemoryMoves:
+    """Return what the kernel needs for ``walk`` on ``graph``."""
+    if graph.n_nodes > _INT32_MAX:
+        raise ResourceLimitError(f"the graph has {graph.n_nodes} nodes: walks number at most {_INT32_MAX}")
+    coin = walk.kind == "metropolis" and not graph.is_regular
+    # Sorted by neighbour, and by node where that is the same, entries come in the order of their reverses.
+    reverse = np.argsort(graph.indices, kind="stable").astype(graph.indices.dtype)
+    return MemoryMoves(
+        n_nodes=graph.n_nodes,
+        code=_CODES[walk.kind],
+        offsets=frozen(graph.indptr.astype(np.int64)),
+        table=frozen(graph.indices.astype(np.int32)),
+        reverse=frozen(reverse),
+        words=2 if coin else 1,
+    )
+
+
+def estimate_bytes(graph: Graph) -> int:
+    """Return the bytes of the tables, and of making them."""
+    n_entries = len(graph.indices)
+    tables = 8 * (graph.n_nodes + 1) + n_entries * (4 + graph.indices.itemsize)
+    # Sorting takes an order in 64 bits and, while it lasts, some more.
+    return tables + 3 * 8 * n_entries
+
+
+def walk_arguments(graph: Graph, walk: Walk) -> tuple[Any, ...]:
+    """Return a walk of either kind as the one kernel takes it; what it does not need is empty."""
+    if walk.kind not in TABLES:
+        return (True, *memory_moves_of(graph, walk).arguments(), np.uint64(0), 1, np.uint64(1), np.uint64(0))
+    moves = moves_of(graph, walk)
+    nowhere = np.empty(0, dtype=graph.indices.dtype)
+    nowhere.flags.writeable = False
+    return (False, 0, moves.offsets, moves.table, nowhere, 1, *moves.word_arguments())
 
 
 def stream_key(seed: int) -> Any:

@@ -1,4 +1,4 @@
-// Ciphertexts that are sealed for several (_kernels_several.py, _kernels_sets.py). A set is written as stamps: the
+// Ciphertexts that are sealed for several (_kernels_protocol.py, _kernels_laws.py). A set is written as stamps: the
 // clock at which a node last became a recipient, which also tells whom the set has already.
 
 #define SET_PARAMETERS                                                                                         \

@@ -1,5 +1,5 @@
-// A token that walks on, hop by hop, whatever its walk: by tables (_kernels_protocol.py) or with memory
-// (_kernels_memory.py). Hop h is served by the same words as there.
+// A token that walks on, hop by hop, whatever its walk: by tables or with memory
+// (_kernels_paths.py). Hop h is served by the same words as there.
 
 enum { METROPOLIS = 0, NON_BACKTRACKING = 1 };
 #define NOWHERE (~0ull)

@@ -1,6 +1,16 @@
-"""Kernels that write down every node a lane of the protocol walks over, by the very words the protocol uses.
+"""Kernels of the paths of tokens: where each hop of each kind of walk leads.
 
 Where a token goes does not depend on for whom it is sealed: its path is a function of the seed and of its lane.
+
+Some walks are a table of equally likely moves: row after row of ``width`` nodes, or, with ``width`` 0, rows of any
+length that start at ``offsets``. Hop ``h`` is then served by word ``h // digits`` of the lane's stream.
+
+Others need more. ``metropolis``: a uniform neighbour y of x is proposed and taken with probability
+min(1, deg x / deg y); else the token stays, which is a hop like any other. ``non-backtracking``: uniform over the
+neighbours but the one the token came from; at a leaf it goes back. Hop ``h`` of these has the words from ``h * words``
+on of its stream: the first chooses, the last is the coin.
+
+Nodes, widths and counts are uint64 inside the kernels, so that indexing needs no sign test.
 """
 
 from __future__ import annotations
@@ -11,16 +21,65 @@ import numba
 import numpy as np
 
 from veilwalk.walks._compile import inlined, kernel, serial
-from veilwalk.walks._kernels_memory import onward
-from veilwalk.walks._kernels_protocol import _DESTINATION_NUMBERS
-from veilwalk.walks._kernels_random import HALF, MASK, ONE, START, WALK, ZERO, block_words, choice, fill_words
-from veilwalk.walks._memory import METROPOLIS
+from veilwalk.walks._kernels_random import (
+    DESTINATION_NUMBERS,
+    HALF,
+    MASK,
+    ONE,
+    START,
+    WALK,
+    ZERO,
+    block_words,
+    choice,
+    fill_words,
+)
+from veilwalk.walks._moves import METROPOLIS
 
 _TWO = np.uint64(2)
-#: No node, and no entry of a table.
+#: The -1 of a token that came from nowhere yet: no node, and no entry of a table.
 NOWHERE = MASK << HALF | MASK
 
 Array = Any
+
+
+@inlined
+def onward(seed: Any, job: Any, number: Any, word: Any, first: Any, degree: Any, back: Any) -> Any:
+    """Return a uniform entry of a node except ``back``, unless there is no other."""
+    if back == NOWHERE or degree == ONE:
+        return first + choice(seed, job, number, word, degree)
+    entry = first + choice(seed, job, number, word, degree - ONE)
+    return entry + ONE if entry >= back else entry
+
+
+@inlined
+def step(
+    kind: Any,
+    offsets: Array,
+    table: Array,
+    reverse: Array,
+    seed: Any,
+    job: Any,
+    number: Any,
+    word: Any,
+    coin: Any,
+    came_from: Any,
+    back: Any,
+) -> Any:
+    """Return the next node of a walk with memory and the entry that leads back from it.
+
+    As ``_kernels_protocol.run_memory_lanes`` does, for one token: ``word`` chooses, has ``number`` in its stream, and
+    ``coin`` decides.
+    """
+    first = np.uint64(offsets[came_from])
+    degree = np.uint64(offsets[came_from + ONE]) - first
+    if kind == METROPOLIS:
+        node = np.uint64(table[first + choice(seed, job, number, word, degree)])
+        other_degree = np.uint64(offsets[node + ONE]) - np.uint64(offsets[node])
+        if other_degree > degree and choice(seed, job, number + ONE, coin, other_degree) >= degree:
+            node = came_from
+        return node, back
+    entry = onward(seed, job, number, word, first, degree, back)
+    return np.uint64(table[entry]), np.uint64(reverse[entry])
 
 
 @serial
@@ -29,7 +88,7 @@ def start_nodes(n_nodes: Any, seed: Any, first_job: Any, out: Array) -> None:
     for lane in range(out.shape[0]):
         job = first_job + np.uint64(lane)
         word, _, _, _ = block_words(seed, job, START, ZERO, ZERO)
-        out[lane] = np.int64(choice(seed, job, _DESTINATION_NUMBERS, word, n_nodes))
+        out[lane] = np.int64(choice(seed, job, DESTINATION_NUMBERS, word, n_nodes))
 
 
 @kernel
@@ -69,37 +128,6 @@ def trace_tables(
                 n_choices = np.uint64(offsets[node + ONE]) - first
                 node = np.uint64(table[first + choice(seed, jobs[0], np.uint64(number), word, n_choices)])
             out[lane, hop + 1] = np.int32(node)
-
-
-@inlined
-def step(
-    kind: Any,
-    offsets: Array,
-    table: Array,
-    reverse: Array,
-    seed: Any,
-    job: Any,
-    number: Any,
-    word: Any,
-    coin: Any,
-    came_from: Any,
-    back: Any,
-) -> Any:
-    """Return the next node of a walk with memory and the entry that leads back from it.
-
-    As ``_kernels_memory.run_memory_lanes`` does, for one token: ``word`` chooses, has ``number`` in its stream, and
-    ``coin`` decides.
-    """
-    first = np.uint64(offsets[came_from])
-    degree = np.uint64(offsets[came_from + ONE]) - first
-    if kind == METROPOLIS:
-        node = np.uint64(table[first + choice(seed, job, number, word, degree)])
-        other_degree = np.uint64(offsets[node + ONE]) - np.uint64(offsets[node])
-        if other_degree > degree and choice(seed, job, number + ONE, coin, other_degree) >= degree:
-            node = came_from
-        return node, back
-    entry = onward(seed, job, number, word, first, degree, back)
-    return np.uint64(table[entry]), np.uint64(reverse[entry])
 
 
 @serial
