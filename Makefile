@@ -41,14 +41,14 @@ prometheus:
 		|| echo "prometheus is missing and could not be installed: the test of alerts will be skipped"
 
 docs: $(VENV)/.docs  ## The site, from the pages of this repository, into out/site; dead links and anchors end it
-	$(BIN)/python -m benchmarks.tables.site
+	$(BIN)/python -m tools.pages.site
 
 screenshots: $(VENV)/.demo browser  ## The report of the demo as a picture, for the pages; writes docs
 	@test -f out/demo/record.json || $(BIN)/veilwalk demo --out out/demo
-	$(BIN)/python -m benchmarks.tables.screenshots out/demo
+	$(BIN)/python -m tools.pages.screenshots out/demo
 
 choices: $(VENV)/.demo  ## What design recommends for some networks; minutes, resumes; writes docs
-	$(BIN)/python -m benchmarks.tables.choices
+	$(BIN)/python -m tools.pages.choices
 
 figures: $(VENV)/.demo  ## The paper's three figures into out/paper
 	$(BIN)/veilwalk paper reproduce all --out out/paper
@@ -62,42 +62,42 @@ bench: $(VENV)/.bench  ## Ratios against the peers a user would pick; takes a wh
 	$(BIN)/python -m benchmarks.speed.node
 
 api: $(VENV)/.demo  ## The Python reference and the manual page from the code; writes docs
-	$(BIN)/python -m benchmarks.tables.api
-	$(BIN)/python -m benchmarks.tables.man
+	$(BIN)/python -m tools.pages.api
+	$(BIN)/python -m tools.pages.man
 
 graph-table: $(VENV)/.demo  ## Graphs, walks and laws side by side; ten minutes; writes docs
-	$(BIN)/python -m benchmarks.tables.graph_table
+	$(BIN)/python -m tools.pages.graph_table
 
 routes: $(VENV)/.demo  ## Sealed for one and for several beside onions, crowds, gossip; five minutes, resumes; writes docs
-	$(BIN)/python -m benchmarks.tables.routes
+	$(BIN)/python -m tools.pages.routes
 
 learning: $(VENV)/.test  ## Accuracy of every algorithm on MNIST, tuned; an hour or more, resumes; writes docs
-	$(BIN)/python -m benchmarks.tables.learning
+	$(BIN)/python -m tools.pages.learning
 
 noise: $(VENV)/.test  ## What noise costs and buys on MNIST, a record or a node protected; some minutes, resumes; writes docs
-	$(BIN)/python -m benchmarks.tables.noise
+	$(BIN)/python -m tools.pages.noise
 
 robustness: $(VENV)/.demo  ## What poisoners do, and what tests of received models are worth; some ten minutes, resumes; writes docs
-	$(BIN)/python -m benchmarks.tables.robustness
+	$(BIN)/python -m tools.pages.robustness
 
 audit-campaign: $(VENV)/.demo  ## Every law, every observer, the curve over colluders; half an hour, resumes; writes docs
-	$(BIN)/python -m benchmarks.tables.audit_campaign
+	$(BIN)/python -m tools.pages.audit_campaign
 
 attackers: $(VENV)/.demo  ## The strongest attackers on 60 peers, printed; some minutes, resumes
-	$(BIN)/python -m benchmarks.tables.attackers
+	$(BIN)/python -m tools.pages.attackers
 
 sealed-attackers: $(VENV)/.demo  ## The strongest attackers of what is sealed for several; a quarter of an hour, resumes; writes docs
-	$(BIN)/python -m benchmarks.tables.sealed_attackers
+	$(BIN)/python -m tools.pages.sealed_attackers
 
 watch-pictures: $(VENV)/.test browser  ## The pictures of the live page; a minute or two; writes docs
-	$(BIN)/python -m benchmarks.tables.watch_pictures
-	$(BIN)/python -m benchmarks.tables.walk_picture
+	$(BIN)/python -m tools.pages.watch_pictures
+	$(BIN)/python -m tools.pages.walk_picture
 
 walk-comparison: $(VENV)/.demo  ## Hops, entropy, attackers of the walks side by side; a quarter of an hour, resumes; writes docs
-	$(BIN)/python -m benchmarks.tables.walk_comparison
+	$(BIN)/python -m tools.pages.walk_comparison
 
 campaign: $(VENV)/.test  ## Kills, pauses, power cuts, bad networks, fuzzing; hours, resumes; writes docs
-	$(BIN)/python -m benchmarks.reliability.campaign
+	$(BIN)/python -m tests.campaigns.campaign
 
 packaged: $(VENV)/.test  ## The systemd unit and the container image, run for real as root; minutes; needs podman and a Debian mirror
 	VEILWALK_PACKAGED=out/packaged $(BIN)/pytest tests/e2e/test_packaged_node.py

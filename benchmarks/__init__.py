@@ -1,1 +1,1 @@
-"""What runs beside the package: how fast it is, the tables in its docs, and what it survives."""
+"""Speed beside the peers that a user would pick."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from veilwalk.node.cluster._files import free_ports
-from veilwalk.node.members._keys import NodeKeys
+from veilwalk.node.members import NodeKeys
 from veilwalk.node.peer._membership import Membership
 
 _SETTLING_S = 1.0

@@ -22,7 +22,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reliability.chaos import ChaosCluster
+from tests.campaigns.chaos import ChaosCluster
+
 from benchmarks.speed._harness import take_precedence
 from benchmarks.speed.node import RING, SIZES, TIMES, _secrets, hops, tls_echo
 
@@ -78,8 +79,8 @@ def install() -> None:
     """Let every node of this process note when it does what; written beside its configuration when it stops."""
     from veilwalk.node.link._connection import Connection
     from veilwalk.node.link._wire import Wire
+    from veilwalk.node.peer import Node
     from veilwalk.node.peer._custody import Custody
-    from veilwalk.node.peer._node import Node
 
     events: list[tuple[float, int, str]] = []
 

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.reliability.chaos import ChaosCluster
+from tests.campaigns.chaos import ChaosCluster
 
 
 def rates(folder: Path, walks: int, *, spec: str, dwell: float, seconds: float) -> dict[str, float]:

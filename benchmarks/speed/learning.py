@@ -42,9 +42,7 @@ from veilwalk.core.support import DistanceSupport
 from veilwalk.design import make_law
 from veilwalk.graphs import random_regular
 from veilwalk.learning import Partition, SoftmaxLearner, TrainingTask, private_trace, train
-from veilwalk.node.sealing._envelope import seal
-from veilwalk.node.sealing._kem import Suite
-from veilwalk.node.sealing._opener import Opener
+from veilwalk.node.sealing import Opener, Suite, seal
 
 N_NODES, ROWS, FEATURES, CLASSES, BATCH = 300, 200, 784, 10, 32
 GRAPH = random_regular(N_NODES, 3, seed=1)

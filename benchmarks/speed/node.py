@@ -28,21 +28,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reliability.chaos import ChaosCluster
+from tests.campaigns.chaos import ChaosCluster
+
 from benchmarks.speed._harness import take_precedence
 from benchmarks.speed.bare_ring import bare_hop
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node.cluster._files import free_ports
-from veilwalk.node.link._connection import dialing_context, listening_context
-from veilwalk.node.members._keys import NodeKeys, load_node_keys, load_root_public_key
-from veilwalk.node.members._manifest import load_manifest
-from veilwalk.node.members._roster import read_signed_roster
-from veilwalk.node.peer._config import load_config
+from veilwalk.node.link import dialing_context, listening_context
+from veilwalk.node.members import NodeKeys, load_manifest, load_node_keys, load_root_public_key, read_signed_roster
+from veilwalk.node.peer import NextHop, OsDraws, load_config, node_status
 from veilwalk.node.peer._custody import Custody
-from veilwalk.node.peer._draws import OsDraws
 from veilwalk.node.peer._membership import Membership
-from veilwalk.node.peer._routing import NextHop
-from veilwalk.node.peer._status import node_status
 from veilwalk.node.sealing import Opener
 from veilwalk.node.spool import FolderDisk, Spool
 

@@ -24,17 +24,20 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from benchmarks.speed._harness import Contender, in_turns, peer, spread
 from veilwalk.core.geometry import CLEAR_BYTES
-from veilwalk.node.sealing._body import bucket_for
-from veilwalk.node.sealing._context import SealContext
-from veilwalk.node.sealing._envelope import Header, open_body, open_body_into, open_header, seal, seal_into
-from veilwalk.node.sealing._kem import (
+from veilwalk.node.sealing import (
+    Header,
     KemPrivateKey,
+    SealContext,
     Suite,
+    bucket_for,
     kem_private_key,
     kem_public_bytes,
-    kem_public_key,
     new_kem_secret,
+    open_body,
+    seal,
 )
+from veilwalk.node.sealing._envelope import open_body_into, open_header, seal_into
+from veilwalk.node.sealing._kem import kem_public_key
 
 KIB, MIB = 1024, 1024 * 1024
 SIZES = {"64 KiB": 64 * KIB, "1 MiB": MIB, "10 MiB": 10 * MIB, "100 MiB": 100 * MIB}

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from benchmarks.tables.site import ROOT, build, cut_off, put_together
+from tools.pages.site import ROOT, build, cut_off, put_together
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the site is not looked at")
 CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)

@@ -364,9 +364,9 @@ def test_a_cluster_stops_when_the_model_is_good_enough(tmp_path: Path) -> None:
     assert result["ended_by"] == "target accuracy"
     assert result["updates"] < 200
     assert result["accuracy"] >= 0.7
-    states = [node_status(load_config(out / f"n{i}" / "node.toml").state, with_model=True) for i in range(6)]
-    assert {(state.finished, state.iteration, state.model) for state in states} == {
-        (True, states[0].iteration, states[0].model)
+    states = [node_status(load_config(out / f"n{i}" / "node.toml").state, with_models=True) for i in range(6)]
+    assert {(state.finished, state.iteration, state.models) for state in states} == {
+        (True, states[0].iteration, states[0].models)
     }
     assert states[0].iteration == result["updates"]
     # The set is the one that was signed for: another is refused.

@@ -49,7 +49,7 @@ def test_the_facebook_example_runs_on_a_small_graph() -> None:
 
 def test_the_table_of_graphs_is_written(tmp_path: Path) -> None:
     """Every graph, walk and law has its row; a bound is never below what it bounds, nor optimal below others."""
-    run("-m", "benchmarks.tables.graph_table", "--small", "--docs", str(tmp_path), "--work", str(tmp_path / "work"))
+    run("-m", "tools.pages.graph_table", "--small", "--docs", str(tmp_path), "--work", str(tmp_path / "work"))
     text = (tmp_path / "reference" / "graphs.md").read_text()
     designed, attacked = text.split("## The laws attacked")
     rows, scores = (
@@ -70,6 +70,6 @@ def test_the_comparison_of_walks_is_made_of_jobs(tmp_path: Path) -> None:
     where = ("prices", "--small", "--docs", str(tmp_path / "docs"), "--work", str(tmp_path / "work"))
     kept = []
     for _ in range(2):
-        assert "the page needs all parts" in run("-m", "benchmarks.tables.walk_comparison", *where)
+        assert "the page needs all parts" in run("-m", "tools.pages.walk_comparison", *where)
         kept.append({path.name: path.stat().st_mtime_ns for path in (tmp_path / "work").iterdir()})
     assert kept[0] == kept[1] != {}

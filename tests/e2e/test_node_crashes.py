@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.reliability.chaos import ChaosCluster
-from benchmarks.reliability.chaos_checker import Findings, ends
+from tests.campaigns.chaos import ChaosCluster
+from tests.campaigns.chaos_checker import Findings, ends
 
 from veilwalk.node import Limits
 

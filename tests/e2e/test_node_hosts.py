@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.reliability.chaos_checker import check, ends
-from benchmarks.reliability.chaos_plan import tally_plan
+from tests.campaigns.chaos_checker import check, ends
+from tests.campaigns.chaos_plan import tally_plan
 from tests.helpers.hosts import three_hosts, within
 
 from veilwalk.graphs import parse_graph_spec

@@ -100,12 +100,12 @@ def test_the_same_draws_give_the_same_model(tmp_path: Path, spec: str, target: f
     start = int(played["source"][0])
     asyncio.run(_run(configs, draws, start))
 
-    statuses = [node_status(load_config(path).state, with_model=True) for path in configs]
+    statuses = [node_status(load_config(path).state, with_models=True) for path in configs]
     manifest = assemble_manifest(tmp_path)
     for status in statuses:
-        assert status.model is not None
+        assert len(status.models) == 1
         assert status.iteration == updates
-        real = decode_params(manifest, status.model)
+        real = decode_params(manifest, status.models[0])
         for name, expected in simulated.items():
             assert np.array_equal(real[name], expected), name
     assert sum(status.tallies.get("hops", 0) for status in statuses) == int(played["clock"][updates - 1])
@@ -148,11 +148,11 @@ def test_the_same_sets_give_the_same_model(tmp_path: Path, walk: str, payload: s
     configs = prepare_cluster(tmp_path, plan)
     asyncio.run(_run(configs, recorded_for_several(scheme, played), int(played["source"][0])))
 
-    statuses = [node_status(load_config(path).state, with_model=True) for path in configs]
+    statuses = [node_status(load_config(path).state, with_models=True) for path in configs]
     manifest = assemble_manifest(tmp_path)
     for status in statuses:
-        assert status.model is not None
-        real = decode_params(manifest, status.model)
+        assert len(status.models) == 1
+        real = decode_params(manifest, status.models[0])
         for name, expected in simulated.items():
             assert np.array_equal(real[name], expected), name
     assert sum(status.tallies.get("hops", 0) for status in statuses) == int(played["clock"][-1])

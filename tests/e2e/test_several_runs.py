@@ -26,7 +26,7 @@ def looks(configs: list[Path], name: str) -> list[NodeStatus]:
     found = []
     for config in configs:
         try:
-            found.append(node_status(load_config(config, name).state, with_model=True))
+            found.append(node_status(load_config(config, name).state, with_models=True))
         except SpoolError:
             continue
     return found
@@ -71,8 +71,8 @@ def test_two_runs_end_with_all_their_updates_though_a_node_is_killed(tmp_path: P
         assert processes[2].wait(30) == 0
     for name in LEARNERS:
         assert updates_of(configs, name) == UPDATES
-        assert len({look.model for look in looks(configs[1:], name)}) == 1
-    (small,), (wide,) = ({len(look.model or b"") for look in looks(configs[1:], name)} for name in LEARNERS)
+        assert len({look.models for look in looks(configs[1:], name)}) == 1
+    (small,), (wide,) = ({len(look.models[0]) for look in looks(configs[1:], name)} for name in LEARNERS)
     assert small != wide
     assert {line["run"] for line in events(configs[0]) if line["event"] in {"started", "link_up"}} == set(LEARNERS)
     for name in LEARNERS:

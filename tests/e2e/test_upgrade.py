@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.reliability.chaos_checker import check, ends
+from tests.campaigns.chaos_checker import check, ends
 
 from veilwalk.node import load_config, node_status
 from veilwalk.node.cluster._files import node_ids
@@ -27,13 +27,17 @@ PREVIOUS_RELEASE = "baa06d4"
 ROOT = Path(__file__).parents[2]
 NAMES = node_ids(5)
 UPDATES = 80
+#: The learner by a name that both versions find: its file needs nothing but the package.
+LEARNERS = ROOT / "tests" / "campaigns"
 MAKE = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from benchmarks.reliability.chaos_plan import tally_plan
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node.cluster import prepare_cluster
-prepare_cluster(Path(sys.argv[1]), tally_plan(parse_graph_spec("ring:5"), updates=int(sys.argv[2]), late=1e9))
+plan = tally_plan(parse_graph_spec("ring:5"), updates=int(sys.argv[2]), late=1e9)
+prepare_cluster(Path(sys.argv[1]), replace(plan, learner_spec="chaos_tally:Tally:padding=0"))
 """
 
 
@@ -54,7 +58,8 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(code: Path) -> dict[str, str]:
-    return os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": f"{code / 'src'}{os.pathsep}{code}"}
+    folders = os.pathsep.join(map(str, (code / "src", code, LEARNERS)))
+    return os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": folders}
 
 
 class Machines:

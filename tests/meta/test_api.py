@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from benchmarks.tables import man
-from benchmarks.tables.api import PAGE, ROOMS, page
+from tools.pages import man
+from tools.pages.api import PAGE, ROOMS, page
 
 import veilwalk
 

@@ -18,7 +18,7 @@ from veilwalk.cli._main import app
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-CODE = [*SOURCES, *sorted((ROOT / "benchmarks").rglob("*.py"))]
+CODE = [*SOURCES, *(path for folder in ("benchmarks", "tools") for path in sorted((ROOT / folder).rglob("*.py")))]
 #: Every package by its dotted name, also those inside packages.
 PACKAGES = {".".join(path.parent.relative_to(ROOT / "src").parts): path for path in SOURCES if path.stem == "__init__"}
 DOCS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "paper").glob("*.md")]
@@ -158,7 +158,7 @@ def test_commands_of_the_readme_can_be_given_as_they_stand() -> None:
 
 
 def test_figures_of_the_readme_are_those_of_the_tables() -> None:
-    """What it quotes of learning stands in the page that benchmarks write; else one of them is old."""
+    """What it quotes of learning stands in the page that tools write; else one of them is old."""
     readme = (ROOT / "README.md").read_text()
     learning = (ROOT / "docs" / "reference" / "learning.md").read_text()
     rows = {

@@ -6,8 +6,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "decisions" / "0001-layers.md").read_text()
 CONTRACTS = {
@@ -29,18 +27,16 @@ def test_the_drawing_is_the_contract() -> None:
     assert drawn() == [layer.split(" | ") for layer in CONTRACTS["veilwalk"]]
 
 
-@pytest.mark.parametrize("room", ["node", "audit"])
-def test_the_drawing_inside_a_room_is_its_contract(room: str) -> None:
-    """Top to bottom in one line. Private modules, which only the audit has, are left to the contract."""
-    line = re.search(rf"^ {{4}}{room}: +(.*?)(?: {{2,}}|;|$)", PAGE, re.MULTILINE)
+def test_the_drawing_inside_the_node_is_its_contract() -> None:
+    """Top to bottom in one line."""
+    line = re.search(r"^ {4}node: +(.*?)(?: {2,}|;|$)", PAGE, re.MULTILINE)
     assert line is not None
-    named = [layer for layer in CONTRACTS[f"veilwalk.{room}"] if not layer.startswith("_")]
-    assert [place for place in line[1].split(" > ") if " " not in place] == named
+    assert line[1].split(" > ") == CONTRACTS["veilwalk.node"]
 
 
 def test_every_contract_of_layers_is_drawn() -> None:
     """A room that gets layers of its own gets a line here."""
-    assert set(CONTRACTS) == {"veilwalk", "veilwalk.node", "veilwalk.audit"}
+    assert set(CONTRACTS) == {"veilwalk", "veilwalk.node"}
 
 
 def test_every_room_is_drawn() -> None:

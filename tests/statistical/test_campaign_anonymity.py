@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.reliability import campaign_anonymity
+from tests.campaigns import campaign_anonymity
 
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.support import DistanceSupport

@@ -24,6 +24,7 @@ from veilwalk.core.randomness import task_generator  # noqa: E402
 from veilwalk.design import Scheme, design  # noqa: E402
 from veilwalk.graphs import random_regular  # noqa: E402
 from veilwalk.learning import (  # noqa: E402
+    GaussianNoise,
     LinearLearner,
     NodePrivacyAccountant,
     NoisyUpdate,
@@ -35,7 +36,6 @@ from veilwalk.learning import (  # noqa: E402
     TrainingTask,
     UpdateResult,
     central_trace,
-    private_mods,
     private_trace,
     train,
 )
@@ -69,7 +69,7 @@ class OneNumber:
 def played(z: float, updates: int, *, used: bool) -> FloatArray:
     """Return what each update of one node sent on, in units of the clip norm, by the package's own training."""
     rows = Partition(np.full((1, 1), float(used)), np.zeros(1, dtype=np.int64))
-    mod = private_mods(noise_multiplier=z, max_norm=CLIP)
+    mod = GaussianNoise(z, CLIP)
     seen: list[float] = []
 
     def observe(number: int, before: Params, after: Params) -> None:

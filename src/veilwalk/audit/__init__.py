@@ -15,7 +15,6 @@ from veilwalk.audit._result import Audit, Findings
 from veilwalk.audit._scores import SCORES, Estimate, estimate, score
 from veilwalk.audit._settings import AuditSettings, parse_coalition, parse_colluders
 from veilwalk.audit._sightings import Sightings
-from veilwalk.audit._spies import SpyScores, batches_of, expected_scores, score_batches
 from veilwalk.audit.inference import INFERENCES, Inference, Posterior
 from veilwalk.audit.inference.exact import last_hop_joint
 from veilwalk.audit.observers import COALITIONS, OBSERVERS, Observer, Place
@@ -39,16 +38,13 @@ __all__ = [
     "Run",
     "Scored",
     "Sightings",
-    "SpyScores",
     "Truth",
     "answers",
     "audit",
-    "batches_of",
     "choose_colluders",
     "coalitions",
     "collusion",
     "estimate",
-    "expected_scores",
     "last_hop_joint",
     "make_plan",
     "observer_report",
@@ -57,7 +53,6 @@ __all__ = [
     "play",
     "predicted_memory",
     "score",
-    "score_batches",
 ]
 
 make_callable(__name__)

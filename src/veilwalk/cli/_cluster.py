@@ -199,7 +199,7 @@ def _print(result: dict[str, Any], out: Path) -> None:
     rows = [
         ("updates", str(result["updates"])),
         ("ended by", result["ended_by"]),
-        *([("walks, whose models were averaged", str(result["walks"]))] if result["walks"] > 1 else []),
+        *([("walks", str(result["walks"])), ("model handed out", result["chosen"])] if result["walks"] > 1 else []),
         ("accuracy on held-out data", "" if accuracy is None else f"{accuracy:.2%}"),
         ("loss on held-out data, nats", f"{result['loss_nats']:.4f}"),
         ("hops", str(result["hops"])),

@@ -74,8 +74,10 @@ def model_of(source: Path, algorithm: str | None, run: str | None, *, unfinished
         source /= "node.toml"
     from veilwalk.node import node_model
 
-    params, learner = node_model(source, run=run, unfinished=unfinished)
-    return Model(params=params, learner=learner)
+    model = node_model(source, run=run, unfinished=unfinished)
+    if model.remark:
+        typer.echo(model.remark)
+    return Model(params=model.params, learner=model.learner)
 
 
 def _facts(path: Path) -> dict[str, Any]:

@@ -82,7 +82,8 @@ ACCEPT_HELP = "none, finite, loss:RATIO, norm:STEP, or two of them with a comma"
 Accept = Annotated[str, typer.Option(metavar="TESTS", help=f"What a node asks of a model it receives: {ACCEPT_HELP}.")]
 
 WALKS_HELP = (
-    "So many models walk at once, each with its share of the updates; the finished one is their mean. Where dwell or "
+    "So many models walk at once, each with its share of the updates; the best end or their mean, by the public test "
+    "set, is the finished model (without such a set: the first end). Where dwell or "
     "links set the pace, W times the updates a second, and a lost walk stops one W-th of them; but each model learns "
     "from 1/W of the updates, and members carry W times the messages."
 )

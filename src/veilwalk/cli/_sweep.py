@@ -25,8 +25,6 @@ _SHOWN = (
     "node_entropy_nats",
     "hit_ratio",
     "membership_auc",
-    "recall",
-    "precision",
     "hops_per_update",
 )
 

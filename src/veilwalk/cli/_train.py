@@ -96,7 +96,9 @@ def train(
             "SPEC",
         ),
     ] = None,
-    tokens: Annotated[int | None, _setting("tokens", "Models that walk side by side, averaged.")] = None,
+    tokens: Annotated[
+        int | None, _setting("tokens", "Models that walk side by side; the best or their mean is handed out.")
+    ] = None,
     updates: Annotated[int | None, _setting("updates", "Updates of every algorithm.")] = None,
     compare: Annotated[
         str | None, _setting("compare", "none, or some of paper-walk, plain-walk, gossip and central.", "NAMES")

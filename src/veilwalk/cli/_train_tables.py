@@ -130,11 +130,13 @@ def _tokens(result: Mapping[str, Any], params: Mapping[str, Any]) -> str:
 
     found = result["algorithms"]["private-walk"]
     single = found["single_models"]
-    average, alone = _score(found["points"][-1]), _share(single["mean_accuracy"] if single else None)
+    last = found["points"][-1]
+    alone, chosen = _share(single["mean_accuracy"] if single else None), last["chosen"]
     return (
-        f"{params['tokens']} tokens train each for itself and are averaged when read: "
-        f"{score_of(found['points'][-1])[0]} {average} averaged, "
-        f"{alone} a single one; {found['seconds_modelled_per_update']:.2f} modelled seconds per update. "
+        f"{params['tokens']} tokens train each for itself. Of their ends and their mean the one with the least loss on "
+        f"the held-out rows is handed out: {'the mean' if chosen == 'mean' else chosen}, {score_of(last)[0]} "
+        f"{_score(last)} (single ones on average {alone}). "
+        f"{found['seconds_modelled_per_update']:.2f} modelled seconds per update. "
         f"Entropy is {found['anonymity']['tokens']}."
     )
 

@@ -6,6 +6,9 @@ from veilwalk.core.errors import InvalidParameterError
 
 #: What the parameter needs instead, by parameter and removed name.
 REMOVED: dict[str, dict[str, str]] = {
+    "kind": {
+        "routes": "train, learn, audit or design; routes are compared by `python -m tools.rivals.sweep` in a checkout"
+    },
     "walk": {"least-recent": "non-backtracking, with several recipients (--recipients) for fewer hops"},
 }
 

@@ -1,27 +1,21 @@
-"""Experiments as records: the paper's figures and its claims, walks and laws side by side."""
+"""Experiments as records: the paper's figures and its claims, laws side by side, and sweeps."""
 
 from veilwalk.experiments._claims import Claim, load_claims
-from veilwalk.experiments._comparators import RouteSettings
 from veilwalk.experiments._figures import FIGURES, reproduce
 from veilwalk.experiments._frontier import privacy_price
-from veilwalk.experiments._routes import compare_routes
 from veilwalk.experiments._sampled import SampledGraphs
-from veilwalk.experiments._sweep import Sweep, SweepPlan, finished_cases, predicted, sweep
-from veilwalk.experiments._walks import compare_walks, price_walks
+from veilwalk.experiments._sweep import Sweep, SweepKind, SweepPlan, finished_cases, predicted, sweep
 
 __all__ = [
     "FIGURES",
     "Claim",
-    "RouteSettings",
     "SampledGraphs",
     "Sweep",
+    "SweepKind",
     "SweepPlan",
-    "compare_routes",
-    "compare_walks",
     "finished_cases",
     "load_claims",
     "predicted",
-    "price_walks",
     "privacy_price",
     "reproduce",
     "sweep",

@@ -2,31 +2,163 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import math
 import resource
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import stats
 
-from veilwalk.core.config import read_toml
+from veilwalk.audit import AuditSettings, audit, parse_coalition
+from veilwalk.core.config import decode, key_of, read_toml
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record, plain, write_atomically
+from veilwalk.core.removed import refuse_removed
 from veilwalk.core.tables import csv_table, frame, html_table, parquet_table
+from veilwalk.design import Request, choose_scheme, design
 from veilwalk.engine import Engine, JobFailure, JobStore, open_engine, run_jobs
-from veilwalk.experiments._sweep_jobs import KINDS, MEANINGS, PARTS, check_case, jobs_of, run_case
+from veilwalk.graphs import parse_graph_spec
+from veilwalk.training import PRIVATE, Scenario, TrainSettings, membership, privacy, run_training, task_of, train_by
 
+Settings = Mapping[str, Any]
+Rows = list[dict[str, Any]]
+_GRAPH = "rrg:300:3:seed=1"
+# What the files that a case names hold, among its settings; no verb has such a key.
+_FILES = "files"
+_SCHEME = ("graph", "law", "support", "walk", "recipients")
+_MEASURES = ("node_entropy_nats", "hit_ratio", "blind_hit_ratio", "distance_entropy_nats", "times_floor")
 _TABLES = ("kind", "settings", "grid", "cases")
 # A job's own number, and what its rows are averaged over.
 _JOB, _SEED = "job", "seed"
 _PLAN = "plan.json"
+#: Columns that say which part of a case a row is of.
+PARTS = ("algorithm", "observer", "linked")
+
+
+def train_case(settings: Settings) -> Rows:
+    """Train, and return a row an algorithm."""
+    asked = TrainSettings.of(settings)
+    result = run_training(Scenario.of(asked), asked).record().result
+    noisy = result["privacy"] or {"algorithms": {}}
+    rows = []
+    for name, found in result["algorithms"].items():
+        row = {"algorithm": name, "accuracy": found["accuracy"], "loss": found["loss"]} | found["scores"]
+        row |= {key: found[key] for key in ("hops_per_update", "bytes_per_update", "accuracy_at_equal_hops")}
+        row |= {key: found["anonymity"][key] for key in ("node_entropy_nats", "hit_ratio")}
+        epsilon = noisy["algorithms"].get(name, {}).get("epsilon_sender_known")
+        row |= {} if epsilon is None else {"epsilon": epsilon}
+        inferred = (result["membership"] or {}).get(name)
+        rows.append(row | ({} if inferred is None else {"membership_auc": inferred["auc"]}))
+    return rows
+
+
+def learn_case(settings: Settings) -> Rows:
+    """Train, and return a row an algorithm with what it learnt alone: where its update came from is asked of nobody.
+
+    The same models as ``train`` gives. A sweep over noise or step sizes need not attack the same route every time.
+    """
+    asked = TrainSettings.of(settings)
+    scenario = Scenario.of(asked)
+    planned, rows = {}, []
+    for name in (PRIVATE, *asked.comparisons):
+        made = train_by(scenario, asked, name)
+        planned[name], last = made.planned, made.training.points[-1]
+        row = {"algorithm": name, "accuracy": last.accuracy, "loss": last.loss, **last.scores}
+        row |= {"hops_per_update": last.hops / max(made.training.updates, 1)}
+        count, task = asked.membership, task_of(scenario, asked, name)
+        inferred = membership(scenario, made.trace, count, task=task) if count else None
+        rows.append(row | ({} if inferred is None else {"membership_auc": inferred["auc"]}))
+    noisy = privacy(scenario, planned, delta=asked.delta) or {"algorithms": {}}
+    known = {name: found["epsilon_sender_known"] for name, found in noisy["algorithms"].items()}
+    return [row | ({"epsilon": known[row["algorithm"]]} if row["algorithm"] in known else {}) for row in rows]
+
+
+def audit_case(settings: Settings) -> Rows:
+    """Audit, and return a row an observer; of one that joins updates, a row a number of them."""
+    known = {key_of(field): field.name for field in fields(AuditSettings)} | dict.fromkeys(_SCHEME)
+    _refuse_unknown(settings, known)
+    graph = parse_graph_spec(settings.get("graph", _GRAPH))
+    scheme = choose_scheme(graph, **{key: settings[key] for key in _SCHEME[1:] if key in settings})
+    asked = {name: settings[key] for key, name in known.items() if name is not None and key in settings}
+    if isinstance(asked.get("colluders"), str):
+        asked["colluders"] = parse_coalition(asked["colluders"], graph.n_nodes)
+    found = audit(scheme, AuditSettings(**asked))
+    rows = []
+    for one in found.rows():
+        if one["part"] != "return time":
+            linked = {"linked": one["linked"]} if "linked" in one else {}
+            measures = {key: one[key] for key in _MEASURES if one.get(key) is not None}
+            rows.append(
+                {"observer": one["observer"]} | linked | measures | {"hops_per_update": found.hops_per_update.mean}
+            )
+    return rows
+
+
+def design_case(settings: Settings) -> Rows:
+    """Design, and return one row."""
+    options = {key_of(field): field.name for field in fields(Request) if field.name not in _SCHEME}
+    _refuse_unknown(settings, options | dict.fromkeys(_SCHEME[:-1]))
+    asked = {name: settings[key] for key, name in options.items() if key in settings}
+    asked |= {key: settings[key] for key in ("law", "support", "walk") if key in settings}
+    found = design(parse_graph_spec(settings.get("graph", _GRAPH)), **asked)
+    row = {"hops_per_update": found.price.hops, "blind_node_entropy_nats": found.blind_node_entropy_nats}
+    if found.exposure is not None:
+        row |= {"node_entropy_nats": found.exposure.node_entropy_nats, "hit_ratio": found.exposure.hit_ratio}
+    return [row]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepKind:
+    """One verb that sweeps run.
+
+    Attributes:
+        run: Returns the tidy rows of one case; other processes can import it.
+        check: Refuses settings that the verb does not know, before anything is run.
+        meaning: What the numbers are.
+    """
+
+    run: Callable[[Settings], Rows]
+    check: Callable[[Settings], object]
+    meaning: str
+
+
+def _check_fields(settings_type: Any, settings: Settings) -> None:
+    _refuse_unknown(settings, {key_of(field): "" for field in fields(settings_type)} | dict.fromkeys(_SCHEME))
+
+
+#: What can be swept, by its verb; ``learn`` is of sweeps only.
+KINDS: Mapping[str, SweepKind] = {
+    "train": SweepKind(
+        run=train_case,
+        check=partial(decode, TrainSettings),
+        meaning="Node entropy (nats) and hit ratio are the receiver's, by what the route tells it, "
+        "as `train` has them.",
+    ),
+    "learn": SweepKind(
+        run=learn_case,
+        check=partial(decode, TrainSettings),
+        meaning="Accuracy and loss on held-out rows; epsilon against everybody, sender known, for the node worst off.",
+    ),
+    "audit": SweepKind(
+        run=audit_case,
+        check=partial(_check_fields, AuditSettings),
+        meaning="Node entropy (nats) and hit ratio are of each observer, exact or estimated as `audit` says.",
+    ),
+    "design": SweepKind(
+        run=design_case,
+        check=partial(_check_fields, Request),
+        meaning="Node entropy (nats) and hit ratio are the opener's, exact or estimated as `design` says.",
+    ),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +166,7 @@ class SweepPlan:
     """What to run over which settings: every case of the list with every point of the grid.
 
     Attributes:
-        kind: ``train``, ``learn``, ``audit``, ``design`` or ``routes``.
+        kind: ``train``, ``learn``, ``audit`` or ``design``.
         settings: What all cases share, by key as files have it.
         grid: Lists of values by key: all combinations are run.
         cases: Further settings, a mapping each; none is one case without any.
@@ -44,6 +176,8 @@ class SweepPlan:
     settings: Mapping[str, Any]
     grid: Mapping[str, Sequence[Any]]
     cases: Sequence[Mapping[str, Any]] = ()
+    #: The verbs that a plan may name.
+    kinds: ClassVar[Mapping[str, SweepKind]] = KINDS
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -55,14 +189,15 @@ class SweepPlan:
             if set(case) & set(self.grid):
                 raise ConfigError(f"{min(set(case) & set(self.grid))!r} is both in the grid and in a case")
         for job in self.jobs():
-            check_case(self.kind, job)
+            self.verb.check(job)
 
     def _check_types(self) -> None:
         """Refuse what a file may hold in the place of words, tables and lists."""
         kind: object = self.kind
         cases: object = self.cases
-        if not isinstance(kind, str) or kind not in KINDS:
-            raise InvalidParameterError("kind", kind, f"one of {', '.join(KINDS)}")
+        if not isinstance(kind, str) or kind not in self.kinds:
+            refuse_removed("kind", str(kind))
+            raise InvalidParameterError("kind", kind, f"one of {', '.join(self.kinds)}")
         for name, table in (("settings", self.settings), ("grid", self.grid)):
             if not isinstance(table, Mapping):
                 raise InvalidParameterError(name, table, "a table")
@@ -101,6 +236,11 @@ class SweepPlan:
             return cls(**json.loads((folder / _PLAN).read_text()))
         except (OSError, ValueError, TypeError) as error:
             raise InputFileError(f"{folder / _PLAN}: not the plan of a sweep ({error})") from error
+
+    @property
+    def verb(self) -> SweepKind:
+        """What runs and checks the cases."""
+        return self.kinds[self.kind]
 
     @property
     def swept(self) -> list[str]:
@@ -161,7 +301,7 @@ class Sweep:
         """Return what was asked, by which code, and what came out."""
         plan = self.plan
         params = {"sweep": plan.kind, "settings": plan.settings, "grid": plan.grid, "cases": plan.cases}
-        meaning = f"Means over seeds, with 95% t intervals over seeds where there are several. {MEANINGS[plan.kind]}"
+        meaning = f"Means over seeds, with 95% t intervals over seeds where there are several. {plan.verb.meaning}"
         result = {"meaning": meaning, "jobs": len(plan.jobs()), "swept": plan.swept, "rows": self.rows}
         return Record(kind="sweep", params=params, result=result | {"summary": self.summary(), "failed": self.failed})
 
@@ -179,7 +319,7 @@ def sweep(
     """Run one verb over a grid or a list of settings; a case that fails stops no other.
 
     Args:
-        kind: ``train``, ``learn``, ``audit``, ``design`` or ``routes``; or a plan, which says all.
+        kind: ``train``, ``learn``, ``audit`` or ``design``; or a plan, which says all.
         settings: What all cases share, by key as ``train --config`` has it.
         grid: Lists of values by key: all combinations are run.
         cases: Further settings, a mapping each, every one of them with the whole grid.
@@ -202,7 +342,7 @@ def sweep(
         results = run_jobs(
             run_case,
             jobs_of(jobs),
-            common=(plan.kind,),
+            common=(plan.verb.run,),
             executor=workers,
             store=store,
             what={"kind": "sweep", "of": plan.kind},
@@ -249,7 +389,7 @@ def predicted(plan: SweepPlan, *, workers: int, store: JobStore | None = None) -
         return found | {"seconds_each": 0.0, "seconds": 0.0, "memory_bytes": 0}
     began = time.perf_counter()
     (result,) = run_jobs(
-        run_case, left[:1], common=(plan.kind,), store=store, what=what if store else None, keep_failures=True
+        run_case, left[:1], common=(plan.verb.run,), store=store, what=what if store else None, keep_failures=True
     )
     each = time.perf_counter() - began
     rounds = math.ceil((len(left) - 1) / workers)
@@ -270,3 +410,43 @@ def _means(rows: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> dict[s
             half = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
             found[f"{name}_low"], found[f"{name}_high"] = found[name] - half, found[name] + half
     return dict(plain(found))
+
+
+def run_case(run: Callable[[Settings], Rows], job: Settings) -> Rows:
+    """Run one case; what comes back is plain data."""
+    return list(plain(run({key: value for key, value in job.items() if key != _FILES})))
+
+
+def jobs_of(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return cases as jobs: one that names files also says what they hold, so that other content is another job."""
+    known: dict[Path, str] = {}
+    jobs = []
+    for case in cases:
+        found = {}
+        for key, value in case.items():
+            for path in _files(value):
+                if path not in known:
+                    with path.open("rb") as stream:
+                        known[path] = hashlib.file_digest(stream, "sha256").hexdigest()
+                found[f"{key}: {path.name}"] = known[path]
+        jobs.append(case | ({_FILES: found} if found else {}))
+    return jobs
+
+
+def _files(value: Any) -> list[Path]:
+    """Return the files that a setting names: a file, alone or after a word, or a folder of files after a word."""
+    if not isinstance(value, str):
+        return []
+    after = value.partition(":")[2]
+    for name in (value, after, after.partition(":")[0]):
+        if name and Path(name).is_file():
+            return [Path(name)]
+        if name and name != value and Path(name).is_dir():
+            return sorted(path for path in Path(name).iterdir() if path.is_file())
+    return []
+
+
+def _refuse_unknown(settings: Settings, known: Mapping[str, Any]) -> None:
+    for key in settings:
+        if key not in known:
+            raise ConfigError(f"unknown key {key!r}: must be one of {', '.join(sorted(known))}")

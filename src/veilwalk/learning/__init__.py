@@ -20,8 +20,8 @@ from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
 from veilwalk.learning._matching import Candidates, candidates_bytes
 from veilwalk.learning._mlp import MlpLearner
 from veilwalk.learning._model_file import MODEL_SUFFIXES, load_model, save_model
-from veilwalk.learning._models import average
-from veilwalk.learning._mods import ClipUpdate, Decay, GaussianNoise, Quantise, compose, private_mods
+from veilwalk.learning._models import MEAN, average, candidate_models, choose_model
+from veilwalk.learning._mods import ClipUpdate, Decay, GaussianNoise, Quantise, compose
 from veilwalk.learning._partition import Partitioner, Partitions, partitions_of
 from veilwalk.learning._partitioners import (
     DirichletPartitioner,
@@ -38,7 +38,7 @@ from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
 from veilwalk.learning._rows import RowProtection
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
-from veilwalk.learning._training import Observe, Tell, Training, TrainingTask, apply_update, train
+from veilwalk.learning._training import LEARNER_FAILED, Observe, Tell, Training, TrainingTask, apply_update, train
 
 if TYPE_CHECKING:
     from veilwalk.learning._algorithms import ALGORITHMS, central_trace, gossip_trace, plain_trace
@@ -66,6 +66,8 @@ __all__ = [
     "ALGORITHMS",
     "DATA_USAGE",
     "LEARNERS",
+    "LEARNER_FAILED",
+    "MEAN",
     "MODEL_SUFFIXES",
     "PARTITION_KINDS",
     "POISONS",
@@ -122,10 +124,12 @@ __all__ = [
     "average",
     "between_neighbours",
     "candidate_losses",
+    "candidate_models",
     "candidates_bytes",
     "central_trace",
     "check_learner",
     "checked_partition",
+    "choose_model",
     "compose",
     "data_of",
     "evaluation_points",
@@ -146,7 +150,6 @@ __all__ = [
     "partitions_of",
     "plain_trace",
     "predict",
-    "private_mods",
     "private_trace",
     "read_progress",
     "require_arrays",

@@ -36,6 +36,7 @@ class TrainingState:
         points: Evaluations so far.
         finished: Why the run ended, once it has.
         doors: What nodes keep that test what they receive (:class:`._receiving.Receivers`), flat; empty where none do.
+        learner_failures: Updates so far at which the learner failed and noise hid it.
     """
 
     models: list[Params]
@@ -44,6 +45,7 @@ class TrainingState:
     points: list[Point] = field(default_factory=list)
     finished: str | None = None
     doors: dict[str, Array] = field(default_factory=dict)
+    learner_failures: int = 0
 
     @property
     def sound(self) -> list[Params]:
@@ -70,6 +72,7 @@ def save_checkpoint(path: Path, state: TrainingState, *, identity: str) -> None:
         "points": [asdict(point) for point in state.points],
         "finished": state.finished,
         "doors": list(state.doors),
+        "learner_failures": state.learner_failures,
     }
     arrays: dict[str, Any] = {"header": np.array(json.dumps(header))}
     arrays |= {f"model-{k}": _stacked([model[name] for model in state.models]) for k, name in enumerate(names)}
@@ -141,6 +144,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Array]) -> TrainingState:
         finished=header["finished"],
         # Older checkpoints have none.
         doors={name: arrays[f"door-{k}"] for k, name in enumerate(header.get("doors", ()))},
+        learner_failures=int(header.get("learner_failures", 0)),
     )
 
 

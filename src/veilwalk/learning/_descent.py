@@ -30,7 +30,7 @@ from veilwalk.learning._sgd import (
 )
 
 #: Names of weight and bias, slope of the mean loss times the step size (unit by row), inputs (row by number).
-Layer = tuple[str, str, Float32Array, Array]
+Layer = tuple[str, str, Array, Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +94,14 @@ class DescentLearner(ABC):
         layers = self._bounded_layers(params, features, labels)
         for weight, bias, slope, inputs in layers:
             step[weight], step[bias] = slope @ inputs, np.add.reduce(slope, axis=1)
-        if self.rows is not None and self.rows.noise:
-            deviation = self.learning_rate * self.rows.deviation(self.batch_size)
-            step = {
-                name: np.asarray(step.get(name, 0.0) + deviation * ctx.normal(value.shape), dtype=np.float32)
-                for name, value in params.items()
-            }
-        return step
+        if self.rows is None:
+            return step
+        deviation = self.learning_rate * self.rows.deviation(self.batch_size)
+        # Rounded once, after the noise.
+        return {
+            name: np.asarray(step.get(name, 0.0) + deviation * ctx.normal(value.shape), dtype=np.float32)
+            for name, value in params.items()
+        }
 
     def predict(self, params: Params, features: Array) -> FloatArray:
         """Return the probability of each class in every row (row by class), or the number fitted to it."""
@@ -116,7 +117,8 @@ class DescentLearner(ABC):
         """Return the layers, the slope of every row shrunk to the clip norm and to its share of the public number.
 
         The gradient of a row at a layer is an outer product: its norm is the product of two norms, and no gradient of
-        a row is ever written out.
+        a row is ever written out. All this is in double precision, and a row whose gradient is not finite counts as
+        none: whatever model came, one row changes the sum by no more than its share.
         """
         n_rows, protection = len(labels), self.rows
         if not n_rows:
@@ -124,13 +126,19 @@ class DescentLearner(ABC):
         layers = self._layers(params, features, labels)
         if protection is None:
             return layers
+        exact = [(w, b, slope.astype(np.float64), inputs.astype(np.float64)) for w, b, slope, inputs in layers]
         squares = sum(
-            np.square(slope, dtype=np.float64).sum(axis=0) * (1.0 + np.einsum("ij,ij->i", inputs, inputs))
-            for _, _, slope, inputs in layers
+            np.square(slope).sum(axis=0) * (1.0 + np.einsum("ij,ij->i", inputs, inputs))
+            for _, _, slope, inputs in exact
         )
         norms = np.sqrt(squares) * (n_rows / self.learning_rate)
-        shares = (protection.shrinks(norms) * (n_rows / protection.divisor(self.batch_size))).astype(np.float32)
-        return tuple((weight, bias, slope * shares, inputs) for weight, bias, slope, inputs in layers)
+        shares = protection.shrinks(norms) * (n_rows / protection.divisor(self.batch_size))
+        # Nothing times what is not finite is not nothing.
+        usable = np.isfinite(norms)
+        return tuple(
+            (weight, bias, np.where(usable, slope, 0.0) * shares, np.where(usable[:, np.newaxis], inputs, 0.0))
+            for weight, bias, slope, inputs in exact
+        )
 
     def protect_rows(self, protection: RowProtection) -> Self:
         """Return the same learner, each step of which clips row by row and adds noise."""

@@ -1,7 +1,6 @@
-"""Middleware between a learner and the token: clipping, noise, quantisation, and their order.
+"""Middleware between a learner and the token: clipping, noise, quantisation, decay.
 
-Each works on the difference between the model received and the model made. Clip first, then add noise: noise on
-what is not bounded protects nothing, so that order is enforced.
+Each works on the difference between the model received and the model made.
 """
 
 from __future__ import annotations
@@ -15,9 +14,6 @@ import numpy as np
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning._api import Array, Params, StepContext, UpdateMod, UpdateResult
-
-# A clipped model rounded to its own type may be this much further away than the bound; more was never clipped.
-_ROUNDING = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +38,12 @@ class ClipUpdate:
 
 @dataclass(frozen=True, slots=True)
 class GaussianNoise:
-    """Add noise of standard deviation ``multiplier`` times ``max_norm`` to every number of a clipped difference.
+    """Clip the whole difference to ``max_norm`` and add noise of ``multiplier`` times that to every number.
 
-    It refuses a difference that was not clipped to ``max_norm`` (see :func:`private_mods`); what rounding has added
-    since is cut off again. It also refuses arrays of whole numbers that the update changed (counters of a
-    normalisation layer), which noise cannot cover. The noise is ``ctx.normal``: from the stream of the update in a
-    simulation, where the same seed must give the same bits; a node hands in a source that nobody can predict.
+    Both happen in one step in double precision; the model is rounded once, after the noise. Nothing is refused here:
+    a refusal would depend on the data and tell of them. A difference that is not finite counts as none. Arrays of
+    whole numbers, which noise cannot cover, stay as they were received. The noise is ``ctx.normal``: from the stream of
+    the update in a simulation, where the same seed must give the same bits; a node uses the operating system's source.
     """
 
     multiplier: float
@@ -60,17 +56,13 @@ class GaussianNoise:
     def __call__(self, before: Params, result: UpdateResult, ctx: StepContext) -> UpdateResult:
         """Return ``result`` with noise on every number, also on those that did not change."""
         changes = _differences(before, result.params)
-        norm = _norm(changes)
-        if not norm <= self.max_norm * (1 + _ROUNDING):
-            # Clipped and still longer: the model has become too large for its numbers to hold such a small step.
-            need = f"<= {self.max_norm}: clip before adding noise, or add less (of {self.multiplier:g} now)"
-            raise InvalidParameterError("norm of the update", norm, need)
-        for name in set(before) - set(changes):
-            if not np.array_equal(before[name], result.params[name]):
-                raise InvalidParameterError(f"array {name}", str(before[name].dtype), "of real numbers to be noised")
-        factor, deviation = min(1.0, self.max_norm / max(norm, 1e-300)), self.multiplier * self.max_norm
+        norm, deviation = _norm(changes), self.multiplier * self.max_norm
+        if not math.isfinite(norm):
+            changes, norm = {name: np.zeros(change.shape) for name, change in changes.items()}, 0.0
+        factor = self.max_norm / max(norm, self.max_norm)
         noisy = {name: factor * change + deviation * ctx.normal(change.shape) for name, change in changes.items()}
-        return _moved(before, result, noisy)
+        unchanged = {name: value for name, value in before.items() if name not in noisy}
+        return _moved(before, replace(result, params={**result.params, **unchanged}), noisy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,20 +137,13 @@ class Composed:
 
 
 def compose(mods: Sequence[UpdateMod]) -> Composed:
-    """Return one mod that applies ``mods`` in turn; noise is refused unless what it adds to was just clipped."""
-    flat = tuple(part for mod in mods for part in (mod.mods if isinstance(mod, Composed) else (mod,)))
-    for index, mod in enumerate(flat):
-        if isinstance(mod, GaussianNoise):
-            last = flat[index - 1] if index else None
-            if not (isinstance(last, ClipUpdate) and last.max_norm <= mod.max_norm):
-                given = type(last).__name__ if last is not None else "nothing"
-                raise InvalidParameterError("mod before noise", given, f"ClipUpdate({mod.max_norm}) or tighter")
-    return Composed(flat)
+    """Return one mod that applies ``mods`` in turn; a composed one counts as its parts."""
+    return Composed(tuple(part for mod in mods for part in (mod.mods if isinstance(mod, Composed) else (mod,))))
 
 
-def private_mods(*, noise_multiplier: float, max_norm: float) -> Composed:
-    """Return the mod that clips to ``max_norm`` and then adds noise of ``noise_multiplier`` times that."""
-    return compose([ClipUpdate(max_norm), GaussianNoise(noise_multiplier, max_norm)])
+def adds_noise(mod: UpdateMod | None) -> bool:
+    """Return whether ``mod`` adds noise that protects what an update is made from."""
+    return isinstance(mod, GaussianNoise) or (isinstance(mod, Composed) and any(map(adds_noise, mod.mods)))
 
 
 def _differences(before: Params, after: Params) -> dict[str, Array]:

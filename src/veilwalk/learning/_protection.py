@@ -15,12 +15,12 @@ from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning._api import Learner, UpdateMod
 from veilwalk.learning._guard import guarded
-from veilwalk.learning._mods import ClipUpdate, Decay, compose, private_mods
+from veilwalk.learning._mods import ClipUpdate, Decay, GaussianNoise, compose
 from veilwalk.learning._rows import RowLearner, RowProtection
 
 UNITS = ("record", "node")
 #: What noise alone moves each number of a model by until the end of a run, as a standard deviation, where step and clip
-#: are left open. Tuned on public data, by ``benchmarks.tables.noise --tune``.
+#: are left open. Tuned on public data, by ``tools.pages.noise --tune``.
 NOISE_BUDGET = {"record": 0.3, "node": 0.12}
 #: Norm of a row's gradient to clip to, and of a node's whole gradient: public data again.
 USUAL_GRADIENT = {"record": 1.0, "node": 0.2}
@@ -102,8 +102,7 @@ class Protection:
         """Return what an update goes through after the learner."""
         mods: list[UpdateMod] = [Decay(self.decay)] if self.decay else []
         if self.clip and not self.rows:
-            bounded = private_mods(noise_multiplier=self.noise, max_norm=self.clip) if self.noise else None
-            mods.insert(0, bounded or ClipUpdate(self.clip))
+            mods.insert(0, GaussianNoise(self.noise, self.clip) if self.noise else ClipUpdate(self.clip))
         return compose(mods) if mods else None
 
     def share(self, age: int) -> float:

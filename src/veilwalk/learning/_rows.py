@@ -39,8 +39,9 @@ class RowProtection:
         validate.at_least(1, rows=self.rows)
 
     def shrinks(self, norms: FloatArray) -> FloatArray:
-        """Return what clipping multiplies gradients of these norms with."""
-        return np.asarray(self.clip / np.maximum(norms, self.clip))
+        """Return what clipping multiplies gradients of these norms with: 0 where a norm is not finite."""
+        finite = np.isfinite(norms)
+        return np.asarray(np.where(finite, self.clip / np.maximum(np.where(finite, norms, 0.0), self.clip), 0.0))
 
     def divisor(self, batch_size: int) -> int:
         """Return by what the sum over a batch is divided; 0 stands for a batch of all rows."""

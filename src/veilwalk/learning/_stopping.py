@@ -11,13 +11,15 @@ import numpy as np
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning._ledger import Ledger
+from veilwalk.learning._models import MEAN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One evaluation on held-out data, and what had been spent by then.
 
-    Accuracy is None where there is none; ``scores`` are all others that the learner gives.
+    Accuracy is None where there is none; ``scores`` are all others that the learner gives. ``chosen`` is the model that
+    was evaluated and would be handed out: the mean of all in flight, or the one walk that is better than it.
     """
 
     update: int
@@ -28,6 +30,7 @@ class Point:
     loss: float
     accuracy: float | None
     scores: Mapping[str, float] = field(default_factory=dict)
+    chosen: str = MEAN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +49,7 @@ def give_gradients(
         batch_size: Of the learner; 0 for all rows.
         ctx: Where noise is drawn from.
     """
-    found = {name: torch.zeros_like(tensor) for name, tensor in learnt.items()}
+    totals = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in learnt.items()}
     fixed = {name: tensor.detach() for name, tensor in learnt.items()}
 
     def of_one(tensors: Mapping[str, Tensor], row: Tensor, label: Tensor) -> Tensor:
@@ -58,16 +59,31 @@ def give_gradients(
     features, labels = rows
     for start in range(0, len(labels), _BLOCK_ROWS):
         block = slice(start, start + _BLOCK_ROWS)
-        gradients = each(fixed, features[block], labels[block])
-        squares = torch.stack([gradient.double().flatten(1).square().sum(1) for gradient in gradients.values()])
-        shrinks = torch.from_numpy(protection.shrinks(squares.sum(0).sqrt().numpy()))
-        for name, gradient in gradients.items():
-            found[name] += torch.tensordot(shrinks.to(gradient.dtype), gradient, dims=1)
+        for gradients in _row_gradients(each, fixed, features[block], labels[block]):
+            exact = {name: gradient.double() for name, gradient in gradients.items()}
+            squares = torch.stack([gradient.flatten(1).square().sum(1) for gradient in exact.values()])
+            shrinks = torch.from_numpy(protection.shrinks(squares.sum(0).sqrt().numpy()))
+            for name, gradient in exact.items():
+                # A row whose gradient is not finite counts as none, in every array.
+                gradient[shrinks == 0] = 0.0
+                totals[name] += torch.tensordot(shrinks, gradient, dims=1)
     divisor, deviation = protection.divisor(batch_size), protection.deviation(batch_size)
 
     def noised(total: Tensor) -> Tensor:
         noise = torch.from_numpy(deviation * ctx.normal(tuple(total.shape))) if deviation else torch.zeros(())
-        return total / divisor + noise.to(total.dtype)
+        return total / divisor + noise
 
     for name, tensor in learnt.items():
-        tensor.grad = noised(found[name])
+        tensor.grad = noised(totals[name]).to(tensor.dtype)
+
+
+def _row_gradients(
+    each: Callable[..., dict[str, Tensor]], fixed: Mapping[str, Tensor], features: Tensor, labels: Tensor
+) -> Iterator[dict[str, Tensor]]:
+    """Yield the gradients of the rows of a block: all at once or, where a row makes the module fail, of the others."""
+    try:
+        yield each(fixed, features, labels)
+    except Exception:  # noqa: BLE001  a module may be anybody's code
+        for row in range(len(labels)):
+            with contextlib.suppress(Exception):
+                yield each(fixed, features[row : row + 1], labels[row : row + 1])

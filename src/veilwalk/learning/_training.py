@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +31,11 @@ from veilwalk.learning._api import (
 from veilwalk.learning._checkpoint import Keeper, TrainingState
 from veilwalk.learning._guard import guarded
 from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes
-from veilwalk.learning._models import average, mixed
+from veilwalk.learning._models import MEAN, average, candidate_models, least_loss, mixed
+from veilwalk.learning._mods import adds_noise
 from veilwalk.learning._poison import Poison
 from veilwalk.learning._receiving import Receivers
+from veilwalk.learning._rows import RowProtection
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
 
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     # Types only: a node, which makes single updates, starts without SciPy and compiled walks.
     from veilwalk.learning._trace import TrainingTrace
 
+#: Metric of an update whose learner failed where noise had to hide it.
+LEARNER_FAILED = "learner_failed"
 # News no seldomer than this many seconds where updates are slow, and no more often where they are not.
 _TELL_S = 0.5
 
@@ -61,7 +65,8 @@ def apply_update(
 ) -> UpdateResult:
     """Make one update of one node, and refuse parameters of another shape or type than were given.
 
-    Whether they are finite is left to the caller, who knows what to say of it: NumPy's warnings are off. ``state`` is
+    Where noise protects the node, a learner that fails is not refused: its update counts as one without data. Whether
+    parameters are finite is left to the caller, who knows what to say of it: NumPy's warnings are off. ``state`` is
     what the node keeps; ``age`` is how many updates the model has had; ``mod`` is middleware, with the same stream as
     the learner; after ``most_updates`` of a node it changes nothing (0: no such limit); ``secret`` is where noise is
     drawn from, unless from that stream.
@@ -76,9 +81,15 @@ def apply_update(
 def _updated(
     learner: Learner, params: Params, data: Partition, context: StepContext, mod: UpdateMod | None
 ) -> UpdateResult:
+    protected = adds_noise(mod) or _protects_rows(learner)
+    update = _update_unfailingly if protected else _update_checked
+    result = update(learner, params, data, context)
+    return result if mod is None else mod(params, result, context)
+
+
+def _update_checked(learner: Learner, params: Params, data: Partition, context: StepContext) -> UpdateResult:
+    """Return the learner's update, or refuse parameters of another shape or type than were given."""
     result = learner.update(params, data, context)
-    if mod is not None:
-        result = mod(params, result, context)
     made = result.params
     if made.keys() != params.keys():
         raise InvalidParameterError("learner", sorted(made), f"one that returns {sorted(params)}")
@@ -88,6 +99,32 @@ def _updated(
             need = f"one that keeps {name} at shape {before.shape} and type {before.dtype}"
             raise InvalidParameterError("learner", f"{name} of shape {after.shape} and type {after.dtype}", need)
     return result
+
+
+def _update_unfailingly(learner: Learner, params: Params, data: Partition, context: StepContext) -> UpdateResult:
+    """Return the learner's update, or, where it fails, what a node without data returns.
+
+    Noise comes after this, and hides what the data are only if nothing shows before it. A failure that showed would
+    tell that there are data which make the learner fail. ``metrics`` say it, and stay at the node.
+    """
+    if len(data):
+        try:
+            return _update_checked(learner, params, data, context)
+        except (Exception, SystemExit):  # noqa: BLE001  a learner may be anybody's code
+            metrics = {LEARNER_FAILED: 1.0}
+    else:
+        metrics = {}
+    if not _protects_rows(learner):
+        # Exactly nothing: the noise covers a change of at most the clip norm against none.
+        return UpdateResult(params=params, num_examples=0, metrics=metrics)
+    empty = Partition(data.features[:0], data.labels[:0])
+    return replace(_update_checked(learner, params, empty, context), metrics=metrics)
+
+
+def _protects_rows(learner: Learner) -> bool:
+    """Return whether the learner itself adds noise, to the sums over its rows."""
+    rows = getattr(learner, "rows", None)
+    return isinstance(rows, RowProtection) and rows.noise > 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -136,6 +173,7 @@ class Training:
         updates: Updates made.
         planned: Updates that the trace and the budgets allowed, which data have no part in.
         received: Where models are tested or spoilt: what was refused, and the ``age`` that the model has come to.
+        learner_failures: Updates at which the learner failed and noise hid it: those nodes added noise alone.
     """
 
     algorithm: str
@@ -146,11 +184,12 @@ class Training:
     updates: int
     planned: int
     received: Mapping[str, int] = field(default_factory=dict)
+    learner_failures: int = 0
 
     @property
     def params(self) -> Params:
-        """The model: the average of all in flight."""
-        return average(self.models)
+        """The model that the run hands out: the mean of all in flight, or the walk whose loss was less."""
+        return candidate_models(self.models)[self.points[-1].chosen]
 
 
 #: Called with the number of the update (from 0), the model as received and the model as sent on.
@@ -174,8 +213,9 @@ def train(
 ) -> Training:
     """Train along ``trace`` and return the run.
 
-    Several models in flight (tokens, or gossip's) train each for itself; what is evaluated is their average, which
-    nobody holds until they are brought together.
+    Several models in flight (tokens, or gossip's) train each for itself. What is evaluated of gossip is their mean,
+    which nobody holds until they are brought together. Of several walks it is the mean or the best of them, by the
+    loss on the held-out rows: the mean of networks may be worse than each.
 
     Args:
         task: Learner, data and seed.
@@ -204,6 +244,7 @@ def train(
         updates=state.done,
         planned=loop.total,
         received={} if loop.doors is None else {**loop.doors.tallies, "age": loop.doors.age},
+        learner_failures=state.learner_failures,
     )
 
 
@@ -276,7 +317,9 @@ class _Loop:
             if step < most:
                 shared = self._task.secret and self._task.secret(age)
                 context = StepContext(rng=rng, step=step, age=age, state=kept[node], secret=shared)
-                after = self._received(_updated(learner, before, partitions[node], context, mod).params, age + 1)
+                result = _updated(learner, before, partitions[node], context, mod)
+                state.learner_failures += LEARNER_FAILED in result.metrics
+                after = self._received(result.params, age + 1)
             if not is_finite(after):
                 raise TrainingError(
                     f"{self._trace.algorithm}: update {state.done + 1}, the {step + 1}. of node {node}, gave "
@@ -301,7 +344,10 @@ class _Loop:
 
     def _evaluate(self, state: TrainingState, keep: Keeper) -> Point:
         models = state.models if self.doors is None else self.doors.sound
-        found = self._task.learner.evaluate(average(models), self._task.held_out)
+        candidates = candidate_models(models) if self._trace.mixing is None else {MEAN: average(models)}
+        scores = {name: self._task.learner.evaluate(one, self._task.held_out) for name, one in candidates.items()}
+        chosen = least_loss(scores)
+        found = scores[chosen]
         if not math.isfinite(found["loss"]):
             last = f", the last one of node {self._trace.node[state.done - 1]}," if state.done else ""
             raise TrainingError(
@@ -318,4 +364,5 @@ class _Loop:
             loss=float(found["loss"]),
             accuracy=None if accuracy is None else float(accuracy),
             scores={name: float(score) for name, score in found.items() if name not in {"loss", "accuracy"}},
+            chosen=chosen,
         )

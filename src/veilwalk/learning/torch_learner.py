@@ -179,8 +179,12 @@ class TorchLearner:
                 optimizer.step()
                 seen += len(labels)
             keep(optimizer, learnt, ctx)
-        # In the order of ``params``: the token's layout is fixed.
-        moved = {name: tensors[name].detach().numpy() for name in params}
+        # In the order of ``params``: the token's layout is fixed. What a layer changes besides is not noised.
+        stays = self.rows is not None and bool(self.rows.noise)
+        moved = {
+            name: before if stays and name not in learnt else tensors[name].detach().numpy()
+            for name, before in params.items()
+        }
         return UpdateResult(params=moved, num_examples=seen, metrics={"loss": loss})
 
     def evaluate(self, params: Params, data: Partition) -> Mapping[str, float]:

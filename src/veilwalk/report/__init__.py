@@ -2,23 +2,16 @@
 
 from veilwalk.report._audit import audit_figures, collusion_figures
 from veilwalk.report._figures import figure_files
-from veilwalk.report._frontier import frontier_files
-from veilwalk.report._recipients import recipients_files
-from veilwalk.report._routes import routes_figure
+from veilwalk.report._frontier import frontier_files, recipients_files
 from veilwalk.report._sweep import sweep_files
 from veilwalk.report._training import training_report
-from veilwalk.report._training_figures import learning_figure
-from veilwalk.report._walks import walk_files
 
 __all__ = [
     "audit_figures",
     "collusion_figures",
     "figure_files",
     "frontier_files",
-    "learning_figure",
     "recipients_files",
-    "routes_figure",
     "sweep_files",
     "training_report",
-    "walk_files",
 ]

@@ -5,17 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from veilwalk.core.records import Record, write_atomically
-from veilwalk.report._figures import rendered, titled
+from veilwalk.core.records import Record
+from veilwalk.report.style import finish_axis, plot_with_band, save_figure, set_heading
 
 _LOOKS: dict[str, dict[str, Any]] = {
     "prior": {"color": "#999999", "marker": ".", "ls": ":", "label": "prior only: it was chosen"},
@@ -36,10 +32,10 @@ def audit_figures(record: Record, folder: Path) -> list[Path]:
     paths: list[Path] = []
     observers: dict[str, Any] = dict(record.result["observers"])
     if any(name in observers and observers[name]["by_return_time"] for name in _LOOKS):
-        paths += _save(folder / "entropy-by-return-time", _by_return_time(record, observers))
+        paths += save_figure(_by_return_time(record, observers), folder, "entropy-by-return-time")
     distances = record.result["posterior_by_distance"]
     if distances:
-        paths += _save(folder / "posterior-by-distance", _by_distance(record, distances))
+        paths += save_figure(_by_distance(record, distances), folder, "posterior-by-distance")
     return paths
 
 
@@ -52,24 +48,24 @@ def collusion_figures(record: Record, folder: Path) -> list[Path]:
         known = [(row["colluders"] / record.params["nodes"], row[name]) for row in rows if name in row]
         if known:
             share = [here for here, _ in known]
-            axis.plot(share, [found["hit_ratio"] for _, found in known], lw=1.5, ms=5, **look)
-            low, high = ([found["hit_ratio_interval"][end] for _, found in known] for end in (0, 1))
-            axis.fill_between(share, low, high, color=look["color"], alpha=0.15, lw=0)
+            plot_with_band(axis, share, [scores for _, scores in known], "hit_ratio", {"lw": 1.5, "ms": 5, **look})
     everywhere = [row["colluders"] / record.params["nodes"] for row in rows]
     axis.plot(everywhere, [row["blind_hit_ratio"] for row in rows], color="#999999", ls=":", label="blind guess")
     for scale in (axis.xaxis, axis.yaxis):
         scale.set_major_formatter(PercentFormatter(1.0))
     axis.set_xlabel("nodes that collude, the destination among them")
     axis.set_ylabel("sources named at the first guess")
-    return _save(folder / "colluders", _finished(figure, axis, record, _found_by_colluders(rows)))
+    return save_figure(_finished(figure, axis, record, _found_by_colluders(rows)), folder, "colluders")
 
 
 def _by_return_time(record: Record, observers: dict[str, Any]) -> Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8))
     for name, look in _LOOKS.items():
         if name in observers:
-            _curve(left, observers[name]["by_return_time"], "distance_entropy_nats", look)
-            _curve(right, observers[name]["by_return_time"], "node_entropy_nats", look)
+            rows = observers[name]["by_return_time"]
+            middle = [(row["lo"] * row["hi"]) ** 0.5 for row in rows]
+            for axis, score in ((left, "distance_entropy_nats"), (right, "node_entropy_nats")):
+                plot_with_band(axis, middle, rows, score, {"ms": 4, "lw": 1.4, **look})
     floor = record.params.get("anonymity_floor_nats")
     if floor is not None:
         label = "the paper's floor, corrected"
@@ -125,27 +121,9 @@ def _found_by_time(observers: dict[str, Any]) -> str:
     return f"{strongest}: {shortest}, {whole:.2f} on the whole"
 
 
-def _curve(axis: Axes, rows: list[dict[str, Any]], score: str, look: dict[str, Any]) -> None:
-    middle = [(row["lo"] * row["hi"]) ** 0.5 for row in rows]
-    axis.plot(middle, [row[score] for row in rows], ms=4, lw=1.4, **look)
-    low, high = ([row[f"{score}_interval"][end] for row in rows] for end in (0, 1))
-    axis.fill_between(middle, low, high, color=look["color"], alpha=0.15, lw=0)
-
-
 def _finished(figure: Figure, axis: Axes, record: Record, finding: str) -> Figure:
-    axis.grid(visible=True, color="#dddddd", lw=0.6)
-    axis.spines[["top", "right"]].set_visible(False)
+    finish_axis(axis)
     axis.legend(frameon=False, fontsize=9)
-    titled(figure, finding, f"{record.params['graph']}, law {record.params['law']}, {record.params['walk']} walk")
+    set_heading(figure, finding, f"{record.params['graph']}, law {record.params['law']}, {record.params['walk']} walk")
     figure.tight_layout()
     return figure
-
-
-def _save(stem: Path, figure: Figure) -> list[Path]:
-    paths = []
-    for kind in ("png", "svg"):
-        path = stem.with_suffix(f".{kind}")
-        write_atomically(path, rendered(figure, kind))
-        paths.append(path)
-    plt.close(figure)
-    return paths

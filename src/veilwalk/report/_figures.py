@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-import matplotlib as mpl
-
-mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.records import Record, write_atomically
+from veilwalk.core.records import Record
+from veilwalk.report.style import finish_axis, save_figure
 
 Row = dict[str, Any]
 
@@ -54,19 +49,7 @@ def figure_files(record: Record, folder: Path) -> list[Path]:
     if name not in drawers:
         raise InvalidParameterError("record", record.kind, "a paper figure")
     rows: list[Row] = list(record.result["rows"])
-    figure = _draw(rows, drawers[name], _caption(name, record))
-    paths = []
-    for suffix, data in (
-        (".png", rendered(figure, "png")),
-        (".svg", rendered(figure, "svg")),
-        (".csv", _table(rows)),
-        (".json", record.to_json().encode()),
-    ):
-        path = folder / f"{name}{suffix}"
-        write_atomically(path, data)
-        paths.append(path)
-    plt.close(figure)
-    return paths
+    return save_figure(_draw(rows, drawers[name], _caption(name, record)), folder, name, rows=rows, record=record)
 
 
 def _draw(rows: list[Row], drawer: Callable[[Axes, list[Row]], None], caption: str) -> Figure:
@@ -75,8 +58,7 @@ def _draw(rows: list[Row], drawer: Callable[[Axes, list[Row]], None], caption: s
     for axis, degree in zip(axes[0], degrees, strict=True):
         drawer(axis, [row for row in rows if row["degree"] == degree])
         axis.set_title(f"degree c = {degree}", fontsize=11)
-        axis.grid(visible=True, color="#dddddd", lw=0.6)
-        axis.spines[["top", "right"]].set_visible(False)
+        finish_axis(axis)
         # The axes share their scale; one label serves both.
         axis.label_outer()
     handles, labels = axes[0][0].get_legend_handles_labels()
@@ -178,26 +160,3 @@ def _found_cost(rows: list[Row]) -> str:
     return (
         f"{gained:.2f} nats more of distance entropy cost {last['exact_hops'] / first['exact_hops'] - 1:.0%} more hops"
     )
-
-
-def titled(figure: Figure, finding: str, about: str) -> None:
-    """Head a figure with what is to be seen in it, and below that with what it is of."""
-    figure.suptitle(f"{finding}\n{about}" if finding else about, x=0.01, ha="left")
-
-
-def rendered(figure: Figure, kind: str) -> bytes:
-    """Return ``figure`` as PNG or SVG; the same figure gives the same bytes."""
-    buffer = io.BytesIO()
-    # No date and a fixed salt: the same record gives the same bytes.
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    with mpl.rc_context({"svg.hashsalt": "veilwalk"}):
-        figure.savefig(buffer, format=kind, dpi=140, metadata=metadata)
-    return buffer.getvalue()
-
-
-def _table(rows: list[Row]) -> bytes:
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue().encode()

@@ -1,25 +1,25 @@
-"""The privacy-price frontier, drawn from its record."""
+"""Frontiers, drawn from their records: over laws, and over the number of recipients."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
-
-import matplotlib as mpl
-
-mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from veilwalk.core.records import Record, write_atomically
-from veilwalk.report._figures import rendered, titled
+from veilwalk.core.records import Record
+from veilwalk.report.style import finish_axis, save_figure, set_heading
 
 _COLOURS = ("black", "#d98200", "#1f5fa8", "#2a8f5b")
 # The rarer a law lies by itself, the larger: where they pile up each is seen around the next.
 _MARKERS = {"uniform-node": "o", "equalised": "s", "optimal": "^"}
 _SIZES = {"uniform-node": 11, "equalised": 7.5, "optimal": 4}
+# Of the frontier over the number of recipients.
+_LAW_COLOURS = ("#1f5fa8", "#d98200", "#2a8f5b", "#8a3ab9")
+_WALK_LINES = {"simple": ":", "non-backtracking": "-"}
 
 
 def frontier_files(record: Record, folder: Path) -> list[Path]:
@@ -41,18 +41,11 @@ def frontier_files(record: Record, folder: Path) -> list[Path]:
     right.yaxis.set_major_formatter(PercentFormatter(1.0))
     for axis in (left, right):
         axis.set_xlabel("mean hops per update")
-        axis.grid(visible=True, color="#dddddd", lw=0.6)
-        axis.set_axisbelow(True)
-        axis.spines[["top", "right"]].set_visible(False)
-    titled(figure, _found(rows), f"{record.params['graph']}, distances {record.params['support']}")
+        finish_axis(axis)
+    set_heading(figure, _found(rows), f"{record.params['graph']}, distances {record.params['support']}")
     figure.tight_layout(rect=(0, 0.06, 1, 1))
     figure.legend(loc="lower center", ncol=7, frameon=False, fontsize=9)
-    paths = [folder / f"frontier.{suffix}" for suffix in ("json", "png", "svg")]
-    contents = (record.to_json().encode(), rendered(figure, "png"), rendered(figure, "svg"))
-    for path, data in zip(paths, contents, strict=True):
-        write_atomically(path, data)
-    plt.close(figure)
-    return paths
+    return save_figure(figure, folder, "frontier", record=record)
 
 
 def _draw(axis: Axes, rows: list[dict[str, Any]], score: str, colour: str) -> None:
@@ -82,3 +75,57 @@ def _found(rows: list[dict[str, Any]]) -> str:
     if cheap is dear:
         return said
     return f"{said}; {dear['walk']}: {dear['node_entropy_nats']:.2f} for {dear['mean_iteration_hops']:.0f}"
+
+
+def recipients_files(record: Record, folder: Path) -> list[Path]:
+    """Write ``frontier.json`` and the figure: node entropy against hops and against bytes per update."""
+    rows: list[dict[str, Any]] = list(record.result["rows"])
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8), sharey=True)
+    floor = record.params["keep"] * math.log(max(record.params["nodes"] - 1, 2))
+    for axis, price in ((left, "mean_iteration_hops"), (right, "bytes_per_update")):
+        _draw_curves(axis, rows, price, record.result["best"])
+        axis.axhline(floor, color="#777777", lw=0.8, ls="--")
+        axis.set_xscale("log")
+        finish_axis(axis)
+    left.set_ylabel("node entropy, opener with last hop (nats)")
+    left.set_xlabel("mean hops per update")
+    right.set_xlabel(f"mean bytes per update ({record.params['suite']})")
+    floor_said = f"dashed: {record.params['keep']:g} of log(N - 1); K doubles from dot to dot, leftwards"
+    best = record.result["best"]
+    found = "No number of recipients keeps so much here"
+    if best is not None:
+        hops, kept = best["mean_iteration_hops"], best["node_entropy_nats"]
+        found = f"Sealed for {best['recipients']}: {hops:.3g} hops an update, {kept:.2f} nats of node entropy"
+    set_heading(figure, found, f"{record.params['graph']}; {floor_said}")
+    figure.tight_layout(rect=(0, 0.12, 1, 1))
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncol=4, frameon=False, fontsize=9)
+    return save_figure(figure, folder, "frontier", record=record)
+
+
+def _draw_curves(axis: Axes, rows: list[dict[str, Any]], price: str, best: dict[str, Any] | None) -> None:
+    """Draw a curve over the number of recipients for each walk and law; circle the best point."""
+    laws = list(dict.fromkeys(row["law"] for row in rows))
+    for walk in dict.fromkeys(row["walk"] for row in rows):
+        for law, colour in zip(laws, _LAW_COLOURS, strict=False):
+            mine = [row for row in rows if row["law"] == law and row["walk"] == walk]
+            if not mine:
+                continue
+            axis.plot(
+                [row[price] for row in mine],
+                [row["node_entropy_nats"] for row in mine],
+                color=colour,
+                ls=_WALK_LINES.get(walk, "-."),
+                marker="o",
+                ms=3.5,
+                lw=1.2,
+                label=f"{walk}, {law}",
+            )
+    if best is not None:
+        axis.plot(best[price], best["node_entropy_nats"], marker="o", ms=11, mfc="none", color="black", ls="")
+        axis.annotate(
+            f"K = {best['recipients']}",
+            (best[price], best["node_entropy_nats"]),
+            textcoords="offset points",
+            xytext=(9, -12),
+        )

@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import matplotlib as mpl
-
-mpl.use("Agg")
-
 import matplotlib.pyplot as plt
 
 from veilwalk.core.records import Record, write_atomically
 from veilwalk.core.tables import columns_of
-from veilwalk.report._figures import rendered
+from veilwalk.report.style import finish_axis, render_figure
 
 Row = Mapping[str, Any]
 # What is drawn, of what there is: what was gained, what leaks, what it costs.
@@ -64,15 +60,11 @@ def _figure(record: Record) -> bytes:
             axis.plot([low, high], [place, place], color=_COLOUR, lw=1.5)
             axis.plot(row[name], place, "o", color=_COLOUR, ms=5)
         axis.set_xlabel(_DRAWN[name])
-        axis.grid(visible=True, color="#dddddd", lw=0.6)
-        axis.set_axisbelow(True)
-        axis.spines[["top", "right"]].set_visible(False)
+        finish_axis(axis)
     axes[0][0].set_yticks(range(len(rows)), [_label(record, row) for row in rows])
     axes[0][0].invert_yaxis()
     figure.tight_layout()
-    data = rendered(figure, "png")
-    plt.close(figure)
-    return data
+    return render_figure(figure, "png")[0]
 
 
 def _page(record: Record, figure: bytes) -> str:

@@ -9,26 +9,14 @@ from html import escape
 from typing import Any
 
 import matplotlib as mpl
-
-mpl.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from veilwalk.core.records import Record
-from veilwalk.report._figures import rendered
+from veilwalk.report.style import COSTS, CURVES, PAGE_STYLE, render_figure
 
-_LOOKS: dict[str, dict[str, Any]] = {
-    "private-walk": {"color": "black", "lw": 2.0, "label": "private walk"},
-    "paper-walk": {"color": "#7a3b8f", "ls": (0, (5, 1)), "label": "the paper's walk"},
-    "plain-walk": {"color": "#d98200", "ls": "--", "label": "plain walk"},
-    "gossip": {"color": "#1f5fa8", "ls": "-.", "label": "gossip (average model)"},
-    "gossip, own models": {"color": "#6fa8dc", "ls": "-.", "label": "gossip (single models)"},
-    "central": {"color": "#888888", "ls": ":", "label": "central (ceiling)"},
-}
 #: Colours by which a page may have its own instead, for a dark screen: what each is called in its style sheet.
 _ON_A_PAGE = {
     "#000000": "ink",
@@ -43,19 +31,6 @@ _ON_A_PAGE = {
 #: Shares of a posterior, as multiples of an even one: the same steps in every report, so that two can be compared.
 _STEPS = ((0.5, "less than half of it"), (1.0, "half of it to all"), (2.0, "up to twice"), (4.0, "up to four times"))
 _BEYOND = "more"
-_AXES = (("update", "updates"), ("hops", "hops, all together"), ("sent_bytes", "bytes sent, all together"))
-_STYLE: Any = {
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.sans-serif": ["Helvetica", "Arial", "DejaVu Sans"],
-    "font.size": 10,
-    "axes.edgecolor": "#777777",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-}
 
 
 def curve_looks(algorithms: Iterable[str]) -> list[dict[str, str]]:
@@ -63,9 +38,9 @@ def curve_looks(algorithms: Iterable[str]) -> list[dict[str, str]]:
     dashes: dict[object, str] = {"--": "6 3", "-.": "7 3 2 3", ":": "2 3", (0, (5, 1)): "9 2"}
     return [
         {
-            "label": _LOOKS[name]["label"],
-            "colour": f"var(--{_ON_A_PAGE[mpl.colors.to_hex(_LOOKS[name]['color'])]})",
-            "dashes": dashes.get(_LOOKS[name].get("ls"), "none"),
+            "label": CURVES[name]["label"],
+            "colour": f"var(--{_ON_A_PAGE[mpl.colors.to_hex(CURVES[name]['color'])]})",
+            "dashes": dashes.get(CURVES[name].get("ls"), "none"),
         }
         for name in algorithms
     ]
@@ -73,14 +48,14 @@ def curve_looks(algorithms: Iterable[str]) -> list[dict[str, str]]:
 
 def accuracy_svgs(algorithms: Mapping[str, Any], what: str) -> dict[str, str]:
     """Accuracy (or loss, where a learner has no accuracy) against updates, hops and bytes: a figure each, by label."""
-    return {label: _score_svg(algorithms, what, column, label, (4.2, 3.3)) for column, label in _AXES}
+    return {label: _score_svg(algorithms, what, column, label, (4.2, 3.3)) for column, label in COSTS}
 
 
 def score_svgs(algorithms: Mapping[str, Any], drawn: str) -> dict[str, str]:
     """Every other score of a learner against updates: a small figure each, by name; ``drawn`` has its own already."""
     points = [point for run in algorithms.values() for point in run["points"]]
     names = dict.fromkeys(("accuracy", "loss", *(name for point in points for name in point.get("scores", {}))))
-    column, label = _AXES[0]
+    column, label = COSTS[0]
     return {
         name: _score_svg(algorithms, name, column, label, (2.9, 2.3))
         for name in names
@@ -89,14 +64,14 @@ def score_svgs(algorithms: Mapping[str, Any], drawn: str) -> dict[str, str]:
 
 
 def _score_svg(algorithms: Mapping[str, Any], what: str, column: str, label: str, size: tuple[float, float]) -> str:
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(PAGE_STYLE):
         figure, axis = plt.subplots(figsize=size, layout="constrained")
         for name, run in algorithms.items():
             # The first model has cost nothing, which a logarithm cannot show.
             found = [(point[column], _score(point, what)) for point in run["points"] if point[column] > 0]
             known = [(spent, value) for spent, value in found if value is not None]
             if known:
-                axis.plot(*zip(*known, strict=True), **({"lw": 1.6} | _LOOKS[name]))
+                axis.plot(*zip(*known, strict=True), **({"lw": 1.6} | CURVES[name]))
         axis.set_xscale("log")
         axis.set_xlabel(label)
         # A learner may call its scores as it likes: a dollar sign there begins no formula.
@@ -115,7 +90,7 @@ def _ends(algorithms: Mapping[str, Any], column: str, what: str) -> str:
     """Say where each curve ends, for who does not see it."""
     last = {name: run["points"][-1] for name, run in algorithms.items()}
     return "; ".join(
-        f"{_LOOKS[name]['label']} ends at {what} {value:.3f}" + (f" with {point[column]:,.0f}" if point[column] else "")
+        f"{CURVES[name]['label']} ends at {what} {value:.3f}" + (f" with {point[column]:,.0f}" if point[column] else "")
         for name, point in last.items()
         if (value := _score(point, what)) is not None
     )
@@ -123,13 +98,13 @@ def _ends(algorithms: Mapping[str, Any], column: str, what: str) -> str:
 
 def entropy_svg(routes: Mapping[str, Mapping[str, Any]]) -> str:
     """Node entropy of the receiver's posterior by return time, for every private scheme, and how often each is seen."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(PAGE_STYLE):
         figure, (top, bottom) = plt.subplots(
             2, 1, figsize=(5.8, 5.2), sharex=True, height_ratios=(2.4, 1), layout="constrained"
         )
         told = []
         for name, route in routes.items():
-            look = {key: _LOOKS[name][key] for key in ("color", "label")}
+            look = {key: CURVES[name][key] for key in ("color", "label")}
             rows = [row for row in route["by_return_time"] if row["share"] > 0]
             ends = [row["hi"] if row["hi"] is not None else 2 * row["lo"] for row in rows]
             middle = [math.sqrt(row["lo"] * end) for row, end in zip(rows, ends, strict=True)]
@@ -156,7 +131,7 @@ def posterior_svg(sample: Mapping[str, Any]) -> str:
     (x, y), possible = places.T, posterior > 0
     even = 1 / (len(posterior) - 1)
     step = np.searchsorted([upper for upper, _ in _STEPS], posterior / even)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(PAGE_STYLE):
         figure, axis = plt.subplots(figsize=(5.8, 6.2), layout="constrained")
         lines = [(places[a], places[b]) for a, b in sample["edges"]]
         axis.add_collection(LineCollection(lines, colors="#e4e4e4", linewidths=0.5, zorder=1))
@@ -225,8 +200,7 @@ def _svg(figure: Figure, title: str, told: str) -> str:
     figure.patch.set_alpha(0.0)
     for axis in figure.axes:
         axis.patch.set_alpha(0.0)
-    text = rendered(figure, "svg").decode()
-    plt.close(figure)
+    text = render_figure(figure, "svg")[0].decode()
     # Inside a page neither a prologue nor a note on what drew it has any use.
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub("|".join(_ON_A_PAGE), lambda found: f"var(--{_ON_A_PAGE[found[0]]})", text)
@@ -239,38 +213,3 @@ def _svg(figure: Figure, title: str, told: str) -> str:
 
 def _slug(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-
-
-def learning_figure(record: Record) -> bytes:
-    """Draw accuracy against updates and hops for every partition and model of a learning campaign, as PNG."""
-    cells = [cell for cell in record.result["cells"] if cell["kind"] == "train"]
-    panels = list(dict.fromkeys((cell["model"], cell["partition"]) for cell in cells))
-    with mpl.rc_context(_STYLE):
-        figure, axes = plt.subplots(
-            len(panels), 2, figsize=(10, 2.6 * len(panels)), sharey="row", squeeze=False, layout="constrained"
-        )
-        for (model, partition), row in zip(panels, axes, strict=True):
-            found = [cell["found"] for cell in cells if (cell["model"], cell["partition"]) == (model, partition)]
-            for axis, (column, label) in zip(row, _AXES[:2], strict=True):
-                for name in found[0]:
-                    _band(axis, [run[name]["points"] for run in found], column, _LOOKS[name])
-                axis.set_xscale("log")
-                axis.set_xlabel(label)
-            row[0].set_ylabel(f"{model}, {partition}\naccuracy")
-        handles, labels = axes[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=-(-len(labels) // 2), frameon=False)
-        data = rendered(figure, "png")
-        plt.close(figure)
-        return data
-
-
-def _band(axis: Axes, runs: list[list[dict[str, Any]]], column: str, look: Mapping[str, Any]) -> None:
-    """Mean over seeds, and the range; evaluations of all seeds are at the same updates."""
-    at = np.mean([[point[column] for point in points] for points in runs], axis=0)
-    accuracy = np.array([[point["accuracy"] for point in points] for points in runs])
-    if (at > 0).any():
-        shown = at > 0
-        axis.plot(at[shown], accuracy.mean(axis=0)[shown], **({"lw": 1.6} | dict(look)))
-        axis.fill_between(
-            at[shown], accuracy.min(axis=0)[shown], accuracy.max(axis=0)[shown], color=look["color"], alpha=0.15, lw=0
-        )

@@ -15,7 +15,7 @@ from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterEr
 from veilwalk.core.locks import lock_file
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.core.version import __version__
-from veilwalk.learning import Params, Progressed, average, load_checkpoint, read_progress, save_model
+from veilwalk.learning import Params, Progressed, candidate_models, load_checkpoint, read_progress, save_model
 from veilwalk.training._metrics import table
 from veilwalk.training._settings import PRIVATE, TrainSettings
 
@@ -109,7 +109,7 @@ class RunFolder:
         return read_progress(self.checkpoint(algorithm))
 
     def model(self, algorithm: str = PRIVATE, *, unfinished: bool = False) -> Params:
-        """Return the model that an algorithm ended with, of several the average; ``unfinished``: or came to so far."""
+        """Return the model that an algorithm ended with, of several the best; ``unfinished``: or came to so far."""
         if not self.started:
             raise ConfigError(f"{self.path} holds no run")
         path = self.checkpoint(algorithm)
@@ -120,7 +120,7 @@ class RunFolder:
         if state.finished is None and not unfinished:
             need = "resume it, or ask for the unfinished model (--unfinished)"
             raise ConfigError(f"{self.path}: {algorithm} is not finished, {state.done} updates are made: {need}")
-        return average(state.sound)
+        return candidate_models(state.sound)[state.points[-1].chosen]
 
     def finish(self, record: Record, rows: Sequence[Mapping[str, Any]], model: Params) -> list[Path]:
         """Write the model, the record and its table; return the paths."""

@@ -173,6 +173,7 @@ def _summary(scenario: Scenario, training: Training, equal_hops: int) -> dict[st
         "bytes_per_update": last.sent_bytes / made,
         "seconds_modelled_per_update": last.seconds / made,
         "points": [asdict(point) for point in training.points],
+        "learner_failures": training.learner_failures,
     } | ({"received": dict(training.received)} if training.received else {})
 
 

@@ -18,7 +18,7 @@ from veilwalk.core.units import readable_bytes
 from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread
 from veilwalk.graphs import distances
-from veilwalk.learning import Array, Data, Learner, Params, Point, Tell, TrainingTrace
+from veilwalk.learning import Array, Data, Learner, Params, Point, Tell, Training, TrainingTrace
 from veilwalk.training._algorithms import task_of, train_by
 from veilwalk.training._content import attack_bytes, attacked_rows, content_attack, gather_evidence
 from veilwalk.training._folder import RunFolder
@@ -151,9 +151,17 @@ def _trained(
     planned = {name: one.planned for name, one in made.items()}
     leaks = leaks | {"privacy": privacy(scenario, planned, delta=settings.delta)}
     alarm = scenario.scheme.relay_warning()
-    told = tuple(note for note in (*warnings, alarm, leaks.get("left_out")) if note is not None)
     trainings = {name: one.training for name, one in made.items()}
+    failed = [_failures(name, one) for name, one in trainings.items() if one.learner_failures]
+    told = tuple(note for note in (*warnings, *failed, alarm, leaks.get("left_out")) if note is not None)
     return TrainingRun(scenario=scenario, settings=settings, trainings=trainings, leaks=leaks, warnings=told)
+
+
+def _failures(name: str, training: Training) -> str:
+    return (
+        f"{name}: the learner failed at {training.learner_failures} of {training.updates} updates. Noise hides that, "
+        "so those nodes added noise alone; check_learner shows why."
+    )
 
 
 def _identity(scenario: Scenario, settings: TrainSettings) -> str:

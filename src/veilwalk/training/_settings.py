@@ -43,7 +43,7 @@ class TrainSettings:
         support: Distances of a law given by name; None for those that fit the graph.
         walk: The walk; None for the one that a law file was designed for, or simple.
         recipients: For how many a source seals; None for the scheme's, or as the file says, or one.
-        tokens: Models that walk side by side; what is evaluated is their average.
+        tokens: Models that walk side by side; the best of them, or their mean, is handed out.
         data: What is learnt.
         partition: How it is dealt out.
         learner: The model; None for one that fits: with ``epsilon`` all rows at every step, of a size for the noise.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.reliability.chaos_plan import tally_plan
+from tests.campaigns.chaos_plan import tally_plan
 from tests.helpers.cli import Cli
 
 from veilwalk.graphs import parse_graph_spec

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import optimize
+from tools.rivals.sweep import RoutePlan
 
 from veilwalk.experiments import SweepPlan, sweep
 from veilwalk.learning import NodePrivacyAccountant, NoisyUpdate
@@ -32,7 +33,8 @@ def test_there_is_a_page_for_every_file() -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_file_is_a_plan(file: Path) -> None:
     """Every case is checked by its verb, before anything is run."""
-    assert SweepPlan.read(file).jobs()
+    plan = RoutePlan if 'kind = "routes"' in file.read_text() else SweepPlan
+    assert plan.read(file).jobs()
 
 
 def test_the_published_noise_is_that_of_the_published_bounds() -> None:

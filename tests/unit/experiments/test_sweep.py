@@ -122,6 +122,7 @@ def test_the_first_case_tells_what_all_take(tmp_path: Path) -> None:
     ("given", "named"),
     [
         ({"kind": "fly"}, "kind"),
+        ({"kind": "routes"}, "tools.rivals.sweep"),
         ({"kind": ["train"]}, "kind"),
         ({"kind": "train", "settings": 3}, "settings"),
         ({"kind": "train", "grid": [1]}, "grid"),

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.tables import audit_campaign, learning, learning_jobs, local_steps
-from benchmarks.tables.audit_page import page as audit_page
-from benchmarks.tables.campaign import engine
-from benchmarks.tables.learning_page import page as learning_page
-from benchmarks.tables.tuning import Setting
+from tools.pages import audit_campaign, learning, learning_jobs, local_steps
+from tools.pages.audit_page import page as audit_page
+from tools.pages.campaign import engine
+from tools.pages.learning_page import page as learning_page
+from tools.pages.tuning import Setting
 
 from veilwalk.core.records import Record
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from benchmarks.tables.learning_jobs import OwnModels
-from benchmarks.tables.learning_page import OWN_MODELS, page
+from tools.pages.learning_jobs import OwnModels
+from tools.pages.learning_page import OWN_MODELS, page
 
 from veilwalk.core.records import Record
 from veilwalk.design import choose_scheme

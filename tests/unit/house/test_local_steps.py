@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.tables.local_steps import AVERAGE, Passing, Travelling, leak, reached, section
+from tools.pages.local_steps import AVERAGE, Passing, Travelling, leak, reached, section
 
 from veilwalk.core.randomness import task_generator
 from veilwalk.design import choose_scheme

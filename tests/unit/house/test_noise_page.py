@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.tables import noise
+from tools.pages import noise
 
 
 def test_the_section_is_renewed_and_nothing_else() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import typer
-from benchmarks.tables.choices import BEGIN, NETWORKS, PAGE, row
-from benchmarks.tables.site import ROOT, build, cut_off, in_the_menu, put_together
+from tools.pages.choices import BEGIN, NETWORKS, PAGE, row
+from tools.pages.site import ROOT, build, cut_off, in_the_menu, put_together
 
 from veilwalk.cli._main import app
 

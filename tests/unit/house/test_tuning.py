@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from benchmarks.tables.tuning import GRID, TUNING_SEED, Setting, Tried, accuracy_of, best, without_test_rows
+from tools.pages.tuning import GRID, TUNING_SEED, Setting, Tried, accuracy_of, best, without_test_rows
 
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import random_regular

@@ -13,6 +13,7 @@ from veilwalk.core.arrays import FloatArray
 from veilwalk.learning import (
     Candidates,
     ClipUpdate,
+    GaussianNoise,
     LinearLearner,
     MlpLearner,
     Params,
@@ -23,7 +24,6 @@ from veilwalk.learning import (
     StepContext,
     UpdateResult,
     apply_update,
-    private_mods,
 )
 
 SOFTMAX = SoftmaxLearner(n_features=5, n_classes=3, learning_rate=0.4, batch_size=100)
@@ -113,7 +113,7 @@ def test_products_of_rows_are_those_of_their_steps(learner: Any) -> None:
 def test_a_whole_batch_is_judged_by_its_residual(noise: float) -> None:
     """The normal density of scipy, at the likeliest deviation that is at least the noise's."""
     parts, params = dealt(SOFTMAX), somewhere(SOFTMAX)
-    after = made(SOFTMAX, params, parts[1], private_mods(noise_multiplier=0.5, max_norm=0.1))
+    after = made(SOFTMAX, params, parts[1], GaussianNoise(0.5, 0.1))
     change = flat(params, after)
     residual, direction = candidates(SOFTMAX, parts, clip=0.1, noise=noise).fits(params, after)
     common = 0.5 * len(change) * np.log(2 * np.pi)

@@ -1,4 +1,4 @@
-"""Clipping, noise, quantisation, and the order they may stand in."""
+"""Clipping, noise, quantisation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from veilwalk.learning import (
     Params,
     Quantise,
     StepContext,
-    UpdateMod,
     UpdateResult,
     compose,
-    private_mods,
 )
 
 
@@ -74,52 +72,41 @@ def test_noise_has_the_deviation_asked_for_on_every_number() -> None:
 
 def test_noise_comes_from_the_stream_of_the_node() -> None:
     """Same stream, same bits."""
-    mod = private_mods(noise_multiplier=1.0, max_norm=0.5)
+    mod = GaussianNoise(1.0, 0.5)
     one, two, other = (mod(before(), after(3.0), context(seed)).params["weight"] for seed in (0, 0, 1))
     assert np.array_equal(one, two)
     assert not np.array_equal(one, other)
 
 
-def test_noise_without_clipping_is_refused() -> None:
-    """When composed, and, whoever composed it, when an update comes in that is too long."""
-    noise = GaussianNoise(1.0, 0.5)
-    wrong: list[list[UpdateMod]] = [
-        [noise],
-        [noise, ClipUpdate(0.5)],
-        [ClipUpdate(0.6), noise],
-        [ClipUpdate(0.5), Quantise(4), noise],
-    ]
-    for mods in wrong:
-        with pytest.raises(InvalidParameterError, match="mod before noise"):
-            compose(mods)
-    with pytest.raises(InvalidParameterError, match="clip before adding noise"):
-        noise(before(), after(3.0), context())
-    with pytest.raises(InvalidParameterError, match="clip before adding noise"):
-        noise(before(), after(np.nan), context())
+@pytest.mark.parametrize("size", [3.0, 0.4, np.inf, np.nan])
+def test_noise_clips_in_double_precision_and_refuses_nothing(size: float) -> None:
+    """Exactly ``max_norm`` of a longer difference is left, and nothing of one that is not finite."""
+    noise = task_generator(0).standard_normal(15)
+    noisy = GaussianNoise(1.0, 0.5)(before(), after(size), context()).params
+    clipped = np.concatenate([(noisy[name].astype(np.float64) - before()[name]).ravel() for name in before()])
+    left = {3.0: 0.5, 0.4: 0.4}.get(size, 0.0)
+    assert np.linalg.norm(clipped - 0.5 * noise) == pytest.approx(left, abs=1e-6)
 
 
-def test_what_rounding_adds_to_a_clipped_model_is_cut_off_again() -> None:
-    """Numbers near 1000 in float32 round by more than this bound: noise is added to exactly ``max_norm``."""
-    start = {"weight": np.full(400, 1000.0)}
-    moved = UpdateResult(params={"weight": start["weight"] + 1.004 * 0.5 / 20}, num_examples=1)
-    noise = task_generator(0).standard_normal(400)
-    noisy = GaussianNoise(2.0, 0.5)(start, moved, context()).params["weight"]
-    assert np.linalg.norm(noisy - start["weight"] - noise) == pytest.approx(0.5, abs=1e-9)
+def test_what_a_model_in_its_own_type_cannot_hold_is_noised_all_the_same() -> None:
+    """Near 1000 a float16 has steps of a half; the update is shorter, and the noise has its size."""
+    start = {"weight": np.full(10_000, 1000.0, dtype=np.float16)}
+    moved = UpdateResult(params={"weight": start["weight"] + np.float16(0.5)}, num_examples=1)
+    noisy = GaussianNoise(4.0, 0.5)(start, moved, context()).params["weight"]
+    assert np.std(noisy.astype(np.float64) - 1000.0) == pytest.approx(2.0, rel=0.05)
 
 
-def test_order_that_is_right_is_taken_also_nested() -> None:
-    """Clip, noise, and anything after; a composed mod counts as its parts."""
-    compose([ClipUpdate(0.4), GaussianNoise(1.0, 0.5), Quantise(8)])
-    nested = compose([private_mods(noise_multiplier=1.0, max_norm=0.5), Quantise(8)])
-    assert [type(mod).__name__ for mod in nested.mods] == ["ClipUpdate", "GaussianNoise", "Quantise"]
+def test_a_composed_mod_counts_as_its_parts() -> None:
+    """Whatever it is composed with."""
+    nested = compose([compose([GaussianNoise(1.0, 0.5)]), Quantise(8)])
+    assert [type(mod).__name__ for mod in nested.mods] == ["GaussianNoise", "Quantise"]
 
 
-def test_what_noise_cannot_cover_is_refused() -> None:
+def test_what_noise_cannot_cover_stays_as_it_was() -> None:
     """A counter that the update moved would tell of it."""
     start: dict[str, Array] = {"weight": np.zeros(2, dtype=np.float32), "count": np.array(3)}
     moved = UpdateResult(params={"weight": np.zeros(2, dtype=np.float32), "count": np.array(4)}, num_examples=1)
-    with pytest.raises(InvalidParameterError, match="array count"):
-        GaussianNoise(1.0, 0.5)(start, moved, context())
+    assert GaussianNoise(1.0, 0.5)(start, moved, context()).params["count"] == 3
     assert ClipUpdate(0.5)(start, moved, context()).params["count"] == 4
 
 

@@ -26,7 +26,9 @@ from veilwalk.learning import (
     UpdateResult,
     apply_update,
     average,
+    candidate_models,
     central_trace,
+    choose_model,
     gossip_trace,
     init_generator,
     plain_trace,
@@ -124,13 +126,57 @@ def test_training_follows_the_trace_bit_for_bit(tokens: int) -> None:
     assert sum(float(model["count"][0]) for model in run.models) == 120
 
 
-def test_the_model_of_several_tokens_is_their_average() -> None:
-    """In the type of the arrays; one model is itself."""
+class EitherSide(Chaser):
+    """Goes to one of two places, both good; between them nothing is, so that a mean of models is worse than each."""
+
+    def init_params(self, rng: np.random.Generator) -> Params:
+        """Return the place between."""
+        del rng
+        return {"at": np.zeros(2)}
+
+    def update(self, params: Params, data: Partition, ctx: StepContext) -> UpdateResult:
+        """Go to a side at the first update, and stay."""
+        at = params["at"] if params["at"].any() else np.full_like(params["at"], ctx.rng.choice([-1.0, 1.0]))
+        return UpdateResult(params={**params, "at": at}, num_examples=len(data))
+
+    def evaluate(self, params: Params, data: Partition) -> Mapping[str, float]:
+        """Return how far it is from both."""
+        del data
+        return {"loss": float(np.square(np.square(params["at"]) - 1).mean())}
+
+
+def test_several_tokens_hand_out_the_best_of_their_mean_and_their_ends() -> None:
+    """By the loss on the held-out rows; the mean alone, a named mutant, is far from both good places."""
+    run = train(task(EitherSide()), private_trace(GRAPH, LAW, updates=30, seed=4, tokens=3))
+    sides = {float(model["at"].mean()) for model in run.models}
+    assert sides == {-1.0, 1.0}
+    assert run.points[-1].chosen.startswith("walk ")
+    assert run.points[-1].loss == 0.0
+    assert abs(float(run.params["at"].mean())) == 1.0
+    assert EitherSide().evaluate(average(run.models), task().held_out)["loss"] > 0.5
     run = train(task(), private_trace(GRAPH, LAW, updates=30, seed=4, tokens=3))
-    expected = np.mean([model["at"] for model in run.models], axis=0)
-    assert run.params["at"] == pytest.approx(expected)
+    losses = {
+        name: Chaser().evaluate(params, task().held_out)["loss"]
+        for name, params in candidate_models(run.models).items()
+    }
+    assert run.points[-1].loss == min(losses.values()) == losses[run.points[-1].chosen]
     assert run.params["count"].dtype == np.float32
-    assert average(run.models[:1]) is run.models[0]
+
+
+def test_the_mean_of_models_has_their_types() -> None:
+    """Whole numbers are rounded; one model alone is itself."""
+    models = [{"n": np.array([1, 2, 3])}, {"n": np.array([2, 2, 4])}]
+    assert average(models)["n"].tolist() == [2, 2, 4]
+    assert average(models[:1]) is models[0]
+
+
+def test_without_rows_to_compare_by_one_end_is_handed_out() -> None:
+    """Not the mean, which may be worse than all of them."""
+    models = [{"at": np.full(2, side)} for side in (1.0, -1.0)]
+    assert choose_model(models, None) == ("walk 1", models[0])
+    assert choose_model(models[:1], None) == ("mean", models[0])
+    assert choose_model(models, lambda params: {"loss": float(np.square(params["at"]).sum())})[0] == "mean"
+    assert choose_model(models, lambda params: {"loss": float(np.nan if params["at"].any() else 9)})[0] == "mean"
 
 
 def test_gossip_updates_then_averages_with_neighbours() -> None:

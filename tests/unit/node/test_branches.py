@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.reliability import branches
+from tests.campaigns import branches
 
 from veilwalk.design import choose_scheme
 from veilwalk.graphs import parse_graph_spec

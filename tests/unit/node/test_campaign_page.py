@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.reliability.campaign import placed
+from tests.campaigns.campaign import placed
 
 
 def counted(kills: int) -> dict[str, Any]:

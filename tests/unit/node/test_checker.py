@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.reliability.chaos_checker import Findings, ends
+from tests.campaigns.chaos_checker import Findings, ends
 
 
 def found(*, kept: int = 0, taken: int = 0, unfinished: int = 0) -> Findings:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from benchmarks.reliability.chaos_plan import tally_plan
+from tests.campaigns.chaos_plan import tally_plan
 
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, ProtocolError, SpoolError
 from veilwalk.core.locks import lock_file

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.reliability import chaos_damage
+from tests.campaigns import chaos_damage
 
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules

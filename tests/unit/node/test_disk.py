@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from benchmarks.reliability import forgetful_disk, power_loss
+from tests.campaigns import forgetful_disk, power_loss
 from tests.helpers.custody import Opener, take
 
 from veilwalk.core.errors import SpoolError

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from benchmarks.reliability.forgetful_disk import ForgetfulDisk, PowerCutError
+from tests.campaigns.forgetful_disk import ForgetfulDisk, PowerCutError
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.core.walk import SIMPLE

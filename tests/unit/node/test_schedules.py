@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 
 import pytest
-from benchmarks.reliability import schedules
+from tests.campaigns import schedules
 
 
 def test_no_schedule_loses_or_doubles_an_update() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.reliability import forgetful_disk, power_loss
+from tests.campaigns import forgetful_disk, power_loss
 from tests.helpers.custody import HEADER, NEIGHBOURS, digest, open_custody, take
 
 from veilwalk.core.errors import ProtocolError, SpoolError

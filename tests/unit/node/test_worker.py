@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.reliability.chaos_plan import tally_plan
+from tests.campaigns.chaos_plan import tally_plan
 from tests.helpers.members import greet, message_for, offer
 
 from veilwalk.core.errors import ConfigError, InvalidParameterError, LearnerError
@@ -42,7 +42,7 @@ from veilwalk.node.peer._worker import Worker
 KILLER = '''
 import os, signal, time
 import numpy as np
-from benchmarks.reliability.chaos_tally import Tally
+from tests.campaigns.chaos_tally import Tally
 
 class Killer(Tally):
     """Dies on some models, as a fault of a library would."""

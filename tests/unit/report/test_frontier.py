@@ -35,10 +35,10 @@ def test_every_row_is_a_point_and_optimal_laws_a_curve(tmp_path: Path) -> None:
     params = {"graph": "rrg:30:3:seed=1", "support": "2:4", "observer": "return-time"}
     record = Record(kind="frontier", params=params, result={"rows": rows})
     paths = frontier_files(record, tmp_path / "new")
-    assert [path.name for path in paths] == ["frontier.json", "frontier.png", "frontier.svg"]
-    assert json.loads(paths[0].read_text())["rows"] == rows
-    assert paths[1].read_bytes().startswith(b"\x89PNG")
-    drawn = paths[2].read_text()
+    assert [path.name for path in paths] == ["frontier.png", "frontier.svg", "frontier.json"]
+    assert json.loads(paths[2].read_text())["rows"] == rows
+    assert paths[0].read_bytes().startswith(b"\x89PNG")
+    drawn = paths[1].read_text()
     for words in (
         "simple walk",
         "non-backtracking walk",
@@ -52,4 +52,4 @@ def test_every_row_is_a_point_and_optimal_laws_a_curve(tmp_path: Path) -> None:
     assert not plt.get_fignums()
     # One marker more or less makes another picture.
     fewer = Record(kind="frontier", params=params, result={"rows": rows[:-1]})
-    assert frontier_files(fewer, tmp_path / "fewer")[2].read_text().count("<use") < drawn.count("<use")
+    assert frontier_files(fewer, tmp_path / "fewer")[1].read_text().count("<use") < drawn.count("<use")

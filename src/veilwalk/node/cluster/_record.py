@@ -18,12 +18,17 @@ from veilwalk.node.peer import load_config, node_status
 
 def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, seconds: float) -> Record:
     """Return what came out, beside what was predicted."""
+    from veilwalk.learning import choose_model
+
     scenario = setup.scenario
     manifest = manifest_in(out)
-    final = node_status(load_config(out / node_ids(scenario.graph.n_nodes)[0] / "node.toml").state, with_model=True)
-    if final.model is None:
+    final = node_status(load_config(out / node_ids(scenario.graph.n_nodes)[0] / "node.toml").state, with_models=True)
+    if not final.models:
         raise SpoolError(f"{out}: no node has a finished model on its disk")
-    scores = scenario.learner.evaluate(decode_params(manifest, final.model), scenario.data.test)
+    models = [decode_params(manifest, one) for one in final.models]
+    # As a node chooses, who may have no test set.
+    chosen, params = choose_model(models, setup.evaluate if manifest.test_digest else None)
+    scores = setup.evaluate(params)
     hops, updates = status.total("hops"), status.total("updates")
     price = scenario.scheme.price
     size = message_bytes(manifest)
@@ -39,6 +44,7 @@ def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, sec
             "nodes": scenario.graph.n_nodes,
             "updates": updates,
             "walks": setup.settings.walks,
+            "chosen": chosen,
             "ended_by": "updates" if final.iteration >= setup.settings.updates else "target accuracy",
             "accuracy": scores.get("accuracy"),
             "loss_nats": scores["loss"],

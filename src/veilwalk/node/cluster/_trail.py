@@ -105,9 +105,12 @@ class Trail:
         self._scored_at, self._scored = now, status.iteration
         newest = max(range(len(status.nodes)), key=lambda one: (n := status.nodes[one]) is not None and n.iteration)
         with contextlib.suppress(SpoolError):
-            model = node_status(self._states[newest], with_model=True).model
-            if model is not None:
-                return dict(self._evaluate(decode_params(manifest_in(self._folder), model)))
+            manifest = manifest_in(self._folder)
+            models = [
+                decode_params(manifest, one) for one in node_status(self._states[newest], with_models=True).models
+            ]
+            if models:
+                return dict(self._evaluate(models[0]))
         return None
 
 

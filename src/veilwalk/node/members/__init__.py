@@ -9,7 +9,7 @@ from veilwalk.node.members._drafts import (
     read_cards,
     rotated_roster,
 )
-from veilwalk.node.members._encoding import decode_params, encode_params, mean_model, params_distance, params_norm
+from veilwalk.node.members._encoding import decode_params, encode_params, params_distance, params_norm
 from veilwalk.node.members._keyfile import make_private_directory, read_password
 from veilwalk.node.members._keys import (
     KeyRing,
@@ -82,7 +82,6 @@ __all__ = [
     "load_root_public_key",
     "load_roster",
     "make_private_directory",
-    "mean_model",
     "new_node_keys",
     "new_root_key",
     "new_run_walk",

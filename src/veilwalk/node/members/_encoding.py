@@ -7,7 +7,7 @@ sent is checked before anything uses it: length, finiteness, norm.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,25 +69,6 @@ def decode_params(manifest: Manifest, data: Bytes) -> dict[str, Array]:
     if not params_norm(params) <= manifest.norm_bound:
         raise ProtocolError("a model has values that are not finite, or a norm above the manifest's bound")
     return params
-
-
-def mean_model(manifest: Manifest, models: Sequence[Bytes]) -> bytes:
-    """Return the mean of models as it would travel: what a run of several walks comes to.
-
-    Raises:
-        ProtocolError: One of them is not such as the manifest allows.
-    """
-    if len(models) == 1:
-        return bytes(models[0])
-    total: dict[str, Array] = {}
-    for data in models:
-        for name, array in decode_params(manifest, data).items():
-            total[name] = array.astype(np.float64) + total.get(name, 0.0)
-    mean = {}
-    for spec in manifest.arrays:
-        array = total[spec.name] / len(models)
-        mean[spec.name] = (np.rint(array) if np.dtype(spec.dtype).kind == "i" else array).astype(spec.dtype)
-    return encode_params(manifest, mean)
 
 
 def params_norm(params: Mapping[str, Array]) -> float:

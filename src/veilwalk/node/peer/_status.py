@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from veilwalk.core.errors import SpoolError
-from veilwalk.node.members import mean_model
 from veilwalk.node.peer._law_files import members_left_out
 from veilwalk.node.peer._membership import kept_manifest, kept_roster
 from veilwalk.node.spool import (
@@ -37,8 +35,7 @@ class NodeStatus:
         manifest_version: Version of the manifest, likewise.
         members_left_out: Members of that roster that the run's law, a file, does not name: nobody seals for them.
         walks: The same for each of the run's walks.
-        model: The newest model, encoded; of several walks, the mean of theirs. None before the first, or when not asked
-            for.
+        models: The newest model of each walk that this node has one of, encoded; none where they were not asked for.
     """
 
     finished: bool
@@ -49,10 +46,10 @@ class NodeStatus:
     manifest_version: int = 0
     members_left_out: tuple[str, ...] = ()
     walks: tuple[int, ...] = (0,)
-    model: bytes | None = None
+    models: tuple[bytes, ...] = ()
 
 
-def node_status(state: Path, *, with_model: bool = False, with_versions: bool = False) -> NodeStatus:
+def node_status(state: Path, *, with_models: bool = False, with_versions: bool = False) -> NodeStatus:
     """Return the status of the node whose state folder this is; what takes longer to read only where asked for."""
     roster, manifest = (kept_roster(state), kept_manifest(state)) if with_versions else (None, None)
     try:
@@ -73,7 +70,7 @@ def node_status(state: Path, *, with_model: bool = False, with_versions: bool = 
                 roster_version=0 if roster is None else roster.version,
                 manifest_version=0 if manifest is None else manifest.version,
                 members_left_out=members_left_out(state, manifest, roster),
-                model=_mean(register, [model for model in newest if model is not None], state) if with_model else None,
+                models=tuple(_model(register, one, state) for one in newest if one is not None) if with_models else (),
             )
         finally:
             database.close()
@@ -107,16 +104,6 @@ def unfinish_node(state: Path) -> bool:
         return True
     finally:
         spool.close()
-
-
-def _mean(register: Register, stored: Sequence[StoredModel], state: Path) -> bytes | None:
-    models = [_model(register, one, state) for one in stored]
-    if len(models) <= 1:
-        return models[0] if models else None
-    manifest = kept_manifest(state)
-    if manifest is None:
-        raise SpoolError(f"{state}: no manifest is kept beside the models")
-    return mean_model(manifest, models)
 
 
 def _model(register: Register, stored: StoredModel, state: Path) -> bytes:

@@ -3,6 +3,9 @@
 A model that cannot be used, or makes the learner fail, is refused, and the node's own last one is trained in its place.
 Where the learner fails on that too, the fault is this node's own (its data, its code, its memory), and no walk shall
 end for it: what came is passed on as it is, without an update, and counted (``learner_failures``).
+
+Where noise protects the node, a learner that fails refuses nothing: whoever opens the model next would see that there
+are data which make it fail. The update is then the one that a node without data makes: noise alone.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from veilwalk.core.errors import ProtocolError, TrainingError
 from veilwalk.node.members import RunRules, decode_params, encode_params, params_distance
 
 if TYPE_CHECKING:
-    from veilwalk.learning import Array, Learner, Params, Partition, Protection
+    from veilwalk.learning import Array, Learner, Params, Partition, Protection, UpdateResult
     from veilwalk.node.members import Manifest
 
 _DIGEST_BYTES = 32
@@ -43,6 +46,7 @@ class Lesson:
         state: What its learner keeps, each array after its digest.
         lane: Which of the run's models it is.
         own_iteration: Updates that this node's last model has had.
+        without_data: Whether to make the update that a node without data makes.
     """
 
     received: bytes | None
@@ -52,6 +56,7 @@ class Lesson:
     state: Mapping[str, bytes]
     lane: int = 0
     own_iteration: int = 0
+    without_data: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,13 +170,17 @@ class Task:
 
     def _learnt(self, params: Params, lesson: Lesson, *counts: str, least: float) -> Learnt | None:
         """Return what one update makes of a model; None where the learner fails."""
+        from veilwalk.learning import LEARNER_FAILED
+
         found = list(counts)
         state = _read_state(lesson.state, found)
         # Ours, and no affair of the learner's.
         state.pop(_LEAST, None)
         try:
-            made = self._update(params, lesson, state)
-            kept = {name: _written(array) for name, array in state.items()}
+            result = self._update(params, lesson, state)
+            made = result.params
+            found += ["learner_failures"] if LEARNER_FAILED in result.metrics else []
+            kept = self._state_to_keep(state)
             if math.isfinite(least):
                 kept[_LEAST] = _written(np.array(least))
             try:
@@ -191,15 +200,25 @@ class Task:
             counts=("updates", *found),
         )
 
-    def _update(self, params: Params, lesson: Lesson, state: dict[str, Array]) -> Params:
-        from veilwalk.learning import apply_update
+    def _state_to_keep(self, state: Mapping[str, Array]) -> dict[str, bytes]:
+        """Return the learner's state as bytes; where noise must hide every failure and it cannot be written, none."""
+        try:
+            return {name: _written(array) for name, array in state.items()}
+        except Exception:
+            if self.rules is not None and self.rules.noise:
+                return {}
+            raise
 
+    def _update(self, params: Params, lesson: Lesson, state: dict[str, Array]) -> UpdateResult:
+        from veilwalk.learning import Partition, apply_update
+
+        data = Partition(self.data.features[:0], self.data.labels[:0]) if lesson.without_data else self.data
         protection = protection_of(self.rules)
         with np.errstate(all="ignore"):
             return apply_update(
                 self.learner,
                 params,
-                self.data,
+                data,
                 seed=self.manifest.seed,
                 node=self.index,
                 step=lesson.step,
@@ -208,7 +227,7 @@ class Task:
                 mod=protection.mod(),
                 most_updates=protection.most_updates,
                 secret=SecretNormal(),
-            ).params
+            )
 
     def _is_tried(self, lesson: Lesson) -> bool:
         """Return whether what comes of a lesson is tried on the public test set."""

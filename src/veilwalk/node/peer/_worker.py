@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from veilwalk.core.errors import ConfigError, LearnerError, ProtocolError, VeilwalkError
-from veilwalk.node.members import Manifest, decode_params, parse_manifest
+from veilwalk.node.members import Manifest, RunRules, decode_params, parse_manifest
 from veilwalk.node.peer._assemble import load_task
 from veilwalk.node.peer._config import load_config
 from veilwalk.node.peer._trainer import OUT_OF_TIME, Learnt, Lesson, Task
@@ -86,9 +86,14 @@ class Worker:
         return self._first
 
     def update(self, lesson: Lesson) -> Learnt:
-        """Make an update; where the process dies of it, or takes too long, of this node's own model."""
+        """Make an update; where the process dies of it, or takes too long, of this node's own model.
+
+        Where noise protects the node, its second update is of the same model but without data: nobody may see that the
+        data made the first one fail.
+        """
         late: list[str] = []
-        for attempt in (lesson, replace(lesson, received=None)):
+        again = replace(lesson, without_data=True) if self._has_noise else replace(lesson, received=None)
+        for attempt in (lesson, again):
             try:
                 learnt = self._update(attempt)
             except (OSError, EOFError, VeilwalkError) as error:
@@ -115,6 +120,10 @@ class Worker:
         self._end()
 
     @property
+    def _has_noise(self) -> bool:
+        return self._manifest is not None and RunRules.from_text(self._manifest.walk).noise > 0
+
+    @property
     def _loading_s(self) -> float | None:
         """How long loading may take: more than an update where those are short."""
         return None if self._limit_s is None else max(self._limit_s, _LEAST_LOADING_S)
@@ -133,6 +142,7 @@ class Worker:
             "step": lesson.step,
             "lane": lesson.lane,
             "own_iteration": lesson.own_iteration,
+            "without_data": lesson.without_data,
             "received": lesson.received is not None,
             "own": lesson.own is not None,
             "state": names,
@@ -270,6 +280,7 @@ def _updated(task: Task, head: dict[str, Any], parts: list[bytes]) -> Answer:
             step=head["step"],
             lane=head["lane"],
             own_iteration=head["own_iteration"],
+            without_data=head["without_data"],
             state=dict(zip(head["state"], state, strict=True)),
         )
     )

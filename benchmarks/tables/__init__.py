@@ -1,1 +1,0 @@
-"""The tables and figures under ``docs/reference``, written again from nothing."""

@@ -1,0 +1,104 @@
+"""What the nodes of a simulated network are made of: keys, roster, manifest, rules; some of it by seed."""
+
+from __future__ import annotations
+
+import io
+import random
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from tests.campaigns.chaos_tally import Tally
+from tests.campaigns.power_loss import SeededDraws
+from veilwalk.core.walk import SIMPLE
+from veilwalk.learning import Partition
+from veilwalk.node.link import Limits
+from veilwalk.node.members import Manifest, NodeKeys, Roster, RunRules, array_specs, new_node_keys
+from veilwalk.node.peer import DestinationRow
+from veilwalk.node.peer._log import Log
+from veilwalk.node.peer._membership import Membership
+from veilwalk.node.peer._parts import NodeParts
+from veilwalk.node.peer._trainer import Task
+from veilwalk.node.sealing import Suite
+from veilwalk.node.spool import Disk
+
+_NAMES = ("n0", "n1", "n2", "n3", "n4")
+# All but one.
+_EDGES = [(one, other) for one in _NAMES for other in _NAMES if one < other and (one, other) != ("n0", "n2")]
+#: As in life, but sooner: a schedule lasts some seconds.
+LIMITS = Limits(pin_s=0.4, connect_s=0.5, answer_s=0.5, ping_s=1.0, retry_s=0.3)
+
+
+def network_parts(seed: int, dice: random.Random, *, walks: int = 1) -> dict[str, NodeParts]:
+    """Return the parts of every node but its disk; what varies with the seed is sealing for several, and dwelling."""
+    manifest = _manifest((1, 3)[seed // 2 % 2])
+    keys, roster = members()
+    dwell_s = (0.0, 0.02)[seed // 4 % 2]
+    rules = RunRules(walk=SIMPLE, updates=10**6, late_hops=1e9, dwell_s=dwell_s, walks=walks)
+    return {
+        name: NodeParts(
+            keys=keys[name],
+            membership=Membership(manifest=manifest, roster=roster),
+            task=Task(
+                learner=_LEARNER,
+                data=Partition(np.eye(len(_NAMES))[index : index + 1], np.zeros(1, dtype=np.int64)),
+                manifest=manifest,
+                index=index,
+            ),
+            rules=rules,
+            law=DestinationRow.of({other: 1 / (len(_NAMES) - 1) for other in _NAMES if other != name}),
+            disk=_NO_DISK,
+            limits=LIMITS,
+            draws=SeededDraws(dice),
+            starts=index == 0,
+            log=Log(io.StringIO()),
+        )
+        for index, name in enumerate(_NAMES)
+    }
+
+
+_LEARNER = Tally(n_features=len(_NAMES), n_classes=2)
+# Given when a node starts.
+_NO_DISK: Disk = None  # type: ignore[assignment]
+
+
+@lru_cache
+def members() -> tuple[dict[str, NodeKeys], Roster]:
+    """Return keys that are made once; no seed has others, for nothing depends on them."""
+    with tempfile.TemporaryDirectory() as folder:
+        keys = {
+            name: new_node_keys(
+                Path(folder) / name, node_id=name, address=f"127.0.0.1:{7000 + index}", suite=Suite.X25519
+            )
+            for index, name in enumerate(_NAMES)
+        }
+    roster = Roster(
+        network=bytes(range(16)),
+        suite=Suite.X25519,
+        version=1,
+        epoch=0,
+        created=0,
+        expires=2**32,
+        prev_digest=None,
+        members=tuple(keys[name].member for name in _NAMES),
+        edges=tuple(_EDGES),
+    )
+    return keys, roster
+
+
+@lru_cache
+def _manifest(recipients: int) -> Manifest:
+    return Manifest(
+        run_id=bytes(range(16)),
+        arrays=array_specs(_LEARNER.init_params(np.random.default_rng(0))),
+        suite=Suite.X25519,
+        norm_bound=1e9,
+        learner="tally",
+        walk="",
+        law_digest="0" * 64,
+        graph_digest="0" * 64,
+        seed=0,
+        recipients=recipients,
+    )

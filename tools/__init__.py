@@ -1,0 +1,1 @@
+"""Tools of this repository that the wheel does not carry."""

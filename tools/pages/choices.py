@@ -1,0 +1,85 @@
+"""The table of docs/how-to/choose-in-five-minutes.md: what ``design --recipients auto`` says of some networks.
+
+    python -m tools.pages.choices
+
+Some minutes; a network that is in the folder of finished ones is not asked for again. Larger networks are measured by
+``tools.pages.routes``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from veilwalk.core.records import write_atomically
+from veilwalk.core.units import readable_bytes
+from veilwalk.core.version import __version__
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "choose-in-five-minutes.md"
+BEGIN, END = "<!-- written by python -m tools.pages.choices -->", "<!-- end -->"
+NETWORKS = {
+    "rrg:20:3:seed=1": "20 peers, 3 neighbours each",
+    "rrg:60:4:seed=1": "60 peers, 4 neighbours each",
+    "rrg:100:4:seed=1": "100 peers, 4 neighbours each",
+}
+MODELS = {31_400: "31 kB", 10_000_000: "10 MB"}
+
+
+def asked(network: str, model_bytes: int, folder: Path) -> dict[str, Any]:
+    """Return what the command says, from the folder if it was asked before."""
+    kept = folder / f"{network.replace(':', '_')}-{model_bytes}.json"
+    if not kept.exists():
+        command = ["design", "--graph", network, "--recipients", "auto", "--model-bytes", str(model_bytes), "--json"]
+        said = subprocess.run([sys.executable, "-m", "veilwalk", *command], capture_output=True, text=True, check=True)
+        write_atomically(kept, said.stdout.encode())
+    found: dict[str, Any] = json.loads(kept.read_text())
+    return found
+
+
+def row(network: str, model_bytes: int, said: dict[str, Any]) -> str:
+    """Return one line of the table."""
+    found = said["design"]
+    low, high = sorted(found["top_posterior"])
+    tenth = next(one for one in found["colluders_first_sight"] if one["share"] == 0.1)
+    short = "" if said["kept"] else " (**less than asked**)"
+    cells = (
+        NETWORKS[network],
+        MODELS[model_bytes],
+        f"{found['recipients']}, `{found['law']}`, {found['walk']}",
+        f"{found['mean_iteration_hops']:.1f}",
+        readable_bytes(found["bytes_per_update"]),
+        f"{found['node_entropy_nats']:.2f}, {found['node_entropy_kept']:.1%}{short}",
+        f"{low:.1%} to {high:.1%}",
+        f"{found['predecessor']['knows_first_hop']['mean']:.0%}",
+        f"{tenth['named']['mean']:.0%}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Ask, and write the table into the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, default=Path("out/choices"), help="folder of finished answers")
+    folder: Path = parser.parse_args().work
+    rows = [row(network, size, asked(network, size, folder)) for network in NETWORKS for size in MODELS]
+    head = (
+        "| network | model | sealed for, law, walk | hops | bytes an update | node entropy kept | opener's best guess "
+        "| who sealed it guesses the opener | a tenth colluding, first sight |\n"
+        "|---|---|---|---:|---:|---|---|---:|---:|\n"
+    )
+    text = re.sub(
+        f"{re.escape(BEGIN)}.*?{re.escape(END)}",
+        lambda _: f"{BEGIN}\n\nWith veilwalk {__version__}:\n\n{head}" + "\n".join(rows) + f"\n\n{END}",
+        PAGE.read_text(),
+        flags=re.DOTALL,
+    )
+    write_atomically(PAGE, text.encode())
+
+
+if __name__ == "__main__":
+    main()

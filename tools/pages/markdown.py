@@ -1,0 +1,42 @@
+"""Pieces of Markdown that several pages share: tables, paragraphs, numbers with their intervals."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table."""
+    first, *others = (f"| {' | '.join(row)} |" for row in (head, *rows))
+    return [first, "|---" * len(head) + "|", *others]
+
+
+def paragraph(text: str) -> str:
+    """Return a paragraph in lines of 120 characters; words and what has hyphens stay whole."""
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
+def plus_minus(row: Mapping[str, Any], score: str, digits: int) -> str:
+    """Return a mean with half of its interval."""
+    low, high = row[f"{score}_interval"]
+    return f"{row[score]:.{digits}f} ± {(high - low) / 2:.{digits}f}"
+
+
+def percent(row: Mapping[str, Any]) -> str:
+    """Return a hit ratio in percent with half of its interval."""
+    low, high = row["hit_ratio_interval"]
+    return f"{100 * row['hit_ratio']:.1f} ± {50 * (high - low):.1f}"
+
+
+def share_between(share: float, low: float, high: float) -> str:
+    """Return a share with the ends of its interval."""
+    return f"{share:.1%} [{low:.1%}-{high:.1%}]"
+
+
+def mean_share(shares: Sequence[float]) -> str:
+    """Return the mean of shares with the least and the largest."""
+    return share_between(float(np.mean(shares)), min(shares), max(shares))

@@ -1,0 +1,1 @@
+"""Other systems' routes and other walks beside ours: mixnets, stems, onions, crowds, gossip."""
