@@ -9,8 +9,7 @@ from itertools import combinations, permutations
 import numpy as np
 from scipy import sparse
 
-from veilwalk.audit._member_log import MemberLog
-from veilwalk.audit.inference.filter import EVERY
+from veilwalk.audit.inference.filter import EVERY, MemberLog
 from veilwalk.core.arrays import BoolArray, FloatArray
 from veilwalk.core.support import DistanceSupport
 from veilwalk.design import DestinationLaw

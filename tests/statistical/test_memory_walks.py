@@ -12,14 +12,13 @@ from scipy import stats
 
 from veilwalk.audit import AuditSettings, audit, make_plan
 from veilwalk.audit._attack import Attack
-from veilwalk.audit.inference.coalition import coalition_of
+from veilwalk.audit.inference.first_sight import coalition_of
 from veilwalk.audit.inference.rehearsed import rehearsed_deliveries
 from veilwalk.core.progress import silent
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import parse_graph_spec
 
 GRAPH = parse_graph_spec("rrg:60:3:seed=1")
-COALITIONS = ("first-sight", "bridge", "predecessor")
 Results = dict[str, dict[str, Any]]
 
 
@@ -55,18 +54,17 @@ def calibrated(row: dict[str, Any]) -> bool:
     return bool(abs(row["top_posterior"] - row["hit_ratio"]) < half)
 
 
-@pytest.mark.parametrize("observer", COALITIONS)
-def test_rehearsed_coalitions_are_the_exact_ones(observer: str) -> None:
+def test_rehearsed_first_sights_are_the_exact_ones() -> None:
     """On the simple walk: entropy and hit ratio within the exact one's interval and the other way round.
 
-    The named mutant is the exact coalition that sees less, or for first sight more: it lies outside.
+    The named mutant is the destination alone, by its last hop: it lies outside.
     """
-    exact, found = (results("simple", kind, COALITIONS)[observer]["overall"] for kind in ("exact", "rehearsed"))
+    names = ("first-sight", "last-hop")
+    exact, found = (results("simple", kind, names)["first-sight"]["overall"] for kind in ("exact", "rehearsed"))
     assert inside(exact, found, "node_entropy_nats")
     assert inside(exact, found, "hit_ratio")
     assert calibrated(found)
-    mutant = "bridge" if observer == "first-sight" else "first-sight"
-    other = results("simple", "exact", COALITIONS)[mutant]["overall"]
+    other = results("simple", "exact", names)["last-hop"]["overall"]
     assert not inside(other, found, "node_entropy_nats")
 
 
@@ -112,22 +110,20 @@ def test_every_observer_of_a_walk_that_does_not_turn_back_is_calibrated() -> Non
         assert calibrated(found[name]["overall"]), name
     entropy = {name: found[name]["overall"]["node_entropy_nats"] for name in names}
     assert entropy["prior"] > entropy["return-time"] > entropy["last-hop"] > entropy["path"]
-    assert entropy["first-sight"] > max(entropy["bridge"], entropy["predecessor"])
 
 
 def test_colluders_and_path_learn_less_of_walks_that_do_not_turn_back() -> None:
-    """Each coalition names fewer sources than against the simple walk, by more than the intervals."""
-    simple = results("simple", "exact", COALITIONS)
-    found = results("non-backtracking", "rehearsed", all_but("non-backtracking", "repeated"))
-    for name in COALITIONS:
-        other = simple[name]["overall"]["hit_ratio_interval"]
-        assert found[name]["overall"]["hit_ratio_interval"][1] < other[0]
+    """First sight names fewer sources than against the simple walk, by more than the intervals."""
+    names = all_but("non-backtracking", "repeated")
+    simple = results("simple", "exact", ("first-sight", "last-hop"))["first-sight"]
+    found = results("non-backtracking", "rehearsed", names)["first-sight"]
+    assert found["overall"]["hit_ratio_interval"][1] < simple["overall"]["hit_ratio_interval"][0]
 
 
 def test_rehearsals_are_the_same_on_one_thread_and_two() -> None:
     """Every byte of the record; another seed gives another."""
     scheme = choose_scheme(GRAPH, "uniform-node", support=(2, 3), walk="non-backtracking")
-    observers = ("return-time", "last-hop", *COALITIONS, "path")
+    observers = ("return-time", "last-hop", "first-sight", "path")
 
     def record(seed: int, threads: int) -> str:
         before = numba.get_num_threads()
@@ -144,8 +140,8 @@ def test_rehearsals_are_the_same_on_one_thread_and_two() -> None:
 
 
 def test_impossible_sources_have_exactly_zero() -> None:
-    """Colluders, who is too far for the return time or for the stretch, and whom the law never has seal for one."""
-    settings = AuditSettings(observers=("last-hop", *COALITIONS), updates=5_000, colluders=8, posterior="rehearsed")
+    """Colluders, nodes too far for the return time, and those that the law never has seal for one."""
+    settings = AuditSettings(observers=("last-hop", "first-sight"), updates=5_000, colluders=8, posterior="rehearsed")
     attack = Attack(make_plan(walking("non-backtracking"), settings), silent)
     scene, seen, truth = attack.scene, attack.run.seen, attack.run.truth
     sights, deliveries = coalition_of(scene), rehearsed_deliveries(scene)
@@ -153,17 +149,10 @@ def test_impossible_sources_have_exactly_zero() -> None:
     rows = np.flatnonzero(member[seen.destination] & ~member[truth.source])[:200]
     never = scene.matrix[:, seen.destination[rows]].T == 0
     apart = scene.apart.astype(np.int64)
-    for name in COALITIONS:
-        guess = sights.posterior(name, seen.at(rows)).weights
-        assert np.all(guess[:, member] == 0)
-        assert np.all(guess[never] == 0)
-        assert np.all(guess[np.arange(len(rows)), truth.source[rows]] > 0)
-        before = seen.previous_sight_node[rows] >= 0
-        if name == "bridge":
-            hops = (seen.first_sight_clock - seen.previous_sight_clock)[rows]
-            far = apart[seen.previous_sight_to[rows]] + apart[seen.first_sight_from[rows]] + 2 > hops[:, np.newaxis]
-            assert np.all(guess[before][far[before]] == 0)
-            assert far[before].any()
+    guess = sights.posterior(seen.at(rows)).weights
+    assert np.all(guess[:, member] == 0)
+    assert np.all(guess[never] == 0)
+    assert np.all(guess[np.arange(len(rows)), truth.source[rows]] > 0)
     for row in rows[:50]:
         here, node = seen.at(np.array([row])), int(seen.destination[row])
         guess = deliveries.posterior(node, here, use_last_hop=True)[0]

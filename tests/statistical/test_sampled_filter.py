@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from veilwalk.audit import AuditSettings, Run, choose_colluders, estimate, play
-from veilwalk.audit._member_log import MemberLog
-from veilwalk.audit.inference.filter import segments
+from veilwalk.audit.inference.filter import MemberLog, segments
 from veilwalk.audit.inference.sampled_filter import SampledFilter
 from veilwalk.audit.observers._filtered import following, thinned
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray

@@ -22,7 +22,7 @@ SMALL = ("rrg:60:3:seed=1", (2, 4), 6, 60_000)
 LARGE = ("rrg:300:3:seed=1", (2, 6), 30, 200_000)
 WALKS = ("simple", "non-backtracking")
 WORK = Path("out") / "audit-campaign"
-BASELINES = "prior,last-hop,repeated,first-sight,bridge,predecessor"
+BASELINES = "prior,last-hop,repeated,first-sight"
 # Observer, placement, and updates to score. What takes hours with 300 nodes is not there: a memory, and linked sights
 # of one relay.
 ASKED_SMALL = (
@@ -95,7 +95,7 @@ def table(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     ]
     for row in rows:
         low, high = row["hit_ratio_interval"]
-        alone = "coalition" not in row["observer"] and row["observer"] not in {"first-sight", "bridge", "predecessor"}
+        alone = "coalition" not in row["observer"] and row["observer"] != "first-sight"
         blind = f"{row['blind_hit_ratio']:.2%}" if "blind_hit_ratio" in row else ""
         cells = (row["walk"], f"`{row['observer']}`", "" if alone else row["placement"], str(row["linked"]))
         scores = (f"{row['hit_ratio']:.1%}", f"{low:.1%} to {high:.1%}", f"{row['top_posterior']:.1%}")

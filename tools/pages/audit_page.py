@@ -126,12 +126,16 @@ def _linked(paper: Record) -> list[str]:
 
 
 def _colluders(curve: Record) -> list[str]:
-    names = ("first-sight", "bridge", "predecessor", "coalition")
+    names = ("first-sight", "coalition")
     rows = [
-        (str(row["colluders"]), *(plus_minus(row[n], "hit_ratio", 4) if n in row else "-" for n in names), _plain(row))
+        (
+            str(row["colluders"]),
+            *(plus_minus(row[n], "hit_ratio", 4) if n in row else "not run" for n in names),
+            _plain(row),
+        )
         for row in curve.result["rows"]
     ]
-    head = ("colluders", "first sight", "bridge", "first sight + a colluder sealed before", "everything", "blind")
+    head = ("colluders", "first sight", "everything", "blind")
     about = (
         f"{_RUN}: {curve.params['graph']}, simple walk, colluders at random. Everything they saw is followed from 30 "
         "colluders on,\nand scored on 400 updates each."

@@ -63,7 +63,7 @@ PRICED = (
 
 
 PARTS = ("main", "exact", "graphs", "prices")
-EVERYBODY = ("path", "first-sight", "bridge", "predecessor")
+EVERYBODY = ("path", "first-sight")
 
 
 @dataclass(frozen=True, kw_only=True)

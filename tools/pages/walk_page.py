@@ -24,14 +24,11 @@ def page(rows: Rows, parts: dict[str, list[Any]], *, network: str, audited: Sequ
         "",
         "Posteriors are rehearsed for all walks alike. Sources named at the first guess, in percent; 30 colluders.",
         "",
-        "| walk | hops per update | relative | hops walked | last-hop | path | first-sight | bridge | predecessor |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| walk | hops per update | relative | hops walked | last-hop | path | first-sight |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        named = " | ".join(
-            percent(row["observers"][name]["overall"])
-            for name in ("last-hop", "path", "first-sight", "bridge", "predecessor")
-        )
+        named = " | ".join(percent(row["observers"][name]["overall"]) for name in ("last-hop", "path", "first-sight"))
         cost = f"{plus_minus(row, 'hops_per_update', 1)} | {row['relative_hops']:.3f} | {row['hops']:.1e}"
         lines.append(f"| {row['walk']} | {cost} | {named} |")
     for observer in ("return-time", "last-hop", "path"):

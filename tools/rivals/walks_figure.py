@@ -19,8 +19,7 @@ _OBSERVERS = {
     "last-hop": "destination:\ntime, last hop",
     "path": "destination:\nevery hop",
     "first-sight": "colluders:\nfirst sight",
-    "bridge": "colluders:\nbridge",
-    "predecessor": "colluders:\npredecessor",
+    "coalition": "colluders:\nall they saw",
 }
 
 

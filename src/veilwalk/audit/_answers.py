@@ -11,15 +11,15 @@ import numpy.typing as npt
 from veilwalk.audit._feasible import make_plan
 from veilwalk.audit._play import Run, Truth, choose_colluders
 from veilwalk.audit._scene import Scene
-from veilwalk.audit._scores import Estimate
 from veilwalk.audit._settings import AuditSettings
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference import Inference, inference_of
-from veilwalk.audit.inference.rehearsal import rehearse
+from veilwalk.audit.inference.rehearsed import rehearse
 from veilwalk.audit.observers import OBSERVERS, Observer, Place
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, silent
+from veilwalk.core.stats import Estimate
 from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread
 
@@ -69,7 +69,7 @@ def answers(
         asked = ",".join(linking or names)
         raise InvalidParameterError("observers", asked, "such as answer for single updates, with tables of all pairs")
     colluders = choose_colluders(scheme.graph, plan.colluders, plan.settings.seed, placement=plan.settings.placement)
-    scene = Scene(plan, _run(scheme, records, colluders))
+    scene = Scene(plan, _run(records, colluders))
     scene.progress = progress
     # Destinations that nobody asks about need no tables.
     scene.attacked = np.isin(np.arange(scheme.graph.n_nodes), scene.seen.destination[rows])
@@ -83,12 +83,10 @@ def answers(
         yield observer.name, found
 
 
-def _run(scheme: Scheme, records: npt.NDArray[np.void], colluders: IntArray) -> Run:
-    watching = np.zeros(scheme.graph.n_nodes, dtype=np.bool_)
-    watching[colluders] = True
+def _run(records: npt.NDArray[np.void], colluders: IntArray) -> Run:
     hops = float(records["leg_hops"].mean())
     return Run(
-        seen=Sightings.of(records, watching=watching, recipients=scheme.recipients),
+        seen=Sightings.of(records),
         truth=Truth(source=records["source"].astype(np.int64), lane=records["replica"].astype(np.int64)),
         hops_per_update=Estimate(hops, hops, hops),
         colluders=colluders,

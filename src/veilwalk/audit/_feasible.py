@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
-from veilwalk.audit._plan import Plan
-from veilwalk.audit._settings import AuditSettings
+from veilwalk.audit._settings import AuditSettings, Plan
 from veilwalk.audit.inference import INFERENCES, inference_of
-from veilwalk.audit.observers import COALITIONS, OBSERVERS, Observer
+from veilwalk.audit.observers import COALITIONS, OBSERVERS
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError, VeilwalkError
+from veilwalk.core.removed import refuse_removed
 from veilwalk.design import DestinationLaw, Scheme
 from veilwalk.graphs import Graph
 from veilwalk.walks import UPDATE_DTYPE, FarRows, estimate_memory
@@ -51,13 +52,13 @@ def make_plan(scheme: Scheme, settings: AuditSettings) -> Plan:
     raise refusals[0]
 
 
-def coalitions(scheme: Scheme, settings: AuditSettings) -> tuple[str, ...]:
-    """Return the coalitions that can be asked about this scheme, and answer in about a minute."""
+def coalitions(scheme: Scheme, settings: AuditSettings) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the coalitions that ``all`` asks about this scheme, and the others with the reason why not."""
     large = scheme.graph.n_nodes >= settings.large_nodes
     plan = Plan(scheme=scheme, settings=settings, posterior="exact", looked_up=large)
+    asked, left_out = _sort_observers(plan, COALITIONS)
     # A graph too large for any of them is refused by what they need, not by there being none.
-    asked = (name for name in COALITIONS if OBSERVERS[name].why_not(plan) is None and OBSERVERS[name].in_all(plan))
-    return tuple(asked) or COALITIONS
+    return (asked, left_out) if asked else (COALITIONS, {})
 
 
 def predicted_memory(plan: Plan) -> int:
@@ -94,6 +95,8 @@ def _entries(law: DestinationLaw) -> int:
 
 
 def _check_names(settings: AuditSettings) -> None:
+    for name in () if settings.takes_all else settings.observers:
+        refuse_removed("observers", name)
     if not settings.takes_all and (not settings.observers or any(name not in OBSERVERS for name in settings.observers)):
         raise InvalidParameterError("observers", ",".join(settings.observers), f"among {', '.join(OBSERVERS)}, or all")
     if settings.posterior not in {"auto", *INFERENCES}:
@@ -116,15 +119,15 @@ def _drafts(scheme: Scheme, settings: AuditSettings) -> list[Plan]:
 
 def _complete(draft: Plan) -> Plan:
     settings = draft.settings
-    kinds = _observers(draft)
+    names, left_out = _choose_observers(draft)
+    kinds = [OBSERVERS[name] for name in names]
     timed, colluding = (any(getattr(kind, flag) for kind in kinds) for flag in ("timed", "colluding"))
     if timed or draft.looked_up:
         _check_posterior(draft)
     tenth = max(round(draft.scheme.graph.n_nodes / _COLLUDING_SHARE), 1)
     asked = tenth if settings.colluders is None else settings.colluders
     colluders = _checked_colluders(draft.scheme.graph, asked) if colluding else 0
-    names = tuple(kind.name for kind in kinds)
-    plan = replace(draft, observers=names, timed=timed, colluders=colluders)
+    plan = replace(draft, observers=names, timed=timed, colluders=colluders, left_out=left_out)
     return replace(plan, horizon=_horizon(plan))
 
 
@@ -135,16 +138,27 @@ def _checked_colluders(graph: Graph, count: int) -> int:
     return count
 
 
-def _observers(plan: Plan) -> list[type[Observer]]:
-    """The observers asked for, or all that suit."""
+def _choose_observers(plan: Plan) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the observers asked for, or all that suit and reasons why others do not."""
     if plan.settings.takes_all:
-        return [kind for kind in OBSERVERS.values() if kind.why_not(plan) is None and kind.in_all(plan)]
-    kinds = [OBSERVERS[name] for name in plan.settings.observers]
-    for kind in kinds:
-        why = kind.why_not(plan)
-        if why is not None:
-            raise InvalidParameterError("observers", kind.name, f"left out: {why}")
-    return kinds
+        return _sort_observers(plan, OBSERVERS)
+    for name in plan.settings.observers:
+        reason = OBSERVERS[name].why_not(plan)
+        if reason is not None:
+            raise InvalidParameterError("observers", name, f"left out: {reason}")
+    return tuple(plan.settings.observers), {}
+
+
+def _sort_observers(plan: Plan, names: Iterable[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return those of ``names`` that ``all`` asks, and those that a reader would miss with the reason why not."""
+    reasons = {name: OBSERVERS[name].why_not(plan) or OBSERVERS[name].reason_to_skip(plan) for name in names}
+    asked = tuple(name for name, reason in reasons.items() if reason is None)
+    if plan.looked_up or plan.scheme.is_direct:
+        # Nobody but destinations is asked there.
+        return asked, {}
+    return asked, {
+        name: reason for name, reason in reasons.items() if reason is not None and OBSERVERS[name].missed_by_readers
+    }
 
 
 def _check_posterior(plan: Plan) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from veilwalk.audit._scores import Estimate, estimate
+from veilwalk.audit._scores import estimate
 from veilwalk.audit._settings import AuditSettings
 from veilwalk.audit._sightings import Sightings
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.randomness import task_generator
+from veilwalk.core.stats import Estimate
 from veilwalk.design import Scheme
 from veilwalk.engine import JobStore
 from veilwalk.graphs import Graph, distances
@@ -104,7 +105,7 @@ def play(
     records = together[np.argsort(together["replica"], kind="stable")]
     lane = records["replica"].astype(np.int64)
     return Run(
-        seen=Sightings.of(records, watching=watching, recipients=scheme.recipients),
+        seen=Sightings.of(records),
         truth=Truth(source=records["source"].astype(np.int64), lane=lane),
         hops_per_update=estimate(records["leg_hops"].astype(np.float64), lane),
         colluders=colluders,

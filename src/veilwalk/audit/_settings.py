@@ -1,13 +1,15 @@
-"""What to look at and how hard: settings checked by themselves, before a scheme is there to check them against."""
+"""Settings of an audit, checked by themselves, and the plan that they come to for a scheme."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
+from veilwalk.design import Scheme
 
 #: How colluders are chosen.
 PLACEMENTS = ("random", "spread")
@@ -52,8 +54,8 @@ class AuditSettings:
         large_nodes: From here on tables of all pairs are out of the question: candidates are looked up.
         sampled_destinations: Destinations at which estimated posteriors are computed and scored.
         scored_by_few: Updates that coalitions and path are scored on; on large graphs everybody.
-        scored_by_filter: Updates that those are scored on who use all that they saw; 0 is 1,000, or fewer if
-            those would take more than about a minute.
+        scored_by_filter: Updates that those are scored on who use all that they saw; 0 is as many as take about a
+            minute, from 64 to 1,000.
         rehearsed_hops: Hops of a rehearsal that are enough for each node.
     """
 
@@ -116,3 +118,46 @@ def parse_coalition(text: str, n_nodes: int, *, least: int = 0, most: int | None
     if len(counts) != 1 or not least <= counts[0] <= most:
         raise InvalidParameterError("colluders", text, f"one number or share of the nodes, {least} to {most} of them")
     return counts[0]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Plan:
+    """What will be attacked, by whom, and how they infer; made by ``make_plan``.
+
+    Attributes:
+        scheme: What is attacked.
+        settings: As they were given.
+        posterior: How return times are read, ``auto`` decided.
+        looked_up: Candidates are looked up around each destination: the graph is too large for tables of all pairs.
+        observers: Their names, ``all`` decided.
+        timed: Whether any of them reads return times.
+        colluders: How many nodes collude; 0 where no observer is a coalition.
+        horizon: Longest return time told apart; 0 where none is needed.
+        left_out: Of ``all``, observers that a reader would miss and that are not asked, each with the reason.
+    """
+
+    scheme: Scheme
+    settings: AuditSettings
+    posterior: str
+    looked_up: bool
+    observers: tuple[str, ...] = ()
+    timed: bool = False
+    colluders: int = 0
+    horizon: int = 0
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def without_node_chain(self) -> bool:
+        """Whether the walk is no chain on the nodes: it knows where it came from."""
+        return self.scheme.chain.on_nodes is None
+
+    @property
+    def samples_destinations(self) -> bool:
+        """Whether some destinations stand for all: one law costs seconds on a large graph."""
+        large = self.posterior == "rehearsed" and self.scheme.graph.n_nodes > self.settings.exact_nodes
+        return self.timed and (self.posterior == "estimated" or large)
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether every other lane is for calibration and not scored."""
+        return self.timed and self.posterior == "by-class"

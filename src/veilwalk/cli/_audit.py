@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _ENTROPIES = ("observer", "return times", ">node entropy", ">in bits", ">distance entropy")
 _GUESSES = (">hit ratio", ">blind guess", ">95% interval", ">times floor")
+_STRONGEST = "coalition"
 
 
 def audit(
@@ -63,7 +64,7 @@ def audit(
         typer.Option(
             metavar="NAME[,NAME...]",
             help="all that suit the scheme, or some of prior, window, return-time, last-hop, memory, repeated, "
-            "neighbour, linked-neighbour, first-sight, bridge, predecessor, coalition, linked-coalition, path.",
+            "neighbour, linked-neighbour, first-sight, coalition, linked-coalition, path.",
         ),
     ] = "all",
     updates: Annotated[int, typer.Option(help="Updates to play.")] = 500_000,
@@ -131,8 +132,8 @@ def audit(
         # Before anything is walked: a curve that cannot be drawn is refused.
         for count in counts:
             here = replace(settings, colluders=count)
-            asked = replace(here, observers=auditing.coalitions(scheme, here))
-            auditing.make_plan(scheme, asked)
+            names, _ = auditing.coalitions(scheme, here)
+            auditing.make_plan(scheme, replace(here, observers=names))
     if dry_run:
         needed = auditing.predicted_memory(auditing.make_plan(scheme, settings))
         size = f"{needed / 2**20:.0f} MiB beyond the program itself"
@@ -166,8 +167,11 @@ def _attack(
         options: dict[str, Any] = {"executor": executor, "store": store, "device": device, "progress": progress}
         found = auditing.audit(scheme, settings, floor=floor, **options)
         curve = auditing.collusion(scheme, settings, counts, **options) if counts else None
-    for name, why in found.left_out.items():
-        typer.echo(f"veilwalk: {name} is left out: {why}", err=True)
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in found.left_out.items():
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
+        typer.echo(f"veilwalk: not run: {', '.join(names)}: {reason}", err=True)
     return found.record(), curve
 
 
@@ -225,6 +229,9 @@ def print_audit(record: Record, graph: Graph) -> None:
     rows = [
         row for name, found in observers.items() if "overall" in found for row in _observer_rows(name, found, graph)
     ]
+    not_run = result["left_out"].get(_STRONGEST) if "first-sight" in observers else None
+    if not_run is not None:
+        rows.append((_STRONGEST, "not run", *[""] * (len(_ENTROPIES) + len(_GUESSES) - 2)))
     if rows:
         # Only coalitions have a floor.
         kept = None if any(row[-1] for row in rows) else -1
@@ -234,6 +241,8 @@ def print_audit(record: Record, graph: Graph) -> None:
             [row[:kept] for row in rows],
         )
         console().print(_yardsticks(observers, graph))
+        if not_run is not None:
+            console().print(f"strongest coalition not run: {not_run}\n")
     for name, found in observers.items():
         if "by_linked_updates" in found:
             print_table(
@@ -267,21 +276,23 @@ def _yardsticks(observers: dict[str, Any], graph: Graph) -> str:
 def print_collusion(curve: Record) -> None:
     """Print the chance of naming the source against the number of colluders."""
     rows = list(curve.result["rows"])
-    names = list(
-        dict.fromkeys(name for row in rows for name in row if name not in {"colluders", "blind_hit_ratio", "floor"})
-    )
+    names = ("first-sight", _STRONGEST)
     print_table(
         "share of sources named by so many colluders, the destination among them",
         (">colluders", *(f">{name} (times floor)" for name in names), ">blind guess"),
         [
             (
                 str(row["colluders"]),
-                *(_named(row[name]) if name in row else "-" for name in names),
+                *(_named(row[name]) if name in row else "not run" for name in names),
                 f"{row['blind_hit_ratio']:.4f}",
             )
             for row in rows
         ],
     )
+    for row in rows:
+        if _STRONGEST in row["left_out"]:
+            reason = row["left_out"][_STRONGEST]
+            console().print(f"strongest coalition of {row['colluders']} not run: {reason}")
 
 
 def _named(row: dict[str, Any]) -> str:

@@ -9,6 +9,11 @@ REMOVED: dict[str, dict[str, str]] = {
     "kind": {
         "routes": "train, learn, audit or design; routes are compared by `python -m tools.rivals.sweep` in a checkout"
     },
+    "observers": {
+        "bridge": "coalition, which uses all that colluders saw",
+        "predecessor": "coalition, which knows what colluders drew",
+        "round": "path, which knows every hop",
+    },
     "walk": {"least-recent": "non-backtracking, with several recipients (--recipients) for fewer hops"},
 }
 

@@ -21,8 +21,6 @@ _LOOKS: dict[str, dict[str, Any]] = {
 }
 _COALITIONS: dict[str, dict[str, Any]] = {
     "first-sight": {"color": "#d98200", "marker": "^", "label": "first sight"},
-    "bridge": {"color": "black", "marker": "o", "label": "bridge (common clock)"},
-    "predecessor": {"color": "#c1272d", "marker": "s", "label": "first sight + a colluder sealed before"},
     "coalition": {"color": "#1f5fa8", "marker": "D", "label": "everything they saw"},
 }
 
@@ -97,10 +95,11 @@ def _by_distance(record: Record, rows: list[dict[str, Any]]) -> Figure:
 
 
 def _found_by_colluders(rows: list[dict[str, Any]]) -> str:
-    """Say what the strongest coalition names, where most collude."""
+    """Say what the strongest coalition names, where most collude; or that it was not run."""
     most = rows[-1]
     strongest = max((most[name]["hit_ratio"] for name in _COALITIONS if name in most), default=0.0)
-    return f"{most['colluders']} colluders name {strongest:.0%} of sources; blind, {most['blind_hit_ratio']:.1%}"
+    how = "" if "coalition" in most else " by first sight alone (strongest coalition not run)"
+    return f"{most['colluders']} colluders name {strongest:.0%} of sources{how}; blind, {most['blind_hit_ratio']:.1%}"
 
 
 def _found_by_distance(rows: list[dict[str, Any]]) -> str:

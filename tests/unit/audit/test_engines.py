@@ -24,7 +24,8 @@ CASES: dict[str, tuple[Scheme, dict[str, Any]]] = {
     "exact": (EXACT, {"observers": NAMED, "scored_by_filter": 40}),
     "rehearsed": (
         choose_scheme(GRAPH, "far:2", recipients=3, walk=Walk("non-backtracking")),
-        {"observers": "all", "rehearsed_hops": 3_000, "scored_by_filter": 20},
+        {"observers": "prior,last-hop,repeated,first-sight,coalition,path", "rehearsed_hops": 3_000}
+        | {"scored_by_filter": 20},
     ),
 }
 

@@ -67,7 +67,7 @@ def test_who_infers_does_not_know_the_truth(room: str) -> None:
         return not names.isdisjoint({"truth", "_truth", "source"})
 
     assert not any(knows(path) for path in (folder / room).glob("*.py"))
-    assert knows(folder / "_judge.py")
+    assert knows(folder / "_attack.py")
 
 
 @pytest.mark.parametrize("kind", WALKS)

@@ -9,8 +9,7 @@ import pytest
 from tests.helpers.token_stories import GRAPH, LAW, Twin, members
 
 from veilwalk.audit import AuditSettings, Run, play
-from veilwalk.audit._member_log import MemberLog, member_log
-from veilwalk.audit.inference.filter import EVERY, Filter, segments
+from veilwalk.audit.inference.filter import EVERY, Filter, MemberLog, member_log, segments
 from veilwalk.core.arrays import BoolArray, IntArray
 from veilwalk.core.walk import Walk
 from veilwalk.design import Scheme

@@ -8,12 +8,11 @@ from scipy import sparse
 
 from veilwalk.audit import Sightings, audit
 from veilwalk.audit._scene import source_flows
-from veilwalk.audit.inference.coalition import ColluderPosteriors
 from veilwalk.audit.inference.exact import FromLaw
-from veilwalk.audit.observers.window import WindowPosteriors
+from veilwalk.audit.inference.first_sight import ColluderPosteriors
+from veilwalk.audit.observers.single import WindowPosteriors
 from veilwalk.chains import DeliveryLaw, WalkChain, chain_of, iter_deliveries
 from veilwalk.core.arrays import FloatArray, normalised
-from veilwalk.core.errors import ResourceLimitError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE
 from veilwalk.design import DestinationLaw, Scheme, choose_scheme
@@ -55,21 +54,6 @@ def long_run(law: FloatArray) -> FloatArray:
     for _ in range(4000):
         mu = mu @ (law + np.eye(len(law))) / 2
     return mu
-
-
-def token_visits() -> FloatArray:
-    """Mean visits to x per leg while sealed for d, [x, d], by stepping every leg until it has arrived."""
-    mu, found = long_run(LAW), np.zeros((N_NODES, N_NODES))
-    for goal in range(N_NODES):
-        here = mu * LAW[:, goal]
-        for _ in range(4000):
-            found[:, goal] += here
-            here = here @ STEP
-            here[goal] = 0.0
-    return found
-
-
-SIGMA = token_visits()
 
 
 def sightings(**columns: list[int]) -> Sightings:
@@ -167,7 +151,7 @@ def first_exits() -> FloatArray:
 def test_first_sight_is_bayes_on_the_absorbing_chain() -> None:
     """For every destination, every last free node and every colluder next to it: which colluder adds nothing."""
     exits, mu = first_exits(), long_run(LAW)
-    adversary = ColluderPosteriors(CHAIN, LAW, COLLUDERS, SIGMA)
+    adversary = ColluderPosteriors(CHAIN, LAW, COLLUDERS)
     checked = 0
     for destination in COLLUDERS.tolist():
         for y in FREE:
@@ -176,108 +160,8 @@ def test_first_sight_is_bayes_on_the_absorbing_chain() -> None:
                     continue
                 seen = sightings(destination=[destination], first_sight_from=[y], first_sight_node=[c])
                 want = to_one(mu * LAW[:, destination] * exits[:, y, c])
-                got = adversary.posterior("first-sight", seen).weights[0]
+                got = adversary.posterior(seen).weights[0]
                 np.testing.assert_allclose(got, want, atol=1e-12, rtol=0)
                 assert np.all(got[COLLUDERS] == 0)
                 checked += 1
     assert checked == 10
-
-
-def through(start: int, stop: int, hops: int, node: int) -> float:
-    """Probability of all paths of so many hops that avoid colluders and pass through ``node``, one by one."""
-    total = 0.0
-    stack: list[tuple[tuple[int, ...], float]] = [((start,), 1.0)]
-    while stack:
-        path, weight = stack.pop()
-        if len(path) == hops + 1:
-            total += weight * (path[-1] == stop and node in path)
-            continue
-        stack += [((*path, y), weight * STEP[path[-1], y]) for y in FREE if STEP[path[-1], y] > 0]
-    return total
-
-
-def test_the_bridge_sums_over_all_paths_through_the_source() -> None:
-    """From the colluder u through x to y: relaying for i, times P_ij, times every path of that length through i.
-
-    Only relaying counts: of sigma(u, i) the visits on which u itself sealed for i are taken off.
-    """
-    relayed = SIGMA - long_run(LAW)[:, None] * LAW
-    adversary = ColluderPosteriors(CHAIN, LAW, COLLUDERS, SIGMA)
-    cases = [
-        (u, x, y, hops, j)
-        for u, x, y, j in ((2, 1, 3, 8), (2, 3, 1, 8), (8, 7, 6, 2), (2, 6, 7, 8), (8, 3, 7, 2), (2, 1, 1, 8))
-        for hops in range(8)
-    ]
-    possible = [case for case in cases if any(through(*case[1:4], i) * LAW[i, case[4]] > 0 for i in FREE)]
-    assert len(possible) > 20
-    u, x, y, hops, j = np.array(possible).T
-    seen = sightings(
-        destination=j.tolist(),
-        previous_sight_node=u.tolist(),
-        previous_sight_to=x.tolist(),
-        previous_sight_clock=[100] * len(j),
-        first_sight_from=y.tolist(),
-        first_sight_clock=(100 + 2 + hops).tolist(),
-    )
-    got = adversary.posterior("bridge", seen).weights
-    for row, case in enumerate(possible):
-        weight = np.zeros(N_NODES)
-        for i in FREE:
-            weight[i] = through(*case[1:4], i) * relayed[case[0], i] * LAW[i, case[4]]
-        np.testing.assert_allclose(got[row], to_one(weight), atol=1e-12, rtol=0)
-        assert np.all(got[row][COLLUDERS] == 0)
-
-
-def test_who_was_told_knows() -> None:
-    """A colluder that made the update before chose the source: certainty. Otherwise none did, which tells too."""
-    mu = long_run(LAW)
-    adversary = ColluderPosteriors(CHAIN, LAW, COLLUDERS, SIGMA)
-    seen = sightings(destination=[8, 8], first_sight_from=[1, 1], told_source=[3, -1])
-    got = adversary.posterior("predecessor", seen).weights
-    np.testing.assert_array_equal(got[0], np.eye(N_NODES)[3])
-    by_others = np.array([sum(mu[h] * LAW[h, i] for h in FREE) / mu[i] for i in range(N_NODES)])
-    first = adversary.posterior("first-sight", seen).weights[1]
-    np.testing.assert_allclose(got[1], to_one(first * by_others), atol=1e-12, rtol=0)
-    assert np.abs(got[1] - first).max() > 1e-3
-
-
-def test_a_bridge_with_no_sight_before_weighs_that_nothing_was_seen() -> None:
-    """Rows are mixed. Without a sighting before, the previous leg reached i past no colluder, summed hop by hop."""
-    mu = long_run(LAW)
-    adversary = ColluderPosteriors(CHAIN, LAW, COLLUDERS, SIGMA)
-    seen = sightings(
-        destination=[8, 8],
-        first_sight_from=[1, 1],
-        first_sight_clock=[9, 9],
-        previous_sight_node=[-1, 2],
-        previous_sight_to=[-1, 3],
-        previous_sight_clock=[-1, 4],
-    )
-    got = adversary.posterior("bridge", seen).weights
-    unseen = np.zeros(N_NODES)
-    for i in FREE:
-        law, reached = np.eye(N_NODES), np.zeros(N_NODES)
-        for _ in range(3000):
-            law = law @ STEP
-            reached += law[:, i]
-            law[:, [i, *COLLUDERS.tolist()]] = 0.0
-        unseen[i] = sum(mu[h] * LAW[h, i] * reached[h] for h in range(N_NODES)) / mu[i]
-    first = adversary.posterior("first-sight", seen).weights[0]
-    np.testing.assert_allclose(got[0], to_one(first * unseen), atol=1e-12, rtol=0)
-    assert np.abs(got[0] - first).max() > 1e-3
-    np.testing.assert_array_equal(got[1], adversary.posterior("bridge", seen.at(np.array([1]))).weights[0])
-
-
-def test_a_bridge_too_long_for_memory_says_so() -> None:
-    """One line with the need, the limit and what to do."""
-    adversary = ColluderPosteriors(CHAIN, LAW, COLLUDERS, SIGMA, memory_bytes=10_000)
-    seen = sightings(
-        destination=[8],
-        first_sight_from=[1],
-        first_sight_clock=[500],
-        previous_sight_node=[2],
-        previous_sight_to=[3],
-        previous_sight_clock=[4],
-    )
-    with pytest.raises(ResourceLimitError, match=r"gaps of up to 494 hops.*more colluders"):
-        adversary.posterior("bridge", seen)

@@ -51,14 +51,3 @@ def test_an_interrupt_before_the_first_chunk_is_passed_on(monkeypatch: pytest.Mo
     monkeypatch.setattr("veilwalk.design._scheme.iter_protocol", interrupted_after(0))
     with pytest.raises(KeyboardInterrupt):
         play(SCHEME, SETTINGS)
-
-
-def test_only_a_colluder_that_made_the_update_before_is_told() -> None:
-    """told_source is the true source exactly where the previous updater of that lane colludes."""
-    colluders = np.array([3, 7, 11])
-    run = play(SCHEME, SETTINGS, colluders)
-    told, source, lane = run.seen.told_source, run.truth.source, run.truth.lane
-    for row in range(1, len(source)):
-        knows = lane[row] == lane[row - 1] and source[row - 1] in colluders
-        assert told[row] == (source[row] if knows else -1)
-    assert 0.05 < (told >= 0).mean() < 0.2

@@ -10,8 +10,7 @@ import pytest
 from tests.helpers.token_stories import GRAPH, LAW, Twin, members
 
 from veilwalk.audit import AuditSettings, audit, choose_colluders, play
-from veilwalk.audit._member_log import MemberLog
-from veilwalk.audit.inference.filter import Filter, segments
+from veilwalk.audit.inference.filter import Filter, MemberLog, segments
 from veilwalk.audit.inference.sampled_filter import SampledFilter
 from veilwalk.audit.observers._filtered import Filtered, FilteredAlone
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
@@ -152,5 +151,5 @@ def test_observers_of_several_recipients_say_that_paths_were_sampled(monkeypatch
 def test_what_would_take_hours_is_refused() -> None:
     """One relay of a thousand, followed through a thousand legs of a thousand hops."""
     large = choose_scheme(random_regular(1_000, 3, seed=1), "uniform-node", support=(2, 6))
-    with pytest.raises(InvalidParameterError, match=r"observers = 'memory': must be left out: 256 answers would take"):
+    with pytest.raises(InvalidParameterError, match="observers = 'memory'"):
         audit(large, observers="memory", updates=10)

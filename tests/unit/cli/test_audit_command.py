@@ -15,7 +15,8 @@ from tests.helpers.cli import Cli
 
 from veilwalk.audit import INFERENCES, OBSERVERS, SCORES, AuditSettings
 from veilwalk.audit.inference import Posterior
-from veilwalk.audit.inference.direct import HandedOver
+from veilwalk.audit.inference.exact import HandedOver
+from veilwalk.audit.observers._filtered import Filtered
 from veilwalk.cli import _output
 from veilwalk.cli._main import app
 from veilwalk.core.walk import WALKS
@@ -23,7 +24,7 @@ from veilwalk.design import LAWS
 
 GRAPH = ["--graph", "rrg:30:3:seed=1"]
 SMALL = ["audit", *GRAPH, "--support", "2:3", "--updates", "3000", "--colluders", "4"]
-ASKED = [name for name in OBSERVERS if name not in {"path", "round"}]
+ASKED = [name for name in OBSERVERS if name != "path"]
 ROW = {"lo", "hi", "share", "distance_entropy_nats", "node_entropy_nats", "top_posterior", "hit_ratio"}
 ROW |= {"blind_hit_ratio", "updates"} | {f"{name}_interval" for name in SCORES}
 
@@ -99,13 +100,25 @@ def test_a_curve_over_colluders(run: Cli, tmp_path: Path) -> None:
     found = run.json([*arguments, "--out", str(tmp_path)])
     few, many = found["by_colluders"]
     assert (few["colluders"], many["colluders"]) == (2, 12)
-    for name in ("first-sight", "bridge", "predecessor", "coalition"):
+    for name in ("first-sight", "coalition"):
         assert few[name]["hit_ratio"] < many[name]["hit_ratio"]
     assert {"colluders.json", "colluders.png", "colluders.svg"} <= {path.name for path in tmp_path.iterdir()}
     drawn = (tmp_path / "colluders.svg").read_text()
     assert re.search(r"<!-- \d+ colluders name \d+% of sources; blind, [\d.]+% -->", drawn)
     bands = re.findall(r'<g id="\w*PolyCollection_\d+">', drawn)
-    assert len(bands) == 4, "the interval of each coalition"
+    assert len(bands) == 2, "the interval of each coalition"
+
+
+def test_the_strongest_coalition_is_run_or_said_not_to_be(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the table of observers and in the curve, with the reason; standard error names the others too."""
+    monkeypatch.setattr(Filtered, "_per_minute", lambda _: 3.0)
+    code, out, err = run([*SMALL, "--law", "paper", "--colluders", "4,12"])
+    assert code == 0
+    words = " ".join(out.split())
+    assert "coalition not run" in words
+    assert "strongest coalition not run: 64 answers" in words
+    assert "strongest coalition of 12 not run: 64 answers" in words
+    assert "not run: memory, neighbour, coalition:" in err
 
 
 def test_a_dry_run_tells_the_memory_and_runs_nothing(run: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

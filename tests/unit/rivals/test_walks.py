@@ -25,8 +25,8 @@ def record() -> Record:
     graph = random_regular(60, 3, seed=1)
     law = make_law("uniform-node", graph, DistanceSupport(2, 4))
     observers = ("path", "first-sight")
-    limits: dict[str, Any] = {"rehearsed_hops": 40_000}
-    return compare_walks(graph, law, WALKS, updates=60_000, seed=3, observers=observers, colluders=6, **limits)
+    asked: dict[str, Any] = {"updates": 60_000, "seed": 3, "colluders": 6, "rehearsed_hops": 40_000}
+    return compare_walks(graph, law, WALKS, observers=observers, **asked)
 
 
 def test_hops_are_relative_to_the_first_walk(record: Record) -> None:

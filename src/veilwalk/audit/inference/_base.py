@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from veilwalk.audit._plan import Plan
 from veilwalk.audit._scene import Scene
+from veilwalk.audit._settings import Plan
 from veilwalk.audit._sightings import Sightings
 from veilwalk.core.arrays import FloatArray, IntArray
 

@@ -11,9 +11,8 @@ import numpy as np
 from veilwalk.audit._settings import AuditSettings
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference._base import Posterior
-from veilwalk.audit.inference._kernels_paths import weigh_path
-from veilwalk.audit.inference.rehearsal import colluder_numbers, follow_paths, follow_sealed
-from veilwalk.audit.inference.sealed import Sets
+from veilwalk.audit.inference._kernels_paths import weigh_openings, weigh_path
+from veilwalk.audit.inference.rehearsed import Sets, colluder_numbers, follow_paths, follow_sealed
 from veilwalk.core.arrays import IntArray, normalised
 from veilwalk.design import Scheme
 from veilwalk.walks import token_paths
@@ -41,11 +40,9 @@ def from_path(scheme: Scheme, settings: AuditSettings, *, seen: Sightings, lanes
         paths = _walked(scheme, settings, first, lanes[rows], seen.clock[rows])
         part = np.zeros((len(rows), n_nodes))
         if sets is None:
-            made, _ = follow_paths(paths, law, nobody)
+            made = follow_paths(paths, law)
             weigh_path(paths, made, columns, lanes[rows] - first, seen.clock[rows], seen.return_time[rows], part)
         else:
-            from veilwalk.audit.inference._kernels_sealed import weigh_openings
-
             made, _ = follow_sealed(paths, sets, nobody)
             first_row = np.searchsorted(lanes[rows], first + np.arange(len(paths) + 1))
             weigh_openings(paths, made, *sets.arguments(), first_row, seen.clock[rows], part)

@@ -1,16 +1,21 @@
-"""Return-time posteriors from a rehearsal: the exact prior times a likelihood by classes of candidates.
+"""Rehearsals: an observer that knows graph, law and kind of walk plays tokens of its own and counts what it would see.
 
-A class is how far a candidate is from the destination, and whether it is nearer to, as far from, or farther from the
-neighbour the token came from. Return times are cut finely, most finely where they are short. Besides, each candidate
-is counted for itself: in each bin of short return times, where the cycles near a destination decide, and in all longer
-ones together. What that says beyond its class is believed as far as two halves of the rehearsal agree on it.
+That needs no chain, so any walk can be rehearsed. Tokens are followed over every hop, and what may happen at a hop is
+counted with its probability given the path (see ``_kernels_paths``), so that one hop tells as much as many played
+updates would. Nothing is taken from the run that is attacked.
 
-Against exact posteriors 1 to 9% of the hits are lost on five graphs, most on the tree (decision 5).
+Return-time posteriors are the exact prior times a likelihood by classes of candidates. A class is how far a candidate
+is from the destination, and whether it is nearer to, as far from, or farther from the neighbour the token came from.
+Return times are cut finely, most finely where they are short. Each candidate is also counted for itself: in each bin of
+short return times, where the cycles near a destination decide, and in all longer ones together. What that says beyond
+its class is believed as far as two halves of the rehearsal agree on it. Against exact posteriors 1 to 9% of the hits
+are lost on five graphs, most on the tree (decision 5).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,13 +23,39 @@ import numpy as np
 from veilwalk.audit._scene import Scene
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference._base import Evidence, Inference, Local, Posterior
-from veilwalk.audit.inference._kernels_paths import tally_candidates, tally_deliveries
-from veilwalk.audit.inference.rehearsal import TRUSTED_VISITS, Lanes, sets_of
-from veilwalk.audit.inference.sealed import Sets
+from veilwalk.audit.inference._kernels_paths import (
+    follow,
+    follow_sets,
+    tally_candidates,
+    tally_deliveries,
+    tally_openings,
+)
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, normalised
 from veilwalk.core.bins import quantile_bins, quantile_edges
+from veilwalk.core.progress import Progress
+from veilwalk.core.randomness import task_generator
+from veilwalk.core.walk import Walk
+from veilwalk.design import DestinationLaw, Scheme
+from veilwalk.engine import iter_jobs
 from veilwalk.graphs import Graph
+from veilwalk.walks import token_paths
 
+# A stream of its own: the tokens that are rehearsed are not those that are attacked.
+_REHEARSAL_TASK = 0x72656865
+# Hops in all cost no more than so many multiplications, unless those are very few hops.
+_WORK = 10_000_000_000
+_FEWEST_HOPS = 4_000_000
+# A lane is long enough to forget how it began and to pass every node many times.
+_WARM_PER_NODE, _HOPS_PER_NODE = 20, 200
+_FEWEST_LANES, _HOPS_AT_ONCE = 8, 1_000_000
+# What is sealed for several is followed for so many legs, twice, until hardly a set would have left it unopened.
+_FOLLOWED_LEGS = 2 * 18
+# More of those: what tells sources apart is smaller, and joined sightings add up the noise.
+_SEVERAL_WORK = 25_000_000_000
+#: The weight of so many visits is granted to what is known beforehand, in every table of counts.
+TRUSTED_VISITS = 20
+#: Distances that are told apart of who opens what colluders saw.
+TOLD_DISTANCES = 12
 _SHORT = np.geomspace(1e-4, 0.1, 50)
 _LONG = np.linspace(0.11, 0.995, 50)
 _RELATIONS = 3
@@ -32,6 +63,143 @@ _RELATIONS = 3
 _COUNTED_BYTES = 512 << 20
 # A visit costs its return time to weigh: every so-manieth will do.
 _STRIDE = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """The law of the set of recipients, as ``_kernels_paths`` reads it.
+
+    Attributes:
+        recipients: How many there are.
+        weights: The law by columns: ``weights[j, i]`` is the probability that i, drawing one, draws j.
+        eligible: How many each node may choose from.
+        even: Whether it chooses evenly among them.
+        pace: Of uneven rows, see ``walks.SetRows``.
+        slope: And this too.
+    """
+
+    recipients: int
+    weights: FloatArray
+    eligible: IntArray
+    even: BoolArray
+    pace: FloatArray
+    slope: FloatArray
+
+    @classmethod
+    def of(cls, scheme: Scheme) -> Sets | None:
+        """Return those of a scheme; None where there is one recipient, and nothing to sum out."""
+        if scheme.recipients == 1:
+            return None
+        from veilwalk.walks.compiled import set_rows
+
+        rows = set_rows(scheme.graph, scheme.law.draws, scheme.recipients)
+        weights = np.ascontiguousarray(scheme.law.matrix.toarray().T)
+        return cls(scheme.recipients, weights, *rows.followed_by())
+
+    def arguments(self) -> tuple[FloatArray, IntArray, BoolArray, FloatArray, FloatArray, int]:
+        """Return the arrays in the order in which kernels take them."""
+        return self.weights, self.eligible, self.even, self.pace, self.slope, self.recipients
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """Some lanes, walked and followed; hops before ``warm`` still know how the lane began.
+
+    Where there are several recipients, ``made`` and ``openers`` are those of ``_kernels_paths.follow_sets``; else
+    ``openers`` is empty.
+    """
+
+    paths: IntArray
+    made: FloatArray
+    warm: int
+    openers: FloatArray
+
+
+def rehearse(scene: Scene, progress: Progress, executor: Executor | None = None) -> None:
+    """Play tokens of the scheme and let every counter of the scene see them, a few lanes at a time.
+
+    Lanes are walked and followed as jobs, and counted here.
+    """
+    if not scene.counters:
+        return
+    graph, walk, settings = scene.graph, scene.scheme.walk, scene.settings
+    hops = int(min(max(_affordable_hops(scene), _FEWEST_HOPS), settings.rehearsed_hops * graph.n_nodes))
+    lane_hops = (_WARM_PER_NODE + _HOPS_PER_NODE) * graph.n_nodes
+    n_lanes, at_once = max(_FEWEST_LANES, hops // lane_hops), max(_FEWEST_LANES, _HOPS_AT_ONCE // lane_hops)
+    member = colluder_numbers(graph.n_nodes, scene.colluders)
+    sets = sets_of(scene)
+    seed = int(task_generator(settings.seed, _REHEARSAL_TASK).integers(1 << 63))
+    jobs = [[first, min(at_once, n_lanes - first), lane_hops] for first in range(0, n_lanes, at_once)]
+    script = _Script(graph, walk, seed, scene.law, sets, member, None if sets is None else scene.apart)
+    followed = iter_jobs(_followed, jobs, common=(script,), executor=executor, stage="rehearsing", progress=progress)
+    # Counted in the order of the lanes, so that sums have the same bits wherever they were followed.
+    for paths, made, openers in followed:
+        for counter in scene.counters:
+            counter.add(Lanes(paths, made, _WARM_PER_NODE * graph.n_nodes, openers))
+
+
+@dataclass(frozen=True, eq=False)
+class _Script:
+    """What is needed to rehearse, wherever that is done."""
+
+    graph: Graph
+    walk: Walk
+    seed: int
+    law: DestinationLaw
+    sets: Sets | None
+    member: IntArray
+    apart: IntArray | None
+
+
+def _followed(script: _Script, job: list[int]) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Walk and follow the lanes of one job: the first, how many, and how far."""
+    first, lanes, hops = job
+    paths = token_paths(script.graph, hops=hops, lanes=lanes, seed=script.seed, walk=script.walk, first_lane=first)
+    if script.sets is None:
+        return paths, follow_paths(paths, script.law), np.zeros((0, 0, 0))
+    return paths, *follow_sealed(paths, script.sets, script.member, script.apart)
+
+
+def sets_of(scene: Scene) -> Sets | None:
+    """Return the law of sets of a scene, the same for all who ask; None where there is one recipient."""
+    return scene.once(Sets, lambda: Sets.of(scene.scheme))
+
+
+def _affordable_hops(scene: Scene) -> float:
+    """Return the hops that cost no more than the work allowed.
+
+    A hop multiplies a row of the law, and colluders count; of several recipients it goes over all that may be unopened.
+    """
+    if scene.scheme.recipients > 1:
+        return _SEVERAL_WORK / (_FOLLOWED_LEGS * scene.scheme.openings.hops)
+    return _WORK / (scene.law.matrix.nnz / scene.graph.n_nodes + len(scene.colluders))
+
+
+def follow_sealed(
+    paths: IntArray, sets: Sets, member: IntArray, apart: IntArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return ``made`` and, where distances are given, ``openers`` of :func:`_kernels_paths.follow_sets`."""
+    made = np.empty((len(paths), 2, paths.shape[1]))
+    counts = 0 if apart is None else len(paths)
+    openers = np.zeros((counts, TOLD_DISTANCES, TOLD_DISTANCES, TOLD_DISTANCES))
+    distances = np.zeros((0, 0), dtype=np.int64) if apart is None else apart.astype(np.int64)
+    follow_sets(paths, *sets.arguments(), member, distances, made, openers)
+    return made, openers.sum(axis=0)
+
+
+def follow_paths(paths: IntArray, law: DestinationLaw) -> FloatArray:
+    """Return ``made`` of :func:`_kernels_paths.follow`."""
+    rows = law.matrix
+    made = np.empty((len(paths), 1, paths.shape[1]))
+    follow(paths, rows.indptr, rows.indices, rows.data, made)
+    return made
+
+
+def colluder_numbers(n_nodes: int, colluders: IntArray) -> IntArray:
+    """Return the number of each colluder, -1 for all other nodes."""
+    member = np.full(n_nodes, -1)
+    member[colluders] = np.arange(len(colluders))
+    return member
 
 
 class RehearsedDeliveries:
@@ -115,8 +283,6 @@ class RehearsedDeliveries:
 
     def _add_openings(self, lanes: Lanes, sets: Sets) -> None:
         """The same where there are several recipients."""
-        from veilwalk.audit.inference._kernels_sealed import tally_openings
-
         won, mass, visits = (np.zeros((2, *table.shape)) for table in (self._won, self._mass, self._visits))
         tally_openings(
             lanes.paths,

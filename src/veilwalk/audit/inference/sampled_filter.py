@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from veilwalk.audit._member_log import MemberLog
-from veilwalk.audit.inference.filter import batches, windows
+from veilwalk.audit.inference.filter import MemberLog, batches, windows
 from veilwalk.chains import States
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, normalised
 from veilwalk.core.progress import Progress, silent

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from veilwalk.audit._plan import Plan
 from veilwalk.audit._scene import Scene
+from veilwalk.audit._settings import Plan
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference import Local, Posterior
 from veilwalk.core.arrays import FloatArray, IntArray
@@ -49,6 +49,7 @@ class Observer(ABC):
         alone: It is a destination by itself, and takes its turn with the others at every destination.
         of_plain: It can be asked about a plain walk.
         looks_up: It can be asked about candidates that are looked up, on graphs of any size.
+        missed_by_readers: Where ``all`` does not ask it, the report says why.
         links: In groups of how many updates of one source it is asked; empty where in none.
     """
 
@@ -60,6 +61,7 @@ class Observer(ABC):
     alone: ClassVar[bool] = True
     of_plain: ClassVar[bool] = False
     looks_up: ClassVar[bool] = False
+    missed_by_readers: ClassVar[bool] = False
     links: ClassVar[tuple[int, ...]] = ()
 
     def __init__(self, scene: Scene) -> None:
@@ -72,7 +74,7 @@ class Observer(ABC):
         if plan.scheme.is_direct and not cls.of_plain:
             return "the receiver of a plain walk knows the source by its last hop"
         if plan.looked_up and not cls.looks_up:
-            return f"it needs tables of all pairs, for fewer than {plan.settings.large_nodes} nodes"
+            return f"it needs tables of all pairs: fewer than {plan.settings.large_nodes} nodes, and memory for them"
         return cls.unsuited(plan)
 
     @classmethod
@@ -82,10 +84,10 @@ class Observer(ABC):
         return None
 
     @classmethod
-    def in_all(cls, plan: Plan) -> bool:
-        """Return whether it is among ``all`` where it can be asked."""
+    def reason_to_skip(cls, plan: Plan) -> str | None:
+        """Return why ``all`` leaves it out where it can be asked by name; None where ``all`` asks it."""
         del plan
-        return True
+        return None
 
     @classmethod
     def rehearses(cls, plan: Plan) -> bool:

@@ -8,16 +8,17 @@ from functools import cached_property
 
 import numpy as np
 
-from veilwalk.audit._member_log import MemberLog
-from veilwalk.audit._plan import Plan
+from veilwalk.audit._settings import Plan
 from veilwalk.audit.inference import Posterior
-from veilwalk.audit.inference.filter import EVERY, Filter, segments
+from veilwalk.audit.inference.filter import EVERY, Filter, MemberLog, segments
 from veilwalk.audit.inference.sampled_filter import LEGS, LEVEL_BYTES, SampledFilter
 from veilwalk.audit.observers._base import Observer, Place
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 
-# Products that take about a minute on two cores; the most answers unless more are asked for, the fewest for ``all``.
-_WORK, _MOST, FEWEST = 1e11, 1_000, 256
+# Products that take about a minute on two cores; the most answers unless more are asked for.
+_WORK, _MOST_ANSWERS = 1e11, 1_000
+# What takes longer is refused, unless the settings say how many answers.
+_LONGEST_MINUTES = 60.0
 _LAYERS = 64
 _HOW = "exact: all that they saw"
 #: Weights above this are certain.
@@ -34,7 +35,10 @@ Ends = IntArray
 class Filtered(Observer):
     """Who pool every sighting with its time, what they drew themselves, and which ciphertexts are the same."""
 
-    alone = False
+    alone, missed_by_readers = False, True
+    #: The fewest answers that are worth a row, however long one takes; and the minutes that ``all`` grants to all.
+    least_answers = 64
+    default_minutes = 1.0
     #: Numbers of updates behind its back that it tells apart by counts it reads; none where it reads none. Some, but
     #: not every one, only where the filter is exact.
     told_apart = 0
@@ -51,29 +55,39 @@ class Filtered(Observer):
     @classmethod
     def unsuited(cls, plan: Plan) -> str | None:
         """Only what does not take hours."""
-        hours = FEWEST / max(cls._per_minute(plan), 1e-9) / 60.0
-        return f"{FEWEST} answers would take about {hours:.0f} hours" if cls.sampled(plan) and hours > 1.0 else None
+        return cls._reason_of_time(plan, _LONGEST_MINUTES)
 
     @classmethod
-    def in_all(cls, plan: Plan) -> bool:
-        """Where enough answers are had in about a minute."""
-        return cls.affordable(plan) >= FEWEST
+    def reason_to_skip(cls, plan: Plan) -> str | None:
+        """Only where its fewest answers take no longer than ``all`` grants."""
+        return cls._reason_of_time(plan, cls.default_minutes)
+
+    @classmethod
+    def _reason_of_time(cls, plan: Plan, most_minutes: float) -> str | None:
+        """Return that its answers would take longer than so many minutes; None where they do not, or were asked for."""
+        answers = cls.answer_count(plan)
+        minutes = answers / max(cls._per_minute(plan), 1e-9)
+        if plan.settings.scored_by_filter or minutes <= most_minutes:
+            return None
+        time = f"{minutes:.0f} minutes" if minutes < 2 * _LONGEST_MINUTES else f"{minutes / 60:.0f} hours"
+        return f"{answers} answers would take about {time}"
 
     @classmethod
     def own_bytes(cls, plan: Plan) -> int:
         """Return what the filter holds: layers of positions by destinations or paths, and its answers."""
         n_nodes, arcs = plan.scheme.graph.n_nodes, len(plan.scheme.graph.indices)
         states = arcs if plan.without_node_chain else n_nodes
-        answers = 8 * n_nodes * (plan.settings.scored_by_filter or _MOST)
+        answers = 8 * n_nodes * (plan.settings.scored_by_filter or _MOST_ANSWERS)
         if not cls.sampled(plan):
             return 8 * n_nodes * _LAYERS * states + answers
         each = cls.particles * (4 * n_nodes + 12 * 8 * min(int(2 * cls._gap(plan)), _MOST_SEALINGS))
         return (os.cpu_count() or 1) * (each + LEVEL_BYTES) + answers
 
     @classmethod
-    def affordable(cls, plan: Plan) -> int:
-        """Return how many answers were asked for, or else take about a minute."""
-        return plan.settings.scored_by_filter or int(min(cls._per_minute(plan), _MOST))
+    def answer_count(cls, plan: Plan) -> int:
+        """Return how many answers were asked for, or else take about a minute: from the fewest to the most."""
+        most = min(cls._per_minute(plan), _MOST_ANSWERS)
+        return plan.settings.scored_by_filter or max(int(most), cls.least_answers)
 
     @classmethod
     def _per_minute(cls, plan: Plan) -> float:
@@ -110,7 +124,7 @@ class Filtered(Observer):
     @property
     def most(self) -> int:
         """How many answers are asked for."""
-        return max(self.affordable(self.scene.plan), 1)
+        return self.answer_count(self.scene.plan)
 
     @cached_property
     def filtered(self) -> Filter | SampledFilter:

@@ -7,20 +7,21 @@ from functools import cached_property
 
 import numpy as np
 
-from veilwalk.audit._plan import Plan
 from veilwalk.audit._scene import require
+from veilwalk.audit._settings import Plan
 from veilwalk.audit.inference import Posterior
 from veilwalk.audit.observers._base import Place
-from veilwalk.audit.observers._filtered import FEWEST, thinned
-from veilwalk.audit.observers.coalition import Coalition
-from veilwalk.audit.observers.neighbour import Neighbour
-from veilwalk.audit.observers.timed import LastHop
+from veilwalk.audit.observers._filtered import Filtered, thinned
+from veilwalk.audit.observers.members import Coalition, Neighbour
+from veilwalk.audit.observers.single import LastHop
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 
 #: How many updates of one source are joined.
 LINKED = (1, 2, 4, 8)
 _LINKED_SIGHTS = (1, 2, 4, 8, 16)
 _RELAYS = 4
+# Fewer answers make too few groups.
+_LEAST_ANSWERS = 256
 
 
 class Repeated(LastHop):
@@ -53,6 +54,7 @@ class LinkedCoalition(Coalition):
 
     name, sees = "linked-coalition", "the coalition, of several updates known to have one source"
     links = _LINKED_SIGHTS
+    least_answers, default_minutes = _LEAST_ANSWERS, Filtered.default_minutes
 
     def chosen(self) -> IntArray:
         """Return openings in sets of the largest size that there are, a source each."""
@@ -76,11 +78,12 @@ class LinkedNeighbour(Neighbour):
 
     name, sees = "linked-neighbour", "one relay, of several updates known to have one source"
     links = _LINKED_SIGHTS
+    least_answers = _LEAST_ANSWERS
 
     @classmethod
     def updates_between(cls, plan: Plan) -> float:
         """However few are asked for, every relay is followed from one opening to the next so many times."""
-        return plan.scheme.graph.n_nodes * _RELAYS * 2 * max(cls.links) / FEWEST
+        return plan.scheme.graph.n_nodes * _RELAYS * 2 * max(cls.links) / _LEAST_ANSWERS
 
     @classmethod
     def hops_between(cls, plan: Plan) -> float:
