@@ -8,14 +8,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from veilwalk.engine._compile_once import compile_once
-
 # The same examples everywhere, and no time limit: a loaded machine must not turn into a failed property.
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=100)
 settings.load_profile("house")
-
-# Both workers need most kernels: of the two one compiles each, where a fresh machine has none.
-compile_once()
 
 # Started in the background, tests inherit a Ctrl-C that is ignored, and so would every process they interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

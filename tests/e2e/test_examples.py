@@ -56,11 +56,11 @@ def test_the_table_of_graphs_is_written(tmp_path: Path) -> None:
         [line.split(" | ") for line in part.splitlines() if line.startswith(("| rrg", "| ba"))]
         for part in (designed, attacked)
     )
-    assert len(rows) == 2 * 2 * 5
+    assert len(rows) == 2 * 2 * 3
     for row in rows:
         if row[6].strip():
             assert float(row[5]) <= float(row[6]) + 1e-4
-    assert [row[1] for row in scores] == 2 * ["uniform-node", "equalised", "optimal"]
+    assert [row[1] for row in scores] == 2 * ["uniform-node", "optimal"]
     assert all(float(row[6].strip(" |")) >= 0 for row in scores if row[1] != "optimal")
     assert (tmp_path / "images" / "frontier-hubs.png").stat().st_size > 10_000
 

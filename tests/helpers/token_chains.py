@@ -9,24 +9,27 @@ import numba
 import numpy as np
 import pytest
 
+from tests.helpers.graphs import PETERSEN_EDGES, build_graph, cube_edges, path_edges
 from veilwalk.chains import DeliveryLaw
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.graphs import Graph
 
-PETERSEN = [(i, (i + 1) % 5) for i in range(5)] + [(5 + i, 5 + (i + 2) % 5) for i in range(5)]
-PETERSEN += [(i, i + 5) for i in range(5)]
 # Two triangles with an edge between each two corners: regular, of degree three.
 PRISM = [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (0, 3), (1, 4), (2, 5)]
 # A leaf, a cut vertex, triangles: degrees from 1 to 4.
 IRREGULAR = [(0, 1), (1, 2), (2, 3), (3, 1), (1, 4), (4, 5), (5, 6), (6, 7), (7, 4), (2, 6)]
-CUBE = [(i, i ^ bit) for i in range(8) for bit in (1, 2, 4) if i < i ^ bit]
-PATH = [(i, i + 1) for i in range(5)]
-EDGES = {"petersen": PETERSEN, "prism": PRISM, "irregular": IRREGULAR, "cube": CUBE, "path": PATH}
+EDGES = {
+    "petersen": PETERSEN_EDGES,
+    "prism": PRISM,
+    "irregular": IRREGULAR,
+    "cube": cube_edges(3),
+    "path": path_edges(range(6)),
+}
 
 
 @cache
 def graph_of(name: str) -> Graph:
-    return Graph.from_edges(len(hops_apart(name)), np.array(EDGES[name]))
+    return build_graph(EDGES[name])
 
 
 @cache

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from veilwalk import graphs
-from veilwalk.graphs import Graph, _edge_lists
+from veilwalk.graphs import Graph
 
 SEEDS = st.integers(0, 2**63)
 
@@ -143,14 +143,15 @@ def test_labels_survive_every_text_format(tmp_path: Path, data: st.DataObject, k
     assert graphs.from_networkx(network).labels in {None, tuple(network.nodes)}
 
 
-@given(st.lists(st.tuples(st.integers(0, 10**17), st.integers(0, 10**17)), min_size=1, max_size=30))
-def test_edge_lists_survive_any_numbering(pairs: list[tuple[int, int]]) -> None:
-    """Whatever numbers nodes have, their order is kept and the edges are the same."""
-    ends = np.array(pairs)
-    numbers, edges = _edge_lists.renumbered(ends)
-    if numbers is None:
-        assert np.array_equal(np.unique(ends), np.arange(ends.max() + 1))
-        assert np.array_equal(edges, ends)
-    else:
-        assert np.array_equal(numbers, np.unique(ends))
-        assert np.array_equal(numbers[edges], ends)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 30) | st.integers(0, 10**20), min_size=2, max_size=30, unique=True), st.data())
+def test_edge_lists_survive_any_numbering(tmp_path: Path, numbers: list[int], data: st.DataObject) -> None:
+    """Whatever numbers the nodes of a path have, their order is kept and the edges are the same."""
+    separator = data.draw(st.sampled_from([" ", "\t", ",", " ; "]))
+    path = tmp_path / "path.txt"
+    path.write_text("".join(f"{one}{separator}{other}\n" for one, other in pairwise(numbers)))
+    graph = graphs.read_graph(path)
+    ordered = sorted(numbers)
+    assert [graph.label(node) for node in range(graph.n_nodes)] == list(map(str, ordered))
+    edges = {frozenset((ordered[a], ordered[b])) for a, b in graph.edges()}
+    assert edges == set(map(frozenset, pairwise(numbers)))

@@ -14,8 +14,7 @@ from veilwalk.audit.inference.sampled_filter import SampledFilter
 from veilwalk.audit.observers._filtered import following, thinned
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 from veilwalk.core.walk import Walk
-from veilwalk.design import Scheme
-from veilwalk.design._far import FarLaw
+from veilwalk.design import FarLaw, Scheme
 from veilwalk.graphs import random_regular
 
 SETTINGS = AuditSettings(updates=20_000, seed=11, colluders=5)

@@ -160,7 +160,7 @@ into as many classes as serve the guesser best, so what can be learnt from them 
 
 rrg:1000000:4, sealed for K nodes that are no neighbours; hops between two updates, and an upper bound on what is left
 hidden to an opener that knows its last hop (nats, of {math.log(NODES - 1):.2f}; by classes of pairs of the first
-{scored:,} deliveries, `design._hidden_classes`). Seconds are those of playing on the card.
+{scored:,} deliveries, `design.pairs_bound`). Seconds are those of playing on the card.
 
 | walk | K | hops | node entropy, at most | share | s |
 |---|---|---|---|---|---|

@@ -18,10 +18,11 @@ import numpy as np
 from tools.pages.attackers import LARGE, SMALL, facts, scored_rows, table
 from tools.pages.campaign import add_engine, engine
 from tools.pages.markdown import share_between
-from veilwalk.audit import AuditSettings, Estimate, audit, choose_colluders, estimate, make_plan, play
+from veilwalk.audit import AuditSettings, audit, choose_colluders, estimate, make_plan, play
 from veilwalk.audit._scene import Scene
 from veilwalk.audit.observers.members import Coalition
 from veilwalk.core.records import plain, write_atomically
+from veilwalk.core.stats import Estimate
 from veilwalk.core.version import __version__
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import parse_graph_spec

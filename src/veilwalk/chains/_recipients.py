@@ -32,11 +32,11 @@ from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.core.randomness import task_generator
+from veilwalk.core.stats import NORMAL_QUANTILE
 
 if TYPE_CHECKING:
     from veilwalk.chains._interface import States
 
-_QUANTILE_95 = 1.96
 _NEVER = 1e-200
 _BALANCE = 1e-9
 
@@ -249,4 +249,4 @@ def _mean(legs: FloatArray) -> tuple[float, float]:
     """Return the sum over sources of their mean over sets, and the half-width of its 95% interval."""
     n_sets = legs.shape[1]
     variance = legs.var(axis=1, ddof=1).sum() / n_sets
-    return float(legs.mean(axis=1).sum()), float(_QUANTILE_95 * np.sqrt(variance))
+    return float(legs.mean(axis=1).sum()), float(NORMAL_QUANTILE * np.sqrt(variance))

@@ -35,7 +35,7 @@ def audit(
         typer.Option(
             metavar="NAME|FILE",
             show_default="paper on regular graphs, else uniform-node",
-            help="plain, uniform-distance, uniform-node, far:R (everybody at distance R or more), equalised, paper, "
+            help="plain, uniform-distance, uniform-node, far:R (everybody at distance R or more), paper, "
             "paper-printed, paper-exact, optimal, or a file written by design --out, which brings its walk.",
         ),
     ] = None,

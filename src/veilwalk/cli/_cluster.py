@@ -165,6 +165,8 @@ def _run(settings: ClusterSettings, out: Path, timeout: float) -> Record:
     started = time.monotonic()
     with screen.status("designing the law, making keys") as line:
         setup = room.set_up_cluster(settings)
+        for note in setup.scenario.notes:
+            typer.echo(f"note: {note}", err=True)
         configs = room.prepare_or_resume(setup, out)
         rules = room.rules_in(out)
         if rules.seconds:

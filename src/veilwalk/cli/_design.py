@@ -43,7 +43,7 @@ def design(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="paper-exact, uniform-node, equalised, optimal, paper, paper-printed, uniform-distance, plain, far:R. "
+            help="paper-exact, uniform-node, optimal, paper, paper-printed, uniform-distance, plain, far:R. "
             "[default: the paper's rule, in closed form or with exact chains; uniform-node from 10,000 nodes on]",
         ),
     ] = None,
@@ -301,7 +301,7 @@ def _frontier(
     from veilwalk.design import default_support
     from veilwalk.experiments import privacy_price
 
-    for name in options.keys() - {"observer", "window_radius", "tail_probability"}:
+    for name in options.keys() - {"observer"}:
         raise InvalidParameterError(name, options[name], "left out with a frontier")
     if walks is None:
         # On a regular graph a Metropolis walk refuses no move: it is the simple one. On a ring a non-backtracking walk

@@ -16,8 +16,9 @@ from veilwalk.core.walk import Walk
 
 if TYPE_CHECKING:
     from veilwalk.core.records import Record
+    from veilwalk.core.stats import Estimate
     from veilwalk.core.support import DistanceSupport
-    from veilwalk.design import SampledMean, Sealing, Several
+    from veilwalk.design import Sealing, Several
     from veilwalk.graphs import Graph
 
 _SUFFIXES = {".json", ".npz"}
@@ -127,12 +128,12 @@ def print_several(found: Several) -> None:
         (
             "node entropy",
             nats_and_bits(last.mean),
-            f"opener with last hop, {_to((last.low, last.high), '.4f')}{hidden.kind}",
+            f"opener with last hop, {_to(last.interval, '.4f')}{hidden.kind}",
         ),
         ("", f"{found.kept:.2%}", "of the log of all other nodes"),
     ]
     if alone is not None:
-        rows.append(("", nats_and_bits(alone.mean), f"opener alone, {_to((alone.low, alone.high), '.4f')}estimated"))
+        rows.append(("", nats_and_bits(alone.mean), f"opener alone, {_to(alone.interval, '.4f')}estimated"))
     guesses = (
         ("opener's best guess", hidden.top_posterior, "opener with last hop, mean"),
         ("", hidden.worst_percent, "on the leakiest arcs that see 1% of deliveries"),
@@ -214,10 +215,10 @@ def _to(interval: tuple[float, float] | None, form: str) -> str:
     return "" if interval is None else f"{interval[0]:{form}} to {interval[1]:{form}}, "
 
 
-def _share(one: SampledMean) -> str:
+def _share(one: Estimate) -> str:
     return f"{one.mean:.2%} ({_range(one)})"
 
 
-def _range(one: SampledMean) -> str:
+def _range(one: Estimate) -> str:
     """The interval of a share, which no share can lie outside of."""
     return f"{max(one.low, 0.0):.2%} to {min(one.high, 1.0):.2%}"

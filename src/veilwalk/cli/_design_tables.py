@@ -10,12 +10,8 @@ from veilwalk.core.units import nats_and_bits
 if TYPE_CHECKING:
     from veilwalk.core.arrays import FloatArray
     from veilwalk.core.records import Record
-    from veilwalk.core.support import DistanceSupport
-    from veilwalk.design import ClassLikelihood, Design, Exposure, SampledLegs, WindowDesign
+    from veilwalk.design import Design, Exposure, SampledLegs, WindowDesign
     from veilwalk.graphs import Graph
-
-# A class of sources with a larger relative error was hardly met: it took over the values of all others.
-_HARDLY_SEEN = 0.4
 
 
 def print_design(found: Design) -> None:
@@ -36,8 +32,6 @@ def print_design(found: Design) -> None:
     if found.exposure is None or found.channel is None:
         rows.append(("node entropy", nats_and_bits(found.blind_node_entropy_nats), "told only that it was chosen"))
         print_table(title, ("what", ">value", "kind"), rows)
-        if found.likelihood is not None:
-            _print_classes(found.likelihood, scheme.law.support, found.row_sums)
         if found.legs is not None:
             say("no certificate and no window floor at this size; measure the rest with veilwalk audit")
         return
@@ -90,29 +84,7 @@ def _print_legs(title: str, legs: SampledLegs) -> None:
     print_table(
         f"{title}: hops per update, estimated",
         ("destination", ">legs", ">mean hops", ">95% interval"),
-        [(what, str(one.legs), f"{one.mean:.0f}", f"{one.low:.0f} to {one.high:.0f}") for what, one in rows],
-    )
-
-
-def _print_classes(likelihood: ClassLikelihood, support: DistanceSupport, sums: FloatArray) -> None:
-    """Print what the equalised law was made from, in which classes, and how sure that is."""
-    shown = likelihood.values / likelihood.values.max()
-    print_table(
-        f"chance of a hit in the window at {likelihood.return_time:.0f} hops, relative to the largest; estimated "
-        f"from {likelihood.pairs} pairs, with standard errors",
-        ("source", *(f">{distance} hops away" for distance in support.distances)),
-        [
-            (
-                f"degree {2**row} to {2 ** (row + 1) - 1}",
-                *(f"{value:.3f} ± {value * error:.3f}" for value, error in zip(values, errors, strict=True)),
-            )
-            for row, (values, errors) in enumerate(zip(shown, likelihood.relative_error, strict=True))
-            if errors.min() < _HARDLY_SEEN
-        ],
-    )
-    say(
-        f"equalised by class: row sums {sums.min():.3f} to {sums.max():.3f} before they are normalised; all 1 where "
-        "exactly equalised"
+        [(what, str(one.count), f"{one.mean:.0f}", f"{one.low:.0f} to {one.high:.0f}") for what, one in rows],
     )
 
 
@@ -164,13 +136,8 @@ def _remarks(found: Design) -> list[str]:
             lines.append("hit ratios here are 1 to 2% low, because return times are merged into classes: audit the law")
     if found.window is not None:
         lines.append(f"return time of the window: {found.window.return_time:.0f} hops ({found.window.chosen_by})")
-    if found.equalised is not None:
-        what = "exact solution" if found.equalised.is_exact else "no exact solution; the nearest"
-        lines.append(
-            f"equalised: {what}: at the return time designed for one source of a destination outweighs another by up "
-            f"to {found.weight_ratio:.3f} times (row sums {found.equalised.row_sums.min():.3f} to "
-            f"{found.equalised.row_sums.max():.3f} before they are normalised)"
-        )
+    if found.weight_ratio is not None:
+        lines.append(f"one source of a destination outweighs another there by up to {found.weight_ratio:.3f} times")
     for number, one in enumerate(found.rounds, start=1):
         lines.append(
             f"round {number}: best with the channel held fixed {one.value_held_fixed:.6f}, with its own channel "

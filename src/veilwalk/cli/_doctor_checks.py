@@ -27,6 +27,7 @@ EXTRAS = {
     "torch": ("torch", "torch modules as learners"),
     "sklearn": ("sklearn", "scikit-learn models"),
     "dp": ("dp_accounting", "epsilon of noisy updates"),
+    "networkx": ("networkx", "graphs in GraphML, GML and node-link JSON"),
     "parquet": ("pyarrow", "Parquet tables"),
     "export": ("onnx", "models as ONNX and safetensors"),
     "watch": ("starlette", "the live page"),

@@ -76,12 +76,13 @@ def model_of(source: Path, algorithm: str | None, run: str | None, *, unfinished
 
     model = node_model(source, run=run, unfinished=unfinished)
     if model.remark:
-        typer.echo(model.remark)
-    return Model(params=model.params, learner=model.learner)
+        typer.echo(f"note: {model.remark}", err=True)
+    facts = _facts(source / "data.json") if source.is_dir() else {}
+    return Model(params=model.params, learner=model.learner, facts=facts)
 
 
 def _facts(path: Path) -> dict[str, Any]:
-    """Return what a record says of the data; nothing where the run has not ended."""
+    """Return what a record, or the folder of a cluster, says of the data; nothing where there is no such file."""
     if not path.exists():
         return {}
     try:

@@ -45,22 +45,27 @@ def predict(
 ) -> None:
     """Say what a trained model makes of rows.
 
-    And how right it is where they have labels. Rows of a training run's model are scaled as its training rows were.
-    Other models take them as they are.
+    And how right it is where they have labels. Rows of a training run's or cluster's model are scaled as its training
+    rows were. Other models take them as they are.
 
     Example: veilwalk predict run --data csv:new.csv --to predictions.csv
     """
     from veilwalk.core.records import write_atomically
-    from veilwalk.learning import load_rows, make_learner, require_arrays, scaled_rows
+    from veilwalk.learning import Scaler, load_rows, make_learner, require_arrays
     from veilwalk.learning import predict as ask
 
     model = _model(source, learner, algorithm, run, unfinished=unfinished)
-    features, labels = load_rows(data, n_features=model.n_features, seed=model.seed)
+    scaler = Scaler.from_facts(model.facts)
+    features, labels = load_rows(data, n_features=model.n_features, seed=model.seed, scaler=scaler)
     if features.shape[1] != model.n_features:
         raise InvalidParameterError("data", data, f"rows of {model.n_features} features (not {features.shape[1]})")
     made = make_learner(model.learner, n_features=model.n_features, n_classes=model.n_classes)
     require_arrays(made, model.params, spec=model.learner)
-    said = ask(made, model.params, scaled_rows(features, model.facts.get("feature_range")))
+    said = ask(made, model.params, features)
+    if scaler.kind != "none" or not model.facts:
+        # Not among the results.
+        how = f"scaled as in training, by {scaler.kind}" if model.facts else "taken as they are: no record says more"
+        typer.echo(f"note: rows are {how}", err=True)
     rows, told = (_classes if model.n_classes else _numbers)(model, said, labels)
     if to is not None:
         stream = io.StringIO()

@@ -62,7 +62,7 @@ def train(
         str | None,
         _setting(
             "law",
-            "uniform-distance, uniform-node, far:R, equalised, paper, paper-printed, paper-exact, optimal, "
+            "uniform-distance, uniform-node, far:R, paper, paper-printed, paper-exact, optimal, "
             "or a file written by design --out.",
             "NAME|FILE",
         ),
@@ -242,9 +242,9 @@ def _trained(settings: TrainSettings, out: Path | None, track: Sequence[str], *,
 
     with trackers(track, settings.params()) as told, live_progress() as progress:
         scenario = Scenario.of(settings)
-        remark = scenario.scheme.remark()
-        if remark is not None:
-            typer.echo(f"note: {remark}", err=True)
+        for note in (scenario.scheme.remark(), *scenario.notes):
+            if note is not None:
+                typer.echo(f"note: {note}", err=True)
         alarm = None if out is None else large_checkpoints(scenario, settings, out)
         if alarm is not None:
             typer.echo(f"note: {alarm}", err=True)

@@ -26,6 +26,8 @@ def print_plan(settings: TrainSettings, out: Path | None) -> None:
         ("algorithm", ">updates", ">checkpoint, at most"),
         [(name, str(settings.updates), readable_bytes(size)) for name, size in plan.checkpoint_bytes.items()],
     )
+    for note in scenario.notes:
+        say(f"note: {note}")
     sizes = {"model": plan.model_bytes, "sealed message": plan.message_bytes, "kept by a node": plan.state_bytes}
     say(", ".join(f"{name} {readable_bytes(size)}" for name, size in sizes.items()))
     say(

@@ -9,6 +9,7 @@ REMOVED: dict[str, dict[str, str]] = {
     "kind": {
         "routes": "train, learn, audit or design; routes are compared by `python -m tools.rivals.sweep` in a checkout"
     },
+    "law": {"equalised": "paper-exact or optimal"},
     "observers": {
         "bridge": "coalition, which uses all that colluders saw",
         "predecessor": "coalition, which knows what colluders drew",

@@ -1,35 +1,60 @@
 """Destination laws and schemes: by closed form or for any graph; what they guarantee and what they cost."""
 
 from veilwalk.core.rooms import make_callable
-from veilwalk.design._bench import Best, LawBench, Round
-from veilwalk.design._certified import Certificate, WindowFloor, certify
-from veilwalk.design._channel import Channel, Exposure, anonymity_by_destination, derive_channel, exposure
-from veilwalk.design._closed_form import FORMULAS, WindowDesign, design_regular
-from veilwalk.design._defaults import default_law, default_support
-from veilwalk.design._design import Design, design
-from veilwalk.design._equalised import Equalised, equalised_law, weight_ratio
-from veilwalk.design._far import FarLaw
+from veilwalk.design._bench import Best, Certificate, LawBench, Round, WindowFloor, certify
+from veilwalk.design._channel import Channel, Exposure, derive_channel, exposure
+from veilwalk.design._design import Design, SampledLegs, design, sample_legs
 from veilwalk.design._files import choose_scheme, load_law, save_law, save_scheme
-from veilwalk.design._hidden import Hidden, conditional_entropy, what_is_hidden
-from veilwalk.design._hidden_classes import pairs_bound
-from veilwalk.design._law import DestinationLaw, DistanceLaw, law_by_distance
-from veilwalk.design._on_graph import (
+from veilwalk.design._hidden import (
+    SHARES,
+    FirstSight,
+    Hidden,
+    Predecessor,
+    conditional_entropy,
+    first_sights,
+    pairs_bound,
+    predecessor_guess,
+    what_is_hidden,
+)
+from veilwalk.design._law import DestinationLaw, DistanceLaw, FarLaw, law_by_distance
+from veilwalk.design._optimal import OBJECTIVES, Optimum, Problem
+from veilwalk.design._paper import (
+    FORMULAS,
+    WindowDesign,
     WindowEntropies,
     covered_return_times,
     design_on_graph,
+    design_regular,
     exact_window_likelihood,
     mean_by_distance,
+    weight_ratio,
     window_entropies,
 )
-from veilwalk.design._optimal import OBJECTIVES, Optimum, Problem
-from veilwalk.design._recommended import KEEP, Frontier, Point, recipients_frontier, recommended_scheme
-from veilwalk.design._registry import LAWS, LawKind, Made, Request, closed_form, make, make_law
-from veilwalk.design._sampled import LARGE_NODES, SampledLegs, SampledMean, sample_legs, sampled_mean
-from veilwalk.design._sampled_classes import ClassLikelihood
+from veilwalk.design._registry import (
+    LAWS,
+    LawKind,
+    Made,
+    Request,
+    closed_form,
+    default_law,
+    default_support,
+    make,
+    make_law,
+)
 from veilwalk.design._scaling import balanced, with_matrix
-from veilwalk.design._scheme import Price, Scheme, relay_warning, require_destinations
-from veilwalk.design._seen import SHARES, FirstSight, Predecessor, first_sights, predecessor_guess
-from veilwalk.design._several import MODEL_BYTES, Sealing, Several, design_several, look_at
+from veilwalk.design._scheme import LARGE_NODES, Price, Scheme, relay_warning, require_destinations
+from veilwalk.design._several import (
+    KEEP,
+    MODEL_BYTES,
+    Frontier,
+    Point,
+    Sealing,
+    Several,
+    design_several,
+    look_at,
+    recipients_frontier,
+    recommended_scheme,
+)
 
 __all__ = [
     "FORMULAS",
@@ -42,11 +67,9 @@ __all__ = [
     "Best",
     "Certificate",
     "Channel",
-    "ClassLikelihood",
     "Design",
     "DestinationLaw",
     "DistanceLaw",
-    "Equalised",
     "Exposure",
     "FarLaw",
     "FirstSight",
@@ -63,14 +86,12 @@ __all__ = [
     "Request",
     "Round",
     "SampledLegs",
-    "SampledMean",
     "Scheme",
     "Sealing",
     "Several",
     "WindowDesign",
     "WindowEntropies",
     "WindowFloor",
-    "anonymity_by_destination",
     "balanced",
     "certify",
     "choose_scheme",
@@ -84,7 +105,6 @@ __all__ = [
     "design_on_graph",
     "design_regular",
     "design_several",
-    "equalised_law",
     "exact_window_likelihood",
     "exposure",
     "first_sights",
@@ -101,7 +121,6 @@ __all__ = [
     "relay_warning",
     "require_destinations",
     "sample_legs",
-    "sampled_mean",
     "save_law",
     "save_scheme",
     "weight_ratio",

@@ -170,11 +170,6 @@ def exposure(law: DestinationLaw, channel: Channel) -> Exposure:
     )
 
 
-def anonymity_by_destination(law: DestinationLaw, channel: Channel) -> FloatArray:
-    """Return, for each destination, the expected entropy over nodes of its posterior, in nats."""
-    return exposure(law, channel).node_entropy_by_destination
-
-
 def joint_by_destination(law: DestinationLaw) -> FloatArray:
     """Return P(source, destination) in the long run, one row a destination."""
     return np.ascontiguousarray((law.matrix.toarray() * law.source_prior[:, np.newaxis]).T)

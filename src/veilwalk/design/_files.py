@@ -18,15 +18,12 @@ import numpy as np
 from scipy import sparse
 
 from veilwalk.core.errors import InputFileError, InvalidParameterError
-from veilwalk.core.labels import places_by_label
 from veilwalk.core.records import plain, write_atomically
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.version import __version__
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design._defaults import default_law, default_support
-from veilwalk.design._far import far_of
-from veilwalk.design._law import DestinationLaw, DistanceLaw
-from veilwalk.design._registry import make_law
+from veilwalk.design._law import DestinationLaw, DistanceLaw, far_of
+from veilwalk.design._registry import default_law, default_support, make_law
 from veilwalk.design._scheme import Scheme
 from veilwalk.graphs import Graph
 
@@ -156,7 +153,7 @@ class _Loaded:
             raise InvalidParameterError(
                 "graph", f"{graph.n_nodes} nodes", f"of {self.law.matrix.shape[0]}, as the law is for"
             )
-        places = places_by_label(self.labels, graph.labels, graph.n_nodes)
+        places = _places_by_label(self.labels, graph.labels, graph.n_nodes)
         if places is None:
             return self.law
         there = np.argsort(places)
@@ -166,6 +163,27 @@ class _Loaded:
         matrix = sparse.csr_array((matrix.data, there[matrix.indices], matrix.indptr), shape=matrix.shape)
         matrix.sort_indices()
         return replace(self.law, matrix=matrix, graph_digest=graph.digest)
+
+
+def _places_by_label(own: Sequence[str] | None, wanted: Sequence[str] | None, n_nodes: int) -> list[int] | None:
+    """Return where each of ``wanted`` stands in ``own``; None where position decides.
+
+    Without labels a node is called by its number. Position decides between nodes that have labels and nodes that have
+    only numbers, for there is nothing else; two lists of different labels are of different networks.
+    """
+    numbers = tuple(map(str, range(n_nodes)))
+    here, there = (numbers if labels is None else tuple(labels) for labels in (own, wanted))
+    if here == there:
+        return None
+    if set(here) == set(there):
+        place = {label: index for index, label in enumerate(here)}
+        return [place[label] for label in there]
+    if own is None or wanted is None:
+        return None
+    stranger = min(set(there) - set(here))[:60]
+    raise InvalidParameterError(
+        "graph", f"a node called {stranger}", "the one the law was designed for, which has none"
+    )
 
 
 def _loaded(path: Path) -> _Loaded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,16 +12,20 @@ from scipy.sparse import csgraph
 
 from veilwalk.chains import stationary_law
 from veilwalk.core.arrays import FloatArray, IntArray, frozen, normalised
-from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError, NumericalError
+from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError, NumericalError, ResourceLimitError
+from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.core.support import DistanceSupport
-from veilwalk.graphs import Graph, balls
-from veilwalk.walks import LawRows
+from veilwalk.graphs import Graph, balls, distances, iter_distances
+from veilwalk.walks import FarRows, LawRows
 
 # Rows of a law made at a time.
 _ROWS = 50_000
 # Up to here the stationary law of the sources is solved for directly; beyond, by powers.
 _DIRECT_NODES = 8_000
 _POWERS = 10_000
+_FAR_NAME = re.compile(r"far:(\d+)")
+# Up to here the farthest two nodes are looked for; beyond, twice the reach of one node bounds them.
+_SEARCHED_NODES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,22 +143,92 @@ class DestinationLaw:
         return float(self.source_prior @ per_source)
 
 
+class FarLaw(DestinationLaw):
+    """Everybody at distance ``far`` or more is as likely; kept as who is nearer, so that any size of graph will do.
+
+    Nobody's farther distances need be known.
+    """
+
+    _rows: FarRows
+
+    def __init__(self, graph: Graph, far: int, *, name: str = "") -> None:
+        """Make the law for ``graph``; refused where somebody has nobody that far."""
+        if far < 2:
+            raise InvalidParameterError("far", far, "2 or more: a neighbour that opens knows the source")
+        rows = FarRows.on(graph, far)
+        object.__setattr__(self, "_rows", rows)
+        object.__setattr__(self, "support", DistanceSupport(far, max(_farthest(graph), far)))
+        object.__setattr__(self, "graph_digest", graph.digest)
+        object.__setattr__(self, "name", name or f"far:{far}")
+
+    def named(self, name: str) -> FarLaw:
+        """Return the same law called ``name``."""
+        other = object.__new__(FarLaw)
+        other.__dict__.update(self.__dict__, name=name)
+        return other
+
+    @property
+    def draws(self) -> FarRows:
+        """The law as the protocol takes it: who is too near."""
+        return self._rows
+
+    @property
+    def choices(self) -> IntArray:
+        """How many each node may choose from."""
+        return self._rows.eligible
+
+    @property
+    def is_even(self) -> bool:
+        """Whether each node chooses evenly among those it may choose: it does."""
+        return True
+
+    @cached_property
+    def source_prior(self) -> FloatArray:
+        """How often each node is the source of what is sealed for one: who may draw whom is the same both ways.
+
+        So the update chain is reversible, and each is the source as often as it has choices. Where each may choose more
+        than half of all, updates travel between all nodes; else that is looked into.
+        """
+        eligible = self._rows.eligible
+        if 2 * int(eligible.min()) <= self._rows.n_nodes:
+            return super().source_prior
+        return frozen(normalised(eligible.astype(np.float64)))
+
+    @cached_property
+    def matrix(self) -> sparse.csr_array:
+        """The law as a table of all pairs."""
+        rows, n_nodes = self._rows, self._rows.n_nodes
+        entries = int(rows.eligible.sum())
+        if 20 * entries > DEFAULT_MEMORY_BYTES:
+            raise ResourceLimitError(f"the law {self.name} as a table would have {entries} entries: too many")
+        allowed = np.ones((n_nodes, n_nodes), dtype=np.bool_)
+        allowed[np.repeat(np.arange(n_nodes), np.diff(rows.starts)), rows.near] = False
+        table = sparse.csr_array(allowed.astype(np.float64))
+        table.data /= np.repeat(rows.eligible, np.diff(table.indptr))
+        return table
+
+
 def law_by_distance(
     graph: Graph, support: DistanceSupport, weight: FloatArray, *, per_shell: bool = False
 ) -> DestinationLaw:
-    """Return the law with P_ij proportional to ``weight[distance(i, j)]`` on the support.
+    """Return the law with P_ij proportional to ``weight[distance(i, j)]`` on the support, made some rows at a time.
 
     With ``per_shell`` the weight is that of a whole shell, shared evenly among the nodes in it.
     """
-
-    def weigh(sources: IntArray, hops: IntArray) -> FloatArray:
-        found = weight[hops]
+    blocks = []
+    for start in range(0, graph.n_nodes, _ROWS):
+        around = balls(graph, support.hi, np.arange(start, min(start + _ROWS, graph.n_nodes)))
+        weights = weight[around.hops]
         if per_shell:
-            shell = (sources - sources[0]) * (support.hi + 1) + hops
-            found = found / np.bincount(shell)[shell]
-        return found
-
-    table = weighted_pairs(graph, support, weigh)
+            sources = np.repeat(np.arange(len(around.centers)), np.diff(around.starts))
+            shell = sources * (support.hi + 1) + around.hops
+            weights = weights / np.bincount(shell)[shell]
+        data = np.where(around.hops >= support.lo, weights, 0.0)
+        block = sparse.csr_array((data, around.nodes, around.starts), shape=(len(around.centers), graph.n_nodes))
+        block.eliminate_zeros()
+        block.sort_indices()
+        blocks.append(block)
+    table = sparse.csr_array(sparse.vstack(blocks, format="csr"))
     total = np.asarray(table.sum(axis=1)).ravel()
     if not np.all(total > 0):
         raise InfeasibleDesignError(
@@ -164,23 +238,21 @@ def law_by_distance(
     return DestinationLaw(support, graph.digest, scaled_rows(table, 1 / total))
 
 
-def weighted_pairs(
-    graph: Graph, support: DistanceSupport, weigh: Callable[[IntArray, IntArray], FloatArray]
-) -> sparse.csr_array:
-    """Return the table of ``weigh(sources, hops)`` for all pairs of the support, some rows at a time; no zeros."""
-    blocks = []
-    for start in range(0, graph.n_nodes, _ROWS):
-        found = balls(graph, support.hi, np.arange(start, min(start + _ROWS, graph.n_nodes)))
-        sources = np.repeat(found.centers, np.diff(found.starts))
-        data = np.where(found.hops >= support.lo, weigh(sources, found.hops), 0.0)
-        block = sparse.csr_array((data, found.nodes, found.starts), shape=(len(found.centers), graph.n_nodes))
-        block.eliminate_zeros()
-        block.sort_indices()
-        blocks.append(block)
-    return sparse.csr_array(sparse.vstack(blocks, format="csr"))
-
-
 def scaled_rows(table: sparse.csr_array, scale: FloatArray) -> sparse.csr_array:
     """Return the table with every row multiplied by its scale."""
     data = table.data * np.repeat(scale, np.diff(table.indptr))
     return sparse.csr_array((data, table.indices, table.indptr), shape=table.shape)
+
+
+def far_of(name: str) -> int | None:
+    """Return R where ``name`` is ``far:R``, None where it is another law's."""
+    found = _FAR_NAME.fullmatch(name)
+    if found is None and name.split(":", maxsplit=1)[0] == "far":
+        raise InvalidParameterError("law", name, "far:R, such as far:4: everybody at distance R or more")
+    return int(found[1]) if found else None
+
+
+def _farthest(graph: Graph) -> int:
+    if graph.n_nodes > _SEARCHED_NODES:
+        return 2 * int(distances(graph, np.array([0])).max())
+    return max(int(apart.max()) for _, apart in iter_distances(graph))

@@ -1,4 +1,4 @@
-"""Every destination law by name: what it is, what it takes, how it is made.
+"""Every destination law by name: what it is, what it takes, how it is made; and the default for a graph.
 
 A law is made from a :class:`Request` and nothing else. Adding one is one entry in ``LAWS``; design, audit, training and
 nodes then know it.
@@ -12,31 +12,30 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse import csgraph
 
 from veilwalk import theory
 from veilwalk.core import validate
 from veilwalk.core.errors import GraphError, InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
+from veilwalk.core.removed import refuse_removed
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design._bench import Best, LawBench
-from veilwalk.design._certified import Certificate, certify_best
-from veilwalk.design._closed_form import WindowDesign, design_regular
-from veilwalk.design._equalised import Equalised, equalised_law
-from veilwalk.design._far import FarLaw, far_of
-from veilwalk.design._law import DestinationLaw, DistanceLaw, law_by_distance
-from veilwalk.design._on_graph import design_on_graph
+from veilwalk.design._bench import Best, Certificate, LawBench, certify_best
+from veilwalk.design._law import DestinationLaw, DistanceLaw, FarLaw, far_of, law_by_distance
 from veilwalk.design._optimal import OBJECTIVES
-from veilwalk.design._sampled import LARGE_NODES, sampled_equalised
-from veilwalk.design._sampled_classes import ClassLikelihood
+from veilwalk.design._paper import WindowDesign, design_on_graph, design_regular
 from veilwalk.design._scaling import balanced as balanced_law
-from veilwalk.graphs import Graph
+from veilwalk.design._scheme import LARGE_NODES
+from veilwalk.graphs import Graph, iter_distances
 
 #: Options of every law that has tables of all pairs, and of one that is made and priced by sampling.
 _WITH_TABLES = frozenset(
     {"balanced", "budget_hops", "objective", "observer", "window_radius", "tail_probability", "return_time"}
 )
 _SAMPLED = frozenset({"balanced", "seed"})
+_WIDEST = 6
+_WAY_OUT = "take a sparser graph, or a law that admits neighbours (design --allow-neighbours --support 1:1)"
 # What every law takes.
 _NOT_OPTIONS = {"graph", "support", "walk", "memory_bytes", "large_nodes", "far"}
 
@@ -116,11 +115,8 @@ class Made:
     """A law and what its making found out besides."""
 
     law: DestinationLaw
-    equalised: Equalised | None = None
     best: Best | None = None
     certificates: tuple[Certificate, ...] = ()
-    likelihood: ClassLikelihood | None = None
-    row_sums: np.ndarray[tuple[int], np.dtype[np.float64]] | None = None
     window: WindowDesign | None = None
 
 
@@ -196,20 +192,6 @@ def _far(request: Request) -> Made:
     return Made(law=FarLaw(request.graph, request.far))
 
 
-def _equalised(request: Request) -> Made:
-    if request.is_large:
-        law, likelihood, sums = sampled_equalised(
-            request.graph,
-            request.support,
-            walk=request.walk,
-            tail_probability=request.tail_probability,
-            seed=request.seed,
-        )
-        return Made(law=law, likelihood=likelihood, row_sums=sums)
-    found = equalised_law(request.bench.uniform, request.likelihood)
-    return Made(law=found.law, equalised=found)
-
-
 def _optimal(request: Request) -> Made:
     bench = request.bench
     even = request.balanced is not False
@@ -230,11 +212,6 @@ LAWS: dict[str, LawKind] = {
         options=frozenset({"seed"}),
         large_options=frozenset({"seed"}),
         whole=True,
-    ),
-    "equalised": LawKind(
-        "no source likelier than another at the return time designed for",
-        _equalised,
-        large_options=_SAMPLED | {"tail_probability"},
     ),
     "paper": LawKind("the paper's closed form, corrected; regular graphs", _paper),
     "paper-printed": LawKind("the paper's closed form as printed; regular graphs", _paper_printed),
@@ -264,6 +241,7 @@ def make(name: str, request: Request) -> Made:
     far = far_of(name)
     if far is not None:
         name, request = "far", replace(request, far=far)
+    refuse_removed("law", name)
     if name not in LAWS:
         raise InvalidParameterError("law", name, f"one of {_written(LAWS)}, or a law file")
     kind = LAWS[name]
@@ -289,3 +267,37 @@ def make(name: str, request: Request) -> Made:
 def make_law(name: str, graph: Graph, support: DistanceSupport, *, walk: Walk = SIMPLE) -> DestinationLaw:
     """Return the law called ``name`` on ``graph``, with everything else left as it is by default."""
     return make(name, Request(graph=graph, support=support, walk=walk)).law.named(name)
+
+
+def default_support(graph: Graph) -> DistanceSupport:
+    """Return the distances from 2 to the largest that every node has somebody at, at most 6.
+
+    Where steps of two hops alone do not lead everywhere, as between the two sides of a bipartite graph, 3 is added.
+
+    Raises:
+        GraphError: Some node is next to all others, or two hops lead nowhere and nobody is farther.
+    """
+    reach, farthest = _WIDEST, 0
+    large = graph.n_nodes >= LARGE_NODES
+    for _, apart in iter_distances(graph):
+        reach, farthest = min(reach, int(apart.max(axis=1).min())), max(farthest, int(apart.max()))
+        if reach < 2:
+            raise GraphError(f"some node is next to all others: no destination is two hops away; {_WAY_OUT}")
+        if large:
+            break
+    if reach == 2 and not large and not _leads_everywhere(graph, DistanceSupport(2, 2)):
+        if farthest == 2:
+            raise GraphError(f"steps of two hops do not lead to all nodes, and none is farther; {_WAY_OUT}")
+        reach = 3
+    return DistanceSupport(2, reach)
+
+
+def _leads_everywhere(graph: Graph, support: DistanceSupport) -> bool:
+    law = law_by_distance(graph, support, np.ones(support.hi + 1))
+    groups, _ = csgraph.connected_components(law.matrix, directed=True, connection="strong")
+    return bool(groups == 1)
+
+
+def default_law(graph: Graph) -> str:
+    """Return the paper's law on regular graphs, which it was made for, and uniform-node on all others."""
+    return "paper" if graph.is_regular and graph.degrees[0] >= 3 else "uniform-node"

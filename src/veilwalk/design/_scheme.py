@@ -15,12 +15,16 @@ from veilwalk.chains import Chain, chain_of, token_law
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.stats import estimate_mean
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._law import DestinationLaw
-from veilwalk.design._sampled import LARGE_NODES, sampled_mean
 from veilwalk.graphs import Graph
 from veilwalk.walks import Openings, estimate_openings, iter_protocol, run_protocol
 
+#: From this size on a law is priced by sampling.
+LARGE_NODES = 10_000
+# Nodes of all lanes that are played at once.
+_LANE_NODES = 4_000_000
 # Up to so many arcs the long run of a walk on arcs is solved exactly; that takes ten seconds.
 _EXACT_ARCS = 3_000
 _SIMULATED_UPDATES = 20_000
@@ -129,8 +133,8 @@ class Scheme:
             hops = self.law.mean_hops(self.chain.mean_hitting_times())
             return Price(hops, "nearly exact: arcs into the source taken for equally likely")
         played = np.concatenate(list(self.play(updates=_SIMULATED_UPDATES, seed=1)))
-        mean = sampled_mean(np.asarray(played["leg_hops"], dtype=np.float64))
-        return Price(mean.mean, f"simulated, {mean.legs} updates", (mean.low, mean.high))
+        mean = estimate_mean(np.asarray(played["leg_hops"], dtype=np.float64))
+        return Price(mean.mean, f"simulated, {mean.count} updates", mean.interval)
 
     def certain_to_a_relay(self) -> float | None:
         """Return the share of updates whose maker one relay knows for certain; None where that is not known.
@@ -204,3 +208,8 @@ def require_destinations(scheme: Scheme) -> Scheme:
         need = "a law that seals for somebody; the plain walk is one to compare with"
         raise InvalidParameterError("law", scheme.law.name, need)
     return scheme
+
+
+def side_by_side(graph: Graph, updates: int) -> int:
+    """Return how many lanes to play at once: each has its table of nodes, which takes longer to fill than to use."""
+    return max(min(64, _LANE_NODES // graph.n_nodes, updates), 1)

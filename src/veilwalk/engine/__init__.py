@@ -1,6 +1,6 @@
 """Jobs by number on any executor: in this process, in processes, on Ray, on Dask; finished ones kept as files."""
 
-from veilwalk.engine._engines import ENGINES, Engine, open_engine
+from veilwalk.engine._engines import ENGINES, Engine, WorkerPool, open_engine
 from veilwalk.engine._jobs import JobFailure, iter_jobs, run_jobs
 from veilwalk.engine._njit import njit
 from veilwalk.engine._store import JobStore
@@ -11,6 +11,7 @@ __all__ = [
     "Engine",
     "JobFailure",
     "JobStore",
+    "WorkerPool",
     "iter_jobs",
     "njit",
     "one_blas_thread",

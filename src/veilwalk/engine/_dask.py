@@ -7,12 +7,13 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from veilwalk.core.errors import ConfigError, TransportError
+from veilwalk.engine._engines import WorkerPool
 
 # How often a job is begun again whose worker was lost.
 _RETRIES = 10
 
 
-class DaskExecutor(Executor):
+class DaskExecutor(WorkerPool, Executor):
     """Jobs of the Dask scheduler at ``address``."""
 
     def __init__(self, address: str) -> None:

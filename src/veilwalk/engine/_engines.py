@@ -1,12 +1,13 @@
-"""Engines by name: where jobs are done, in one word on a command line or in a file."""
+"""Opens engines by name, and says what an engine offers."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
 
 from veilwalk.core.errors import InvalidParameterError
 
@@ -14,6 +15,47 @@ from veilwalk.core.errors import InvalidParameterError
 ENGINES = "serial, process, process:N, ray, ray://HOST:PORT or dask://HOST:PORT"
 #: What ``executor=`` takes: any executor, the name of an engine, or None for this process with all its threads.
 Engine = Executor | str | None
+
+
+# Workers supposed of an executor that does not say how many it has.
+_SUPPOSED_WORKERS = 128
+
+
+@runtime_checkable
+class WorkerPool(Protocol):
+    """What an engine offers beyond an executor of ``concurrent.futures``; an executor without it counts as plain."""
+
+    @property
+    def workers(self) -> int:
+        """How many jobs are done at a time, as far as it is known now."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Hand out a call."""
+
+    def share(self, common: tuple[Any, ...]) -> Any:
+        """Send what all jobs need to the workers, once; return what stands for it in a call."""
+        return common
+
+    def renew(self) -> bool:
+        """Begin anew after a worker was killed; False where that cannot be."""
+        return False
+
+    def give_up(self, promise: Future[Any]) -> None:
+        """Drop a job whose result is not needed any more."""
+        promise.cancel()
+
+
+class PlainPool(WorkerPool):
+    """Any executor as a pool: what all jobs need goes along with each, and lost workers stay lost."""
+
+    workers = _SUPPOSED_WORKERS
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Hand out a call."""
+        return self._executor.submit(fn, *args, **kwargs)
 
 
 @contextmanager
@@ -28,7 +70,7 @@ def open_engine(engine: Engine) -> Iterator[Executor | None]:
     if not isinstance(engine, str):
         yield engine
         return
-    executor = _made(engine)
+    executor = _create_executor(engine)
     try:
         yield executor
     except BaseException:
@@ -39,24 +81,24 @@ def open_engine(engine: Engine) -> Iterator[Executor | None]:
         executor.shutdown()
 
 
-def _made(text: str) -> Executor | None:
+def _create_executor(text: str) -> Executor | None:
     match re.fullmatch(r"(serial|process|ray)|process:(\d+)|(ray|dask)://(\S+:\d+)", text):
         case None:
             raise InvalidParameterError("engine", text, ENGINES)
-        case found if found[1] == "serial":
+        case parts if parts[1] == "serial":
             return None
-        case found if found[1] == "process" or found[2]:
+        case parts if parts[1] == "process" or parts[2]:
             from veilwalk.engine._process import ProcessExecutor
 
-            workers = int(found[2]) if found[2] else len(os.sched_getaffinity(0))
+            workers = int(parts[2]) if parts[2] else len(os.sched_getaffinity(0))
             if workers < 1:
                 raise InvalidParameterError("engine", text, "process:N with N >= 1")
             return ProcessExecutor(workers)
-        case found if found[3] == "dask":
+        case parts if parts[3] == "dask":
             from veilwalk.engine._dask import DaskExecutor
 
-            return DaskExecutor(found[4])
-        case found:
+            return DaskExecutor(parts[4])
+        case parts:
             from veilwalk.engine._ray import RayExecutor
 
-            return RayExecutor(text if found[3] else None)
+            return RayExecutor(text if parts[3] else None)

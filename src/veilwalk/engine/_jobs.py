@@ -1,7 +1,7 @@
-"""A long computation is a list of jobs: what a job gives depends on its number, never on who does it or when.
+"""Does the jobs of a long computation: the result of a job depends on the job, never on the worker or the time.
 
-Results come in the order of the jobs, so that whoever adds them up adds in that order and gets the same bits on any
-engine. Few jobs are handed out ahead; finished ones are kept at once where there is a store.
+Results come in the order of the jobs, so that a sum over them has the same bits on any engine. Few jobs are pending out
+ahead; finished ones are stored at once where there is a store.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import Any
 from veilwalk.core.errors import InvalidParameterError, VeilwalkError, WorkerError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.version import __version__
+from veilwalk.engine._engines import PlainPool, WorkerPool
 from veilwalk.engine._store import JobStore
-from veilwalk.engine._worker import call, here, one_blas_thread
+from veilwalk.engine._worker import call_job, one_blas_thread, process_name
 
-# Jobs handed out ahead to an executor that does not say how many workers it has.
-_AHEAD = 256
-# Results that wait for their turn behind a slow job, for each job handed out ahead.
+# Results that wait for their turn behind a slow job, for each job pending out ahead.
 _BUFFERED = 8
 _NO_MORE = object()
 # How often workers may die before it is taken for the job's own fault.
@@ -74,14 +73,18 @@ def iter_jobs(
     """
     if store is not None and what is None:
         raise InvalidParameterError("what", what, "given with a store: it names the files")
-    hand = _Hand(function, common, store, what or {}, keep_failures)
-    for done, result in enumerate(hand.here(jobs) if executor is None else hand.at(executor, jobs), start=1):
+    batch = _JobBatch(function, common, store, what or {}, keep_failures)
+    if executor is None:
+        results = batch.run_here(jobs)
+    else:
+        results = batch.run_on(executor if isinstance(executor, WorkerPool) else PlainPool(executor), jobs)
+    for done, result in enumerate(results, start=1):
         progress(stage, done, len(jobs), "jobs")
         yield result
 
 
 @dataclass
-class _Handed:
+class _PendingJob:
     """A job with its result, or with the promise of it; a result that is None has a promise."""
 
     job: Any
@@ -89,34 +92,34 @@ class _Handed:
     promise: Future[Any] | None = None
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it is still to come."""
         return self.promise is not None and not self.promise.done()
 
     @property
-    def broken(self) -> bool:
+    def is_broken(self) -> bool:
         """Whether its worker died."""
-        return self._ended(BrokenExecutor)
+        return self._ended_with(BrokenExecutor)
 
     @property
-    def succeeded(self) -> bool:
+    def has_succeeded(self) -> bool:
         """Whether it came without an error."""
-        return self._ended(type(None))
+        return self._ended_with(type(None))
 
-    def _ended(self, how: type) -> bool:
+    def _ended_with(self, error: type) -> bool:
         promise = self.promise
-        return (
-            promise is not None and promise.done() and not promise.cancelled() and isinstance(promise.exception(), how)
-        )
+        if promise is None or not promise.done() or promise.cancelled():
+            return False
+        return isinstance(promise.exception(), error)
 
 
-def _unfinished(handed: deque[_Handed]) -> int:
-    return sum(one.running for one in handed)
+def _count_running(pending: deque[_PendingJob]) -> int:
+    return sum(one.is_running for one in pending)
 
 
 @dataclass
-class _Hand:
-    """The jobs of one call, as they are handed out."""
+class _JobBatch:
+    """The jobs of one call, and where their results are stored."""
 
     function: Callable[..., Any]
     common: tuple[Any, ...]
@@ -125,92 +128,90 @@ class _Hand:
     keep_failures: bool
     renewals: int = field(default=0)
 
-    def here(self, jobs: Sequence[Any]) -> Iterator[Any]:
+    def run_here(self, jobs: Sequence[Any]) -> Iterator[Any]:
         """Do the jobs in this process, with all its threads."""
         for job in jobs:
-            found = self._kept(job)
-            yield self._finished(job, partial(self._do, job)) if found is None else found
+            stored = self._load(job)
+            yield self._take(job, partial(self._call, job)) if stored is None else stored
 
-    def _do(self, job: Any) -> Any:
+    def _call(self, job: Any) -> Any:
         with one_blas_thread():
             return self.function(*self.common, job)
 
-    def at(self, executor: Executor, jobs: Sequence[Any]) -> Iterator[Any]:
-        """Let ``executor`` do the jobs."""
-        ahead = 2 * int(getattr(executor, "workers", 0)) or _AHEAD
-        common = getattr(executor, "share", tuple)(self.common)
-        handed: deque[_Handed] = deque()
+    def run_on(self, pool: WorkerPool, jobs: Sequence[Any]) -> Iterator[Any]:
+        """Let the workers of ``pool`` do the jobs."""
+        ahead = 2 * pool.workers
+        common = pool.share(self.common)
+        pending: deque[_PendingJob] = deque()
         coming = iter(jobs)
         try:
             while True:
-                while _unfinished(handed) < ahead and len(handed) < _BUFFERED * ahead:
+                while _count_running(pending) < ahead and len(pending) < _BUFFERED * ahead:
                     job = next(coming, _NO_MORE)
                     if job is _NO_MORE:
                         break
-                    handed.append(_Handed(job, self._kept(job)))
-                    if handed[-1].result is None:
-                        handed[-1].promise = self._submit(executor, common, job)
-                if not handed:
+                    pending.append(_PendingJob(job, self._load(job)))
+                    if pending[-1].result is None:
+                        pending[-1].promise = self._submit(pool, common, job)
+                if not pending:
                     return
-                self._tidy(handed)
-                first = handed[0]
-                if first.running:
-                    wait([one.promise for one in handed if one.promise and one.running], return_when=FIRST_COMPLETED)
-                elif first.broken:
-                    self._renew(executor, common, handed)
+                self._store_finished(pending)
+                first = pending[0]
+                if first.is_running:
+                    promises = [one.promise for one in pending if one.promise and one.is_running]
+                    wait(promises, return_when=FIRST_COMPLETED)
+                elif first.is_broken:
+                    self._renew(pool, common, pending)
                 else:
-                    handed.popleft()
-                    yield first.result if first.promise is None else self._finished(first.job, first.promise.result)
+                    pending.popleft()
+                    yield first.result if first.promise is None else self._take(first.job, first.promise.result)
         finally:
-            self._tidy(handed)
-            give_up = getattr(executor, "give_up", Future.cancel)
-            for one in handed:
+            self._store_finished(pending)
+            for one in pending:
                 if one.promise is not None:
-                    give_up(one.promise)
+                    pool.give_up(one.promise)
 
-    def _submit(self, executor: Executor, common: Any, job: Any) -> Future[Any]:
+    def _submit(self, pool: WorkerPool, common: Any, job: Any) -> Future[Any]:
         try:
-            return executor.submit(call, (here(), __version__), self.function, common, job)
+            return pool.submit(call_job, (process_name(), __version__), self.function, common, job)
         except BrokenExecutor as error:
             broken: Future[Any] = Future()
             broken.set_exception(error)
             return broken
 
-    def _tidy(self, handed: deque[_Handed]) -> None:
-        """Keep what is finished, though its turn has not come: an interrupt loses none of it."""
+    def _store_finished(self, pending: deque[_PendingJob]) -> None:
+        """Store what is finished, though its turn has not come: an interrupt loses none of it."""
         if self.store is None:
             return
-        for one in handed:
-            if one.promise is not None and one.succeeded:
+        for one in pending:
+            if one.promise is not None and one.has_succeeded:
                 one.result, one.promise = one.promise.result(), None
                 self.store.keep(self.what, one.job, one.result)
 
-    def _renew(self, executor: Executor, common: Any, handed: deque[_Handed]) -> None:
-        """Hand out again what was lost with a worker; an executor that cannot begin anew is given up."""
+    def _renew(self, pool: WorkerPool, common: Any, pending: deque[_PendingJob]) -> None:
+        """Hand out again what was lost with a worker; a pool that cannot begin anew is given up."""
         self.renewals += 1
-        renew = getattr(executor, "renew", None)
-        if renew is None or self.renewals > _RENEWALS:
+        if self.renewals > _RENEWALS or not pool.renew():
             why = "too little memory, a job that kills them, or a script without if __name__ == '__main__'"
             raise WorkerError(f"workers died {self.renewals} times: {why}")
-        renew()
-        for one in handed:
-            if one.promise is not None and (one.running or one.broken):
-                one.promise = self._submit(executor, common, one.job)
+        for one in pending:
+            if one.promise is not None and (one.is_running or one.is_broken):
+                one.promise = self._submit(pool, common, one.job)
 
-    def _kept(self, job: Any) -> Any:
+    def _load(self, job: Any) -> Any:
         return None if self.store is None else self.store.found(self.what, job)
 
-    def _finished(self, job: Any, result: Callable[[], Any]) -> Any:
-        """Return a result and keep it; or what stands in for it, where failures are kept."""
+    def _take(self, job: Any, get_result: Callable[[], Any]) -> Any:
+        """Return a result and store it; or what stands in for it, where failures are kept."""
         try:
-            found = result()
+            result = get_result()
         except BrokenExecutor:
             raise
         except Exception as error:
             if not self.keep_failures:
                 raise
-            told = str(error) if isinstance(error, VeilwalkError) else f"{type(error).__name__}: {error}"
-            return JobFailure(" ".join(told.split()))
+            message = str(error) if isinstance(error, VeilwalkError) else f"{type(error).__name__}: {error}"
+            return JobFailure(" ".join(message.split()))
         if self.store is not None:
-            self.store.keep(self.what, job, found)
-        return found
+            self.store.keep(self.what, job, result)
+        return result

@@ -7,13 +7,16 @@ import pickle
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import lru_cache
+from concurrent.futures import wait as wait_for
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from veilwalk.engine._worker import ONE_THREAD, begin
+from veilwalk.engine._engines import WorkerPool
+from veilwalk.engine._worker import ONE_THREAD, SharedFile, call_job, start_worker
+
+# A first job that takes longer than its kernels could is no longer waited for.
+_COMPILING_S = 60.0
 
 
 class _OneThread(SpawnProcess):
@@ -45,58 +48,55 @@ class _Context(SpawnContext):
         return self.started[-1]
 
 
-@dataclass(frozen=True)
-class _InFile:
-    """What all jobs share, in a file that each worker reads once."""
-
-    path: str
-
-    def open(self) -> tuple[Any, ...]:
-        return _read(self.path)
-
-
-@lru_cache(maxsize=2)
-def _read(path: str) -> tuple[Any, ...]:
-    return tuple(pickle.loads(Path(path).read_bytes()))  # noqa: S301  see above
-
-
-class ProcessExecutor(Executor):
+class ProcessExecutor(WorkerPool, Executor):
     """A pool of ``workers`` processes that begins anew when one of them is killed."""
 
     def __init__(self, workers: int) -> None:
-        self.workers = workers
+        self._workers = workers
         self._folder = tempfile.TemporaryDirectory(prefix="veilwalk-")
         self._shared = 0
-        self._pool = self._begun()
+        self._compiled: set[Callable[..., Any]] = set()
+        self._pool = self._start_pool()
 
-    def _begun(self) -> ProcessPoolExecutor:
+    @property
+    def workers(self) -> int:
+        """How many processes there are."""
+        return self._workers
+
+    def _start_pool(self) -> ProcessPoolExecutor:
         self._context = _Context()
-        return ProcessPoolExecutor(self.workers, mp_context=self._context, initializer=begin)
+        return ProcessPoolExecutor(self._workers, mp_context=self._context, initializer=start_worker)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Hand out a call."""
-        return self._pool.submit(fn, *args, **kwargs)
+        """Hand out a call; the first job of a function is done alone, so that one process compiles its kernels."""
+        promise = self._pool.submit(fn, *args, **kwargs)
+        function = args[1] if fn is call_job else fn
+        if self._workers > 1 and function not in self._compiled:
+            self._compiled.add(function)
+            wait_for([promise], timeout=_COMPILING_S)
+        return promise
 
-    def share(self, common: tuple[Any, ...]) -> _InFile:
+    def share(self, common: tuple[Any, ...]) -> SharedFile:
         """Put what all jobs need where every worker reads it once."""
         path = Path(self._folder.name) / str(self._shared)
         self._shared += 1
         path.write_bytes(pickle.dumps(common, protocol=pickle.HIGHEST_PROTOCOL))
-        return _InFile(str(path))
+        return SharedFile(str(path))
 
-    def renew(self) -> None:
+    def renew(self) -> bool:
         """Begin anew, after a worker was killed."""
-        self._end()
-        self._pool = self._begun()
+        self._terminate()
+        self._pool = self._start_pool()
+        return True
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """End the workers: when they have done what is in hand, or at once where that is cancelled."""
         if cancel_futures:
-            self._end()
+            self._terminate()
         self._pool.shutdown(wait=wait)
         self._folder.cleanup()
 
-    def _end(self) -> None:
+    def _terminate(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
         for process in self._context.started:
             if process.is_alive():

@@ -7,22 +7,23 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from veilwalk.core.errors import ConfigError, TransportError
+from veilwalk.engine._engines import WorkerPool
 from veilwalk.engine._worker import ONE_THREAD
 
 # How often a job is begun again whose worker or machine was lost: any number of times is right, for ever is not.
 _RETRIES = 10
 
 
-class RayExecutor(Executor):
+class RayExecutor(WorkerPool, Executor):
     """Jobs on a Ray cluster: the one at ``address``, the one that runs here, or one made for this purpose.
 
     A cluster that this process is already connected to is used as it is, and left as it was.
     """
 
     def __init__(self, address: str | None = None) -> None:
-        self._ray = ray = _ray()
-        self._mine = not ray.is_initialized()
-        if self._mine:
+        self._ray = ray = _import_ray()
+        self._is_own = not ray.is_initialized()
+        if self._is_own:
             try:
                 ray.init(
                     address=address,
@@ -32,9 +33,9 @@ class RayExecutor(Executor):
                     runtime_env={"env_vars": ONE_THREAD},
                 )
             except (ConnectionError, RuntimeError, ValueError) as error:
-                said = str(error).splitlines()[0]
-                raise TransportError(f"no Ray cluster at {address or 'this machine'}: {said}") from error
-        self._remote = ray.remote(num_cpus=1, max_retries=_RETRIES)(_do)
+                reason = str(error).splitlines()[0]
+                raise TransportError(f"no Ray cluster at {address or 'this machine'}: {reason}") from error
+        self._remote = ray.remote(num_cpus=1, max_retries=_RETRIES)(_call)
         self._refs: dict[Future[Any], Any] = {}
 
     @property
@@ -48,14 +49,14 @@ class RayExecutor(Executor):
         promise: Future[Any] = Future()
         self._refs[promise] = ref
         promise.set_running_or_notify_cancel()
-        ref.future().add_done_callback(lambda theirs: self._arrived(promise, theirs))
+        ref.future().add_done_callback(lambda remote: self._pass_on(promise, remote))
         return promise
 
-    def _arrived(self, promise: Future[Any], theirs: Future[Any]) -> None:
+    def _pass_on(self, promise: Future[Any], remote: Future[Any]) -> None:
         self._refs.pop(promise, None)
-        error = theirs.exception()
+        error = remote.exception()
         if error is None:
-            promise.set_result(theirs.result())
+            promise.set_result(remote.result())
         else:
             # What the job itself raised, without Ray's wrapping of it.
             promise.set_exception(getattr(error, "cause", None) or error)
@@ -73,15 +74,15 @@ class RayExecutor(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """Leave the cluster; jobs in hand are given up."""
         del wait, cancel_futures
-        if self._mine:
+        if self._is_own:
             self._ray.shutdown()
 
 
-def _do(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+def _call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     return function(*arguments, **named)
 
 
-def _ray() -> Any:
+def _import_ray() -> Any:
     try:
         import ray
     except ModuleNotFoundError as error:

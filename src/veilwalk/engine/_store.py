@@ -48,7 +48,7 @@ class JobStore:
     def found(self, what: Mapping[str, Any], job: Any) -> Any:
         """Return the result of a job, None where it is not there or its file is damaged: it is then done again."""
         try:
-            return decoded(self.path(what, job).read_bytes())
+            return decode_result(self.path(what, job).read_bytes())
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -58,10 +58,10 @@ class JobStore:
 
     def keep(self, what: Mapping[str, Any], job: Any, result: Any) -> None:
         """Keep the result of a job: the file is there whole, or not at all."""
-        write_atomically(self.path(what, job), encoded(result))
+        write_atomically(self.path(what, job), encode_result(result))
 
 
-def encoded(result: Any) -> bytes:
+def encode_result(result: Any) -> bytes:
     """Return a result as the bytes of its file: equal results give equal bytes.
 
     Results are mappings with text for keys, lists, tuples, numbers, text, truth values, None and arrays of numbers.
@@ -74,10 +74,10 @@ def encoded(result: Any) -> bytes:
     return stream.getvalue()
 
 
-def decoded(data: bytes) -> Any:
+def decode_result(data: bytes) -> Any:
     """Return the result whose bytes these are."""
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        return _joined(json.loads(archive[_TREE].tobytes()), archive)
+        return _join(json.loads(archive[_TREE].tobytes()), archive)
 
 
 def _split(value: Any, arrays: dict[str, Any]) -> Any:
@@ -105,14 +105,14 @@ def _split(value: Any, arrays: dict[str, Any]) -> Any:
     raise InvalidParameterError("result", type(value).__name__, "plain data: mappings, lists, numbers, text, arrays")
 
 
-def _joined(tree: Any, archive: Any) -> Any:
+def _join(tree: Any, archive: Any) -> Any:
     match tree:
         case {"array": name}:
             return archive[name]
         case {"mapping": items}:
-            return {key: _joined(item, archive) for key, item in items}
+            return {key: _join(item, archive) for key, item in items}
         case {"tuple": items}:
-            return tuple(_joined(item, archive) for item in items)
+            return tuple(_join(item, archive) for item in items)
         case list():
-            return [_joined(item, archive) for item in tree]
+            return [_join(item, archive) for item in tree]
     return tree

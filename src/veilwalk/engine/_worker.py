@@ -1,12 +1,16 @@
-"""What runs where the jobs are: one thread a job, one compilation a machine. Imports nothing heavy before it must."""
+"""Runs where the jobs are done: one thread a job. Imports nothing heavy before it must."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from veilwalk.core.errors import ConfigError
@@ -18,20 +22,20 @@ ONE_THREAD = dict.fromkeys(
 )
 
 
-def here() -> str:
+def process_name() -> str:
     """Return the name of this process among those of all machines."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def call(about: tuple[str, str], function: Callable[..., Any], common: Any, job: Any) -> Any:
-    """Do one job; ``about`` is who asked, and with which version: another one would give other results."""
+def call_job(about: tuple[str, str], function: Callable[..., Any], common: Any, job: Any) -> Any:
+    """Do one job; ``about`` names the process that asks and its version: another version would give other results."""
     asker, version = about
     if version != __version__:
-        raise ConfigError(f"this worker has veilwalk {__version__}, who asks has {version}: install the same on all")
-    if asker != here():
-        prepare()
+        raise ConfigError(f"this worker has veilwalk {__version__}, its caller {version}: install the same on all")
+    if asker != process_name():
+        use_one_thread()
     with one_blas_thread():
-        return function(*_opened(common), job)
+        return function(*(_read_shared(common.path) if isinstance(common, SharedFile) else common), job)
 
 
 @contextmanager
@@ -46,23 +50,26 @@ def one_blas_thread() -> Iterator[None]:
         yield
 
 
-def prepare() -> None:
-    """Let this process use one thread, and not compile what another process of this machine is compiling."""
+def use_one_thread() -> None:
+    """Let the kernels of this process use one thread."""
     import numba
 
-    from veilwalk.engine._compile_once import compile_once
-
     numba.set_num_threads(1)
-    compile_once()
 
 
-def begin() -> None:
-    """Begin as a process of a pool: an interrupt is for whoever hands out the jobs, who then ends this process."""
+def start_worker() -> None:
+    """Begin as a process of a pool; an interrupt is for the process that hands out the jobs, which ends this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    prepare()
+    use_one_thread()
 
 
-def _opened(common: Any) -> tuple[Any, ...]:
-    """Return what all jobs share; what lies in a file of this machine is read once a process."""
-    opened = common.open() if hasattr(common, "open") else common
-    return tuple(opened)
+@dataclass(frozen=True)
+class SharedFile:
+    """What all jobs share, in a file of this machine that each worker reads once."""
+
+    path: str
+
+
+@lru_cache(maxsize=2)
+def _read_shared(path: str) -> tuple[Any, ...]:
+    return tuple(pickle.loads(Path(path).read_bytes()))  # noqa: S301  (the process that hands out the jobs wrote it)

@@ -18,7 +18,6 @@ from veilwalk.design import (
     LawBench,
     Optimum,
     balanced,
-    equalised_law,
     exposure,
     with_matrix,
 )
@@ -34,8 +33,6 @@ def privacy_price(
     support: DistanceSupport,
     walks: Sequence[Walk],
     observer: str = "return-time",
-    window_radius: int = 5,
-    tail_probability: float = 0.3,
     progress: Progress = silent,
 ) -> Record:
     """Put simple laws and the optimal ones at several budgets side by side, for each walk.
@@ -51,11 +48,8 @@ def privacy_price(
         even = balanced(bench.uniform)
         channel = bench.channel(even, observer)
         channels[str(walk)] = {"kind": channel.kind, "horizon": channel.horizon}
-        kappa, _ = bench.return_time(tail_probability)
-        equal = equalised_law(bench.uniform, bench.window_likelihood(kappa, window_radius)).law
-        for law, is_balanced in ((bench.uniform, False), (even, True), (equal, False), (balanced(equal), True)):
-            title = "uniform-node" if law is bench.uniform or law is even else "equalised"
-            rows.append(_row(bench, channel, law, walk=walk, law_name=title, is_balanced=is_balanced))
+        for law, is_balanced in ((bench.uniform, False), (even, True)):
+            rows.append(_row(bench, channel, law, walk=walk, law_name="uniform-node", is_balanced=is_balanced))
         free = bench.problem(even, channel, np.inf, balanced=False).solve()
         most = float((free.joint.T * bench.hops).sum())
         for share in BUDGETS:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import stats
 
 from veilwalk.audit import AuditSettings, audit, parse_coalition
 from veilwalk.core.config import decode, key_of, read_toml
@@ -23,6 +22,7 @@ from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterEr
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.core.removed import refuse_removed
+from veilwalk.core.stats import half_width
 from veilwalk.core.tables import csv_table, frame, html_table, parquet_table
 from veilwalk.design import Request, choose_scheme, design
 from veilwalk.engine import Engine, JobFailure, JobStore, open_engine, run_jobs
@@ -407,7 +407,7 @@ def _means(rows: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> dict[s
             continue
         found[name] = float(np.mean(values))
         if len(values) > 1:
-            half = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
+            half = half_width(np.asarray(values, np.float64), student=True)
             found[f"{name}_low"], found[f"{name}_high"] = found[name] - half, found[name] + half
     return dict(plain(found))
 

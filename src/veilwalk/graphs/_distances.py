@@ -1,4 +1,4 @@
-"""Distances, shells and diameter, by breadth-first search from many sources at once."""
+"""Computes distances, shells, balls and the diameter, by breadth-first search from many sources at once."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ DistanceArray = npt.NDArray[np.integer[Any]]
 
 _ARRAY_BYTES = 4 * 2**30
 _BLOCK_BYTES = 256 * 2**20
+# A node and how far it is, in a ball.
+_BALL_ENTRY_BYTES = 4 + 2
 # Edges looked at by searches from every node: some ten seconds on two cores.
 _AFFORDABLE_VISITS = 5_000_000_000
 _SWEEPS = 32
@@ -40,6 +42,24 @@ class Diameter:
         return self.lower == self.upper
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Balls:
+    """The nodes within some distance of each center: ``nodes[starts[k]:starts[k + 1]]``, nearest first.
+
+    ``hops`` says how far each is. The center itself comes first.
+    """
+
+    centers: IntArray
+    starts: IntArray
+    nodes: IntArray
+    hops: IntArray
+
+    def of(self, row: int) -> tuple[IntArray, IntArray]:
+        """Return nodes and hops of the center in ``row``."""
+        part = slice(self.starts[row], self.starts[row + 1])
+        return self.nodes[part], self.hops[part]
+
+
 def distances(graph: Graph, sources: npt.ArrayLike | None = None, *, memory_bytes: int = _ARRAY_BYTES) -> DistanceArray:
     """Return the hops from each source (row) to every node (column).
 
@@ -52,7 +72,7 @@ def distances(graph: Graph, sources: npt.ArrayLike | None = None, *, memory_byte
         An array of the narrowest of uint8, uint16 and int32 that surely holds every distance of this graph,
         whichever sources are asked for.
     """
-    chosen = _checked_sources(graph, sources)
+    chosen = _check_sources(graph, sources)
     bound = _distance_bound(graph)
     dtype = _distance_type(bound)
     _refuse_beyond("distances", len(chosen) * graph.n_nodes * dtype.itemsize, memory_bytes)
@@ -69,7 +89,7 @@ def iter_distances(
         sources: Node numbers; all nodes when None.
         memory_bytes: Largest block to build; one row must fit.
     """
-    chosen = _checked_sources(graph, sources)
+    chosen = _check_sources(graph, sources)
     bound = _distance_bound(graph)
     row_bytes = graph.n_nodes * _distance_type(bound).itemsize
     _refuse_beyond("one row of distances", row_bytes, memory_bytes)
@@ -88,7 +108,7 @@ def shell_sizes(graph: Graph, sources: npt.ArrayLike | None = None, *, memory_by
     Returns:
         An int32 array with as many columns as the farthest node of any source needs.
     """
-    chosen = _checked_sources(graph, sources)
+    chosen = _check_sources(graph, sources)
     bound = _distance_bound(graph)
     _refuse_beyond("shell sizes", len(chosen) * (bound + 1) * 4, memory_bytes)
     return _shell_block(graph, chosen, bound)
@@ -96,7 +116,7 @@ def shell_sizes(graph: Graph, sources: npt.ArrayLike | None = None, *, memory_by
 
 def mean_shell_sizes(graph: Graph, sources: npt.ArrayLike | None = None) -> FloatArray:
     """Return the mean number of nodes at distance 0, 1, 2, ... over the sources (all nodes when None)."""
-    chosen = _checked_sources(graph, sources)
+    chosen = _check_sources(graph, sources)
     bound = _distance_bound(graph)
     totals = np.zeros(bound + 1, dtype=np.int64)
     for block in _blocks(chosen, max(1, _BLOCK_BYTES // (4 * (bound + 1)))):
@@ -111,7 +131,7 @@ def diameter(graph: Graph) -> Diameter:
     On large graphs each of a few searches from well-chosen nodes narrows the eccentricity of every other
     node (Takes and Kosters); on many real networks the bounds meet after a handful.
     """
-    if all_sources_affordable(graph):
+    if is_search_from_all_affordable(graph):
         farthest = len(mean_shell_sizes(graph)) - 1
         return Diameter(lower=farthest, upper=farthest)
     lower = np.zeros(graph.n_nodes, dtype=np.int64)
@@ -133,12 +153,39 @@ def diameter(graph: Graph) -> Diameter:
     return Diameter(lower=int(lower.max()), upper=int(min(upper.max(), 2 * upper.min())))
 
 
-def all_sources_affordable(graph: Graph) -> bool:
+def balls(
+    graph: Graph, radius: int, centers: npt.ArrayLike | None = None, *, memory_bytes: int = _ARRAY_BYTES
+) -> Balls:
+    """Return the nodes within ``radius`` hops of each center, all nodes when None.
+
+    Cost: two searches a center that stop at ``radius``, whatever the size of the graph.
+
+    Args:
+        graph: The graph.
+        radius: Largest distance, 0 or more.
+        centers: Node numbers.
+        memory_bytes: Refuse rather than return more.
+    """
+    from veilwalk.graphs import _kernels
+
+    validate.integer(radius=radius, memory_bytes=memory_bytes)
+    validate.at_least(0, radius=radius)
+    chosen = _check_sources(graph, centers)
+    sizes = np.empty(len(chosen), np.int64)
+    _kernels.ball_sizes(graph.indptr, graph.indices, chosen, radius, sizes)
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    _refuse_beyond(f"nodes within {radius} hops", int(starts[-1]) * _BALL_ENTRY_BYTES, memory_bytes)
+    nodes, hops = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.int16)
+    _kernels.fill_balls(graph.indptr, graph.indices, chosen, radius, starts, nodes, hops)
+    return Balls(chosen, starts, nodes, hops)
+
+
+def is_search_from_all_affordable(graph: Graph) -> bool:
     """Say whether a search from every node takes seconds, not minutes."""
     return graph.n_nodes * len(graph.indices) <= _AFFORDABLE_VISITS
 
 
-def _checked_sources(graph: Graph, sources: npt.ArrayLike | None) -> IntArray:
+def _check_sources(graph: Graph, sources: npt.ArrayLike | None) -> IntArray:
     if sources is None:
         return np.arange(graph.n_nodes, dtype=np.int64)
     chosen = np.asarray(sources)

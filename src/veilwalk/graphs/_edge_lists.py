@@ -12,8 +12,11 @@ import numpy as np
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InputFileError
 
-# A table indexed by node number pays while it is not much larger than the edge list itself.
-_SPARSE_NUMBERS = 8
+_SEPARATORS = b" \t,;\r\n"
+_SEPARATORS_TO_BLANKS = bytes.maketrans(b",;\r", b"   ")
+_COMMENT = re.compile(rb"^[ \t\r,;]*[#%].*$", re.MULTILINE)
+# Digits behind a zero are a code, since 007 is not 7; more than 18 digits may not fit into an integer.
+_DIGITS_OF_A_LABEL = re.compile(rb"(?<![0-9])0[0-9]|[0-9]{19}")
 # No zero in front, since 007 is not 7, and no more digits than int() takes.
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,999}")
 _FIELD = re.compile(r'"([^"]*)"|([^ \t\r,;]+)')
@@ -40,43 +43,42 @@ class _Row(NamedTuple):
 
 
 def read_edge_list(data: bytes) -> Edges:
-    """Read an edge list: compiled where it holds whole numbers, else by label."""
-    from veilwalk.graphs import _kernels_text
-
-    text = np.frombuffer(data, dtype=np.uint8)
-    numbers = np.empty((data.count(b"\n") + 1, 2), dtype=np.int64)
-    size, columns, bad = _kernels_text.parse_pairs(text, numbers)
-    notices = []
-    if size == 0 and bad >= 0:
-        end = data.find(b"\n", bad) + 1 or len(data)
-        header = _fields(data[bad:end].decode("utf-8", "replace").strip(), None)
+    """Read an edge list: as a table where it holds whole numbers only, else by label."""
+    body = _COMMENT.sub(b"", data) if b"#" in data or b"%" in data else data
+    numbers, notices = _parse_whole_numbers(body), []
+    if numbers is None:
+        start = len(body) - len(body.lstrip())
+        end = body.find(b"\n", start) + 1 or len(body)
+        header = _fields(body[start:end].decode("utf-8", "replace").strip(), None)
         if len(header) > 1 and not any(map(_WHOLE.fullmatch, header[:2])):
-            size, columns, bad = _kernels_text.parse_pairs(text[end:], numbers)
-            notices.append(_header_notice(data.count(b"\n", 0, end), header))
-    if bad >= 0 or (size == 0 and notices):
-        return _by_label(data)
-    if size == 0:
-        raise InputFileError("has no edges")
-    if columns > 2:
+            numbers = _parse_whole_numbers(body[end:])
+            notices.append(_header_notice(body.count(b"\n", 0, start) + 1, header))
+    if numbers is None or numbers.shape[1] < 2 or bool(np.any(numbers[:, 0] == numbers[:, 1])):
+        # What is wrong there is said with its line.
+        return _read_by_label(data)
+    if numbers.shape[1] > 2:
         notices.append(_IGNORED)
-    used, pairs = renumbered(numbers[:size])
-    return Edges(pairs, None if used is None else tuple(map(str, used.tolist())), tuple(notices))
+    used, places = np.unique(numbers[:, :2], return_inverse=True)
+    labels = None if used[-1] == len(used) - 1 else tuple(map(str, used.tolist()))
+    return Edges(places.reshape(-1, 2), labels, tuple(notices))
 
 
-def renumbered(pairs: IntArray) -> tuple[IntArray | None, IntArray]:
-    """Return the numbers used in ascending order, None when they are 0, 1, ..., and the pairs by their place."""
-    highest = int(pairs.max())
-    if highest > _SPARSE_NUMBERS * pairs.size + 1024:
-        numbers, inverse = np.unique(pairs, return_inverse=True)
-        return numbers, inverse.reshape(pairs.shape)
-    used = np.zeros(highest + 1, dtype=np.bool_)
-    used[pairs.ravel()] = True
-    if used.all():
-        return None, pairs
-    return np.flatnonzero(used), (np.cumsum(used) - 1)[pairs]
+def _parse_whole_numbers(text: bytes) -> IntArray | None:
+    """Return the table of a text that holds whole numbers only, as many on each line; None for any other text."""
+    if (
+        not text.strip(_SEPARATORS)
+        or text.translate(None, b"0123456789" + _SEPARATORS)
+        or _DIGITS_OF_A_LABEL.search(text)
+    ):
+        return None
+    try:
+        return np.loadtxt(text.translate(_SEPARATORS_TO_BLANKS).decode().split("\n"), dtype=np.int64, ndmin=2)
+    except ValueError:
+        # Lines of different lengths.
+        return None
 
 
-def decoded(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Return ``data`` as text."""
     if b"\0" in data:
         raise InputFileError("is not a text file")
@@ -89,13 +91,13 @@ def decoded(data: bytes) -> str:
 
 def content_lines(data: bytes) -> Iterable[tuple[int, str]]:
     """Yield the lines that are neither blank nor comments, with their numbers."""
-    for number, line in enumerate(decoded(data).split("\n"), 1):
+    for number, line in enumerate(decode_text(data).split("\n"), 1):
         bare = line.strip()
         if bare and bare[0] not in "#%":
             yield number, bare
 
 
-def _by_label(data: bytes) -> Edges:
+def _read_by_label(data: bytes) -> Edges:
     rows, notices = _rows(list(content_lines(data))), []
     if not rows:
         raise InputFileError("has no edges")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,9 +18,11 @@ from scipy import sparse
 from veilwalk.core import validate
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, frozen
 from veilwalk.core.errors import GraphError, InvalidParameterError
-from veilwalk.graphs._labels import checked_labels, cut, none_if_numbers, shown
 
-_SHOWN = 8
+_SHOWN_SIZES = 8
+_SHOWN_CHARACTERS = 60
+# Line breaks, control characters and half characters would break the one line that names a node.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +46,7 @@ class Graph:
     labels: tuple[str, ...] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self.indptr, self.indices, self.name, self.labels)
+        return _rebuild, (self.indptr, self.indices, self.name, self.labels)
 
     @classmethod
     def from_edges(
@@ -68,8 +72,8 @@ class Graph:
 
         validate.integer(nodes=n_nodes)
         validate.at_least(2, nodes=n_nodes)
-        pairs = _checked_pairs(n_nodes, edges)
-        names = checked_labels(labels, n_nodes)
+        pairs = _check_pairs(n_nodes, edges)
+        names = _check_labels(labels, n_nodes)
         loops = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
         if loops.size:
             _refuse_loops(pairs[loops, 0], names)
@@ -106,7 +110,7 @@ class Graph:
             raise GraphError(f"adjacency matrix is malformed ({error}): must be a valid CSR matrix") from error
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
-        names = checked_labels(labels, rows)
+        names = _check_labels(labels, rows)
         _refuse_not_simple(matrix, names)
         return cls._from_lists(
             matrix.indptr,
@@ -142,8 +146,8 @@ class Graph:
             labels = tuple(compress(labels, kept))
         elif keep_numbers:
             labels = tuple(map(str, np.flatnonzero(kept).tolist()))
-        indptr, indices = _part(indptr, indices, kept)
-        return cls(indptr=frozen(indptr), indices=frozen(indices), labels=none_if_numbers(labels))
+        indptr, indices = _keep_nodes(indptr, indices, kept)
+        return cls(indptr=frozen(indptr), indices=frozen(indices), labels=_drop_numbers(labels))
 
     @property
     def n_nodes(self) -> int:
@@ -214,10 +218,10 @@ class Graph:
 
     def node(self, label: str) -> int:
         """Return the number of the node called ``label``."""
-        found = self._numbers.get(label)
-        if found is None:
-            raise InvalidParameterError("node", label, f"a label of this graph, such as {cut(self.label(0))!r}")
-        return found
+        number = self._numbers.get(label)
+        if number is None:
+            raise InvalidParameterError("node", label, f"a label of this graph, such as {_cut_label(self.label(0))!r}")
+        return number
 
     def named(self, name: str) -> Graph:
         """Return the same graph under another name."""
@@ -243,7 +247,40 @@ def index_type(largest: int) -> type[np.int32 | np.int64]:
     return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
 
 
-def _checked_pairs(n_nodes: int, edges: npt.ArrayLike) -> IntArray:
+def _check_labels(labels: Sequence[str] | None, n_nodes: int) -> tuple[str, ...] | None:
+    """Return ``labels`` if they are texts of one line, one a node and all different."""
+    if labels is None:
+        return None
+    names: tuple[Any, ...] = tuple(labels)
+    if len(names) != n_nodes:
+        raise InvalidParameterError("labels", f"{len(names)} labels", f"one for each of the {n_nodes} nodes")
+    for name in names:
+        if not isinstance(name, str) or not name or _UNPRINTABLE.search(name):
+            raise InvalidParameterError("labels", _cut_label(name), "texts of one line, none of them empty")
+    if len(set(names)) < n_nodes:
+        repeated = Counter(names).most_common(1)[0][0]
+        raise InvalidParameterError("labels", _cut_label(repeated), "different for each node")
+    return _drop_numbers(names)
+
+
+def _drop_numbers(labels: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return None where each label is the number of its node, so that there is one way to say so."""
+    if labels is None or all(label == str(node) for node, label in enumerate(labels)):
+        return None
+    return labels
+
+
+def _cut_label(label: object) -> object:
+    """Return ``label`` short enough for a message."""
+    return label[:_SHOWN_CHARACTERS] if isinstance(label, str) else label
+
+
+def _node_name(node: int, labels: tuple[str, ...] | None) -> object:
+    """Return what a message should call ``node``."""
+    return node if labels is None else _cut_label(labels[node])
+
+
+def _check_pairs(n_nodes: int, edges: npt.ArrayLike) -> IntArray:
     pairs = np.asarray(edges)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
         raise GraphError(f"edges have shape {pairs.shape} and type {pairs.dtype}: need (m, 2) whole numbers")
@@ -253,7 +290,7 @@ def _checked_pairs(n_nodes: int, edges: npt.ArrayLike) -> IntArray:
 
 
 def _refuse_loops(nodes: IntArray, labels: tuple[str, ...] | None) -> None:
-    first = shown(nodes[0], labels)
+    first = _node_name(nodes[0], labels)
     raise GraphError(f"the graph has {nodes.size} self-loops (first at node {first}): must be simple")
 
 
@@ -262,7 +299,7 @@ def _refuse_repeats(indptr: IntArray, indices: IntArray, labels: tuple[str, ...]
 
     entry: int = _kernels.first_repeat(indptr, indices)
     if entry >= 0:
-        pair = f"{shown(_row_of(indptr, entry), labels)}-{shown(indices[entry], labels)}"
+        pair = f"{_node_name(_row_of(indptr, entry), labels)}-{_node_name(indices[entry], labels)}"
         raise GraphError(f"edge {pair} is listed more than once: must be simple, each edge once")
 
 
@@ -272,7 +309,7 @@ def _refuse_not_simple(matrix: sparse.csr_array, labels: tuple[str, ...] | None)
         _refuse_loops(loops, labels)
     if matrix.nnz and not bool(np.all(matrix.data == 1)):
         entry = int(np.flatnonzero(matrix.data != 1)[0])
-        pair = f"{shown(_row_of(matrix.indptr, entry), labels)}-{shown(matrix.indices[entry], labels)}"
+        pair = f"{_node_name(_row_of(matrix.indptr, entry), labels)}-{_node_name(matrix.indices[entry], labels)}"
         raise GraphError(f"edge {pair} has weight {matrix.data[entry]}: must be simple, each edge once, unweighted")
     reverse = matrix.T.tocsr()
     if not (np.array_equal(matrix.indptr, reverse.indptr) and np.array_equal(matrix.indices, reverse.indices)):
@@ -287,14 +324,14 @@ def _row_of(indptr: IntArray, entry: int) -> int:
 
 def _refuse_disconnected(part_of: IntArray) -> None:
     sizes = np.sort(np.bincount(part_of))[::-1]
-    shown = ", ".join(str(size) for size in sizes[:_SHOWN]) + (", ..." if len(sizes) > _SHOWN else "")
+    largest = ", ".join(str(size) for size in sizes[:_SHOWN_SIZES]) + (", ..." if len(sizes) > _SHOWN_SIZES else "")
     raise GraphError(
-        f"the graph falls into {len(sizes)} components of {shown} nodes: must be connected "
+        f"the graph falls into {len(sizes)} components of {largest} nodes: must be connected "
         "(component=largest keeps the largest)"
     )
 
 
-def _part(indptr: IntArray, indices: IntArray, kept: BoolArray) -> tuple[IntArray, IntArray]:
+def _keep_nodes(indptr: IntArray, indices: IntArray, kept: BoolArray) -> tuple[IntArray, IntArray]:
     if np.count_nonzero(kept) < 2:
         raise GraphError("the graph has no edge: its largest component is a single node")
     new_number = np.cumsum(kept, dtype=indices.dtype) - 1
@@ -303,6 +340,6 @@ def _part(indptr: IntArray, indices: IntArray, kept: BoolArray) -> tuple[IntArra
     return new_indptr, new_number[indices[np.repeat(kept, degrees)]].astype(indices.dtype)
 
 
-def _again(indptr: IntArray, indices: IntArray, name: str, labels: tuple[str, ...] | None) -> Graph:
+def _rebuild(indptr: IntArray, indices: IntArray, name: str, labels: tuple[str, ...] | None) -> Graph:
     """Return a graph that came from another process, read-only as it was: kernels are compiled for that."""
     return Graph(frozen(indptr), frozen(indices), name, labels)

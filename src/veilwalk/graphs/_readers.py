@@ -6,10 +6,9 @@ import gzip
 import logging
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,26 +16,23 @@ import numpy.typing as npt
 from scipy import io, sparse
 
 from veilwalk.core.errors import GraphError, InputFileError, InvalidParameterError
-from veilwalk.graphs._edge_lists import Edges, read_edge_list
+from veilwalk.graphs._edge_lists import read_edge_list
 from veilwalk.graphs._graph import Graph
-from veilwalk.graphs._node_lists import read_adjacency_list, read_gml, read_graphml, read_node_link
+from veilwalk.graphs._networkx import NETWORKX_FORMATS, read_through_networkx
 
 _log = logging.getLogger(__name__)
 
 _BOM = b"\xef\xbb\xbf"
 _PICKLE = b"\x80"
 _PICKLE_NAMES = (".pickle", ".pkl", ".gpickle")
-_BY_SUFFIX: Mapping[str, Callable[[bytes], Edges]] = MappingProxyType(
-    {".graphml": read_graphml, ".gml": read_gml, ".json": read_node_link, ".adjlist": read_adjacency_list}
-)
 
 
 def read_graph(path: str | Path, *, largest_component: bool = False) -> Graph:
     """Read a graph from a file, its format told by its name; ``*.gz`` is decompressed.
 
     ``*.graphml``, ``*.gml``, ``*.json``, ``*.adjlist``
-        GraphML without a DOCTYPE, GML, node-link JSON and adjacency lists as NetworkX writes them. Nodes are
-        numbered in the order of the file.
+        GraphML without a DOCTYPE, GML, node-link JSON and adjacency lists, as NetworkX reads them: it must be
+        installed, and such a file has at most 100 MB. Nodes are numbered in the order of the file.
     ``*.mtx``
         Matrix Market, symmetric, unweighted; nodes are labelled from 1, as there.
     ``*.npz``
@@ -83,15 +79,17 @@ def _read(path: Path, *, largest_component: bool) -> tuple[Graph, Sequence[str]]
     if suffix in _PICKLE_NAMES or data.startswith(_PICKLE):
         raise InputFileError("is a pickle, which may run code when read: need GraphML, GML, JSON or an edge list")
     if suffix != ".graphml":
+        # XML has its own rules for both.
         data = data.removeprefix(_BOM)
-    if b"\n" not in data:
-        data = data.replace(b"\r", b"\n")
-    found = _BY_SUFFIX.get(suffix, read_edge_list)(data)
-    n_nodes = int(found.pairs.max()) + 1 if found.labels is None else len(found.labels)
+        data = data if b"\n" in data else data.replace(b"\r", b"\n")
+    if suffix in NETWORKX_FORMATS:
+        return read_through_networkx(data, suffix, largest_component=largest_component), ()
+    edges = read_edge_list(data)
+    n_nodes = int(edges.pairs.max()) + 1 if edges.labels is None else len(edges.labels)
     graph = Graph.from_edges(
-        n_nodes, found.pairs, merge_repeats=True, largest_component=largest_component, labels=found.labels
+        n_nodes, edges.pairs, merge_repeats=True, largest_component=largest_component, labels=edges.labels
     )
-    return graph, found.notices
+    return graph, edges.notices
 
 
 def from_sparse(matrix: Any, *, largest_component: bool = False, labels: Sequence[str] | None = None) -> Graph:
@@ -106,23 +104,6 @@ def from_sparse(matrix: Any, *, largest_component: bool = False, labels: Sequenc
     if not is_sparse:
         raise InvalidParameterError("matrix", type(matrix).__name__, "a SciPy sparse matrix or array")
     return Graph.from_csr(sparse.csr_array(matrix), largest_component=largest_component, labels=labels)
-
-
-def from_networkx(network: Any, *, largest_component: bool = False) -> Graph:
-    """Build a graph from an undirected NetworkX graph; nodes are numbered in its own order, labelled by their text.
-
-    Args:
-        network: The NetworkX graph; edge attributes are not looked at.
-        largest_component: Keep the largest component instead of refusing a disconnected graph.
-    """
-    if not all(hasattr(network, name) for name in ("nodes", "edges", "is_directed")):
-        raise InvalidParameterError("network", type(network).__name__, "a NetworkX graph")
-    if network.is_directed():
-        raise GraphError("the NetworkX graph is directed: must be undirected (see its to_undirected)")
-    number = {node: index for index, node in enumerate(network.nodes)}
-    ends = [(number[edge[0]], number[edge[1]]) for edge in network.edges]
-    edges = np.array(ends, dtype=np.int64).reshape(-1, 2)
-    return Graph.from_edges(len(number), edges, largest_component=largest_component, labels=list(map(str, number)))
 
 
 def _read_bytes(path: Path) -> bytes:

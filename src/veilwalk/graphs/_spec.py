@@ -9,15 +9,18 @@ from types import MappingProxyType
 from typing import Any
 
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.graphs._graph import Graph
-from veilwalk.graphs._lattices import complete, hypercube, ring, torus
-from veilwalk.graphs._random import (
+from veilwalk.graphs._generators import (
     barabasi_albert,
+    complete,
     erdos_renyi,
+    hypercube,
     random_geometric,
     random_regular,
+    ring,
+    torus,
     watts_strogatz,
 )
+from veilwalk.graphs._graph import Graph
 from veilwalk.graphs._readers import read_graph
 
 

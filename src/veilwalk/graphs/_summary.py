@@ -1,4 +1,4 @@
-"""What there is to know about a graph before walking on it."""
+"""Summarises a graph: size, degrees, distances, and how fast the simple walk forgets where it started."""
 
 from __future__ import annotations
 
@@ -6,16 +6,37 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy import linalg, sparse
+from scipy.sparse import linalg as sparse_linalg
 
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, frozen
 from veilwalk.core.errors import NumericalError
-from veilwalk.graphs._distances import all_sources_affordable, diameter, mean_shell_sizes
+from veilwalk.graphs._distances import diameter, is_search_from_all_affordable, mean_shell_sizes
 from veilwalk.graphs._graph import Graph
-from veilwalk.graphs._spectrum import WalkSpectrum, walk_spectrum
 
+_DENSE_NODES = 1000
+_MAX_ITERATIONS = 1000
 _SPECTRUM_ENTRIES = 250_000
 _SPECTRUM_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class WalkSpectrum:
+    """The eigenvalues of the simple walk that bound its mixing; the largest is always 1."""
+
+    second: float
+    smallest: float
+
+    @property
+    def gap(self) -> float:
+        """One less the second largest eigenvalue: the rate of the walk that may also stay put."""
+        return 1.0 - self.second
+
+    @property
+    def absolute_gap(self) -> float:
+        """One less the second largest modulus; 0 on a bipartite graph, where the walk never settles."""
+        return 1.0 - max(abs(self.second), abs(self.smallest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +80,7 @@ def summary(graph: Graph, *, sampled_sources: int = 64) -> GraphSummary:
     """
     validate.integer(sampled_sources=sampled_sources)
     validate.at_least(1, sampled_sources=sampled_sources)
-    shells_exact = all_sources_affordable(graph) or sampled_sources >= graph.n_nodes
+    shells_exact = is_search_from_all_affordable(graph) or sampled_sources >= graph.n_nodes
     count = graph.n_nodes if shells_exact else sampled_sources
     shells = mean_shell_sizes(graph, np.arange(count) * graph.n_nodes // count)
     width, spectrum = diameter(graph), _affordable_spectrum(graph)
@@ -83,6 +104,36 @@ def summary(graph: Graph, *, sampled_sources: int = 64) -> GraphSummary:
     )
 
 
+def walk_spectrum(graph: Graph, *, tolerance: float = 1e-9) -> WalkSpectrum:
+    """Return the second largest and the smallest eigenvalue of the simple walk.
+
+    Args:
+        graph: The graph.
+        tolerance: Accuracy asked of the iteration on graphs too large for a dense solution; a gap below it
+            is refused as unresolved.
+    """
+    validate.more_than(0, tolerance=tolerance)
+    scale = 1.0 / np.sqrt(graph.degrees.astype(np.float64))
+    # Similar to the transition matrix, and symmetric.
+    walk = sparse.diags_array(scale) @ graph.adjacency @ sparse.diags_array(scale)
+    if graph.n_nodes <= _DENSE_NODES:
+        values = linalg.eigvalsh(walk.toarray())
+        second, smallest = float(values[-2]), float(values[0])
+    else:
+        second, smallest = _extremes(graph, walk.tocsr(), tolerance)
+        unresolved = 1.0 - (second if graph.is_bipartite else max(second, -smallest)) <= tolerance
+        if unresolved:
+            raise NumericalError(
+                f"the spectral gap of {graph!r} is below tolerance = {tolerance}: ask for a smaller one"
+            )
+    return WalkSpectrum(second=second, smallest=-1.0 if graph.is_bipartite else smallest)
+
+
+def spectral_gap(graph: Graph) -> float:
+    """Return the absolute spectral gap of the simple walk; see :class:`WalkSpectrum`."""
+    return walk_spectrum(graph).absolute_gap
+
+
 def _affordable_spectrum(graph: Graph) -> WalkSpectrum | None:
     if len(graph.indices) > _SPECTRUM_ENTRIES:
         return None
@@ -90,3 +141,37 @@ def _affordable_spectrum(graph: Graph) -> WalkSpectrum | None:
         return walk_spectrum(graph, tolerance=_SPECTRUM_TOLERANCE)
     except NumericalError:
         return None
+
+
+def _extremes(graph: Graph, walk: sparse.csr_array, tolerance: float) -> tuple[float, float]:
+    """Return the largest and smallest eigenvalue but for the known one at 1."""
+    n_nodes = graph.n_nodes
+    top = np.sqrt(graph.stationary_distribution)
+    # The other eigenvalues sum to -1, so their mean lies between their extremes: moved there, the known one
+    # is neither.
+    shift = 1.0 + 1.0 / (n_nodes - 1)
+
+    def apply(vector: FloatArray) -> FloatArray:
+        flat = vector.ravel()
+        image: FloatArray = walk @ flat - shift * (top @ flat) * top
+        return image
+
+    operator = sparse_linalg.LinearOperator((n_nodes, n_nodes), matvec=apply, dtype=np.float64)
+    # Fixed, so that the result is; not constant, since that is orthogonal to what is sought.
+    start = np.random.default_rng(0).standard_normal(n_nodes)
+    try:
+        values = sparse_linalg.eigsh(
+            operator,
+            k=2,
+            which="BE",
+            v0=start,
+            tol=tolerance,
+            maxiter=_MAX_ITERATIONS,
+            ncv=min(n_nodes, 40),
+            return_eigenvectors=False,
+        )
+    except sparse_linalg.ArpackNoConvergence as error:
+        raise NumericalError(
+            f"the spectral gap of {graph!r} did not converge to tolerance = {tolerance}: ask for a larger one"
+        ) from error
+    return float(values.max()), float(values.min())

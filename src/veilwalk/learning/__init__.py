@@ -32,10 +32,11 @@ from veilwalk.learning._partitioners import (
     ShardPartitioner,
 )
 from veilwalk.learning._poison import POISONS, Poison
-from veilwalk.learning._predicting import load_rows, predict, require_arrays, scaled_rows
+from veilwalk.learning._predicting import load_rows, predict, require_arrays
 from veilwalk.learning._protection import Protection, ProtectionRequest, RunSize
-from veilwalk.learning._registry import LEARNERS, LearnerKind, make_learner
+from veilwalk.learning._registry import LEARNERS, LearnerKind, is_own_learner, make_learner
 from veilwalk.learning._rows import RowProtection
+from veilwalk.learning._scaling import SCALES, Scaler, describe_scaling, scale_data, scale_like
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
 from veilwalk.learning._streams import init_generator, update_generator, update_generators
 from veilwalk.learning._training import LEARNER_FAILED, Observe, Tell, Training, TrainingTask, apply_update, train
@@ -71,6 +72,7 @@ __all__ = [
     "MODEL_SUFFIXES",
     "PARTITION_KINDS",
     "POISONS",
+    "SCALES",
     "Acceptance",
     "Array",
     "Candidates",
@@ -108,6 +110,7 @@ __all__ = [
     "Quantise",
     "RowProtection",
     "RunSize",
+    "Scaler",
     "ShardPartitioner",
     "SharedNoise",
     "SoftmaxLearner",
@@ -132,12 +135,14 @@ __all__ = [
     "choose_model",
     "compose",
     "data_of",
+    "describe_scaling",
     "evaluation_points",
     "gossip_trace",
     "guarded",
     "hidden_sender_epsilon",
     "init_generator",
     "is_finite",
+    "is_own_learner",
     "ledger",
     "load_checkpoint",
     "load_data",
@@ -157,7 +162,8 @@ __all__ = [
     "row_losses",
     "save_checkpoint",
     "save_model",
-    "scaled_rows",
+    "scale_data",
+    "scale_like",
     "sealed_bytes",
     "threshold_auc",
     "trace_of",

@@ -1,7 +1,7 @@
 """Data sets by a line of text: bundled digits, IDX files (MNIST), npz archives, tables. Nothing is downloaded.
 
-Features come out as float32 in [0, 1], one flat row an example; labels as whole numbers from 0 or, where they are real
-numbers to be fitted, as float32.
+Features come out as float32, one flat row an example, as the file has them unless a scaling is asked for; labels as
+whole numbers from 0 or, where they are real numbers to be fitted, as float32.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from veilwalk.core.randomness import task_generator
 from veilwalk.learning._api import Array, Partition
 from veilwalk.learning._idx import find_idx, read_idx
 from veilwalk.learning._labels import as_classes, checked_labels, is_real
+from veilwalk.learning._scaling import Scaler, scale_data
 from veilwalk.learning._table import parse_table_spec, read_arff, read_csv, read_parquet, roles
 
 DATA_USAGE = "digits, mnist:DIR, npz:FILE, csv:FILE, arff:FILE or parquet:FILE with [:label=COLUMN], or ratings:FILE"
@@ -43,8 +44,10 @@ class Data:
         test: Rows nobody trains on.
         columns: Further facts about each row of ``train`` by name (a writer, a hospital), for partitioners.
         class_names: What each class was called, in the order of their numbers; empty where nobody said.
-        feature_range: Least and largest value of each feature, where they were scaled by it to [0, 1].
-        target_range: The same of real labels.
+        scaler: How features were scaled; it scales other rows alike.
+        target_range: Least and largest real label, where labels were scaled by them to [0, 1].
+        scaling_open: Whether a training run may still scale them: it does for the package's own learners.
+        type_range: Least and largest value that the type of the features allows, where that is a byte.
         owner: Which feature says whose row it is (the user of a rating), where one does.
     """
 
@@ -53,8 +56,10 @@ class Data:
     test: Partition
     columns: Mapping[str, Array] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
-    feature_range: tuple[Array, Array] | None = None
+    scaler: Scaler = field(default_factory=Scaler)
     target_range: tuple[float, float] | None = None
+    scaling_open: bool = False
+    type_range: tuple[float, float] | None = None
     owner: int | None = None
 
     @property
@@ -95,18 +100,19 @@ def load_data(spec: str, *, seed: int = 0) -> Data:
         MovieLens' ``ratings.csv``: rows are a user's and an item's number, labels the ratings, for the learner
         ``factorisation``. Of every user's ratings 30% are held out; ``user`` is a column for partitioners.
 
-    Behind any of them ``:only=A,B`` keeps these classes, ``:pool=P`` takes means of blocks of pixels and
-    ``:scale=rows`` standardises features and brings rows to length one, in the order given.
+    Behind any of them ``:only=A,B`` keeps these classes and ``:pool=P`` takes means of blocks of pixels, in the order
+    given. Last comes ``:scale=``, of features and of real labels: ``none`` leaves them as they are; ``range`` brings
+    them to [0, 1] by their least and largest value in the training part, bytes by 255; ``rows`` then standardises
+    features and brings each row to length one. Where nothing is said, a training run scales by ``range`` for the
+    package's own learners, and not at all for others. Pixels of ``digits`` and ``mnist`` always lie in [0, 1].
 
     Labels may be names or any whole numbers: classes are numbered from 0 in sorted order. Real numbers make it
-    regression. Where no test part is given, a fifth drawn by ``seed`` is held out. Whole-number pixels of one byte are
-    divided by 255; other features outside [0, 1] are scaled each by its least and largest value in the training part,
-    and so are real labels.
+    regression. Where no test part is given, a fifth drawn by ``seed`` is held out.
     """
-    from veilwalk.learning._prepare import prepared, take_options
+    from veilwalk.learning._prepare import prepare_data, take_options
 
     bare, options = take_options(spec.strip())
-    return prepared(_loaded(spec, bare, seed), options, spec)
+    return prepare_data(_loaded(spec, bare, seed), options, spec)
 
 
 def _loaded(spec: str, bare: str, seed: int) -> Data:
@@ -136,12 +142,16 @@ def data_of(
     columns: Mapping[str, Array] | None = None,
     seed: int = 0,
     name: str = "arrays",
+    scale: str | None = None,
 ) -> Data:
     """Return rows and labels that are in memory as :func:`load_data` would from a file; a fifth is held out."""
     given = np.asarray(labels)
     # Text in a table of pandas comes as objects.
     given = np.array(given.tolist()) if given.dtype == np.object_ else given
-    return _split(name, checked_partition(name, np.asarray(features), given), columns or {}, seed)
+    rows = np.asarray(features)
+    data = _split(name, checked_partition(name, rows, given), columns or {}, seed)
+    data = replace(data, type_range=_type_range(rows))
+    return data if scale is None else scale_data(data, scale)
 
 
 def checked_partition(name: str, features: Array, labels: Array) -> Partition:
@@ -157,7 +167,7 @@ def checked_partition(name: str, features: Array, labels: Array) -> Partition:
     if features.dtype.kind not in "biuf":
         raise InputFileError(f"{name}: features have type {features.dtype}: need numbers")
     flat = features.reshape(len(features), math.prod(features.shape[1:]))
-    flat = flat / np.float32(255) if flat.dtype == np.uint8 else flat.astype(np.float32)
+    flat = flat.astype(np.float32)
     if not np.isfinite(flat).all():
         row = int(np.flatnonzero(~np.isfinite(flat).all(axis=1))[0])
         raise InputFileError(f"{name}: features of row {row} are not finite")
@@ -202,7 +212,12 @@ def _digits(seed: int) -> Data:
     return _split("digits", rows, {}, seed)
 
 
-def _split(name: str, rows: Partition, columns: Mapping[str, Array], seed: int, *, scaled: bool = True) -> Data:
+def _type_range(*parts: Array) -> tuple[float, float] | None:
+    """Return the least and the largest value that the type allows, where all parts are bytes."""
+    return (0.0, 255.0) if all(part.dtype == np.uint8 for part in parts) else None
+
+
+def _split(name: str, rows: Partition, columns: Mapping[str, Array], seed: int, *, scaling_open: bool = True) -> Data:
     """Hold out a fifth of the rows, drawn by ``seed``."""
     validate.at_least(5, rows=len(rows))
     order = task_generator(seed).permutation(len(rows))
@@ -213,41 +228,18 @@ def _split(name: str, rows: Partition, columns: Mapping[str, Array], seed: int, 
             train=Partition(rows.features[train], rows.labels[train]),
             test=Partition(rows.features[test], rows.labels[test]),
             columns={key: column[train] for key, column in columns.items()},
-        ),
-        scaled=scaled,
+            scaling_open=scaling_open,
+        )
     )
 
 
-def _finished(data: Data, *, scaled: bool = True) -> Data:
-    """Number the classes, and bring features, if asked, and real labels into [0, 1] by their range in training."""
+def _finished(data: Data) -> Data:
+    """Number the classes."""
     train, test = data.train.features, data.test.features
     if train.shape[1] != test.shape[1]:
         raise InputFileError(f"{data.name}: rows have {train.shape[1]} features in training, {test.shape[1]} in test")
     *labels, names = as_classes(data.name, data.train.labels, data.test.labels)
-    rows, of_features = _scaled(train, test) if scaled else ([train, test], None)
-    # What lies beyond the training part's range is cut off in features; a label says what it says.
-    rows = rows if of_features is None else [np.clip(part, 0, 1) for part in rows]
-    target_range = None
-    if not names:
-        labels, of_labels = _scaled(*labels)
-        target_range = None if of_labels is None else (float(of_labels[0]), float(of_labels[1]))
-    return replace(
-        data,
-        train=Partition(rows[0], labels[0]),
-        test=Partition(rows[1], labels[1]),
-        class_names=names,
-        feature_range=of_features,
-        target_range=target_range,
-    )
-
-
-def _scaled(train: Array, test: Array) -> tuple[list[Array], tuple[Array, Array] | None]:
-    """Return both parts scaled, each column by its range in ``train``, and that; as they are if all are in [0, 1]."""
-    if min(train.min(), test.min()) >= 0 and max(train.max(), test.max()) <= 1:
-        return [train, test], None
-    low, high = train.min(axis=0), train.max(axis=0)
-    width = np.where(high > low, high - low, np.float32(1))
-    return [(part - low) / width for part in (train, test)], (low, high)
+    return replace(data, train=Partition(train, labels[0]), test=Partition(test, labels[1]), class_names=names)
 
 
 def _npz(path: Path, seed: int) -> Data:
@@ -260,10 +252,19 @@ def _npz(path: Path, seed: int) -> Data:
     if "x_train" not in arrays or "x_test" not in arrays:
         need = "arrays x_train, y_train, x_test, y_test, or features, labels, or tokens"
         raise InputFileError(f"{path}: need {need}")
-    test = checked_partition(f"{path}, x_test", arrays.pop("x_test"), _labels(path, arrays, "y_test"))
-    train = checked_partition(f"{path}, x_train", arrays.pop("x_train"), _labels(path, arrays, "y_train"))
-    columns = _columns(arrays, len(train), "_train")
-    return _finished(Data(name=str(path), train=train, test=test, columns=columns))
+    test_rows, train_rows = arrays.pop("x_test"), arrays.pop("x_train")
+    test = checked_partition(f"{path}, x_test", test_rows, _labels(path, arrays, "y_test"))
+    train = checked_partition(f"{path}, x_train", train_rows, _labels(path, arrays, "y_train"))
+    return _finished(
+        Data(
+            name=str(path),
+            train=train,
+            test=test,
+            columns=_columns(arrays, len(train), "_train"),
+            scaling_open=True,
+            type_range=_type_range(train_rows, test_rows),
+        )
+    )
 
 
 def _tokens(path: Path, tokens: Array, arrays: dict[str, Array], seed: int) -> Data:
@@ -273,7 +274,7 @@ def _tokens(path: Path, tokens: Array, arrays: dict[str, Array], seed: int) -> D
         raise InputFileError(f"{path}: tokens have shape {tokens.shape} and type {tokens.dtype}: need {need}")
     labels = arrays.pop("labels", np.zeros(len(tokens), dtype=np.int64))
     rows = checked_partition(str(path), tokens.astype(np.float32), labels)
-    return _split(str(path), rows, _columns(arrays, len(rows), ""), seed, scaled=False)
+    return _split(str(path), rows, _columns(arrays, len(rows), ""), seed, scaling_open=False)
 
 
 def _table(spec: str, kind: str, rest: str, seed: int) -> Data:
@@ -322,5 +323,6 @@ def _mnist(folder: Path) -> Data:
     parts = {}
     for part, start in (("train", "train"), ("test", "t10k")):
         images, labels = (read_idx(find_idx(folder, start, what), what) for what in ("images", "labels"))
-        parts[part] = checked_partition(f"{folder}, {part}", images, labels)
-    return _finished(Data(name=str(folder), train=parts["train"], test=parts["test"]))
+        # Pixels run from 0 to 255.
+        parts[part] = checked_partition(f"{folder}, {part}", images / np.float32(255), labels)
+    return _finished(Data(name=str(folder), train=parts["train"], test=parts["test"], scaling_open=True))

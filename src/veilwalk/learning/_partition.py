@@ -27,9 +27,9 @@ LABEL = "label"
 class Partitions(Sequence[Partition]):
     """The data of every node, held as one block of rows in which each node's part is a slice."""
 
-    def __init__(self, rows: Partition, sizes: Sequence[int] | IntArray) -> None:
-        """Cut ``rows`` into consecutive parts of the given ``sizes``."""
-        self.rows = rows
+    def __init__(self, rows: Partition, sizes: Sequence[int] | IntArray, *, remark: str = "") -> None:
+        """Cut ``rows`` into consecutive parts of the given ``sizes``; ``remark`` is a line on which node has what."""
+        self.rows, self.remark = rows, remark
         self.starts = np.concatenate(([0], np.cumsum(np.asarray(sizes, dtype=np.int64))))
         if self.starts[-1] != len(rows):
             raise InvalidParameterError("sizes", int(self.starts[-1]), f"{len(rows)} rows in all")
@@ -38,10 +38,11 @@ class Partitions(Sequence[Partition]):
         self._parts = [Partition(rows.features[start:end], rows.labels[start:end]) for start, end in ends]
 
     @classmethod
-    def of_rows(cls, data: Partition, row_numbers: Sequence[IntArray]) -> Partitions:
+    def of_rows(cls, data: Partition, row_numbers: Sequence[IntArray], *, remark: str = "") -> Partitions:
         """Gather the rows of each node from ``data``."""
         order = np.concatenate([np.asarray(numbers, dtype=np.int64) for numbers in row_numbers])
-        return cls(Partition(data.features[order], data.labels[order]), [len(numbers) for numbers in row_numbers])
+        sizes = [len(numbers) for numbers in row_numbers]
+        return cls(Partition(data.features[order], data.labels[order]), sizes, remark=remark)
 
     @classmethod
     def of_parts(cls, parts: Sequence[Partition]) -> Partitions:
@@ -95,6 +96,11 @@ class Partitioner(ABC):
     def deal(self, keys: Array) -> list[IntArray]:
         """Return the row numbers of each node, from the ``partition_by`` value of each row."""
 
+    def remark(self, keys: Array) -> str:
+        """Return a line on which node has what, where a reader should know; else an empty text."""
+        del keys
+        return ""
+
     def bind(self, data: Data | Partition) -> Partitions:
         """Return the data of every node."""
         rows = data.train if isinstance(data, Data) else data
@@ -104,7 +110,7 @@ class Partitioner(ABC):
             dealt = "iid, graph:CORRELATION, natural:COLUMN or groups:COLUMN"
             need = f"{dealt} where labels are real numbers: they have no classes"
             raise InvalidParameterError("partition", type(self).__name__, need)
-        return Partitions.of_rows(rows, self.deal(keys))
+        return Partitions.of_rows(rows, self.deal(keys), remark=self.remark(keys))
 
 
 def column(columns: Mapping[str, Array], name: str) -> Array:

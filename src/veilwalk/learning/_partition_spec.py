@@ -70,8 +70,8 @@ PARTITION_KINDS: Mapping[str, PartitionKind] = MappingProxyType(
         ),
         "natural": PartitionKind(
             "natural:COLUMN",
-            "one node for each value of a column of the data",
-            lambda value, _graph, _seed: NaturalIdPartitioner(value),
+            "rows to the node that a column of the data names; without names, values in order",
+            lambda value, graph, _seed: NaturalIdPartitioner(value, graph.labels),
             str,
         ),
         "groups": PartitionKind(

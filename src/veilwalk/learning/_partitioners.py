@@ -16,6 +16,8 @@ from veilwalk.learning._api import Array
 from veilwalk.learning._partition import LABEL, Partitioner, check_feasible
 
 _TRIES = 10
+# As many names as a line has room for.
+_SHOWN_NAMES = 12
 
 
 @dataclass(frozen=True)
@@ -240,15 +242,61 @@ class PathologicalPartitioner(Partitioner):
 
 @dataclass(frozen=True)
 class NaturalIdPartitioner(Partitioner):
-    """One node for each value of a column: a writer, a hospital."""
+    """One node for each value of a column: a writer, a hospital.
+
+    Attributes:
+        partition_by: The column.
+        names: What each node is called. Rows go to the node that their value names, and a node may have none. None,
+            where nodes have no names: values in sorted order are nodes 0, 1 and so on.
+    """
 
     partition_by: str = LABEL
+    names: tuple[str, ...] | None = None
 
     def deal(self, keys: Array) -> list[IntArray]:
-        """Return the row numbers of each node, nodes in the order of their values."""
-        _, node = np.unique(keys, return_inverse=True)
+        """Return the row numbers of each node."""
+        values, number = np.unique(keys, return_inverse=True)
+        node: IntArray = number if self.names is None else self._match_names(values)[number]
         order = np.argsort(node, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(node))[:-1])
+        counts = np.bincount(node, minlength=len(self.names or ()))
+        return np.split(order, np.cumsum(counts)[:-1])
+
+    def _match_names(self, values: Array) -> IntArray:
+        """Return the node that each value names."""
+        node_of = {name: node for node, name in enumerate(self.names or ())}
+        called = _list_names(values)
+        unknown = [name for name in called if name not in node_of]
+        if unknown:
+            need = (
+                f"a column whose values are names of nodes ({_shorten(unknown)} "
+                f"{'is none' if len(unknown) == 1 else 'are none'}; nodes are {_shorten([*node_of])})"
+            )
+            raise InvalidParameterError("partition", f"natural:{self.partition_by}", need)
+        return np.array([node_of[name] for name in called], dtype=np.int64)
+
+    def remark(self, keys: Array) -> str:
+        """Return which nodes have no rows or, where nodes have no names, which value went to which node."""
+        values = _list_names(np.unique(keys))
+        if self.names is None:
+            pairs = [f"{value} to {node}" for node, value in enumerate(values)]
+            return f"nodes have no names, so values of {self.partition_by} go to them in order: {_shorten(pairs)}"
+        idle = sorted(set(self.names) - set(values))
+        return f"{len(idle)} of {len(self.names)} nodes have no rows: {_shorten(idle)}" if idle else ""
+
+
+def _list_names(values: Array) -> list[str]:
+    """Return values as a network would call its nodes: 3 and not 3.0, text and not bytes."""
+    if values.dtype.kind == "f" and np.all(values == np.floor(values)):
+        values = values.astype(np.int64)
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    return [str(value) for value in values.tolist()]
+
+
+def _shorten(names: Sequence[str]) -> str:
+    """Return names in one line, the first of many."""
+    rest = len(names) - _SHOWN_NAMES
+    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""What a trained model says of rows: probabilities of classes, or numbers; and rows as a file has them, unscaled."""
+"""What a trained model says of rows: probabilities of classes, or numbers; and rows of a file, scaled for a model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterEr
 from veilwalk.learning._api import Array, Learner, Params
 from veilwalk.learning._data import DATA_USAGE, checked_partition, load_data, read_archive
 from veilwalk.learning._descent import DescentLearner
+from veilwalk.learning._prepare import pool_images, take_options, take_scale
+from veilwalk.learning._scaling import Scaler
 from veilwalk.learning._streams import init_generator
 from veilwalk.learning._table import Table, TableSpec, parse_table_spec, read_csv, read_parquet, roles
 
@@ -68,22 +70,44 @@ def _of_module(module: Any, features: Array) -> FloatArray:
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
-def scaled_rows(features: Array, feature_range: tuple[Array, Array] | None) -> Array:
-    """Return rows scaled as those of the training were: by their range there, cut off beyond it."""
-    if feature_range is None:
-        return features
-    low, high = (np.asarray(end, dtype=np.float32) for end in feature_range)
-    width = np.where(high > low, high - low, np.float32(1))
-    return np.asarray(np.clip((features - low) / width, 0, 1), dtype=np.float32)
-
-
-def load_rows(spec: str, *, n_features: int, seed: int = 0) -> tuple[Array, Array | None]:
-    """Return rows for a model of so many features as a file has them, not scaled, and their labels where it has any.
+def load_rows(spec: str, *, n_features: int, seed: int = 0, scaler: Scaler | None = None) -> tuple[Array, Array | None]:
+    """Return rows for a model of so many features, and their labels where the file has any.
 
     ``csv:FILE``, ``parquet:FILE`` and ``npz:FILE`` (``features``, and ``labels`` if there are any) give all rows; of
-    ``digits`` (split by ``seed``), ``mnist:DIR`` and an archive with ``x_test`` it is the test part.
+    ``digits`` (split by ``seed``), ``mnist:DIR`` and an archive with ``x_test`` it is the test part. ``:only=`` and
+    ``:pool=`` are applied as in training.
+
+    Args:
+        spec: Which rows.
+        n_features: Of the model.
+        seed: Of the run, by which rows were held out.
+        scaler: How the training rows of the model were scaled. None takes rows as they are.
+
+    Raises:
+        InvalidParameterError: The spec names no such rows, or asks for another scaling than the model had.
     """
-    kind, _, rest = spec.strip().partition(":")
+    bare, options = take_options(spec.strip())
+    scaler = scaler or Scaler()
+    if take_scale(spec, options) not in {None, scaler.kind}:
+        raise InvalidParameterError("data", spec, f"with scale={scaler.kind}, as in training, or without scale=")
+    kind, _, rest = bare.partition(":")
+    if kind in {"digits", "mnist"}:
+        test = load_data(bare + "".join(f":{key}={value}" for key, value in options if key != "scale"), seed=seed).test
+        return scaler.apply(test.features), test.labels
+    features, labels = _read_rows(spec, kind, rest, n_features)
+    for key, value in options:
+        if key == "pool":
+            features = pool_images(features, value, spec)
+        elif key == "only":
+            if labels is None:
+                raise InvalidParameterError("data", spec, "without only=: the rows have no labels")
+            chosen = np.isin(labels.astype(np.str_), [name.strip() for name in value.split(",")])
+            features, labels = features[chosen], labels[chosen]
+    # Another width is refused by name where the model is known.
+    return scaler.apply(features) if features.shape[1] == n_features else features, labels
+
+
+def _read_rows(spec: str, kind: str, rest: str, n_features: int) -> tuple[Array, Array | None]:
     if kind in {"csv", "parquet"} and rest:
         asked = parse_table_spec(spec, rest)
         return _of_table((read_csv if kind == "csv" else read_parquet)(asked.file), asked, n_features)
@@ -93,9 +117,6 @@ def load_rows(spec: str, *, n_features: int, seed: int = 0) -> tuple[Array, Arra
         if rows not in arrays:
             raise InputFileError(f"{rest}: need an array features, or x_test")
         return _checked(rest, arrays[rows], arrays.get(labels))
-    if kind in {"digits", "mnist"}:
-        test = load_data(spec, seed=seed).test
-        return test.features, test.labels
     raise InvalidParameterError("data", spec, DATA_USAGE)
 
 

@@ -1,60 +1,59 @@
-"""What is done to data before they are dealt out: options behind any spec, ``:only=``, ``:pool=`` and ``:scale=``."""
+"""Prepares data before they are dealt out: options in any spec, ``:only=``, ``:pool=`` and ``:scale=``."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning._api import Array, Partition
 from veilwalk.learning._data import Data
+from veilwalk.learning._scaling import SCALES, scale_data
 
-_OPTION = re.compile(r":(only|pool|scale)=([^:]*)$")
+_OPTION = re.compile(r":(only|pool|scale)=([^:]*)(?=:|$)")
 
 
 def take_options(spec: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return a spec without the options at its end, and these in the order given."""
-    options: list[tuple[str, str]] = []
-    while match := _OPTION.search(spec):
-        options.insert(0, (match[1], match[2]))
-        spec = spec[: match.start()]
-    return spec, options
+    """Return a spec without these options, and the options in the order given."""
+    return _OPTION.sub("", spec), [(match[1], match[2]) for match in _OPTION.finditer(spec)]
 
 
-def prepared(data: Data, options: list[tuple[str, str]], spec: str) -> Data:
-    """Return data after each option in turn.
+def take_scale(spec: str, options: list[tuple[str, str]]) -> str | None:
+    """Return the scaling that options ask for, if any; refuse an unknown one, and two.
+
+    Raises:
+        InvalidParameterError: It is not one of :data:`SCALES`.
+    """
+    kinds = [value for key, value in options if key == "scale"]
+    if len(kinds) > 1 or any(kind not in SCALES for kind in kinds):
+        need = f"with one scale=, of {', '.join(SCALES)} (not {' and '.join(map(repr, kinds))})"
+        raise InvalidParameterError("data", spec, need)
+    return kinds[0] if kinds else None
+
+
+def prepare_data(data: Data, options: list[tuple[str, str]], spec: str) -> Data:
+    """Return data after each option in turn; scaling comes last, wherever it is said.
 
     ``only=A,B``
         Rows of these classes alone, numbered anew in the order of their names.
     ``pool=P``
         Square images made smaller: the mean of every P x P block of pixels.
-    ``scale=rows``
-        Features less their mean over their standard deviation in the training part, then every row at length one: what
-        bounds the slope of a row.
+    ``scale=none``, ``scale=range``, ``scale=rows``
+        As :func:`scale_data` says. Rows at length one bound the slope of a row.
     """
+    scale = take_scale(spec, options)
     for key, value in options:
         if key == "only":
             data = _only(data, [part.strip() for part in value.split(",")], spec)
         elif key == "pool":
-            data = _each(data, partial(_pooled, value=value, spec=spec))
-        elif value != "rows":
-            raise InvalidParameterError("data", spec, f"scale=rows (not {value!r})")
-        else:
-            mean, width = data.train.features.mean(axis=0), data.train.features.std(axis=0)
-            width = np.where(width > 0, width, 1)
-            data = _each(data, partial(_standard, mean=mean, width=width))
-    return data
-
-
-def _each(data: Data, change: Callable[[Array], Array]) -> Data:
-    # What the range of features was says nothing of what they are now.
-    train, test = (Partition(change(part.features), part.labels) for part in (data.train, data.test))
-    return replace(data, train=train, test=test, feature_range=None)
+            train, test = (
+                Partition(pool_images(part.features, value, spec), part.labels) for part in (data.train, data.test)
+            )
+            data = replace(data, train=train, test=test)
+    return data if scale is None else scale_data(data, scale)
 
 
 def _only(data: Data, names: list[str], spec: str) -> Data:
@@ -75,16 +74,11 @@ def _only(data: Data, names: list[str], spec: str) -> Data:
     return replace(data, train=parts[0], test=parts[1], columns=columns, class_names=tuple(known[k] for k in kept))
 
 
-def _pooled(rows: Array, value: str, spec: str) -> Array:
+def pool_images(rows: Array, value: str, spec: str) -> Array:
+    """Return square images made smaller: the mean of every block of ``value`` x ``value`` pixels."""
     side, block = math.isqrt(rows.shape[1]), int(value) if value.isdecimal() else 0
     if side**2 != rows.shape[1] or not block or side % block:
         raise InvalidParameterError("data", spec, f"pool= with a divisor of the side of square images, here {side}")
     cells = side // block
     blocks = rows.reshape(len(rows), cells, block, cells, block).mean(axis=(2, 4), dtype=np.float32)
     return np.ascontiguousarray(blocks.reshape(len(rows), cells**2))
-
-
-def _standard(rows: Array, mean: Array, width: Array) -> Array:
-    rows = (rows - mean) / width
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(length > 0, length, 1), dtype=np.float32)

@@ -82,9 +82,8 @@ def make_learner(spec: str, *, n_features: int, n_classes: int) -> Learner:
     ``n_classes`` by keyword, with the options given, and returns a :class:`Learner`. Such a module is looked for
     where Python looks, and then in the folder the command runs in. Naming one runs its code, :func:`guarded`.
     """
-    fields = spec.strip().split(":")
-    first_option = next((index for index, part in enumerate(fields) if "=" in part), len(fields))
-    name, options = ":".join(fields[:first_option]), _options(spec, fields[first_option:])
+    name, fields = _split_spec(spec)
+    options = _options(spec, fields)
     if name in LEARNERS:
         _check_options(spec, LEARNERS[name], options)
         return LEARNERS[name].build(n_features=n_features, n_classes=n_classes, **options)
@@ -98,6 +97,21 @@ def make_learner(spec: str, *, n_features: int, n_classes: int) -> Learner:
     if not isinstance(learner, Learner):
         raise InvalidParameterError("learner", spec, "an object with init_params, update and evaluate")
     return guarded(learner, name=name, home=home)
+
+
+def is_own_learner(learner: str | Learner) -> bool:
+    """Return whether a learner is the user's own: ``module:Class``, a torch module, or an object of another class."""
+    if isinstance(learner, str):
+        return _split_spec(learner)[0] not in LEARNERS
+    built_in = (SoftmaxLearner, LinearLearner, MlpLearner, FactorisationLearner)
+    return not isinstance(learner, built_in) and type(learner).__name__ != "SklearnLearner"
+
+
+def _split_spec(spec: str) -> tuple[str, list[str]]:
+    """Return the name of a learner and its options as they are written."""
+    fields = spec.strip().split(":")
+    first_option = next((index for index, part in enumerate(fields) if "=" in part), len(fields))
+    return ":".join(fields[:first_option]), fields[first_option:]
 
 
 def _check_options(spec: str, kind: LearnerKind, options: Mapping[str, int | float | str]) -> None:

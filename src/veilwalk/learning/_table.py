@@ -82,7 +82,7 @@ class Table:
     def values(self, column: str) -> Array:
         """Return a column as whole numbers or numbers where all cells are such, else as text; none may be missing.
 
-        Whole numbers that a double does not tell apart are text, too.
+        Whole numbers that a double does not tell apart are text, too, and so are those with leading zeros.
         """
         cells = self.columns[column]
         if cells.dtype.kind != "U":
@@ -95,8 +95,9 @@ class Table:
             return cells
         if not np.isfinite(numbers).all() or not np.all(numbers == np.floor(numbers)):
             return numbers
-        # Ids longer than a double tells apart stay the text that they are.
-        return numbers.astype(np.int64) if np.abs(numbers).max() < WHOLE else cells
+        # Ids longer than a double tells apart, or filled up with zeros, stay the text that they are.
+        padded = any(cell.strip().isdecimal() and cell.strip() != str(int(cell)) for cell in cells.tolist())
+        return numbers.astype(np.int64) if np.abs(numbers).max() < WHOLE and not padded else cells
 
 
 def _parsed(cells: Array) -> tuple[Array, int | None]:

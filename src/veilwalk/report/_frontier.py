@@ -15,8 +15,8 @@ from veilwalk.report.style import finish_axis, save_figure, set_heading
 
 _COLOURS = ("black", "#d98200", "#1f5fa8", "#2a8f5b")
 # The rarer a law lies by itself, the larger: where they pile up each is seen around the next.
-_MARKERS = {"uniform-node": "o", "equalised": "s", "optimal": "^"}
-_SIZES = {"uniform-node": 11, "equalised": 7.5, "optimal": 4}
+_MARKERS = {"uniform-node": "o", "optimal": "^"}
+_SIZES = {"uniform-node": 11, "optimal": 4}
 # Of the frontier over the number of recipients.
 _LAW_COLOURS = ("#1f5fa8", "#d98200", "#2a8f5b", "#8a3ab9")
 _WALK_LINES = {"simple": ":", "non-backtracking": "-"}
@@ -35,7 +35,7 @@ def frontier_files(record: Record, folder: Path) -> list[Path]:
     for law, marker in _MARKERS.items():
         look = {"mfc": None, "ls": "-"} if law == "optimal" else {"mfc": "none", "mew": 1.8, "ls": ""}
         left.plot([], [], color="#777777", marker=marker, ms=_SIZES[law], label=law, **look)
-    left.plot([], [], color="#777777", marker="s", mfc="none", mew=0.8, ls="", label="thin: not balanced")
+    left.plot([], [], color="#777777", marker="o", mfc="none", mew=0.8, ls="", label="thin: not balanced")
     left.set_ylabel(f"node entropy, {record.params['observer']} observer (nats, expected)")
     right.set_ylabel("chance of naming the source")
     right.yaxis.set_major_formatter(PercentFormatter(1.0))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from veilwalk.training._membership import membership
     from veilwalk.training._plan import Plan, plan_run
     from veilwalk.training._privacy import privacy
-    from veilwalk.training._result import TRAIN_FORMAT, TrainingRun
+    from veilwalk.training._result import TRAIN_FORMAT, TrainingRun, data_facts
     from veilwalk.training._route import Route, route_anonymity
     from veilwalk.training._run import run_training, train
     from veilwalk.training._scenario import Scenario, scheme_of
@@ -29,7 +29,7 @@ _LATE = {
     "_plan": ("Plan", "plan_run"),
     "_membership": ("membership",),
     "_privacy": ("privacy",),
-    "_result": ("TRAIN_FORMAT", "TrainingRun"),
+    "_result": ("TRAIN_FORMAT", "TrainingRun", "data_facts"),
     "_route": ("Route", "route_anonymity"),
     "_run": ("run_training", "train"),
     "_scenario": ("Scenario", "scheme_of"),
@@ -52,6 +52,7 @@ __all__ = [
     "TrainingRun",
     "attacked_rows",
     "content_attack",
+    "data_facts",
     "gather_evidence",
     "membership",
     "open_tracker",

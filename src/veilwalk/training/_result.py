@@ -110,12 +110,10 @@ class TrainingRun:
                 "data": {
                     "training_rows": len(scenario.partitions.rows),
                     "held_out_rows": len(scenario.data.test),
-                    "features": scenario.data.n_features,
-                    "classes": scenario.n_classes,
                     "rows_of_a_node": [int(sizes.min()), float(np.median(sizes)), int(sizes.max())],
                     "commonest_class_share": _commonest(scenario.data),
                 }
-                | _scaling(scenario.data),
+                | data_facts(scenario),
                 "equal_hops": equal_hops,
                 "algorithms": algorithms,
                 "content_attack": self.leaks["content"],
@@ -128,14 +126,17 @@ class TrainingRun:
         )
 
 
-def _scaling(data: Data) -> dict[str, Any]:
-    """What a user of the model must know: what classes are called, and by which ranges numbers were scaled."""
-    found = {
+def data_facts(scenario: Scenario) -> dict[str, Any]:
+    """Return what a user of the model must know: its size, the names of classes, how numbers were scaled, notes."""
+    data = scenario.data
+    facts = {
         "class_names": list(data.class_names),
-        "feature_range": data.feature_range,
+        **data.scaler.to_facts(),
         "target_range": data.target_range,
+        "notes": list(scenario.notes),
     }
-    return {name: value for name, value in found.items() if value}
+    sizes = {"features": data.n_features, "classes": data.n_classes}
+    return sizes | {name: value for name, value in facts.items() if value}
 
 
 def _commonest(data: Data) -> float | None:

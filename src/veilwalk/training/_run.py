@@ -42,6 +42,7 @@ def train(
     data: str | Data | tuple[Array, Array],
     learner: str | Learner,
     partition: Any = "iid",
+    scale: str | None = None,
     out: Path | str | None = None,
     resume: bool = False,
     progress: Progress = silent,
@@ -55,6 +56,8 @@ def train(
         data: A spec, data, or features and labels, of which a fifth is held out.
         learner: A spec, or any object with ``init_params``, ``update`` and ``evaluate``.
         partition: How the rows are dealt out: a spec, or partitions.
+        scale: How features and real labels are scaled, ``none``, ``range`` or ``rows``. None: as the data say, or else
+            by their range for the package's own learners, and not for others.
         out: Folder to keep the run in, so that it can be resumed.
         resume: Go on with the run in ``out``, if its data and learner are the same.
         progress: Told how far it is.
@@ -83,6 +86,7 @@ def train(
         updates=settings.updates,
         tokens=settings.tokens,
         payload=settings.payload,
+        scale=scale,
     )
     folder = None if out is None else Path(out)
     return run_training(scenario, settings, out=folder, resume=resume, progress=progress, track=track)

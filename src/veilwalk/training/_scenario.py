@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +17,8 @@ from veilwalk.learning import (
     Array,
     Data,
     Learner,
+    NaturalIdPartitioner,
+    Partitioner,
     Partitions,
     Protection,
     ProtectionRequest,
@@ -25,12 +27,16 @@ from veilwalk.learning import (
     TrainingTrace,
     central_trace,
     data_of,
+    describe_scaling,
     gossip_trace,
+    is_own_learner,
     load_data,
     make_learner,
     parse_partition_spec,
     partitions_of,
     plain_trace,
+    scale_data,
+    scale_like,
     trace_of,
 )
 from veilwalk.training._settings import PAPER, PRIVATE, TrainSettings
@@ -60,6 +66,7 @@ class Scenario:
         protection: Clipping and noise.
         payload: How the numbers of a model travel.
         names: What ``graph``, ``data``, ``partition`` and ``learner`` are called: their specs where they have one.
+        notes: What a user should know of the data: how they are scaled, and which node has what. One line each.
     """
 
     scheme: Scheme
@@ -69,6 +76,7 @@ class Scenario:
     protection: Protection = field(default_factory=Protection)
     payload: str = "fp32"
     names: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_destinations(self.scheme)
@@ -113,6 +121,7 @@ class Scenario:
         tokens: int = 1,
         payload: str = "fp32",
         graph_name: str = "",
+        scale: str | None = None,
     ) -> Self:
         """Put a scenario together from objects, or from the specs that name them.
 
@@ -127,8 +136,12 @@ class Scenario:
             tokens: models that walk side by side.
             payload: how the numbers of a model travel.
             graph_name: what the network is called, where it is not its own name.
+            scale: how features and real labels are scaled, ``none``, ``range`` or ``rows``. None: as the data say, or
+                else by their range for the package's own learners, and not for others.
         """
-        rows, asked = _data(data, seed), protection or ProtectionRequest()
+        if isinstance(data, str) and scale is not None:
+            data = f"{data}:scale={scale}"
+        rows, asked = _data(data, seed, scale), protection or ProtectionRequest()
         size = RunSize(updates=updates, nodes=scheme.graph.n_nodes, rows=len(rows.train), models=tokens)
         learner = asked.usual_learner(size) if learner is None else learner
         names = {
@@ -137,16 +150,29 @@ class Scenario:
             "partition": partition if isinstance(partition, str) else type(partition).__name__,
             "learner": learner if isinstance(learner, str) else learner_name(learner),
         }
+        unscaled, dealt = "", None
+        if rows.scaling_open:
+            if not isinstance(partition, str | Partitioner):
+                # These may hold rows of their own, which are not scaled yet.
+                dealt = _dealt(partition, scheme.graph, rows, seed)
+            is_own = is_own_learner(learner)
+            unscaled = _remark_unscaled(rows, names["learner"]) if is_own else ""
+            rows = scale_data(rows, "none" if is_own else "range")
         if isinstance(learner, str):
             learner = make_learner(learner, n_features=rows.n_features, n_classes=rows.n_classes)
+        if dealt is None:
+            partitions = _dealt(partition, scheme.graph, rows, seed)
+        else:
+            partitions = Partitions(scale_like(dealt.rows, rows), dealt.sizes, remark=dealt.remark)
         return cls(
             scheme=scheme,
             data=rows,
-            partitions=_dealt(partition, scheme.graph, rows, seed),
+            partitions=partitions,
             learner=learner,
             protection=asked.settle(learner, size),
             payload=payload,
             names=names,
+            notes=tuple(note for note in (describe_scaling(rows), unscaled, partitions.remark) if note),
         )
 
     @property
@@ -252,14 +278,26 @@ def learner_name(learner: object) -> str:
     return repr(learner) if is_dataclass(kind) else f"{kind.__module__}:{kind.__qualname__}"
 
 
-def _data(given: str | Data | tuple[Array, Array], seed: int) -> Data:
+def _data(given: str | Data | tuple[Array, Array], seed: int, scale: str | None) -> Data:
     if isinstance(given, str):
         return load_data(given, seed=seed)
-    return given if isinstance(given, Data) else data_of(*given, seed=seed)
+    if not isinstance(given, Data):
+        return data_of(*given, seed=seed, scale=scale)
+    return given if scale is None else scale_data(given, scale)
+
+
+def _remark_unscaled(data: Data, learner: str) -> str:
+    """Return a line that says that a learner of the user's own is given features as they are; none if in [0, 1]."""
+    low, high = data.train.features.min(), data.train.features.max()
+    if low >= 0 and high <= 1:
+        return ""
+    return f"features, {low:g} to {high:g}, are not scaled for {learner} (:scale=range scales them to [0, 1])"
 
 
 def _dealt(partition: Any, graph: Graph, data: Data, seed: int) -> Partitions:
     """Deal out the rows; refusals speak of nodes and rows, not of what a partitioner calls them."""
+    if isinstance(partition, NaturalIdPartitioner) and partition.names is None:
+        partition = replace(partition, names=graph.labels)
     if not isinstance(partition, str):
         return partitions_of(partition, data)
     source, rows = parse_partition_spec(partition, graph=graph, seed=seed), len(data.train)

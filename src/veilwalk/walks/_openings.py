@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.stats import half_width
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
 from veilwalk.walks._device import Device, check_device, open_cuda
@@ -256,7 +256,7 @@ def _summarise(sums: IntArray, made: IntArray, arrived: IntArray, table: IntArra
     legs, hops, unopened = sums[:, LEGS].astype(np.float64), sums[:, HOPS] / HOP_UNIT, sums[:, UNOPENED] / SHARE_UNIT
     if legs.min() < 1:
         raise InvalidParameterError("legs", float(legs.min()), "more: a lane told none")
-    half = float(stdtrit(n_lanes - 1, 0.975) * (hops / legs).std(ddof=1)) / math.sqrt(n_lanes)
+    half = half_width(hops / legs, student=True)
     mean = float(hops.sum() / legs.sum())
     total = float(arrived.sum())
     return Openings(

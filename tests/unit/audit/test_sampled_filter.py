@@ -16,8 +16,7 @@ from veilwalk.audit.observers._filtered import Filtered, FilteredAlone
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
-from veilwalk.design import DestinationLaw, Scheme, choose_scheme
-from veilwalk.design._far import FarLaw
+from veilwalk.design import DestinationLaw, FarLaw, Scheme, choose_scheme
 from veilwalk.graphs import random_regular
 
 SETTINGS = AuditSettings(updates=1_200, replicas=4, seed=5)

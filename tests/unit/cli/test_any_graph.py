@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.helpers.cli import Cli
+from tests.helpers.graphs import path
 
 from veilwalk.core.errors import GraphError
 from veilwalk.design import choose_scheme, default_support
-from veilwalk.graphs import Graph, complete, hypercube, ring
+from veilwalk.graphs import complete, hypercube, ring
 
 FILES = {
     "two": "a b\n",
@@ -71,9 +72,8 @@ def test_the_way_out_leads_out(graph: str, run: Cli) -> None:
 
 def test_the_default_support_leads_everywhere() -> None:
     """Where two hops stay on one side of a bipartite graph, three are added; where nobody is farther, it is refused."""
-    path = Graph.from_edges(4, [(0, 1), (1, 2), (2, 3)])
-    assert str(default_support(path)) == "2:3"
-    assert np.all(choose_scheme(path).law.source_prior > 0)
+    assert str(default_support(path(4))) == "2:3"
+    assert np.all(choose_scheme(path(4)).law.source_prior > 0)
     assert [str(default_support(graph)) for graph in (ring(9), ring(10), hypercube(4))] == ["2:4", "2:5", "2:4"]
     for graph in (ring(4), complete(6)):
         with pytest.raises(GraphError, match="take a sparser graph"):

@@ -20,11 +20,11 @@ KEYS |= {"blind_hit_ratio", "worst_destinations", "best_known_sources", "window"
 KEYS |= {"mean_iteration_hops_kind", "certain_to_a_relay", "recipients"}
 
 
-@pytest.mark.parametrize("law", ["uniform-node", "equalised", "optimal"])
+@pytest.mark.parametrize("law", ["uniform-node", "optimal"])
 def test_json_has_the_promised_keys(law: str, run: Cli) -> None:
     """The same for every law, and what belongs to one kind only."""
     found = run.json([*GRAPH, "--law", law])
-    extra = {"equalised": {"equalised"}, "optimal": {"rounds"}}.get(law, set())
+    extra = {"rounds"} if law == "optimal" else set()
     assert set(found) == KEYS | extra
     assert found["balanced"] == (law == "optimal")
     assert found["node_entropy_nats"] < found["blind_node_entropy_nats"]
@@ -56,7 +56,13 @@ def test_tables_say_what_each_number_is(run: Cli) -> None:
         "the paper's rule",
     ):
         assert words in out
-    for words in ("the worst, at", "told only that it was chosen", "observation channel: exact", "hit ratio"):
+    for words in (
+        "the worst, at",
+        "outweighs another there by up to",
+        "told only that it was chosen",
+        "observation channel: exact",
+        "hit ratio",
+    ):
         assert words in out
     assert "uniform-node is within" in out
     assert "for this walk and observation channel" in out
@@ -114,17 +120,6 @@ def test_objective_observer_and_balance_are_passed_on(run: Cli) -> None:
     assert even["prior_range"] == pytest.approx([1, 1], abs=1e-8)
 
 
-def test_an_exact_equalised_law_says_so(run: Cli) -> None:
-    """On a torus all sources look alike; on an irregular graph it says by how much they do not."""
-    _, out, _ = run(["design", "--graph", "torus:5:6", "--support", "2:4", "--law", "equalised"])
-    assert (
-        "exact solution: at the return time designed for one source of a destination outweighs another by up to 1.000"
-        in out
-    )
-    _, out, _ = run([*GRAPH, "--law", "equalised"])
-    assert "no exact solution; the nearest" in out
-
-
 def test_the_papers_law_walks_any_chain_too(run: Cli) -> None:
     """The default law with another walk costs fewer hops; without --walk it is the simple one as ever."""
     arguments = ["design", "--graph", "rrg:30:3:seed=1", "--support", "2:3"]
@@ -146,13 +141,11 @@ def test_the_frontier_puts_walks_and_laws_side_by_side(run: Cli, tmp_path: Path)
     assert {row["walk"] for row in rows} == {"simple", "non-backtracking"}
     for walk in ("simple", "non-backtracking"):
         mine = [row for row in rows if row["walk"] == walk]
-        assert [(row["law"], row["balanced"]) for row in mine[:4]] == [
+        assert [(row["law"], row["balanced"]) for row in mine[:2]] == [
             ("uniform-node", False),
             ("uniform-node", True),
-            ("equalised", False),
-            ("equalised", True),
         ]
-        best = mine[4:]
+        best = mine[2:]
         assert all(row["law"] == "optimal" and row["balanced"] for row in best)
         assert len(best) >= 3
         assert np.all(np.diff([row["node_entropy_nats"] for row in best]) < 0)
@@ -166,6 +159,8 @@ def test_the_frontier_puts_walks_and_laws_side_by_side(run: Cli, tmp_path: Path)
 
 BAD = {
     "removed walk": (["--law", "optimal", "--walk", "least-recent"], "walk = 'least-recent'"),
+    "a law that was removed": (["--law", "equalised"], "paper-exact or optimal"),
+    "window of the frontier": (["--frontier", "--window", "3"], "--window"),
     "unknown law": (["--law", "moon"], "law = 'moon'"),
     "unknown walk": (["--law", "optimal", "--walk", "moon"], "walk = 'moon'"),
     "unknown objective": (["--law", "optimal", "--objective", "fame"], "objective = 'fame'"),
@@ -178,7 +173,7 @@ BAD = {
         "--budget-hops = 100.0: must be left out: the law",
     ),
     "closed forms with a law": (["--law", "optimal", "--nodes", "300"], "leave them out with --graph"),
-    "return time within the support": (["--law", "equalised", "--return-time", "3"], "--return-time = 3.0"),
+    "return time within the support": (["--law", "uniform-node", "--return-time", "3"], "--return-time = 3.0"),
     "one bad walk of the frontier": (["--frontier", "--walk", "simple,moon"], "walk = 'moon'"),
 }
 

@@ -153,7 +153,7 @@ def test_resume_needs_a_run(tmp_path: Path, run: Cli) -> None:
         (["--law", "plain"], "law = 'plain'"),
         (
             ["--law", "uniform"],
-            "far:R, equalised, paper, paper-printed, paper-exact, optimal, plain (for design and audit)",
+            "far:R, paper, paper-printed, paper-exact, optimal, plain (for design and audit)",
         ),
         (["--partition", "natural:hosp"], "must be by a column that the data have, one of label (not hosp)"),
         (["--law", "law.npz"], "law.npz"),

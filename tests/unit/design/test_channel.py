@@ -15,7 +15,6 @@ from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
 from veilwalk.design import (
     Channel,
-    anonymity_by_destination,
     derive_channel,
     design,
     exposure,
@@ -74,7 +73,7 @@ def test_destinations_average_to_the_whole_and_the_worst_come_first() -> None:
     """Weighted by how often each is a destination, which is how often it is a source."""
     channel = derive_channel(chain_of(GRAPH, Walk("simple")), LAW)
     found = exposure(LAW, channel)
-    own = anonymity_by_destination(LAW, channel)
+    own = exposure(LAW, channel).node_entropy_by_destination
     assert own @ LAW.source_prior == pytest.approx(found.node_entropy_nats, rel=1e-9)
     assert found.hit_ratio_by_destination @ LAW.source_prior == pytest.approx(found.hit_ratio, rel=1e-9)
     worst = found.worst_destinations(3)

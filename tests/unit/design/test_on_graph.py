@@ -20,6 +20,8 @@ from veilwalk.design import (
     design_on_graph,
     design_regular,
     exact_window_likelihood,
+    law_by_distance,
+    weight_ratio,
     window_entropies,
 )
 from veilwalk.graphs import Graph, complete, distances, random_regular, ring, torus
@@ -54,6 +56,18 @@ def test_window_likelihood_is_the_definition_spelt_out(graph: Graph, kappa: floa
             inside = np.abs(times - centre[source]) <= 3 + 1e-9
             want = 0.0 if source == target else pmf[inside, source].sum()
             assert got[source, target] == pytest.approx(want, abs=1e-9)
+
+
+def test_on_a_ring_the_papers_rule_makes_all_sources_look_alike() -> None:
+    """Pairs at one distance are all alike there: the weights are equal, and those of the uniform law are not."""
+    graph, support = ring(15), DistanceSupport(2, 4)
+    likelihood = exact_window_likelihood(chain_of(graph, SIMPLE), 60.0, 5)
+    found = design_on_graph(graph, support=support, return_time=60.0)
+    assert weight_ratio(found.destination_law, likelihood) == pytest.approx(1, abs=1e-9)
+    chances = likelihood[0, 2:5]
+    uniform = law_by_distance(graph, support, np.ones(5))
+    assert weight_ratio(uniform, likelihood) == pytest.approx(chances.max() / chances.min(), rel=1e-9)
+    assert chances.max() > 1.05 * chances.min()
 
 
 def test_entropies_are_those_of_the_definition_spelt_out() -> None:

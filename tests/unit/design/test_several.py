@@ -22,7 +22,7 @@ from veilwalk.design import (
     save_scheme,
     what_is_hidden,
 )
-from veilwalk.design._hidden_classes import class_bound
+from veilwalk.design._hidden import class_bound
 from veilwalk.graphs import Graph, barabasi_albert, complete, hypercube, random_regular, ring
 
 STRAIGHT = Walk("non-backtracking")
@@ -118,7 +118,7 @@ def test_walks_tell_of_the_predecessor_what_chains_do(monkeypatch: pytest.Monkey
     for walk in (SIMPLE, STRAIGHT):
         scheme = choose_scheme(random_regular(40, 3, seed=1), "far:3", walk=walk, recipients=4)
         exact = predecessor_guess(scheme, hops=15.0)
-        monkeypatch.setattr("veilwalk.design._seen._EXACT_NODES", 0)
+        monkeypatch.setattr("veilwalk.design._hidden._EXACT_NODES", 0)
         walked = predecessor_guess(scheme, hops=15.0)
         monkeypatch.undo()
         assert exact is not None

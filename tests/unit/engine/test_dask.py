@@ -9,7 +9,7 @@ import pytest
 from tests.helpers import jobs as work
 
 from veilwalk.engine import open_engine, run_jobs
-from veilwalk.engine._store import encoded
+from veilwalk.engine._store import encode_result
 
 WEIGHTS = np.linspace(0.1, 1.0, 1000)
 
@@ -26,5 +26,6 @@ def test_dask_gives_the_same_bytes() -> None:
         local(n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True) as cluster,
         open_engine(cluster.scheduler_address.replace("tcp://", "dask://")) as executor,
     ):
-        assert encoded(run_jobs(work.weighed, range(12), common=(WEIGHTS,), executor=executor)) == encoded(here)
+        there = run_jobs(work.weighed, range(12), common=(WEIGHTS,), executor=executor)
+        assert encode_result(there) == encode_result(here)
         assert run_jobs(work.threads, [0], executor=executor)[0][0] == 1

@@ -15,7 +15,7 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
 from veilwalk.design import choose_scheme, sample_legs
 from veilwalk.engine import JobStore, iter_jobs, open_engine, run_jobs
-from veilwalk.engine._store import encoded
+from veilwalk.engine._store import encode_result
 from veilwalk.experiments import sweep
 from veilwalk.graphs import random_regular
 
@@ -47,7 +47,8 @@ def test_ray_gives_the_same_bytes_with_one_thread_a_job(ray_cluster: Any) -> Non
     del ray_cluster
     here = run_jobs(work.weighed, range(12), common=(WEIGHTS,))
     with open_engine("ray") as executor:
-        assert encoded(run_jobs(work.weighed, range(12), common=(WEIGHTS,), executor=executor)) == encoded(here)
+        there = run_jobs(work.weighed, range(12), common=(WEIGHTS,), executor=executor)
+        assert encode_result(there) == encode_result(here)
         assert run_jobs(work.threads, [0, 1], executor=executor) == [(1, "1")] * 2
         with pytest.raises(InvalidParameterError, match="job = 1: must be even"):
             run_jobs(work.refused, range(4), executor=executor)

@@ -12,7 +12,7 @@ import pytest
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.engine import JobStore
-from veilwalk.engine._store import decoded, encoded
+from veilwalk.engine._store import decode_result, encode_result
 
 WHAT = {"kind": "test", "seed": 3}
 RECORDS = np.array([(1, 2.5)], dtype=[("clock", np.int64), ("weight", np.float64)])
@@ -28,26 +28,26 @@ RECORDS = np.array([(1, 2.5)], dtype=[("clock", np.int64), ("weight", np.float64
 )
 def test_plain_results_come_back_the_same(result: Any) -> None:
     """Kinds included, and words that stand in the file's own notation."""
-    assert decoded(encoded(result)) == result
+    assert decode_result(encode_result(result)) == result
 
 
 def test_arrays_come_back_with_type_and_bits() -> None:
     """Records and empty arrays too."""
     given = {"records": RECORDS, "none": np.zeros((0, 3), dtype=np.int32), "of": [np.array([0.1, np.nan])]}
-    found = decoded(encoded(given))
+    found = decode_result(encode_result(given))
     assert found["records"].dtype == RECORDS.dtype
     assert found["records"].tobytes() == RECORDS.tobytes()
     assert found["none"].shape == (0, 3)
     assert found["none"].dtype == np.int32
     assert found["of"][0].tobytes() == given["of"][0].tobytes()  # type: ignore[index]
-    assert encoded(given) == encoded(found)
+    assert encode_result(given) == encode_result(found)
 
 
 @pytest.mark.parametrize("result", [object(), {1: "key"}, np.array([object()])])
 def test_what_is_not_plain_is_refused(result: Any) -> None:
     """Nothing is pickled."""
     with pytest.raises(InvalidParameterError, match="result"):
-        encoded(result)
+        encode_result(result)
 
 
 def test_a_file_is_named_by_what_and_job(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from tests.helpers.graphs import path, petersen
 
 from veilwalk import graphs
 from veilwalk.core.errors import InvalidParameterError, NumericalError, ResourceLimitError
-from veilwalk.graphs import Diameter, Graph, _distances, _spectrum
+from veilwalk.graphs import Diameter, Graph, _distances, _summary
 
 
 def test_distances_on_a_ring() -> None:
@@ -60,10 +61,10 @@ def test_bad_sources(sources: object) -> None:
 def test_shells() -> None:
     """Shells of the cube are binomial; a path has different ones from its middle and its end."""
     assert graphs.shell_sizes(graphs.hypercube(4), [5]).tolist() == [[1, 4, 6, 4, 1]]
-    path = Graph.from_edges(3, [(0, 1), (1, 2)])
-    assert graphs.shell_sizes(path).tolist() == [[1, 1, 1], [1, 2, 0], [1, 1, 1]]
-    assert graphs.shell_sizes(path, [1]).tolist() == [[1, 2]]
-    assert graphs.mean_shell_sizes(path) == pytest.approx([1, 4 / 3, 2 / 3])
+    three = path(3)
+    assert graphs.shell_sizes(three).tolist() == [[1, 1, 1], [1, 2, 0], [1, 1, 1]]
+    assert graphs.shell_sizes(three, [1]).tolist() == [[1, 2]]
+    assert graphs.mean_shell_sizes(three) == pytest.approx([1, 4 / 3, 2 / 3])
 
 
 def test_mean_shells_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +116,7 @@ def test_diameter_of_a_large_tree_is_found_by_sweeps(monkeypatch: pytest.MonkeyP
         (graphs.torus(33, 35), (1 + np.cos(2 * np.pi / 35)) / 2, None),
         (graphs.hypercube(11), 9 / 11, -1.0),
         (graphs.complete(2), -1.0, -1.0),
+        (petersen(), 1 / 3, -2 / 3),
     ],
     ids=repr,
 )
@@ -132,7 +134,7 @@ def test_spectrum(graph: Graph, second: float, smallest: float | None) -> None:
 
 def test_iterative_spectrum_is_repeatable_and_agrees_with_dense(monkeypatch: pytest.MonkeyPatch) -> None:
     """One graph, one result; and the one a dense solution gives."""
-    monkeypatch.setattr(_spectrum, "_DENSE_NODES", 100)
+    monkeypatch.setattr(_summary, "_DENSE_NODES", 100)
     graph = graphs.random_regular(300, 3, seed=1)
     first, again = graphs.walk_spectrum(graph), graphs.walk_spectrum(graph)
     assert first == again

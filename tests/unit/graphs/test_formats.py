@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import networkx as nx
 import pytest
 
 from veilwalk import graphs
-from veilwalk.core.errors import GraphError, InputFileError
+from veilwalk.core.errors import ConfigError, GraphError, InputFileError
 
 LABELS = ("St. Mary's", "Köln", "100", '"quoted"', "a & b <c>", "東京 病院", "{x}")
 
@@ -105,12 +107,13 @@ def test_gml_by_others(tmp_path: Path) -> None:
 
 
 def test_graphml_by_others(tmp_path: Path) -> None:
-    """Edges may say themselves that they are undirected; data and ports are passed over."""
+    """Another encoding, a prefix, data and ports; neither data nor ports are looked at."""
     path = tmp_path / "a.graphml"
     path.write_text(
-        '<?xml version="1.0" encoding="UTF-16"?><graphml><key id="d" for="node"/><graph edgedefault="directed">'
-        '<node id="n0"><data key="d">x</data><port name="p"/></node><node id="n1"/>'
-        '<edge source="n0" target="n1" directed="false"/></graph></graphml>',
+        '<?xml version="1.0" encoding="UTF-16"?><g:graphml xmlns:g="http://graphml.graphdrawing.org/xmlns">'
+        '<g:key id="d" for="node" attr.name="color"/><g:graph edgedefault="undirected">'
+        '<g:node id="n0"><g:data key="d">x</g:data><g:port name="p"/></g:node><g:node id="n1"/>'
+        '<g:edge source="n0" target="n1"/></g:graph></g:graphml>',
         encoding="utf-16",
     )
     assert graphs.read_graph(path).labels == ("n0", "n1")
@@ -129,33 +132,33 @@ _GRAPHML = b'<graphml><graph edgedefault="undirected">%s</graph></graphml>'
         ("a.graphml", (_BOMB + b"<graphml>&b;</graphml>").decode().encode("utf-16"), "has a DOCTYPE"),
         ("a.graphml", b'<!DOCTYPE g SYSTEM "file:///etc/passwd"><graphml/>', "has a DOCTYPE"),
         ("a.graphml", b'<?xml version="1.0" encoding="moon"?><graphml/>', "encoding"),
-        ("a.graphml", b"<graphml/>", "has no graph"),
+        ("a.graphml", b"<graphml/>", "is not GraphML"),
         ("a.graphml", (_GRAPHML % b"<node id='a'/>")[:-4], "is not GraphML"),
-        ("a.graphml", _GRAPHML % b"<node/>", "has a node without id"),
-        ("a.graphml", _GRAPHML % b"<node id='a'/><edge source='a'/>", "has an edge without target"),
-        ("a.graphml", _GRAPHML % b"<node id='a'/><node id='a'/>", "lists node 'a' more than once"),
+        ("a.graphml", _GRAPHML % b"<node/>", "node without id"),
+        ("a.graphml", _GRAPHML % b"<node id='a'/><edge source='a'/>", "edge without target"),
+        ("a.graphml", _GRAPHML % b"<node id='a'/><node id='a'/>", "more than once"),
         ("a.graphml", _GRAPHML % b"<node id='a'/>", "has no edges"),
         ("a.graphml", _GRAPHML % b"<node id='a'/><edge source='a' target='b'/>", "names 'b', which is no node"),
         ("a.graphml", _GRAPHML % b"<node id='a'><graph/></node>", "nested"),
         ("a.graphml", _GRAPHML % b"<hyperedge/>", "hyperedges"),
         ("a.graphml", _GRAPHML % b"<node id=''/><node id='b'/><edge source='' target='b'/>", "none of them empty"),
         ("a.gml", b"", "is not GML"),
-        ("a.gml", b"graph [ node [ id 1 ]", "ends before"),
-        ("a.gml", b"graph [ node ]", "line 1: is not GML: ']' is out of place"),
-        ("a.gml", b"graph [\n] ]", "line 2: is not GML: ']' is out of place"),
-        ("a.gml", b'graph [\n node [ label "x ]', "line 2: is not GML: a quotation mark"),
+        ("a.gml", b"graph [ node [ id 1 ]", "is not GML"),
+        ("a.gml", b"graph [ node ]", "is not GML"),
+        ("a.gml", b"graph [\n] ]", "is not GML"),
+        ("a.gml", b'graph [\n node [ label "x ]', "is not GML"),
         ("a.gml", b"graph [ ] graph [ ]", "one graph"),
-        ("a.gml", b"graph [ node [ ] ]", "has a node without id"),
-        ("a.gml", b"graph [ node [ id 1 ] edge [ source 1 ] ]", "has an edge without target"),
-        ("a.gml", b"graph " + b"[ a " * 100_000, "is not GML"),
+        ("a.gml", b"graph [ node [ ] ]", "id"),
+        ("a.gml", b"graph [ node [ id 1 ] edge [ source 1 ] ]", "target"),
+        ("a.gml", b"graph " + b"[ a " * 300_000, "is not GML"),
         ("a.gml", b'graph [ node [ id 1 label "a" ] node [ id 2 label "a" ] edge [ source 1 target 2 ] ]', "different"),
         ("a.gml", b"\xff", "line 1: is not text in UTF-8"),
-        ("a.json", b"", "is not JSON"),
-        ("a.json", b"[" * 100_000, "is not JSON"),
+        ("a.json", b"", "is not node-link JSON"),
+        ("a.json", b"[" * 300_000, "is not node-link JSON"),
         ("a.json", b"[1, 2]", "is not node-link JSON"),
         ("a.json", b'{"nodes": 5}', "is not node-link JSON"),
-        ("a.json", b'{"nodes": []}', "need a list of links"),
-        ("a.json", b'{"nodes": [5], "links": []}', "has a node whose id"),
+        ("a.json", b'{"nodes": []}', "is not node-link JSON"),
+        ("a.json", b'{"nodes": [5], "links": []}', "is not node-link JSON"),
         ("a.json", b'{"nodes": [{"id": [1]}], "links": []}', "neither text nor a whole number"),
         ("a.json", b'{"nodes": [{"id": true}], "links": []}', "neither text nor a whole number"),
         ("a.json", b'{"nodes": [{"id": 1}], "links": [{"source": 1, "target": 2}]}', "names '2', which is no node"),
@@ -172,3 +175,78 @@ def test_hostile_files(tmp_path: Path, name: str, content: bytes, message: str) 
         graphs.read_graph(path)
     assert str(caught.value).startswith(str(path))
     assert len(str(caught.value).splitlines()) == 1
+
+
+_DIGITS = b"9" * 5_000
+_KEYED = (
+    b'<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="k" for="node" attr.name="k" attr.type="%s"/>'
+    b"<graph>%s</graph></graphml>"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.graphml", b"<a>" * 300_000),
+        ("a.graphml", b"<!DOCTYPE g [<!ENTITY % x SYSTEM 'http://127.0.0.1/x'> %x;]><graphml/>"),
+        (
+            "a.graphml",
+            _KEYED % (b"int", b'<node id="a"><data key="k">%s</data></node>' % _DIGITS),
+        ),
+        ("a.graphml", _KEYED % (b"moon", b"")),
+        (
+            "a.graphml",
+            _KEYED % (b"int", "<node id='\x9b31m'/><node id='b'/><edge source='b' target='b'/>".encode()),
+        ),
+        (
+            "a.graphml",
+            _KEYED % (b"int", b'<node id="a"><data key="&#x9b;31m&#10;&#10;x"/></node>'),
+        ),
+        ("a.gml", b"graph [ node [ id %s ] ]" % _DIGITS),
+        ("a.gml", "graph [ \x1b[31m\x9b€ ]".encode()),
+        ("a.gml", b'graph [ node [ id 1 label "\x1b[31m" ] node [ id 2 label "b" ] edge [ source 1 target 2 ] ]'),
+        ("a.gml", b"graph [ node [ id 1 node_for_adding 2 ] ]"),
+        ("a.gml", b"graph [ node [ id 1 label [ a 1 ] ] node [ id 2 label 2 ] edge [ source 1 target 2 ] ]"),
+        ("a.gml", b"graph [ node 5 ]"),
+        ("a.json", b'{"a":' * 300_000),
+        ("a.json", b'{"nodes": [{"id": %s}], "links": []}' % _DIGITS),
+        ("a.json", b'{"nodes": [{"id": "\\u001b[31m"}, {"id": 2}], "links": [{"source": 2, "target": "\\u001b[31m"}]}'),
+        ("a.json", b'{"nodes": [{"id": 2}], "links": [{"source": 2, "target": "\\u001b[31m"}]}'),
+        ("a.json", b'{"nodes": [{"id": 1}, {"id": "1"}], "links": [{"source": 1, "target": "1"}]}'),
+        ("a.json", b'{"nodes": [{"id": 1.5}, {"id": 1}], "links": [{"source": 1, "target": 1.5}]}'),
+        ("a.adjlist", b"\x1b[31m a\n"),
+    ],
+)
+def test_no_file_harms_through_networkx(tmp_path: Path, name: str, content: bytes) -> None:
+    """Depth, long numbers, terminal escapes, names of NetworkX's own arguments: one line that a terminal can show."""
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputFileError) as caught:
+        graphs.read_graph(path)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("attribute", [b"<node id='a' x='%s'/>", b"<node id='a'><data key='k'>%s</data></node>"])
+def test_a_long_attribute_takes_no_quadratic_time(tmp_path: Path, attribute: bytes) -> None:
+    """In many pieces 20 MB took a parser ten seconds."""
+    path = tmp_path / "a.graphml"
+    nodes = attribute % (b"x" * 20_000_000) + b"<node id='b'/><edge source='a' target='b'/>"
+    path.write_bytes(_KEYED % (b"string", nodes))
+    started = time.process_time()
+    assert graphs.read_graph(path).labels == ("a", "b")
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("name", ["a.graphml", "a.gml", "a.json", "a.adjlist"])
+def test_large_files_and_a_missing_networkx_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = tmp_path / name
+    with path.open("wb") as file:
+        file.truncate(100_000_001)
+    with pytest.raises(InputFileError, match="need at most"):
+        graphs.read_graph(path)
+    path.write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(ConfigError, match=r"veilwalk\[networkx\]"):
+        graphs.read_graph(path)

@@ -12,7 +12,7 @@ from scipy import stats
 from veilwalk import graphs
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
-from veilwalk.graphs import Graph, _random
+from veilwalk.graphs import Graph, _generators
 
 
 @pytest.mark.parametrize(("n_nodes", "degree"), [(4, 3), (6, 5), (8, 5), (50, 3), (30, 14), (41, 20), (40, 37)])
@@ -48,7 +48,7 @@ def test_uniformity_test_rejects_a_ring_plus_matching() -> None:
 def test_switches_leave_a_simple_graph_and_little_bias(monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken pairs mended by switches leave as many triangles as exact redrawing does."""
     redrawn = [_triangles(graphs.random_regular(60, 3, seed=seed)) for seed in range(400)]
-    monkeypatch.setattr(_random, "_REDRAW_STUBS", 1)
+    monkeypatch.setattr(_generators, "_REDRAW_STUBS", 1)
     switched = [_triangles(graphs.random_regular(60, 3, seed=seed)) for seed in range(400, 800)]
     assert stats.ks_2samp(redrawn, switched).pvalue > 1e-6
     # Named mutant: graphs of degree 4 have more than three times as many triangles.
@@ -95,7 +95,7 @@ def test_erdos_renyi_reaches_every_pair_equally() -> None:
     """Every pair of 6 nodes is as likely as any other, the first and the last included."""
     tally = np.zeros((6, 6))
     for seed in range(2000):
-        edges = _random._binomial_pairs(6, 0.4, np.random.default_rng(seed))
+        edges = _generators._binomial_pairs(6, 0.4, np.random.default_rng(seed))
         tally[edges[:, 0], edges[:, 1]] += 1
     counts = tally[np.triu_indices(6, 1)]
     assert tally.sum() == counts.sum()
@@ -122,7 +122,7 @@ def test_barabasi_albert_degrees() -> None:
 def test_random_geometric_joins_what_is_near() -> None:
     """Every pair within the radius and no other, by counting; a radius that spans the square joins all."""
     from veilwalk.core.randomness import task_generator
-    from veilwalk.graphs._random import _GRAPH_STREAM
+    from veilwalk.graphs._generators import _GRAPH_STREAM
 
     graph = graphs.random_geometric(120, 0.25, seed=3)
     points = task_generator(3, _GRAPH_STREAM).random((120, 2))

@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pytest
 from scipy import sparse
+from tests.helpers.graphs import path, star
 
 from veilwalk import graphs
 from veilwalk.core.errors import GraphError, InvalidParameterError
@@ -143,10 +144,9 @@ def test_errors_name_nodes_by_label() -> None:
         Graph.from_csr(sparse.csr_array(np.array([[0, 2], [2, 0]])), labels=["x", "y"])
 
 
-@pytest.mark.parametrize("edges", [[(0, 1)], [(0, 1), (1, 2), (2, 3)], [(0, 1), (0, 2), (0, 3), (0, 4)]])
-def test_the_smallest_graphs_have_answers(edges: list[tuple[int, int]]) -> None:
+@pytest.mark.parametrize("graph", [path(2), path(4), star(4)])
+def test_the_smallest_graphs_have_answers(graph: Graph) -> None:
     """Two nodes, a path, a star: nothing here needs more."""
-    graph = Graph.from_edges(max(max(edge) for edge in edges) + 1, edges)
     found = graphs.summary(graph)
     width = int(graphs.distances(graph).max())
     assert found.bipartite

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.helpers.graphs import path
 
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.graphs import Graph, random_regular
+from veilwalk.graphs import random_regular
 from veilwalk.learning import central_trace, gossip_trace, plain_trace
 
 GRAPH = random_regular(40, 3, seed=3)
-PATH = Graph.from_edges(4, np.array([[0, 1], [1, 2], [2, 3]]))
+PATH = path(4)
 
 
 def test_the_plain_walk_steps_along_edges() -> None:

@@ -162,7 +162,7 @@ def test_features_of_other_ranges_are_scaled_by_the_training_part(tmp_path: Path
     train = np.array([[-10.0, 7, 0], [10, 7, 1], [0, 7, 0.5]])
     test = np.array([[20.0, 7, 0.25], [5, 7, 0], [-30, 7, 1]])
     labels = np.array([0, 1, 0])
-    data = load_data(write_npz(tmp_path, x_train=train, y_train=labels, x_test=test, y_test=labels))
+    data = load_data(write_npz(tmp_path, x_train=train, y_train=labels, x_test=test, y_test=labels) + ":scale=range")
     assert data.train.features.tolist() == [[0, 0, 0], [1, 0, 1], [0.5, 0, 0.5]]
     assert data.test.features.tolist() == [[1, 0, 0.25], [0.75, 0, 0], [0, 0, 1]]
 
@@ -199,15 +199,15 @@ def test_any_whole_numbers_and_names_are_classes_in_sorted_order(
 
 def test_digits_keep_their_numbers() -> None:
     """What their name says is their number, and nothing about them is scaled again."""
-    data = load_data("digits")
+    data = load_data("digits:scale=range")
     assert data.class_names == tuple("0123456789")
-    assert (data.feature_range, data.target_range, data.is_regression) == (None, None, False)
+    assert (data.scaler.feature_range, data.target_range, data.is_regression) == (None, None, False)
 
 
 def test_real_labels_are_regression(tmp_path: Path) -> None:
     """Scaled by the range of the training part, which is kept; what the test part has beyond stays beyond."""
     x, y = np.linspace(0, 1, 10)[:, None], np.linspace(-5, 15.5, 10)
-    data = load_data(write_npz(tmp_path, x_train=x, y_train=y, x_test=x, y_test=np.full(10, 36)))
+    data = load_data(write_npz(tmp_path, x_train=x, y_train=y, x_test=x, y_test=np.full(10, 36)) + ":scale=range")
     assert data.is_regression
     assert (data.n_classes, data.class_names, data.target_range) == (0, (), (-5, 15.5))
     assert data.train.labels == pytest.approx((y + 5) / 20.5, abs=1e-6)
@@ -231,9 +231,9 @@ def test_arrays_in_memory_are_taken_as_files_are(tmp_path: Path) -> None:
 def test_features_keep_the_range_they_were_scaled_by(tmp_path: Path) -> None:
     """Whoever uses the model must scale likewise."""
     x, y = np.array([[-10.0, 0], [10, 1]]), np.array([0, 1])
-    data = load_data(write_npz(tmp_path, x_train=x, y_train=y, x_test=x, y_test=y))
-    assert data.feature_range is not None
-    assert [edge.tolist() for edge in data.feature_range] == [[-10, 0], [10, 1]]
+    data = load_data(write_npz(tmp_path, x_train=x, y_train=y, x_test=x, y_test=y) + ":scale=range")
+    assert data.scaler.feature_range is not None
+    assert [edge.tolist() for edge in data.scaler.feature_range] == [[-10, 0], [10, 1]]
 
 
 FIT = Partition(np.zeros((3, 4), dtype=np.float32), np.array([0, 1, 2]))

@@ -38,10 +38,10 @@ def test_ids_too_long_for_a_double_stay_apart(tmp_path: Path) -> None:
 def test_names_labels_groups_and_numbers(tmp_path: Path) -> None:
     """Text labels become classes; a group is a column and no feature; rows stay together."""
     spec = write(tmp_path, "hospital,age,kind\n" + rows(30, "hB,N,A"))
-    data = load_data(f"{spec}:label=kind:group=hospital", seed=1)
+    data = load_data(f"{spec}:label=kind:group=hospital:scale=range", seed=1)
     assert (data.n_features, data.class_names, len(data.train), len(data.test)) == (1, ("a", "b"), 24, 6)
-    assert data.feature_range is not None
-    low, high = data.feature_range
+    assert data.scaler.feature_range is not None
+    low, high = data.scaler.feature_range
     ages = np.rint(data.train.features[:, 0] * (high - low) + low).astype(int)
     assert np.array_equal(ages % 2, data.train.labels)
     assert data.columns["hospital"].tolist() == [f"h{age % 3}" for age in ages]
@@ -85,7 +85,7 @@ def test_targets_are_fitted_even_where_all_are_whole(tmp_path: Path) -> None:
     """A price is no class; real numbers need not be told apart."""
     spec = write(tmp_path, "x,price\n" + rows(10, "0,N"))
     assert load_data(f"{spec}:label=price").n_classes == 10
-    data = load_data(f"{spec}:target=price")
+    data = load_data(f"{spec}:target=price:scale=range")
     assert data.is_regression
     assert data.target_range is not None
     assert load_data(write(tmp_path, "x,price\n" + rows(10, "0,N.5"))).is_regression

@@ -78,7 +78,7 @@ def test_a_law_file_brings_its_walk_and_its_distances(tmp_path: Path) -> None:
         Scenario.of(replace(settings, support="2:4"))
 
 
-@pytest.mark.parametrize("law", ["uniform-distance", "equalised", "paper-exact", "optimal"])
+@pytest.mark.parametrize("law", ["uniform-distance", "paper-exact", "optimal"])
 def test_every_law_by_name_can_be_trained_with(law: str) -> None:
     """As in design and audit."""
     assert Scenario.of(replace(SMALL, law=law, support="2:3")).scheme.law.name == law

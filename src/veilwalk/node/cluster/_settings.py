@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
 from veilwalk.core.payload import check_payload
-from veilwalk.core.records import write_atomically
+from veilwalk.core.records import plain, write_atomically
 from veilwalk.core.walk import Walk
 from veilwalk.node.cluster._dwell import measured_dwell
 from veilwalk.node.cluster._files import ClusterPlan, node_ids, prepare_cluster
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: A folder that has this file is a whole cluster.
 SETTINGS = "cluster.json"
+#: What the models of a cluster must be given: features, classes and how rows were scaled.
+DATA_FACTS = "data.json"
 _STRAIGHT = Walk("non-backtracking")
 
 
@@ -216,6 +218,8 @@ def rules_in(out: Path) -> RunRules:
 
 def prepare_or_resume(setup: ClusterSetup, out: Path) -> list[Path]:
     """Return the configurations of the cluster in ``out``, made now or before with the same settings."""
+    from veilwalk.training import data_facts
+
     wanted = asdict(setup.settings)
     configs = [out / name / "node.toml" for name in node_ids(setup.scenario.graph.n_nodes)]
     if settings_in(out, wanted) is not None:
@@ -223,6 +227,8 @@ def prepare_or_resume(setup: ClusterSetup, out: Path) -> list[Path]:
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty and holds no cluster: choose another folder")
     prepare_cluster(out, setup.plan())
+    # Read by predict, which scales rows as the nodes' rows were.
+    write_atomically(out / DATA_FACTS, json.dumps({"data": plain(data_facts(setup.scenario))}).encode() + b"\n")
     # Last: a folder with this file is complete.
     write_atomically(out / SETTINGS, json.dumps(wanted, indent=2).encode() + b"\n")
     return configs

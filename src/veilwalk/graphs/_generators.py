@@ -1,4 +1,4 @@
-"""Random graphs, each fixed by its parameters and a seed."""
+"""Generates lattices and random graphs; a random one is fixed by its parameters and a seed."""
 
 from __future__ import annotations
 
@@ -8,16 +8,60 @@ import numpy as np
 
 from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray
-from veilwalk.core.errors import GraphError, InvalidParameterError
+from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
 from veilwalk.core.randomness import task_generator
 from veilwalk.graphs._graph import Graph, index_type
-from veilwalk.graphs._lattices import complete, refuse_huge
 
 # A stream of its own: a run that seeds its walks with the same number must not reuse these draws.
 _GRAPH_STREAM = 0x6772_6170
 # Expected stubs drawn before a pairing is simple; below this, redrawing (exactly uniform) takes < 0.2 s.
 _REDRAW_STUBS = 5_000_000
 _REDRAWS_WHEN_DISCONNECTED = 1000
+# Neighbour lists, the edge list they are sorted from, and one copy in between.
+_BYTES_PER_EDGE = 32
+_BYTES_LIMIT = 32 * 2**30
+_MOST_BITS = 63
+
+
+def ring(n_nodes: int) -> Graph:
+    """Return the cycle of ``n_nodes`` nodes, at least 3."""
+    validate.integer(nodes=n_nodes)
+    validate.at_least(3, nodes=n_nodes)
+    return torus(n_nodes).named(f"ring:{n_nodes}")
+
+
+def torus(*sides: int) -> Graph:
+    """Return the periodic lattice with these side lengths, each at least 3; nodes are numbered row by row."""
+    if not sides:
+        raise InvalidParameterError("sides", sides, "at least one side length")
+    for side in sides:
+        validate.integer(side=side)
+        validate.at_least(3, side=side)
+    n_nodes = math.prod(sides)
+    _refuse_huge(len(sides) * n_nodes)
+    grid = np.arange(n_nodes).reshape(sides)
+    edges = [np.column_stack((grid.ravel(), np.roll(grid, -1, axis).ravel())) for axis in range(len(sides))]
+    return Graph.from_edges(n_nodes, np.concatenate(edges)).named(":".join(["torus", *map(str, sides)]))
+
+
+def hypercube(dimension: int) -> Graph:
+    """Return the graph on the words of ``dimension`` bits; neighbours differ in one bit."""
+    validate.integer(dimension=dimension)
+    validate.at_least(1, dimension=dimension)
+    if dimension > _MOST_BITS:
+        raise InvalidParameterError("dimension", dimension, f"<= {_MOST_BITS}: a node's number has so many bits")
+    _refuse_huge(dimension * 2 ** (dimension - 1))
+    nodes = np.arange(2**dimension)
+    edges = [np.column_stack((nodes, nodes | 1 << bit))[nodes & 1 << bit == 0] for bit in range(dimension)]
+    return Graph.from_edges(len(nodes), np.concatenate(edges)).named(f"hypercube:{dimension}")
+
+
+def complete(n_nodes: int) -> Graph:
+    """Return the graph in which each of the ``n_nodes`` nodes, at least 2, neighbours every other."""
+    validate.integer(nodes=n_nodes)
+    validate.at_least(2, nodes=n_nodes)
+    _refuse_huge(n_nodes * (n_nodes - 1) // 2)
+    return Graph.from_edges(n_nodes, np.column_stack(np.triu_indices(n_nodes, 1))).named(f"complete:{n_nodes}")
 
 
 def random_regular(n_nodes: int, degree: int, *, seed: int) -> Graph:
@@ -39,7 +83,7 @@ def random_regular(n_nodes: int, degree: int, *, seed: int) -> Graph:
         raise InvalidParameterError("degree", degree, f"less than the number of nodes, {n_nodes}")
     if n_nodes * degree % 2:
         raise InvalidParameterError("degree", degree, f"even, since the number of nodes, {n_nodes}, is odd")
-    refuse_huge(n_nodes * degree // 2)
+    _refuse_huge(n_nodes * degree // 2)
     rng = task_generator(seed, _GRAPH_STREAM)
     name = f"rrg:{n_nodes}:{degree}:seed={seed}"
     if degree > (n_nodes - 1) / 2:
@@ -67,11 +111,11 @@ def erdos_renyi(n_nodes: int, mean_degree: float, *, seed: int, largest_componen
     validate.more_than(0, mean_degree=mean_degree)
     if mean_degree > n_nodes - 1:
         raise InvalidParameterError("mean_degree", mean_degree, f"<= nodes - 1 = {n_nodes - 1}")
-    refuse_huge(math.ceil(n_nodes * mean_degree / 2), n_nodes=n_nodes)
+    _refuse_huge(math.ceil(n_nodes * mean_degree / 2), n_nodes=n_nodes)
     rng = task_generator(seed, _GRAPH_STREAM)
     edges = _binomial_pairs(n_nodes, mean_degree / (n_nodes - 1), rng)
-    name = f"er:{n_nodes}:{_text(mean_degree)}:seed={seed}"
-    return _maybe_cut(n_nodes, edges, name, largest_component=largest_component)
+    name = f"er:{n_nodes}:{_format_number(mean_degree)}:seed={seed}"
+    return _build_random(n_nodes, edges, name, largest_component=largest_component)
 
 
 def barabasi_albert(n_nodes: int, attach: int, *, seed: int) -> Graph:
@@ -88,7 +132,7 @@ def barabasi_albert(n_nodes: int, attach: int, *, seed: int) -> Graph:
     validate.at_least(1, attach=attach)
     if attach >= n_nodes:
         raise InvalidParameterError("attach", attach, f"less than the number of nodes, {n_nodes}")
-    refuse_huge(n_nodes * attach)
+    _refuse_huge(n_nodes * attach)
     rng = task_generator(seed, _GRAPH_STREAM)
     edges = _kernels.preferential_edges(n_nodes, attach, rng)
     return Graph.from_edges(n_nodes, edges).named(f"ba:{n_nodes}:{attach}:seed={seed}")
@@ -113,13 +157,13 @@ def watts_strogatz(n_nodes: int, degree: int, rewire: float, *, seed: int, large
         raise InvalidParameterError("degree", degree, f"less than the number of nodes, {n_nodes}")
     if not 0.0 <= rewire <= 1.0:
         raise InvalidParameterError("rewire", rewire, "from 0 to 1")
-    refuse_huge(n_nodes * degree // 2)
+    _refuse_huge(n_nodes * degree // 2)
     rng = task_generator(seed, _GRAPH_STREAM)
     targets = _kernels.rewired_ring(n_nodes, degree // 2, float(rewire), rng)
     owners = np.repeat(np.arange(n_nodes), degree // 2)
     edges = np.column_stack((owners, targets.ravel()))
-    name = f"ws:{n_nodes}:{degree}:{_text(rewire)}:seed={seed}"
-    return _maybe_cut(n_nodes, edges, name, largest_component=largest_component)
+    name = f"ws:{n_nodes}:{degree}:{_format_number(rewire)}:seed={seed}"
+    return _build_random(n_nodes, edges, name, largest_component=largest_component)
 
 
 def random_geometric(n_nodes: int, radius: float, *, seed: int, largest_component: bool = False) -> Graph:
@@ -139,19 +183,30 @@ def random_geometric(n_nodes: int, radius: float, *, seed: int, largest_componen
     validate.finite(radius=radius)
     # No two points of the unit square are farther apart.
     reach = min(float(radius), 2.0)
-    refuse_huge(math.ceil(n_nodes**2 * min(math.pi * reach**2, 1.0) / 2), n_nodes=n_nodes)
+    _refuse_huge(math.ceil(n_nodes**2 * min(math.pi * reach**2, 1.0) / 2), n_nodes=n_nodes)
     rng = task_generator(seed, _GRAPH_STREAM)
     edges = cKDTree(rng.random((n_nodes, 2))).query_pairs(reach, output_type="ndarray")
-    name = f"geometric:{n_nodes}:{_text(radius)}:seed={seed}"
-    return _maybe_cut(n_nodes, edges, name, largest_component=largest_component)
+    name = f"geometric:{n_nodes}:{_format_number(radius)}:seed={seed}"
+    return _build_random(n_nodes, edges, name, largest_component=largest_component)
 
 
-def _text(number: float) -> str:
+def _refuse_huge(n_edges: int, *, n_nodes: int = 0) -> None:
+    """Refuse a graph whose construction would need more memory than a workstation has.
+
+    Where nodes may outnumber edges, they count too: each takes about as much.
+    """
+    needed = max(n_edges, n_nodes) * _BYTES_PER_EDGE
+    if needed > _BYTES_LIMIT:
+        what = f"{n_nodes} nodes" if n_nodes > n_edges else f"{n_edges} edges"
+        raise ResourceLimitError(f"a graph of {what} needs about {needed} bytes: must be at most {_BYTES_LIMIT}")
+
+
+def _format_number(number: float) -> str:
     """Return the shortest text that a spec reads back as ``number``."""
     return repr(float(number)).removesuffix(".0")
 
 
-def _maybe_cut(n_nodes: int, edges: IntArray, name: str, *, largest_component: bool) -> Graph:
+def _build_random(n_nodes: int, edges: IntArray, name: str, *, largest_component: bool) -> Graph:
     """Return the graph of edges that are simple by construction, under the name that a spec gives it."""
     from veilwalk.graphs import _kernels
 

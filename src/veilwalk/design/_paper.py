@@ -1,9 +1,9 @@
-"""Design on one concrete graph, with shells counted on it and every law of the walk taken from exact chains.
+"""The paper's own design: by closed forms for a random regular graph, and with exact chains on one concrete graph.
 
-The principle is the paper's: a destination at distance l is drawn in inverse proportion to the chance that such
-a node hits within the observer's window. Here that chance is exact, averaged over all pairs at distance l, and
-the row of each node is normalised over the nodes it really has. Nothing is assumed about the graph but that it
-is connected.
+The closed forms know a graph by its size and degree only. On a concrete graph the principle is the same: a destination
+at distance l is drawn in inverse proportion to the chance that such a node hits within the observer's window. There
+that chance is exact, averaged over all pairs at distance l, shells are counted, and the row of each node is normalised
+over the nodes it really has. Nothing is assumed about the graph but that it is connected.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import special
 
+from veilwalk import theory
 from veilwalk.chains import Chain, chain_of
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
@@ -22,14 +24,156 @@ from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design._closed_form import WindowDesign
-from veilwalk.design._law import DestinationLaw, law_by_distance
+from veilwalk.design._law import DestinationLaw, DistanceLaw, law_by_distance
 from veilwalk.graphs import Graph, distances
+from veilwalk.theory import printed
 
+FORMULAS = ("corrected", "printed")
 # Dense n x n tables of doubles alive at once.
 _TABLES = 8
 # Return times, from the shortest covered to infinity, at which the minimum over destinations is computed.
 _EXAMINED = 7
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WindowDesign:
+    """A law by the paper's window notion: what it guarantees, what it costs, and which assumptions bend.
+
+    Entropies are those of the paper's window notion at the design return time. ``floor_kind`` says what stands
+    behind ``anonymity_floor_nats``: a proved bound, the printed bound, or a computed minimum.
+    """
+
+    n_nodes: int
+    degree: int | None
+    formulas: str
+    window_radius: int
+    tail_probability: float
+    return_time_design: float
+    return_time_from: float
+    distances: IntArray
+    distance_pmf: FloatArray
+    shell_sizes: FloatArray
+    distance_entropy_nats: float
+    node_entropy_nats: float
+    anonymity_floor_nats: float
+    floor_kind: str
+    mean_iteration_hops: float
+    worst_destination: int | None
+    warnings: tuple[str, ...]
+    law: DistanceLaw | DestinationLaw
+
+    @property
+    def destination_law(self) -> DestinationLaw:
+        """The law of a design that was made on a graph."""
+        if isinstance(self.law, DistanceLaw):
+            raise InvalidParameterError("law", "of distances", "one made on a graph")
+        return self.law
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the design as plain data under its stable JSON keys."""
+        content: dict[str, Any] = {
+            "n_nodes": self.n_nodes,
+            "degree": self.degree,
+            "formulas": self.formulas,
+            "support": [int(self.distances[0]), int(self.distances[-1])],
+            "window_radius": self.window_radius,
+            "tail_probability": self.tail_probability,
+            "return_time_design": self.return_time_design,
+            "return_time_from": self.return_time_from,
+            "distance_pmf": self.distance_pmf,
+            "shell_sizes": self.shell_sizes,
+            "distance_entropy_nats": self.distance_entropy_nats,
+            "node_entropy_nats": self.node_entropy_nats,
+            "anonymity_floor_nats": self.anonymity_floor_nats,
+            "floor_kind": self.floor_kind,
+            "mean_iteration_hops": self.mean_iteration_hops,
+            "warnings": list(self.warnings),
+        }
+        if not isinstance(self.law, DistanceLaw):
+            content["graph_digest"] = self.law.graph_digest
+            content["worst_destination"] = self.worst_destination
+            content["destination_pmf"] = self.law.matrix.toarray()
+        return content
+
+
+def design_regular(
+    model: theory.AnonymityModel,
+    *,
+    tail_probability: float = 0.3,
+    return_time: float | None = None,
+    formulas: str = "corrected",
+) -> WindowDesign:
+    """Design the law of lemma:rrgopt and say what it guarantees and costs.
+
+    Args:
+        model: network, support and window.
+        tail_probability: delta'; the guarantee holds with probability 1 - delta'.
+        return_time: kappa; without it the paper's choice, to the nearest hop.
+        formulas: ``corrected``, or ``printed`` to see what the paper's own text would give.
+
+    Example:
+        >>> from veilwalk.core.support import DistanceSupport
+        >>> walk = theory.WalkModel(n_nodes=300, degree=3)
+        >>> found = design_regular(theory.AnonymityModel(walk=walk, support=DistanceSupport(2, 6)))
+        >>> found.return_time_design, round(found.mean_iteration_hops, 1)
+        (634.0, 574.9)
+    """
+    if formulas not in FORMULAS:
+        raise InvalidParameterError("formulas", formulas, f"one of {', '.join(FORMULAS)}")
+    # First of all: it refuses a support that no array could hold.
+    sizes = theory.shell_sizes(model)
+    kappa = return_time
+    if kappa is None:
+        kappa = float(round(theory.design_return_time(tail_probability, model=model)))
+        # A support that reaches beyond the paper's choice would leave no window at all.
+        kappa = max(kappa, model.support.hi + 1.0)
+    if formulas == "corrected":
+        pmf = theory.optimal_distance_pmf(kappa, model=model)
+        posterior = theory.source_posterior(pmf, kappa, model=model)
+        promise = theory.guarantee(tail_probability, model=model, return_time_design=kappa)
+        floor, start = promise.anonymity_floor_nats, promise.return_time_from
+        kind = "proved lower bound at every return time covered, given ass:frt"
+    else:
+        theory.window_likelihood(kappa, model=model)  # refuses what the printed forms would turn into nonsense
+        pmf = printed.optimal_distance_pmf(kappa, model=model)
+        posterior = printed.source_posterior(pmf, kappa, model=model)
+        floor = printed.guaranteed_entropy(tail_probability, model=model, corollary=math.isinf(kappa))
+        start = printed.guaranteed_return_time(tail_probability, model=model)
+        kind = "bound as printed in the paper, which is not what it should be (erratum 3)"
+    return WindowDesign(
+        n_nodes=model.walk.n_nodes,
+        degree=model.walk.degree,
+        formulas=formulas,
+        window_radius=model.window_radius,
+        tail_probability=tail_probability,
+        return_time_design=kappa,
+        return_time_from=start,
+        distances=model.support.distances,
+        distance_pmf=pmf,
+        shell_sizes=sizes,
+        distance_entropy_nats=float(theory.distance_entropy(posterior)),
+        node_entropy_nats=float(theory.node_entropy(posterior, sizes=sizes)),
+        anonymity_floor_nats=floor,
+        floor_kind=kind,
+        mean_iteration_hops=theory.mean_iteration_hops(pmf, model=model),
+        worst_destination=None,
+        warnings=_warnings(model, kappa, start, formulas),
+        law=DistanceLaw(model.support, pmf, model.walk.n_nodes, model.walk.degree),
+    )
+
+
+def _warnings(model: theory.AnonymityModel, kappa: float, start: float, formulas: str) -> tuple[str, ...]:
+    """Name every assumption that ignores more than 5%, at the design return time or at the shortest covered."""
+    found = []
+    seen: set[str] = set()
+    for return_time in (kappa, max(start, model.support.hi + 1.0)):
+        for term in theory.ignored_terms(return_time, model=model):
+            if term.bends and term.label not in seen:
+                seen.add(term.label)
+                found.append(f"{term.label} ignores {term.ignored_share:.1%}: {term.meaning}")
+    if formulas == "printed":
+        found.append("printed formulas: kept for comparison only; see paper/errata.md")
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +288,16 @@ def window_entropies(law: DestinationLaw, likelihood: FloatArray, apart: IntArra
         means.append(total[within] / np.maximum(count[within], 1))
     by_distance: FloatArray = special.entr(normalised(np.array(means))).sum(axis=1)
     return WindowEntropies(by_node=by_node, by_distance=by_distance)
+
+
+def weight_ratio(law: DestinationLaw, likelihood: FloatArray) -> float:
+    """Return how many times the likeliest source of a destination outweighs the least likely, at most.
+
+    Weights are ``P_ij L_ij``, as the window notion has them: 1 where all sources look alike.
+    """
+    weights = law.matrix.toarray() * likelihood
+    least = np.where(weights > 0, weights, np.inf).min(axis=0)
+    return float((weights.max(axis=0) / least).max())
 
 
 def mean_by_distance(values: FloatArray, apart: IntArray, support: DistanceSupport) -> FloatArray:

@@ -1,0 +1,75 @@
+"""Means with 95% confidence intervals, and the jackknife."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import ndtri, stdtrit
+
+from veilwalk.core.arrays import FloatArray
+
+# A two-sided interval of 95% ends at this quantile.
+_UPPER = 0.975
+#: That quantile of the normal law: 1.959964.
+NORMAL_QUANTILE = float(ndtri(_UPPER))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean with its 95% confidence interval; ``count`` is the number of samples behind it, 0 where it is not kept."""
+
+    mean: float
+    low: float
+    high: float
+    count: int = 0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Both ends of the interval."""
+        return self.low, self.high
+
+
+def student_quantile(freedom: int) -> float:
+    """Return the same quantile of Student's law with so many degrees of freedom."""
+    return float(stdtrit(freedom, _UPPER))
+
+
+def half_width(values: FloatArray, *, student: bool = False) -> float:
+    """Return half the width of the interval of the mean of independent values; infinite for fewer than two.
+
+    The interval is that of the normal law, or of Student's law where the values are few.
+    """
+    if len(values) < 2:
+        return math.inf
+    quantile = student_quantile(len(values) - 1) if student else NORMAL_QUANTILE
+    return quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
+
+
+def estimate_mean(values: FloatArray, *, student: bool = False, count: int | None = None) -> Estimate:
+    """Return the mean of independent values with its interval; ``count`` where each value stands for many samples."""
+    mean, half = float(values.mean()), half_width(values, student=student)
+    return Estimate(mean, mean - half, mean + half, len(values) if count is None else count)
+
+
+def wilson_interval(share: float, size: float, quantile: float) -> Estimate:
+    """Return a share with Wilson's score interval among so many independent samples."""
+    weight = quantile**2 / size
+    centre = (share + weight / 2) / (1 + weight)
+    half = quantile * (share * (1 - share) / size + weight / (4 * size)) ** 0.5 / (1 + weight)
+    return Estimate(share, max(centre - half, 0.0), min(centre + half, 1.0))
+
+
+def jackknife(whole: float, left_out: FloatArray, *, most: float = math.inf, count: int = 0) -> Estimate:
+    """Return a statistic less its bias of first order, with an interval by Student's law.
+
+    Args:
+        whole: The statistic of all groups together.
+        left_out: The statistic without each group in turn.
+        most: A bound that the statistic cannot exceed; with few samples the correction may.
+        count: The number of samples in all groups.
+    """
+    size = len(left_out)
+    pseudo = size * whole - (size - 1) * left_out
+    mean, half = min(float(pseudo.mean()), most), half_width(pseudo, student=True)
+    return Estimate(mean, mean - half, min(mean + half, most), count)
