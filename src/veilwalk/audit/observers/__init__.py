@@ -1,32 +1,6 @@
 """Who attacks: every observer is one line in ``OBSERVERS``. What one sees stands in its ``sees``."""
 
-from __future__ import annotations
-
 from veilwalk.audit.observers._base import Observer, Place
-from veilwalk.audit.observers.linked import LinkedCoalition, LinkedNeighbour, Repeated
-from veilwalk.audit.observers.members import Coalition, Memory, Neighbour
-from veilwalk.audit.observers.single import FirstSight, LastHop, Path, Prior, ReturnTime, Window
+from veilwalk.audit.observers._registry import COALITIONS, OBSERVERS
 
 __all__ = ["COALITIONS", "OBSERVERS", "Observer", "Place"]
-
-
-#: Every observer by name, in the order in which they are reported.
-OBSERVERS: dict[str, type[Observer]] = {
-    kind.name: kind
-    for kind in (
-        Prior,
-        Window,
-        ReturnTime,
-        LastHop,
-        Memory,
-        Repeated,
-        Neighbour,
-        LinkedNeighbour,
-        FirstSight,
-        Coalition,
-        LinkedCoalition,
-        Path,
-    )
-}
-#: Those of them that are coalitions and answer for single updates.
-COALITIONS = tuple(name for name, kind in OBSERVERS.items() if kind.colluding and not kind.links)
