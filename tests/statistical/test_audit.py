@@ -16,7 +16,7 @@ from scipy import stats
 from veilwalk.audit import Audit, AuditSettings, Run, Sightings, audit, choose_colluders, estimate, play, score
 from veilwalk.audit.inference.exact import FromLaw
 from veilwalk.audit.inference.first_sight import ColluderPosteriors
-from veilwalk.chains import DeliveryLaw, WalkChain, iter_deliveries, mean_hitting_times
+from veilwalk.chains import DeliveryLaw, NodeChain
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.support import DistanceSupport
 from veilwalk.design import DestinationLaw, choose_scheme, law_by_distance
@@ -50,7 +50,7 @@ def played() -> Played:
     graph = random_regular(60, 3, seed=1)
     scheme = choose_scheme(graph, "uniform-distance", support=SUPPORT)
     run = play(scheme, SETTINGS, choose_colluders(scheme.graph, 10, SETTINGS.seed))
-    deliveries = list(iter_deliveries(WalkChain.simple(graph), scheme.law.matrix.toarray(), 500))
+    deliveries = list(NodeChain.simple(graph).deliveries(scheme.law.matrix.toarray(), 500))
     return Played(graph, scheme.law, run, distances(graph).astype(np.int64), deliveries, audit(scheme, SETTINGS))
 
 
@@ -215,7 +215,7 @@ def test_a_sample_of_destinations_says_so_in_its_interval() -> None:
 
 def test_hops_per_update_are_what_the_design_predicts(played: Played) -> None:
     """Within 1%; assuming that every pair were as far apart as two nodes at random misses by more."""
-    hitting = mean_hitting_times(WalkChain.simple(played.graph))
+    hitting = NodeChain.simple(played.graph).mean_hitting_times()
     measured = played.audit.hops_per_update.mean
     assert measured == pytest.approx(played.law.mean_hops(hitting), rel=0.01)
     assert played.audit.hops_per_update_predicted == pytest.approx(played.law.mean_hops(hitting), rel=1e-12)
@@ -255,7 +255,7 @@ def coalition(graph: Graph, matrix: FloatArray, colluders: IntArray) -> tuple[fl
     # Sources are equally likely: the chance of each last free node is its mean over them.
     weight = np.linalg.solve(system.T, np.full(len(free), 1 / len(free))) * into.sum(axis=1)
     assert weight.sum() == pytest.approx(1, rel=1e-10)
-    chain = WalkChain.simple(graph)
+    chain = NodeChain.simple(graph)
     adversary = ColluderPosteriors(chain, matrix, colluders)
     guess = adversary.posterior(first_sights(int(colluders[0]), free)).weights
     entropy = -(guess * np.log2(np.where(guess > 0, guess, 1.0))).sum(axis=1)

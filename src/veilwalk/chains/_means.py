@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import lapack
 
-from veilwalk.chains._chain import WalkChain
-from veilwalk.chains._kernels_means import refined_means
-from veilwalk.chains._limits import chosen_targets, require_memory
+from veilwalk.chains._kernels_nodes import refined_means
+from veilwalk.chains._limits import Nodes, chosen_targets, require_memory
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import NumericalError
-from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
+
+if TYPE_CHECKING:
+    from veilwalk.chains._node_chain import NodeChain
 
 _TOLERANCE = 1e-13
 # Targets solved together: measured best of 16 to 64 at 2000 and 5000 nodes, where blocks no longer fit into L2.
@@ -29,12 +30,7 @@ _SPARSE_FLOP_COST = 1.0
 _LAPACK_START = 700
 
 
-def mean_hitting_times(
-    chain: WalkChain,
-    targets: Sequence[int] | IntArray | None = None,
-    *,
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
-) -> FloatArray:
+def solve_mean_times(chain: NodeChain, targets: Nodes, memory_bytes: int) -> FloatArray:
     """Return E[T_ij] for every source ``i`` (rows) and target ``j`` (columns); 0 where they meet.
 
     Columns of the fundamental matrix solve ``(I - P) x = e_j - pi_j``. Chebyshev sweeps in single precision,
@@ -54,7 +50,7 @@ def mean_hitting_times(
         ResourceLimitError: The dense answer would not fit.
         NumericalError: The accuracy was not reached.
     """
-    columns = chosen_targets(chain, targets)
+    columns = chosen_targets(chain.n_nodes, targets)
     require_memory("mean hitting times", chain.n_nodes * len(columns), memory_bytes)
     products, sweeps = _sweep_plan(chain)
     sparse_flops = 2.0 * len(chain.indices) * len(columns) * products * sweeps
@@ -72,13 +68,13 @@ def mean_hitting_times(
     raise NumericalError(f"mean hitting times of {chain!r}: relative error {residual:.1e} is more than rounding")
 
 
-def _allowed(chain: WalkChain, means: FloatArray) -> float:
+def _allowed(chain: NodeChain, means: FloatArray) -> float:
     """Return the tolerance, or what rounding alone may leave in the residual of means this long."""
     row = int(np.diff(chain.indptr).max())
     return max(_TOLERANCE, 4.0 * _EPS * (4.0 + math.sqrt(row)) * float(means.max()))
 
 
-def _sweep_plan(chain: WalkChain) -> tuple[int, int]:
+def _sweep_plan(chain: NodeChain) -> tuple[int, int]:
     """Return the products of one sweep and how many sweeps the accuracy will take.
 
     k products shrink the residual to ``2 q^k / sqrt(pi_i pi_j)``, q the Chebyshev rate.
@@ -92,11 +88,11 @@ def _sweep_plan(chain: WalkChain) -> tuple[int, int]:
     return products, math.ceil(digits / math.log(_SWEEP_GAIN))
 
 
-def _goal(chain: WalkChain) -> float:
+def _goal(chain: NodeChain) -> float:
     return max(_TOLERANCE, _ROUNDINGS * _EPS / float(chain.stationary.min()))
 
 
-def _by_chebyshev(chain: WalkChain, columns: IntArray, products: int) -> tuple[FloatArray, float]:
+def _by_chebyshev(chain: NodeChain, columns: IntArray, products: int) -> tuple[FloatArray, float]:
     second, least = chain.spectrum
     means = np.empty((chain.n_nodes, len(columns)))
     residuals = np.empty(len(columns))
@@ -118,7 +114,7 @@ def _by_chebyshev(chain: WalkChain, columns: IntArray, products: int) -> tuple[F
     return means, float(residuals.max())
 
 
-def _by_cholesky(chain: WalkChain, columns: IntArray) -> tuple[FloatArray, float]:
+def _by_cholesky(chain: NodeChain, columns: IntArray) -> tuple[FloatArray, float]:
     root = np.sqrt(chain.stationary)
     matrix = np.outer(root, root)
     matrix -= chain.symmetric_matrix.toarray()

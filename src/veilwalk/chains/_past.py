@@ -23,11 +23,19 @@ it by a factor 1e-7, and undoing the damping costs three digits of sixteen.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
+from scipy import fft
 
-from veilwalk.chains._chain import WalkChain
-from veilwalk.core.arrays import BoolArray, FloatArray
+from veilwalk.chains._deliveries import DeliveryLaw, stationary_law
+from veilwalk.chains._limits import Nodes, chosen_horizon, chosen_targets
+from veilwalk.core.arrays import BoolArray, FloatArray, normalised
+
+if TYPE_CHECKING:
+    from veilwalk.chains._node_chain import NodeChain
 
 ComplexArray = npt.NDArray[np.complex128]
 
@@ -36,12 +44,59 @@ _WRAPPED = 1e-7
 _PASSES = 2
 # Frequencies worked on at a time: what they need stays in the cache.
 _BLOCK = 64
+# Rounding, before the damping of the transform is undone.
+_TRANSFORM_NOISE = 1e-15
+# What can be is never quite zero: a rare sighting that drowns in the approximation leaves the prior, not nothing.
+_FAINT = 1e-30
+
+
+def iter_approximate_deliveries(
+    chain: NodeChain, law: FloatArray, horizon: int, destinations: Nodes
+) -> Iterator[DeliveryLaw]:
+    """Yield delivery laws from transforms: the way there exact, the past exact but for one correlation.
+
+    The return time is the sum of two times that are independent given the source: the way there, and the time since
+    the destination was last passed before the sealing (the module says what is approximated in it). Total variation
+    of the posteriors given the return time, against the exact law, was 0.0004 to 0.0015 on the graphs of 60 nodes
+    that were tried and 0.0003 to 0.0005 on RRG(120, 3); on bipartite graphs 0.0003 (torus 6x6) to 0.0026 (trees).
+
+    Cost, a destination: O(horizon n^2), in matrix products, and a Fourier transform for each source and neighbour;
+    once, an eigendecomposition.
+    """
+    chosen, hops = chosen_targets(chain.n_nodes, destinations), chosen_horizon(horizon)
+    hitting, sources, inflow = chain.mean_hitting_times(), stationary_law(law), chain.inflow
+    size = int(fft.next_fast_len(2 * hops + 1, real=True))
+    past = PastLaws(chain, law, sources, hitting, size)
+    damping = past.damping[: hops + 1, np.newaxis, np.newaxis]
+    for node in chosen:
+        entries = slice(chain.indptr[node], chain.indptr[node + 1])
+        neighbours, own = chain.indices[entries], np.flatnonzero(law[:, node] > 0)
+        arriving = np.zeros((chain.n_nodes, len(neighbours)))
+        arriving[neighbours, np.arange(len(neighbours))] = inflow[entries]
+        hits = np.zeros((hops + 1, len(own), len(neighbours)))
+        for hop in range(1, hops + 1):
+            arriving[node] = 0.0
+            hits[hop] = arriving[own]
+            arriving = chain.transition_matrix @ arriving
+        there = fft.rfft(hits * damping, size, axis=0)
+        sums = fft.irfft(there * past.at(int(node))[:, own, np.newaxis], size, axis=0)[: hops + 1] / damping
+        prior = normalised(sources * law[:, node])
+        # Transforms leave rounding where nothing can be, and the past may seem shorter than the way back.
+        away = np.argmax(hits.any(axis=2), axis=0)
+        times = np.arange(hops + 1)[:, np.newaxis]
+        possible = (times >= 2 * away) & (times % (2 if chain.is_periodic else 1) == 0)
+        sums = np.where(sums > _TRANSFORM_NOISE / damping, sums, _FAINT)
+        sums = np.where(possible[:, :, np.newaxis] & hits.any(axis=0), sums, 0.0)
+        joint = sums * prior[own][:, np.newaxis]
+        joint = np.ascontiguousarray(np.moveaxis(joint, 2, 1))
+        whole = prior * chain.entry_shares(int(node), hitting)
+        yield DeliveryLaw(int(node), neighbours, own, joint, np.maximum(whole[:, own] - joint.sum(axis=0), 0.0))
 
 
 class PastLaws:
     """Transforms of A_i for one destination at a time; what all destinations share is computed once."""
 
-    def __init__(self, chain: WalkChain, law: FloatArray, prior: FloatArray, hitting: FloatArray, size: int) -> None:
+    def __init__(self, chain: NodeChain, law: FloatArray, prior: FloatArray, hitting: FloatArray, size: int) -> None:
         """Prepare for transforms of length ``size``; ``prior`` is the stationary law of ``law``."""
         self.damping = _WRAPPED ** (np.arange(size) / size)
         points = _WRAPPED ** (1 / size) * np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
@@ -108,7 +163,7 @@ class PastLaws:
         return np.asarray(np.maximum(mean, 0.0) * self._root**2)
 
 
-def _groups(chain: WalkChain, slowest: FloatArray) -> list[BoolArray]:
+def _groups(chain: NodeChain, slowest: FloatArray) -> list[BoolArray]:
     """Return who is kept apart: nobody, unless the walk swings; ``slowest`` is its slowest mode."""
     if not chain.is_periodic:
         return [np.ones(chain.n_nodes, dtype=np.bool_)]

@@ -1,5 +1,7 @@
 """Closed forms for random regular graphs: every formula of the paper, corrected.
 
+One approximation goes beyond the paper: :func:`mean_opening_hops`, for messages that several recipients may open.
+
 The printed form of whatever is wrong lives in :mod:`veilwalk.theory.printed`; the recipe behind the one
 published table in :mod:`veilwalk.theory.published`. Docstrings carry the LaTeX labels. Logarithms are natural.
 
@@ -42,29 +44,8 @@ from veilwalk.theory._hitting import (
     truncated_mean_nsp,
     truncated_mean_sp,
 )
+from veilwalk.theory._mean_opening_hops import mean_opening_hops
 from veilwalk.theory._model import AnonymityModel, WalkModel
-from veilwalk.theory._nonbacktracking import (
-    nonbacktracking_hitting_cdf,
-    nonbacktracking_hitting_pmf,
-    nonbacktracking_mean_hitting_time,
-    nonbacktracking_mean_return_time,
-    nonbacktracking_return_delay,
-    nonbacktracking_return_pmf,
-    nonbacktracking_return_survival,
-    nonbacktracking_straight_probability,
-    nonbacktracking_truncated_mean,
-)
-from veilwalk.theory._recipients import (
-    OpenerPosterior,
-    RecipientModel,
-    eligible_nodes,
-    mean_opening_hops,
-    opener_posterior,
-    opening_distance_pmf,
-    opening_survival,
-    predecessor_guess,
-    unopened_share,
-)
 from veilwalk.theory._returns import (
     design_return_time,
     guaranteed_return_time,
@@ -90,15 +71,12 @@ __all__ = [
     "AnonymityModel",
     "Guarantee",
     "IgnoredTerm",
-    "OpenerPosterior",
-    "RecipientModel",
     "WalkModel",
     "bound_distance_entropy",
     "bound_total_variation",
     "covered_return_time",
     "design_return_time",
     "distance_entropy",
-    "eligible_nodes",
     "gompertz_shell_sizes",
     "guarantee",
     "guaranteed_return_time",
@@ -117,20 +95,7 @@ __all__ = [
     "mean_opening_hops",
     "mean_return_time",
     "node_entropy",
-    "nonbacktracking_hitting_cdf",
-    "nonbacktracking_hitting_pmf",
-    "nonbacktracking_mean_hitting_time",
-    "nonbacktracking_mean_return_time",
-    "nonbacktracking_return_delay",
-    "nonbacktracking_return_pmf",
-    "nonbacktracking_return_survival",
-    "nonbacktracking_straight_probability",
-    "nonbacktracking_truncated_mean",
-    "opener_posterior",
-    "opening_distance_pmf",
-    "opening_survival",
     "optimal_distance_pmf",
-    "predecessor_guess",
     "printed",
     "published",
     "retroceding_pmf",
@@ -145,7 +110,6 @@ __all__ = [
     "truncated_mean_nsp",
     "truncated_mean_sp",
     "typical_diameter",
-    "unopened_share",
     "window_factor",
     "window_likelihood",
 ]

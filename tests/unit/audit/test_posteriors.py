@@ -11,7 +11,7 @@ from veilwalk.audit._scene import source_flows
 from veilwalk.audit.inference.exact import FromLaw
 from veilwalk.audit.inference.first_sight import ColluderPosteriors
 from veilwalk.audit.observers.single import WindowPosteriors
-from veilwalk.chains import DeliveryLaw, WalkChain, chain_of, iter_deliveries
+from veilwalk.chains import DeliveryLaw, NodeChain, chain_of
 from veilwalk.core.arrays import FloatArray, normalised
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE
@@ -21,7 +21,7 @@ from veilwalk.graphs import Graph
 N_NODES = 9
 EDGES = [(0, 1), (1, 2), (2, 3), (3, 1), (1, 4), (4, 5), (5, 6), (6, 7), (7, 4), (2, 6), (7, 8), (8, 3)]
 GRAPH = Graph.from_edges(N_NODES, np.array(EDGES))
-CHAIN = WalkChain.simple(GRAPH)
+CHAIN = NodeChain.simple(GRAPH)
 COLLUDERS = np.array([2, 8])
 FREE = [node for node in range(N_NODES) if node not in COLLUDERS.tolist()]
 
@@ -85,7 +85,7 @@ def test_the_prior_is_the_long_run_of_sources_times_the_law() -> None:
 def test_without_timing_the_posterior_is_the_prior() -> None:
     """A horizon of zero leaves only that the update came: the return-time posterior is the prior itself."""
     prior = source_priors(LAW)
-    for delivery in iter_deliveries(CHAIN, LAW, 0):
+    for delivery in CHAIN.deliveries(LAW, 0):
         got = FromLaw(delivery, N_NODES).posterior(sightings(return_time=[4, 50]), use_last_hop=False).weights
         np.testing.assert_allclose(got, np.tile(prior[delivery.destination], (2, 1)), atol=1e-12, rtol=0)
 

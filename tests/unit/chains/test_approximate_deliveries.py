@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.helpers.dense_walks import hitting_pmf
 
-from veilwalk.chains import WalkChain, hitting_pmf, iter_approximate_deliveries, iter_deliveries, stationary_law
+from veilwalk.chains import NodeChain, stationary_law
 from veilwalk.core.arrays import FloatArray, normalised
 from veilwalk.graphs import Graph, distances, hypercube, random_regular, torus, watts_strogatz
 
 GRAPH = random_regular(24, 3, seed=2)
-CHAIN = WalkChain.simple(GRAPH)
+CHAIN = NodeChain.simple(GRAPH)
 APART = distances(GRAPH)
 LAW = normalised((APART >= 2).astype(np.float64))
 HORIZON = 2000
@@ -18,7 +19,7 @@ HORIZON = 2000
 
 def test_it_has_the_right_margins_and_zeros() -> None:
     """All of it sums to one, sources follow the prior, and no source farther than half the return time has weight."""
-    for found in iter_approximate_deliveries(CHAIN, LAW, HORIZON, [0, 7]):
+    for found in CHAIN.estimated_deliveries(LAW, HORIZON, np.array([0, 7])):
         node = found.destination
         prior = normalised(stationary_law(LAW) * LAW[:, node])
         assert found.joint.sum() + found.beyond.sum() == pytest.approx(1, abs=1e-9)
@@ -40,11 +41,11 @@ def test_it_is_close_to_the_exact_law(graph: Graph) -> None:
 
     That mutant is the law this one replaced: the time since the destination was passed taken for a hitting time.
     """
-    chain, apart = WalkChain.simple(graph), distances(graph)
+    chain, apart = NodeChain.simple(graph), distances(graph)
     law = normalised((apart >= 2).astype(np.float64))
     horizon, node = 60 * graph.n_nodes, 3
-    found = next(iter_approximate_deliveries(chain, law, horizon, [node]))
-    exact = next(iter_deliveries(chain, law, horizon, [node]))
+    found = next(chain.estimated_deliveries(law, horizon, np.array([node])))
+    exact = next(chain.deliveries(law, horizon, [node]))
     np.testing.assert_array_equal(found.sources, exact.sources)
     off = total_variation(found.joint, exact.joint)
     assert off < 0.25 / graph.n_nodes
@@ -74,13 +75,13 @@ SWINGING = {
 def test_sides_are_kept_where_the_walk_swings(name: str) -> None:
     """On bipartite graphs posteriors given return time and last hop are within 0.005 of the exact, at every node."""
     graph = SWINGING[name]
-    chain, apart = WalkChain.simple(graph), distances(graph)
+    chain, apart = NodeChain.simple(graph), distances(graph)
     law = normalised((apart >= 2).astype(np.float64))
     horizon = 12 * graph.n_nodes
     # Times past the horizon are one observation.
     pairs = zip(
-        iter_approximate_deliveries(chain, law, horizon, np.arange(graph.n_nodes)),
-        iter_deliveries(chain, law, horizon),
+        chain.estimated_deliveries(law, horizon, np.arange(graph.n_nodes)),
+        chain.deliveries(law, horizon),
         strict=True,
     )
     for found, exact in pairs:

@@ -11,10 +11,10 @@ from itertools import combinations, pairwise
 import numba
 import numpy as np
 import pytest
+from tests.helpers.dense_walks import arc_hitting_law, arc_steps, hitting_law
 
-from veilwalk import chains
 from veilwalk.chains import ArcChain
-from veilwalk.chains._arc_potentials import Potentials
+from veilwalk.chains._arc_chain import ArcPotentials
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
 from veilwalk.graphs import Graph, random_regular
@@ -115,7 +115,7 @@ def oracle(name: str) -> Oracle:
 
 
 @cache
-def chain_of(name: str) -> ArcChain:
+def chain_on(name: str) -> ArcChain:
     return ArcChain(Graph.from_edges(1 + max(max(edge) for edge in EDGES[name]), np.array(EDGES[name])))
 
 
@@ -123,10 +123,16 @@ def column(name: str, values: dict[Arc, Fraction]) -> FloatArray:
     return np.array([float(values[arc]) for arc in oracle(name).arcs])
 
 
+def by_node(name: str, values: FloatArray) -> FloatArray:
+    """The mean over the arcs into each node, rows being arcs."""
+    heads = np.array([node for _, node in oracle(name).arcs])
+    return np.stack([values[heads == node].mean(axis=0) for node in range(chain_on(name).n_nodes)])
+
+
 @cache
 def exact_laws(name: str) -> FloatArray:
     """P(T = t), (time, arc, target)."""
-    n_nodes = chain_of(name).n_nodes
+    n_nodes = chain_on(name).n_nodes
     tables = [oracle(name).law(target, HORIZON) for target in range(n_nodes)]
     return np.stack([[column(name, row) for row in table] for table in tables], axis=2)
 
@@ -134,7 +140,7 @@ def exact_laws(name: str) -> FloatArray:
 @pytest.mark.parametrize("name", EDGES)
 def test_arcs_are_numbered_and_move_as_documented(name: str) -> None:
     """Heads, tails, reverses, every transition, and the uniform law that stays as it is."""
-    chain, want = chain_of(name), oracle(name)
+    chain, want = chain_on(name), oracle(name)
     assert list(zip(chain.graph.indices.tolist(), chain.heads.tolist(), strict=True)) == want.arcs
     assert [want.arcs[k] for k in chain.reverse] == [(b, a) for a, b in want.arcs]
     matrix = chain.transition_matrix.toarray()
@@ -143,28 +149,25 @@ def test_arcs_are_numbered_and_move_as_documented(name: str) -> None:
             {there: float(p) for there, p in want.following[arc].items()}
         )
     np.testing.assert_allclose(chain.stationary @ matrix, chain.stationary, atol=1e-15)
-    assert chain.is_ring == ("ring" in name)
+    np.testing.assert_allclose(arc_steps(chain.graph), matrix, atol=1e-15)
 
 
 @pytest.mark.parametrize("name", EDGES)
 def test_mean_hitting_times_are_exact(name: str) -> None:
-    """From every arc to every node, by the geometric tail or by the dense solve; from nodes by uniform arcs."""
-    chain = chain_of(name)
-    want = np.stack([column(name, oracle(name).means(node)) for node in range(chain.n_nodes)], axis=1)
-    np.testing.assert_allclose(chains.arc_mean_hitting_times(chain), want, rtol=1e-11, atol=1e-12)
-    some = chains.arc_mean_hitting_times(chain, [1], arrivals=chain.uniform_arrivals)
-    starts = chain.graph.indptr[:-1]
-    expected = np.add.reduceat(want[:, 1] / chain.graph.degrees[chain.heads], starts)
-    np.testing.assert_allclose(some[:, 0], expected, rtol=1e-11, atol=1e-12)
+    """From every node, come to by a uniform arc, by the geometric tail or by the dense solve."""
+    chain = chain_on(name)
+    want = by_node(name, np.stack([column(name, oracle(name).means(node)) for node in range(chain.n_nodes)], axis=1))
+    np.testing.assert_allclose(chain.mean_hitting_times(), want, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(chain.mean_hitting_times([1]), want[:, [1]], rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", TURNING)
 def test_the_dense_solve_is_exact_and_knows_where_nodes_are_entered(name: str) -> None:
     """Means, and entries against the law summed over the arcs by which the target is reached."""
-    chain, potentials = chain_of(name), Potentials(chain_of(name))
+    chain, potentials = chain_on(name), ArcPotentials(chain_on(name))
     step = chain.transition_matrix.toarray()
     for node in range(chain.n_nodes):
-        means, entries = potentials.hits(node)
+        means, entries = potentials.solve_hits(node)
         np.testing.assert_allclose(means, column(name, oracle(name).means(node)), rtol=1e-11, atol=1e-11)
         into = chain.heads == node
         slow = np.linalg.solve(np.eye(chain.n_arcs) - np.where(into, 0.0, step), np.where(into, step, 0.0))
@@ -174,96 +177,80 @@ def test_the_dense_solve_is_exact_and_knows_where_nodes_are_entered(name: str) -
 
 @pytest.mark.parametrize("name", EDGES)
 def test_hitting_laws_are_exact_and_zero_where_they_must_be(name: str) -> None:
-    """Every time, arc and target; impossible times are exactly zero, possible ones never are."""
-    chain, want = chain_of(name), exact_laws(name)
-    got = chains.arc_hitting_pmf(chain, np.arange(chain.n_nodes), HORIZON)
+    """Every time, node and target; impossible times are exactly zero, possible ones never are."""
+    chain, laws = chain_on(name), exact_laws(name)
+    want = np.stack([by_node(name, law) for law in laws])
+    parts = list(chain.hitting_laws(HORIZON))
+    assert np.concatenate([targets for targets, _ in parts]).tolist() == list(range(chain.n_nodes))
+    got = np.concatenate([pmf for _, pmf in parts], axis=2)
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=0)
     np.testing.assert_array_equal(got == 0, want == 0)
-    by_node = chains.arc_hitting_pmf(chain, [0], HORIZON, arrivals=chain.uniform_arrivals)
-    weights = 1 / chain.graph.degrees[chain.heads]
-    averaged = np.add.reduceat(want[:, :, :1] * weights[:, np.newaxis], chain.graph.indptr[:-1], axis=1)
-    np.testing.assert_allclose(by_node, averaged, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("kappa", [0.0, 3.0, 7.5, 40.0])
 @pytest.mark.parametrize("name", EDGES)
 def test_truncated_means_are_exact(name: str, kappa: float) -> None:
-    """E[T | T <= kappa] by arc and by node; infinite where kappa is too short."""
-    chain, law = chain_of(name), exact_laws(name)[: math.floor(kappa) + 1]
-    times = np.arange(len(law))
-    mass, moment = law.sum(axis=0), np.tensordot(times, law, axes=1)
+    """E[T | T <= kappa]; infinite where kappa is too short."""
+    chain, law = chain_on(name), exact_laws(name)[: math.floor(kappa) + 1]
+    mass, moment = by_node(name, law.sum(axis=0)), by_node(name, np.tensordot(np.arange(len(law)), law, axes=1))
     with np.errstate(invalid="ignore"):
         want = np.where(mass > 0, moment / mass, np.inf)
-    np.testing.assert_allclose(chains.arc_truncated_means(chain, kappa), want, rtol=1e-11)
-    uneven = np.random.default_rng(1).uniform(0.1, 1.0, chain.n_arcs)
-    uneven /= np.add.reduceat(uneven, chain.graph.indptr[:-1])[chain.heads]
-    masses, moments = (
-        np.add.reduceat(uneven[:, np.newaxis] * part, chain.graph.indptr[:-1], axis=0) for part in (mass, moment)
-    )
-    with np.errstate(invalid="ignore"):
-        by_node = np.where(masses > 0, moments / masses, np.inf)
-    np.testing.assert_allclose(chains.arc_truncated_means(chain, kappa, arrivals=uneven), by_node, rtol=1e-11)
+    np.testing.assert_allclose(chain.truncated_means(kappa), want, rtol=1e-11)
 
 
 @pytest.mark.parametrize("name", EDGES)
 def test_window_masses_are_exact(name: str) -> None:
-    """Every pair its own window, by arc and by node, empty ones and those at time 0 included."""
-    chain, law = chain_of(name), exact_laws(name)
+    """Every pair its own window, empty ones and those at time 0 included."""
+    chain, law = chain_on(name), exact_laws(name)
     rng = np.random.default_rng(5)
     times = np.arange(HORIZON + 1)[:, np.newaxis, np.newaxis]
-    lo = rng.integers(-2, 12, (chain.n_arcs, chain.n_nodes))
+    lo = rng.integers(-2, 12, (chain.n_nodes, chain.n_nodes))
     hi = lo + rng.integers(-2, 25, lo.shape)
-    want = (law * ((lo <= times) & (times <= hi))).sum(axis=0)
-    np.testing.assert_allclose(chains.arc_window_masses(chain, lo, hi), want, rtol=1e-12, atol=0)
-    lo, hi = lo[: chain.n_nodes], hi[: chain.n_nodes]
     inside = (lo[chain.heads] <= times) & (times <= hi[chain.heads])
-    weights = 1 / chain.graph.degrees[chain.heads]
-    masses = (law * inside).sum(axis=0) * weights[:, np.newaxis]
-    want = np.add.reduceat(masses, chain.graph.indptr[:-1], axis=0)
-    got = chains.arc_window_masses(chain, lo, hi, arrivals=chain.uniform_arrivals)
-    np.testing.assert_allclose(got, want, rtol=1e-12, atol=0)
+    want = by_node(name, (law * inside).sum(axis=0))
+    np.testing.assert_allclose(chain.window_masses(lo, hi), want, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("name", EDGES)
 def test_return_laws_are_exact(name: str) -> None:
-    """Probabilities and survivals; the mean, summed until nothing is left, is the number of arcs over the degree."""
-    chain = chain_of(name)
-    got = chains.arc_return_pmf(chain, HORIZON)
-    survival = chains.arc_return_survival(chain, np.arange(HORIZON + 1))
+    """Survivals; the mean, summed until nothing is left, is the number of arcs over the degree."""
+    chain = chain_on(name)
+    survival = chain.return_survival(np.arange(HORIZON + 1))
     for node in range(chain.n_nodes):
         want = oracle(name).returns(node, HORIZON)
-        np.testing.assert_allclose(got[:, node], [float(p) for p in want], rtol=1e-12, atol=0)
         left = [float(1 - sum(want[: t + 1], NONE)) for t in range(HORIZON + 1)]
         np.testing.assert_allclose(survival[:, node], left, rtol=1e-11, atol=1e-15)
-    total = chains.arc_return_survival(chain, np.arange(6000)).sum(axis=0)
+    total = chain.return_survival(np.arange(6000)).sum(axis=0)
     np.testing.assert_allclose(total, chain.n_arcs / chain.graph.degrees, rtol=1e-9)
 
 
 def test_late_times_cost_no_more_and_lose_no_digits() -> None:
     """On RRG(60, 3) the tail takes over after some dozens of steps: against plain steps to 2000."""
-    chain = ArcChain(random_regular(60, 3, seed=4))
-    law = chains.arc_hitting_pmf(chain, [0, 7, 30], 2000)
+    chain, targets = ArcChain(random_regular(60, 3, seed=4)), [0, 7, 30]
+    uniform = 1 / chain.graph.degrees[chain.heads]
+    law = np.stack([arc_hitting_law(chain.graph, target, 2000, uniform) for target in targets], axis=2)
     times = np.arange(2001)
     for kappa in (300, 2000):
         mass, moment = law[: kappa + 1].sum(axis=0), np.tensordot(times[: kappa + 1], law[: kappa + 1], axes=1)
-        got = chains.arc_truncated_means(chain, kappa, [0, 7, 30])
-        np.testing.assert_allclose(got, moment / mass, rtol=1e-12, atol=1e-12)
-    window = chains.arc_window_masses(chain, 1500, 1507, [0, 7, 30])
-    off = chain.heads[:, np.newaxis] != [0, 7, 30]
-    np.testing.assert_allclose(window[off], law[1500:1508].sum(axis=0)[off], rtol=1e-11, atol=0)
-    returns = chains.arc_return_pmf(chain, 2000, [0, 7, 30])
-    survival = chains.arc_return_survival(chain, [500, 501, 10**6], [0, 7, 30])
-    tail = returns[::-1].cumsum(axis=0)[::-1]
-    rest = tail[-1] / (1 - returns[-1] / returns[-2]) * (returns[-1] / returns[-2])
-    np.testing.assert_allclose(survival[:2], tail[[501, 502]] + rest, rtol=1e-10)
-    assert np.all(survival[2] < 1e-300)
+        np.testing.assert_allclose(chain.truncated_means(kappa, targets), moment / mass, rtol=1e-12, atol=1e-12)
+    window = chain.window_masses(1500, 1507, targets)
+    np.testing.assert_allclose(window, law[1500:1508].sum(axis=0), rtol=1e-11, atol=0)
+    survival = chain.return_survival([500, 501, 2000, 10**6], targets)
+    for place, target in enumerate(targets):
+        # A return is a step to a neighbour and a hitting time from the arc that leads there.
+        into = np.flatnonzero(chain.heads == target)
+        hits = hitting_law(arc_steps(chain.graph), into, 2000)
+        returns = np.append(0.0, hits[:2000] @ arc_steps(chain.graph)[into].mean(axis=0))
+        left = 1 - returns.cumsum()
+        np.testing.assert_allclose(survival[:3, place], left[[500, 501, 2000]], atol=1e-12)
+    assert np.all(survival[3] < 1e-300)
 
 
 def test_from_the_neighbours_the_mean_is_known_on_every_regular_graph() -> None:
     """1/c + (1 - 1/c) (N - 1) over the neighbours of a node: straight there, or as after having left it."""
     for degree in (3, 4):
         chain = ArcChain(random_regular(40, degree, seed=2))
-        means = chains.arc_mean_hitting_times(chain, arrivals=chain.uniform_arrivals)
+        means = chain.mean_hitting_times()
         for node in range(40):
             around = means[chain.graph.neighbours(node), node].mean()
             assert around == pytest.approx(1 / degree + (1 - 1 / degree) * 39, rel=1e-11)
@@ -272,37 +259,28 @@ def test_from_the_neighbours_the_mean_is_known_on_every_regular_graph() -> None:
 def test_threads_change_no_bit(two_threads: int) -> None:
     """Means, windows and returns on one thread and on two."""
     chain = ArcChain(random_regular(80, 3, seed=3))
-    found = []
+    answers = []
     for threads in (1, two_threads):
         numba.set_num_threads(threads)
-        found.append(
-            (
-                chains.arc_mean_hitting_times(chain),
-                chains.arc_window_masses(chain, 10, 90),
-                chains.arc_return_pmf(chain, 50),
-            )
-        )
-    for one, other in zip(*found, strict=True):
+        answers.append((chain.mean_hitting_times(), chain.window_masses(10, 90), chain.return_survival(np.arange(50))))
+    for one, other in zip(*answers, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 def test_unfit_requests_are_refused() -> None:
-    """Nodes that are not there, times below zero, arrivals that are no law, too much memory, rings."""
-    chain = chain_of("petersen")
+    """Nodes that are not there, times below zero, too much memory, rings."""
+    chain = chain_on("petersen")
     with pytest.raises(InvalidParameterError, match="target = 10"):
-        chains.arc_mean_hitting_times(chain, [10])
+        chain.mean_hitting_times([10])
     with pytest.raises(InvalidParameterError, match="horizon = -1"):
-        chains.arc_return_pmf(chain, -1)
+        next(chain.hitting_laws(-1))
     with pytest.raises(InvalidParameterError, match="kappa = -1"):
-        chains.arc_truncated_means(chain, -1.0)
+        chain.truncated_means(-1.0)
     with pytest.raises(InvalidParameterError, match="times"):
-        chains.arc_return_survival(chain, [-1])
+        chain.return_survival([-1])
     with pytest.raises(InvalidParameterError, match="lo"):
-        chains.arc_window_masses(chain, 0.5, 3)
-    for wrong in (np.ones(30), np.full(10, 0.1)):
-        with pytest.raises(InvalidParameterError, match="arrivals"):
-            chains.arc_mean_hitting_times(chain, arrivals=wrong)
+        chain.window_masses(0.5, 3)
     with pytest.raises(ResourceLimitError, match="need 2400 bytes"):
-        chains.arc_mean_hitting_times(chain, memory_bytes=2399)
+        chain.mean_hitting_times(memory_bytes=2399)
     with pytest.raises(GraphError, match="ring"):
-        Potentials(chain_of("odd ring"))
+        ArcPotentials(chain_on("odd ring"))

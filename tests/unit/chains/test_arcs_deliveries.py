@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from tests.helpers.dense_walks import arc_steps
 from tests.helpers.token_chains import (
     TokenChain,
     assert_bits_are_the_same,
@@ -15,16 +16,7 @@ from tests.helpers.token_chains import (
     hops_apart,
 )
 
-from veilwalk.chains import (
-    ArcChain,
-    ArcUpdates,
-    DeliveryLaw,
-    WalkChain,
-    arc_mean_hitting_times,
-    arc_updates,
-    iter_arc_deliveries,
-    iter_deliveries,
-)
+from veilwalk.chains import ArcChain, ArcUpdates, DeliveryLaw, NodeChain
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
 from veilwalk.graphs import Graph
 
@@ -67,18 +59,18 @@ def token_chain(name: str) -> ArcTokenChain:
 
 
 @cache
-def chain_of(name: str) -> ArcChain:
+def chain_on(name: str) -> ArcChain:
     return ArcChain(graph_of(name))
 
 
 @cache
 def found(name: str, horizon: int = HORIZON) -> list[DeliveryLaw]:
-    return list(iter_arc_deliveries(chain_of(name), drawn_law(name), horizon))
+    return list(chain_on(name).deliveries(drawn_law(name), horizon))
 
 
 @cache
 def updates_of(name: str) -> ArcUpdates:
-    return arc_updates(chain_of(name), drawn_law(name))
+    return chain_on(name).solve_updates(drawn_law(name))
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -96,7 +88,7 @@ def test_the_joint_law_is_that_of_the_whole_token_chain(name: str) -> None:
 def test_the_past_counts_where_an_update_is_sealed(name: str) -> None:
     """Named mutants: a token that forgets on sealing whence it came, and the simple walk, have other laws."""
     forgetful = ArcTokenChain(name, forgets=True)
-    simple = list(iter_deliveries(WalkChain.simple(chain_of(name).graph), drawn_law(name), HORIZON))
+    simple = list(NodeChain.simple(chain_on(name).graph).deliveries(drawn_law(name), HORIZON))
     for law, other in zip(found(name), simple, strict=True):
         mutant = forgetful.deliveries(law.destination, HORIZON)[:, law.neighbours][:, :, law.sources]
         assert np.abs(law.joint - mutant).max() > 1e-4
@@ -136,7 +128,7 @@ def test_beyond_is_the_tail_of_a_longer_horizon(name: str) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_long_run_is_that_of_the_whole_token_chain(name: str) -> None:
     """Sources with the arc they were reached by, visits on the way, mean hops."""
-    dense, chain, got = token_chain(name), chain_of(name), updates_of(name)
+    dense, chain, got = token_chain(name), chain_on(name), updates_of(name)
     place = {arc: k for k, arc in enumerate(zip(chain.graph.indices.tolist(), chain.heads.tolist(), strict=True))}
     arcs = np.array([place[w, x] for w, x, _, _ in dense.states])
     visits = np.zeros((chain.n_arcs, chain.n_nodes))
@@ -156,32 +148,37 @@ def test_the_long_run_is_that_of_the_whole_token_chain(name: str) -> None:
 
 def test_the_arc_by_which_a_source_was_reached_matters() -> None:
     """On the irregular graph hops with uniform arrivals differ; with the exact ones they are those of the long run."""
-    chain, law, got = chain_of("irregular"), drawn_law("irregular"), updates_of("irregular")
+    chain, law, got = chain_on("irregular"), drawn_law("irregular"), updates_of("irregular")
     shares = np.add.reduceat(got.sources, chain.graph.indptr[:-1])
-    exact = arc_mean_hitting_times(chain, arrivals=got.sources / shares[chain.heads])
-    uniform = arc_mean_hitting_times(chain, arrivals=chain.uniform_arrivals)
+    exact, uniform = np.zeros((2, chain.n_nodes, chain.n_nodes))
+    steps = arc_steps(chain.graph)
+    for node in range(chain.n_nodes):
+        others = np.flatnonzero(chain.heads != node)
+        times = np.linalg.solve(np.eye(len(others)) - steps[np.ix_(others, others)], np.ones(len(others)))
+        np.add.at(exact[:, node], chain.heads[others], times * (got.sources / shares[chain.heads])[others])
+        np.add.at(uniform[:, node], chain.heads[others], times / chain.graph.degrees[chain.heads][others])
     assert (shares[:, np.newaxis] * law * exact).sum() == pytest.approx(got.mean_hops, rel=1e-10)
     assert (shares[:, np.newaxis] * law * uniform).sum() != pytest.approx(got.mean_hops, rel=1e-3)
 
 
 def test_threads_and_the_choice_of_destinations_change_no_bit(two_threads: int) -> None:
     """One thread, two, and the destinations asked for in another order."""
-    chain, law = chain_of("irregular"), drawn_law("irregular")
-    assert_bits_are_the_same(lambda goals: list(iter_arc_deliveries(chain, law, 40, goals)), two_threads)
+    chain, law = chain_on("irregular"), drawn_law("irregular")
+    assert_bits_are_the_same(lambda goals: list(chain.deliveries(law, 40, goals)), two_threads)
 
 
 def test_unfit_requests_are_refused_before_anything_is_computed() -> None:
     """A law of another size, too much memory, a node that is not there, a ring."""
-    chain, law = chain_of("irregular"), drawn_law("irregular")
-    for asked in (arc_updates, lambda c, p: iter_arc_deliveries(c, p, 10)):
+    chain, law = chain_on("irregular"), drawn_law("irregular")
+    for asked in (chain.solve_updates, lambda law: chain.deliveries(law, 10)):
         with pytest.raises(InvalidParameterError, match=r"law = \(6, 6\): must be a matrix of shape \(8, 8\)"):
-            asked(chain, drawn_law("prism"))
+            asked(drawn_law("prism"))
     with pytest.raises(ResourceLimitError, match=r"delivery laws need \d+ bytes"):
-        iter_arc_deliveries(chain, law, 10, memory_bytes=1000)
+        chain.deliveries(law, 10, memory_bytes=1000)
     with pytest.raises(ResourceLimitError, match=r"the update chain on arcs need \d+ bytes"):
-        arc_updates(chain, law, memory_bytes=1000)
+        chain.solve_updates(law, memory_bytes=1000)
     with pytest.raises(InvalidParameterError, match="target = 8"):
-        iter_arc_deliveries(chain, law, 10, [8])
+        chain.deliveries(law, 10, [8])
     ring = ArcChain(Graph.from_edges(5, np.array([(i, (i + 1) % 5) for i in range(5)])))
     with pytest.raises(GraphError, match="ring"):
-        arc_updates(ring, np.full((5, 5), 0.25) - 0.25 * np.eye(5))
+        ring.solve_updates(np.full((5, 5), 0.25) - 0.25 * np.eye(5))

@@ -15,7 +15,7 @@ from tests.helpers.token_chains import (
     hops_apart,
 )
 
-from veilwalk.chains import DeliveryLaw, WalkChain, iter_deliveries, mean_hitting_times, stationary_law, token_law
+from veilwalk.chains import CHAINS, DeliveryLaw, NodeChain, stationary_law, token_law
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
 
@@ -72,13 +72,15 @@ def token_chain(name: str, kind: str) -> NodeTokenChain:
     return NodeTokenChain(one_hop(name, kind), drawn_law(name))
 
 
-def chain_of(name: str, kind: str) -> WalkChain:
-    return WalkChain.of(graph_of(name), kind)
+def chain_on(name: str, kind: str) -> NodeChain:
+    chain = CHAINS[kind](graph_of(name)).on_nodes
+    assert chain is not None
+    return chain
 
 
 @cache
 def found(name: str, kind: str, horizon: int = HORIZON) -> list[DeliveryLaw]:
-    return list(iter_deliveries(chain_of(name, kind), drawn_law(name), horizon))
+    return list(chain_on(name, kind).deliveries(drawn_law(name), horizon))
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
@@ -129,10 +131,10 @@ def test_beyond_is_the_tail_of_a_longer_horizon(name: str, kind: str) -> None:
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_the_token_law_is_the_stationary_law_of_position_and_destination(name: str, kind: str) -> None:
     """Up to its sum, the mean hops of a leg, which is one over the deliveries per hop."""
-    dense, chain = token_chain(name, kind), chain_of(name, kind)
+    dense, chain = token_chain(name, kind), chain_on(name, kind)
     want = np.zeros((chain.n_nodes, chain.n_nodes))
     np.add.at(want, (dense.position, dense.goal), dense.stationary)
-    got = token_law(chain, drawn_law(name), mean_hitting_times(chain))
+    got = token_law(chain, drawn_law(name), chain.mean_hitting_times())
     np.testing.assert_allclose(got / got.sum(), want, atol=1e-12, rtol=0)
     per_hop = dense.stationary @ dense.arriving
     assert got.sum() == pytest.approx(1 / per_hop, rel=1e-10)
@@ -152,18 +154,18 @@ def test_the_stationary_law_is_the_left_eigenvector() -> None:
 
 def test_threads_and_the_choice_of_destinations_change_no_bit(two_threads: int) -> None:
     """One thread, two, and the destinations asked for in another order."""
-    chain, law = chain_of("irregular", "simple"), drawn_law("irregular")
-    assert_bits_are_the_same(lambda goals: list(iter_deliveries(chain, law, 40, goals)), two_threads)
+    chain, law = chain_on("irregular", "simple"), drawn_law("irregular")
+    assert_bits_are_the_same(lambda goals: list(chain.deliveries(law, 40, goals)), two_threads)
 
 
 def test_unfit_requests_are_refused_before_anything_is_computed() -> None:
     """A law of another size, more memory than allowed, a node that is not there, a horizon below zero."""
-    chain, law = chain_of("irregular", "simple"), drawn_law("irregular")
+    chain, law = chain_on("irregular", "simple"), drawn_law("irregular")
     with pytest.raises(InvalidParameterError, match=r"law = \(10, 10\): must be a matrix of shape \(8, 8\)"):
-        iter_deliveries(chain, drawn_law("petersen"), 10)
+        chain.deliveries(drawn_law("petersen"), 10)
     with pytest.raises(ResourceLimitError, match=r"delivery laws need \d+ bytes"):
-        iter_deliveries(chain, law, 10, memory_bytes=1000)
+        chain.deliveries(law, 10, memory_bytes=1000)
     with pytest.raises(InvalidParameterError, match="target = 8"):
-        iter_deliveries(chain, law, 10, [8])
+        chain.deliveries(law, 10, [8])
     with pytest.raises(InvalidParameterError, match="horizon = -1"):
-        iter_deliveries(chain, law, -1)
+        chain.deliveries(law, -1)

@@ -9,8 +9,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from veilwalk import chains
-from veilwalk.chains import WalkChain, _means
+from veilwalk.chains import CHAINS, NodeChain, _means
 from veilwalk.core.arrays import FloatArray
 from veilwalk.graphs import Graph
 
@@ -106,9 +105,11 @@ KINDS = ("simple", "lazy", "metropolis")
 HORIZON = 72
 
 
-def chain_of(name: str, kind: str) -> tuple[WalkChain, Matrix]:
+def chain_on(name: str, kind: str) -> tuple[NodeChain, Matrix]:
     n_nodes, edges = GRAPHS[name]
-    return WalkChain.of(Graph.from_edges(n_nodes, np.array(edges)), kind), transition(n_nodes, edges, kind)
+    chain = CHAINS[kind](Graph.from_edges(n_nodes, np.array(edges))).on_nodes
+    assert chain is not None
+    return chain, transition(n_nodes, edges, kind)
 
 
 def exact_law(matrix: Matrix, horizon: int) -> FloatArray:
@@ -118,12 +119,12 @@ def exact_law(matrix: Matrix, horizon: int) -> FloatArray:
 
 
 @pytest.fixture(scope="module", params=[(name, kind) for name in GRAPHS for kind in KINDS], ids=" ".join)
-def case(request: pytest.FixtureRequest) -> tuple[WalkChain, Matrix, FloatArray]:
-    chain, matrix = chain_of(*request.param)
+def case(request: pytest.FixtureRequest) -> tuple[NodeChain, Matrix, FloatArray]:
+    chain, matrix = chain_on(*request.param)
     return chain, matrix, exact_law(matrix, HORIZON)
 
 
-Case = tuple[WalkChain, Matrix, FloatArray]
+Case = tuple[NodeChain, Matrix, FloatArray]
 
 
 def test_transition_probabilities(case: Case) -> None:
@@ -135,7 +136,7 @@ def test_transition_probabilities(case: Case) -> None:
 def test_mean_hitting_times(case: Case) -> None:
     chain, matrix, _ = case
     expected = np.array([[float(m) for m in mean_times(matrix, j)] for j in range(chain.n_nodes)]).T
-    np.testing.assert_allclose(chains.mean_hitting_times(chain), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(chain.mean_hitting_times(), expected, rtol=1e-12, atol=1e-14)
 
 
 def test_both_methods_for_means(case: Case) -> None:
@@ -150,23 +151,22 @@ def test_both_methods_for_means(case: Case) -> None:
 
 def test_hitting_law(case: Case) -> None:
     chain, _, expected = case
-    everyone = list(range(chain.n_nodes))
-    np.testing.assert_allclose(chains.hitting_pmf(chain, everyone, HORIZON), expected, rtol=1e-12, atol=1e-300)
-    np.testing.assert_allclose(chains.hitting_pmf(chain, 1, HORIZON), expected[:, :, 1], rtol=1e-12, atol=1e-300)
-    survival = 1.0 - np.cumsum(expected, axis=0)
-    np.testing.assert_allclose(chains.hitting_survival(chain, everyone, HORIZON), survival, atol=1e-13)
+    ((targets, pmf),) = chain.hitting_laws(HORIZON)
+    assert targets.tolist() == list(range(chain.n_nodes))
+    np.testing.assert_allclose(pmf, expected, rtol=1e-12, atol=1e-300)
+    ((_, alone),) = chain.hitting_laws(HORIZON, [1])
+    np.testing.assert_allclose(alone, expected[:, :, [1]], rtol=1e-12, atol=1e-300)
 
 
-def test_distribution_and_truncated_means(case: Case) -> None:
+def test_truncated_means(case: Case) -> None:
     chain, _, expected = case
     mass = np.cumsum(expected, axis=0)
     moment = np.cumsum(expected * np.arange(HORIZON + 1)[:, None, None], axis=0)
-    times = [HORIZON, 0, 1, 3, 20, 61]
-    np.testing.assert_allclose(chains.hitting_cdf(chain, times), mass[times], rtol=1e-12)
     with np.errstate(invalid="ignore", divide="ignore"):
         means = np.where(mass > 0, moment / mass, np.inf)
-    np.testing.assert_allclose(chains.truncated_means(chain, times), means[times], rtol=1e-11)
-    np.testing.assert_allclose(chains.truncated_means(chain, 61.9, [1]), means[61][:, [1]], rtol=1e-11)
+    for time in (HORIZON, 0, 1, 3, 20, 61):
+        np.testing.assert_allclose(chain.truncated_means(time), means[time], rtol=1e-11)
+    np.testing.assert_allclose(chain.truncated_means(61.9, [1]), means[61][:, [1]], rtol=1e-11)
 
 
 def test_window_masses(case: Case) -> None:
@@ -177,13 +177,12 @@ def test_window_masses(case: Case) -> None:
     mass = np.zeros((n_nodes, n_nodes))
     for time in range(HORIZON + 1):
         mass += np.where((lo <= time) & (time <= hi), expected[time], 0.0)
-    np.testing.assert_allclose(chains.window_masses(chain, lo, hi), mass, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(chain.window_masses(lo, hi), mass, rtol=1e-9, atol=1e-15)
 
 
-def test_return_law(case: Case) -> None:
+def test_return_survival(case: Case) -> None:
     chain, matrix, _ = case
     expected = np.array([[float(p) for p in return_law(matrix, j, HORIZON)] for j in range(chain.n_nodes)]).T
-    np.testing.assert_allclose(chains.return_pmf(chain, HORIZON), expected, rtol=1e-12, atol=1e-300)
     times = [60, 0, 1, 2, HORIZON, 71]
     survival = 1.0 - np.cumsum(expected, axis=0)
-    np.testing.assert_allclose(chains.return_survival(chain, times), survival[times], atol=1e-12)
+    np.testing.assert_allclose(chain.return_survival(times), survival[times], atol=1e-12)

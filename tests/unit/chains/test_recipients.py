@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 from veilwalk import chains
-from veilwalk.chains._recipients import SetPotentials
+from veilwalk.chains._openings import SetPotentials
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph, distances, hypercube, random_regular, ring

@@ -139,5 +139,5 @@ def test_any_bytes_are_numbers() -> None:
 
 def test_another_payload_is_refused() -> None:
     """By name."""
-    with pytest.raises(InvalidParameterError, match="payload = 'int4': must be one of fp32, fp16, int8, int8-nearest"):
+    with pytest.raises(InvalidParameterError, match=r"^payload = 'int4'"):
         check_payload("int4")

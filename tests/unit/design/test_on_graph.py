@@ -151,7 +151,7 @@ def test_unfit_requests_are_refused() -> None:
 def test_a_support_that_some_node_has_nobody_in_is_refused_first() -> None:
     """The middle of three always comes back after two hops: of longer return times there is nothing to say."""
     line = Graph.from_edges(3, np.array([(0, 1), (1, 2)]))
-    with pytest.raises(InfeasibleDesignError, match="node 1 has no other node at these distances"):
+    with pytest.raises(InfeasibleDesignError, match="node 1 "):
         design_on_graph(line, support=DistanceSupport(2, 2))
 
 

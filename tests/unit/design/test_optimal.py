@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from veilwalk.chains import WalkChain, mean_hitting_times
+from veilwalk.chains import NodeChain
 from veilwalk.core.arrays import normalised
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.support import DistanceSupport
@@ -40,7 +40,7 @@ def sample_problem(name: str, *, share: float = math.inf, even: bool = True, obs
     tables = tuple(
         np.ascontiguousarray(normalised(rng.gamma(0.7, size=(len(nodes), observations))).T) for nodes in sources
     )
-    hops = mean_hitting_times(WalkChain.simple(graph))
+    hops = NodeChain.simple(graph).mean_hitting_times()
     budget = share * law.mean_hops(hops)
     channel = Channel("return-time", "random", 0, sources, tables)
     return Problem(channel, usable, law.source_prior, np.ascontiguousarray(hops.T), budget)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from veilwalk.chains import WalkChain, mean_hitting_times
+from veilwalk.chains import NodeChain
 from veilwalk.cli._design_tables import print_design
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.support import DistanceSupport
@@ -25,7 +25,7 @@ def test_means_are_right_within_their_intervals(graph: Graph) -> None:
     """Overall, by distance and by degree; the mean over all pairs, law or no law, is the mutant."""
     law = make_law("uniform-node", graph, SUPPORT)
     found = sample_legs(graph, law, SIMPLE, legs=40_000)
-    hitting = mean_hitting_times(WalkChain.simple(graph))
+    hitting = NodeChain.simple(graph).mean_hitting_times()
     legs = law.source_prior[:, None] * law.matrix.toarray()
     wide = found.hops.high - found.hops.low
     assert found.hops.mean == pytest.approx((legs * hitting).sum(), abs=wide)
@@ -52,7 +52,7 @@ def test_the_blind_entropy_is_that_of_the_posterior_columns() -> None:
 
 def test_laws_that_need_tables_of_all_pairs_are_refused() -> None:
     """By name."""
-    with pytest.raises(InvalidParameterError, match=r"law = 'optimal': .* from 50 nodes on"):
+    with pytest.raises(InvalidParameterError, match=r"^law = 'optimal'"):
         design(GRAPHS[0], "optimal", support=SUPPORT, large_nodes=50)
 
 
@@ -72,5 +72,5 @@ def test_one_design_serves_large_graphs(capsys: pytest.CaptureFixture[str]) -> N
     assert even.scheme.prior_range == pytest.approx([1, 1])
     assert design(GRAPHS[1], "uniform-node", support=SUPPORT, large_nodes=50).scheme.prior_range[1] > 1.1
     for option in ({"budget_hops": 50.0}, {"observer": "last-hop"}, {"objective": "hit-ratio"}, {"window_radius": 3}):
-        with pytest.raises(InvalidParameterError, match="left out: the law uniform-node does not use it on 60 nodes"):
+        with pytest.raises(InvalidParameterError, match=f"^{next(iter(option))} = "):
             design(GRAPHS[0], "uniform-node", support=SUPPORT, large_nodes=50, **option)

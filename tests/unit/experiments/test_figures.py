@@ -111,7 +111,7 @@ def test_another_network_has_nothing_published() -> None:
     # Also where no sampled graph has the farthest distance that such graphs are expected to have.
     small: dict[str, Any] = {"n_nodes": 20, "degrees": (3,), "n_graphs": 1, "support": DistanceSupport(2, 3)}
     assert "NaN" not in reproduce("trade-off", seed=0, **small).to_json()
-    with pytest.raises(InvalidParameterError, match=r"support = '2:9': must be within \d, the diameter of a sampled"):
+    with pytest.raises(InvalidParameterError, match=r"^support = '2:9'"):
         reproduce("side-information", support=DistanceSupport(2, 9), **network)
     with pytest.raises(InvalidParameterError, match="nodes \\* degree = 183"):
         reproduce("side-information", n_nodes=61, degrees=(4, 3))

@@ -92,7 +92,7 @@ def test_directed_files(tmp_path: Path, name: str) -> None:
     assert graphs.read_graph(tmp_path / name).n_edges == 2
     network.remove_edge("c", "b")
     WRITERS[name][0](network, tmp_path / name)
-    with pytest.raises(GraphError, match="1 directed edges have no reverse"):
+    with pytest.raises(GraphError, match="directed"):
         graphs.read_graph(tmp_path / name)
 
 

@@ -105,7 +105,7 @@ def test_erdos_renyi_reaches_every_pair_equally() -> None:
 def test_erdos_renyi_complete_and_disconnected() -> None:
     """The largest mean degree gives the complete graph; a sparse one is refused or cut down."""
     assert graphs.erdos_renyi(7, 6.0, seed=0).digest == graphs.complete(7).digest
-    with pytest.raises(GraphError, match=r"components of .* nodes: must be connected.*component=largest"):
+    with pytest.raises(GraphError, match="component=largest"):
         graphs.erdos_renyi(500, 2.0, seed=1)
     assert 200 < graphs.erdos_renyi(500, 2.0, seed=1, largest_component=True).n_nodes < 500
 

@@ -104,7 +104,7 @@ def test_labels_name_nodes() -> None:
     assert Graph.from_edges(4, TRIANGLE_WITH_TAIL, labels=["0", "1", "2", "3"]).labels is None
     assert Graph.from_csr(graph.adjacency, labels=["a", "b", "c", "d"]).labels == ("a", "b", "c", "d")
     for label in ("5", "03", "x"):
-        with pytest.raises(InvalidParameterError, match="must be a label of this graph, such as '0'"):
+        with pytest.raises(InvalidParameterError, match=r"^node = "):
             plain.node(label)
     for node in (-1, 5):
         with pytest.raises(InvalidParameterError, match="from 0 to 4"):

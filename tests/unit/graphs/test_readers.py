@@ -209,7 +209,7 @@ def test_disconnected_file_names_the_file_and_the_way_out(tmp_path: Path) -> Non
     """The graph error says where it comes from and how to go on."""
     path = tmp_path / "two.txt"
     path.write_text("0 1\n1 2\n2 0\n5 6\n")
-    with pytest.raises(GraphError, match=r"two.txt: .*2 components of 3, 2 nodes.*component=largest"):
+    with pytest.raises(GraphError, match=r"two\.txt: .*component=largest"):
         graphs.read_graph(path)
     kept = graphs.read_graph(path, largest_component=True)
     assert kept.digest == graphs.ring(3).digest
@@ -223,7 +223,7 @@ def test_networkx_objects() -> None:
     graph = graphs.from_networkx(network)
     assert graph.digest == expected.digest
     assert graph.labels == ("b", "a", "c", "d")
-    with pytest.raises(InvalidParameterError, match="labels = '1': must be different"):
+    with pytest.raises(InvalidParameterError, match=r"^labels = '1'"):
         graphs.from_networkx(nx.Graph([(1, "1")]))
     with pytest.raises(GraphError, match="directed"):
         graphs.from_networkx(nx.DiGraph([(0, 1)]))

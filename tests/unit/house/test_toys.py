@@ -11,7 +11,7 @@ import pytest
 from veilwalk.audit import audit
 from veilwalk.audit.inference import Posterior
 from veilwalk.audit.observers import OBSERVERS, Observer, Place
-from veilwalk.chains import CHAINS, NodeWalk, WalkChain
+from veilwalk.chains import CHAINS, NodeChain
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import WALKS, Walk
 from veilwalk.design import LAWS, LawKind, Made, Request, Scheme, choose_scheme, design, law_by_distance, make_law
@@ -53,7 +53,7 @@ class Gullible(Observer):
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three entries for a walk that has a chain and a table of moves, one for a law, one for an observer."""
     monkeypatch.setitem(WALKS, "drowsy", "three hops of four it stays")
-    monkeypatch.setitem(CHAINS, "drowsy", lambda graph: NodeWalk(WalkChain.lazy(graph, 0.75)))
+    monkeypatch.setitem(CHAINS, "drowsy", lambda graph: NodeChain.lazy(graph, 0.75))
     monkeypatch.setitem(TABLES, "drowsy", drowsy_moves)
     monkeypatch.setitem(LAWS, "farthest", LawKind("only the farthest", farthest))
     monkeypatch.setitem(OBSERVERS, "gullible", Gullible)

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from scipy import stats
 from tests.helpers.chi_square import p_value
+from tests.helpers.dense_walks import hitting_pmf
 from tests.helpers.graphs import bushy_tree
 
 from veilwalk import walks
-from veilwalk.chains import WalkChain, hitting_pmf
+from veilwalk.chains import NodeChain
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph
@@ -166,7 +167,7 @@ def test_metropolis_legs_have_the_law_of_its_chain() -> None:
     graph = bushy_tree(16, 20)
     first, second = run_two(graph, Walk("metropolis"), 20_000)
     shares = np.bincount(first["source"], minlength=graph.n_nodes) / len(first)
-    own, other = WalkChain.metropolis(graph), WalkChain.simple(graph)
+    own, other = NodeChain.metropolis(graph), NodeChain.simple(graph)
     there = graph.n_nodes - 1
 
     assert p_value(first["leg_hops"], hitting_pmf(own, there, HORIZON) @ shares) > PASS
@@ -180,7 +181,7 @@ def test_metropolis_visits_all_nodes_alike() -> None:
     graph = star(6)
     law = uniform_law(graph)
     updates = walks.run_protocol(graph, law, updates=60_000, seed=3, walk=Walk("metropolis"))
-    chain = WalkChain.metropolis(graph)
+    chain = NodeChain.metropolis(graph)
     held = float(hitting_pmf(chain, 0, HORIZON)[:, 1] @ np.arange(HORIZON + 1))
     legs = updates["leg_hops"][(updates["source"] == 1) & (updates["destination"] == 0)]
 
@@ -231,7 +232,7 @@ def test_non_backtracking_legs_have_the_law_of_directed_edges(petersen: Graph, n
     there = graph.n_nodes - 1
     first, second = run_two(graph, Walk("non-backtracking"), 20_000)
     shares = np.bincount(first["source"], minlength=graph.n_nodes) / len(first)
-    simple = hitting_pmf(WalkChain.simple(graph), there, HORIZON) @ shares
+    simple = hitting_pmf(NodeChain.simple(graph), there, HORIZON) @ shares
 
     assert p_value(first["leg_hops"], edge_pmf(graph, spread_from(graph, first["source"]), there)) > PASS
     assert p_value(first["leg_hops"], simple) < FAIL

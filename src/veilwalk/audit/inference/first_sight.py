@@ -16,7 +16,7 @@ from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference._base import EXACT, Posterior
 from veilwalk.audit.inference._kernels_paths import tally_sealed_sights, tally_sights
 from veilwalk.audit.inference.rehearsed import TOLD_DISTANCES, TRUSTED_VISITS, Lanes, colluder_numbers
-from veilwalk.chains import WalkChain, stationary_law
+from veilwalk.chains import NodeChain, stationary_law
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.graphs import Graph
 
@@ -46,7 +46,7 @@ class ColluderPosteriors:
     on them. The destination is one of them; sources that are colluders themselves are known and not scored.
     """
 
-    def __init__(self, chain: WalkChain, law: FloatArray, colluders: IntArray) -> None:
+    def __init__(self, chain: NodeChain, law: FloatArray, colluders: IntArray) -> None:
         """Prepare for ``law``."""
         member = np.zeros(chain.n_nodes, dtype=np.bool_)
         member[colluders] = True

@@ -21,21 +21,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
 
-from veilwalk.chains._arc_chain import ArcChain
-from veilwalk.chains._arc_potentials import fundamental_matrix, require_turning
 from veilwalk.chains._deliveries import stationary_law
 from veilwalk.chains._limits import chosen_horizon, require_memory
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray
-from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.errors import GraphError, InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.stats import NORMAL_QUANTILE
+from veilwalk.graphs import Graph
 
 if TYPE_CHECKING:
-    from veilwalk.chains._interface import States
+    from veilwalk.chains._chain import States
 
 _NEVER = 1e-200
 _BALANCE = 1e-9
@@ -119,7 +118,7 @@ class SetPotentials:
 
     def __init__(self, states: States, node_shares: FloatArray, *, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
         if states.arrivals is not None:
-            require_turning(ArcChain(states.arrivals))
+            require_turning(states.arrivals)
         size = len(states.node)
         require_memory("openings of a set", 4 * size**2, memory_bytes)
         self._states, self._n_nodes = states, len(node_shares)
@@ -165,11 +164,11 @@ class SetPotentials:
             for drawn in range(n_sets):
                 chosen = np.sort(rng.choice(self._n_nodes, recipients, replace=False, p=chances / chances.sum()))
                 on_set = self._on(chosen)
-                found, times = self._first_entries(everywhere, on_set)
+                entered, times = self._first_entries(everywhere, on_set)
                 hops[begin, drawn] = times[: len(begin)]
-                entries[np.ix_(begin, on_set)] += found[: len(begin)] / n_sets
+                entries[np.ix_(begin, on_set)] += entered[: len(begin)] / n_sets
                 # Sets are sorted, and so the states on each recipient follow each other.
-                opens = np.add.reduceat(found, np.flatnonzero(np.diff(self._states.node[on_set], prepend=-1)), axis=1)
+                opens = np.add.reduceat(entered, np.flatnonzero(np.diff(self._states.node[on_set], prepend=-1)), axis=1)
                 guesses[0, source, drawn] = opens[: len(begin)].mean(axis=0).max()
                 guesses[1, source, drawn] = sent.data @ opens[len(begin) :].max(axis=1)
         sources = stationary_law(entries)
@@ -190,16 +189,8 @@ class SetPotentials:
 
     def _first_entries(self, begin: IntArray, on_set: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return nu_a and E_a[T], one row a state of ``begin``."""
-        size = len(on_set)
-        system = np.ones((size + 1, size + 1))
-        system[:size, :size] = self._matrix[np.ix_(on_set, on_set)].T
-        system[:size, size] = -self._shares[on_set]
-        system[size, size] = 0.0
-        right = np.ones((size + 1, len(begin)))
-        right[:size] = self._matrix[np.ix_(begin, on_set)].T
-        found = np.linalg.solve(system, right)
-        # What is impossible comes out as rounding.
-        return np.maximum(found[:size].T, 0.0), np.maximum(found[size], 0.0)
+        inside, ways = self._matrix[np.ix_(on_set, on_set)], self._matrix[np.ix_(begin, on_set)]
+        return solve_first_entries(inside, ways, self._shares[on_set])
 
     def _pmf(self, start: FloatArray, on_set: IntArray, came_from: IntArray, opener: IntArray, hops: int) -> FloatArray:
         """Follow the token hop by hop until it is opened."""
@@ -226,6 +217,40 @@ class SetPotentials:
         if not 0 <= source <= last:
             raise InvalidParameterError("source", source, f"a node, 0 to {last}")
         return chosen
+
+
+def require_turning(graph: Graph) -> None:
+    """Refuse a ring, on which a non-backtracking walk never turns: its chain of arcs falls apart."""
+    if np.all(graph.degrees == 2):
+        raise GraphError("the graph is a ring, where a non-backtracking walk never turns: take another walk")
+
+
+def fundamental_matrix(transitions: sparse.csr_array, shares: FloatArray) -> FloatArray:
+    """Return Z = (I - P + 1 pi)^-1 for transitions P with stationary law pi, dense."""
+    system = -transitions.toarray()
+    system[np.diag_indices_from(system)] += 1.0
+    system += shares
+    return np.asarray(linalg.inv(system, overwrite_a=True, check_finite=False))
+
+
+def solve_first_entries(inside: FloatArray, ways: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return nu_a and E_a[T] by the module's equations, one row a starting state a.
+
+    Args:
+        inside: Z from each state of the set to each.
+        ways: Z from each starting state to each state of the set.
+        shares: pi on the set.
+    """
+    size = len(inside)
+    system = np.ones((size + 1, size + 1))
+    system[:size, :size] = inside.T
+    system[:size, size] = -shares
+    system[size, size] = 0.0
+    right = np.ones((size + 1, len(ways)))
+    right[:size] = ways.T
+    solution = np.linalg.solve(system, right)
+    # What is impossible comes out as rounding.
+    return np.maximum(solution[:size].T, 0.0), np.maximum(solution[size], 0.0)
 
 
 def require_recipients(law: sparse.csr_array, recipients: int) -> None:
