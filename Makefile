@@ -57,7 +57,6 @@ bench: $(VENV)/.bench  ## Ratios against the peers a user would pick; takes a wh
 	$(BIN)/python -m benchmarks.speed.graphs
 	$(BIN)/python -m benchmarks.speed.chains
 	$(BIN)/python -m benchmarks.speed.walks
-	$(BIN)/python -m benchmarks.speed.degrees
 	$(BIN)/python -m benchmarks.speed.learning
 	$(BIN)/python -m benchmarks.speed.sealing
 	$(BIN)/python -m benchmarks.speed.node

@@ -1,287 +1,182 @@
-"""The walk engine against what a user would pick instead: goals G1 to G6 and G11.
+"""The protocol sealed for several against what a user would write with numba or NumPy.
 
-Run ``python -m benchmarks.speed.walks`` with the ``bench`` extra installed (torch and torch_cluster besides, where
-they are to be had). Contenders take turns in one process; rounds in which the machine gave more than 2 % of
-its time to others are dropped; each line gives the median [min-max] of the per-round ratio and whether the
-goal is met. A peer that cannot be imported is reported as missing.
+Run ``python -m benchmarks.speed.walks``; ``--write`` makes ``docs/reference/walk-speed.md``. Contenders take turns in
+one process, one thread each; lines give the median [min-max] of the per-round ratio. Goal: ten times what a user writes
+with numba. A user draws recipients by ``choice`` or until they are distinct: the quicker of the two counts.
+``--precedence`` lets the benchmark go before all other programs.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 
-from benchmarks.speed._harness import Line, goal_line, in_turns, peer
-from benchmarks.speed._walk_peers import (
-    DEGREE,
-    SEED,
-    Contender,
-    gather,
-    igraph_walk,
-    list_hits,
-    networkx_hits,
-    numba_walk,
-    numpy_hits,
-    numpy_walk,
-    torch_cluster_walk,
-    torch_walk,
-    user_hits,
-)
+from benchmarks.speed._harness import Line, goal_line, in_turns, take_precedence
 from veilwalk import walks
 from veilwalk.graphs import Graph, random_regular
 
-OURS = "veilwalk"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "walk-speed.md"
+SEED = 1
+NEED = 10.0
+RECIPIENTS = 8
 MAX_STEAL = 0.02
 
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """How long to measure, and what came out."""
-
-    rounds: int
-    scale: float
-    threads: int
-    lines: list[Line]
-    missing: dict[str, str]
-
-    def peer(self, name: str) -> Any:
-        """Import a peer, or note that it is missing."""
-        found = peer(name)
-        if found is None:
-            self.missing[name] = "cannot be imported"
-        return found
-
-    def size(self, full: int) -> int:
-        """Return a work size: smaller for a smoke run."""
-        return max(1, int(full * self.scale))
-
-    def compare(
-        self, goal: str, contenders: Mapping[str, Contender], needs: Mapping[str, float], *, at_most: bool = False
-    ) -> None:
-        """Let the contenders take turns and note ours against each peer that has a goal: units per second."""
-        units = {name: contender() for name, contender in contenders.items()}
-        seconds = in_turns(contenders, self.rounds, most_stolen=MAX_STEAL)
-        rates = {name: units[name] / seconds[name] for name in contenders}
-        for name, need in needs.items():
-            if name in contenders:
-                self.note(goal_line(goal, name, rates[OURS] / rates[name], "<=" if at_most else ">=", need))
-
-    def note(self, line: Line) -> None:
-        """Add one goal's figure and print it."""
-        self.lines.append(line)
-        verdict = "PASS" if line.met else "MISS"
-        shown = f"{line.found:.3g} [{line.low:.3g}-{line.high:.3g}]"
-        print(f"{verdict}  {line.goal:28} {line.what:34} {shown:28} goal {line.need}", flush=True)
+Contender = Callable[[], int]
 
 
-def _large_graph(n_nodes: int) -> Graph:
-    """Return two random permutations and their inverses: a 4-regular multigraph, unchecked, made quickly."""
+@numba.njit(parallel=True)
+def _user_protocol(indptr: Any, indices: Any, recipients: int, updates: int, out: Any) -> None:
+    n_nodes = indptr.shape[0] - 1
+    for lane in numba.prange(out.shape[0]):
+        chosen = np.zeros(n_nodes, np.bool_)
+        node = np.random.randint(0, n_nodes)  # noqa: NPY002
+        for _ in range(updates):
+            chosen[:] = False
+            for other in np.random.choice(n_nodes, recipients, replace=False):  # noqa: NPY002
+                chosen[other] = True
+            chosen[node] = False
+            while True:
+                first = indptr[node]
+                node = indices[first + np.random.randint(0, indptr[node + 1] - first)]  # noqa: NPY002
+                out[lane] += 1
+                if chosen[node]:
+                    break
+
+
+@numba.njit(parallel=True)
+def _user_protocol_until_distinct(indptr: Any, indices: Any, recipients: int, updates: int, out: Any) -> None:
+    n_nodes = indptr.shape[0] - 1
+    for lane in numba.prange(out.shape[0]):
+        chosen = np.full(n_nodes, -1, np.int64)
+        node = np.random.randint(0, n_nodes)  # noqa: NPY002
+        for update in range(updates):
+            count = 0
+            while count < recipients:
+                other = np.random.randint(0, n_nodes)  # noqa: NPY002
+                if other != node and chosen[other] != update:
+                    chosen[other] = update
+                    count += 1
+            while True:
+                first = indptr[node]
+                node = indices[first + np.random.randint(0, indptr[node + 1] - first)]  # noqa: NPY002
+                out[lane] += 1
+                if chosen[node] == update:
+                    break
+
+
+def _numpy_protocol(graph: Graph, lanes: int, hops: int) -> Contender:
     rng = np.random.default_rng(SEED)
-    table = np.empty((n_nodes, DEGREE), dtype=np.int32)
-    for column in (0, 2):
-        order = rng.permutation(n_nodes).astype(np.int32)
-        table[:, column] = order
-        table[order, column + 1] = np.arange(n_nodes, dtype=np.int32)
-    indptr = np.arange(0, DEGREE * n_nodes + 1, DEGREE, dtype=np.int32)
-    return Graph(indptr=indptr, indices=table.reshape(-1))
-
-
-def _our_walk(graph: Graph, n_walkers: int, steps: int) -> Contender:
-    starts = np.random.default_rng(SEED).integers(0, graph.n_nodes, n_walkers)
+    table, rows = graph.neighbour_table.astype(np.int64), np.arange(lanes)
 
     def run() -> int:
-        walks.walk_positions(graph, starts, steps, seed=SEED)
-        return n_walkers * steps
+        nodes = rng.integers(0, graph.n_nodes, lanes)
+        chosen = rng.random((lanes, graph.n_nodes)) < RECIPIENTS / graph.n_nodes
+        for _ in range(hops):
+            nodes = table[nodes, rng.integers(0, table.shape[1], lanes)]
+            opened = np.flatnonzero(chosen[rows, nodes])
+            fresh = np.argpartition(rng.random((len(opened), graph.n_nodes)), RECIPIENTS, axis=1)[:, :RECIPIENTS]
+            chosen[opened] = False
+            chosen[opened[:, np.newaxis], fresh] = True
+        return lanes * hops
 
     return run
 
 
-def _walk_goals(bench: Bench, goal: str, graph: Graph, ours: Contender, needs: Mapping[str, float]) -> None:
-    """Compare walks on one graph, on one thread."""
-    wide = graph.n_nodes > 10_000
-    contenders = {
-        OURS: ours,
-        "numpy take": numpy_walk(graph, 100_000, bench.size(40 if wide else 200)),
-        "numba, user style": numba_walk(graph, 2000, bench.size(1000 if wide else 10_000)),
-    }
-    torch = bench.peer("torch")
-    if torch is not None:
-        contenders["torch index"] = torch_walk(torch, graph, 100_000, bench.size(20 if wide else 100))
-    cluster = bench.peer("torch_cluster")
-    if torch is not None and cluster is not None:
-        contenders["torch_cluster"] = torch_cluster_walk(torch, cluster, graph, 2000, bench.size(1000))
-    if "igraph" in needs and (igraph := bench.peer("igraph")) is not None:
-        contenders["igraph"] = igraph_walk(igraph, graph, bench.size(500_000))
-    bench.compare(goal, contenders, needs)
-
-
-def _hit_goals(bench: Bench, graph: Graph) -> None:
-    """Compare first-hitting times on 300 nodes, on one thread."""
-    rng = np.random.default_rng(SEED)
-    sources, targets = rng.integers(0, graph.n_nodes, (2, bench.size(400_000)))
-    few = bench.size(50_000)
-    out = np.empty(few, dtype=np.int64)
-    pairs = list(zip(sources[: bench.size(500)].tolist(), targets[: bench.size(500)].tolist(), strict=True))
+def _protocol_contenders(scale: float) -> dict[str, Contender]:
+    graph = random_regular(300, 4, seed=SEED)
+    law = walks.FarRows.on(graph, 1)
+    hops = np.zeros(64, dtype=np.int64)
+    updates = max(1, int(2000 * scale))
 
     def ours() -> int:
-        walks.hitting_times(graph, sources, targets, seed=SEED)
-        return len(sources)
+        found = 0
+        options: dict[str, Any] = {"recipients": RECIPIENTS, "burn_in": 0}
+        for chunk in walks.iter_protocol(graph, law, updates=64 * updates, seed=SEED, **options):
+            found += int(chunk["leg_hops"].sum())
+        return found
 
-    def user() -> int:
-        user_hits(graph.neighbour_table, sources[:few], targets[:few], out)
-        return few
+    def user(kernel: Any) -> int:
+        hops[:] = 0
+        kernel(graph.indptr, graph.indices, RECIPIENTS, updates, hops)
+        return int(hops.sum())
 
-    contenders: dict[str, Contender] = {
-        OURS: ours,
-        "numba, user style": user,
-        "numpy compaction": numpy_hits(graph, sources[:few], targets[:few]),
-        "Python lists": list_hits([graph.neighbours(node).tolist() for node in range(graph.n_nodes)], pairs),
+    return {
+        "veilwalk": ours,
+        "choice": partial(user, _user_protocol),
+        "until distinct": partial(user, _user_protocol_until_distinct),
+        "numpy": _numpy_protocol(graph, 4096, max(1, int(100 * scale))),
     }
-    if (networkx := bench.peer("networkx")) is not None:
-        contenders["networkx"] = networkx_hits(networkx.Graph(graph.edges().tolist()), pairs[: len(pairs) // 2 + 1])
-    needs = {"numba, user style": 5.0, "numpy compaction": 12.0, "Python lists": 350.0, "networkx": 800.0}
-    bench.compare("G2 hits, N=300", contenders, needs)
 
 
-def _memory_goals(bench: Bench, graph: Graph, label: str) -> None:
-    """Compare with the machine itself: a bare gather, a second thread."""
-    walkers, steps = 8192, bench.size(2000)
-    table = np.ascontiguousarray(graph.indices)
+def measure(rounds: int, scale: float) -> list[Line]:
+    """Return every ratio."""
+    return _compared(f"protocol, N=300, degree 4, K={RECIPIENTS}", _protocol_contenders(scale), rounds)
 
-    def read() -> int:
-        gather(table, walkers * steps)
-        return walkers * steps
 
-    ours = _our_walk(graph, walkers, steps)
-    numba.set_num_threads(1)
-    # The goal is a time ratio, step over gather; rates divide the other way round.
-    bench.compare(
-        f"G5 step / gather, {label}",
-        {OURS: read, "bare gather, time per access": ours},
-        {"bare gather, time per access": 1.1},
-        at_most=True,
+def _compared(name: str, contenders: dict[str, Contender], rounds: int) -> list[Line]:
+    units = {who: run() for who, run in contenders.items()}
+    seconds = in_turns(contenders, rounds, most_stolen=MAX_STEAL)
+    rates = {who: units[who] / seconds[who] for who in contenders}
+    ratios = {who: rates["veilwalk"] / rate for who, rate in rates.items() if who != "veilwalk"}
+    users = sorted(ratios.keys() - {"numpy"}, key=lambda who: float(np.median(ratios[who])))
+    lines = []
+    for who in (*users, "numpy"):
+        need = NEED if who == users[0] else 0.0
+        line = goal_line(name, who, ratios[who], ">=", need)
+        lines.append(line)
+        goal = f"goal {line.need}" if need else ""
+        print(f"{line.goal:45} {who:20} {line.found:.3g} [{line.low:.3g}-{line.high:.3g}] {goal}", flush=True)
+    return lines
+
+
+def page(lines: list[Line], *, first: bool) -> str:
+    """Return the page; ``first``: it was measured before all other programs."""
+    precedence = ", the benchmark going first" if first else ""
+    rows = []
+    for user, slower, numpy in zip(*(lines[start::3] for start in range(3)), strict=True):
+        found = [f"{line.found:.3g} [{line.low:.3g}-{line.high:.3g}]" for line in (user, slower, numpy)]
+        verdict = "met" if user.met else "**missed**"
+        rows.append(f"| {user.goal} | {user.what} | {found[0]} | {verdict} | {slower.what} | {found[1]} | {found[2]} |")
+    return "\n".join(
+        [
+            "<!-- Made by `python -m benchmarks.speed.walks --write`. -->",
+            "# Speed of the protocol",
+            "",
+            "How many times as fast the protocol is, one thread, contenders in turn in one process; medians",
+            f"[least-largest] of {lines[0].rounds} rounds, load average {os.getloadavg()[0]:.1f}{precedence}.",
+            "Goal: ten times what a user writes with numba, in the quicker of two ways. Ours also keeps last visits",
+            "and writes a record of every update; theirs counts hops.",
+            "",
+            "| | numba, quicker | | | numba, slower | | NumPy |",
+            "|---|---|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
     )
-    if bench.threads < 2:
-        bench.missing["second thread"] = "this machine has one core"
-        return
-
-    def on_threads(n_threads: int) -> Contender:
-        def run() -> int:
-            numba.set_num_threads(n_threads)
-            return ours()
-
-        return run
-
-    bench.compare(f"G6 threads, {label}", {OURS: on_threads(2), "one thread": on_threads(1)}, {"one thread": 1.6})
-    numba.set_num_threads(1)
-
-
-def _identical_on_two_threads(graph: Graph, max_threads: int) -> bool:
-    starts = np.random.default_rng(SEED).integers(0, graph.n_nodes, 1000)
-    found = []
-    for n_threads in (1, min(2, max_threads)):
-        numba.set_num_threads(n_threads)
-        found.append(walks.walk_positions(graph, starts, 500, seed=SEED))
-    numba.set_num_threads(1)
-    return bool(np.array_equal(found[0], found[1]))
-
-
-def _skip_goals(bench: Bench, graph: Graph, small: Graph) -> None:
-    """Compare skip-ahead with stepping on a million nodes, and its law with the exact one on 300."""
-    target, n_jobs, n_walked = 5, bench.size(200_000), bench.size(1024)
-    sources = np.random.default_rng(SEED).integers(0, graph.n_nodes, n_jobs)
-    began = time.perf_counter()
-    tail = walks.hitting_tail(graph, target)
-    print(f"      tail of one target: {time.perf_counter() - began:.2f} s, {tail}", flush=True)
-
-    def skip() -> int:
-        walks.skip_ahead_hitting_times(
-            graph,
-            sources,
-            target,
-            seed=SEED,
-            perron_values=tail.perron_value,
-            transient_steps=tail.transient_steps,
-        )
-        return n_jobs
-
-    def step() -> int:
-        walks.hitting_times(graph, sources[:n_walked], target, seed=SEED)
-        return n_walked
-
-    bench.compare(
-        f"G11 skip-ahead, N={graph.n_nodes:.0e}", {OURS: skip, "our own steps": step}, {"our own steps": 1000.0}
-    )
-    bench.note(goal_line("G11 CDF error, N=300", "exact recursion", [_tail_error(small, target)], "<=", 1e-6))
-
-
-def _tail_error(graph: Graph, target: int) -> float:
-    """Return the largest error of any source's distribution function, against the plain recursion."""
-    tail = walks.hitting_tail(graph, target)
-    killed = graph.adjacency.toarray() / graph.degrees[:, None]
-    killed[target], killed[:, target] = 0.0, 0.0
-    survival = np.ones(graph.n_nodes)
-    survival[target] = 0.0
-    worst, held = 0.0, survival
-    for step in range(5 * graph.n_nodes):
-        if step == tail.transient_steps:
-            held = survival
-        if step >= tail.transient_steps:
-            guess = held * tail.perron_value ** (step - tail.transient_steps)
-            worst = max(worst, float(np.abs(survival - guess).max()))
-        survival = killed @ survival
-    return worst
 
 
 def main() -> None:
-    """Measure every goal and print the ratios."""
+    """Measure and print, or write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two short rounds on smaller graphs: a smoke test")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds to keep of each comparison")
-    parser.add_argument("--out", type=Path, help="write the figures here as JSON")
+    parser.add_argument("--quick", action="store_true", help="two short rounds: a smoke test")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--write", action="store_true", help="write docs/reference/walk-speed.md")
+    parser.add_argument(
+        "--precedence", action="store_true", help="go before all other programs, which then stand still"
+    )
     options = parser.parse_args()
-    rounds, scale = (2, 0.05) if options.quick else (options.rounds, 1.0)
-    bench = Bench(rounds, scale, numba.get_num_threads(), [], {})
-    bench.missing["ThunderRW"] = "not on any package index: build it by hand to compare (goals G3 >= 4, G4 >= 3)"
+    first = options.precedence and take_precedence()
     numba.set_num_threads(1)
-    small = random_regular(300, DEGREE, seed=SEED)
-    ours = _our_walk(small, 8192, bench.size(50_000))
-    needs = {"numpy take": 15.0, "numba, user style": 12.0, "torch_cluster": 60.0, "igraph": 200.0}
-    _walk_goals(bench, "G1 walk, N=300", small, ours, needs)
-    _hit_goals(bench, small)
-    million = random_regular(100_000 if options.quick else 1_000_000, DEGREE, seed=SEED)
-    needs = {"numpy take": 3.3, "numba, user style": 15.0, "torch_cluster": 35.0}
-    _walk_goals(bench, f"G3 walk, N={million.n_nodes:.0e}", million, _our_walk(million, 8192, bench.size(5000)), needs)
-    _skip_goals(bench, million, small)
-    large = _large_graph(200_000 if options.quick else 10_000_000)
-    needs = {"numpy take": 2.2, "numba, user style": 10.0, "torch_cluster": 25.0}
-    label = f"N={large.n_nodes:.0e}"
-    # Long enough that the table of double steps pays; making it, in every call, is counted.
-    _walk_goals(bench, f"G4 walk, {label}", large, _our_walk(large, 8192, bench.size(200_000)), needs)
-    _memory_goals(bench, large, label)
-    identical = all(_identical_on_two_threads(graph, bench.threads) for graph in (small, million, large))
-    print(f"{'PASS' if identical else 'MISS'}  G6 bits identical on one and two threads")
-    load = os.getloadavg()[0]
-    print(f"      load average of the last minute: {load:.1f} on {bench.threads} threads")
-    for name, reason in bench.missing.items():
-        print(f"MISSING  {name}: {reason}")
-    if options.out is not None:
-        figures = {
-            "lines": [asdict(line) for line in bench.lines],
-            "identical_on_two_threads": identical,
-            "load_average": load,
-            "missing": bench.missing,
-        }
-        options.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    lines = measure(2, 0.05) if options.quick else measure(options.rounds, 1.0)
+    if options.write:
+        PAGE.write_text(page(lines, first=first), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from veilwalk.design import DestinationLaw, DistanceLaw, Scheme, choose_scheme
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.learning import Partition
 from veilwalk.node import Limits
-from veilwalk.node.cluster import ClusterPlan, lateness, lost_walk_rules
+from veilwalk.node.cluster import ClusterPlan, late_after_hops, lost_walk_rules
 from veilwalk.node.cluster._lost_walks import AWAY_S
 from veilwalk.node.members import RunRules
 
@@ -92,6 +92,6 @@ def _lost(scheme: Scheme, step_s: float, model_bytes: int, away_s: float, alarm_
         lost = lost_walk_rules(scheme, alarm_hops=alarm_hops, step_s=step_s, model_bytes=model_bytes, away_s=away_s)
     except InfeasibleDesignError:
         # On a ring of four only every second node ever opens anything: the others must not call that hunger.
-        late = lateness(scheme.graph, alarm_hops=alarm_hops, walk=scheme.walk)
-        return max(late.hops, math.ceil(away_s / step_s)), 1e12
+        late = late_after_hops(scheme.graph, alarm_hops=alarm_hops, walk=scheme.walk)
+        return max(late, math.ceil(away_s / step_s)), 1e12
     return lost.late_hops, lost.starve_hops

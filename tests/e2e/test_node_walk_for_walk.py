@@ -30,7 +30,7 @@ from veilwalk.node.cluster._files import node_ids
 from veilwalk.node.members._encoding import decode_params
 from veilwalk.node.peer import RecordedDraws
 from veilwalk.node.peer._assemble import assemble
-from veilwalk.walks import recipients_of, run_protocol, token_paths, walk_positions
+from veilwalk.walks import recipients_of, run_protocol, token_paths
 
 SEED = 5
 UPDATES = 40
@@ -40,14 +40,10 @@ EVALUATIONS = 30
 LEARNER = "softmax:learning_rate=0.2:momentum=0.5:batch_size=8:local_steps=2:fade=20"
 
 
-def positions(graph: Graph, start: int, hops: int) -> list[int]:
-    """Where the simulator's token stands after each hop: its stream, played once for every length."""
-    return [start, *(int(walk_positions(graph, [start], hop, seed=SEED)[0]) for hop in range(1, hops + 1))]
-
-
 def recorded(graph: Graph, law: Any, played: Any) -> dict[int, list[float]]:
     """Every draw each node makes, in the order it makes them."""
-    path = positions(graph, int(played["source"][0]), int(played["clock"][-1]))
+    path = token_paths(graph, hops=int(played["clock"][-1]), lanes=1, seed=SEED)[0].tolist()
+    assert path[0] == played["source"][0]
     goals = dict(zip(played["clock"].tolist(), played["destination"].tolist(), strict=True))
     legs = [*played["destination"].tolist(), None]
     draws: dict[int, list[float]] = {node: [] for node in range(graph.n_nodes)}

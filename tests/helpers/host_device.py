@@ -1,7 +1,7 @@
 """The CUDA text without a graphics card: compiled as C++, the whole grid being one thread.
 
-Kernels step through their work by the grid, so one call of one thread does it all; what blocks of threads share is
-then that thread's own. So the arithmetic of the text is tried wherever there is a C++ compiler; threads are not.
+Kernels step through their work by the grid, so one call of one thread does it all. So the arithmetic
+of the text is tried wherever there is a C++ compiler; threads are not.
 """
 
 from __future__ import annotations
@@ -24,10 +24,6 @@ _PRELUDE = """
 #define __global__
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
-#define __shared__ static
-#define __launch_bounds__(...)
-#define __syncthreads()
-#define __ffs __builtin_ffs
 struct Place { unsigned x; };
 static const Place blockIdx = {0}, threadIdx = {0}, gridDim = {1}, blockDim = {1};
 template <class Number, class Other> static Number atomicAdd(Number *place, Other more) {

@@ -51,7 +51,6 @@ def logs(kind: str, ends: IntArray, member: BoolArray) -> list[MemberLog]:
 def make_filter(kind: str, *, counted: bool = True) -> Filter:
     """Return the filter of a walk."""
     chain = scheme(kind).chain
-    assert chain is not None
     return Filter(chain.states, scheme(kind).law.matrix, counted=counted)
 
 

@@ -37,7 +37,7 @@ def far_law() -> sparse.csr_array:
 
 @cache
 def chained(kind: str) -> MeanOpenings:
-    return chains.require_chain(network(), Walk(kind)).mean_openings(far_law(), RECIPIENTS, n_sets=24, seed=1)
+    return chains.chain_of(network(), Walk(kind)).mean_openings(far_law(), RECIPIENTS, n_sets=24, seed=1)
 
 
 @cache
@@ -138,7 +138,7 @@ def test_weighted_rows_are_drawn_one_after_the_other() -> None:
     rng = np.random.default_rng(2)
     weights = law.multiply(1 + 9 * (rng.random(NODES) < 0.3)[np.newaxis, :]).tocsr()
     weighted = sparse.csr_array(weights / weights.sum(axis=1)[:, np.newaxis])
-    chain = chains.require_chain(network(), Walk("non-backtracking"))
+    chain = chains.chain_of(network(), Walk("non-backtracking"))
     exact = chain.mean_openings(weighted, RECIPIENTS, n_sets=24, seed=1)
     updates = walks.run_protocol(
         network(), weighted, updates=64_000, seed=5, walk=Walk("non-backtracking"), recipients=RECIPIENTS

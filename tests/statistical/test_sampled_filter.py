@@ -48,7 +48,6 @@ def watched(kind: str) -> list[MemberLog]:
 def guesses(kind: str, logs: list[MemberLog], *, recipients: int = 4, own_draws: bool = True) -> FloatArray:
     """Return what they infer."""
     one = scheme(kind, recipients)
-    assert one.chain is not None
     filtered = SampledFilter(one, one.chain.states, counted=True, particles=300, own_draws=own_draws)
     return filtered.opened(logs, played(kind)[1])
 
@@ -92,7 +91,6 @@ def test_who_knows_more_is_never_worse(kind: str) -> None:
     own = thinned(own[np.isin(own[:, 1], ends[:, 1])], 150)
     logs = segments(scheme(kind), SETTINGS, seen=run.seen, lanes=run.truth.lane, ends=own, member=few)
     one = scheme(kind)
-    assert one.chain is not None
     source, lanes = run.truth.source[own[:, 1]], run.truth.lane[own[:, 1]]
     less = SampledFilter(one, one.chain.states, counted=True, particles=300).opened(logs, few)
     all_logs = [log for log, last in zip(watched(kind), ends[:, 1], strict=True) if last in set(own[:, 1])]

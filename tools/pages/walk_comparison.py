@@ -33,9 +33,7 @@ ROOT = Path(__file__).parents[2]
 FACEBOOK = ROOT.parent / "shared" / "data" / "graphs" / "facebook_combined.txt.gz"
 GRAPH, SUPPORT = "rrg:300:3:seed=1", "2:6"
 STRAIGHT = Walk("non-backtracking")
-WALKS = (SIMPLE, STRAIGHT, *(Walk("least-recent", mix) for mix in (0.2, 0.1, 0.0)))
-MIXES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-FEW = (SIMPLE, STRAIGHT, Walk("least-recent", 0.1))
+WALKS = (SIMPLE, STRAIGHT)
 #: Audited too: name, spec, support.
 AUDITED = (
     ("RRG(100, 3)", "rrg:100:3:seed=1", "2:5"),
@@ -64,7 +62,7 @@ PRICED = (
 )
 
 
-PARTS = ("main", "exact", "rounds", "graphs", "prices")
+PARTS = ("main", "exact", "graphs", "prices")
 EVERYBODY = ("path", "first-sight")
 
 
@@ -119,13 +117,11 @@ def jobs_of(size: Size) -> dict[str, list[dict[str, Any]]]:
     (spec, support), hops = size.network, size.rehearsed_hops
     fixed: dict[str, Any] = {} if hops is None else {"rehearsed_hops": hops}
     paper = fixed | {"graph": spec, "support": support, "law": "paper"}
-    mixing = [Walk("least-recent", mix) for mix in MIXES]
     return {
         "main": [_job(paper, walk, updates=size.many, observers=EVERYBODY) for walk in WALKS],
-        "exact": [_job(paper, walk, updates=size.some, observers=(), posterior="exact") for walk in WALKS[:2]],
-        "rounds": [_job(paper, walk, updates=size.few, observers=("path",)) for walk in mixing],
+        "exact": [_job(paper, walk, updates=size.some, observers=(), posterior="exact") for walk in WALKS],
         "graphs": [
-            _job(fixed | {"graph": spec, "support": support, "law": "uniform-node"}, *FEW, updates=2 * size.few)
+            _job(fixed | {"graph": spec, "support": support, "law": "uniform-node"}, *WALKS, updates=2 * size.few)
             for _, spec, support in size.audited
         ],
         "prices": [
@@ -159,8 +155,7 @@ def priced(*, name: str, graph: str, support: str, hops: int, replicas: int) -> 
     """The hops of every walk on one graph, under the law that is uniform over the support."""
     network = parse_graph_spec(graph)
     rows = near(network, DistanceSupport.parse(support))
-    walks = (*FEW, Walk("least-recent"))
-    found = price_walks(network, rows, walks, hops=hops, seed=7, replicas=replicas)
+    found = price_walks(network, rows, WALKS, hops=hops, seed=7, replicas=replicas)
     return {"name": name, "support": support, "nodes": network.n_nodes, "walks": found}
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tools.pages.markdown import percent, plus_minus
-from tools.rivals.walks_figure import walk_label
 from veilwalk.core.version import __version__
 
 Rows = list[dict[str, Any]]
@@ -31,7 +30,7 @@ def page(rows: Rows, parts: dict[str, list[Any]], *, network: str, audited: Sequ
     for row in rows:
         named = " | ".join(percent(row["observers"][name]["overall"]) for name in ("last-hop", "path", "first-sight"))
         cost = f"{plus_minus(row, 'hops_per_update', 1)} | {row['relative_hops']:.3f} | {row['hops']:.1e}"
-        lines.append(f"| {walk_label(row)} | {cost} | {named} |")
+        lines.append(f"| {row['walk']} | {cost} | {named} |")
     for observer in ("return-time", "last-hop", "path"):
         lines += by_quantile(f"### Node entropy in nats, {observer} observer", rows, observer, "node_entropy_nats", 4)
     lines += [
@@ -43,11 +42,10 @@ def page(rows: Rows, parts: dict[str, list[Any]], *, network: str, audited: Sequ
         title = f"### Node entropy lost to the {observer} observer, in nats"
         lines += by_quantile(title, rows, observer, "node_entropy_lost_nats", 4)
     exact = [row for part in parts["exact"] for row in part]
-    lines += ["", "## The same with exact posteriors, where there is a chain"]
+    lines += ["", "## The same with exact posteriors"]
     for observer in ("return-time", "last-hop"):
         title = f"### Node entropy lost to the {observer} observer, in nats, exact"
         lines += by_quantile(title, exact, observer, "node_entropy_lost_nats", 4)
-    lines += memory_table([row for part in parts["rounds"] for row in part])
     lines += graph_table(parts["graphs"], audited)
     lines += price_table(parts["prices"])
     return "\n".join(lines) + "\n"
@@ -55,38 +53,13 @@ def page(rows: Rows, parts: dict[str, list[Any]], *, network: str, audited: Sequ
 
 def by_quantile(title: str, rows: Rows, observer: str, score: str, digits: int) -> list[str]:
     """One score by return time, walks side by side."""
-    names = [walk_label(row) for row in rows]
+    names = [row["walk"] for row in rows]
     lines = ["", title, "", f"| deliveries | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     for index, line in enumerate(rows[0]["observers"][observer]["by_return_time"]):
         cells = [plus_minus(row["observers"][observer]["by_return_time"][index], score, digits) for row in rows]
         lines.append(f"| {'shortest' if index == 0 else 'next'} {line['share']:.0%} | {' | '.join(cells)} |")
     overall = " | ".join(plus_minus(row["observers"][observer]["overall"], score, digits) for row in rows)
     return [*lines, f"| all | {overall} |"]
-
-
-def memory_table(rows: Rows) -> list[str]:
-    """What the memory of the nodes tells, by mix."""
-    lines = [
-        "",
-        "## What the nodes' memory tells: least-recent, by mix",
-        "",
-        "`path` knows every hop. With mix 1 the walk is the non-backtracking one. Node entropy in nats, sources",
-        "named in percent.",
-        "",
-        "| mix | hops per update | last-hop | path | named: path |",
-        "|---|---|---|---|---|",
-    ]
-    for row in rows:
-        seen = row["observers"]
-        cells = [
-            f"{row['mix']:g}",
-            f"{row['hops_per_update']:.1f}",
-            plus_minus(seen["last-hop"]["overall"], "node_entropy_nats", 3),
-            plus_minus(seen["path"]["overall"], "node_entropy_nats", 3),
-            percent(seen["path"]["overall"]),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
 
 
 def graph_table(parts: list[Any], audited: Sequence[tuple[str, str, str]]) -> list[str]:
@@ -106,7 +79,7 @@ def graph_table(parts: list[Any], audited: Sequence[tuple[str, str, str]]) -> li
             seen = row["observers"]
             cells = [
                 f"{name}, {support}",
-                walk_label(row),
+                row["walk"],
                 f"{row['relative_hops']:.3f}",
                 plus_minus(seen["last-hop"]["overall"], "node_entropy_nats", 3),
                 plus_minus(seen["last-hop"]["by_return_time"][0], "node_entropy_nats", 2),
@@ -119,7 +92,7 @@ def graph_table(parts: list[Any], audited: Sequence[tuple[str, str, str]]) -> li
 
 def price_table(rows: Rows) -> list[str]:
     """Hops per update on all graphs."""
-    names = [walk_label(one) for one in rows[0]["walks"]]
+    names = [one["walk"] for one in rows[0]["walks"]]
     lines = [
         "",
         "## Other degrees, sizes and graphs: what an update costs",

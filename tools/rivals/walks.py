@@ -64,7 +64,7 @@ def compare_walks(
         told = AuditSettings(**options | settings | {"observers": asked})
         audited = audit(Scheme(graph, law, walk), told, executor=executor, store=store)
         hops, found = audited.hops_per_update, {name: one.scored for name, one in audited.findings.items()}
-        row: dict[str, Any] = {"walk": walk.kind, "mix": walk.mix, "hops": hops.mean * updates}
+        row: dict[str, Any] = {"walk": walk.kind, "hops": hops.mean * updates}
         row |= {"hops_per_update": hops.mean, "hops_per_update_interval": [hops.low, hops.high]}
         row["relative_hops"] = hops.mean / (rows[0] if rows else row)["hops_per_update"]
         row["observers"] = {name: _told(found[name], found["prior"]) for name in asked[1:]}
@@ -121,7 +121,7 @@ def price_walks(
         updates = int(max(2 * replicas, hops / legs.mean()))
         legs, lanes = _legs(graph, rows, options | {"updates": updates, "seed": seed + 1}, executor)
         mean = estimate(legs, lanes)
-        line: dict[str, Any] = {"walk": walk.kind, "mix": walk.mix, "hops_per_update": mean.mean}
+        line: dict[str, Any] = {"walk": walk.kind, "hops_per_update": mean.mean}
         line["hops_per_update_interval"] = [mean.low, mean.high]
         line["relative_hops"] = mean.mean / (found[0] if found else line)["hops_per_update"]
         found.append(line)

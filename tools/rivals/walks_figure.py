@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from veilwalk.core.records import Record
 from veilwalk.report.style import finish_axis, plot_with_band, save_figure, set_heading
 
-# Told apart by how dark they are, by marker and by hatching: walks of one kind with another mix share a hue.
+# Told apart by how dark they are, by marker and by hatching.
 _COLOURS = ("#333333", "#d98200", "#0b3c6f", "#4f8fcb", "#b5d2ec")
 _HATCHES = ("", "//", "", "..", "")
 _MARKERS = ("o", "^", "s", "D", "v")
@@ -26,7 +26,7 @@ _OBSERVERS = {
 def walk_files(record: Record, folder: Path, *, prices: Record | None = None) -> list[Path]:
     """Write ``walks.json`` and the figure: price, node entropy, sources named; ``prices`` are of other graphs."""
     rows: list[dict[str, Any]] = list(record.result["rows"])
-    labels = [walk_label(row) for row in rows]
+    labels = [str(row["walk"]) for row in rows]
     figure, axes = plt.subplots(2, 2, figsize=(13, 9.5), width_ratios=(1, 1.15))
     _price(axes[0, 0], rows, labels, record.params["nodes"])
     _entropy(axes[0, 1], rows, labels)
@@ -38,16 +38,11 @@ def walk_files(record: Record, folder: Path, *, prices: Record | None = None) ->
     for axis in axes.flat:
         finish_axis(axis)
     cheapest = min(rows, key=lambda row: float(row["hops_per_update"]))
-    found = f"{walk_label(cheapest)} takes {cheapest['relative_hops']:.0%} of the hops of {labels[0]}"
+    found = f"{cheapest['walk']} takes {cheapest['relative_hops']:.0%} of the hops of {labels[0]}"
     about = f"{record.params['graph']}, support {record.params['support']}, law {record.params['law']}"
     set_heading(figure, found, about)
     figure.tight_layout()
     return save_figure(figure, folder, "walks", record=record)
-
-
-def walk_label(row: dict[str, Any]) -> str:
-    """Return the name of a row's walk, with its mix where it has one."""
-    return str(row["walk"]) + (f", mix {row['mix']:g}" if row["walk"] == "least-recent" else "")
 
 
 def _price(axis: Axes, rows: list[dict[str, Any]], labels: list[str], n_nodes: int) -> None:
@@ -98,7 +93,7 @@ def _named(axis: Axes, rows: list[dict[str, Any]], labels: list[str], params: An
 def _elsewhere(axis: Axes, rows: list[dict[str, Any]], labels: list[str]) -> None:
     """Hops relative to the simple walk on other graphs, cheapest at the bottom; a walk looks as in the other panels."""
     rows = sorted(rows, key=lambda row: float(row["walks"][-1]["relative_hops"]))
-    walks = [walk_label(one) for one in rows[0]["walks"][1:]]
+    walks = [str(one["walk"]) for one in rows[0]["walks"][1:]]
     for number, label in enumerate(walks, start=1):
         values = [row["walks"][number]["relative_hops"] for row in rows]
         look = labels.index(label) if label in labels else number

@@ -160,7 +160,7 @@ class Audit:
         hops = self.hops_per_update
         names = {"graph": scheme.graph.name, "law": scheme.law.name}
         settings = {key: value for key, value in asdict(plan.settings).items() if key not in _NOT_PARAMS}
-        settings |= {"walk": scheme.walk.kind, "mix": scheme.walk.mix, "posterior": plan.posterior}
+        settings |= {"walk": scheme.walk.kind, "posterior": plan.posterior}
         settings |= {"recipients": scheme.recipients}
         settings |= {"observers": tuple(self.findings), "colluders": plan.settings.colluders or plan.colluders}
         return Record(
@@ -282,7 +282,7 @@ def _named(plan: Plan) -> dict[str, Any]:
         "kind": "audit",
         "graph": scheme.graph.digest,
         "law": law_digest(scheme.law.draws),
-        "walk": [scheme.walk.kind, scheme.walk.mix],
+        "walk": scheme.walk.kind,
         "recipients": scheme.recipients,
         "settings": asdict(replace(plan.settings, memory_bytes=1)),
         "plan": [plan.posterior, plan.horizon, plan.colluders, list(plan.observers)],
@@ -290,9 +290,9 @@ def _named(plan: Plan) -> dict[str, Any]:
 
 
 def _predicted_hops(plan: Plan) -> float | None:
-    """Mean hops per update from the chain of the walk, None where it has none or the graph is too large for it."""
+    """Mean hops per update from the chain of the walk, None where the graph is too large for it."""
     scheme = plan.scheme
-    known = scheme.is_direct or not (plan.looked_up or scheme.is_large or scheme.chain is None)
+    known = scheme.is_direct or not (plan.looked_up or scheme.is_large)
     return scheme.price.hops if known else None
 
 

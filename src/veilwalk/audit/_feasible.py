@@ -176,7 +176,7 @@ def _check_posterior(plan: Plan) -> None:
 def _horizon(plan: Plan) -> int:
     """Return the horizon asked for, or the one that leaves about 2% of deliveries beyond it."""
     scheme, asked = plan.scheme, plan.settings.horizon
-    if asked or plan.looked_up or scheme.is_direct or scheme.chain is None:
+    if asked or plan.looked_up or scheme.is_direct:
         return asked
     if plan.posterior in {"by-class", "rehearsed"} or (plan.without_node_chain and not plan.timed):
         return 0

@@ -97,8 +97,6 @@ class Scene:
     @property
     def chain(self) -> Chain:
         """The exact chain of the walk."""
-        if self.scheme.chain is None:
-            raise InvalidParameterError("walk", str(self.scheme.walk), "one that is a chain, or rehearsed")
         return self.scheme.chain
 
     def once(self, key: Hashable, make: Callable[[], _Made]) -> _Made:
@@ -124,7 +122,7 @@ def source_flows(scheme: Scheme) -> sparse.csr_array:
         rows = scheme.law.matrix
         data = np.repeat(scheme.source_prior, np.diff(rows.indptr)) * rows.data
         return sparse.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
-    if scheme.chain is None or scheme.chain.on_nodes is None:
+    if scheme.chain.on_nodes is None:
         return sparse.csr_array(scheme.graph.adjacency.astype(np.float64))
     steps = sparse.csr_array(scheme.chain.on_nodes.transition_matrix)
     flows = sparse.csr_array(steps.multiply(scheme.chain.node_shares[:, np.newaxis]))

@@ -148,8 +148,8 @@ class Plan:
 
     @property
     def without_node_chain(self) -> bool:
-        """Whether the walk is no chain on the nodes: it knows where it came from, or its nodes remember."""
-        return self.scheme.chain is None or self.scheme.chain.on_nodes is None
+        """Whether the walk is no chain on the nodes: it knows where it came from."""
+        return self.scheme.chain.on_nodes is None
 
     @property
     def samples_destinations(self) -> bool:

@@ -10,7 +10,7 @@ from veilwalk.chains._chain import Chain, States
 from veilwalk.chains._deliveries import DeliveryLaw, stationary_law, token_law
 from veilwalk.chains._node_chain import NodeChain
 from veilwalk.chains._openings import MeanOpenings, OpeningLaw
-from veilwalk.chains._registry import CHAINS, chain_of, require_chain
+from veilwalk.chains._registry import CHAINS, chain_of
 
 __all__ = [
     "CHAINS",
@@ -23,7 +23,6 @@ __all__ = [
     "OpeningLaw",
     "States",
     "chain_of",
-    "require_chain",
     "stationary_law",
     "token_law",
 ]

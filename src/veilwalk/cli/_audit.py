@@ -46,9 +46,9 @@ def audit(
     walk: Annotated[
         str | None,
         typer.Option(
-            metavar="KIND[:MIX]",
+            metavar="KIND",
             show_default="simple, or the law file's",
-            help="simple, lazy, metropolis, non-backtracking, least-recent, or least-recent:MIX.",
+            help="simple, lazy, metropolis or non-backtracking.",
         ),
     ] = None,
     recipients: Annotated[
@@ -59,9 +59,6 @@ def audit(
             help="For how many a source seals; the first of them to be met opens.",
         ),
     ] = None,
-    mix: Annotated[
-        float, typer.Option(help="Share of plain non-backtracking steps of a least-recent walk, from 0 to 1.")
-    ] = 0.0,
     observers: Annotated[
         str,
         typer.Option(
@@ -128,7 +125,7 @@ def audit(
         window_radius=window,
         **({} if memory is None else {"memory_bytes": parse_memory(memory)}),
     )
-    scheme = choose_scheme(network, law, support=support, walk=asked_walk(walk, mix or None), recipients=recipients)
+    scheme = choose_scheme(network, law, support=support, walk=asked_walk(walk), recipients=recipients)
     if remark := scheme.remark():
         typer.echo(f"veilwalk: {remark}", err=True)
     if len(counts) > 1:
@@ -212,9 +209,9 @@ def print_audit(record: Record, graph: Graph) -> None:
     result, params = record.result, record.params
     low, high = result["hops_per_update_interval"]
     expected = result["hops_per_update_predicted"]
-    walk, several = Walk(params["walk"], params["mix"]), params.get("recipients", 1)
+    several = params.get("recipients", 1)
     print_table(
-        f"{params['graph'] or 'graph'}, law {params['law']}, {walk} walk"
+        f"{params['graph'] or 'graph'}, law {params['law']}, {params['walk']} walk"
         + (f", sealed for {several}: " if several > 1 else ": ")
         + f"{result['updates']} updates"
         + ("" if result["complete"] else " (interrupted)"),

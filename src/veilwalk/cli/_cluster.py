@@ -80,7 +80,7 @@ def up(
         str | None,
         typer.Option(
             metavar="KIND",
-            help="simple, non-backtracking or least-recent[:MIX]. [default: non-backtracking, or the law file's own]",
+            help="simple or non-backtracking. [default: non-backtracking, or the law file's own]",
         ),
     ] = None,
     recipients: Annotated[
@@ -90,7 +90,6 @@ def up(
             help="For how many an update is sealed; the first met opens it. [default: as a law file says, or 1]",
         ),
     ] = None,
-    mix: Annotated[float, typer.Option(help="Share of plain steps of a least-recent walk.")] = 0.0,
     allow_sandwich: AllowSandwich = False,
     dwell: Annotated[
         float | None,
@@ -130,7 +129,7 @@ def up(
     flags: dict[str, Any] = {
         "graph": f"rrg:{nodes}:{degree}:seed={seed}" if graph is None else graph,
         "data": data, "partition": partition, "learner": learner, "law": law, "support": support, "walk": walk,
-        "recipients": recipients, "mix": mix, "allow_sandwich": allow_sandwich, "updates": updates,
+        "recipients": recipients, "allow_sandwich": allow_sandwich, "updates": updates,
         "walks": walks, "target_accuracy": target_accuracy, "evaluations": evaluations, "dwell": dwell, "clip": clip,
         "noise": noise, "protect": protect, "epsilon": epsilon, "delta": delta, "most_updates": most_updates,
         "payload": payload, "accept": accept,

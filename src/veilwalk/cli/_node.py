@@ -160,7 +160,7 @@ def manifest(
     learner: Annotated[str, typer.Option(metavar="SPEC", help="softmax, mlp:hidden=64, or module:Class.")] = "softmax",
     walk: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="simple, non-backtracking or least-recent[:MIX]. [default: the law's own]"),
+        typer.Option(metavar="KIND", help="simple or non-backtracking. [default: the law's own]"),
     ] = None,
     recipients: Annotated[
         int | None,
@@ -168,7 +168,6 @@ def manifest(
             metavar="K", help="For how many an update is sealed; the first met opens it. [default: the law's own]"
         ),
     ] = None,
-    mix: Annotated[float | None, typer.Option(help="Share of plain steps of a least-recent walk.")] = None,
     allow_sandwich: AllowSandwich = False,
     dwell: Annotated[
         float | None,
@@ -215,7 +214,7 @@ def manifest(
         learner=learner,
         n_features=features,
         n_classes=classes,
-        walk=asked_walk(walk, mix),
+        walk=asked_walk(walk),
         recipients=recipients,
         allow_sandwich=allow_sandwich,
         updates=updates,

@@ -210,12 +210,9 @@ def _spoken() -> Progress:
     return hear
 
 
-def asked_walk(kind: str | None, mix: float | None) -> Walk | None:
-    """Return the walk that ``--walk`` and ``--mix`` ask for, None where neither was given."""
-    if kind is None and mix is None:
-        return None
-    walk = Walk.of(kind or "simple")
-    return walk if mix is None else Walk(walk.kind, mix)
+def asked_walk(kind: str | None) -> Walk | None:
+    """Return the walk that ``--walk`` asks for, None where it was not given."""
+    return None if kind is None else Walk.of(kind)
 
 
 def drawn(draw: Callable[[], list[Path]]) -> list[Path]:

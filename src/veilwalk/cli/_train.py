@@ -70,7 +70,7 @@ def train(
     support: Annotated[str | None, _setting("support", "Distances of a law given by name.", "LO:HI")] = None,
     walk: Annotated[
         str | None,
-        _setting("walk", f"{', '.join(WALKS)}; least-recent:MIX takes a share of plain steps.", "KIND[:MIX]"),
+        _setting("walk", f"{', '.join(WALKS)}.", "KIND"),
     ] = None,
     recipients: Annotated[
         int | None, _setting("recipients", "For how many an update is sealed; the first met opens it.", "K")

@@ -15,6 +15,7 @@ REMOVED: dict[str, dict[str, str]] = {
         "predecessor": "coalition, which knows what colluders drew",
         "round": "path, which knows every hop",
     },
+    "walk": {"least-recent": "non-backtracking, with several recipients (--recipients) for fewer hops"},
 }
 
 

@@ -7,9 +7,9 @@ code, and once more by a node that routes by it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.removed import refuse_removed
 
 #: Every kind of walk, with what it does at a hop.
 WALKS: dict[str, str] = {
@@ -17,49 +17,28 @@ WALKS: dict[str, str] = {
     "lazy": "half the time it stays, else to any neighbour alike",
     "metropolis": "to any neighbour, refused so often that all nodes are visited alike",
     "non-backtracking": "to any neighbour but the one it came from",
-    "least-recent": "along the edge that its node used longest ago",
 }
-_MIXING = "least-recent"
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """A kind of walk; ``mix`` is the share of plain non-backtracking steps of a least-recent one."""
+    """A kind of walk."""
 
     kind: str = "simple"
-    mix: float = 0.0
 
     def __post_init__(self) -> None:
+        # Version 0.2 wrote a share behind a kind that is gone: least-recent:0.2.
+        refuse_removed("walk", str(self.kind).partition(":")[0])
         if self.kind not in WALKS:
             raise InvalidParameterError("walk", self.kind, f"one of {', '.join(WALKS)}")
-        given: object = self.mix
-        if isinstance(given, bool) or not isinstance(given, Real) or not 0.0 <= float(given) <= 1.0:
-            raise InvalidParameterError("mix", self.mix, "a number from 0 to 1")
-        if self.mix and self.kind != _MIXING:
-            raise InvalidParameterError("mix", self.mix, f"0 for the {self.kind} walk: only {_MIXING} mixes")
 
     @classmethod
     def of(cls, given: Walk | str) -> Walk:
-        """Return a walk given as such or as text: its kind, and after a colon its mix (``least-recent:0.2``)."""
-        if isinstance(given, Walk):
-            return given
-        kind, colon, mix = str(given).strip().partition(":")
-        try:
-            return cls(kind, float(mix) if colon else 0.0)
-        except ValueError as error:
-            if isinstance(error, InvalidParameterError):
-                raise
-            raise InvalidParameterError(
-                "walk", given, "KIND or least-recent:MIX, for example least-recent:0.2"
-            ) from None
-
-    @property
-    def remembers(self) -> bool:
-        """Whether nodes remember which edge they used when: then it is a chain neither on nodes nor on arcs."""
-        return self.kind == _MIXING
+        """Return a walk given as such or by the name of its kind."""
+        return given if isinstance(given, Walk) else cls(str(given).strip())
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.mix:g}" if self.mix else self.kind
+        return self.kind
 
 
 SIMPLE = Walk()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilwalk.chains import require_chain
+from veilwalk.chains import chain_of
 from veilwalk.core import validate
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError
@@ -62,7 +62,7 @@ class LawBench:
     ):
         """Prepare; ``memory_bytes`` is the most that an observation channel may take."""
         self.graph, self.support, self.walk = graph, support, walk
-        self.chain = require_chain(graph, walk)
+        self.chain = chain_of(graph, walk)
         self.hops = self.chain.mean_hitting_times(memory_bytes=memory_bytes)
         self.uniform = law_by_distance(graph, support, np.ones(support.hi + 1))
         self._memory_bytes = memory_bytes

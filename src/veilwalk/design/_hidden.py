@@ -367,7 +367,7 @@ def predecessor_guess(scheme: Scheme, *, hops: float, seed: int = 1) -> Predeces
     opened, and the best guess is chosen by one half of them and scored by the other, so that it is not better than it
     can be. ``hops`` is about what a message walks.
     """
-    if scheme.graph.n_nodes <= _EXACT_NODES and len(scheme.graph.indices) <= _EXACT_ARCS and scheme.chain is not None:
+    if scheme.graph.n_nodes <= _EXACT_NODES and len(scheme.graph.indices) <= _EXACT_ARCS:
         return _exact_predecessor(scheme, scheme.chain, seed)
     if scheme.walk.kind not in _WALKED:
         return None

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 from veilwalk import theory
-from veilwalk.chains import Chain, require_chain
+from veilwalk.chains import Chain, chain_of
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
@@ -215,7 +215,7 @@ def design_on_graph(
     _require_support(apart, support)
     # Refuses a support that some node has nobody in: of its return times there would be nothing to say.
     law_by_distance(graph, support, np.ones(support.hi + 1))
-    chain = require_chain(graph, walk)
+    chain = chain_of(graph, walk)
     start, half = covered_return_times(chain, support, (1 - tail_probability, (1 - tail_probability) / 2))
     kappa = float(max(half, support.hi + 1)) if return_time is None else return_time
     if not kappa > support.hi:

@@ -70,8 +70,8 @@ class Scheme:
                 raise InvalidParameterError("recipients", self.recipients, need)
 
     @cached_property
-    def chain(self) -> Chain | None:
-        """The exact chain of the walk, None where it has none."""
+    def chain(self) -> Chain:
+        """The exact chain of the walk."""
         return chain_of(self.graph, self.walk)
 
     @property
@@ -120,14 +120,14 @@ class Scheme:
 
     @cached_property
     def price(self) -> Price:
-        """Mean hops between two updates: exact where the walk has a chain and the graph is not too large for it."""
+        """Mean hops between two updates: exact where the graph is not too large for it."""
         if self.is_direct:
             return Price(1.0, "exact")
         if self.recipients > 1 and self.law.is_even:
             found = self.openings
             kind = f"estimated from {found.legs} walks, sets summed out"
             return Price(found.hops, kind, found.hops_interval)
-        if self.recipients == 1 and self.chain is not None and not self.is_large:
+        if self.recipients == 1 and not self.is_large:
             if self.chain.on_nodes is not None or len(self.graph.indices) <= _EXACT_ARCS:
                 return Price(self.chain.mean_hops(self.law.matrix), "exact")
             hops = self.law.mean_hops(self.chain.mean_hitting_times())
@@ -143,7 +143,7 @@ class Scheme:
         it; so it does where the token waited one hop there, for there was nowhere else to have been. Who does not turn
         round does so at leaves.
         """
-        if self.is_direct or self.chain is None:
+        if self.is_direct:
             return None
         nodes, leaves = self.chain.on_nodes, self.graph.degrees == 1
         if nodes is None:
@@ -174,7 +174,7 @@ class Scheme:
         share = self.certain_to_a_relay()
         if not share:
             return None
-        turns = self.chain is not None and self.chain.on_nodes is not None
+        turns = self.chain.on_nodes is not None
         return relay_warning(share, turns=turns, ring=bool(np.all(self.graph.degrees == 2)))
 
     @property

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from veilwalk.chains import Chain, require_chain
+from veilwalk.chains import Chain, chain_of
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.support import DistanceSupport
@@ -30,7 +30,7 @@ class SampledGraphs:
     def each(self) -> list[tuple[Chain, IntArray]]:
         """The chain and the table of distances of every sampled graph."""
         graphs = [random_regular(self.n_nodes, self.degree, seed=self.seed + k) for k in range(self.n_graphs)]
-        return [(require_chain(graph, SIMPLE), distances(graph)) for graph in graphs]
+        return [(chain_of(graph, SIMPLE), distances(graph)) for graph in graphs]
 
     @property
     def reach(self) -> int:

@@ -58,12 +58,11 @@ def route_anonymity(
 ) -> Route:
     """Return what receivers of a private trace learn from the route; posteriors for the deliveries ``rows``.
 
-    Exact for walks with a chain on up to ``exact_nodes`` nodes, sealed for one; else measured by the auditor, drawing
+    Exact on up to ``exact_nodes`` nodes, sealed for one; else measured by the auditor, drawing
     by ``seed``, and the posteriors are those of the last hop where openings are known by it, or the priors.
     """
-    chain = scheme.chain if scheme.graph.n_nodes <= exact_nodes and scheme.recipients == 1 else None
-    if chain is not None:
-        found = _exact(scheme, chain, trace, rows, progress)
+    if scheme.graph.n_nodes <= exact_nodes and scheme.recipients == 1:
+        found = _exact(scheme, scheme.chain, trace, rows, progress)
     else:
         found = Route(_audited(scheme, seed, progress), _posteriors(scheme, trace, rows))
     note = None if trace.n_models == 1 else _BY_ITSELF
@@ -168,7 +167,7 @@ def _entropies(nats: float) -> dict[str, float]:
 
 
 def _audited(scheme: Scheme, seed: int, progress: Progress) -> dict[str, Any]:
-    """Measure what the auditor can of a walk without a chain, or of a large network."""
+    """Measure what the auditor can of a large network, or of what is sealed for several."""
     observers = _observers(scheme, seed, progress)
     found, prior = observers["last-hop"], observers["prior"]["overall"]
     kept = ("lo", "hi", "share", "node_entropy_nats", "node_entropy_bits", "hit_ratio", "hit_ratio_interval")
@@ -187,7 +186,7 @@ def _inference(scheme: Scheme) -> str:
     """How return times are read: by what is quick."""
     if scheme.recipients > 1:
         return "auto"
-    return "by-class" if scheme.chain is None or scheme.chain.on_nodes is None else "estimated"
+    return "by-class" if scheme.chain.on_nodes is None else "estimated"
 
 
 def _observers(scheme: Scheme, seed: int, progress: Progress) -> Mapping[str, Any]:

@@ -33,7 +33,7 @@ from veilwalk.training._tracking import Track
 
 # Fewer deliveries than this say nothing about an attack.
 _FEWEST_ATTACKED = 20
-_OF_THE_SCHEME = ("graph", "scheme", "law", "support", "walk", "mix", "recipients")
+_OF_THE_SCHEME = ("graph", "scheme", "law", "support", "walk", "recipients")
 
 
 def train(

@@ -200,7 +200,6 @@ class Scenario:
             "support": None if law.name.startswith("far:") else str(law.support),
             "recipients": self.scheme.recipients,
             "walk": walk.kind,
-            "mix": walk.mix,
             "protect": self.protection.unit,
             "epsilon": self.protection.epsilon,
             "noise": 0.0 if self.protection.epsilon else self.protection.noise,

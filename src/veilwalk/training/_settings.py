@@ -41,9 +41,8 @@ class TrainSettings:
             for the graph, sealed for several; ``paper`` the paper's, or what is like it on other graphs.
         law: Name or file of the destination law; None for the scheme's, or one that fits the graph.
         support: Distances of a law given by name; None for those that fit the graph.
-        walk: The walk, ``least-recent:0.2`` with its mix; None for the one that a law file was designed for, or simple.
+        walk: The walk; None for the one that a law file was designed for, or simple.
         recipients: For how many a source seals; None for the scheme's, or as the file says, or one.
-        mix: Share of plain non-backtracking steps of a least-recent walk, where ``walk`` does not say it.
         tokens: Models that walk side by side; the best of them, or their mean, is handed out.
         data: What is learnt.
         partition: How it is dealt out.
@@ -82,7 +81,6 @@ class TrainSettings:
     support: str | None = None
     walk: str | None = None
     recipients: int | None = None
-    mix: float = 0.0
     tokens: int = 1
     data: str = "digits"
     partition: str = "dirichlet:0.3"
@@ -122,7 +120,8 @@ class TrainSettings:
         if self.tokens > self.updates:
             raise InvalidParameterError("tokens", self.tokens, f"at most {self.updates}, the updates that they share")
         check_payload(self.payload)
-        self._read_walk()
+        if self.walk is not None:
+            object.__setattr__(self, "walk", Walk.of(self.walk).kind)
         if self.scheme not in SCHEMES:
             raise InvalidParameterError("scheme", self.scheme, f"one of {', '.join(SCHEMES)}")
         if self.recipients is not None:
@@ -136,18 +135,6 @@ class TrainSettings:
         if self.support is not None:
             DistanceSupport.parse(self.support)
 
-    def _read_walk(self) -> None:
-        """Take ``least-recent:0.2`` apart: files have two keys for it."""
-        if self.walk is None:
-            if self.mix:
-                raise InvalidParameterError("mix", self.mix, "given with the walk that mixes, least-recent")
-            return
-        found = Walk.of(self.walk)
-        if found.mix and self.mix not in {0.0, found.mix}:
-            raise InvalidParameterError("mix", self.mix, f"left out: the walk is {self.walk}")
-        object.__setattr__(self, "walk", found.kind)
-        object.__setattr__(self, "mix", Walk(found.kind, found.mix or self.mix).mix)
-
     @property
     def leaves_open(self) -> bool:
         """Whether the scheme is left to be chosen."""
@@ -156,7 +143,7 @@ class TrainSettings:
     @property
     def chosen_walk(self) -> Walk | None:
         """The walk, where one was chosen."""
-        return None if self.walk is None else Walk(self.walk, self.mix)
+        return None if self.walk is None else Walk(self.walk)
 
     @property
     def comparisons(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from veilwalk.core.errors import InvalidParameterError
 DEVICES = ("cpu", "cuda")
 
 # In the order in which each may use the ones before it.
-_TEXTS = ("random", "jobs", "tokens", "protocol", "several", "openings")
+_TEXTS = ("random", "tokens", "protocol", "several", "openings")
 
 
 class Device(Protocol):

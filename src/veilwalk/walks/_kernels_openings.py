@@ -13,8 +13,8 @@ import numba
 import numpy as np
 
 from veilwalk.walks._compile import inlined, kernel
-from veilwalk.walks._kernels_sets import BATCH, draw_set, weight_of
-from veilwalk.walks._tally import HOP_UNIT, HOPS, LEGS, SHARE_UNIT, UNOPENED
+from veilwalk.walks._kernels_laws import BATCH, draw_set, weight_of
+from veilwalk.walks._openings import HOP_UNIT, HOPS, LEGS, SHARE_UNIT, UNOPENED
 
 # What is left unopened below this is given up.
 _NOTHING = 1e-9

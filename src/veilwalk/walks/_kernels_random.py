@@ -39,9 +39,10 @@ _TWO_TO_32 = np.uint64(1 << 32)
 WALK = np.uint64(0)
 RETRY = np.uint64(1)
 DESTINATION = np.uint64(2)
-TAIL = np.uint64(3)
 START = np.uint64(4)
 RECIPIENTS = np.uint64(5)
+#: Keeps the replacements of destination words apart from those of walk words.
+DESTINATION_NUMBERS = np.uint64(1 << 47)
 
 Word = Any
 Words = tuple[Any, Any, Any, Any]

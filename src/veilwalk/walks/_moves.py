@@ -1,7 +1,8 @@
-"""What a walk may do next, as a table of equally likely moves.
+"""What a walk may do next, in the layout the kernels read.
 
-A walk without memory is such a table: the simple walk lists each node's neighbours, the lazy walk lists them
-and, as often, the node itself. One set of kernels then serves every such walk, and a new kind is a new table.
+A walk without memory is a table of equally likely moves: the simple walk lists each node's neighbours, the lazy walk
+lists them and, as often, the node itself. One set of kernels serves every such walk, and a new kind is a new table.
+Metropolis and non-backtracking walks are neighbour lists and a rule, which :mod:`veilwalk.walks._kernels_paths` states.
 """
 
 from __future__ import annotations
@@ -11,30 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph
 
-# The double-step tables must stay in the first cache, their 16-bit halves below 2**15, a double step in 8 bits.
-_MAX_PAIRS = 8192
-_MAX_SQUARE = 256
-# A table of double steps in lines of 64 bytes halves the lines a walk fetches. It pays where it stays in the last
-# cache, or where single steps already miss it; in between it would push the walk out of the cache.
-_LINE_BYTES = 64
-_FAR_CACHED_BYTES = 16 << 20
-_FAR_UNCACHED_BYTES = 128 << 20
-_FAR_MOST_BYTES = 1 << 30
-# Making it costs as much as it saves on about so many steps for each move.
-_FAR_STEPS = 8
 # Words are rejected with probability below 2**24 / 2**32.
 _MAX_SPAN = 1 << 24
-# Leaps that only say where they end, and rows that hold states, pay as long as they stay in the second cache.
-_MAX_LEAPS = 1 << 16
 _WORD = 1 << 32
 _INT32_MAX = np.iinfo(np.int32).max
+# The numbers by which the kernel knows the kinds.
+METROPOLIS = 0
+NON_BACKTRACKING = 1
+_CODES: dict[str, int] = {"metropolis": METROPOLIS, "non-backtracking": NON_BACKTRACKING}
 
 
 # Where the moves of each node start, with the end of the last; and the moves.
@@ -53,9 +45,6 @@ class Moves:
         digits: Steps served by one 32-bit word: its leading digits in base ``width``.
         span: ``width ** digits``, what one word is drawn from.
         limit: ``2**32 % span``, below which the low half of word * span means the word is rejected.
-        ends: For tiny graphs the node after two moves, times ``width**2``; else empty.
-        pairs: For tiny graphs both nodes of two moves, each times ``width**2``, the second in the high half;
-            else empty.
     """
 
     n_nodes: int
@@ -65,13 +54,11 @@ class Moves:
     digits: int
     span: int
     limit: int
-    ends: npt.NDArray[np.uint16]
-    pairs: npt.NDArray[np.uint32]
 
     @property
     def n_bytes(self) -> int:
         """Memory the tables take."""
-        return self.table.nbytes + self.offsets.nbytes + self.ends.nbytes + self.pairs.nbytes
+        return self.table.nbytes + self.offsets.nbytes
 
     def word_arguments(self) -> tuple[Any, int, Any, Any]:
         """Return width, digits, span and limit as the kernels take them."""
@@ -92,7 +79,7 @@ def _neighbours_or_stay(graph: Graph) -> Rows:
     return 2 * offsets, doubled
 
 
-#: The kinds that are a table of equally likely moves, and how each makes it; the others are for the protocol only.
+#: The kinds that are a table of equally likely moves, and how each makes it.
 TABLES: dict[str, Callable[[Graph], Rows]] = {"simple": _neighbours, "lazy": _neighbours_or_stay}
 
 
@@ -105,66 +92,15 @@ def moves_of(graph: Graph, walk: Walk) -> Moves:
     offsets, table = TABLES[walk.kind](graph)
     width = int(offsets[1])
     if np.any(np.diff(offsets) != width):
-        ends, pairs = frozen(np.empty(0, np.uint16)), frozen(np.empty(0, np.uint32))
-        return Moves(graph.n_nodes, 0, frozen(table), frozen(offsets), 1, 1, 0, ends, pairs)
+        return Moves(graph.n_nodes, 0, frozen(table), frozen(offsets), 1, 1, 0)
     digits = digits_per_word(width)
-    ends, pairs = _double_steps(table.reshape(graph.n_nodes, width))
     span = width**digits
     no_offsets = frozen(np.empty(0, dtype=np.int64))
-    return Moves(graph.n_nodes, width, frozen(table), no_offsets, digits, span, _WORD % span, ends, pairs)
-
-
-def leap_moves(moves: Moves) -> tuple[npt.NDArray[np.uint16], int]:
-    """Return where two moves at a time lead, times ``width**2``, or one, times ``width``: what 16 bits hold; and which.
-
-    Where neither is held, nothing.
-    """
-    if moves.ends.size:
-        return moves.ends, 2
-    for leap in (2, 1):
-        base = moves.width**leap
-        if 0 < moves.n_nodes * base <= _MAX_LEAPS and base <= _MAX_SQUARE:
-            rows = moves.table.reshape(moves.n_nodes, moves.width)
-            ends = (rows[rows] if leap == 2 else rows).astype(np.uint32) * np.uint32(base)
-            return frozen(ends.astype(np.uint16).reshape(-1)), leap
-    return moves.ends, 2
-
-
-def ragged_moves(moves: Moves) -> tuple[npt.NDArray[np.uint64], np.uint32]:
-    """Return each move as the state of the node that it leads to, where nodes differ and they are few; else nothing.
-
-    A state is where the node's row starts, and in the low half how long it is. Also returned are the bits of which
-    the low half of a draw must have one to be beyond doubt (see ``_kernels_ragged``).
-    """
-    if moves.width or len(moves.table) > _MAX_LEAPS:
-        return np.empty(0, np.uint64), np.uint32(0)
-    lengths = np.diff(moves.offsets)
-    states = (moves.offsets[:-1] << 32 | lengths).astype(np.uint64)
-    bits = int(2 * lengths.max() - 1).bit_length()
-    # The entry behind the last is looked up when the last row's last word is one of those in doubt.
-    return np.append(states[moves.table], states[0]), np.uint32((_WORD - 1) >> bits << bits)
-
-
-def far_moves(moves: Moves, steps: int) -> IntArray:
-    """Return the table of double steps, one cache line a node, if it pays for so many steps in all; else nothing."""
-    from veilwalk.walks import _kernels
-
-    n_bytes = moves.n_nodes * _LINE_BYTES
-    cached = n_bytes <= _FAR_CACHED_BYTES
-    pays = cached or moves.table.nbytes >= _FAR_UNCACHED_BYTES
-    fits = 0 < moves.width**2 <= _kernels.FAR_STRIDE and n_bytes <= _FAR_MOST_BYTES
-    if leap_moves(moves)[0].size or not fits or not pays or steps < _FAR_STEPS * len(moves.table):
-        return np.empty(0, np.int32)
-    # NumPy starts arrays anywhere; a row that straddles two lines would cost two fetches.
-    raw = np.empty(n_bytes // 4 + _kernels.FAR_STRIDE, np.int32)
-    skip = -raw.ctypes.data % _LINE_BYTES // 4
-    far = raw[skip : skip + n_bytes // 4]
-    _kernels.write_far(moves.table, moves.width, far)
-    return far
+    return Moves(graph.n_nodes, width, frozen(table), no_offsets, digits, span, _WORD % span)
 
 
 def digits_per_word(width: int) -> int:
-    """Return how many steps one word serves: an even number, so that steps pair up, or 1."""
+    """Return how many steps one word serves: an even number, or 1. Every stream depends on it."""
     power_of_two = width & (width - 1) == 0
     most = _WORD if power_of_two else _MAX_SPAN
     digits = 1
@@ -173,13 +109,71 @@ def digits_per_word(width: int) -> int:
     return digits if digits == 1 else digits - digits % 2
 
 
-def _double_steps(rows: IntArray) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint32]]:
-    n_nodes, width = rows.shape
-    square = width * width
-    if n_nodes * square > _MAX_PAIRS or square > _MAX_SQUARE:
-        return frozen(np.empty(0, np.uint16)), frozen(np.empty(0, np.uint32))
-    first = np.repeat(rows[:, :, None], width, axis=2).astype(np.uint32)
-    second = rows[rows].astype(np.uint32)
-    ends = (second * square).astype(np.uint16).reshape(-1)
-    pairs = ((first * square) | ((second * square) << np.uint32(16))).reshape(-1)
-    return frozen(ends), frozen(pairs.astype(np.uint32))
+@dataclass(frozen=True, slots=True)
+class MemoryMoves:
+    """Neighbour lists and the rule of the walk, in the layout the kernel reads.
+
+    An entry is a place in the neighbour lists: an edge as one of its ends sees it.
+
+    Attributes:
+        n_nodes: Number of nodes.
+        code: Number of the kind.
+        offsets: Where each node's entries start, with the end of the last.
+        table: The neighbour at every entry.
+        reverse: The entry of the same edge at its other end.
+        words: Random words per hop: 2 where the walk tosses a coin besides choosing, else 1.
+    """
+
+    n_nodes: int
+    code: int
+    offsets: IntArray
+    table: IntArray
+    reverse: IntArray
+    words: int
+
+    def arguments(self) -> tuple[int, IntArray, IntArray, IntArray, int]:
+        """Return the walk as the kernel takes it."""
+        return self.code, self.offsets, self.table, self.reverse, self.words
+
+
+def memory_moves_of(graph: Graph, walk: Walk) -> MemoryMoves:
+    """Return what the kernel needs for ``walk`` on ``graph``."""
+    if graph.n_nodes > _INT32_MAX:
+        raise ResourceLimitError(f"the graph has {graph.n_nodes} nodes: walks number at most {_INT32_MAX}")
+    coin = walk.kind == "metropolis" and not graph.is_regular
+    # Sorted by neighbour, and by node where that is the same, entries come in the order of their reverses.
+    reverse = np.argsort(graph.indices, kind="stable").astype(graph.indices.dtype)
+    return MemoryMoves(
+        n_nodes=graph.n_nodes,
+        code=_CODES[walk.kind],
+        offsets=frozen(graph.indptr.astype(np.int64)),
+        table=frozen(graph.indices.astype(np.int32)),
+        reverse=frozen(reverse),
+        words=2 if coin else 1,
+    )
+
+
+def estimate_bytes(graph: Graph) -> int:
+    """Return the bytes of the tables, and of making them."""
+    n_entries = len(graph.indices)
+    tables = 8 * (graph.n_nodes + 1) + n_entries * (4 + graph.indices.itemsize)
+    # Sorting takes an order in 64 bits and, while it lasts, some more.
+    return tables + 3 * 8 * n_entries
+
+
+def walk_arguments(graph: Graph, walk: Walk) -> tuple[Any, ...]:
+    """Return a walk of either kind as the one kernel takes it; what it does not need is empty."""
+    if walk.kind not in TABLES:
+        return (True, *memory_moves_of(graph, walk).arguments(), np.uint64(0), 1, np.uint64(1), np.uint64(0))
+    moves = moves_of(graph, walk)
+    nowhere = np.empty(0, dtype=graph.indices.dtype)
+    nowhere.flags.writeable = False
+    return (False, 0, moves.offsets, moves.table, nowhere, 1, *moves.word_arguments())
+
+
+def stream_key(seed: int) -> Any:
+    """Return ``seed`` as the kernels take it."""
+    validate.integer(seed=seed)
+    if not 0 <= seed < 1 << 64:
+        raise InvalidParameterError("seed", seed, "between 0 and 2**64 - 1")
+    return np.uint64(seed)

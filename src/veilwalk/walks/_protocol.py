@@ -2,12 +2,15 @@
 
 A token walks. At its destination an update happens; the destination becomes the source, draws the next
 destination from the law, seals, and the walk goes on from there. Tokens never meet: each replica's each token
-is a lane of its own, with its own stream, its own clock in hops and its own table of last visits.
+is a lane of its own, with its own stream, its own clock in hops and its own table of last visits. Lanes can be played
+as jobs, a few at a time: draws are counted by the number of the lane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Executor
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +20,12 @@ from veilwalk.core.arrays import BoolArray, IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.walk import SIMPLE, Walk
+from veilwalk.engine import JobStore, run_jobs
 from veilwalk.graphs import Graph
 from veilwalk.walks._device import check_device, open_cuda
-from veilwalk.walks._device_lanes import DeviceLanes
-from veilwalk.walks._jobs import stream_key
-from veilwalk.walks._lanes import Lanes, MemoryLanes, TableLanes
-from veilwalk.walks._law import AliasRows, alias_rows, checked_rows
-from veilwalk.walks._memory import check_tokens, estimate_bytes, memory_moves_of
-from veilwalk.walks._moves import TABLES, moves_of
-from veilwalk.walks._sets import FarRows, LawRows, SetRows, set_rows
-from veilwalk.walks._several import SeveralLanes
+from veilwalk.walks._lanes import DeviceLanes, Lanes, MemoryLanes, SeveralLanes, TableLanes
+from veilwalk.walks._laws import AliasRows, FarRows, LawRows, SetRows, alias_rows, checked_rows, law_digest, set_rows
+from veilwalk.walks._moves import TABLES, estimate_bytes, memory_moves_of, moves_of, stream_key
 
 #: One update, as written on arrival at its destination; nodes are int32, clocks and hops int64, and -1 means
 #: that there is none. Clocks count the hops of the token since its run began.
@@ -77,6 +76,8 @@ _COVER_UPDATES = 8
 _DEVICE_LANE_UPDATES = 64
 _DEVICE_CHUNK_UPDATES = 1 << 23
 _SETTLE_UPDATES = 16
+# Lanes of a job: as many as a kernel takes side by side, or half of that where there are few.
+_LANES, _FEW = 8, 32
 
 
 def iter_protocol(
@@ -108,8 +109,7 @@ def iter_protocol(
         seed: Seed of the run, below 2**64.
         tokens: Tokens of each replica.
         replicas: Independent repetitions of the network, played side by side.
-        walk: The walk; hops in which a lazy or metropolis walk stays count. Without a mix each lane of a least-recent
-            walk soon goes the same round for ever, and only lanes are independent.
+        walk: The walk; hops in which a lazy or metropolis walk stays count.
         recipients: For how many a source seals, drawn without replacement; the first of them to be met opens.
         colluders: Mask of the nodes that share their sightings of ciphertexts.
         burn_in: Updates of each lane to play unseen first. By default: until the token has been everywhere,
@@ -131,7 +131,6 @@ def iter_protocol(
             validate.at_least(0 if name == "burn_in" else 1, **{name: value})
     key = stream_key(seed)
     watching = _colluder_mask(graph, colluders)
-    check_tokens(walk, tokens)
     check_device(device)
     lanes: _AnyLanes
     rows: SetRows | AliasRows
@@ -153,6 +152,41 @@ def iter_protocol(
     if played.step != 1 or not 0 <= played.start < played.stop <= len(share):
         raise InvalidParameterError("only", only, f"a range of lanes within 0..{len(share)}")
     return _chunks(lanes, played, share[played.start : played.stop], burn_in=burn_in, chunk=chunk, progress=progress)
+
+
+def run_protocol(
+    graph: Graph,
+    law: LawRows,
+    *,
+    updates: int,
+    seed: int,
+    executor: Executor | None = None,
+    store: JobStore | None = None,
+    progress: Progress = silent,
+    **options: Any,
+) -> Updates:
+    """Play the protocol and return all its updates, ordered by replica, token and time.
+
+    Takes the arguments of :func:`iter_protocol`, and memory for every update. With an ``executor`` or a ``store`` the
+    lanes are played as jobs, to the same updates; an interrupt then keeps only what is in the store.
+    """
+    if executor is None and store is None:
+        chunks = list(iter_protocol(graph, law, updates=updates, seed=seed, progress=progress, **options))
+        return _in_order(np.concatenate(chunks))
+    asked = {"updates": updates, "seed": seed} | options
+    n_lanes = min(options.get("tokens", 1) * options.get("replicas", 64), updates)
+    size = _LANES if n_lanes > _FEW else _LANES // 2
+    parts = run_jobs(
+        _play_lanes,
+        [[first, min(first + size, n_lanes)] for first in range(0, n_lanes, size)],
+        common=(graph, law, asked),
+        executor=executor,
+        store=store,
+        what=None if store is None else _cache_key(graph, law, asked),
+        stage="walking",
+        progress=progress,
+    )
+    return np.concatenate(parts)
 
 
 def default_chunk_updates(graph: Graph) -> int:
@@ -178,7 +212,6 @@ def estimate_memory(
     """
     validate.integer(updates=updates, tokens=tokens, replicas=replicas)
     validate.at_least(1, updates=updates, tokens=tokens, replicas=replicas)
-    check_tokens(walk, tokens)
     lanes = min(tokens * replicas, updates)
     chunk = chunk_updates if chunk_updates is not None else default_chunk_updates(graph)
     entries = law.near.size if isinstance(law, FarRows) else checked_rows(graph, law).nnz
@@ -188,7 +221,7 @@ def estimate_memory(
     # The kernel's chunk and the one the caller still holds.
     chunks = 2 * min(updates, max(chunk, lanes)) * UPDATE_DTYPE.itemsize
     collected = 2 * updates * UPDATE_DTYPE.itemsize if collect else 0
-    tables = moves_of(graph, walk).n_bytes if walk.kind in TABLES else estimate_bytes(graph, walk, lanes)
+    tables = moves_of(graph, walk).n_bytes if walk.kind in TABLES else estimate_bytes(graph)
     return tables + aliases + lanes * graph.n_nodes * shelves + chunks + collected
 
 
@@ -235,3 +268,27 @@ def _colluder_mask(graph: Graph, colluders: npt.ArrayLike | None) -> BoolArray:
             f"a mask of {graph.n_nodes} booleans",
         )
     return frozen(mask)
+
+
+def _play_lanes(graph: Graph, law: LawRows, asked: dict[str, Any], job: list[int]) -> Updates:
+    """Play the lanes of one job."""
+    return _in_order(np.concatenate(list(iter_protocol(graph, law, only=range(*job), **asked))))
+
+
+def _in_order(together: Updates) -> Updates:
+    """Return updates in the order of their lanes: chunks interleave them."""
+    lanes = together["replica"].astype(np.int64) * (int(together["token"].max()) + 1) + together["token"]
+    return together[np.argsort(lanes, kind="stable")]
+
+
+def _cache_key(graph: Graph, law: LawRows, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return what is played, as the names of files have it."""
+    walk, colluders = asked.get("walk", SIMPLE), asked.get("colluders")
+    plain = {key: value for key, value in asked.items() if key not in {"walk", "colluders"}}
+    return {
+        "kind": "protocol",
+        "graph": graph.digest,
+        "law": law_digest(law),
+        "walk": walk.kind,
+        "colluders": None if colluders is None else np.flatnonzero(colluders),
+    } | plain

@@ -126,8 +126,7 @@ def test_what_auto_chooses_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> 
         (SCHEME, {"memory_bytes": enough}, "by-class", ("prior", "return-time", "last-hop")),
         (walking("non-backtracking"), {}, "exact", (*_without("window"), "path")),
         (walking("non-backtracking"), {"exact_nodes": 39}, "rehearsed", (*_without("window"), "path")),
-        (walking("least-recent:0.2"), {}, "rehearsed", (*_without("window", *FOLLOWERS), "path")),
-        (walking("least-recent:0.2"), {"path_nodes": 39}, "rehearsed", _without("window", *FOLLOWERS)),
+        (walking("non-backtracking"), {"path_nodes": 39}, "exact", _without("window")),
         (
             choose_scheme(hypercube(5), "uniform-node", support=(2, 3)),
             {"exact_nodes": 31},
@@ -135,12 +134,12 @@ def test_what_auto_chooses_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> 
             _without("repeated"),
         ),
         (choose_scheme(GRAPH, "plain"), {}, "exact", ("prior", "last-hop")),
-        (choose_scheme(GRAPH, "plain", walk="least-recent"), {"large_nodes": 9}, "exact", ("prior", "last-hop")),
+        (choose_scheme(GRAPH, "plain", walk="non-backtracking"), {"large_nodes": 9}, "exact", ("prior", "last-hop")),
     ]
     for scheme, limits, posterior, observers in cases:
         found = audit(scheme, **quick, **limits)
         assert (found.plan.posterior, tuple(found)) == (posterior, observers)
-        assert set(found.left_out) == (set(FOLLOWERS) if scheme.chain is None and not scheme.is_direct else set())
+        assert found.left_out == {}
         found.record().to_json()
 
 
@@ -187,12 +186,12 @@ def test_an_audit_beyond_its_memory_is_refused_before_a_hop_is_walked() -> None:
         audit(SCHEME, observers=("prior",), updates=10**12, memory_bytes=1 << 30)
 
 
-@pytest.mark.parametrize("walk", ["non-backtracking", "least-recent"])
-def test_walks_that_remember_are_cheaper(walk: str) -> None:
+def test_walks_that_do_not_turn_back_are_cheaper() -> None:
     """By class or rehearsed, with the same run behind both; coalitions say that they rehearsed."""
     graph = random_regular(60, 3, seed=1)
     asked: dict[str, Any] = {"updates": 20_000, "colluders": 6, "rehearsed_hops": 20_000}
     asked["observers"] = ("prior", "last-hop", "first-sight")
+    walk = "non-backtracking"
     cases = (("simple", "by-class"), (walk, "by-class"), (walk, "rehearsed"))
     found = {(kind, posterior): audit(walking(kind, graph), posterior=posterior, **asked) for kind, posterior in cases}
     hops = {key: one.hops_per_update.mean for key, one in found.items()}
@@ -203,12 +202,11 @@ def test_walks_that_remember_are_cheaper(walk: str) -> None:
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "exact": ("least-recent", {"observers": "last-hop", "posterior": "exact"}, "posterior"),
     "too large": ("simple", {"observers": "last-hop", "posterior": "exact", "exact_nodes": 39}, "posterior"),
     "estimated": ("non-backtracking", {"observers": "last-hop", "posterior": "estimated"}, "posterior"),
     "large": ("simple", {"posterior": "exact", "large_nodes": 9}, "posterior"),
     "large observer": ("simple", {"observers": "first-sight", "posterior": "by-class", "large_nodes": 9}, "observers"),
-    "window": ("least-recent", {"observers": "window"}, "observers"),
+    "window": ("non-backtracking", {"observers": "window"}, "observers"),
     "path": ("simple", {"observers": "path", "path_nodes": 39}, "observers"),
 }
 
@@ -333,7 +331,7 @@ def test_degenerate_graphs_answer_or_refuse_in_one_line(name: str) -> None:
             audit(choose_scheme(graph), updates=500)
         assert len(str(refused.value).splitlines()) == 1
     neighbours = DistanceSupport(1, 2, allow_neighbours=True)
-    for walk in ("lazy", "simple", "non-backtracking", "least-recent:0.2"):
+    for walk in ("lazy", "simple", "non-backtracking"):
         scheme = choose_scheme(graph, "uniform-node", support=neighbours, walk=walk)
         found = audit(scheme, updates=500, rehearsed_hops=500)
         assert {"prior", "return-time", "last-hop"} <= set(found)
@@ -341,13 +339,11 @@ def test_degenerate_graphs_answer_or_refuse_in_one_line(name: str) -> None:
 
 
 @pytest.mark.parametrize("posterior", ["exact", "by-class"])
-def test_hops_are_predicted_for_every_walk_with_a_chain(posterior: str) -> None:
-    """From the arcs too, whatever the posterior; a walk that remembers has no such number."""
+def test_hops_are_predicted_for_every_walk(posterior: str) -> None:
+    """From the arcs too, whatever the posterior."""
     asked: dict[str, Any] = {"observers": ("return-time",), "updates": 20_000, "posterior": posterior}
     found = audit(walking("non-backtracking"), **asked)
     assert found.hops_per_update.mean == pytest.approx(found.hops_per_update_predicted, rel=0.02)
-    asked["posterior"] = "by-class"
-    assert audit(walking("least-recent"), **asked).hops_per_update_predicted is None
 
 
 def test_every_observer_says_what_it_sees() -> None:

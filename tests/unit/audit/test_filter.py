@@ -46,7 +46,6 @@ def watched(kind: str, member: BoolArray, *, longest: int = 40, most: int = 8) -
 def make_filter(kind: str, *, counted: bool, told_apart: int = EVERY) -> Filter:
     """Return the filter of a walk."""
     chain = scheme(kind).chain
-    assert chain is not None
     return Filter(chain.states, LAW.matrix, counted=counted, told_apart=told_apart)
 
 

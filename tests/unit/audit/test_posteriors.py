@@ -118,7 +118,6 @@ def test_the_window_posterior_is_the_law_times_the_window_likelihood() -> None:
     """P_ij L_ij at one return time, L from the dense absorbing chain; P_ij alone would miss it."""
     kappa, radius, times = 15, 2, np.arange(2001)
     chain = chain_of(GRAPH, SIMPLE)
-    assert chain is not None
     posterior = WindowPosteriors(chain, LAW, np.full(7, kappa), window_radius=radius)
     for node in range(N_NODES):
         pmf, arriving = [np.zeros(N_NODES)], STEP[:, node]

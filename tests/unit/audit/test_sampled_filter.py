@@ -48,7 +48,6 @@ def apart(one: FloatArray, other: FloatArray | list[FloatArray]) -> FloatArray:
 
 def sampled(scheme: Scheme, *, counted: bool, own_draws: bool = True, particles: int = PATHS) -> SampledFilter:
     """Return the filter with many paths."""
-    assert scheme.chain is not None
     return SampledFilter(scheme, scheme.chain.states, counted=counted, particles=particles, own_draws=own_draws)
 
 
@@ -92,7 +91,6 @@ def test_for_one_recipient_it_is_the_exact_filter_but_for_noise() -> None:
     """Also on segments of thousands of hops; and who forgets its own draws is told apart."""
     scheme, settings, member = small()
     logs = following(scheme, settings, member, longest=10**9, most=12)
-    assert scheme.chain is not None
     exact = Filter(scheme.chain.states, scheme.law.matrix, counted=True).opened(logs, member)
     few, many = (sampled(scheme, counted=True, particles=n).opened(logs, member) for n in (100, 1_000))
     assert apart(many, exact).mean() < 0.05
@@ -108,7 +106,6 @@ def test_answers_depend_on_the_seed_and_on_nothing_else() -> None:
     once, again = (sampled(scheme, counted=False, particles=50).held(logs, member) for _ in range(2))
     np.testing.assert_array_equal(once[0], again[0])
     np.testing.assert_array_equal(once[1], again[1])
-    assert scheme.chain is not None
     other = SampledFilter(scheme, scheme.chain.states, counted=False, particles=50, seed=9)
     assert (other.held(logs, member)[0] != once[0]).any()
 

@@ -90,7 +90,7 @@ def survival_with_sets_summed_out(
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_given_set_opens_as_counted_path_by_path(name: str, walk: str) -> None:
     """Joint law of hop, last hop and opener, by fractions; the whole law and the mean are its sums."""
-    chain = chains.require_chain(graph(name), Walk(walk))
+    chain = chains.chain_of(graph(name), Walk(walk))
     for source, chosen in [(0, [3, 5, 6]), (1, [4, 6]), (2, [0, 4, 5, 6])]:
         got = chain.opening_law(source, chosen, 2000)
         want = opened(name, walk, (-1, source), set(chosen), 12)
@@ -107,7 +107,7 @@ def test_a_given_set_opens_as_counted_path_by_path(name: str, walk: str) -> None
 @pytest.mark.parametrize("name", GRAPHS)
 def test_all_sets_together_thin_the_range_of_the_walk(name: str, walk: str) -> None:
     """The mean over every set of K equals E[C(E - R_t, K)] / C(E, K) over visited sets."""
-    chain, hops, far = chains.require_chain(graph(name), Walk(walk)), distances(graph(name)), 2
+    chain, hops, far = chains.chain_of(graph(name), Walk(walk)), distances(graph(name)), 2
     for source in (0, 2):
         eligible = np.flatnonzero(hops[source] >= far)
         for k in range(1, len(eligible) + 1):
@@ -121,7 +121,7 @@ def test_all_sets_together_thin_the_range_of_the_walk(name: str, walk: str) -> N
 def test_one_recipient_is_a_destination(walk: str) -> None:
     """Hitting times and their laws are those that the chain had before."""
     network = graph("kite")
-    chain = chains.require_chain(network, Walk(walk))
+    chain = chains.chain_of(network, Walk(walk))
     means = chain.mean_hitting_times()
     laws = {int(j): pmf[:, :, k] for js, pmf in chain.hitting_laws(30) for k, j in enumerate(js)}
     for source, target in [(0, 6), (3, 1), (5, 4), (6, 2)]:
@@ -137,7 +137,7 @@ def test_sealed_for_everybody_far_it_is_opened_where_the_walk_leaves_the_ball(wa
     network = hypercube(3)
     far = distances(network) >= 2
     law = sparse.csr_array(far / far.sum(axis=1, keepdims=True))
-    chain = chains.require_chain(network, Walk(walk))
+    chain = chains.chain_of(network, Walk(walk))
     got = chain.mean_openings(law, 4, n_sets=2, seed=0)
     exits: dict[int, Fraction] = defaultdict(Fraction)
     mean = Fraction(0)
@@ -164,7 +164,7 @@ def test_the_mean_over_sets_covers_the_mean_over_all_sets(walk: str) -> None:
     network = graph("kite")
     far = distances(network) >= 2
     law = sparse.csr_array(far / far.sum(axis=1, keepdims=True))
-    chain = chains.require_chain(network, Walk(walk))
+    chain = chains.chain_of(network, Walk(walk))
     for k in (1, 2):
         got = chain.mean_openings(law, k, n_sets=400, seed=3)
         if k == 1:
@@ -189,7 +189,7 @@ def test_the_same_seed_draws_the_same_sets() -> None:
     network = random_regular(20, 3, seed=1)
     far = distances(network) >= 3
     law = sparse.csr_array(far / far.sum(axis=1, keepdims=True))
-    chain = chains.require_chain(network, Walk("non-backtracking"))
+    chain = chains.chain_of(network, Walk("non-backtracking"))
     first, again, other = (chain.mean_openings(law, 2, n_sets=3, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.entries, again.entries)
     assert first.mean_hops != other.mean_hops
@@ -198,7 +198,7 @@ def test_the_same_seed_draws_the_same_sets() -> None:
 def test_what_cannot_be_drawn_is_refused_in_one_line() -> None:
     """No recipient, more than a row holds, the source itself, somebody twice, somebody unknown."""
     network = graph("cube")
-    chain = chains.require_chain(network, Walk("simple"))
+    chain = chains.chain_of(network, Walk("simple"))
     far = distances(network) >= 2
     law = sparse.csr_array(far / far.sum(axis=1, keepdims=True))
     for k, need in [(0, ">= 1"), (5, "at most 4: node 0"), (1.5, "whole")]:
@@ -212,6 +212,6 @@ def test_what_cannot_be_drawn_is_refused_in_one_line() -> None:
     with pytest.raises(InvalidParameterError, match="source = 9"):
         chain.opening_law(9, [1])
     with pytest.raises(GraphError, match="ring"):
-        chains.require_chain(ring(6), Walk("non-backtracking")).opening_law(0, [3])
+        chains.chain_of(ring(6), Walk("non-backtracking")).opening_law(0, [3])
     with pytest.raises(ResourceLimitError):
         SetPotentials(chain.states, chain.node_shares, memory_bytes=1000)

@@ -221,7 +221,7 @@ BAD = {
     "a curve of a plain walk": (["--law", "plain", "--colluders", "2,4"], "the receiver of a plain walk knows"),
     "memory, not a size": (["--memory", "much"], "memory = 'much'"),
     "memory, too little": (["--memory", "1k"], "may take 9.54e-07 GiB"),
-    "mix of another walk": (["--mix", "0.2"], "mix = 0.2"),
+    "removed walk": (["--walk", "least-recent:0.2"], "walk = 'least-recent'"),
     "zero updates": (["--updates", "0"], "updates = 0"),
     "updates not a number": (["--updates", "many"], "--updates"),
     "unknown law": (["--law", "moon"], "law = 'moon'"),
@@ -277,9 +277,9 @@ def test_a_law_file_brings_its_walk(run: Cli, tmp_path: Path) -> None:
     arguments = ["audit", *GRAPH, "--law", str(path), "--updates", "1000", "--observers", "prior", "--json"]
     code, out, err = run(arguments)
     assert (code, err, json.loads(out)["params"]["walk"]) == (0, "", "non-backtracking")
-    code, out, err = run([*arguments, "--walk", "least-recent:0.2"])
-    assert (code, json.loads(out)["params"]["mix"]) == (0, 0.2)
-    assert err == ("veilwalk: the law was designed for the non-backtracking walk, and this one is least-recent:0.2\n")
+    code, out, err = run([*arguments, "--walk", "lazy"])
+    assert (code, json.loads(out)["params"]["walk"]) == (0, "lazy")
+    assert err == ("veilwalk: the law was designed for the non-backtracking walk, and this one is lazy\n")
 
 
 def test_the_floor_belongs_to_the_papers_law_and_walk(run: Cli) -> None:

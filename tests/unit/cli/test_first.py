@@ -51,7 +51,6 @@ def test_the_starter_shows_every_setting_with_its_true_default() -> None:
     # Seldom wanted, or said by another key.
     assert known.keys() - live.keys() - shown.keys() == {
         "support",
-        "mix",
         "exact-nodes",
         "accept",
         "poison",

@@ -157,7 +157,7 @@ def test_resume_needs_a_run(tmp_path: Path, run: Cli) -> None:
         ),
         (["--partition", "natural:hosp"], "must be by a column that the data have, one of label (not hosp)"),
         (["--law", "law.npz"], "law.npz"),
-        (["--walk", "least-recent", "--tokens", "2"], "tokens = 2"),
+        (["--walk", "least-recent"], "walk = 'least-recent'"),
         (["--compare", "fedavg"], "compare = 'fedavg'"),
         (["--support", "2:40"], "support"),
     ],

@@ -63,11 +63,9 @@ def test_tables_fit_eighty_columns(run: Cli, monkeypatch: pytest.MonkeyPatch) ->
     assert any(line.startswith("private-walk") and line.endswith("17.9") for line in gained)
 
 
-def test_a_walk_may_bring_its_mix_and_a_law_its_walk(tmp_path: Path, run: Cli) -> None:
-    """least-recent:0.2 in one word; a law file's walk is used, and another one remarked upon."""
+def test_a_law_may_bring_its_walk(tmp_path: Path, run: Cli) -> None:
+    """A law file's walk is used, and another one remarked upon."""
     bare = [*SMALL[:5], "--updates", "20", "--attack", "0", "--compare", "none", "--json"]
-    _, out, err = run([*bare, "--walk", "least-recent:0.2"])
-    assert (json.loads(out)["params"]["walk"], json.loads(out)["params"]["mix"], err) == ("least-recent", 0.2, "")
     path = tmp_path / "law.npz"
     save_scheme(path, choose_scheme(parse_graph_spec("rrg:30:3:seed=1"), "paper", support=(2, 3), walk="lazy"))
     wide = ["train", "--graph", "rrg:30:3:seed=1", *bare[5:], "--law", str(path)]

@@ -209,7 +209,7 @@ def test_bad_requests_get_one_clear_line() -> None:
         ({"name": "uniform-node", "return_time": 3.0}, "return time = 3.0"),
         ({"name": "uniform-node", "window_radius": -1}, "window = -1"),
         ({"name": "uniform-node", "tail_probability": 1.0}, "tail = 1.0"),
-        ({"name": "uniform-node", "walk": "least-recent"}, "no chain"),
+        ({"name": "uniform-node", "walk": "least-recent"}, "walk = 'least-recent'"),
     ]
     for options, culprit in cases:
         with pytest.raises(InvalidParameterError) as caught:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from veilwalk.chains import require_chain
+from veilwalk.chains import chain_of
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
@@ -51,7 +51,7 @@ def by_hand(law: Floats, prior: Floats, channel: Channel) -> tuple[float, float,
 @pytest.mark.parametrize("observer", ["return-time", "last-hop"])
 def test_exposure_is_bayes_rule_spelt_out(walk: str, observer: str) -> None:
     """Entropy, hit ratio and their blind versions; columns of the channel are probabilities."""
-    channel = derive_channel(require_chain(GRAPH, Walk(walk)), LAW, observer=observer)
+    channel = derive_channel(chain_of(GRAPH, Walk(walk)), LAW, observer=observer)
     for nodes, table in zip(channel.sources, channel.tables, strict=True):
         np.testing.assert_allclose(table.sum(axis=0), 1.0, rtol=1e-9)
         assert table.shape[1] == len(nodes)
@@ -71,7 +71,7 @@ def test_exposure_is_bayes_rule_spelt_out(walk: str, observer: str) -> None:
 
 def test_destinations_average_to_the_whole_and_the_worst_come_first() -> None:
     """Weighted by how often each is a destination, which is how often it is a source."""
-    channel = derive_channel(require_chain(GRAPH, Walk("simple")), LAW)
+    channel = derive_channel(chain_of(GRAPH, Walk("simple")), LAW)
     found = exposure(LAW, channel)
     own = exposure(LAW, channel).node_entropy_by_destination
     assert own @ LAW.source_prior == pytest.approx(found.node_entropy_nats, rel=1e-9)
@@ -84,7 +84,7 @@ def test_destinations_average_to_the_whole_and_the_worst_come_first() -> None:
 @pytest.mark.parametrize("walk", ["simple", "non-backtracking"])
 def test_classes_merge_return_times_and_lose_little(walk: str) -> None:
     """Each class is a sum over delivery laws; telling all times apart leaves less, by less than a thousandth."""
-    chain = require_chain(GRAPH, Walk(walk))
+    chain = chain_of(GRAPH, Walk(walk))
     channel = derive_channel(chain, LAW)
     starts = subject.class_starts(channel.horizon)
     horizon = int(8 * LAW.mean_hops(chain.mean_hitting_times()))
@@ -109,7 +109,7 @@ def test_large_graphs_get_a_named_approximation(walk: str, monkeypatch: pytest.M
     for size in (30, 120):
         graph = random_regular(size, 3, seed=1)
         law = law_by_distance(graph, DistanceSupport(2, 4), np.ones(5))
-        chain = require_chain(graph, Walk(walk))
+        chain = chain_of(graph, Walk(walk))
         exact = derive_channel(chain, law)
         with monkeypatch.context() as patch:
             patch.setattr(subject, "EXACT_NODES", 20)
@@ -137,16 +137,14 @@ def test_hops_of_a_non_backtracking_walk_are_near_the_long_run_on_arcs() -> None
     """Arrivals by any arc alike: within one part in ten thousand of the exact mean."""
     for graph in (GRAPH, random_regular(40, 3, seed=1)):
         law = law_by_distance(graph, DistanceSupport(2, 3), np.ones(4))
-        chain = require_chain(graph, Walk("non-backtracking"))
+        chain = chain_of(graph, Walk("non-backtracking"))
         exact = chain.mean_hops(law.matrix)
         assert law.mean_hops(chain.mean_hitting_times()) == pytest.approx(exact, rel=1e-4)
 
 
 def test_what_cannot_be_is_refused() -> None:
-    """Walks without a chain, observers nobody knows, more memory than allowed, a ring that never turns."""
-    with pytest.raises(InvalidParameterError, match=r"least-recent.*no chain; its audit measures it"):
-        require_chain(GRAPH, Walk("least-recent"))
-    chain = require_chain(GRAPH, Walk("simple"))
+    """Observers nobody knows, more memory than allowed, a ring that never turns."""
+    chain = chain_of(GRAPH, Walk("simple"))
     with pytest.raises(InvalidParameterError, match="return-time, last-hop"):
         derive_channel(chain, LAW, observer="window")
     with pytest.raises(ResourceLimitError, match="GiB"):
@@ -158,7 +156,7 @@ def test_a_graph_of_one_cycle_has_no_long_run_for_a_walk_that_never_turns() -> N
     graph: Graph = ring(9)
     law = law_by_distance(graph, DistanceSupport(2, 4), np.ones(5))
     with pytest.raises(GraphError, match="ring"):
-        derive_channel(require_chain(graph, Walk("non-backtracking")), law)
+        derive_channel(chain_of(graph, Walk("non-backtracking")), law)
 
 
 def test_channels_of_other_classes_are_compared_by_those_they_share() -> None:

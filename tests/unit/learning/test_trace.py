@@ -42,7 +42,7 @@ def test_tokens_are_merged_by_their_own_clocks() -> None:
         assert (trace.source[mine][1:] == trace.node[mine][:-1]).all()
 
 
-@pytest.mark.parametrize("walk", ["simple", "lazy", "metropolis", "non-backtracking", "least-recent"])
+@pytest.mark.parametrize("walk", ["simple", "lazy", "metropolis", "non-backtracking"])
 def test_every_walk_gives_a_trace(walk: str) -> None:
     """The law decides who updates; the walk what it costs."""
     trace = private_trace(GRAPH, LAW, updates=400, seed=2, walk=Walk(walk))

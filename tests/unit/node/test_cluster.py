@@ -45,7 +45,7 @@ def test_a_record_needs_a_finished_model(tmp_path: Path) -> None:
 def test_the_simple_walk_is_refused_for_new_clusters(tmp_path: Path) -> None:
     """Unless it is allowed by name; without a word the walk does not turn back. A cluster of before goes on."""
     assert set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2")).scenario.scheme.walk.kind == "non-backtracking"
-    with pytest.raises(InvalidParameterError, match="walk = 'simple': must be non-backtracking or least-recent"):
+    with pytest.raises(InvalidParameterError, match="walk = 'simple': must be non-backtracking"):
         set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2", walk="simple"))
     allowed = set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2", walk="simple", allow_sandwich=True))
     configs = prepare_or_resume(allowed, tmp_path / "c")

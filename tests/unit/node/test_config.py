@@ -100,9 +100,9 @@ def test_every_key_is_documented() -> None:
 
 
 def test_rules_travel_as_one_line_of_text() -> None:
-    rules = RunRules(walk=Walk("least-recent", 0.25), updates=400, late_hops=7070, hop_s=0.02, dwell_s=1.5)
+    rules = RunRules(walk=Walk("non-backtracking"), updates=400, late_hops=7070, hop_s=0.02, dwell_s=1.5)
     signed = (
-        "least-recent mix=0.25 updates=400 target=0 evaluations=40 late=7070 starve=1e+12 hop=0.02 dwell=1.5 "
+        "non-backtracking updates=400 target=0 evaluations=40 late=7070 starve=1e+12 hop=0.02 dwell=1.5 "
         "spare=0 clip=0 noise=0"
     )
     assert rules.to_text() == signed
@@ -130,7 +130,8 @@ def test_rules_travel_as_one_line_of_text() -> None:
         "simple updates=10 late=5 target=-0.5",
         "simple updates=10 late=5 evaluations=0",
         "simple updates=10 late=5 evaluations=2.5",
-        "simple updates=10 late=5 mix=0.5",
+        "simple updates=10 late=5 mix=0",
+        "least-recent updates=10 late=5",
         "simple updates=5000000000 late=5",
     ],
 )

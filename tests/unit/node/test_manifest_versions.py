@@ -56,7 +56,7 @@ def test_finding_10_a_manifest_follows_the_one_before_and_keeps_what_messages_mu
     from tests.unit.node.test_manifest import manifest
 
     first = manifest()
-    second = changed_manifest(first, walk="least-recent")
+    second = changed_manifest(first, walk="non-backtracking")
     assert (second.version, second.prev_digest) == (2, first.digest)
     for change in ({"recipients": 2}, {"seed": 8}, {"payload": "int8"}, {"arrays": first.arrays[:1]}):
         with pytest.raises(ProtocolError, match=f"version 2 has other {next(iter(change))}: that needs a new run"):

@@ -51,50 +51,30 @@ def shares(rule: NextHop, draws: int = 8000, **where: object) -> np.ndarray:
 
 
 def test_the_simple_walk_is_uniform() -> None:
-    counts = shares(NextHop(walk=SIMPLE, neighbours=PEERS), came_from="b", clocks={})
+    counts = shares(NextHop(walk=SIMPLE, neighbours=PEERS), came_from="b")
     assert stats.chisquare(counts).pvalue > 1e-6
-    backless = shares(NextHop(walk=Walk("non-backtracking"), neighbours=PEERS), came_from="b", clocks={})
+    backless = shares(NextHop(walk=Walk("non-backtracking"), neighbours=PEERS), came_from="b")
     assert stats.chisquare(backless).pvalue < 1e-6
 
 
 def test_the_non_backtracking_walk_turns_back_only_at_a_leaf() -> None:
     rule = NextHop(walk=Walk("non-backtracking"), neighbours=PEERS)
-    counts = shares(rule, came_from="b", clocks={})
+    counts = shares(rule, came_from="b")
     assert counts[1] == 0
     assert stats.chisquare(counts[[0, 2, 3]]).pvalue > 1e-6
-    assert stats.chisquare(shares(rule, came_from=None, clocks={})).pvalue > 1e-6
-    assert NextHop(walk=Walk("non-backtracking"), neighbours=("a",)).choose(OsDraws(), came_from="a", clocks={}) == "a"
+    assert stats.chisquare(shares(rule, came_from=None)).pvalue > 1e-6
+    assert NextHop(walk=Walk("non-backtracking"), neighbours=("a",)).choose(OsDraws(), came_from="a") == "a"
 
 
-def test_the_least_recent_walk_takes_the_edge_used_longest_ago() -> None:
-    rule = NextHop(walk=Walk("least-recent"), neighbours=PEERS)
-    clocks = {"a": 5, "b": 9, "c": 2, "d": 7}
-    assert set(np.flatnonzero(shares(rule, 50, came_from="b", clocks=clocks))) == {2}
-    new = shares(rule, came_from="b", clocks={"b": 9, "c": 2})
-    assert stats.chisquare(new[[0, 3]]).pvalue > 1e-6
-    assert new[[1, 2]].sum() == 0
-
-
-def test_mixing_adds_plain_steps() -> None:
-    """With mix m an edge is the oldest with probability 1 - m + m/3, else one of the two others that do not go back."""
-    rule = NextHop(walk=Walk("least-recent", 0.6), neighbours=PEERS)
-    counts = shares(rule, came_from="b", clocks={"a": 5, "b": 9, "c": 2, "d": 7})
-    expected = np.array([0.2, 0.0, 0.6, 0.2]) * counts.sum()
-    assert counts[1] == 0
-    assert stats.chisquare(counts[[0, 2, 3]], expected[[0, 2, 3]]).pvalue > 1e-6
-    full = NextHop(walk=Walk("least-recent", 1.0), neighbours=PEERS)
-    assert stats.chisquare(shares(full, came_from="b", clocks={"c": 1})[[0, 2, 3]]).pvalue > 1e-6
-
-
-@pytest.mark.parametrize(("walk", "mix"), [("simple", 0.0), ("non-backtracking", 0.0), ("least-recent", 0.3)])
-def test_nodes_playing_their_rules_walk_as_the_simulator_does(walk: str, mix: float) -> None:
+@pytest.mark.parametrize("walk", ["simple", "non-backtracking"])
+def test_nodes_playing_their_rules_walk_as_the_simulator_does(walk: str) -> None:
     """Mean hops of a leg agree with the compiled protocol's, within four standard errors; another walk's do not."""
     graph = parse_graph_spec("rrg:12:3:seed=4")
     law = DistanceLaw(DistanceSupport(2, 3), np.array([0.5, 0.5])).on(graph)
-    legs = played_by_nodes(graph, law, walk, mix, 4000)
+    legs = played_by_nodes(graph, law, walk, 4000)
     hops = {
-        kind: run_protocol(graph, law.matrix, updates=200_000, seed=1, walk=Walk(kind, share))["leg_hops"]
-        for kind, share in (("simple", 0.0), ("non-backtracking", 0.0), (walk, mix))
+        kind: run_protocol(graph, law.matrix, updates=200_000, seed=1, walk=Walk(kind))["leg_hops"]
+        for kind in ("simple", "non-backtracking")
     }
     error = float(np.hypot(legs.std() / len(legs) ** 0.5, hops[walk].std() / len(hops[walk]) ** 0.5))
     assert abs(legs.mean() - hops[walk].mean()) < 4 * error
@@ -102,31 +82,27 @@ def test_nodes_playing_their_rules_walk_as_the_simulator_does(walk: str, mix: fl
     assert abs(legs.mean() - other.mean()) > 4 * error
 
 
-def played_by_nodes(graph: object, law: object, walk: str, mix: float, updates: int) -> np.ndarray:
+def played_by_nodes(graph: object, law: object, walk: str, updates: int) -> np.ndarray:
     """Hops of each leg when every node plays :class:`NextHop` with what it knows itself."""
     names = [f"n{index:02d}" for index in range(graph.n_nodes)]  # type: ignore[attr-defined]
     draws = Seeded(3)
     neighbours = [tuple(names[j] for j in graph.neighbours(i)) for i in range(len(names))]  # type: ignore[attr-defined]
-    rules = [NextHop(walk=Walk(walk, mix), neighbours=near) for near in neighbours]
+    rules = [NextHop(walk=Walk(walk), neighbours=near) for near in neighbours]
     rows = [
         DestinationRow.of({names[j]: share for j, share in enumerate(row) if share})
         for row in law.matrix.toarray()  # type: ignore[attr-defined]
     ]
-    clocks: list[dict[str, int]] = [{} for _ in names]
     legs: list[int] = []
     node, came_from, now = 0, None, 0
     goal, since = names.index(rows[0].choose(draws)[0]), 0
     while len(legs) < updates:
-        chosen = rules[node].choose(draws, came_from=came_from, clocks=clocks[node])
+        chosen = rules[node].choose(draws, came_from=came_from)
         now += 1
-        clocks[node][chosen] = now
         came_from, node = names[node], names.index(chosen)
-        clocks[node][came_from] = now
         if node == goal:
             legs.append(now - since)
             goal, since = names.index(rows[node].choose(draws)[0]), now
-    # The first legs are walked over edges that nobody has used yet.
-    return np.array(legs[100:])
+    return np.array(legs)
 
 
 def test_destinations_follow_the_law() -> None:

@@ -136,9 +136,9 @@ def _add_column(database: sqlite3.Connection) -> None:
 @contextmanager
 def next_version(step: Callable[[sqlite3.Connection], None] = _add_column) -> Iterator[None]:
     """As if this were the version after: one more column, one more table, and the step that gets there."""
-    schema = SCHEMA.replace("brought_by TEXT NOT NULL\n) WITHOUT ROWID;\nCREATE TABLE IF NOT EXISTS edge_use", (
+    schema = SCHEMA.replace("brought_by TEXT NOT NULL\n) WITHOUT ROWID;\nCREATE TABLE IF NOT EXISTS mark", (
         "brought_by TEXT NOT NULL, weight INTEGER NOT NULL DEFAULT 7\n) WITHOUT ROWID;\n"
-        "CREATE TABLE IF NOT EXISTS later (name TEXT PRIMARY KEY) WITHOUT ROWID;\nCREATE TABLE IF NOT EXISTS edge_use"
+        "CREATE TABLE IF NOT EXISTS later (name TEXT PRIMARY KEY) WITHOUT ROWID;\nCREATE TABLE IF NOT EXISTS mark"
     ))  # fmt: skip
     assert schema != SCHEMA
     with pytest.MonkeyPatch.context() as patch:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from veilwalk.chains import require_chain
+from veilwalk.chains import chain_of
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import distances, random_regular
@@ -22,7 +22,7 @@ def test_it_is_within_three_percent_of_exact_chains(degree: int, far: int, walk:
     network, model = random_regular(300, degree, seed=1), WalkModel(n_nodes=300, degree=degree)
     eligible = distances(network) >= far
     law = sparse.csr_array(eligible / eligible.sum(axis=1, keepdims=True))
-    chain = require_chain(network, Walk(walk))
+    chain = chain_of(network, Walk(walk))
     assert mean_opening_hops(1, far=far, model=model, walk=walk) == pytest.approx(chain.mean_hops(law), rel=0.03)
     openings = chain.mean_openings(law, 16, n_sets=4, seed=1)
     assert openings.mean_hops_error < 0.02 * openings.mean_hops

@@ -47,7 +47,7 @@ def softmax(rate: float = 0.1) -> SoftmaxLearner:
 def test_law_and_support_fit_the_graph_and_are_said(graph: str, law: str, support: str) -> None:
     """The paper's scheme, or what is like it, on any graph; the settings of the run name what was chosen."""
     words = Scenario.of(replace(SMALL, graph=graph, scheme="paper")).words()
-    assert (words["law"], words["support"], words["walk"], words["mix"]) == (law, support, "simple", 0.0)
+    assert (words["law"], words["support"], words["walk"]) == (law, support, "simple")
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_the_recommended_scheme_is_taken_and_said(graph: str, law: str, walk: st
 def test_a_law_file_brings_its_walk_and_its_distances(tmp_path: Path) -> None:
     """Another walk is used on request, and remarked upon; other distances are refused."""
     path = tmp_path / "law.json"
-    save_scheme(path, scheme("least-recent:0.2"))
+    save_scheme(path, scheme("non-backtracking"))
     settings = replace(SMALL, law=str(path))
     words = Scenario.of(settings).words()
-    assert (words["law"], words["support"], words["walk"], words["mix"]) == (str(path), "2:3", "least-recent", 0.2)
+    assert (words["law"], words["support"], words["walk"]) == (str(path), "2:3", "non-backtracking")
     assert Scenario.of(settings).scheme.remark() is None
     other = Scenario.of(replace(settings, walk="simple")).scheme
     assert other.walk == Walk()
-    assert "designed for the least-recent:0.2 walk" in str(other.remark())
+    assert "designed for the non-backtracking walk" in str(other.remark())
     with pytest.raises(InvalidParameterError, match=r"support = '2:4': must be left out: the law in .* distances 2:3"):
         Scenario.of(replace(settings, support="2:4"))
 

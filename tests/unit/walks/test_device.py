@@ -14,10 +14,10 @@ from veilwalk import walks
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph, barabasi_albert, random_regular
-from veilwalk.walks import FarRows, _device, _jobs, _openings, _protocol
+from veilwalk.walks import FarRows, _device, _openings, _protocol
 
 SEED = 2**40 + 7
-WALKS = ("simple", "lazy", "metropolis", "non-backtracking", "least-recent", "least-recent:0.3")
+WALKS = ("simple", "lazy", "metropolis", "non-backtracking")
 GRAPHS = {"regular": random_regular(40, 3, seed=2), "irregular": barabasi_albert(50, 2, seed=3)}
 
 
@@ -30,7 +30,7 @@ def on_host(tmp_path_factory: pytest.TempPathFactory) -> HostDevice:
 @pytest.fixture
 def card(on_host: HostDevice, monkeypatch: pytest.MonkeyPatch) -> HostDevice:
     """Let ``device="cuda"`` be this machine."""
-    for module in (_jobs, _openings, _protocol):
+    for module in (_openings, _protocol):
         monkeypatch.setattr(module, "open_cuda", lambda: on_host)
     return on_host
 
@@ -40,41 +40,6 @@ def far_law(graph: Graph) -> Any:
     apart = 1.0 - graph.adjacency.toarray() - np.eye(graph.n_nodes)
     uneven = apart * np.arange(1, graph.n_nodes + 1)
     return uneven / uneven.sum(axis=1, keepdims=True)
-
-
-@pytest.mark.parametrize("walk", ["simple", "lazy"])
-def test_walks_end_where_they_end_on_the_processor(card: HostDevice, any_graph: Graph, walk: str) -> None:
-    starts = np.random.default_rng(3).integers(0, any_graph.n_nodes, 200)
-    options: dict[str, Any] = {"seed": SEED, "walk": Walk(walk), "first_job": 2**33}
-    for steps in (0, 1, 2, 15, 63, 64, 65, 131, 300):
-        ours = walks.walk_positions(any_graph, starts, steps, **options)
-        theirs = walks.walk_positions(any_graph, starts, steps, device="cuda", **options)
-        assert np.array_equal(ours, theirs)
-    assert len(np.unique(ours)) > 1
-
-
-@pytest.mark.parametrize("walk", ["simple", "lazy"])
-def test_times_are_those_of_the_processor(card: HostDevice, any_graph: Graph, walk: str) -> None:
-    sources, targets = np.random.default_rng(4).integers(0, any_graph.n_nodes, (2, 2000))
-    for limit in (None, 1, 64, 100):
-        options: dict[str, Any] = {"seed": SEED, "walk": Walk(walk), "max_steps": limit}
-        hits = walks.hitting_times(any_graph, sources, targets, **options)
-        assert np.array_equal(hits, walks.hitting_times(any_graph, sources, targets, device="cuda", **options))
-        returns = walks.return_times(any_graph, sources, first_job=7, **options)
-        assert np.array_equal(returns, walks.return_times(any_graph, sources, first_job=7, device="cuda", **options))
-
-
-def test_batches_of_a_card_give_the_whole(card: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_jobs, "_DEVICE_FIRST_BATCH", 64)
-    graph = GRAPHS["regular"]
-    sources, targets = np.random.default_rng(4).integers(0, 40, (2, 1000))
-    counts = [
-        walks.hitting_time_histogram(
-            graph, sources, targets, groups=sources % 3, bin_edges=[1, 5, 50], repeats=3, seed=1, device=device
-        )
-        for device in walks.DEVICES
-    ]
-    assert np.array_equal(counts[0], counts[1])
 
 
 @pytest.mark.parametrize("walk", WALKS)
@@ -117,7 +82,7 @@ def test_sets_that_take_all_or_nearly_all_are_drawn_alike(card: HostDevice) -> N
     assert np.array_equal(ours, walks.run_protocol(GRAPHS["regular"], law, device="cuda", **options))
 
 
-@pytest.mark.parametrize("walk", ["simple", "lazy", "non-backtracking", "least-recent"])
+@pytest.mark.parametrize("walk", ["simple", "lazy", "non-backtracking"])
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 @pytest.mark.parametrize("recipients", [1, 4])
 def test_the_set_is_summed_out_to_the_last_bit(
@@ -143,7 +108,7 @@ def test_the_exponential_is_right_to_the_last_digits() -> None:
 
 def test_an_unknown_device_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="device = 'tpu': must be one of cpu, cuda"):
-        walks.walk_positions(GRAPHS["regular"], [0], 3, seed=1, device="tpu")
+        walks.iter_protocol(GRAPHS["regular"], far_law(GRAPHS["regular"]), updates=3, seed=1, device="tpu")
 
 
 def test_without_cupy_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,10 +122,10 @@ def test_without_cupy_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.delitem(sys.modules, "veilwalk.walks._cuda", raising=False)
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(InvalidParameterError, match=r"CuPy cannot be imported.*install veilwalk\[cuda\]"):
-        walks.hitting_times(GRAPHS["regular"], 0, 5, seed=1, device="cuda")
+        walks.iter_protocol(GRAPHS["regular"], far_law(GRAPHS["regular"]), updates=3, seed=1, device="cuda")
 
 
 def test_the_text_is_one_program() -> None:
     text = _device.program_text()
-    for kernel in ("final_positions", "first_hits", "run_lanes", "run_several"):
+    for kernel in ("run_lanes", "run_several", "walk_legs", "tell_legs"):
         assert f" {kernel}(" in text

@@ -16,7 +16,7 @@ from veilwalk.core.arrays import BoolArray, FloatArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph, random_regular
-from veilwalk.walks._law import alias_rows
+from veilwalk.walks._laws import alias_rows
 from veilwalk.walks._protocol import Updates
 
 

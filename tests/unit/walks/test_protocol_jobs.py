@@ -24,7 +24,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "simple": (LAW, {}),
     "tokens": (LAW, {"tokens": 3, "replicas": 5, "burn_in": 2}),
     "non-backtracking": (LAW, {"walk": Walk("non-backtracking")}),
-    "least-recent": (LAW, {"walk": Walk("least-recent", 0.2), "replicas": 9}),
+    "metropolis": (LAW, {"walk": Walk("metropolis"), "replicas": 9}),
     "far for three": (FarRows.on(GRAPH, 3), {"recipients": 3, "walk": Walk("lazy")}),
     "watched": (LAW, {"colluders": np.arange(24) % 5 == 0, "replicas": 20}),
 }

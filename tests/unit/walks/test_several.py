@@ -27,7 +27,7 @@ from veilwalk.walks import (
 
 GRAPH = random_regular(40, 3, seed=2)
 FAR = FarRows.on(GRAPH, 3)
-WALKS = ("simple", "lazy", "metropolis", "non-backtracking", "least-recent")
+WALKS = ("simple", "lazy", "metropolis", "non-backtracking")
 
 
 def _sets(records: npt.NDArray[np.void], *, seed: int) -> IntArray:

@@ -108,13 +108,13 @@ class Exact(Inference):
 
     @classmethod
     def why_not(cls, plan: Plan) -> str | None:
-        """Only walks that are chains, on graphs that are not too large, to one recipient."""
+        """Only on graphs that are not too large, to one recipient."""
         if (why := for_one(plan)) is not None:
             return why
         n_nodes, most = plan.scheme.graph.n_nodes, plan.settings.exact_nodes
         if n_nodes > most:
             return f"exact ones take up to {most} nodes, the graph has {n_nodes}"
-        return f"the {plan.scheme.walk.kind} walk is no chain" if plan.scheme.chain is None else None
+        return None
 
     def at(self, nodes: IntArray) -> Iterator[Local]:
         """Yield the exact law at each destination; one is in memory at a time."""
@@ -148,8 +148,7 @@ class Estimated(Inference):
         """Only walks that are chains on the nodes, to one recipient."""
         if (why := for_one(plan)) is not None:
             return why
-        chain = plan.scheme.chain
-        if chain is None or chain.on_nodes is None:
+        if plan.scheme.chain.on_nodes is None:
             return f"the {plan.scheme.walk.kind} walk is no chain on the nodes"
         return None
 

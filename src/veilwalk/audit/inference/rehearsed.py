@@ -45,9 +45,8 @@ _REHEARSAL_TASK = 0x72656865
 # Hops in all cost no more than so many multiplications, unless those are very few hops.
 _WORK = 10_000_000_000
 _FEWEST_HOPS = 4_000_000
-# A lane is long enough to forget how it began and to pass every node many times. Without chance it goes the same round
-# for ever, and a second time tells nothing.
-_WARM_PER_NODE, _HOPS_PER_NODE, _HOPS_OF_A_ROUND = 20, 200, 4
+# A lane is long enough to forget how it began and to pass every node many times.
+_WARM_PER_NODE, _HOPS_PER_NODE = 20, 200
 _FEWEST_LANES, _HOPS_AT_ONCE = 8, 1_000_000
 # What is sealed for several is followed for so many legs, twice, until hardly a set would have left it unopened.
 _FOLLOWED_LEGS = 2 * 18
@@ -125,8 +124,7 @@ def rehearse(scene: Scene, progress: Progress, executor: Executor | None = None)
         return
     graph, walk, settings = scene.graph, scene.scheme.walk, scene.settings
     hops = int(min(max(_affordable_hops(scene), _FEWEST_HOPS), settings.rehearsed_hops * graph.n_nodes))
-    one_round = walk.remembers and walk.mix == 0.0
-    lane_hops = (_WARM_PER_NODE + (_HOPS_OF_A_ROUND if one_round else _HOPS_PER_NODE)) * graph.n_nodes
+    lane_hops = (_WARM_PER_NODE + _HOPS_PER_NODE) * graph.n_nodes
     n_lanes, at_once = max(_FEWEST_LANES, hops // lane_hops), max(_FEWEST_LANES, _HOPS_AT_ONCE // lane_hops)
     member = colluder_numbers(graph.n_nodes, scene.colluders)
     sets = sets_of(scene)

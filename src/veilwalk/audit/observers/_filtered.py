@@ -54,9 +54,7 @@ class Filtered(Observer):
 
     @classmethod
     def unsuited(cls, plan: Plan) -> str | None:
-        """Only walks that are chains, and what does not take hours."""
-        if plan.scheme.chain is None:
-            return f"the {plan.scheme.walk.kind} walk is no chain"
+        """Only what does not take hours."""
         return cls._reason_of_time(plan, _LONGEST_MINUTES)
 
     @classmethod

@@ -5,7 +5,6 @@ from veilwalk.node.cluster._files import ClusterPlan, prepare_cluster
 from veilwalk.node.cluster._lost_walks import (
     late_after_hops,
     late_on_regular,
-    lateness,
     lost_walk_rules,
     starved_after_hops,
 )
@@ -28,7 +27,6 @@ __all__ = [
     "cluster_record",
     "late_after_hops",
     "late_on_regular",
-    "lateness",
     "look_at_cluster",
     "lost_walk_rules",
     "make_manifest",

@@ -1,4 +1,4 @@
-"""How long a walk without a chain stays away from a node, and how long a node opens nothing: simulated."""
+"""How long a node opens nothing: simulated."""
 
 from __future__ import annotations
 
@@ -12,15 +12,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from veilwalk.core.arrays import FloatArray, IntArray
-    from veilwalk.core.walk import Walk
     from veilwalk.design import Scheme
-    from veilwalk.graphs import Graph
 
 _GROUPS = 16
 # Student's t with 15 degrees of freedom: 95 % on both sides.
 _STUDENT = 2.131
-# Places of all walks held at a time.
-_PATH_ENTRIES = 16_000_000
 # The tail is drawn through the times that so many gaps exceed: enough to be steady, rare enough to be the tail.
 _FAR_GAPS, _NEAR_GAPS = 200, 4000
 # A lane plays so many mean waits, so that few are cut off at its end; waits are counted in so many parts of the mean.
@@ -59,25 +55,6 @@ class Gaps:
             return float(np.argmax(rare))
         slope = math.log(longer[near] / longer[far]) / (far - near)
         return far + math.log(longer[far] * alarm_hops / self.hops[groups].sum()) / slope
-
-
-def simulated_gaps(graph: Graph, walk: Walk, *, hops: int, seed: int) -> Gaps:
-    """Walk for ``hops`` hops in all and count the gaps between visits to every node."""
-    from veilwalk.walks import token_paths
-
-    settle = 8 * len(graph.indices)
-    lanes = _GROUPS * max(1, min(64, _PATH_ENTRIES // (_GROUPS * 2 * settle)))
-    steps = max(math.ceil(hops / lanes), settle)
-    counts: IntArray = np.zeros((_GROUPS, 1), dtype=np.int64)
-    for lane, path in enumerate(token_paths(graph, hops=settle + steps - 1, lanes=lanes, seed=seed, walk=walk)):
-        # Visits to one node side by side, in the order of their times.
-        times = np.argsort(path, kind="stable")
-        again = (path[times[1:]] == path[times[:-1]]) & (times[1:] >= settle)
-        found = np.bincount(np.diff(times)[again])
-        if len(found) > counts.shape[1]:
-            counts = np.pad(counts, ((0, 0), (0, len(found) - counts.shape[1])))
-        counts[lane % _GROUPS, : len(found)] += found
-    return Gaps(counts, np.full(_GROUPS, lanes / _GROUPS * steps))
 
 
 def simulated_waits(scheme: Scheme, *, seed: int) -> Gaps | None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from veilwalk.design import Scheme
     from veilwalk.graphs import Graph
 
-_SIMULATED_HOPS = 4_000_000
 #: A member that is away for less than this, with its disk and a walk on it, costs time and nothing else.
 AWAY_S = 60.0
 # So many neighbours may be stalled one after the other before a walk is believed lost.
@@ -46,48 +45,17 @@ def late_on_regular(n_nodes: int, degree: int, *, alarm_hops: float) -> float:
     return n_nodes / escape * math.log(alarm_hops * escape)
 
 
-@dataclass(frozen=True, slots=True)
-class Lateness:
-    """After how many hops without a visit a node believes the walks lost, and how that was found.
-
-    Attributes:
-        hops: The hops.
-        margin: They include this much for the error of a simulation, a 95 % margin; None where they are exact.
-    """
-
-    hops: int
-    margin: float | None = None
-
-    def __str__(self) -> str:
-        """Return it in words."""
-        if self.margin is None:
-            return f"{self.hops} hops (exact)"
-        return f"{self.hops} hops (simulated; {self.margin:.0f} of them for its error, 95 %)"
-
-
-def lateness(graph: Graph, *, alarm_hops: float, walk: Walk = SIMPLE) -> Lateness:
+def late_after_hops(graph: Graph, *, alarm_hops: float, walk: Walk = SIMPLE) -> int:
     """Return the least t such that a healthy walk makes less than one false alarm in ``alarm_hops`` hops.
 
     The walk is at node j a share pi_j of the time, and each stay begins a return, which lasts longer than t with
-    probability S_j(t); then j gives a false alarm. So there are sum of pi_j S_j(t) of them a hop. S is exact for
-    walks that have a chain. The least-recent walk remembers too much for one: it is played for four million hops with
-    a fixed seed, its tail, which is geometric, is drawn out, and a 95 % margin added.
+    probability S_j(t); then j gives a false alarm. So there are sum of pi_j S_j(t) of them a hop, exactly.
     """
     validate.more_than(1, alarm_hops=alarm_hops)
     from veilwalk.chains import chain_of
 
     chain = chain_of(graph, walk)
-    if chain is None:
-        from veilwalk.node.cluster._gaps import simulated_gaps
-
-        found, margin = simulated_gaps(graph, walk, hops=_SIMULATED_HOPS, seed=1).late_after(alarm_hops)
-        return Lateness(math.ceil(found + margin), margin)
-    return Lateness(_least(lambda times: np.asarray(chain.return_survival(times) @ chain.node_shares), alarm_hops))
-
-
-def late_after_hops(graph: Graph, *, alarm_hops: float, walk: Walk = SIMPLE) -> int:
-    """Return the hops of :func:`lateness`."""
-    return lateness(graph, alarm_hops=alarm_hops, walk=walk).hops
+    return _least(lambda times: np.asarray(chain.return_survival(times) @ chain.node_shares), alarm_hops)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +63,13 @@ class LostWalkRules:
     """When walks are believed lost.
 
     Attributes:
-        lateness: What the walk itself needs.
+        walk_hops: Hops that the walk itself needs (:func:`late_after_hops`).
         late_hops: Hops without a visit, with time for outages and stalled neighbours.
         starve_hops: Hops without an opening, likewise.
         step_s: Seconds a hop takes.
     """
 
-    lateness: Lateness
+    walk_hops: int
     late_hops: int
     starve_hops: int
     step_s: float
@@ -109,7 +77,7 @@ class LostWalkRules:
     def __str__(self) -> str:
         """Return them in words."""
         late, starve = (f"{hops} hops = {hops * self.step_s:.0f} s" for hops in (self.late_hops, self.starve_hops))
-        return f"{late} without a visit (the walk alone: {self.lateness}), or {starve} without an opening"
+        return f"{late} without a visit (the walk alone: {self.walk_hops} hops, exact), or {starve} without an opening"
 
 
 def lost_walk_rules(
@@ -127,11 +95,11 @@ def lost_walk_rules(
     """
     validate.at_least(0, away_s=away_s)
     patience = Limits()
-    late = lateness(scheme.graph, alarm_hops=alarm_hops, walk=scheme.walk)
+    walk_hops = late_after_hops(scheme.graph, alarm_hops=alarm_hops, walk=scheme.walk)
     least_s = max(away_s, _STALLED * (patience.pin_s + patience.transfer_s(model_bytes))) if away_s else 0.0
-    late_hops = max(late.hops, math.ceil(least_s / step_s))
+    late_hops = max(walk_hops, math.ceil(least_s / step_s))
     starve_hops = max(starved_after_hops(scheme, alarm_hops=alarm_hops), math.ceil(_STARVE_FACTOR * late_hops))
-    return LostWalkRules(lateness=late, late_hops=late_hops, starve_hops=starve_hops, step_s=step_s)
+    return LostWalkRules(walk_hops=walk_hops, late_hops=late_hops, starve_hops=starve_hops, step_s=step_s)
 
 
 def _least(alarms: Callable[[IntArray], FloatArray], alarm_hops: float) -> int:

@@ -45,7 +45,6 @@ class ClusterSettings:
     support: str | None = None
     walk: str | None = None
     recipients: int | None = None
-    mix: float = 0.0
     allow_sandwich: bool = False
     updates: int = 400
     walks: int = 1
@@ -83,11 +82,8 @@ class ClusterSettings:
     def chosen_walk(self) -> Walk | None:
         """The walk asked for; None for the one that a file's law was designed for."""
         if self.walk is None:
-            if self.mix:
-                return Walk("least-recent", self.mix)
             return None if self._law_in_file else _STRAIGHT
-        walk = node_walk(Walk.of(self.walk))
-        return Walk(walk.kind, self.mix) if self.mix else walk
+        return node_walk(Walk.of(self.walk))
 
     @property
     def _law_in_file(self) -> bool:
@@ -101,7 +97,7 @@ class ClusterSettings:
     def as_asked_before(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return what an older cluster was asked: what it does not say it left at the default of its time."""
         if "allow_sandwich" not in found:
-            simple = found.get("walk") is None and not found.get("mix") and not self._law_in_file
+            simple = found.get("walk") is None and not self._law_in_file
             found = {"allow_sandwich": self.allow_sandwich} | found | ({"walk": "simple"} if simple else {})
         return asdict(ClusterSettings(graph="")) | found
 
@@ -185,7 +181,7 @@ def _scheme(graph: Graph, settings: ClusterSettings) -> Scheme:
     """Return the scheme asked for; where nothing is said, the recommended one, by a walk that does not turn round."""
     from veilwalk.design import choose_scheme, recommended_scheme
 
-    if settings.leaves_open and not settings.mix:
+    if settings.leaves_open:
         found = recommended_scheme(graph)
         return replace(found, walk=_STRAIGHT, designed_for=_STRAIGHT)
     law, walk = settings.law or "paper-exact", settings.chosen_walk

@@ -1,6 +1,6 @@
 """What all members of a run do alike, as one line of text in the signed manifest.
 
-simple mix=0 updates=400 target=0.9 evaluations=40 late=7070 starve=1.8e+06 hop=0.05 dwell=0.02 spare=0 clip=1 noise=1
+simple updates=400 target=0.9 evaluations=40 late=7070 starve=1.8e+06 hop=0.05 dwell=0.02 spare=0 clip=1 noise=1
 
 Where there are several walks, ``walks=4`` follows; ``rows=200`` where single rows are protected, ``most=20`` where a
 node stops learning after so many updates, ``decay=400`` where updates of older models count less; ``loss=1.5`` and
@@ -19,7 +19,7 @@ from veilwalk.core.walk import Walk
 from veilwalk.node.sealing import Header
 
 #: The walks that a node can play: it forwards everything it gets, at once, whomever it came from.
-NODE_WALKS = ("simple", "non-backtracking", "least-recent")
+NODE_WALKS = ("simple", "non-backtracking")
 
 MAX_UPDATES = 2**32 - 2
 #: A walk is one of so many at most.
@@ -77,9 +77,7 @@ def new_run_walk(walk: Walk, *, allow_sandwich: bool) -> Walk:
     Who hands a message to a neighbour and gets another one straight back knows for certain who made it.
     """
     if node_walk(walk).kind == "simple" and not allow_sandwich:
-        need = (
-            "non-backtracking or least-recent: a relay next to the maker would know it for certain (--allow-sandwich)"
-        )
+        need = "non-backtracking: a relay next to the maker would know it for certain (--allow-sandwich)"
         raise InvalidParameterError("walk", str(walk), need)
     return walk
 
@@ -266,7 +264,7 @@ class RunRules:
         """Return the rules as they stand in the manifest."""
         said = [name for name in _FIELDS.items() if getattr(self, name[1]) != _SELDOM.get(name[1])]
         values = (f"{text}={getattr(self, name):{'d' if name in _WHOLE else 'g'}}" for text, name in said)
-        return " ".join([self.walk.kind, f"mix={self.walk.mix:g}", *values])
+        return " ".join([self.walk.kind, *values])
 
     @classmethod
     def from_text(cls, text: str) -> RunRules:
@@ -275,9 +273,9 @@ class RunRules:
         values: dict[str, float] = {}
         for part in parts:
             text_name, _, value = part.partition("=")
-            name = "mix" if text_name == "mix" else _FIELDS.get(text_name)
+            name = _FIELDS.get(text_name)
             if name is None or name in values:
-                known = ", ".join(sorted(["mix", *_FIELDS]))
+                known = ", ".join(sorted(_FIELDS))
                 raise ConfigError(f"the manifest's walk has {part[:40]!r}: must be one of {known}, once")
             try:
                 values[name] = int(value) if name in _WHOLE else float(value)
@@ -286,7 +284,7 @@ class RunRules:
         missing = [name for name in ("late", "updates") if _FIELDS[name] not in values]
         if missing:
             raise ConfigError(f"the manifest's walk lacks {', '.join(missing)}")
-        return cls(walk=Walk(kind, values.pop("mix", 0.0)), **values)  # type: ignore[arg-type]
+        return cls(walk=Walk(kind), **values)  # type: ignore[arg-type]
 
 
 def final_tag(lane: int) -> bytes:

@@ -114,7 +114,7 @@ class Custody(Intake):
         with self.spool.transaction() as register:
             register.count(count)
             register.set_mark(asked, str(int(register.mark(asked) or 0) + 1).encode())
-            peer = None if self._dwells else self._next(register, None)
+            peer = None if self._dwells else self._next(None)
             return register.add_message(self.spool.store(message), came_from=None, peer=peer)
 
     def progress(self, row: Row | None, done: Progress) -> Row | None:
@@ -146,7 +146,7 @@ class Custody(Intake):
             if done.message is not None and row is not None:
                 # It goes on as the message it replaces would have: not straight back where that came from.
                 stored = self.spool.store(done.message)
-                onward = None if self._dwells else self._next(register, row.came_from)
+                onward = None if self._dwells else self._next(row.came_from)
                 made = register.add_message(stored, came_from=row.came_from, owed=row.owed, peer=onward)
             elif self.spares is not None and row is not None:
                 self.spares.owe(register, row.came_from, row.owed)

@@ -257,19 +257,12 @@ class Departures:
     def _pin(self, register: Register, row: Row, *, avoid: frozenset[str] = frozenset()) -> Row:
         if row.peer is not None:
             self._told.pop((row.peer, row.seq or 0), None)
-        return register.pin(row, self._next(register, row.came_from, avoid=avoid))
+        return register.pin(row, self._next(row.came_from, avoid=avoid))
 
-    def _next(self, register: Register, came_from: str | None, *, avoid: frozenset[str] = frozenset()) -> str:
+    def _next(self, came_from: str | None, *, avoid: frozenset[str] = frozenset()) -> str:
         """Draw the next hop of a message that came from there."""
-        clocks = register.edge_clocks() if self.next_hop.walk.remembers else {}
         gone = avoid | self._gone()
         if gone.issuperset(self.next_hop.neighbours):
             # Better one that took nothing lately than the one that it waited for in vain.
             gone = avoid
-        peer = self.next_hop.choose(self._draws, came_from=came_from, clocks=clocks, avoid=gone)
-        self._note_use(register, peer)
-        return peer
-
-    def _note_use(self, register: Register, peer: str) -> None:
-        if self.next_hop.walk.remembers:
-            register.used_edge(peer)
+        return self.next_hop.choose(self._draws, came_from=came_from, avoid=gone)

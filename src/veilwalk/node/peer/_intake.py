@@ -164,9 +164,8 @@ class Intake(Departures):
         onward, number, early = None, None, False
         try:
             with self.spool.transaction() as register:
-                self._note_use(register, peer)
                 if goes_on:
-                    onward = self._next(register, peer)
+                    onward = self._next(peer)
                     number = register.number(onward)
                     early = self._offer_early(onward, number, held)
                 register.set_taken(peer, held.seq)

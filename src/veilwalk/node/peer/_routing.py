@@ -1,13 +1,13 @@
 """Where a message goes next, and for whom a model is sealed.
 
-The walks are those of :mod:`veilwalk.walks`, as one node plays them: it knows its own neighbours, which of them
-brought the message, and in which order its own edges were used.
+The walks are those of :mod:`veilwalk.walks`, as one node plays them: it knows its own neighbours, and which of them
+brought the message.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
@@ -21,8 +21,6 @@ from veilwalk.node.peer._draws import Draws
 
 if TYPE_CHECKING:
     from veilwalk.node.members import Roster
-
-_WORD = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,45 +40,19 @@ class NextHop:
         if not self.neighbours:
             raise InvalidParameterError("neighbours", self.neighbours, "at least one")
 
-    def choose(
-        self,
-        draws: Draws,
-        *,
-        came_from: str | None,
-        clocks: Mapping[str, int],
-        avoid: frozenset[str] = frozenset(),
-    ) -> str:
+    def choose(self, draws: Draws, *, came_from: str | None, avoid: frozenset[str] = frozenset()) -> str:
         """Return the neighbour a message goes to.
 
         Args:
             draws: Where chance comes from.
             came_from: The neighbour that brought it; None for a walk made here.
-            clocks: When each edge was last used, for the least-recent walk.
             avoid: Neighbours that do not answer; ignored when there is no other.
         """
         options = [peer for peer in self.neighbours if peer not in avoid] or list(self.neighbours)
         if self.walk.kind == "simple":
             return options[draws.below(len(options))]
-        if self.walk.remembers and not self._mixes(draws):
-            return _oldest(draws, options, clocks)
         onward = [peer for peer in options if peer != came_from] or options
         return onward[draws.below(len(onward))]
-
-    def _mixes(self, draws: Draws) -> bool:
-        # The coin of the simulator is a 32-bit word; with no or full mixing neither tosses one.
-        threshold = int(self.walk.mix * _WORD + 0.5)
-        return threshold == _WORD or (threshold > 0 and draws.below(_WORD) < threshold)
-
-
-def _oldest(draws: Draws, options: Sequence[str], clocks: Mapping[str, int]) -> str:
-    """Return the edge used longest ago; among those never used, any.
-
-    The edge the message came along was used last, so it is chosen only where there is no other.
-    """
-    unused = [peer for peer in options if peer not in clocks]
-    if unused:
-        return unused[draws.below(len(unused))]
-    return min(options, key=lambda peer: clocks[peer])
 
 
 @dataclass(frozen=True, slots=True)

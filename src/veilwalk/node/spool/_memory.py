@@ -57,17 +57,6 @@ class Memory:
         """Note something under that name."""
         self._database.execute("INSERT OR REPLACE INTO mark VALUES (?, ?)", (name, data))
 
-    def edge_clocks(self) -> dict[str, int]:
-        """Return when, by this node's own count of uses, each edge was last used; edges never used are not there."""
-        return dict(self._database.execute("SELECT peer, clock FROM edge_use"))
-
-    def used_edge(self, peer: str) -> None:
-        """Note that a message came or went along the edge to ``peer``."""
-        clock = self.count("edge_uses")
-        self._database.execute(
-            "INSERT INTO edge_use VALUES (?, ?) ON CONFLICT (peer) DO UPDATE SET clock = excluded.clock", (peer, clock)
-        )
-
     def count(self, name: str, by: int = 1) -> int:
         """Add to a tally and return it."""
         return self._one(

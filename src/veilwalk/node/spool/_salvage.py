@@ -18,7 +18,7 @@ from veilwalk.node.spool._tables import FORMAT, TWICE, make_tables, table_names
 from veilwalk.node.spool._wal import log_frames
 
 # Not the links' numbers, nor what is owed under them.
-_KEPT = ("opened", "walk", "tally", "learner_state", "model", "edge_use")
+_KEPT = ("opened", "walk", "tally", "learner_state", "model")
 # SQLite's codes for a file whose content is wrong; others say that it cannot be read now.
 _DAMAGE = (1, 11, 26)
 

@@ -68,7 +68,6 @@ CREATE TABLE IF NOT EXISTS walk (         -- walks this node was a destination o
 CREATE TABLE IF NOT EXISTS claim (        -- finished models that members vouch for, and this node does not believe
     peer TEXT PRIMARY KEY, digest BLOB NOT NULL, iteration INTEGER NOT NULL, brought_by TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS edge_use (peer TEXT PRIMARY KEY, clock INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tally (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS learner_state (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;

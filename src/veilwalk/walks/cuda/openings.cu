@@ -35,8 +35,8 @@ DEVICE double decay(double x) {
 // The way of every lane, when each of its nodes was last met before, and the clocks at which it seals; behind those
 // that count, up to cut, stands when the last was opened, or the way's end.
 KERNEL walk_legs(WALK_PARAMETERS, SET_PARAMETERS, i64 recipients, u64 walk_seed, u64 set_seed, u64 first_lane,
-                 i64 n_lanes, i64 end, i64 cut, i64 *last_met, i64 *stamps, i64 *used, i64 n_used, int *paths,
-                 int *earlier, int *sealed, i64 *n_legs) {
+                 i64 n_lanes, i64 end, i64 cut, i64 *last_met, i64 *stamps, int *paths, int *earlier,
+                 int *sealed, i64 *n_legs) {
     const Walk walk = THE_WALK;
     const Sets sets = THE_SETS;
     for (i64 lane = THREAD; lane < n_lanes; lane += THREADS) {
@@ -50,7 +50,7 @@ KERNEL walk_legs(WALK_PARAMETERS, SET_PARAMETERS, i64 recipients, u64 walk_seed,
         met[token.node] = clocks[0] = 0;
         while (now < end) {
             now++;
-            hop(walk, token, used + lane * n_used, now);
+            hop(walk, token);
             path[now] = (int)token.node;
             before[now] = (int)met[token.node];
             met[token.node] = now;

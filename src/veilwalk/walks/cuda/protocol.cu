@@ -93,8 +93,8 @@ KERNEL start_lanes(i64 n_nodes, LAW_PARAMETERS, u64 seed, u64 first_job, i64 n_l
 }
 
 KERNEL run_lanes(WALK_PARAMETERS, i64 n_nodes, LAW_PARAMETERS, const unsigned char *watching, i64 watched, i64 tokens,
-                 u64 seed, i64 n_lanes, i64 *states, i64 *backs, i64 *visits, i64 *used, i64 n_used,
-                 const i64 *quotas, const i64 *rows, i64 recording, u32 *out) {
+                 u64 seed, i64 n_lanes, i64 *states, i64 *backs, i64 *visits, const i64 *quotas,
+                 const i64 *rows, i64 recording, u32 *out) {
     const Walk walk = THE_WALK;
     for (i64 lane = THREAD; lane < n_lanes; lane += THREADS) {
         i64 quota = quotas[lane], made = 0;
@@ -108,7 +108,7 @@ KERNEL run_lanes(WALK_PARAMETERS, i64 n_nodes, LAW_PARAMETERS, const unsigned ch
         while (made < quota) {
             u32 came_from = token.node;
             now++;
-            hop(walk, token, used + lane * n_used, now);
+            hop(walk, token);
             shelf[token.node] = now;
             if (watched) sight(state, watching, token.node, came_from, now);
             if (token.node != goal) continue;

@@ -10,8 +10,6 @@ typedef long long i64;
 
 #define DEVICE static __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
-// At least so many blocks of 256 threads are to stand on a multiprocessor: who waits for memory needs company.
-#define WITH_BLOCKS(blocks) __launch_bounds__(256, blocks)
 
 // Where this thread stands in the grid, and how many there are.
 #define THREAD ((i64)blockIdx.x * blockDim.x + threadIdx.x)

@@ -1,4 +1,4 @@
-// Ciphertexts that are sealed for several (_kernels_several.py, _kernels_sets.py). A set is written as stamps: the
+// Ciphertexts that are sealed for several (_kernels_protocol.py, _kernels_laws.py). A set is written as stamps: the
 // clock at which a node last became a recipient, which also tells whom the set has already.
 
 #define SET_PARAMETERS                                                                                         \
@@ -96,8 +96,8 @@ KERNEL start_several(SET_PARAMETERS, i64 recipients, u64 seed, u64 first_job, i6
 }
 
 KERNEL run_several(WALK_PARAMETERS, SET_PARAMETERS, i64 recipients, const unsigned char *watching, i64 watched,
-                   i64 tokens, u64 seed, i64 n_lanes, i64 *states, i64 *backs, i64 *visits, i64 *stamps, i64 *used,
-                   i64 n_used, const i64 *quotas, const i64 *rows, i64 recording, u32 *out) {
+                   i64 tokens, u64 seed, i64 n_lanes, i64 *states, i64 *backs, i64 *visits, i64 *stamps,
+                   const i64 *quotas, const i64 *rows, i64 recording, u32 *out) {
     const Walk walk = THE_WALK;
     const Sets sets = THE_SETS;
     for (i64 lane = THREAD; lane < n_lanes; lane += THREADS) {
@@ -110,7 +110,7 @@ KERNEL run_several(WALK_PARAMETERS, SET_PARAMETERS, i64 recipients, const unsign
         while (made < quota) {
             u32 came_from = token.node;
             now++;
-            hop(walk, token, used + lane * n_used, now);
+            hop(walk, token);
             i64 seen = shelf[token.node];
             shelf[token.node] = now;
             if (watched) sight(state, watching, token.node, came_from, now);

@@ -1,22 +1,33 @@
-// A token that walks on, hop by hop, whatever its walk: by tables (_kernels_protocol.py) or with memory
-// (_kernels_memory.py). Hop h is served by the same words as there.
+// A token that walks on, hop by hop, whatever its walk: by tables or with memory
+// (_kernels_paths.py). Hop h is served by the same words as there.
 
-enum { METROPOLIS = 0, NON_BACKTRACKING = 1, LEAST_RECENT = 2 };
+enum { METROPOLIS = 0, NON_BACKTRACKING = 1 };
 #define NOWHERE (~0ull)
 
 #define WALK_PARAMETERS                                                                                        \
-    i64 memory, i64 kind, const i64 *offsets, const int *table, const i64 *reverse, u64 threshold, i64 n_words, \
-        i64 width, i64 digits, u64 span, u64 limit
+    i64 memory, i64 kind, const i64 *offsets, const int *table, const i64 *reverse, i64 n_words, i64 width, \
+        i64 digits, u64 span, u64 limit
 #define THE_WALK                                                                                          \
     Walk {                                                                                                \
-        memory != 0, (int)kind, (int)n_words, (int)digits, (u32)width, span, limit, threshold, offsets, reverse, table \
+        memory != 0, (int)kind, (int)n_words, (int)digits, (u32)width, span, limit, offsets, reverse, table \
     }
+
+DEVICE u32 dense_move(const int *table, u32 width, u32 node, u32 *word) {
+    u64 product = (u64)*word * width;
+    *word = (u32)product;
+    return (u32)table[(u64)node * width + (u32)(product >> 32)];
+}
+
+DEVICE u32 ragged_move(const int *table, const i64 *offsets, u64 seed, u64 job, u64 number, u32 node, u32 word) {
+    u64 first = (u64)offsets[node];
+    return (u32)table[first + choice(seed, job, number, word, (u32)((u64)offsets[node + 1] - first))];
+}
 
 struct Walk {
     bool memory;
     int kind, n_words, digits;
     u32 width;
-    u64 span, limit, threshold;
+    u64 span, limit;
     const i64 *offsets, *reverse;
     const int *table;
 };
@@ -60,21 +71,7 @@ DEVICE u64 onward(const Token &token, u64 number, u32 word, u64 first, u32 degre
     return entry >= token.back ? entry + 1 : entry;
 }
 
-// The entry used longest ago; those never used are drawn from.
-DEVICE u64 oldest(const Token &token, const i64 *used, u64 number, u32 word, u64 first, u32 degree) {
-    u64 found = first;
-    u32 unused = 0;
-    for (u64 entry = first; entry < first + degree; entry++) {
-        if (used[entry] < used[found]) found = entry;
-        unused += used[entry] < 0;
-    }
-    if (unused == 0) return found;
-    u32 left = choice(token.seed, token.job, number, word, unused);
-    for (u64 entry = first;; entry++)
-        if (used[entry] < 0 && left-- == 0) return entry;
-}
-
-DEVICE void remembering_hop(const Walk &walk, Token &token, i64 *used, i64 now) {
+DEVICE void memory_hop(const Walk &walk, Token &token) {
     u64 number = token.block << 2 | (u64)token.part;
     u32 word = word_at(token, token.part), coin = word_at(token, token.part + walk.n_words - 1);
     u64 first = (u64)walk.offsets[token.node];
@@ -85,15 +82,13 @@ DEVICE void remembering_hop(const Walk &walk, Token &token, i64 *used, i64 now) 
         if (other <= degree || choice(token.seed, token.job, number + 1, coin, other) < degree) token.node = node;
         return;
     }
-    bool by_age = walk.kind == LEAST_RECENT && coin >= walk.threshold;
-    u64 entry = by_age ? oldest(token, used, number, word, first, degree) : onward(token, number, word, first, degree);
+    u64 entry = onward(token, number, word, first, degree);
     token.back = (u64)walk.reverse[entry];
-    if (walk.kind == LEAST_RECENT) used[entry] = used[token.back] = now;
     token.node = (u32)walk.table[entry];
 }
 
-// Move on by one hop, which ends at clock now.
-DEVICE void hop(const Walk &walk, Token &token, i64 *used, i64 now) {
+// Move on by one hop.
+DEVICE void hop(const Walk &walk, Token &token) {
     if (token.part == 4) {
         token.part = 0;
         token.block++;
@@ -101,7 +96,7 @@ DEVICE void hop(const Walk &walk, Token &token, i64 *used, i64 now) {
         token.word = token.words[0];
     }
     if (walk.memory) {
-        remembering_hop(walk, token, used, now);
+        memory_hop(walk, token);
         token.part += walk.n_words;
         return;
     }

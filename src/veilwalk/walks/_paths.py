@@ -8,9 +8,7 @@ from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
-from veilwalk.walks._jobs import stream_key
-from veilwalk.walks._memory import memory_moves_of
-from veilwalk.walks._moves import TABLES, moves_of
+from veilwalk.walks._moves import TABLES, memory_moves_of, moves_of, stream_key
 
 
 def token_paths(
@@ -30,7 +28,7 @@ def token_paths(
     validate.integer(hops=hops, lanes=lanes, first_lane=first_lane)
     validate.at_least(1, hops=hops, lanes=lanes)
     validate.at_least(0, first_lane=first_lane)
-    from veilwalk.walks import _kernels_memory_paths as kernels
+    from veilwalk.walks import _kernels_paths as kernels
 
     key, job = stream_key(seed), np.uint64(first_lane)
     starts = np.empty(lanes, dtype=np.int64)
@@ -41,5 +39,5 @@ def token_paths(
         kernels.trace_tables(moves.table, moves.offsets, *moves.word_arguments(), key, job, starts, out)
     else:
         memory = memory_moves_of(graph, walk)
-        kernels.trace_memory(*memory.arguments(), memory.lane_entries, key, job, starts, out)
+        kernels.trace_memory(*memory.arguments(), key, job, starts, out)
     return out

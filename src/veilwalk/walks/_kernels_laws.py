@@ -1,4 +1,4 @@
-"""Kernels of ciphertexts that are sealed for several: for whom, and what weight a law gives each node.
+"""Kernels that draw destinations from laws: one, or a set of several, and the weight that a law gives each node.
 
 A set is named by the clock at which it was drawn.
 """
@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from veilwalk.walks._compile import apart, inlined, serial
-from veilwalk.walks._kernels_random import ONE, RECIPIENTS, ZERO, block_words, choice, unit_interval
+from veilwalk.walks._kernels_random import (
+    DESTINATION,
+    DESTINATION_NUMBERS,
+    ONE,
+    RECIPIENTS,
+    ZERO,
+    block_words,
+    choice,
+    unit_interval,
+)
 
 _EIGHT = np.uint64(8)
 _BYTE = np.uint64(0xFF)
@@ -23,6 +32,55 @@ _IN_BATCH = np.uint64(BATCH - 1)
 _PATIENCE = 8
 
 Array = Any
+
+
+@serial
+def build_aliases(offsets: Array, weights: Array, keep: Array, other: Array) -> None:
+    """Write Vose's alias table of every row: stay in a slot with probability ``keep``, else go to ``other``."""
+    for row in range(offsets.shape[0] - 1):
+        first = offsets[row]
+        size = offsets[row + 1] - first
+        scaled = np.empty(size, np.float64)
+        order = np.empty(size, np.int64)
+        total = 0.0
+        for slot in range(size):
+            total += weights[first + slot]
+        # Slots below average fill `order` from the left, the others from the right.
+        low, high = 0, size
+        for slot in range(size):
+            scaled[slot] = weights[first + slot] * size / total
+            keep[first + slot] = 1.0
+            other[first + slot] = slot
+            if scaled[slot] < 1.0:
+                order[low] = slot
+                low += 1
+            else:
+                high -= 1
+                order[high] = slot
+        while low > 0 and high < size:
+            low -= 1
+            small, large = order[low], order[high]
+            keep[first + small] = scaled[small]
+            other[first + small] = large
+            scaled[large] -= 1.0 - scaled[small]
+            if scaled[large] < 1.0:
+                high += 1
+                order[low] = large
+                low += 1
+
+
+@inlined
+def draw_destination(
+    offsets: Array, columns: Array, keep: Array, other: Array, seed: Any, job: Any, node: Any, draw: Any
+) -> Any:
+    """Return the destination that ``node`` draws as the lane's draw number ``draw``."""
+    first = np.uint64(offsets[node])
+    size = np.uint64(offsets[node + ONE]) - first
+    word, high, low, _ = block_words(seed, job, DESTINATION, ZERO, draw)
+    slot = choice(seed, job, draw | DESTINATION_NUMBERS, word, size)
+    if unit_interval(high, low) >= keep[first + slot]:
+        slot = np.uint64(other[first + slot])
+    return np.uint64(columns[first + slot])
 
 
 @inlined

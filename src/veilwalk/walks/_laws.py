@@ -1,21 +1,82 @@
-"""For whom a ciphertext is sealed when it is for several: sets drawn without replacement from a row of a law."""
+"""Laws as the kernels draw from them: one destination, or a set of recipients drawn without replacement."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.graphs import Graph, balls
-from veilwalk.walks._jobs import stream_key
-from veilwalk.walks._law import DestinationRows, alias_rows, checked_rows
+from veilwalk.walks._moves import stream_key
 
+#: A row-stochastic matrix, dense or sparse: row i is the law of the destination that node i draws.
+DestinationRows = FloatArray | sparse.csr_array
+
+_ROW_SUM_TOLERANCE = 1e-9
 # Rosen's equations are solved to here; a dozen Newton steps do it.
 _NEWTON_STEPS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class AliasRows:
+    """One alias table per node over the destinations of positive probability."""
+
+    offsets: IntArray
+    columns: IntArray
+    keep: FloatArray
+    other: IntArray
+
+    def arguments(self) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
+        """Return the arrays in the order the kernels take them."""
+        return self.offsets, self.columns, self.keep, self.other
+
+
+def alias_rows(graph: Graph, law: DestinationRows) -> AliasRows:
+    """Check that ``law`` is one for ``graph`` and return its alias tables."""
+    from veilwalk.walks import _kernels_laws
+
+    rows = checked_rows(graph, law)
+    offsets = rows.indptr.astype(np.int64)
+    keep = np.empty(rows.nnz, dtype=np.float64)
+    other = np.empty(rows.nnz, dtype=np.int32)
+    _kernels_laws.build_aliases(offsets, np.asarray(rows.data, dtype=np.float64), keep, other)
+    return AliasRows(
+        offsets=frozen(offsets),
+        columns=frozen(rows.indices.astype(np.int32)),
+        keep=frozen(keep),
+        other=frozen(other),
+    )
+
+
+def checked_rows(graph: Graph, law: DestinationRows) -> sparse.csr_array:
+    """Return ``law`` as sparse rows without zeros, or say what is wrong with it."""
+    shape, n_nodes = np.shape(law), graph.n_nodes
+    if shape != (n_nodes, n_nodes):
+        raise InvalidParameterError(
+            "law", f"matrix of shape {shape}", f"of shape ({n_nodes}, {n_nodes}), one row per node of the graph"
+        )
+    rows = sparse.csr_array(law, copy=True)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    if not bool(np.all(np.isfinite(rows.data))) or (rows.nnz and float(rows.data.min()) < 0.0):
+        raise InvalidParameterError("law", "matrix with negative or non-finite entries", "made of probabilities")
+    sums = np.asarray(rows.sum(axis=1)).reshape(-1)
+    worst = int(np.argmax(np.abs(sums - 1.0)))
+    if abs(sums[worst] - 1.0) > _ROW_SUM_TOLERANCE:
+        raise InvalidParameterError(f"law row {worst}", f"sum {sums[worst]:.12g}", "a sum of 1")
+    selfish = np.flatnonzero(rows.diagonal())
+    if selfish.size:
+        raise InvalidParameterError(
+            f"law row {selfish[0]}", "a node that may choose itself", "a law over the other nodes"
+        )
+    return rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +195,7 @@ def recipients_of(
     A set is a function of the seed, its lane, its source and the clock at which it was sealed, and of nothing else:
     those of a record are its ``replica`` (with one token), ``source`` and ``clock - leg_hops``.
     """
-    from veilwalk.walks import _kernels_sets as kernels
+    from veilwalk.walks import _kernels_laws as kernels
 
     rows = set_rows(graph, law, recipients)
     lanes, sources, clocks = (np.ascontiguousarray(np.atleast_1d(one), np.int64) for one in (lane, source, clock))
@@ -164,3 +225,16 @@ def _paces(data: FloatArray, indptr: IntArray, recipients: int) -> tuple[FloatAr
         if float(np.abs(short).max()) < 1e-10:
             break
     return frozen(time), frozen(slope)
+
+
+def law_digest(law: LawRows) -> str:
+    """Return what tells one law from another by the bits of its table."""
+    if isinstance(law, FarRows):
+        arrays: list[npt.NDArray[Any]] = [np.asarray(getattr(law, name)) for name in ("near", "starts")]
+    else:
+        rows = sparse.csr_array(law)
+        arrays = [rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data]
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
