@@ -4,8 +4,8 @@ Makers are a chain: who made one update drew the next, by a law that is public. 
 content that gives one away says something of the next. What is sound: give away the makers of every other update. Those
 between are then independent of each other, each with a law given both its neighbours, and their mixtures compose
 (:mod:`tools.accounting.mixtures`). Taking a node's data out of the updates at even places first, and out of those at
-odd places then, gives the sum of both epsilons. See the page on privacy accounting for the proof, and for who is no such observer:
-every member, who relays.
+odd places then, gives the sum of both epsilons. See the page on privacy accounting for the proof, and for who is no
+such observer: every member, who relays.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tools.pages.campaign import add_engine, engine
-from veilwalk.learning import Params, StepContext, TrainingTrace, init_generator, update_generators
+from veilwalk.learning import Params, StepContext, TrainingTrace, init_generator, update_generator
 from veilwalk.learning import average as mean_model
 from veilwalk.training import Scenario, TrainSettings
 
@@ -50,13 +50,12 @@ def trained(scenario: Scenario, trace: TrainingTrace, seed: int, *, merged: bool
     held: dict[int, tuple[Params, int]] = {}
     kept: list[dict[str, Any]] = [{} for _ in range(trace.n_nodes)]
     hops, clock, total = np.inf, np.inf, np.cumsum(trace.hops)
-    streams = update_generators(seed, trace.node, trace.steps)
     columns = (trace.node.tolist(), trace.steps.tolist(), trace.model.tolist(), trace.ages.tolist())
-    for row, (node, step, model, age, rng) in enumerate(zip(*columns, streams, strict=True)):
+    for row, (node, step, model, age) in enumerate(zip(*columns, strict=True)):
         before = models[model]
         if merged and node in held and held[node][1] != model:
             before = mean_model([before, held[node][0]])
-        context = StepContext(rng=rng, step=step, age=age, state=kept[node])
+        context = StepContext(rng=update_generator(seed, node, step), step=step, age=age, state=kept[node])
         models[model] = task.learner.update(before, task.partitions[node], context).params
         held[node] = (models[model], model)
         if row < WATCHED and np.isinf(hops) and _accuracy(scenario, mean_model(models)) >= TARGET:

@@ -10,8 +10,7 @@ import numpy as np
 from scipy import special
 
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
-from veilwalk.core.bins import quantile_bins, quantile_edges
-from veilwalk.core.stats import Estimate, student_quantile, wilson_interval
+from veilwalk.core.stats import Estimate, quantile_bins, quantile_edges, student_quantile, wilson_interval
 from veilwalk.core.support import DistanceSupport
 
 #: Names of the scores, in the order of the columns of :func:`score`.

@@ -20,9 +20,9 @@ from scipy import special
 
 from veilwalk.chains import Chain, DeliveryLaw
 from veilwalk.core.arrays import FloatArray, IntArray
-from veilwalk.core.bins import geometric_starts
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
+from veilwalk.core.stats import geometric_starts
 from veilwalk.design._law import DestinationLaw
 
 OBSERVERS = ("return-time", "last-hop")

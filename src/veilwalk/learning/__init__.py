@@ -10,18 +10,16 @@ from veilwalk.core.rooms import late_names
 from veilwalk.learning._acceptance import ACCEPT_USAGE, Acceptance, Held, is_finite
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
 from veilwalk.learning._checkpoint import Progressed, TrainingState, load_checkpoint, read_progress, save_checkpoint
-from veilwalk.learning._content import candidate_losses, row_losses
 from veilwalk.learning._contract import check_learner
 from veilwalk.learning._data import DATA_USAGE, Data, checked_partition, data_of, load_data, require_fit
 from veilwalk.learning._factorisation import FactorisationLearner
 from veilwalk.learning._guard import guarded
 from veilwalk.learning._ledger import CostModel, Ledger, ledger, params_bytes, sealed_bytes
-from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
-from veilwalk.learning._matching import Candidates, candidates_bytes
-from veilwalk.learning._mlp import MlpLearner
+from veilwalk.learning._matching import Candidates, candidate_losses, candidates_bytes, row_losses
 from veilwalk.learning._model_file import MODEL_SUFFIXES, load_model, save_model
 from veilwalk.learning._models import MEAN, average, candidate_models, choose_model
 from veilwalk.learning._mods import ClipUpdate, Decay, GaussianNoise, compose
+from veilwalk.learning._numpy_learners import LinearLearner, MlpLearner, SoftmaxLearner
 from veilwalk.learning._partition import Partitioner, Partitions, partitions_of
 from veilwalk.learning._partitioners import (
     DirichletPartitioner,
@@ -38,12 +36,11 @@ from veilwalk.learning._registry import LEARNERS, LearnerKind, is_own_learner, m
 from veilwalk.learning._rows import RowProtection
 from veilwalk.learning._scaling import SCALES, Scaler, describe_scaling, scale_data, scale_like
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
-from veilwalk.learning._streams import init_generator, update_generator, update_generators
+from veilwalk.learning._streams import init_generator, update_generator
 from veilwalk.learning._training import LEARNER_FAILED, Observe, Tell, Training, TrainingTask, apply_update, train
 
 if TYPE_CHECKING:
     from veilwalk.learning._algorithms import ALGORITHMS, central_trace, gossip_trace, plain_trace
-    from veilwalk.learning._membership import threshold_auc
     from veilwalk.learning._partition_graph import GraphCorrelatedPartitioner
     from veilwalk.learning._partition_spec import PARTITION_KINDS, PartitionKind, parse_partition_spec
     from veilwalk.learning._privacy import NodePrivacyAccountant, NoisyUpdate, noise_for
@@ -51,7 +48,6 @@ if TYPE_CHECKING:
 
 _LATE = {
     "_algorithms": ("ALGORITHMS", "central_trace", "gossip_trace", "plain_trace"),
-    "_membership": ("threshold_auc",),
     "_partition_graph": ("GraphCorrelatedPartitioner",),
     "_partition_spec": ("PARTITION_KINDS", "PartitionKind", "parse_partition_spec"),
     "_privacy": ("NodePrivacyAccountant", "NoisyUpdate", "noise_for"),
@@ -157,11 +153,9 @@ __all__ = [
     "scale_data",
     "scale_like",
     "sealed_bytes",
-    "threshold_auc",
     "trace_of",
     "train",
     "update_generator",
-    "update_generators",
 ]
 
 __getattr__ = late_names(__name__, _LATE)

@@ -6,6 +6,7 @@ whole numbers from 0 or, where they are real numbers to be fitted, as float32.
 
 from __future__ import annotations
 
+import gzip
 import math
 import zipfile
 import zlib
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
+from typing import IO, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +23,6 @@ from veilwalk.core import validate
 from veilwalk.core.errors import InputFileError, InvalidParameterError
 from veilwalk.core.randomness import task_generator
 from veilwalk.learning._api import Array, Partition
-from veilwalk.learning._idx import find_idx, read_idx
 from veilwalk.learning._labels import as_classes, checked_labels, is_real
 from veilwalk.learning._scaling import Scaler, scale_data
 from veilwalk.learning._table import parse_table_spec, read_arff, read_csv, read_parquet, roles
@@ -32,6 +33,10 @@ _LARGEST_BYTES = 8 << 30
 _HELD_OUT = 0.2
 # Whole numbers up to here are themselves in float32, as which rows are kept.
 _MOST_TOKENS = 1 << 24
+# Magic number and dimensions of what we read.
+_IDX_KINDS = {"images": (0x803, 3), "labels": (0x801, 1)}
+# A file that announces more is refused.
+_LARGEST_IDX_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -326,3 +331,47 @@ def _mnist(folder: Path) -> Data:
         # Pixels run from 0 to 255.
         parts[part] = checked_partition(f"{folder}, {part}", images / np.float32(255), labels)
     return _finished(Data(name=str(folder), train=parts["train"], test=parts["test"], scaling_open=True))
+
+
+def find_idx(folder: Path, start: str, what: str) -> Path:
+    """Return the file of ``what`` (images or labels) in ``folder``, gzipped or not, under either common name."""
+    ending = f"idx{_IDX_KINDS[what][1]}-ubyte"
+    names = [f"{start}-{what}{mark}{ending}{packed}" for mark in "-." for packed in ("", ".gz")]
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise InputFileError(f"{folder}: has no file {names[0]} or {names[1]}")
+
+
+def read_idx(path: Path, what: str) -> Array:
+    """Read ``what`` (images or labels); the size must be what the header says, found out before memory is taken."""
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path, "rb") as packed:
+                # It reads as any binary stream does, though its type does not say so.
+                return _read(path, cast("IO[bytes]", packed), what, None)
+        with path.open("rb") as stream:
+            return _read(path, stream, what, path.stat().st_size)
+    except InputFileError:
+        raise
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputFileError(f"{path}: is not a complete gzip file") from error
+    except OSError as error:
+        raise InputFileError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _read(path: Path, stream: IO[bytes], what: str, file_bytes: int | None) -> Array:
+    magic, dimensions = _IDX_KINDS[what]
+    start = stream.read(4 + 4 * dimensions)
+    if len(start) != 4 + 4 * dimensions or int.from_bytes(start[:4], "big") != magic:
+        raise InputFileError(f"{path}: is not an IDX file of {what}")
+    shape = tuple(int(length) for length in np.frombuffer(start, dtype=">u4")[1:])
+    size = math.prod(shape)
+    if size > _LARGEST_IDX_BYTES:
+        raise InputFileError(f"{path}: its header announces {size} bytes: need at most {_LARGEST_IDX_BYTES}")
+    # One byte more than announced shows a packed file that is too long.
+    fits = file_bytes is None or file_bytes == size + len(start)
+    body = stream.read(size + 1) if fits else b""
+    if not fits or len(body) != size:
+        raise InputFileError(f"{path}: is cut short or too long: its header announces {shape}")
+    return np.frombuffer(body, dtype=np.uint8).reshape(shape)

@@ -5,22 +5,27 @@ known. A batch that is all of its rows leaves nothing to draw: the step is known
 mean of its rows' steps, so that the update lies, but for noise, in what they span: Gaussian around the whole-data
 step, with the covariance of sampling without replacement. Learners that are not of this package are asked for a few
 updates, and the mean of those is taken. Clipping is the attacker's to apply as well; noise only adds variance.
+
+Simpler evidence is how well the model fits each candidate's rows: the lower their loss, the likelier.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from veilwalk.core.arrays import FloatArray
 from veilwalk.learning._api import Learner, Params, Partition, StepContext
-from veilwalk.learning._content import Tried, silent
 from veilwalk.learning._descent import DescentLearner
 from veilwalk.learning._partition import Partitions
 from veilwalk.learning._protection import Protection
 
+#: Told how many candidates have been tried since it was last told.
+Tried = Callable[[int], None]
 # Draws of an update that is random; of large models, whose updates take long, fewer.
 _DRAWS, _LARGE_DRAWS, _LARGE = 4, 2, 1_000_000
 # Numbers of a large model of somebody else's that are looked at: an attacker needs no more.
@@ -40,6 +45,10 @@ def candidates_bytes(learner: Learner, candidates: int, params: Params) -> int:
     if not isinstance(learner, DescentLearner):
         numbers = min(numbers, _LOOKED_AT)
     return 3 * candidates * numbers * np.dtype(np.float64).itemsize
+
+
+def silent(count: int) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -209,3 +218,45 @@ def _profile(squares: FloatArray, size: int, least: float) -> FloatArray:
     """Return the Gaussian log-likelihood of residuals at the likeliest variance that is at least ``least``."""
     variance = np.maximum(squares / size, least)
     return np.asarray(-0.5 * (squares / variance + size * np.log(variance)))
+
+
+@runtime_checkable
+class RowScorer(Protocol):
+    """A learner that can say the loss of every row at once."""
+
+    def example_losses(self, params: Params, data: Partition) -> FloatArray:
+        """Return the loss of every row, in nats."""
+        ...
+
+
+def row_losses(learner: Learner, params: Params, data: Partition) -> FloatArray:
+    """Return the loss of every row of ``data``; a learner without ``example_losses`` is asked row by row."""
+    if isinstance(learner, RowScorer):
+        return learner.example_losses(params, data)
+    rows = (Partition(data.features[row : row + 1], data.labels[row : row + 1]) for row in range(len(data)))
+    return np.array([learner.evaluate(params, row)["loss"] for row in rows])
+
+
+def candidate_losses(
+    learner: Learner, params: Params, partitions: Sequence[Partition], *, tried: Tried = silent
+) -> FloatArray:
+    """Return the mean loss (nats) of ``params`` on the data of each candidate; NaN for one without data.
+
+    A learner with ``example_losses`` scores all rows in one pass (for the softmax, one matrix product); any other is
+    asked candidate by candidate. Give :class:`Partitions` where many models are scored: other sequences are put
+    side by side first.
+    """
+    if not isinstance(learner, RowScorer):
+        found = []
+        for part in partitions:
+            found.append(learner.evaluate(params, part)["loss"] if len(part) else np.nan)
+            # With large models even one candidate takes long.
+            tried(1)
+        return np.array(found)
+    stacked = partitions if isinstance(partitions, Partitions) else Partitions.of_parts(partitions)
+    sums = np.concatenate(([0.0], np.cumsum(learner.example_losses(params, stacked.rows))))
+    totals, sizes = np.diff(sums[stacked.starts]), stacked.sizes
+    losses = np.full(len(sizes), np.nan)
+    np.divide(totals, sizes, out=losses, where=sizes > 0)
+    tried(len(sizes))
+    return losses

@@ -15,8 +15,7 @@ from veilwalk.core.errors import InvalidParameterError, LearnerError
 from veilwalk.learning._api import Learner
 from veilwalk.learning._factorisation import FactorisationLearner
 from veilwalk.learning._guard import guarded, theirs
-from veilwalk.learning._linear import LinearLearner, SoftmaxLearner
-from veilwalk.learning._mlp import MlpLearner
+from veilwalk.learning._numpy_learners import LinearLearner, MlpLearner, SoftmaxLearner
 
 # Packages that somebody's own learner may want, and the extra that brings each.
 _EXTRAS = {"torch": "torch", "sklearn": "sklearn", "pyarrow": "parquet", "dp_accounting": "dp"}

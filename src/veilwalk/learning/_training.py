@@ -37,7 +37,7 @@ from veilwalk.learning._poison import Poison
 from veilwalk.learning._receiving import Receivers
 from veilwalk.learning._rows import RowProtection
 from veilwalk.learning._stopping import Point, Stopping, evaluation_points
-from veilwalk.learning._streams import init_generator, update_generator, update_generators
+from veilwalk.learning._streams import init_generator, update_generator
 
 if TYPE_CHECKING:
     # Types only: a node, which makes single updates, starts without SciPy and compiled walks.
@@ -303,16 +303,16 @@ class _Loop:
         rows = slice(state.done, until)
         nodes, steps = self._trace.node[rows], self._trace.steps[rows]
         columns = nodes.tolist(), steps.tolist(), self._trace.model[rows].tolist(), self._trace.ages[rows].tolist()
-        streams = update_generators(self._task.seed, nodes, steps)
         learner, mod, mixing = self._task.learner, self._task.mod, self._trace.mixing
         partitions, kept, models, told = self._partitions, state.kept, state.models, time.monotonic()
         doors, most = self.doors, self._task.most_updates or math.inf
-        for node, step, model, age, rng in zip(*columns, streams, strict=True):
+        for node, step, model, age in zip(*columns, strict=True):
             before = models[model]
             if doors is not None:
                 before, age = doors.take(node, model, before)  # noqa: PLW2901 - what it goes on with may be older
             after = before
             if step < most:
+                rng = update_generator(self._task.seed, node, step)
                 context = StepContext(rng=rng, step=step, age=age, state=kept[node])
                 result = _updated(learner, before, partitions[node], context, mod)
                 state.learner_failures += LEARNER_FAILED in result.metrics

@@ -14,7 +14,7 @@ from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning._api import Array, Params, Partition, StepContext, UpdateResult
-from veilwalk.learning._sgd import check_descent, check_sizes, check_width, draw_batch, fit_scores, mean_scores
+from veilwalk.learning._descent import check_descent, check_sizes, check_width, draw_batch, fit_scores, mean_scores
 
 _NEEDED = ("partial_fit", "coef_", "intercept_")
 

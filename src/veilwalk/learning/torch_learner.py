@@ -1,4 +1,4 @@
-"""Any torch module as a learner. Only this, ``_torch_parts`` and ``_torch_rows`` import torch.
+"""Any torch module as a learner. Only this and ``_torch_parts`` import torch.
 
 The module gives the structure, and what is frozen: all else comes in with every call and goes out again, so that
 nothing is remembered here. Everything runs on the CPU, on one thread, seeded by the node's own stream.
@@ -21,20 +21,21 @@ from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning._api import Array, Params, Partition, StepContext, UpdateResult
 from veilwalk.learning._data import checked_partition
+from veilwalk.learning._descent import check_sizes, draw_batch, fit_scores, mean_scores
 from veilwalk.learning._rows import RowProtection
-from veilwalk.learning._sgd import check_sizes, draw_batch, fit_scores, mean_scores
 from veilwalk.learning._torch_parts import (
     IGNORED,
     frozen_digest,
+    give_gradients,
     keep,
     named_tensors,
     one_thread,
     reproducible,
+    require_rows_apart,
     restore,
     travelling,
     usual_loss,
 )
-from veilwalk.learning._torch_rows import give_gradients, require_rows_apart
 
 _BLOCK_ROWS = 1024
 # Of what a module draws for itself and never trains: the same for everybody, whatever the run's seed.

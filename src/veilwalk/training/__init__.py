@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from veilwalk.training._algorithms import Made, task_of, train_by
     from veilwalk.training._content import Evidence, attacked_rows, content_attack, gather_evidence
     from veilwalk.training._folder import RunFolder
-    from veilwalk.training._membership import membership
+    from veilwalk.training._membership import membership, threshold_auc
     from veilwalk.training._plan import Plan, plan_run
     from veilwalk.training._privacy import privacy
     from veilwalk.training._result import TRAIN_FORMAT, TrainingRun, data_facts
@@ -27,7 +27,7 @@ _LATE = {
     "_content": ("Evidence", "attacked_rows", "content_attack", "gather_evidence"),
     "_folder": ("RunFolder",),
     "_plan": ("Plan", "plan_run"),
-    "_membership": ("membership",),
+    "_membership": ("membership", "threshold_auc"),
     "_privacy": ("privacy",),
     "_result": ("TRAIN_FORMAT", "TrainingRun", "data_facts"),
     "_route": ("Route", "route_anonymity"),
@@ -62,6 +62,7 @@ __all__ = [
     "run_training",
     "scheme_of",
     "task_of",
+    "threshold_auc",
     "trackers",
     "train",
     "train_by",

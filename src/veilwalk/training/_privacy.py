@@ -44,8 +44,6 @@ def privacy(scenario: Scenario, planned: Mapping[str, TrainingTrace], *, delta: 
         name: {"epsilon_sender_known": accountant.get_epsilon(delta), "most_updates_of_a_node": most[name]}
         for name, accountant in accountants.items()
     }
-    # The record's format keeps the key; no figure of this kind has been proved for a member.
-    found[PRIVATE]["epsilon_sender_unknown"] = None
     what = "a row's gradient" if protection.rows else "an update"
     about = f"Noise of {protection.noise:.4g} times the norm {protection.clip:g} to which {what} is clipped"
     lines = [f"{about}; for the node with most updates.", accountants[PRIVATE].statement(delta)]

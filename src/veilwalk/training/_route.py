@@ -18,8 +18,8 @@ from scipy import special
 from veilwalk.audit import AuditSettings, audit, last_hop_joint
 from veilwalk.chains import Chain, DeliveryLaw
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
-from veilwalk.core.bins import geometric_starts
 from veilwalk.core.progress import Progress, silent
+from veilwalk.core.stats import geometric_starts
 from veilwalk.design import Scheme
 from veilwalk.learning import TrainingTrace
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from veilwalk.core.bins import geometric_edges, geometric_starts, quantile_bins, quantile_edges
+from veilwalk.core.stats import geometric_edges, geometric_starts, quantile_bins, quantile_edges
 
 
 def test_quantile_bins_hold_their_shares() -> None:

@@ -23,9 +23,8 @@ from veilwalk.learning import (
     parse_partition_spec,
     partitions_of,
     row_losses,
-    threshold_auc,
 )
-from veilwalk.training import Scenario, TrainSettings, run_training
+from veilwalk.training import Scenario, TrainSettings, run_training, threshold_auc
 
 N_USERS, N_ITEMS = 24, 30
 

@@ -22,8 +22,8 @@ from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference._base import Inference, Local, Posterior
 from veilwalk.audit.inference.exact import HandedOver
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
-from veilwalk.core.bins import quantile_bins, quantile_edges
 from veilwalk.core.progress import Progress
+from veilwalk.core.stats import quantile_bins, quantile_edges
 from veilwalk.graphs import balls, distances
 from veilwalk.walks import FarRows
 

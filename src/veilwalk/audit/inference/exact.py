@@ -19,7 +19,7 @@ from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference._base import EXACT, Evidence, Inference, Local, Posterior, for_one
 from veilwalk.chains import DeliveryLaw
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
-from veilwalk.core.bins import geometric_starts
+from veilwalk.core.stats import geometric_starts
 from veilwalk.core.support import DistanceSupport
 
 _BINS = 28

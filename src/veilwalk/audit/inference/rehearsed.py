@@ -31,9 +31,9 @@ from veilwalk.audit.inference._kernels_paths import (
     tally_openings,
 )
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, normalised
-from veilwalk.core.bins import quantile_bins, quantile_edges
 from veilwalk.core.progress import Progress
 from veilwalk.core.randomness import task_generator
+from veilwalk.core.stats import quantile_bins, quantile_edges
 from veilwalk.core.walk import Walk
 from veilwalk.design import DestinationLaw, Scheme
 from veilwalk.engine import iter_jobs

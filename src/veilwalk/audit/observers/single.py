@@ -15,7 +15,7 @@ from veilwalk.audit.inference.paths import first_updates, from_path
 from veilwalk.audit.observers._base import Observer, Place
 from veilwalk.chains import Chain
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
-from veilwalk.core.bins import geometric_edges
+from veilwalk.core.stats import geometric_edges
 from veilwalk.design import exact_window_likelihood
 
 

@@ -94,13 +94,6 @@ class ClusterSettings:
         """Whether the scheme is left to be chosen."""
         return self.law is None and self.support is None and self.walk is None and self.recipients is None
 
-    def as_asked_before(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Return what an older cluster was asked: what it does not say it left at the default of its time."""
-        if "allow_sandwich" not in found:
-            simple = found.get("walk") is None and not self._law_in_file
-            found = {"allow_sandwich": self.allow_sandwich} | found | ({"walk": "simple"} if simple else {})
-        return asdict(ClusterSettings(graph="")) | found
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClusterSetup:
@@ -196,9 +189,7 @@ def settings_in(out: Path, asked: Mapping[str, Any]) -> ClusterSettings | None:
     # A run that this version does not speak is refused here, in one line, and not by every node.
     load_manifest(out / "manifest.json", load_root_public_key(out / "root" / "root.pub"))
     try:
-        found = json.loads(path.read_text())
-        asker = ClusterSettings(graph="", law=found.get("law"), allow_sandwich=bool(asked.get("allow_sandwich")))
-        settings = ClusterSettings(**asker.as_asked_before(found))
+        settings = ClusterSettings(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise InputFileError(f"{path}: not the settings of a cluster ({error})") from None
     for name, value in asked.items():

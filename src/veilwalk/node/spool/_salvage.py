@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from veilwalk.node.spool._formats import bring_up_to_date, check_format
+from veilwalk.node.spool._formats import check_format
 from veilwalk.node.spool._tables import FORMAT, TWICE, make_tables, table_names
 from veilwalk.node.spool._wal import log_frames
 
@@ -30,10 +30,8 @@ def open_or_mend(path: Path, opened: Callable[[Path], sqlite3.Connection]) -> tu
         database = opened(path)
         try:
             check_format(database, path)
-            if not log.is_cut(database):
-                bring_up_to_date(database)
-                if _is_whole(database):
-                    return database, False
+            if not log.is_cut(database) and _is_whole(database):
+                return database, False
         except BaseException:
             database.close()
             raise

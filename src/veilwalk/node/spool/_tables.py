@@ -10,7 +10,7 @@ import sqlite3
 from dataclasses import dataclass
 
 #: Counts the changes to these tables that a release has seen; each has its step in ``_formats``.
-FORMAT = 2
+FORMAT = 3
 #: Marks that a node keeps besides those of its disk: how far its last update moved the model, the digests of the
 #: finished models that its operator has undone, how many walks it made since it trained last, how many ends it took.
 STEP, UNDONE, ASKED, ENDS = "step", "undone", "asked", "ends"
