@@ -102,7 +102,7 @@ def _last_lines(path: Path, count: int) -> list[str]:
 
 
 # What a look at all nodes does not read: its fields would say 0, or nothing, of what is otherwise.
-_NOT_READ = ("model", "roster_version", "manifest_version", "members_left_out")
+_NOT_READ = ("models", "roster_version", "manifest_version", "members_left_out")
 
 
 def _plain(node: NodeStatus) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def status(
     found = node_status(load_config(path, run).state, with_versions=True)
     if as_json:
         content = asdict(found)
-        del content["model"]
+        del content["models"]
         typer.echo(json.dumps(content, indent=2))
         return
     rows = [

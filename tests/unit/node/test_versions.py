@@ -22,7 +22,7 @@ from veilwalk.node.members._member import read_card
 from veilwalk.node.members._roster import parse_roster
 from veilwalk.node.members._rules import RunRules
 from veilwalk.node.members._signed import canonical_json
-from veilwalk.node.spool import FolderDisk, Spool, open_read_only
+from veilwalk.node.spool import FolderDisk, Spool
 from veilwalk.node.spool._tables import FORMAT
 
 Make = Callable[..., Any]
@@ -141,7 +141,7 @@ def filled(folder: Path) -> bytes:
 
 
 def content(folder: Path) -> dict[str, Any]:
-    with closing(open_read_only(folder)) as database:
+    with closing(sqlite3.connect(folder / "spool.db")) as database:
         return {
             "format": database.execute("PRAGMA user_version").fetchone()[0],
             "claim": database.execute("SELECT * FROM claim").fetchall(),
