@@ -181,5 +181,5 @@ def test_spread_colluders_are_far_apart() -> None:
     }
     assert len(nearest["spread"]) == len(nearest["random"]) == 10
     assert min(nearest["spread"]) > max(nearest["random"])
-    with pytest.raises(InvalidParameterError, match="placement = 'near': must be one of random, spread"):
+    with pytest.raises(InvalidParameterError, match=r"^placement = 'near'"):
         AuditSettings(placement="near")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 from tests.helpers.chi_square import p_value
-from tests.helpers.graphs import bushy_tree
+from tests.helpers.graphs import build_graph, bushy_tree, cube_edges, petersen
 
 from veilwalk import walks
 from veilwalk.core.arrays import FloatArray, IntArray
@@ -21,22 +21,9 @@ N_TIMES = 3000
 PASS, FAIL = 1e-6, 1e-6
 
 
-def petersen() -> Graph:
-    """Return the Petersen graph."""
-    outer = [(i, (i + 1) % 5) for i in range(5)]
-    inner = [(5 + i, 5 + (i + 2) % 5) for i in range(5)]
-    return Graph.from_edges(10, np.array(outer + inner + [(i, i + 5) for i in range(5)]))
-
-
-def cube() -> Graph:
-    """Return the hypercube of dimension 5: bipartite, degree 5."""
-    edges = [(i, i ^ (1 << bit)) for i in range(32) for bit in range(5) if i < i ^ (1 << bit)]
-    return Graph.from_edges(32, np.array(edges))
-
-
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "petersen": petersen,
-    "cube": cube,
+    "cube": lambda: build_graph(cube_edges(5)),
     "bushy-tree": lambda: bushy_tree(40, 50),
     "rrg-60-3": lambda: random_regular(60, 3, seed=1),
 }

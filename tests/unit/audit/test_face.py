@@ -40,7 +40,7 @@ def test_findings_are_what_the_record_says() -> None:
     rows = [row for row in found.rows() if row["observer"] == "last-hop"]
     assert [row["part"] for row in rows] == ["all"] + ["return time"] * len(last.by_return_time)
     assert (rows[0]["hit_ratio"], rows[0]["hit_ratio_low"]) == (last.hit_ratio, last.interval[0])
-    with pytest.raises(InvalidParameterError, match="observer = 'moon': must be among those asked: prior, window"):
+    with pytest.raises(InvalidParameterError, match=r"^observer = 'moon'"):
         found["moon"]
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
-from itertools import combinations, pairwise
 
 import numba
 import numpy as np
 import pytest
 from tests.helpers.dense_walks import arc_hitting_law, arc_steps, hitting_law
+from tests.helpers.graphs import PETERSEN_EDGES, clique_edges, cube_edges, cycle_edges, path_edges, star_edges
 
 from veilwalk.chains import ArcChain
 from veilwalk.chains._arc_chain import ArcPotentials
@@ -24,33 +23,24 @@ ONE, NONE = Fraction(1), Fraction(0)
 HORIZON = 40
 
 
-def path(nodes: Sequence[int]) -> list[Arc]:
-    """Each node to the next."""
-    return list(pairwise(nodes))
-
-
-def clique(nodes: Sequence[int]) -> list[Arc]:
-    """All pairs of nodes."""
-    return list(combinations(nodes, 2))
-
-
-PETERSEN = path([*range(5), 0]) + [(k, k + 5) for k in range(5)] + [(5 + k, 5 + (k + 2) % 5) for k in range(5)]
 EDGES: dict[str, list[Arc]] = {
     "pair": [(0, 1)],
-    "path": path(range(5)),
-    "star": [(0, leaf) for leaf in range(1, 5)],
-    "odd ring": path([*range(5), 0]),
-    "even ring": path([*range(6), 0]),
-    "clique": clique(range(5)),
-    "petersen": PETERSEN,
-    "cube": [(a, a ^ bit) for a in range(8) for bit in (1, 2, 4) if a < a ^ bit],
-    "lollipop": [*clique(range(4)), *path([3, 4, 5])],
+    "path": path_edges(range(5)),
+    "star": star_edges(4),
+    "odd ring": cycle_edges(5),
+    "even ring": cycle_edges(6),
+    "clique": clique_edges(range(5)),
+    "petersen": PETERSEN_EDGES,
+    "cube": cube_edges(3),
+    "lollipop": [*clique_edges(range(4)), *path_edges([3, 4, 5])],
     # Every cycle is a multiple of three long, so that the walk has period three.
     "period three": [
-        step for number, (a, b) in enumerate(clique(range(4))) for step in path([a, 4 + 2 * number, 5 + 2 * number, b])
+        step
+        for number, (a, b) in enumerate(clique_edges(range(4)))
+        for step in path_edges([a, 4 + 2 * number, 5 + 2 * number, b])
     ],
     # A cut vertex whose parts have decays of their own, a leaf, a hub.
-    "two parts": [*clique(range(4)), (3, 4), *path([4, 5, 6, 7, 4]), (5, 7), (4, 8)],
+    "two parts": [*clique_edges(range(4)), (3, 4), *path_edges([4, 5, 6, 7, 4]), (5, 7), (4, 8)],
 }
 TURNING = [name for name in EDGES if "ring" not in name]
 

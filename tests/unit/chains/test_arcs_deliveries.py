@@ -171,11 +171,11 @@ def test_unfit_requests_are_refused_before_anything_is_computed() -> None:
     """A law of another size, too much memory, a node that is not there, a ring."""
     chain, law = chain_on("irregular"), drawn_law("irregular")
     for asked in (chain.solve_updates, lambda law: chain.deliveries(law, 10)):
-        with pytest.raises(InvalidParameterError, match=r"law = \(6, 6\): must be a matrix of shape \(8, 8\)"):
+        with pytest.raises(InvalidParameterError, match=r"^law = \(6, 6\): "):
             asked(drawn_law("prism"))
     with pytest.raises(ResourceLimitError, match=r"delivery laws need \d+ bytes"):
         chain.deliveries(law, 10, memory_bytes=1000)
-    with pytest.raises(ResourceLimitError, match=r"the update chain on arcs need \d+ bytes"):
+    with pytest.raises(ResourceLimitError, match="update chain on arcs"):
         chain.solve_updates(law, memory_bytes=1000)
     with pytest.raises(InvalidParameterError, match="target = 8"):
         chain.deliveries(law, 10, [8])

@@ -161,7 +161,7 @@ def test_threads_and_the_choice_of_destinations_change_no_bit(two_threads: int) 
 def test_unfit_requests_are_refused_before_anything_is_computed() -> None:
     """A law of another size, more memory than allowed, a node that is not there, a horizon below zero."""
     chain, law = chain_on("irregular", "simple"), drawn_law("irregular")
-    with pytest.raises(InvalidParameterError, match=r"law = \(10, 10\): must be a matrix of shape \(8, 8\)"):
+    with pytest.raises(InvalidParameterError, match=r"^law = \(10, 10\): "):
         chain.deliveries(drawn_law("petersen"), 10)
     with pytest.raises(ResourceLimitError, match=r"delivery laws need \d+ bytes"):
         chain.deliveries(law, 10, memory_bytes=1000)

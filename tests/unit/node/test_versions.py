@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from veilwalk.core.errors import InputFileError, ProtocolError, SpoolError
+from veilwalk.core.errors import InputFileError, ProtocolError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node.link._wire import PROTOCOLS, Hello, State, Wire, agreed_protocol, encode
 from veilwalk.node.members._keyfile import read_secret
@@ -23,7 +23,6 @@ from veilwalk.node.members._roster import parse_roster
 from veilwalk.node.members._rules import RunRules
 from veilwalk.node.members._signed import canonical_json
 from veilwalk.node.spool import FolderDisk, Spool
-from veilwalk.node.spool._tables import FORMAT
 
 Make = Callable[..., Any]
 OURS = PROTOCOLS[-1]
@@ -138,33 +137,6 @@ def filled(folder: Path) -> bytes:
         register.execute("INSERT INTO link (peer, sent, taken) VALUES ('a', 41, 12)")
     spool.close()
     return spool.incarnation
-
-
-def content(folder: Path) -> dict[str, Any]:
-    with closing(sqlite3.connect(folder / "spool.db")) as database:
-        return {
-            "format": database.execute("PRAGMA user_version").fetchone()[0],
-            "claim": database.execute("SELECT * FROM claim").fetchall(),
-            "link": database.execute("SELECT peer, sent, taken FROM link").fetchall(),
-            "hops": database.execute("SELECT value FROM tally WHERE name = 'hops'").fetchall(),
-        }
-
-
-@pytest.mark.parametrize(("other", "age"), [(FORMAT - 1, "an older"), (FORMAT + 1, "a newer")])
-def test_a_folder_of_another_version_is_refused_and_loses_nothing(tmp_path: Path, other: int, age: str) -> None:
-    """In one line, with the code of storage; it is not set aside as damaged."""
-    filled(tmp_path)
-    with closing(sqlite3.connect(tmp_path / "spool.db")) as database:
-        database.execute(f"PRAGMA user_version = {other}")
-        database.execute("UPDATE mark SET data = CAST(? AS BLOB) WHERE name = 'format'", (str(other),))
-        database.commit()
-    before = content(tmp_path)
-    with pytest.raises(SpoolError, match=f"{age} version .*storage format {other}") as refused:
-        FolderDisk(tmp_path)
-    assert refused.value.exit_code == 4
-    assert "\n" not in str(refused.value)
-    assert not list(tmp_path.glob("*.damaged*"))
-    assert content(tmp_path) == before
 
 
 @pytest.mark.parametrize("noted", [b"\xff", b"two", b""])

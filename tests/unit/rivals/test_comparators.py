@@ -188,5 +188,5 @@ def test_the_command_runs_a_file_in_processes(tmp_path: Path, monkeypatch: pytes
 def test_spies_are_some_and_not_all(colluders: str) -> None:
     """Neither several numbers of them at once, nor nobody or everybody."""
     asked = RouteSettings(route="stem:per-message", observer="first-spy", graph="rrg:20:4:seed=1", colluders=colluders)
-    with pytest.raises(InvalidParameterError, match=f"colluders = '{colluders}': must be one number or share"):
+    with pytest.raises(InvalidParameterError, match=f"^colluders = '{colluders}': "):
         compared(asked)

@@ -107,7 +107,7 @@ def test_the_exponential_is_right_to_the_last_digits() -> None:
 
 
 def test_an_unknown_device_is_refused() -> None:
-    with pytest.raises(InvalidParameterError, match="device = 'tpu': must be one of cpu, cuda"):
+    with pytest.raises(InvalidParameterError, match=r"^device = 'tpu'"):
         walks.iter_protocol(GRAPHS["regular"], far_law(GRAPHS["regular"]), updates=3, seed=1, device="tpu")
 
 
@@ -121,7 +121,7 @@ def test_without_cupy_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.delitem(sys.modules, "veilwalk.walks._cuda", raising=False)
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(InvalidParameterError, match=r"CuPy cannot be imported.*install veilwalk\[cuda\]"):
+    with pytest.raises(InvalidParameterError, match=r"veilwalk\[cuda\]"):
         walks.iter_protocol(GRAPHS["regular"], far_law(GRAPHS["regular"]), updates=3, seed=1, device="cuda")
 
 

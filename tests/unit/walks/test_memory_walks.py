@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 from tests.helpers.chi_square import p_value
 from tests.helpers.dense_walks import hitting_pmf
-from tests.helpers.graphs import bushy_tree
+from tests.helpers.graphs import bushy_tree, cycle, path, star
 
 from veilwalk import walks
 from veilwalk.chains import NodeChain
@@ -28,23 +28,8 @@ HORIZON = 3000
 KINDS = ("metropolis", "non-backtracking")
 
 
-def path_graph(n_nodes: int) -> Graph:
-    """Return a path."""
-    return Graph.from_edges(n_nodes, np.array([(i, i + 1) for i in range(n_nodes - 1)]))
-
-
-def cycle(n_nodes: int) -> Graph:
-    """Return a cycle."""
-    return Graph.from_edges(n_nodes, np.array([(i, (i + 1) % n_nodes) for i in range(n_nodes)]))
-
-
-def star(n_leaves: int) -> Graph:
-    """Return a star whose hub is node 0."""
-    return Graph.from_edges(n_leaves + 1, np.array([(0, leaf) for leaf in range(1, n_leaves + 1)]))
-
-
 LEAFY: dict[str, Callable[[], Graph]] = {
-    "path": lambda: path_graph(6),
+    "path": lambda: path(6),
     "star": lambda: star(5),
     "bushy": lambda: bushy_tree(16, 20),
 }

@@ -112,7 +112,7 @@ def test_a_whole_row_can_be_drawn() -> None:
         drawn = recipients_of(GRAPH, law, most, seed=3, lane=[0, 1], source=[node, node], clock=[5, 6])
         allowed = np.setdiff1d(np.arange(40), FAR.near[FAR.starts[node] : FAR.starts[node + 1]])
         assert np.array_equal(np.sort(drawn, axis=1), np.tile(allowed, (2, 1)))
-        with pytest.raises(InvalidParameterError, match=f"recipients = {most + 1}: must be at most {most}"):
+        with pytest.raises(InvalidParameterError, match=f"^recipients = {most + 1}: "):
             recipients_of(GRAPH, law, most + 1, seed=3, lane=0, source=node, clock=5)
 
 
@@ -171,7 +171,7 @@ def test_uneven_rows_are_nearly_right() -> None:
 def test_refusals_name_what_is_wrong() -> None:
     with pytest.raises(InvalidParameterError, match="recipients = 0"):
         run_protocol(GRAPH, FAR, updates=1, seed=1, recipients=0)
-    with pytest.raises(InvalidParameterError, match="far = 30: must be less: nobody is that far"):
+    with pytest.raises(InvalidParameterError, match=r"^far = 30: "):
         FarRows.on(GRAPH, 30)
     with pytest.raises(InvalidParameterError, match="far = 0"):
         FarRows.on(GRAPH, 0)
