@@ -4,7 +4,8 @@
     python examples/facebook.py --graph ba:200:2:seed=1 --support 2:3 --updates 2000    # try it on a small one
 
 Prints what the uniform-node law costs there and how evenly it spreads the updates (exact), what a destination learns
-from return times (by class, with intervals), and how well the neighbours of leaves know them.
+from return times (candidates looked up and judged by class, with intervals), and how well the neighbours of leaves know
+them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What each way to read return times loses against exact posteriors: the same run, the same updates, four readings.
+"""What each way to read return times loses against exact posteriors: one run, three readings.
 
 Run ``python -m tools.pages.inference_loss`` from the checkout; a few minutes. It prints a table in Markdown: the
 share of sources that the last-hop observer names, by graph and inference, and what is lost against exact. By-class
-learns on half of the lanes and is scored on the others, so its row has an interval of its own. Audits are jobs, kept
-in ``--work``; ``--engine`` does them elsewhere.
+learns on half of the lanes and is scored on some updates of the others, so it has an interval of its own. Audits are
+jobs, kept in ``--work``; ``--engine`` does them elsewhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from veilwalk.audit import audit
 from veilwalk.design import choose_scheme
 from veilwalk.graphs import Graph, parse_graph_spec
 
-INFERENCES = ("exact", "estimated", "rehearsed", "by-class")
+INFERENCES = ("exact", "rehearsed", "by-class")
 GRAPHS = ("rrg:60:3:seed=1", "ba:60:2:seed=1", "ws:60:4:0.1:seed=1", "tree:40", "torus:6:6")
 
 

@@ -65,7 +65,7 @@ def answers(
     """
     plan = make_plan(scheme, replace(settings or AuditSettings(), observers=tuple(names)))
     linking = [name for name in names if OBSERVERS[name].links]
-    if plan.calibrates or plan.looked_up or linking:
+    if plan.looked_up or linking:
         asked = ",".join(linking or names)
         raise InvalidParameterError("observers", asked, "such as answer for single updates, with tables of all pairs")
     colluders = choose_colluders(scheme.graph, plan.colluders, plan.settings.seed, placement=plan.settings.placement)

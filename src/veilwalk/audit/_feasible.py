@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from veilwalk.audit._settings import AuditSettings, Plan
+from veilwalk.audit._settings import BY_CLASS, AuditSettings, Plan
 from veilwalk.audit.inference import INFERENCES, inference_of
 from veilwalk.audit.observers import COALITIONS, OBSERVERS
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError, VeilwalkError
@@ -17,7 +17,8 @@ from veilwalk.walks import UPDATE_DTYPE, FarRows, estimate_memory
 
 # (1 + x) e^-x = 0.02: two legs' worth of exponential waiting stay below x means in 98% of deliveries.
 _HORIZON_LEGS = 5.83
-_TRANSFORM_BYTES = 512 << 20
+# Exact laws at a sample of destinations: memory of one of them, products of all, shortest horizon.
+_LAW_BYTES, _SAMPLED_PRODUCTS, _SHORTEST_HORIZON = 512 << 20, 4e11, 64
 _COLLUDING_SHARE = 10
 
 
@@ -99,21 +100,24 @@ def _check_names(settings: AuditSettings) -> None:
         refuse_removed("observers", name)
     if not settings.takes_all and (not settings.observers or any(name not in OBSERVERS for name in settings.observers)):
         raise InvalidParameterError("observers", ",".join(settings.observers), f"among {', '.join(OBSERVERS)}, or all")
-    if settings.posterior not in {"auto", *INFERENCES}:
-        raise InvalidParameterError("posterior", settings.posterior, f"auto or one of {', '.join(INFERENCES)}")
+    refuse_removed("posterior", settings.posterior)
+    names = (*INFERENCES, BY_CLASS)
+    if settings.posterior not in {"auto", *names}:
+        raise InvalidParameterError("posterior", settings.posterior, f"auto or one of {', '.join(names)}")
 
 
 def _drafts(scheme: Scheme, settings: AuditSettings) -> list[Plan]:
     """The posteriors asked for, the best first; ``auto`` may come to any that can be had."""
     large = scheme.graph.n_nodes >= settings.large_nodes
     if settings.posterior != "auto":
-        return [Plan(scheme=scheme, settings=settings, posterior=settings.posterior, looked_up=large)]
+        looks_up = large or settings.posterior == BY_CLASS
+        return [Plan(scheme=scheme, settings=settings, posterior=settings.posterior, looked_up=looks_up)]
     if scheme.is_direct:
         return [Plan(scheme=scheme, settings=settings, posterior="exact", looked_up=large)]
-    looked_up = Plan(scheme=scheme, settings=settings, posterior="by-class", looked_up=True)
+    looked_up = Plan(scheme=scheme, settings=settings, posterior=BY_CLASS, looked_up=True)
     if large:
         return [looked_up]
-    plans = [replace(looked_up, posterior=name, looked_up=False) for name in INFERENCES if name != "by-class"]
+    plans = [replace(looked_up, posterior=name, looked_up=False) for name in INFERENCES]
     return [*(plan for plan in plans if inference_of(plan).why_not(plan) is None), looked_up]
 
 
@@ -163,26 +167,34 @@ def _sort_observers(plan: Plan, names: Iterable[str]) -> tuple[tuple[str, ...], 
 
 def _check_posterior(plan: Plan) -> None:
     """Refuse a way to read return times that this scheme does not allow, and say which it does."""
-    if plan.looked_up and not plan.scheme.is_direct and plan.posterior != "by-class":
-        need = f"by-class from {plan.settings.large_nodes} nodes on: others need tables of all pairs"
-        raise InvalidParameterError("posterior", plan.posterior, need)
+    if plan.looked_up and not plan.scheme.is_direct:
+        if plan.posterior != BY_CLASS:
+            need = f"{BY_CLASS} from {plan.settings.large_nodes} nodes on: others need tables of all pairs"
+            raise InvalidParameterError("posterior", plan.posterior, need)
+        return
     why = inference_of(plan).why_not(plan)
     if why is not None:
         others = [replace(plan, posterior=name) for name in INFERENCES]
         able = [other.posterior for other in others if inference_of(other).why_not(other) is None]
+        able += [] if plan.scheme.is_direct else [BY_CLASS]
         raise InvalidParameterError("posterior", plan.posterior, f"{' or '.join(able)}: {why}")
 
 
 def _horizon(plan: Plan) -> int:
-    """Return the horizon asked for, or the one that leaves about 2% of deliveries beyond it."""
+    """Return the horizon asked for, or the one that leaves about 2% of deliveries beyond it.
+
+    A sample of destinations on a larger graph has a horizon that takes a few minutes: longer return times tell sources
+    apart less and less.
+    """
     scheme, asked = plan.scheme, plan.settings.horizon
     if asked or plan.looked_up or scheme.is_direct:
         return asked
-    if plan.posterior in {"by-class", "rehearsed"} or (plan.without_node_chain and not plan.timed):
+    if plan.posterior == "rehearsed" or (plan.without_node_chain and not plan.timed):
         return 0
     whole = math.ceil(_HORIZON_LEGS * scheme.price.hops)
-    if plan.posterior == "exact":
+    if not plan.samples_destinations:
         return whole
-    # Transforms of one destination's laws; longer return times tell sources apart less and less.
-    widest = int(scheme.graph.degrees.max()) + 1
-    return min(whole, max(64, _TRANSFORM_BYTES // (8 * 6 * scheme.graph.n_nodes * widest)))
+    n_nodes, widest = scheme.graph.n_nodes, int(scheme.graph.degrees.max()) + 1
+    products = min(plan.settings.sampled_destinations, n_nodes) * scheme.chain.products_per_hop / n_nodes
+    affordable = min(_LAW_BYTES / (8 * n_nodes * widest), _SAMPLED_PRODUCTS / products)
+    return min(whole, max(_SHORTEST_HORIZON, int(affordable)))

@@ -11,6 +11,10 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.design import Scheme
 
+#: The inference that looks candidates up around each destination: it needs no tables of all pairs.
+BY_CLASS = "by-class"
+#: Largest graph with exact posteriors at a sample of destinations; the walk must be a chain on the nodes.
+SAMPLED_EXACT_NODES = 2_000
 #: How colluders are chosen.
 PLACEMENTS = ("random", "spread")
 _COUNTS = {
@@ -40,19 +44,19 @@ class AuditSettings:
         seed: Seed of walks and colluders.
         colluders: How many nodes pool what they see; None is a tenth of them.
         placement: Who they are: ``random`` nodes, or ``spread`` out, each as far as can be from those before.
-        posterior: How return times are read: ``exact`` (from chains), ``estimated`` (from transforms, at some
-            destinations), ``by-class`` (calibrated on half of the lanes, scored on the others; any walk, 4 to 17% of
-            the hits lost on the five graphs of decision 5), ``rehearsed`` (learnt from simulated walks; any walk, 1 to
-            9% lost there), or ``auto``: the first that can be.
+        posterior: How return times are read: ``exact`` (from chains; at a sample of destinations beyond
+            ``exact_nodes``), ``rehearsed`` (learnt from simulated walks; any walk, 1 to 9% of the hits lost on the five
+            graphs of decision 5), ``by-class`` (candidates looked up, calibrated on half of the lanes, scored on the
+            others; any walk and size, 4 to 17% lost there), or ``auto``: the first that can be.
         window_radius: Half-width of the window observer's window, in hops.
         replicas: Independent lanes.
         horizon: Longest return time told apart; 0 picks one that about 98% of deliveries stay below, or less where
             memory does not allow.
         memory_bytes: An audit predicted to take more is refused.
-        exact_nodes: Largest graph for exact posteriors: they cost horizon * nodes^3 * degree.
+        exact_nodes: Largest graph attacked at every destination: exact posteriors cost horizon * nodes^3 * degree.
         path_nodes: Largest graph for observers that know where the token went.
         large_nodes: From here on tables of all pairs are out of the question: candidates are looked up.
-        sampled_destinations: Destinations at which estimated posteriors are computed and scored.
+        sampled_destinations: Destinations that are attacked on larger graphs.
         scored_by_few: Updates that coalitions and path are scored on; on large graphs everybody.
         scored_by_filter: Updates that those are scored on who use all that they saw; 0 is as many as take about a
             minute, from 64 to 1,000.
@@ -154,10 +158,10 @@ class Plan:
     @property
     def samples_destinations(self) -> bool:
         """Whether some destinations stand for all: one law costs seconds on a large graph."""
-        large = self.posterior == "rehearsed" and self.scheme.graph.n_nodes > self.settings.exact_nodes
-        return self.timed and (self.posterior == "estimated" or large)
+        has_tables = self.timed and not self.looked_up and not self.scheme.is_direct
+        return has_tables and self.scheme.graph.n_nodes > self.settings.exact_nodes
 
     @property
     def calibrates(self) -> bool:
         """Whether every other lane is for calibration and not scored."""
-        return self.timed and self.posterior == "by-class"
+        return self.timed and self.posterior == BY_CLASS

@@ -236,15 +236,6 @@ class Chain(ABC):
         require_memory("delivery laws", batch * tables + self._token_floats(batch, widest), memory_bytes)
         return iter_deliveries(self._solve_tokens(law, memory_bytes), law, hops, chosen, batch)
 
-    def estimated_deliveries(
-        self,
-        law: FloatArray,  # noqa: ARG002
-        horizon: int,  # noqa: ARG002
-        nodes: IntArray,  # noqa: ARG002
-    ) -> Iterator[DeliveryLaw]:
-        """Yield delivery laws from transforms: exact but for one correlation, and cheap enough for large graphs."""
-        raise InvalidParameterError("posterior", "estimated", "another: transforms are for walks on the nodes")
-
     @cached_property
     def _set_potentials(self) -> SetPotentials:
         return SetPotentials(self.states, self.node_shares)

@@ -14,7 +14,6 @@ from functools import cached_property
 
 import numpy as np
 from scipy import linalg, sparse
-from scipy.sparse import csgraph
 from scipy.sparse import linalg as sparse_linalg
 
 from veilwalk.chains import _kernels_nodes as kernels
@@ -28,10 +27,9 @@ from veilwalk.chains._columns import (
     Windows,
     split_targets,
 )
-from veilwalk.chains._deliveries import DeliveryLaw, Tokens, stationary_law, token_law
+from veilwalk.chains._deliveries import Tokens, stationary_law, token_law
 from veilwalk.chains._limits import Nodes, chosen_horizon, chosen_targets, require_memory
 from veilwalk.chains._means import solve_mean_times
-from veilwalk.chains._past import iter_approximate_deliveries
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray, frozen, normalised
 from veilwalk.core.errors import NumericalError
@@ -125,12 +123,6 @@ class NodeChain(Chain):
         return sparse.csr_array((self.probabilities, self.indices, self.indptr), shape=shape)
 
     @cached_property
-    def sides(self) -> IntArray:
-        """Which of its two sides each node of a periodic chain is on: the walk changes sides at every hop."""
-        hops = csgraph.shortest_path(self.transition_matrix, unweighted=True, indices=0)
-        return np.asarray(hops, dtype=np.int64) % 2
-
-    @cached_property
     def symmetric_matrix(self) -> sparse.csr_array:
         """The matrix ``D^(1/2) P D^(-1/2)`` with ``D`` the stationary law: symmetric, same spectrum."""
         root = np.sqrt(self.stationary)
@@ -221,10 +213,6 @@ class NodeChain(Chain):
             for index in range(n_blocks):
                 named = part[index * WIDTH : (index + 1) * WIDTH]
                 yield named, laws[index, :, :, : len(named)]
-
-    def estimated_deliveries(self, law: FloatArray, horizon: int, nodes: IntArray) -> Iterator[DeliveryLaw]:
-        """Yield delivery laws from transforms: exact but for one correlation, and cheap enough for large graphs."""
-        return iter_approximate_deliveries(self, law, horizon, nodes)
 
     def mean_hops(self, law: sparse.csr_array) -> float:
         """Return the exact mean hops between two updates under a destination law."""

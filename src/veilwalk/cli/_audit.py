@@ -82,9 +82,10 @@ def audit(
     posterior: Annotated[
         str,
         typer.Option(
-            metavar="auto|exact|estimated|rehearsed|by-class",
-            help="How return times are read: exact up to 500 nodes, estimated within 0.5 % of its hits, at 64 nodes, "
-            "rehearsed for any walk (1 to 9 % lost on five graphs), by-class (4 to 17 %); auto takes the first it can.",
+            metavar="auto|exact|rehearsed|by-class",
+            help="How return times are read: exact up to 500 nodes, and at 64 destinations up to 2000; rehearsed for "
+            "any walk (1 to 9 % of the hits lost on five graphs); by-class for any size (4 to 17 %); auto takes the "
+            "first it can.",
         ),
     ] = "auto",
     window: Annotated[int, typer.Option(help="Half-width of the window observer's window, in hops.")] = 5,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from veilwalk.audit import AuditSettings, audit, last_hop_joint
+from veilwalk.audit import AuditSettings, audit, last_hop_joint, make_plan
 from veilwalk.chains import Chain, DeliveryLaw
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.progress import Progress, silent
@@ -26,8 +26,8 @@ from veilwalk.learning import TrainingTrace
 _HORIZON_LEGS = 3
 _BINS = 16
 _AUDITED_UPDATES = 100_000
-# What is sealed for several has to be rehearsed: so much takes some ten seconds, and loses 0.003 nats of 5.5.
-_REHEARSED_UPDATES, _REHEARSED_HOPS = 50_000, 4_000
+# A rehearsal of so much takes some ten seconds; sealed for several, it loses 0.003 nats of 5.5.
+_SEVERAL_UPDATES, _REHEARSED_HOPS = 50_000, 4_000
 _BY_ITSELF = (
     "of one token: they walk and are sealed independently, so whoever sees the others too, and is told which is which, "
     "learns no more about this one from their routes"
@@ -58,15 +58,18 @@ def route_anonymity(
 ) -> Route:
     """Return what receivers of a private trace learn from the route; posteriors for the deliveries ``rows``.
 
-    Exact on up to ``exact_nodes`` nodes, sealed for one; else measured by the auditor, drawing
-    by ``seed``, and the posteriors are those of the last hop where openings are known by it, or the priors.
+    The auditor's plan decides how: exact where its posteriors are exact at every destination, which is up to
+    ``exact_nodes`` nodes, sealed for one; else measured by the auditor, drawing by ``seed``, and the posteriors are
+    those of the last hop where openings are known by it, or the priors.
     """
-    if scheme.graph.n_nodes <= exact_nodes and scheme.recipients == 1:
-        found = _exact(scheme, scheme.chain, trace, rows, progress)
+    settings = _audit_settings(scheme, seed, exact_nodes)
+    plan = make_plan(scheme, settings)
+    if plan.posterior == "exact" and not plan.samples_destinations:
+        route = _exact(scheme, scheme.chain, trace, rows, progress)
     else:
-        found = Route(_audited(scheme, seed, progress), _posteriors(scheme, trace, rows))
+        route = Route(_audited(scheme, settings, progress), _posteriors(scheme, trace, rows))
     note = None if trace.n_models == 1 else _BY_ITSELF
-    return replace(found, summary=found.summary | {"tokens": note})
+    return replace(route, summary=route.summary | {"tokens": note})
 
 
 def certain(how: str, blind: float | None) -> dict[str, Any]:
@@ -166,9 +169,9 @@ def _entropies(nats: float) -> dict[str, float]:
     return {"node_entropy_nats": float(nats), "node_entropy_bits": float(nats) / math.log(2)}
 
 
-def _audited(scheme: Scheme, seed: int, progress: Progress) -> dict[str, Any]:
+def _audited(scheme: Scheme, settings: AuditSettings, progress: Progress) -> dict[str, Any]:
     """Measure what the auditor can of a large network, or of what is sealed for several."""
-    observers = _observers(scheme, seed, progress)
+    observers: Mapping[str, Any] = audit(scheme, settings, progress=progress).record().result["observers"]
     found, prior = observers["last-hop"], observers["prior"]["overall"]
     kept = ("lo", "hi", "share", "node_entropy_nats", "node_entropy_bits", "hit_ratio", "hit_ratio_interval")
     shown = ("node_entropy_nats", "node_entropy_bits", "hit_ratio", "hit_ratio_interval", "blind_hit_ratio")
@@ -182,19 +185,12 @@ def _audited(scheme: Scheme, seed: int, progress: Progress) -> dict[str, Any]:
     }
 
 
-def _inference(scheme: Scheme) -> str:
-    """How return times are read: by what is quick."""
-    if scheme.recipients > 1:
-        return "auto"
-    return "by-class" if scheme.chain.on_nodes is None else "estimated"
-
-
-def _observers(scheme: Scheme, seed: int, progress: Progress) -> Mapping[str, Any]:
-    """Return what the auditor's observers found, by name, as its record has it."""
-    settings = AuditSettings(
-        observers=("prior", "last-hop"), updates=_AUDITED_UPDATES, seed=seed, posterior=_inference(scheme)
+def _audit_settings(scheme: Scheme, seed: int, exact_nodes: int) -> AuditSettings:
+    """Return the settings of an audit that takes some ten seconds where it rehearses."""
+    return AuditSettings(
+        observers=("prior", "last-hop"),
+        updates=_AUDITED_UPDATES if scheme.recipients == 1 else _SEVERAL_UPDATES,
+        seed=seed,
+        exact_nodes=exact_nodes,
+        rehearsed_hops=_REHEARSED_HOPS,
     )
-    if scheme.recipients > 1:
-        settings = replace(settings, updates=_REHEARSED_UPDATES, rehearsed_hops=_REHEARSED_HOPS)
-    observers: Mapping[str, Any] = audit(scheme, settings, progress=progress).record().result["observers"]
-    return observers

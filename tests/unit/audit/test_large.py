@@ -1,4 +1,4 @@
-"""The audit that looks candidates up, against the one that has tables of all pairs."""
+"""The audit that looks candidates up, against what exact posteriors know of the same run."""
 
 from __future__ import annotations
 
@@ -15,23 +15,35 @@ SETTINGS = AuditSettings(updates=40_000, seed=3, posterior="by-class", observers
 
 
 @pytest.mark.parametrize("graph", [random_regular(80, 3, seed=1), barabasi_albert(60, 2, seed=1)])
-def test_both_audits_say_the_same(graph: Graph) -> None:
-    """The same run, the same prior; classes are counted on other updates, so posteriors agree within intervals."""
+def test_looked_up_candidates_know_no_more_than_exact_posteriors(graph: Graph) -> None:
+    """The run and the prior are the same; posteriors by class lose some hits, are calibrated, and beat the prior."""
     scheme = choose_scheme(graph, "uniform-node", support=(2, 3))
-    small = audit(scheme, SETTINGS).record().result
-    large = audit(scheme, SETTINGS, large_nodes=1).record().result
-    assert small["posterior_by_distance"] == large["posterior_by_distance"] == []
-    assert large["hops_per_update"] == small["hops_per_update"]
-    for name in OBSERVERS:
-        one, other = small["observers"][name]["overall"], large["observers"][name]["overall"]
-        for column in ("node_entropy_nats", "distance_entropy_nats", "hit_ratio", "ndcg"):
-            low, high = other[f"{column}_interval"]
-            # The other's sampling error is about as large; rounding where an entropy is the same for all.
-            width = high - low + 1e-9
-            assert low - width < one[column] < high + width
+    exact = audit(scheme, SETTINGS, posterior="exact")
+    large = audit(scheme, SETTINGS)
+    assert large.plan.looked_up
+    assert large.record().result["posterior_by_distance"] == []
+    assert large.hops_per_update == exact.hops_per_update
+    for column in ("node_entropy_nats", "distance_entropy_nats", "hit_ratio", "ndcg"):
+        low, high = large["prior"].overall[f"{column}_interval"]
+        # The other's sampling error is about as large; rounding where an entropy is the same for all.
+        width = high - low + 1e-9
+        assert low - width < exact["prior"].overall[column] < high + width
+    for name in ("return-time", "last-hop"):
+        crude, fine = large[name].overall, exact[name].overall
+        width = crude["hit_ratio_interval"][1] - crude["hit_ratio_interval"][0]
+        assert crude["node_entropy_nats_interval"][1] > fine["node_entropy_nats"]
+        assert 0.8 * fine["hit_ratio"] - width < crude["hit_ratio"] < fine["hit_ratio"] + width
+        assert crude["top_posterior"] == pytest.approx(crude["hit_ratio"], abs=width)
     # The named mutant: an observer that does not look.
-    blind = large["observers"]["prior"]["overall"]["node_entropy_nats_interval"][0]
-    assert large["observers"]["last-hop"]["overall"]["node_entropy_nats"] < blind
+    blind = large["prior"].overall["node_entropy_nats_interval"][0]
+    assert large["last-hop"].node_entropy_nats < blind
+
+
+def test_a_graph_that_is_large_is_looked_up_without_being_asked() -> None:
+    """The same numbers as where by-class is asked for by name."""
+    scheme = choose_scheme(random_regular(80, 3, seed=1), "uniform-node", support=(2, 3))
+    named, large = audit(scheme, SETTINGS), audit(scheme, SETTINGS, posterior="auto", large_nodes=80)
+    assert [one.report for one in named.findings.values()] == [one.report for one in large.findings.values()]
 
 
 def test_the_stationary_law_by_powers_is_the_direct_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,6 @@ def test_a_recipient_that_is_not_first_learns_nothing() -> None:
     ("options", "message"),
     [
         ({"posterior": "exact", "observers": "last-hop"}, "for one recipient"),
-        ({"posterior": "estimated", "observers": "last-hop"}, "for one recipient"),
         ({"observers": "window"}, "one destination"),
     ],
 )

@@ -233,6 +233,7 @@ BAD = {
     "unknown observer": (["--observers", "prior,moon"], "moon"),
     "unknown walk": (["--walk", "moon"], "moon"),
     "unknown posterior": (["--posterior", "moon"], "moon"),
+    "removed posterior": (["--posterior", "estimated"], "removed in version 0.3"),
     "negative window": (["--window", "-1"], "--window = -1"),
     "graph": (["--graph", "moon:3"], "moon:3"),
 }
@@ -253,17 +254,18 @@ def test_a_law_for_another_graph_is_refused(run: Cli, tmp_path: Path) -> None:
     refused([*SMALL, "--law", str(path)], "the one the law was designed for", run, tmp_path)
 
 
-def test_a_graph_too_large_for_exact_observers_is_estimated(
+def test_a_graph_too_large_for_all_destinations_is_attacked_at_some(
     run: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Left to itself it is, and says so; asked for exact ones it is told what to do."""
+    """Left to itself it is, and says so; a walk that cannot have exact posteriors there is told what can be had."""
     monkeypatch.setattr("veilwalk.audit.AuditSettings", partial(AuditSettings, exact_nodes=20))
     found = run.json([*SMALL, "--law", "paper", "--observers", "prior,last-hop"])
-    assert found["params"]["posterior"] == "estimated"
-    assert found["observers"]["last-hop"]["posterior"].startswith("estimated")
+    assert found["params"]["posterior"] == "exact"
+    assert found["observers"]["last-hop"]["posterior"].startswith("exact at up to 64 destinations")
+    turning = [*SMALL, "--law", "uniform-node", "--walk", "non-backtracking"]
     for extra in ([], ["--dry-run"]):
-        culprit = "posterior = 'exact': must be estimated or rehearsed or by-class"
-        refused([*SMALL, "--posterior", "exact", *extra], culprit, run, tmp_path)
+        culprit = "posterior = 'exact': must be rehearsed or by-class"
+        refused([*turning, "--posterior", "exact", *extra], culprit, run, tmp_path)
 
 
 def test_a_law_file_brings_its_walk(run: Cli, tmp_path: Path) -> None:

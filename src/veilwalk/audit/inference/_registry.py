@@ -1,15 +1,14 @@
-"""Every way to read return times, one line each."""
+"""Every inference that has tables of all pairs, one line each."""
 
 from __future__ import annotations
 
 from veilwalk.audit._settings import Plan
 from veilwalk.audit.inference._base import Inference
-from veilwalk.audit.inference.by_class import ByClass
-from veilwalk.audit.inference.exact import Direct, Estimated, Exact
+from veilwalk.audit.inference.exact import Direct, Exact
 from veilwalk.audit.inference.rehearsed import Rehearsed
 
-#: Every way to read return times, in the order in which ``auto`` tries them; the last is left to large graphs.
-INFERENCES: dict[str, type[Inference]] = {kind.name: kind for kind in (Exact, Estimated, Rehearsed, ByClass)}
+#: Inferences in the order in which ``auto`` tries them; where none fits, candidates are looked up (``BY_CLASS``).
+INFERENCES: dict[str, type[Inference]] = {kind.name: kind for kind in (Exact, Rehearsed)}
 
 
 def inference_of(plan: Plan) -> type[Inference]:

@@ -1,13 +1,13 @@
-"""Calibration by Monte Carlo, where there is no law to compute posteriors from.
+"""Looks up the candidates of each update and corrects their prior by classes, on graphs of any size.
 
-A base posterior (the prior) is corrected by classes of candidates: how far from the destination, and whether nearer to,
-as far from, or farther from the neighbour the token came from. On training updates it is counted how often the true
-source falls into each class in each return-time bin, against how often the base puts it there; the quotient corrects
-the base. What the base says within a class stays as it is: 4 to 17% of the hits are lost on five graphs (decision 5).
+A class is how far a candidate is from the destination, and whether it is nearer to, as far from, or farther from the
+neighbour the token came from. On training updates it is counted how often the true source falls into each class in each
+return-time bin, against how often the prior puts it there; the quotient corrects the prior. What the prior says within
+a class stays as it is: 4 to 17% of the hits are lost on five graphs (decision 5).
 
-On graphs too large for tables of all pairs candidates are looked up around each destination. Laws choose destinations a
-few hops away, so a search that stops at the end of the support finds every node that could have sealed an update. Of a
-far law that is everybody but those who are near: all nodes are searched, and fewer updates looked at.
+There are no tables of all pairs. Laws choose destinations a few hops away, so a search around the destination that
+stops at the end of the support reaches every node that could have sealed an update. Of a far law that is everybody but
+those who are near: all nodes are searched, and fewer updates looked at.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veilwalk.audit._scene import Scene, require, source_flows
+from veilwalk.audit._scene import Scene, source_flows
 from veilwalk.audit._sightings import Sightings
-from veilwalk.audit.inference._base import Inference, Local, Posterior
+from veilwalk.audit.inference._base import Local, Posterior
 from veilwalk.audit.inference.exact import HandedOver
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.progress import Progress
@@ -75,71 +75,6 @@ class ClassCorrection:
         quotient = (self._won + _TRUST) / (self._expected + _TRUST)
         possible = 2 * classes[1] <= return_time[:, np.newaxis]
         return normalised(np.where(possible, base * quotient[classes], 0.0))
-
-
-class Calibration:
-    """Corrections of a base posterior over all nodes."""
-
-    def __init__(self, apart: IntArray, return_times: IntArray, *, use_last_hop: bool) -> None:
-        """Prepare for the given return times of training updates; ``apart`` holds the distances of all pairs."""
-        self._apart, self._use_last_hop = apart, use_last_hop
-        self._counts = ClassCorrection(return_times, int(apart.max()))
-
-    def learn(self, destination: int, seen: Sightings, sources: IntArray, base: FloatArray) -> None:
-        """Add training updates at one destination, with their true sources and base posteriors."""
-        self._counts.count(self._classes(destination, seen), base, sources)
-
-    def apply(self, destination: int, seen: Sightings, base: FloatArray) -> FloatArray:
-        """Return corrected posteriors."""
-        return self._counts.corrected(self._classes(destination, seen), base, seen.return_time)
-
-    def _classes(self, destination: int, seen: Sightings) -> Classes:
-        away = self._apart[destination].astype(np.int64)
-        from_last_hop = self._apart[seen.last_hop].astype(np.int64) if self._use_last_hop else None
-        return self._counts.classes(seen.return_time, away, from_last_hop)
-
-
-@dataclass(frozen=True, eq=False)
-class _Corrected(Local):
-    """The prior at one destination, corrected by class."""
-
-    node: int
-    inference: ByClass
-
-    def posterior(self, seen: Sightings, *, use_last_hop: bool) -> Posterior:
-        """Return the corrected prior."""
-        base = self.inference.base(self.node, seen)
-        return Posterior(self.inference.learnt(use_last_hop=use_last_hop).apply(self.node, seen, base), HOW)
-
-
-class ByClass(Inference):
-    """The prior, calibrated by classes of candidates on half of the lanes; the others are scored."""
-
-    name = "by-class"
-
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-
-    def at(self, nodes: IntArray) -> Iterator[Local]:
-        """Yield the corrected prior of each destination."""
-        return (_Corrected(int(node), self) for node in nodes)
-
-    def base(self, node: int, seen: Sightings) -> FloatArray:
-        """Return what is corrected: the prior."""
-        return np.tile(self._scene.prior[node], (len(seen), 1))
-
-    def learnt(self, *, use_last_hop: bool) -> Calibration:
-        """Return the correction, learnt on the training lanes when it is first asked for."""
-        return self._scene.once(("by-class", use_last_hop), lambda: self._learn(use_last_hop=use_last_hop))
-
-    def _learn(self, *, use_last_hop: bool) -> Calibration:
-        scene = self._scene
-        rows = require(np.flatnonzero(scene.training), "was left to calibrate on")
-        learnt = Calibration(scene.apart, scene.seen.return_time[rows], use_last_hop=use_last_hop)
-        for node, mine in scene.by_destination(rows):
-            here = scene.seen.at(mine)
-            learnt.learn(node, here, scene.taught[mine], self.base(node, here))
-        return learnt
 
 
 @dataclass(frozen=True, eq=False)

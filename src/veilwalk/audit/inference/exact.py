@@ -1,8 +1,7 @@
-"""Posteriors from laws: exact on the chain of the walk, estimated from transforms, certain where nothing is sealed.
+"""Computes exact posteriors from laws; they are certain where nothing is sealed.
 
-The joint law of return time, last hop and source is followed on the chain of the walk. For larger graphs it comes from
-transforms, at a sample of destinations: hit ratios were within 0.5% of exact ones on the five graphs of decision 5,
-bipartite ones among them.
+The joint law of return time, last hop and source is followed on the chain of the walk. On larger graphs a sample of
+destinations is followed, and only to a horizon that takes a few minutes; longer return times are pooled.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from veilwalk.audit._scene import Scene
-from veilwalk.audit._settings import Plan
+from veilwalk.audit._settings import SAMPLED_EXACT_NODES, Plan
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference._base import EXACT, Evidence, Inference, Local, Posterior, for_one
 from veilwalk.chains import DeliveryLaw
@@ -105,6 +104,10 @@ class Exact(Inference):
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._profile = DistanceProfile(scene.support, scene.plan.horizon)
+        self._how = EXACT
+        if scene.plan.samples_destinations:
+            destinations, horizon = scene.settings.sampled_destinations, scene.plan.horizon
+            self._how = f"exact at up to {destinations} destinations, return times above {horizon} hops pooled"
 
     @classmethod
     def why_not(cls, plan: Plan) -> str | None:
@@ -112,8 +115,10 @@ class Exact(Inference):
         if (why := for_one(plan)) is not None:
             return why
         n_nodes, most = plan.scheme.graph.n_nodes, plan.settings.exact_nodes
+        if not plan.without_node_chain:
+            most = max(most, SAMPLED_EXACT_NODES)
         if n_nodes > most:
-            return f"exact ones take up to {most} nodes, the graph has {n_nodes}"
+            return f"exact ones take up to {most} nodes with the {plan.scheme.walk.kind} walk, the graph has {n_nodes}"
         return None
 
     def at(self, nodes: IntArray) -> Iterator[Local]:
@@ -121,7 +126,7 @@ class Exact(Inference):
         scene = self._scene
         for delivery in scene.chain.deliveries(scene.matrix, scene.plan.horizon, nodes):
             self._profile.add(delivery, scene.apart[delivery.destination])
-            yield FromLaw(delivery, scene.graph.n_nodes)
+            yield FromLaw(delivery, scene.graph.n_nodes, self._how)
 
     @property
     def profile_parts(self) -> list[Any]:
@@ -131,32 +136,6 @@ class Exact(Inference):
     def profile(self, parts: Sequence[Any]) -> list[dict[str, Any]]:
         """Posterior of one node by distance and return time."""
         return self._profile.rows(parts)
-
-
-class Estimated(Inference):
-    """From transforms, exact but for one correlation of order 1/n."""
-
-    name = "estimated"
-
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        most = scene.settings.sampled_destinations
-        self._how = f"estimated: laws exact but for one correlation of order 1/n, at up to {most} destinations"
-
-    @classmethod
-    def why_not(cls, plan: Plan) -> str | None:
-        """Only walks that are chains on the nodes, to one recipient."""
-        if (why := for_one(plan)) is not None:
-            return why
-        if plan.scheme.chain.on_nodes is None:
-            return f"the {plan.scheme.walk.kind} walk is no chain on the nodes"
-        return None
-
-    def at(self, nodes: IntArray) -> Iterator[Local]:
-        """Yield the estimated law at each destination."""
-        scene = self._scene
-        for delivery in scene.chain.estimated_deliveries(scene.matrix, scene.plan.horizon, nodes):
-            yield FromLaw(delivery, scene.graph.n_nodes, self._how)
 
 
 @dataclass(frozen=True, eq=False)

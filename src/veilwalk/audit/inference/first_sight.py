@@ -24,7 +24,7 @@ from veilwalk.graphs import Graph
 def coalition_of(scene: Scene) -> ColluderPosteriors | RehearsedSights:
     """Return what the colluders of a scene know: exact on a chain on the nodes, unless they are to rehearse."""
     nodes = scene.chain.on_nodes
-    if nodes is None or scene.plan.posterior == "rehearsed" or scene.scheme.recipients > 1:
+    if nodes is None or scene.settings.posterior == "rehearsed" or scene.scheme.recipients > 1:
         return scene.once(RehearsedSights, lambda: _rehearsing(scene))
     return scene.once(ColluderPosteriors, lambda: ColluderPosteriors(nodes, scene.matrix, scene.colluders))
 

@@ -74,7 +74,8 @@ class Observer(ABC):
         if plan.scheme.is_direct and not cls.of_plain:
             return "the receiver of a plain walk knows the source by its last hop"
         if plan.looked_up and not cls.looks_up:
-            return f"it needs tables of all pairs: fewer than {plan.settings.large_nodes} nodes, and memory for them"
+            most = plan.settings.large_nodes
+            return f"it needs tables of all pairs: not by-class, fewer than {most} nodes, and memory for them"
         return cls.unsuited(plan)
 
     @classmethod
@@ -109,7 +110,7 @@ class Observer(ABC):
     def rows(self) -> IntArray:
         """Return the updates it is asked about: all that are scored, unless it says otherwise."""
         scene = self.scene
-        return np.flatnonzero(~scene.training & scene.attacked[scene.seen.destination])
+        return np.flatnonzero(scene.attacked[scene.seen.destination])
 
     @abstractmethod
     def posterior(self, place: Place) -> Posterior:

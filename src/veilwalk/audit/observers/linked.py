@@ -31,12 +31,6 @@ class Repeated(LastHop):
     of_plain = looks_up = False
     links = LINKED
 
-    @classmethod
-    def unsuited(cls, plan: Plan) -> str | None:
-        """Likelihoods of single candidates are needed."""
-        exact_enough = plan.posterior in {"exact", "rehearsed"}
-        return None if exact_enough else "it needs exact or rehearsed posteriors"
-
     def joined(self, place: Place, groups: Sequence[IntArray]) -> list[Posterior]:
         """Return the prior times the product of likelihoods."""
         found = place.timing.evidence(place.seen)

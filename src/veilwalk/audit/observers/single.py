@@ -120,8 +120,8 @@ class FirstSight(Observer):
 
     @classmethod
     def rehearses(cls, plan: Plan) -> bool:
-        """Where no chain on the nodes tells, of several recipients none does, or where all is to be rehearsed."""
-        return plan.without_node_chain or plan.posterior == "rehearsed" or plan.scheme.recipients > 1
+        """Where no chain on the nodes tells, of several recipients none does, or where the settings ask for it."""
+        return plan.without_node_chain or plan.settings.posterior == "rehearsed" or plan.scheme.recipients > 1
 
     @property
     def prior(self) -> FloatArray:
