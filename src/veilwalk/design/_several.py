@@ -11,6 +11,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from veilwalk.core import validate
@@ -44,6 +45,8 @@ _SUITES: tuple[SuiteName, ...] = ("hybrid", "x25519")
 KEEP = 0.97
 _STRAIGHT = Walk("non-backtracking")
 _FARS = (2, 3, 4, 5)
+# The first of them, from which a law is taken where none is named.
+_USUAL_FARS = 3
 _MOST_RECIPIENTS = 1_024
 # Nobody chooses to walk so far for an update; to measure it would take minutes.
 _LONGEST_LEG = 8_192
@@ -189,7 +192,7 @@ class Several(Point):
 
 def design_several(
     graph: Graph,
-    law: str | DestinationLaw = "far:4",
+    law: str | DestinationLaw | None = None,
     *,
     recipients: int | None = None,
     walk: Walk | str | None = None,
@@ -200,7 +203,7 @@ def design_several(
 
     Args:
         graph: any connected graph.
-        law: a law, its name or its file.
+        law: a law, its name or its file; by default the farthest of far:2, far:3 and far:4 that fits the graph.
         recipients: for how many a source seals; by default as the file says, or one.
         walk: how ciphertexts walk; by default as the file says, or the simple walk.
         support: distances of a law given by name that takes any.
@@ -212,6 +215,7 @@ def design_several(
         >>> round(found.hidden.price.hops), found.scheme.recipients
         (18, 2)
     """
+    law = _usual_law(graph, 1 if recipients is None else recipients) if law is None else law
     scheme = require_destinations(choose_scheme(graph, law, support=support, walk=walk, recipients=recipients))
     return look_at(scheme, sealing or Sealing())
 
@@ -376,6 +380,15 @@ class _Search:
     def found(self) -> Frontier:
         """Return what was looked at."""
         return Frontier(keep=self.keep, points=tuple(self.points.values()))
+
+
+def _usual_law(graph: Graph, recipients: int) -> str:
+    """Return the farthest law, far:4 at most, under which every node may choose so many; far:2 where none is."""
+    validate.integer(recipients=recipients)
+    validate.at_least(1, recipients=recipients)
+    default_support(graph)
+    laws = [law for law in islice(_laws(graph), _USUAL_FARS) if int(law.choices.min()) >= recipients]
+    return laws[-1].name if laws else "far:2"
 
 
 def _laws(graph: Graph) -> Iterator[FarLaw]:
