@@ -11,6 +11,7 @@ from veilwalk.audit._attack import Attack, Work
 from veilwalk.audit._feasible import coalitions, make_plan
 from veilwalk.audit._scores import Scored, observer_report
 from veilwalk.audit._settings import AuditSettings, Plan
+from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record
@@ -257,6 +258,12 @@ def audit(
         >>> found["last-hop"].how, found["prior"].hit_ratio < found["last-hop"].hit_ratio
         ('exact', True)
     """
+    validate.instance(
+        Scheme, "a Scheme: of recommended_scheme(graph), choose_scheme(graph) or design(graph).scheme", scheme=scheme
+    )
+    validate.instance((AuditSettings, type(None)), "AuditSettings, or options by name", settings=settings)
+    validate.instance((JobStore, type(None)), "a JobStore", store=store)
+    validate.options(AuditSettings, options)
     plan = make_plan(scheme, replace(settings or AuditSettings(), **options))
     with open_engine(executor) as workers:
         attack = Attack(plan, progress, Work(workers, store, None if store is None else _named(plan), device))

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray
+from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.records import Record
 from veilwalk.core.stats import Estimate, estimate_mean
 from veilwalk.core.support import DistanceSupport
@@ -19,10 +21,10 @@ from veilwalk.design._channel import Channel, Exposure, exposure
 from veilwalk.design._hidden import degree_classes
 from veilwalk.design._law import DestinationLaw
 from veilwalk.design._paper import WindowDesign, weight_ratio, window_entropies
-from veilwalk.design._registry import Made, Request, default_support, make
+from veilwalk.design._registry import LAWS, Made, Request, default_support, make
 from veilwalk.design._scheme import Price, Scheme
 from veilwalk.engine import Engine, JobStore, open_engine
-from veilwalk.graphs import Graph, balls, distances
+from veilwalk.graphs import Graph, balls, distances, parse_graph_spec
 from veilwalk.walks import run_protocol
 
 _LEGS = 4_000
@@ -121,7 +123,7 @@ class Design:
 
 
 def design(
-    graph: Graph,
+    graph: Graph | str,
     law: str = "optimal",
     *,
     support: DistanceSupport | tuple[int, int] | str | None = None,
@@ -133,7 +135,7 @@ def design(
     """Design a law for ``graph``: what it costs, what it leaves hidden, how near it is to the best.
 
     Args:
-        graph: any connected graph.
+        graph: any connected graph, or its spec.
         law: a name of ``LAWS``.
         support: distances a destination may have; without it the widest that every node has, from 2 to 6 at most.
         walk: how ciphertexts walk.
@@ -147,6 +149,11 @@ def design(
         >>> round(found.price.hops, 2), found.price.kind
         (31.43, 'exact')
     """
+    graph = parse_graph_spec(graph)
+    validate.instance(str, f"the name of a law: {', '.join(LAWS)}", law=law)
+    if "recipients" in options:
+        raise InvalidParameterError("recipients", options["recipients"], "given to design_several instead")
+    validate.options(Request, options)
     chosen = default_support(graph) if support is None else DistanceSupport.of(support)
     request = Request(graph=graph, support=chosen, walk=Walk.of(walk), **options)
     made = make(law, request)

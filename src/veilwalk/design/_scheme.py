@@ -18,7 +18,7 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.stats import estimate_mean
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._law import DestinationLaw
-from veilwalk.graphs import Graph
+from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.walks import Openings, estimate_openings, iter_protocol, run_protocol
 
 #: From this size on a law is priced by sampling.
@@ -59,6 +59,9 @@ class Scheme:
     designed_for: Walk | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "graph", parse_graph_spec(self.graph))
+        validate.instance(DestinationLaw, "a DestinationLaw; choose_scheme takes names and files", law=self.law)
+        object.__setattr__(self, "walk", Walk.of(self.walk))
         self.law.check_graph(self.graph)
         validate.integer(recipients=self.recipients)
         validate.at_least(1, recipients=self.recipients)

@@ -36,7 +36,7 @@ from veilwalk.design._hidden import (
 from veilwalk.design._law import DestinationLaw, FarLaw
 from veilwalk.design._registry import default_support
 from veilwalk.design._scheme import Scheme, require_destinations
-from veilwalk.graphs import Graph
+from veilwalk.graphs import Graph, parse_graph_spec
 
 #: Bytes of the model that prices are told for, unless another is named: softmax regression on MNIST, in float32.
 MODEL_BYTES = 31_400
@@ -191,7 +191,7 @@ class Several(Point):
 
 
 def design_several(
-    graph: Graph,
+    graph: Graph | str,
     law: str | DestinationLaw | None = None,
     *,
     recipients: int | None = None,
@@ -202,7 +202,7 @@ def design_several(
     """Say what a scheme that seals for several costs and leaves hidden; sampled, with a fixed seed.
 
     Args:
-        graph: any connected graph.
+        graph: any connected graph, or its spec.
         law: a law, its name or its file; by default the farthest of far:2, far:3 and far:4 that fits the graph.
         recipients: for how many a source seals; by default as the file says, or one.
         walk: how ciphertexts walk; by default as the file says, or the simple walk.
@@ -215,6 +215,7 @@ def design_several(
         >>> round(found.hidden.price.hops), found.scheme.recipients
         (18, 2)
     """
+    graph = parse_graph_spec(graph)
     law = _usual_law(graph, 1 if recipients is None else recipients) if law is None else law
     scheme = require_destinations(choose_scheme(graph, law, support=support, walk=walk, recipients=recipients))
     return look_at(scheme, sealing or Sealing())
@@ -302,7 +303,7 @@ def recipients_frontier(
     return search.found()
 
 
-def recommended_scheme(graph: Graph, *, keep: float = KEEP, sealing: Sealing | None = None) -> Scheme:
+def recommended_scheme(graph: Graph | str, *, keep: float = KEEP, sealing: Sealing | None = None) -> Scheme:
     """Return what to use on ``graph`` when nothing is said: the least bytes that keep so much of the node entropy.
 
     Looks at few points of :func:`recipients_frontier`, as bytes and entropy vary smoothly; always finds the same. Where
@@ -311,6 +312,7 @@ def recommended_scheme(graph: Graph, *, keep: float = KEEP, sealing: Sealing | N
     Raises:
         GraphError: some node is next to all others.
     """
+    graph = parse_graph_spec(graph)
     search = _Search(graph, keep, sealing or Sealing())
     if not search.laws:
         return choose_scheme(graph)
@@ -348,6 +350,7 @@ class _Search:
         validate.finite(keep=keep)
         if not 0.0 < keep <= 1.0:
             raise InvalidParameterError("keep", keep, "a share of the node entropy, above 0 and at most 1")
+        validate.instance(Sealing, "a Sealing", sealing=sealing)
         default_support(graph)
         self.graph, self.keep, self.sealing = graph, keep, sealing
         self.points: dict[tuple[int, str, int], Point] = {}

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
@@ -40,7 +41,7 @@ def train(
     scheme: Scheme,
     *,
     data: str | Data | tuple[Array, Array],
-    learner: str | Learner,
+    learner: str | Learner | None = None,
     partition: Any = "iid",
     scale: str | None = None,
     out: Path | str | None = None,
@@ -54,7 +55,7 @@ def train(
     Args:
         scheme: How a model gets from one update to the next.
         data: A spec, data, or features and labels, of which a fifth is held out.
-        learner: A spec, or any object with ``init_params``, ``update`` and ``evaluate``.
+        learner: A spec, or any object with ``init_params``, ``update`` and ``evaluate``; without it the usual one.
         partition: How the rows are dealt out: a spec, or partitions.
         scale: How features and real labels are scaled, ``none``, ``range`` or ``rows``. None: as the data say, or else
             by their range for the package's own learners, and not for others.
@@ -72,15 +73,21 @@ def train(
         >>> sorted(run.model), run.record().result["algorithms"]["private-walk"]["updates"]
         (['bias', 'weight'], 40)
     """
+    need = "a Scheme: of recommended_scheme(graph), choose_scheme(graph) or design(graph).scheme"
+    validate.instance(Scheme, need, scheme=scheme)
+    validate.instance((str, Path, type(None)), "a folder", out=out)
     for name in _OF_THE_SCHEME:
         if name in options:
             raise InvalidParameterError(name, options[name], "left out: the scheme says it")
+    validate.options(TrainSettings, options)
+    if isinstance(options.get("compare"), list | tuple):
+        options["compare"] = ",".join(map(str, options["compare"]))
     settings = TrainSettings(**options)
     scenario = Scenario.make(
         scheme,
         data=data,
         partition=partition,
-        learner=learner,
+        learner=settings.chosen_learner if learner is None else learner,
         seed=settings.seed,
         protection=settings.protection,
         updates=settings.updates,
