@@ -108,3 +108,43 @@ def test_a_law_file_may_be_a_path(tmp_path: Path) -> None:
     """As well as text."""
     vw.save_scheme(tmp_path / "law.npz", SCHEME)
     assert np.array_equal(choose_scheme(GRAPH, tmp_path / "law.npz").law.matrix.toarray(), DENSE)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda progress: audit(SCHEME, **QUICK, progress=progress),
+        lambda progress: design(GRAPH, "uniform-node", progress=progress),
+        lambda progress: train(SCHEME, **SHORT, progress=progress),
+        lambda progress: recommended_scheme(GRAPH, progress=progress),
+    ],
+    ids=["audit", "design", "train", "recommended_scheme"],
+)
+def test_long_calls_show_how_far_they_are(
+    call: Callable[..., object], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where asked: a bar on a terminal, a line in a log, or a function of one's own; else nothing at all."""
+    stages: list[str] = []
+    call(progress=lambda stage, *_: stages.append(stage))
+    call(progress=False)
+    assert capsys.readouterr() == ("", "")
+    call(progress=True)
+    assert capsys.readouterr().err.startswith(f"veilwalk: so far: {stages[0]}")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    call(progress=True)
+    shown = capsys.readouterr()
+    assert stages[0] in shown.err
+    assert (shown.out, "so far" in shown.err) == ("", False)
+    with pytest.raises(InvalidParameterError) as refused:
+        call(progress=5)
+    assert refused.value.name == "progress"
+
+
+def test_results_print_in_a_line() -> None:
+    """With what tells them from others, and without their arrays."""
+    found = vw.design(GRAPH, "uniform-node", support=(2, 3))
+    assert repr(found.scheme) == "Scheme(rrg:20:3:seed=1, law uniform-node, simple walk, sealed for 1)"
+    for one in (found, found.scheme, found.exposure, found.scheme.law):
+        assert repr(one).startswith(type(one).__name__)
+        assert len(repr(one)) <= 160
+        assert "\n" not in repr(one)

@@ -170,8 +170,7 @@ def _choose(graph: Graph, scheme: str, parts: dict[str, Any]) -> tuple[Scheme, s
     if scheme == "paper":
         return choose_scheme(graph), "scheme paper, "
     with live_progress() as progress:
-        progress("choosing the recommended scheme")
-        return recommended_scheme(graph), "recommended scheme, "
+        return recommended_scheme(graph, progress=progress), "recommended scheme, "
 
 
 def _attack(

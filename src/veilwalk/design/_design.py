@@ -11,6 +11,7 @@ from scipy import special
 from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.progress import Progress, show_progress
 from veilwalk.core.records import Record
 from veilwalk.core.stats import Estimate, estimate_mean
 from veilwalk.core.support import DistanceSupport
@@ -90,6 +91,9 @@ class Design:
                 row["weight_as_source"] = float(seen.weight_by_source[node])
         return rows
 
+    def __repr__(self) -> str:
+        return f"Design({self.scheme!r}, {self.price.hops:.1f} hops per update)"
+
     def to_frame(self) -> Any:
         """Return :meth:`rows` as a pandas data frame; only this needs pandas."""
         return frame(self.rows())
@@ -130,6 +134,7 @@ def design(
     walk: Walk | str = SIMPLE,
     executor: Engine = None,
     store: JobStore | None = None,
+    progress: Progress | bool = False,
     **options: Any,
 ) -> Design:
     """Design a law for ``graph``: what it costs, what it leaves hidden, how near it is to the best.
@@ -141,6 +146,7 @@ def design(
         walk: how ciphertexts walk.
         executor: where legs are walked on a graph so large that they are sampled: any executor, or an engine's name.
         store: where those that are walked are kept.
+        progress: True for a display on standard error, or a function that is told what is going on.
         options: of :class:`Request`; those that the law does not take are refused.
 
     Example:
@@ -156,21 +162,24 @@ def design(
     validate.options(Request, options)
     chosen = default_support(graph) if support is None else DistanceSupport.of(support)
     request = Request(graph=graph, support=chosen, walk=Walk.of(walk), **options)
-    made = make(law, request)
-    named = made.law.named(law)
-    scheme = Scheme(graph, named, request.walk, designed_for=request.walk)
-    common: dict[str, Any] = {
-        "scheme": scheme,
-        "blind_node_entropy_nats": _blind_node_entropy(named),
-        "is_balanced": law == "optimal" if request.balanced is None else request.balanced,
-    }
-    if scheme.is_direct or made.window is not None:
-        return Design(**common, price=scheme.price, paper=made.window)
-    if request.is_large:
-        legs = sample_legs(graph, named, request.walk, seed=request.seed, executor=executor, store=store)
-        price = Price(legs.hops.mean, f"estimated from {legs.hops.count} legs", legs.hops.interval)
-        return Design(**common, price=price, legs=legs)
-    return Design(**common, price=scheme.price, **_looked_at(law, request, made))
+    with show_progress(progress=progress) as listener:
+        listener(f"making the law {law}")
+        made = make(law, request)
+        named = made.law.named(law)
+        scheme = Scheme(graph, named, request.walk, designed_for=request.walk)
+        common: dict[str, Any] = {
+            "scheme": scheme,
+            "blind_node_entropy_nats": _blind_node_entropy(named),
+            "is_balanced": law == "optimal" if request.balanced is None else request.balanced,
+        }
+        if scheme.is_direct or made.window is not None:
+            return Design(**common, price=scheme.price, paper=made.window)
+        listener("what the law costs and leaves hidden")
+        if request.is_large:
+            legs = sample_legs(graph, named, request.walk, seed=request.seed, executor=executor, store=store)
+            price = Price(legs.hops.mean, f"estimated from {legs.hops.count} legs", legs.hops.interval)
+            return Design(**common, price=price, legs=legs)
+        return Design(**common, price=scheme.price, **_looked_at(law, request, made))
 
 
 def sample_legs(

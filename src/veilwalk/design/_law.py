@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -72,8 +72,8 @@ class DestinationLaw:
     """
 
     support: DistanceSupport
-    graph_digest: str
-    matrix: sparse.csr_array
+    graph_digest: str = field(repr=False)
+    matrix: sparse.csr_array = field(repr=False)
     name: str = ""
 
     def __post_init__(self) -> None:

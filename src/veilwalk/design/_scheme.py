@@ -72,6 +72,10 @@ class Scheme:
                 need = f"at most {most}: node {node} has no more to choose from under the law {self.law.name}"
                 raise InvalidParameterError("recipients", self.recipients, need)
 
+    def __repr__(self) -> str:
+        network = self.graph.name or f"{self.graph.n_nodes} nodes"
+        return f"Scheme({network}, law {self.law.name}, {self.walk} walk, sealed for {self.recipients})"
+
     @cached_property
     def chain(self) -> Chain:
         """The exact chain of the walk."""

@@ -17,7 +17,7 @@ from typing import Any
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.geometry import MessageGeometry, SuiteName
-from veilwalk.core.progress import Progress, silent
+from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.stats import Estimate
 from veilwalk.core.support import DistanceSupport
@@ -291,19 +291,20 @@ def recipients_frontier(
     Numbers of recipients are powers of two; those under which nothing would be kept, or a leg would take thousands of
     hops, are left out.
     """
-    search = _Search(graph, keep, sealing or Sealing())
+    search = _Search(graph, keep, sealing or Sealing(), progress)
     kinds = search.walks if walks is None else walks
     for walk in kinds:
         for law in search.laws:
             for count in search.counts(law):
-                progress(f"{walk}, {law.name}: sealed for {count}")
                 point = search.at(law, walk, count)
                 if point.kept < keep - _HOPELESS:
                     break
     return search.found()
 
 
-def recommended_scheme(graph: Graph | str, *, keep: float = KEEP, sealing: Sealing | None = None) -> Scheme:
+def recommended_scheme(
+    graph: Graph | str, *, keep: float = KEEP, sealing: Sealing | None = None, progress: Progress | bool = False
+) -> Scheme:
     """Return what to use on ``graph`` when nothing is said: the least bytes that keep so much of the node entropy.
 
     Looks at few points of :func:`recipients_frontier`, as bytes and entropy vary smoothly; always finds the same. Where
@@ -313,15 +314,16 @@ def recommended_scheme(graph: Graph | str, *, keep: float = KEEP, sealing: Seali
         GraphError: some node is next to all others.
     """
     graph = parse_graph_spec(graph)
-    search = _Search(graph, keep, sealing or Sealing())
-    if not search.laws:
-        return choose_scheme(graph)
-    walk = search.walks[-1]
-    for law in search.by_promise():
-        counts = search.counts(law)
-        first = search.found().best.scheme.recipients if search.points else int(law.choices.mean()) // _NEW_NODES
-        _climb(search, law, walk, counts, max(bisect_right(counts, first) - 1, 0))
-    return search.found().best.scheme
+    with show_progress(progress=progress) as listener:
+        search = _Search(graph, keep, sealing or Sealing(), listener)
+        if not search.laws:
+            return choose_scheme(graph)
+        walk = search.walks[-1]
+        for law in search.by_promise():
+            counts = search.counts(law)
+            first = search.found().best.scheme.recipients if search.points else int(law.choices.mean()) // _NEW_NODES
+            _climb(search, law, walk, counts, max(bisect_right(counts, first) - 1, 0))
+        return search.found().best.scheme
 
 
 def _climb(search: _Search, law: FarLaw, walk: Walk, counts: Sequence[int], place: int) -> None:
@@ -346,13 +348,13 @@ def _climb(search: _Search, law: FarLaw, walk: Walk, counts: Sequence[int], plac
 class _Search:
     """The choices that a graph allows, and the points that were looked at."""
 
-    def __init__(self, graph: Graph, keep: float, sealing: Sealing) -> None:
+    def __init__(self, graph: Graph, keep: float, sealing: Sealing, progress: Progress) -> None:
         validate.finite(keep=keep)
         if not 0.0 < keep <= 1.0:
             raise InvalidParameterError("keep", keep, "a share of the node entropy, above 0 and at most 1")
         validate.instance(Sealing, "a Sealing", sealing=sealing)
         default_support(graph)
-        self.graph, self.keep, self.sealing = graph, keep, sealing
+        self.graph, self.keep, self.sealing, self.progress = graph, keep, sealing, progress
         self.points: dict[tuple[int, str, int], Point] = {}
         # Where nobody has a third neighbour, a walk that never turns goes round, or to the end and back.
         self.walks = (SIMPLE,) if graph.degrees.max() < 3 else (SIMPLE, _STRAIGHT)
@@ -372,6 +374,7 @@ class _Search:
         """Look at one choice, once."""
         key = (law.support.lo, str(walk), count)
         if key not in self.points:
+            self.progress(f"{walk}, {law.name}: sealed for {count}")
             scheme = Scheme(self.graph, law, walk, recipients=count, designed_for=walk)
             self.points[key] = Point(scheme=scheme, hidden=what_is_hidden(scheme, effort=QUICK), sealing=self.sealing)
         return self.points[key]

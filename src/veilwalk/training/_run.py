@@ -14,7 +14,7 @@ from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
-from veilwalk.core.progress import Progress, silent
+from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.units import readable_bytes
 from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread
@@ -46,7 +46,7 @@ def train(
     scale: str | None = None,
     out: Path | str | None = None,
     resume: bool = False,
-    progress: Progress = silent,
+    progress: Progress | bool = False,
     track: Track | None = None,
     **options: Any,
 ) -> TrainingRun:
@@ -61,7 +61,7 @@ def train(
             by their range for the package's own learners, and not for others.
         out: Folder to keep the run in, so that it can be resumed.
         resume: Go on with the run in ``out``, if its data and learner are the same.
-        progress: Told how far it is.
+        progress: True for a bar on standard error, or a function that is told how far it is.
         track: Called with the algorithm and the :class:`~veilwalk.learning.Point` of every evaluation, as it is made.
         options: Of :class:`TrainSettings`: updates, tokens, compare, protect, epsilon, clip, attack, seed and so on.
 
@@ -96,7 +96,8 @@ def train(
         scale=scale,
     )
     folder = None if out is None else Path(out)
-    return run_training(scenario, settings, out=folder, resume=resume, progress=progress, track=track)
+    with show_progress(progress=progress) as listener:
+        return run_training(scenario, settings, out=folder, resume=resume, progress=listener, track=track)
 
 
 def run_training(
