@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -148,3 +150,23 @@ def test_results_print_in_a_line() -> None:
         assert repr(one).startswith(type(one).__name__)
         assert len(repr(one)) <= 160
         assert "\n" not in repr(one)
+
+
+@pytest.mark.parametrize(
+    ("call", "options"),
+    [
+        (vw.audit, {"scheme": inspect.Parameter.empty, "updates": 500_000, "colluders": None}),
+        (vw.design, {"graph": inspect.Parameter.empty, "law": "optimal", "objective": "entropy"}),
+        (vw.train, {"scheme": inspect.Parameter.empty, "updates": 3000, "epsilon": 0.0}),
+    ],
+    ids=["audit", "design", "train"],
+)
+def test_help_shows_the_call_with_its_options(call: Any, options: dict[str, object]) -> None:
+    """Each with its type and its default, of the room as of its function."""
+    shown = inspect.signature(call).parameters
+    assert {name: shown[name].default for name in options} == options
+    assert all(one.annotation is not inspect.Parameter.empty for one in shown.values())
+    assert not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in shown.values())
+    page = pydoc.plain(pydoc.render_doc(call)).replace("'", "")
+    assert "Example:" in page
+    assert "progress: Progress | bool = False" in page

@@ -15,6 +15,7 @@ from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
+from veilwalk.core.rooms import show_options
 from veilwalk.core.stats import Estimate
 from veilwalk.core.tables import frame, html_table
 from veilwalk.design import Scheme
@@ -225,6 +226,7 @@ class Audit:
         return html_table([*rows, *not_run])
 
 
+@show_options(AuditSettings)
 def audit(
     scheme: Scheme,
     settings: AuditSettings | None = None,

@@ -11,7 +11,7 @@ import typer
 
 from veilwalk.cli._device import DeviceOption, ReplicasOption
 from veilwalk.cli._graph import SPEC_HELP, network_of
-from veilwalk.cli._output import EngineOption, WorkOption, asked_walk, console, drawn, live_progress, print_table
+from veilwalk.cli._output import EngineOption, WorkOption, console, drawn, live_progress, print_table
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.memory import parse_memory
 from veilwalk.core.records import plain, require_writable, write_atomically
@@ -140,7 +140,7 @@ def audit(
         window_radius=window,
         **({} if memory is None else {"memory_bytes": parse_memory(memory)}),
     )
-    parts = {"law": law, "support": support, "walk": asked_walk(walk), "recipients": recipients}
+    parts = {"law": law, "support": support, "walk": walk, "recipients": recipients}
     attacked, called = _choose(network, scheme, parts)
     if remark := attacked.remark():
         typer.echo(f"veilwalk: {remark}", err=True)

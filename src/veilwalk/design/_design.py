@@ -13,6 +13,7 @@ from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, show_progress
 from veilwalk.core.records import Record
+from veilwalk.core.rooms import show_options
 from veilwalk.core.stats import Estimate, estimate_mean
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.tables import frame, html_table
@@ -126,6 +127,7 @@ class Design:
         )
 
 
+@show_options(Request, but=("far",))
 def design(
     graph: Graph | str,
     law: str = "optimal",

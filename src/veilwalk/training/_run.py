@@ -15,6 +15,7 @@ from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.core.progress import Progress, show_progress, silent
+from veilwalk.core.rooms import show_options
 from veilwalk.core.units import readable_bytes
 from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread
@@ -37,6 +38,7 @@ _FEWEST_ATTACKED = 20
 _OF_THE_SCHEME = ("graph", "scheme", "law", "support", "walk", "recipients")
 
 
+@show_options(TrainSettings, but=_OF_THE_SCHEME)
 def train(
     scheme: Scheme,
     *,
