@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from veilwalk.cli import main
-from veilwalk.cli._output import COMPILING, SO_FAR
+from veilwalk.cli._output import COMPILING
+from veilwalk.core.progress import SO_FAR
 
 
 def without_compiling(said: str) -> str:

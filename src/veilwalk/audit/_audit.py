@@ -11,9 +11,11 @@ from veilwalk.audit._attack import Attack, Work
 from veilwalk.audit._feasible import coalitions, make_plan
 from veilwalk.audit._scores import Scored, observer_report
 from veilwalk.audit._settings import AuditSettings, Plan
+from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.progress import Progress, silent
+from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
+from veilwalk.core.rooms import show_options
 from veilwalk.core.stats import Estimate
 from veilwalk.core.tables import frame, html_table
 from veilwalk.design import Scheme
@@ -224,6 +226,7 @@ class Audit:
         return html_table([*rows, *not_run])
 
 
+@show_options(AuditSettings)
 def audit(
     scheme: Scheme,
     settings: AuditSettings | None = None,
@@ -232,7 +235,7 @@ def audit(
     executor: Engine = None,
     store: JobStore | None = None,
     device: str = "cpu",
-    progress: Progress = silent,
+    progress: Progress | bool = False,
     **options: Any,
 ) -> Audit:
     """Attack ``scheme`` with observers and say what each of them learns.
@@ -246,7 +249,7 @@ def audit(
         store: where finished parts are kept, so that an audit that was stopped goes on, on whatever engine.
         device: ``cuda`` plays the protocol on the graphics card, to the same updates; with thousands of replicas it is
             many times as fast. It has no say in the result.
-        progress: told what is going on.
+        progress: True for a bar on standard error, or a function that is told what is going on.
         options: fields of :class:`AuditSettings`, to be set instead of or beside ``settings``.
 
     Example:
@@ -257,9 +260,15 @@ def audit(
         >>> found["last-hop"].how, found["prior"].hit_ratio < found["last-hop"].hit_ratio
         ('exact', True)
     """
+    validate.instance(
+        Scheme, "a Scheme: of recommended_scheme(graph), choose_scheme(graph) or design(graph).scheme", scheme=scheme
+    )
+    validate.instance((AuditSettings, type(None)), "AuditSettings, or options by name", settings=settings)
+    validate.instance((JobStore, type(None)), "a JobStore", store=store)
+    validate.options(AuditSettings, options)
     plan = make_plan(scheme, replace(settings or AuditSettings(), **options))
-    with open_engine(executor) as workers:
-        attack = Attack(plan, progress, Work(workers, store, None if store is None else _named(plan), device))
+    with show_progress(progress=progress) as listener, open_engine(executor) as workers:
+        attack = Attack(plan, listener, Work(workers, store, None if store is None else _named(plan), device))
     run = attack.run
     return Audit(
         plan=plan,

@@ -90,6 +90,10 @@ class AuditSettings:
             validate.at_least(0, colluders=self.colluders)
         if self.placement not in PLACEMENTS:
             raise InvalidParameterError("placement", self.placement, f"one of {', '.join(PLACEMENTS)}")
+        validate.instance((str, list, tuple), "names of observers, or all", observers=self.observers)
+        validate.instance(str, "auto, or the name of an inference", posterior=self.posterior)
+        for name in self.observers:
+            validate.instance(str, "names of observers, or all", observers=name)
         if isinstance(self.observers, str) and not self.takes_all:
             object.__setattr__(self, "observers", tuple(name.strip() for name in self.observers.split(",")))
 

@@ -11,10 +11,12 @@ import typer
 
 from veilwalk.cli._device import DeviceOption, ReplicasOption
 from veilwalk.cli._graph import SPEC_HELP, network_of
-from veilwalk.cli._output import EngineOption, WorkOption, asked_walk, console, drawn, live_progress, print_table
+from veilwalk.cli._output import EngineOption, WorkOption, console, drawn, live_progress, print_table
+from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.memory import parse_memory
 from veilwalk.core.records import plain, require_writable, write_atomically
 from veilwalk.core.walk import Walk
+from veilwalk.training import SCHEMES
 
 if TYPE_CHECKING:
     from veilwalk.audit import AuditSettings
@@ -30,24 +32,34 @@ _STRONGEST = "coalition"
 def audit(
     *,
     graph: Annotated[str, typer.Option(metavar="SPEC", help=f"Network: {SPEC_HELP}")] = "rrg:300:3:seed=1",
+    scheme: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(SCHEMES),
+            help="What train uses too: auto, sealed for several as recommended, or the paper's, for one; law, support, "
+            "walk or recipients, where given, say it themselves.",
+        ),
+    ] = "auto",
     law: Annotated[
         str | None,
         typer.Option(
             metavar="NAME|FILE",
-            show_default="paper on regular graphs, else uniform-node",
+            show_default="the scheme's; paper on regular graphs, uniform-node on others, where another part is given",
             help="plain, uniform-distance, uniform-node, far:R (everybody at distance R or more), paper, "
             "paper-printed, paper-exact, optimal, or a file written by design --out, which brings its walk.",
         ),
     ] = None,
     support: Annotated[
         str | None,
-        typer.Option(metavar="LO:HI", show_default="2:6, or what fits", help="Distances of a law given by name."),
+        typer.Option(
+            metavar="LO:HI", show_default="the scheme's, or what fits", help="Distances of a law given by name."
+        ),
     ] = None,
     walk: Annotated[
         str | None,
         typer.Option(
             metavar="KIND",
-            show_default="simple, or the law file's",
+            show_default="the scheme's, the law file's, or simple",
             help="simple, lazy, metropolis or non-backtracking.",
         ),
     ] = None,
@@ -55,7 +67,7 @@ def audit(
         int | None,
         typer.Option(
             metavar="K",
-            show_default="1, or the law file's",
+            show_default="the scheme's, the law file's, or 1",
             help="For how many a source seals; the first of them to be met opens.",
         ),
     ] = None,
@@ -106,13 +118,16 @@ def audit(
     Plays the protocol, attacks it with every observer, and scores their guesses against the truth. Some minutes for
     300 nodes and 500,000 updates on two cores. Ctrl-C while walking audits what was walked.
 
-    Example: veilwalk audit --graph rrg:300:3:seed=1 --law paper --support 2:6 --observers all --seed 7
+    What train does on a network: veilwalk audit --graph rrg:300:3:seed=1
+
+    The paper's law: veilwalk audit --graph rrg:300:3:seed=1 --law paper --support 2:6 --observers all --seed 7
     """
     import veilwalk.audit as auditing
-    from veilwalk.design import choose_scheme
 
     if out is not None:
         require_writable(out)
+    if scheme not in SCHEMES:
+        raise InvalidParameterError("scheme", scheme, f"one of {', '.join(SCHEMES)}")
     network = network_of(graph)
     counts = auditing.parse_colluders(colluders, network.n_nodes)
     settings = auditing.AuditSettings(
@@ -126,24 +141,37 @@ def audit(
         window_radius=window,
         **({} if memory is None else {"memory_bytes": parse_memory(memory)}),
     )
-    scheme = choose_scheme(network, law, support=support, walk=asked_walk(walk), recipients=recipients)
-    if remark := scheme.remark():
+    parts = {"law": law, "support": support, "walk": walk, "recipients": recipients}
+    attacked, called = _choose(network, scheme, parts)
+    if remark := attacked.remark():
         typer.echo(f"veilwalk: {remark}", err=True)
     if len(counts) > 1:
         # Before anything is walked: a curve that cannot be drawn is refused.
         for count in counts:
             here = replace(settings, colluders=count)
-            names, _ = auditing.coalitions(scheme, here)
-            auditing.make_plan(scheme, replace(here, observers=names))
+            names, _ = auditing.coalitions(attacked, here)
+            auditing.make_plan(attacked, replace(here, observers=names))
     if dry_run:
-        needed = auditing.predicted_memory(auditing.make_plan(scheme, settings))
+        needed = auditing.predicted_memory(auditing.make_plan(attacked, settings))
         size = f"{needed / 2**20:.0f} MiB beyond the program itself"
         typer.echo(f"would take about {size} for {updates} updates on {network.n_nodes} nodes")
         return
     record, curve = _attack(
-        scheme, settings, counts if len(counts) > 1 else (), engine=engine, work=work, device=device
+        attacked, settings, counts if len(counts) > 1 else (), engine=engine, work=work, device=device
     )
-    _show(record, curve, out, network, as_json=as_json)
+    _show(record, curve, out, network, called, as_json=as_json)
+
+
+def _choose(graph: Graph, scheme: str, parts: dict[str, Any]) -> tuple[Scheme, str]:
+    """Return the scheme to attack, and what it is called: the recommended one, the paper's, or by its own parts."""
+    from veilwalk.design import choose_scheme, recommended_scheme
+
+    if any(part is not None for part in parts.values()):
+        return choose_scheme(graph, **parts), ""
+    if scheme == "paper":
+        return choose_scheme(graph), "scheme paper, "
+    with live_progress() as progress:
+        return recommended_scheme(graph, progress=progress), "recommended scheme, "
 
 
 def _attack(
@@ -176,7 +204,7 @@ def _attack(
     return found.record(), curve
 
 
-def _show(record: Record, curve: Record | None, out: Path | None, graph: Graph, *, as_json: bool) -> None:
+def _show(record: Record, curve: Record | None, out: Path | None, graph: Graph, called: str, *, as_json: bool) -> None:
     paths = _write(out, record, curve) if out is not None else []
     if as_json:
         content = record.to_dict()
@@ -184,7 +212,7 @@ def _show(record: Record, curve: Record | None, out: Path | None, graph: Graph, 
             content["by_colluders"] = plain(curve.result["rows"])
         typer.echo(json.dumps(content, indent=2))
         return
-    print_audit(record, graph)
+    print_audit(record, graph, called)
     if curve is not None:
         print_collusion(curve)
     for path in paths:
@@ -205,14 +233,14 @@ def _write(folder: Path, record: Record, curve: Record | None) -> list[Path]:
     return [folder / name for name in records] + drawn(draw)
 
 
-def print_audit(record: Record, graph: Graph) -> None:
-    """Print what each observer learns, overall and in the worst tenth of return times."""
+def print_audit(record: Record, graph: Graph, called: str) -> None:
+    """Print what each observer learns of a scheme so ``called``, overall and in the worst tenth of return times."""
     result, params = record.result, record.params
     low, high = result["hops_per_update_interval"]
     expected = result["hops_per_update_predicted"]
     several = params.get("recipients", 1)
     print_table(
-        f"{params['graph'] or 'graph'}, law {params['law']}, {params['walk']} walk"
+        f"{params['graph'] or 'graph'}, {called}law {params['law']}, {params['walk']} walk"
         + (f", sealed for {several}: " if several > 1 else ": ")
         + f"{result['updates']} updates"
         + ("" if result["complete"] else " (interrupted)"),

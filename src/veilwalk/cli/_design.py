@@ -44,7 +44,8 @@ def design(
         typer.Option(
             metavar="NAME",
             help="paper-exact, uniform-node, optimal, paper, paper-printed, uniform-distance, plain, far:R. "
-            "[default: the paper's rule, in closed form or with exact chains; uniform-node from 10,000 nodes on]",
+            "[default: the paper's rule, in closed form or with exact chains; uniform-node from 10,000 nodes on; "
+            "with --recipients far:R, the farthest up to 4 that fits]",
         ),
     ] = None,
     walk: Annotated[

@@ -45,7 +45,7 @@ def design_recipients(
     if keep is not None:
         raise ConfigError("--keep is the floor of --recipients auto")
     asked = {"recipients": _count(recipients), "walk": walk, "support": support, "sealing": sealing}
-    _look(graph, law or "far:4", asked, out, as_json=as_json)
+    _look(graph, law, asked, out, as_json=as_json)
 
 
 def _count(recipients: str | None) -> int | None:
@@ -57,7 +57,7 @@ def _count(recipients: str | None) -> int | None:
         raise InvalidParameterError("recipients", recipients, "a number of recipients, or auto") from None
 
 
-def _look(graph: Graph, law: str, asked: dict[str, Any], out: Path | None, *, as_json: bool) -> None:
+def _look(graph: Graph, law: str | None, asked: dict[str, Any], out: Path | None, *, as_json: bool) -> None:
     from veilwalk.design import design_several, save_scheme
 
     with live_progress() as progress:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -19,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from veilwalk.core.payload import PAYLOADS
-from veilwalk.core.progress import Progress
+from veilwalk.core.progress import Progress, show_progress
 from veilwalk.core.records import Record, write_atomically
 from veilwalk.core.walk import Walk
 
@@ -27,7 +26,6 @@ _PLAIN_WIDTH = 110
 # What drawing needs and a plain installation has not.
 _DRAWING = {"matplotlib", "jinja2"}
 COMPILING = "veilwalk: compiling once, about half a minute"
-SO_FAR = "veilwalk: so far: "
 _SPEAK_S = 60.0
 
 AllowSandwich = Annotated[
@@ -170,44 +168,9 @@ def announce_compiling() -> None:
 @contextmanager
 def live_progress() -> Iterator[Progress]:
     """A live display on standard error: a line a stage, how far it is, time left; in a log a line a minute."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Display
-
     announce_compiling()
-    screen = Console(stderr=True)
-    if not screen.is_terminal:
-        yield _spoken()
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[news]}"),
-        TimeRemainingColumn(),
-    )
-    with Display(*columns, console=screen, transient=True) as live:
-        lines: dict[str, Any] = {}
-
-        def hear(stage: str, done: int = 0, total: int = 0, news: str = "") -> None:
-            if stage not in lines:
-                lines[stage] = live.add_task(stage, total=total or None, news="")
-            live.update(lines[stage], completed=done, total=total or None, news=news)
-
-        yield hear
-
-
-def _spoken() -> Progress:
-    """Say how far it is, once a minute: who reads a log cannot see whether anything happens."""
-    told = time.monotonic()
-
-    def hear(stage: str, done: int = 0, total: int = 0, news: str = "") -> None:
-        nonlocal told
-        if time.monotonic() - told >= _SPEAK_S:
-            told = time.monotonic()
-            far = f"{done} of {total}" if total else ""
-            typer.echo(SO_FAR + ", ".join(part for part in (stage, far, news) if part), err=True)
-
-    return hear
+    with show_progress(progress=True, first_s=_SPEAK_S, pause_s=_SPEAK_S) as progress:
+        yield progress
 
 
 def asked_walk(kind: str | None) -> Walk | None:

@@ -6,21 +6,47 @@ A room and its main function may share their name, and Python binds that name to
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import fields
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
-
-class _Room(ModuleType):
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return getattr(self, self.__name__.rpartition(".")[2])(*arguments, **options)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def make_callable(room: str) -> None:
-    """Let the module called ``room`` answer calls with the function that has its name."""
-    sys.modules[room].__class__ = _Room
+    """Let the module called ``room`` answer calls, and ``help``, with the function that has its name."""
+    module, name = sys.modules[room], room.rpartition(".")[2]
+    function = getattr(module, name)
+    shown = inspect.signature(function)
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+
+    def call(self: ModuleType, *arguments: Any, **options: Any) -> Any:
+        return getattr(self, name)(*arguments, **options)
+
+    call.__doc__ = function.__doc__
+    call.__dict__["__signature__"] = shown.replace(parameters=[itself, *shown.parameters.values()])
+    module.__class__ = type("Room", (ModuleType,), {"__call__": call})
+    module.__doc__ = f"{module.__doc__}\n\n{name}{shown}\n\n{inspect.getdoc(function)}"
+
+
+def show_options(kind: Any, *, but: Collection[str] = ()) -> Callable[[_Function], _Function]:
+    """Let a signature have the fields of the dataclass ``kind``, all ``but`` some, where it has ``**options``."""
+
+    def show(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        named = {name: one for name, one in signature.parameters.items() if one.kind is not one.VAR_KEYWORD}
+        for field in (field for field in fields(kind) if field.name not in {*named, *but}):
+            named[field.name] = inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+            )
+        function.__dict__["__signature__"] = signature.replace(parameters=list(named.values()))
+        return function
+
+    return show
 
 
 def late_names(room: str, homes: Mapping[str, Iterable[str]], rooms: Iterable[str] = ()) -> Callable[[str], Any]:

@@ -48,7 +48,13 @@ class DistanceSupport:
         """Return a support given as such, as its two ends or as text."""
         if isinstance(given, DistanceSupport):
             return given
-        return cls.parse(given) if isinstance(given, str) else cls(*given)
+        if isinstance(given, str):
+            return cls.parse(given)
+        try:
+            lo, hi = given
+        except (TypeError, ValueError):
+            raise InvalidParameterError("support", given, "two distances: (2, 6), or LO:HI as text") from None
+        return cls(lo, hi)
 
     @property
     def size(self) -> int:

@@ -96,6 +96,10 @@ class Exposure:
     hit_ratio_by_destination: FloatArray
     weight_by_source: FloatArray
 
+    def __repr__(self) -> str:
+        blind = f"blind {self.blind_node_entropy_nats:.4f} nats, {self.blind_hit_ratio:.3%}"
+        return f"Exposure(node entropy {self.node_entropy_nats:.4f} nats, hit ratio {self.hit_ratio:.3%}; {blind})"
+
     def worst_destinations(self, count: int = 5) -> IntArray:
         """Return the destinations that know most, worst first: the least expected entropy of their posteriors."""
         return np.argsort(self.node_entropy_by_destination, kind="stable")[:count]

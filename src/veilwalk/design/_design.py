@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.progress import Progress, show_progress
 from veilwalk.core.records import Record
+from veilwalk.core.rooms import show_options
 from veilwalk.core.stats import Estimate, estimate_mean
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.tables import frame, html_table
@@ -19,10 +23,10 @@ from veilwalk.design._channel import Channel, Exposure, exposure
 from veilwalk.design._hidden import degree_classes
 from veilwalk.design._law import DestinationLaw
 from veilwalk.design._paper import WindowDesign, weight_ratio, window_entropies
-from veilwalk.design._registry import Made, Request, default_support, make
+from veilwalk.design._registry import LAWS, Made, Request, default_support, make
 from veilwalk.design._scheme import Price, Scheme
 from veilwalk.engine import Engine, JobStore, open_engine
-from veilwalk.graphs import Graph, balls, distances
+from veilwalk.graphs import Graph, balls, distances, parse_graph_spec
 from veilwalk.walks import run_protocol
 
 _LEGS = 4_000
@@ -88,6 +92,9 @@ class Design:
                 row["weight_as_source"] = float(seen.weight_by_source[node])
         return rows
 
+    def __repr__(self) -> str:
+        return f"Design({self.scheme!r}, {self.price.hops:.1f} hops per update)"
+
     def to_frame(self) -> Any:
         """Return :meth:`rows` as a pandas data frame; only this needs pandas."""
         return frame(self.rows())
@@ -120,25 +127,28 @@ class Design:
         )
 
 
+@show_options(Request, but=("far",))
 def design(
-    graph: Graph,
+    graph: Graph | str,
     law: str = "optimal",
     *,
     support: DistanceSupport | tuple[int, int] | str | None = None,
     walk: Walk | str = SIMPLE,
     executor: Engine = None,
     store: JobStore | None = None,
+    progress: Progress | bool = False,
     **options: Any,
 ) -> Design:
     """Design a law for ``graph``: what it costs, what it leaves hidden, how near it is to the best.
 
     Args:
-        graph: any connected graph.
+        graph: any connected graph, or its spec.
         law: a name of ``LAWS``.
         support: distances a destination may have; without it the widest that every node has, from 2 to 6 at most.
         walk: how ciphertexts walk.
         executor: where legs are walked on a graph so large that they are sampled: any executor, or an engine's name.
         store: where those that are walked are kept.
+        progress: True for a display on standard error, or a function that is told what is going on.
         options: of :class:`Request`; those that the law does not take are refused.
 
     Example:
@@ -147,23 +157,31 @@ def design(
         >>> round(found.price.hops, 2), found.price.kind
         (31.43, 'exact')
     """
+    graph = parse_graph_spec(graph)
+    validate.instance(str, f"the name of a law: {', '.join(LAWS)}", law=law)
+    if "recipients" in options:
+        raise InvalidParameterError("recipients", options["recipients"], "given to design_several instead")
+    validate.options(Request, options)
     chosen = default_support(graph) if support is None else DistanceSupport.of(support)
     request = Request(graph=graph, support=chosen, walk=Walk.of(walk), **options)
-    made = make(law, request)
-    named = made.law.named(law)
-    scheme = Scheme(graph, named, request.walk, designed_for=request.walk)
-    common: dict[str, Any] = {
-        "scheme": scheme,
-        "blind_node_entropy_nats": _blind_node_entropy(named),
-        "is_balanced": law == "optimal" if request.balanced is None else request.balanced,
-    }
-    if scheme.is_direct or made.window is not None:
-        return Design(**common, price=scheme.price, paper=made.window)
-    if request.is_large:
-        legs = sample_legs(graph, named, request.walk, seed=request.seed, executor=executor, store=store)
-        price = Price(legs.hops.mean, f"estimated from {legs.hops.count} legs", legs.hops.interval)
-        return Design(**common, price=price, legs=legs)
-    return Design(**common, price=scheme.price, **_looked_at(law, request, made))
+    with show_progress(progress=progress) as listener:
+        listener(f"making the law {law}")
+        made = make(law, request)
+        named = made.law.named(law)
+        scheme = Scheme(graph, named, request.walk, designed_for=request.walk)
+        common: dict[str, Any] = {
+            "scheme": scheme,
+            "blind_node_entropy_nats": _blind_node_entropy(named),
+            "is_balanced": law == "optimal" if request.balanced is None else request.balanced,
+        }
+        if scheme.is_direct or made.window is not None:
+            return Design(**common, price=scheme.price, paper=made.window)
+        listener("what the law costs and leaves hidden")
+        if request.is_large:
+            legs = sample_legs(graph, named, request.walk, seed=request.seed, executor=executor, store=store)
+            price = Price(legs.hops.mean, f"estimated from {legs.hops.count} legs", legs.hops.interval)
+            return Design(**common, price=price, legs=legs)
+        return Design(**common, price=scheme.price, **_looked_at(law, request, made))
 
 
 def sample_legs(

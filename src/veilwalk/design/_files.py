@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from veilwalk.core import validate
 from veilwalk.core.errors import InputFileError, InvalidParameterError
 from veilwalk.core.records import plain, write_atomically
 from veilwalk.core.support import DistanceSupport
@@ -25,7 +26,7 @@ from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._law import DestinationLaw, DistanceLaw, far_of
 from veilwalk.design._registry import default_law, default_support, make_law
 from veilwalk.design._scheme import Scheme
-from veilwalk.graphs import Graph
+from veilwalk.graphs import Graph, parse_graph_spec
 
 _FORMAT = "veilwalk-law-1"
 _SUFFIXES = (".json", ".npz")
@@ -90,8 +91,8 @@ def save_scheme(path: str | Path, scheme: Scheme) -> None:
 
 
 def choose_scheme(
-    graph: Graph,
-    law: str | DistanceLaw | DestinationLaw | None = None,
+    graph: Graph | str,
+    law: str | Path | DistanceLaw | DestinationLaw | None = None,
     *,
     support: DistanceSupport | tuple[int, int] | str | None = None,
     walk: Walk | str | None = None,
@@ -100,7 +101,7 @@ def choose_scheme(
     """Return the scheme that is asked for, with whatever fits the graph where nothing is said.
 
     Args:
-        graph: the network.
+        graph: the network, or its spec.
         law: a law, its name, or a file written by :func:`save_scheme`; by default the paper's on regular graphs and
             uniform-node on others.
         support: distances of a law given by name; by default from 2 to 6, or to as far as all nodes reach.
@@ -113,7 +114,9 @@ def choose_scheme(
         >>> scheme.law.name, str(scheme.law.support), round(scheme.price.hops, 1)
         ('uniform-node', '2:3', 85.3)
     """
+    graph = parse_graph_spec(graph)
     wanted = None if walk is None else Walk.of(walk)
+    law = str(law) if isinstance(law, Path) else law
     if isinstance(law, str) and law.endswith(_SUFFIXES):
         found = _loaded(Path(law))
         placed = found.on(graph).named(law)
@@ -123,7 +126,8 @@ def choose_scheme(
     if isinstance(law, DistanceLaw | DestinationLaw):
         on_graph = law.on(graph) if isinstance(law, DistanceLaw) else law
         return Scheme(graph, on_graph, wanted or SIMPLE, recipients=several)
-    name = law or default_law(graph)
+    name = default_law(graph) if law is None else law
+    validate.instance(str, "the name of a law, a file of one, a DistanceLaw or a DestinationLaw", law=name)
     if far_of(name) is not None:
         if support is not None:
             raise InvalidParameterError("support", str(support), f"left out: the law {name} says its distances")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
 from veilwalk.chains import stationary_law
+from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray, frozen, normalised
 from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError, NumericalError, ResourceLimitError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
@@ -70,11 +72,14 @@ class DestinationLaw:
     """
 
     support: DistanceSupport
-    graph_digest: str
-    matrix: sparse.csr_array
+    graph_digest: str = field(repr=False)
+    matrix: sparse.csr_array = field(repr=False)
     name: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "support", DistanceSupport.of(self.support))
+        object.__setattr__(self, "matrix", _as_table(self.matrix))
+        validate.instance(str, "the digest of a graph: graph.digest", graph_digest=self.graph_digest)
         rows = np.asarray(self.matrix.sum(axis=1)).ravel()
         if self.matrix.shape[0] != self.matrix.shape[1] or np.any(self.matrix.data < 0):
             raise InvalidParameterError("law", self.matrix.shape, "a square matrix of probabilities")
@@ -141,6 +146,18 @@ class DestinationLaw:
         """Mean hops between two updates, from E[T_ij]: sum of prior_i P_ij E[T_ij].  Paper: E[T_FH]."""
         per_source = np.asarray(self.matrix.multiply(mean_hitting_times).sum(axis=1)).ravel()
         return float(self.source_prior @ per_source)
+
+
+def _as_table(matrix: Any) -> sparse.csr_array:
+    """Return a matrix of any kind as the sparse table that laws are kept in."""
+    if isinstance(matrix, sparse.csr_array):
+        return matrix
+    try:
+        table: Any = sparse.csr_array(matrix, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidParameterError("law", matrix, "a square matrix of probabilities") from error
+    # A list of numbers makes a table of one dimension.
+    return sparse.csr_array(table.reshape(1, -1)) if table.ndim < 2 else table
 
 
 class FarLaw(DestinationLaw):

@@ -18,7 +18,7 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.stats import estimate_mean
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._law import DestinationLaw
-from veilwalk.graphs import Graph
+from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.walks import Openings, estimate_openings, iter_protocol, run_protocol
 
 #: From this size on a law is priced by sampling.
@@ -59,6 +59,9 @@ class Scheme:
     designed_for: Walk | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "graph", parse_graph_spec(self.graph))
+        validate.instance(DestinationLaw, "a DestinationLaw; choose_scheme takes names and files", law=self.law)
+        object.__setattr__(self, "walk", Walk.of(self.walk))
         self.law.check_graph(self.graph)
         validate.integer(recipients=self.recipients)
         validate.at_least(1, recipients=self.recipients)
@@ -68,6 +71,10 @@ class Scheme:
                 node = self.graph.label(int(np.argmin(self.law.choices)))
                 need = f"at most {most}: node {node} has no more to choose from under the law {self.law.name}"
                 raise InvalidParameterError("recipients", self.recipients, need)
+
+    def __repr__(self) -> str:
+        network = self.graph.name or f"{self.graph.n_nodes} nodes"
+        return f"Scheme({network}, law {self.law.name}, {self.walk} walk, sealed for {self.recipients})"
 
     @cached_property
     def chain(self) -> Chain:

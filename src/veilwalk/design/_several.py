@@ -11,12 +11,13 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.geometry import MessageGeometry, SuiteName
-from veilwalk.core.progress import Progress, silent
+from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.stats import Estimate
 from veilwalk.core.support import DistanceSupport
@@ -35,7 +36,7 @@ from veilwalk.design._hidden import (
 from veilwalk.design._law import DestinationLaw, FarLaw
 from veilwalk.design._registry import default_support
 from veilwalk.design._scheme import Scheme, require_destinations
-from veilwalk.graphs import Graph
+from veilwalk.graphs import Graph, parse_graph_spec
 
 #: Bytes of the model that prices are told for, unless another is named: softmax regression on MNIST, in float32.
 MODEL_BYTES = 31_400
@@ -44,6 +45,8 @@ _SUITES: tuple[SuiteName, ...] = ("hybrid", "x25519")
 KEEP = 0.97
 _STRAIGHT = Walk("non-backtracking")
 _FARS = (2, 3, 4, 5)
+# The first of them, from which a law is taken where none is named.
+_USUAL_FARS = 3
 _MOST_RECIPIENTS = 1_024
 # Nobody chooses to walk so far for an update; to measure it would take minutes.
 _LONGEST_LEG = 8_192
@@ -188,8 +191,8 @@ class Several(Point):
 
 
 def design_several(
-    graph: Graph,
-    law: str | DestinationLaw = "far:4",
+    graph: Graph | str,
+    law: str | DestinationLaw | None = None,
     *,
     recipients: int | None = None,
     walk: Walk | str | None = None,
@@ -199,8 +202,8 @@ def design_several(
     """Say what a scheme that seals for several costs and leaves hidden; sampled, with a fixed seed.
 
     Args:
-        graph: any connected graph.
-        law: a law, its name or its file.
+        graph: any connected graph, or its spec.
+        law: a law, its name or its file; by default the farthest of far:2, far:3 and far:4 that fits the graph.
         recipients: for how many a source seals; by default as the file says, or one.
         walk: how ciphertexts walk; by default as the file says, or the simple walk.
         support: distances of a law given by name that takes any.
@@ -212,6 +215,8 @@ def design_several(
         >>> round(found.hidden.price.hops), found.scheme.recipients
         (18, 2)
     """
+    graph = parse_graph_spec(graph)
+    law = _usual_law(graph, 1 if recipients is None else recipients) if law is None else law
     scheme = require_destinations(choose_scheme(graph, law, support=support, walk=walk, recipients=recipients))
     return look_at(scheme, sealing or Sealing())
 
@@ -286,19 +291,20 @@ def recipients_frontier(
     Numbers of recipients are powers of two; those under which nothing would be kept, or a leg would take thousands of
     hops, are left out.
     """
-    search = _Search(graph, keep, sealing or Sealing())
+    search = _Search(graph, keep, sealing or Sealing(), progress)
     kinds = search.walks if walks is None else walks
     for walk in kinds:
         for law in search.laws:
             for count in search.counts(law):
-                progress(f"{walk}, {law.name}: sealed for {count}")
                 point = search.at(law, walk, count)
                 if point.kept < keep - _HOPELESS:
                     break
     return search.found()
 
 
-def recommended_scheme(graph: Graph, *, keep: float = KEEP, sealing: Sealing | None = None) -> Scheme:
+def recommended_scheme(
+    graph: Graph | str, *, keep: float = KEEP, sealing: Sealing | None = None, progress: Progress | bool = False
+) -> Scheme:
     """Return what to use on ``graph`` when nothing is said: the least bytes that keep so much of the node entropy.
 
     Looks at few points of :func:`recipients_frontier`, as bytes and entropy vary smoothly; always finds the same. Where
@@ -307,15 +313,17 @@ def recommended_scheme(graph: Graph, *, keep: float = KEEP, sealing: Sealing | N
     Raises:
         GraphError: some node is next to all others.
     """
-    search = _Search(graph, keep, sealing or Sealing())
-    if not search.laws:
-        return choose_scheme(graph)
-    walk = search.walks[-1]
-    for law in search.by_promise():
-        counts = search.counts(law)
-        first = search.found().best.scheme.recipients if search.points else int(law.choices.mean()) // _NEW_NODES
-        _climb(search, law, walk, counts, max(bisect_right(counts, first) - 1, 0))
-    return search.found().best.scheme
+    graph = parse_graph_spec(graph)
+    with show_progress(progress=progress) as listener:
+        search = _Search(graph, keep, sealing or Sealing(), listener)
+        if not search.laws:
+            return choose_scheme(graph)
+        walk = search.walks[-1]
+        for law in search.by_promise():
+            counts = search.counts(law)
+            first = search.found().best.scheme.recipients if search.points else int(law.choices.mean()) // _NEW_NODES
+            _climb(search, law, walk, counts, max(bisect_right(counts, first) - 1, 0))
+        return search.found().best.scheme
 
 
 def _climb(search: _Search, law: FarLaw, walk: Walk, counts: Sequence[int], place: int) -> None:
@@ -340,12 +348,13 @@ def _climb(search: _Search, law: FarLaw, walk: Walk, counts: Sequence[int], plac
 class _Search:
     """The choices that a graph allows, and the points that were looked at."""
 
-    def __init__(self, graph: Graph, keep: float, sealing: Sealing) -> None:
+    def __init__(self, graph: Graph, keep: float, sealing: Sealing, progress: Progress) -> None:
         validate.finite(keep=keep)
         if not 0.0 < keep <= 1.0:
             raise InvalidParameterError("keep", keep, "a share of the node entropy, above 0 and at most 1")
+        validate.instance(Sealing, "a Sealing", sealing=sealing)
         default_support(graph)
-        self.graph, self.keep, self.sealing = graph, keep, sealing
+        self.graph, self.keep, self.sealing, self.progress = graph, keep, sealing, progress
         self.points: dict[tuple[int, str, int], Point] = {}
         # Where nobody has a third neighbour, a walk that never turns goes round, or to the end and back.
         self.walks = (SIMPLE,) if graph.degrees.max() < 3 else (SIMPLE, _STRAIGHT)
@@ -365,6 +374,7 @@ class _Search:
         """Look at one choice, once."""
         key = (law.support.lo, str(walk), count)
         if key not in self.points:
+            self.progress(f"{walk}, {law.name}: sealed for {count}")
             scheme = Scheme(self.graph, law, walk, recipients=count, designed_for=walk)
             self.points[key] = Point(scheme=scheme, hidden=what_is_hidden(scheme, effort=QUICK), sealing=self.sealing)
         return self.points[key]
@@ -376,6 +386,15 @@ class _Search:
     def found(self) -> Frontier:
         """Return what was looked at."""
         return Frontier(keep=self.keep, points=tuple(self.points.values()))
+
+
+def _usual_law(graph: Graph, recipients: int) -> str:
+    """Return the farthest law, far:4 at most, under which every node may choose so many; far:2 where none is."""
+    validate.integer(recipients=recipients)
+    validate.at_least(1, recipients=recipients)
+    default_support(graph)
+    laws = [law for law in islice(_laws(graph), _USUAL_FARS) if int(law.choices.min()) >= recipients]
+    return laws[-1].name if laws else "far:2"
 
 
 def _laws(graph: Graph) -> Iterator[FarLaw]:

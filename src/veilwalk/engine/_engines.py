@@ -68,6 +68,8 @@ def open_engine(engine: Engine) -> Iterator[Executor | None]:
         None
     """
     if not isinstance(engine, str):
+        if engine is not None and not hasattr(engine, "submit"):
+            raise InvalidParameterError("executor", engine, "an executor, or the name of an engine")
         yield engine
         return
     executor = _create_executor(engine)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.graphs._generators import (
     barabasi_albert,
@@ -89,13 +90,16 @@ GRAPH_KINDS: Mapping[str, GraphKind] = MappingProxyType(
 )
 
 
-def parse_graph_spec(text: str) -> Graph:
+def parse_graph_spec(text: str | Graph) -> Graph:
     """Make the graph that ``text`` names, for example ``rrg:300:3:seed=1`` or ``file:edges.txt``.
 
     :data:`GRAPH_KINDS` lists what there is. Random kinds are seeded 0 unless told otherwise;
     ``component=largest`` keeps the largest connected component instead of refusing a disconnected graph.
-    The graph is named by ``text``.
+    The graph is named by ``text``. What is a graph already is returned as it is.
     """
+    if isinstance(text, Graph):
+        return text
+    validate.instance(str, "a Graph, or text that names one, such as rrg:300:3:seed=1", graph=text)
     text = text.strip()
     name, colon, rest = text.partition(":")
     kind = GRAPH_KINDS.get(name)

@@ -7,7 +7,7 @@ without compiled walks.
 from typing import TYPE_CHECKING
 
 from veilwalk.core.rooms import late_names
-from veilwalk.training._settings import PRIVATE, TrainSettings
+from veilwalk.training._settings import PRIVATE, SCHEMES, TrainSettings
 
 if TYPE_CHECKING:
     from veilwalk.training._algorithms import Made, task_of, train_by
@@ -38,6 +38,7 @@ _LATE = {
 
 __all__ = [
     "PRIVATE",
+    "SCHEMES",
     "TRACKERS",
     "TRAIN_FORMAT",
     "Evidence",

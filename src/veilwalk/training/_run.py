@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
-from veilwalk.core.progress import Progress, silent
+from veilwalk.core.progress import Progress, show_progress, silent
+from veilwalk.core.rooms import show_options
 from veilwalk.core.units import readable_bytes
 from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread
@@ -36,16 +38,17 @@ _FEWEST_ATTACKED = 20
 _OF_THE_SCHEME = ("graph", "scheme", "law", "support", "walk", "recipients")
 
 
+@show_options(TrainSettings, but=_OF_THE_SCHEME)
 def train(
     scheme: Scheme,
     *,
     data: str | Data | tuple[Array, Array],
-    learner: str | Learner,
+    learner: str | Learner | None = None,
     partition: Any = "iid",
     scale: str | None = None,
     out: Path | str | None = None,
     resume: bool = False,
-    progress: Progress = silent,
+    progress: Progress | bool = False,
     track: Track | None = None,
     **options: Any,
 ) -> TrainingRun:
@@ -54,13 +57,13 @@ def train(
     Args:
         scheme: How a model gets from one update to the next.
         data: A spec, data, or features and labels, of which a fifth is held out.
-        learner: A spec, or any object with ``init_params``, ``update`` and ``evaluate``.
+        learner: A spec, or any object with ``init_params``, ``update`` and ``evaluate``; without it the usual one.
         partition: How the rows are dealt out: a spec, or partitions.
         scale: How features and real labels are scaled, ``none``, ``range`` or ``rows``. None: as the data say, or else
             by their range for the package's own learners, and not for others.
         out: Folder to keep the run in, so that it can be resumed.
         resume: Go on with the run in ``out``, if its data and learner are the same.
-        progress: Told how far it is.
+        progress: True for a bar on standard error, or a function that is told how far it is.
         track: Called with the algorithm and the :class:`~veilwalk.learning.Point` of every evaluation, as it is made.
         options: Of :class:`TrainSettings`: updates, tokens, compare, protect, epsilon, clip, attack, seed and so on.
 
@@ -72,15 +75,21 @@ def train(
         >>> sorted(run.model), run.record().result["algorithms"]["private-walk"]["updates"]
         (['bias', 'weight'], 40)
     """
+    need = "a Scheme: of recommended_scheme(graph), choose_scheme(graph) or design(graph).scheme"
+    validate.instance(Scheme, need, scheme=scheme)
+    validate.instance((str, Path, type(None)), "a folder", out=out)
     for name in _OF_THE_SCHEME:
         if name in options:
             raise InvalidParameterError(name, options[name], "left out: the scheme says it")
+    validate.options(TrainSettings, options)
+    if isinstance(options.get("compare"), list | tuple):
+        options["compare"] = ",".join(map(str, options["compare"]))
     settings = TrainSettings(**options)
     scenario = Scenario.make(
         scheme,
         data=data,
         partition=partition,
-        learner=learner,
+        learner=settings.chosen_learner if learner is None else learner,
         seed=settings.seed,
         protection=settings.protection,
         updates=settings.updates,
@@ -89,7 +98,8 @@ def train(
         scale=scale,
     )
     folder = None if out is None else Path(out)
-    return run_training(scenario, settings, out=folder, resume=resume, progress=progress, track=track)
+    with show_progress(progress=progress) as listener:
+        return run_training(scenario, settings, out=folder, resume=resume, progress=listener, track=track)
 
 
 def run_training(

@@ -278,10 +278,12 @@ def learner_name(learner: object) -> str:
     return repr(learner) if is_dataclass(kind) else f"{kind.__module__}:{kind.__qualname__}"
 
 
-def _data(given: str | Data | tuple[Array, Array], seed: int, scale: str | None) -> Data:
+def _data(given: Any, seed: int, scale: str | None) -> Data:
     if isinstance(given, str):
         return load_data(given, seed=seed)
     if not isinstance(given, Data):
+        if not isinstance(given, list | tuple) or len(given) != 2:
+            raise InvalidParameterError("data", given, "a spec, Data, or a pair of features and labels")
         return data_of(*given, seed=seed, scale=scale)
     return given if scale is None else scale_data(given, scale)
 

@@ -111,6 +111,7 @@ class TrainSettings:
     poisoners: float = field(default=0.1, metadata=_SELDOM)
 
     def __post_init__(self) -> None:
+        validate.instance(str, "text: names, or none", compare=self.compare, accept=self.accept, poison=self.poison)
         whole = {"tokens": self.tokens, "updates": self.updates, "evaluations": self.evaluations}
         natural = {"seed": self.seed, "attack": self.attack, "exact_nodes": self.exact_nodes}
         natural |= {"membership": self.membership}

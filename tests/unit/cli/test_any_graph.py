@@ -28,6 +28,7 @@ VERBS = {
     "design": ["design", "--graph"],
     "optimal": ["design", "--law", "optimal", "--graph"],
     "frontier": ["design", "--frontier", "--graph"],
+    "recipients": ["design", "--recipients", "1", "--graph"],
     "audit": ["audit", "--updates", "500", "--graph"],
     "train": ["train", "--updates", "3", "--attack", "5", "--graph"],
 }

@@ -21,6 +21,8 @@ from veilwalk.cli import _output
 from veilwalk.cli._main import app
 from veilwalk.core.walk import WALKS
 from veilwalk.design import LAWS
+from veilwalk.graphs import parse_graph_spec
+from veilwalk.training import TrainSettings, scheme_of
 
 GRAPH = ["--graph", "rrg:30:3:seed=1"]
 SMALL = ["audit", *GRAPH, "--support", "2:3", "--updates", "3000", "--colluders", "4"]
@@ -297,9 +299,36 @@ def test_the_floor_belongs_to_the_papers_law_and_walk(run: Cli) -> None:
 
 def test_any_graph_is_audited_without_further_flags(run: Cli) -> None:
     """Law and support fit it; a tenth of its nodes collude."""
-    found = run.json(["audit", "--graph", "ba:40:2:seed=1", "--updates", "3000"])
+    found = run.json(["audit", "--graph", "ba:40:2:seed=1", "--scheme", "paper", "--updates", "3000"])
     assert (found["params"]["law"], found["params"]["colluders"]) == ("uniform-node", 4)
     assert list(found["observers"]) == ASKED
+
+
+def test_without_a_word_on_the_scheme_it_attacks_what_train_uses(run: Cli) -> None:
+    """And its first line says so; any part that is given asks for another scheme."""
+    spec = "rrg:40:3:seed=1"
+    graph, quick = parse_graph_spec(spec), ["--graph", spec, "--updates", "600", "--observers", "prior"]
+    trained = scheme_of(graph, TrainSettings(graph=spec))
+    found = run.json(["audit", *quick])["params"]
+    assert (found["law"], found["walk"], found["recipients"]) == (
+        trained.law.name,
+        trained.walk.kind,
+        trained.recipients,
+    )
+    assert trained.recipients > 1
+    first = run(["audit", *quick])[1].partition("\n")[0]
+    assert f"recommended scheme, law {trained.law.name}, {trained.walk} walk, sealed for {trained.recipients}:" in first
+    assert "scheme paper, law paper, simple walk:" in run(["audit", *quick, "--scheme", "paper"])[1].partition("\n")[0]
+    for part in (["--law", "paper"], ["--support", "2:3"], ["--walk", "simple"], ["--recipients", "1"]):
+        found = run.json(["audit", *quick, *part])["params"]
+        assert (found["law"], found["walk"], found.get("recipients", 1)) == ("paper", "simple", 1)
+
+
+def test_a_scheme_that_is_none_is_refused(run: Cli) -> None:
+    """In one line that names the flag."""
+    code, out, err = run(["audit", *GRAPH, "--scheme", "best"])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "scheme = 'best'" in err
 
 
 def test_intervals_of_shares_are_shares(run: Cli) -> None:

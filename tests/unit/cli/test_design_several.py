@@ -80,6 +80,8 @@ def test_auto_prints_and_draws_the_whole_frontier(run: Cli, tmp_path: Path) -> N
     ("arguments", "words"),
     [
         (["--recipients", "0"], "recipients = 0: must be >= 1"),
+        (["--recipients", "-1"], "recipients = -1: must be >= 1"),
+        (["--recipients", "500"], "recipients = 500: must be at most 36"),
         (["--recipients", "39", "--law", "far:3"], "recipients = 39: must be at most"),
         (["--recipients", "many"], "recipients = 'many': must be a number of recipients, or auto"),
         (["--recipients", "auto", "--keep", "0"], "keep = 0.0: must be a share of the node entropy"),

@@ -17,6 +17,7 @@ from veilwalk.cli._main import app
 from veilwalk.design import FORMULAS, OBJECTIVES
 from veilwalk.design._channel import OBSERVERS
 from veilwalk.node import Suite
+from veilwalk.training import SCHEMES
 
 GROUPS = ((), ("cluster",), ("graph",), ("keys",), ("node",), ("paper",), ("roster",))
 SUITES = {suite.name.lower() for suite in Suite}
@@ -25,6 +26,8 @@ CHOICES = {
     ("cluster up", "--suite"): SUITES,
     ("audit", "--posterior"): {"auto", *INFERENCES},
     ("audit", "--placement"): set(PLACEMENTS),
+    ("audit", "--scheme"): set(SCHEMES),
+    ("train", "--scheme"): set(SCHEMES),
     ("design", "--objective"): set(OBJECTIVES),
     ("design", "--observer"): set(OBSERVERS),
     ("design", "--formulas"): set(FORMULAS),

@@ -128,7 +128,7 @@ def test_a_log_hears_now_and_then_how_far_it_is(
 ) -> None:
     """Not before a minute has passed, and not more often."""
     now = iter([0.0, 59.0, 60.0, 60.0, 119.0, 200.0, 200.0])
-    monkeypatch.setattr("veilwalk.cli._output.time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr("veilwalk.core.progress.time", SimpleNamespace(monotonic=lambda: next(now)))
     with _output.live_progress() as hear:
         hear("walking", 1, 9)
         hear("walking", 2, 9, "20 hops")

@@ -171,6 +171,31 @@ def test_small_networks_get_the_nearest() -> None:
         recommended_scheme(complete(6))
 
 
+@pytest.mark.parametrize(
+    ("graph", "recipients", "law"),
+    [
+        (random_regular(100, 3, seed=1), 4, "far:4"),
+        (random_regular(12, 3, seed=1), 2, "far:2"),
+        (random_regular(30, 3, seed=1), 2, "far:3"),
+        (random_regular(30, 3, seed=1), 25, "far:2"),
+        (ring(9), None, "far:2"),
+        (Graph.from_edges(4, [(0, 1), (1, 2), (2, 3)]), 1, "far:2"),
+    ],
+)
+def test_without_a_law_one_is_taken_that_fits(graph: Graph, recipients: int | None, law: str) -> None:
+    """The farthest, up to four hops, that allows every node so many; smaller networks get a nearer one."""
+    assert design_several(graph, recipients=recipients).scheme.law.name == law
+
+
+@pytest.mark.parametrize("recipients", [0, -1, 9, 500, "2", 1.5, True])
+@pytest.mark.parametrize("law", [None, "far:2"])
+def test_recipients_are_refused_for_what_they_are(recipients: int, law: str | None) -> None:
+    """And not for the distance of a law that nobody named; eight is the most in this network."""
+    with pytest.raises(InvalidParameterError) as refused:
+        design_several(random_regular(12, 3, seed=1), law, recipients=recipients)
+    assert (refused.value.name, refused.value.value) == ("recipients", recipients)
+
+
 @pytest.mark.parametrize("keep", [0.0, -1.0, 1.01, math.nan])
 def test_a_floor_outside_is_refused(keep: float) -> None:
     """It is a share."""
