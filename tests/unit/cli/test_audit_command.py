@@ -306,7 +306,7 @@ def test_any_graph_is_audited_without_further_flags(run: Cli) -> None:
 
 def test_without_a_word_on_the_scheme_it_attacks_what_train_uses(run: Cli) -> None:
     """And its first line says so; any part that is given asks for another scheme."""
-    spec = "rrg:40:3:seed=1"
+    spec = "rrg:60:3:seed=1"
     graph, quick = parse_graph_spec(spec), ["--graph", spec, "--updates", "600", "--observers", "prior"]
     trained = scheme_of(graph, TrainSettings(graph=spec))
     found = run.json(["audit", *quick])["params"]
