@@ -24,7 +24,7 @@ SUITES = {suite.name.lower() for suite in Suite}
 CHOICES = {
     ("keys new", "--suite"): SUITES,
     ("cluster up", "--suite"): SUITES,
-    ("audit", "--posterior"): {"auto", *INFERENCES},
+    ("audit", "--posterior"): {"auto", "by-class", *INFERENCES},
     ("audit", "--placement"): set(PLACEMENTS),
     ("audit", "--scheme"): set(SCHEMES),
     ("train", "--scheme"): set(SCHEMES),
