@@ -21,7 +21,7 @@ from tests.helpers.members import greet, message_for, offer
 from veilwalk.core.errors import ConfigError, InvalidParameterError, LearnerError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.learning import make_learner
+from veilwalk.learning import Partition, make_learner
 from veilwalk.node import RunRules
 from veilwalk.node.cluster import prepare_cluster
 from veilwalk.node.cluster._dwell import LEAST_DWELL_S, measured_dwell, trial_data
@@ -36,7 +36,7 @@ from veilwalk.node.members import (
 )
 from veilwalk.node.peer import load_config
 from veilwalk.node.peer._assemble import load_task
-from veilwalk.node.peer._trainer import Lesson, Task
+from veilwalk.node.peer._trainer import Learnt, Lesson, Task
 from veilwalk.node.peer._worker import Worker
 
 KILLER = '''
@@ -283,3 +283,41 @@ def test_noise_and_clipping_are_the_simulators_and_the_noise_is_the_systems(clus
     assert RunRules.from_text(rules.to_text()) == rules
     with pytest.raises(InvalidParameterError, match=r"^rows = 10"):
         RunRules(walk=SIMPLE, updates=9, late_hops=9, rows=10)
+
+
+@pytest.mark.parametrize("noise", [2.0, 0.0])
+def test_what_hangs_under_noise_is_tried_again_without_data(
+    cluster: list[Path], monkeypatch: pytest.MonkeyPatch, noise: float
+) -> None:
+    """The same model, so that nobody sees that data made it hang; without noise, this node's own model."""
+    rules = RunRules(walk=SIMPLE, updates=9, late_hops=9, clip=0.5, noise=noise)
+    worker = object.__new__(Worker)
+    worker._manifest = replace(manifest_of(cluster[0]), walk=rules.to_text())
+    attempts: list[Lesson] = []
+
+    def hang_once(attempt: Lesson) -> Learnt:
+        attempts.append(attempt)
+        if len(attempts) == 1:
+            raise TimeoutError
+        return Learnt(model=b"", state={}, counts=("updates",))
+
+    monkeypatch.setattr(worker, "_update", hang_once)
+    monkeypatch.setattr(worker, "_replace", lambda: None)
+    asked = lesson(1, 0, 0, 0)
+    assert worker.update(asked).counts == ("updates", "out_of_time")
+    assert attempts[0] == asked
+    assert attempts[1] == (replace(asked, without_data=True) if noise else replace(asked, received=None))
+
+
+def test_an_update_without_data_does_not_ask_them(cluster: list[Path]) -> None:
+    """Whatever the rows would do to the learner; with them the owner is told that it failed."""
+    learner = make_learner("softmax", n_features=4, n_classes=3)
+    first = dict(learner.init_params(np.random.default_rng(0)))
+    # Labels beyond the classes make the learner fail.
+    data = Partition(np.ones((5, 4), dtype=np.float32), np.full(5, 99))
+    rules = RunRules(walk=SIMPLE, updates=9, late_hops=9, clip=0.5, noise=2.0)
+    manifest = replace(manifest_of(cluster[0]), arrays=array_specs(first))
+    task = Task(learner=learner, data=data, manifest=manifest, index=0, rules=rules)
+    asked = Lesson(received=encode_params(manifest, first), own=None, iteration=0, step=0, state={})
+    assert task.update(asked).counts == ("updates", "learner_failures")
+    assert task.update(replace(asked, without_data=True)).counts == ("updates",)
