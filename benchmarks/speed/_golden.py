@@ -18,7 +18,7 @@ import numpy.typing as npt
 from veilwalk import walks
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph, barabasi_albert, random_regular
-from veilwalk.walks import FarRows
+from veilwalk.walks import ExcludedRows
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "walk_digests.json"
 SEED = 2**40 + 7
@@ -40,7 +40,7 @@ def _protocol(graph: Graph, law: Any, walk: str, recipients: int, *, replicas: i
     watching[:: max(graph.n_nodes // 30, 2)] = True
 
     def case(device: str) -> list[npt.NDArray[Any]]:
-        options: dict[str, Any] = {"updates": updates, "replicas": replicas, "walk": Walk.of(walk), "seed": SEED}
+        options: dict[str, Any] = {"updates": updates, "replicas": replicas, "walk": Walk.parse(walk), "seed": SEED}
         options |= {"recipients": recipients, "colluders": watching, "device": device, "burn_in": 3}
         return [walks.run_protocol(graph, law, **options)]
 
@@ -50,7 +50,7 @@ def _protocol(graph: Graph, law: Any, walk: str, recipients: int, *, replicas: i
 def _openings(graph: Graph, law: Any, walk: str, recipients: int, *, lanes: int = 40, legs: int = 2_000) -> Case:
     def case(device: str) -> list[npt.NDArray[Any]]:
         found = walks.estimate_openings(
-            graph, law, recipients, walk=Walk.of(walk), legs=legs, lanes=lanes, seed=9, longest=300, device=device
+            graph, law, recipients, walk=Walk.parse(walk), legs=legs, lanes=lanes, seed=9, longest=300, device=device
         )
         return [np.asarray(found.hops), found.made, found.arrived, found.joint, found.by_hop]
 
@@ -62,7 +62,7 @@ def golden_cases() -> dict[str, Case]:
     three, hubs = random_regular(300, 3, seed=1), barabasi_albert(300, 3, seed=1)
     cases: dict[str, Case] = {}
     for name, graph in {"rrg:300:3": three, "ba:300:3": hubs}.items():
-        law, far = exact_law(graph), FarRows.on(graph, 2)
+        law, far = exact_law(graph), ExcludedRows.nearer_than(graph, 2)
         for walk in ("simple", "lazy", "metropolis", "non-backtracking"):
             cases[f"protocol {name} {walk} K=1"] = _protocol(graph, law, walk, 1)
             cases[f"protocol {name} {walk} K=8"] = _protocol(graph, far, walk, 8)
@@ -75,7 +75,7 @@ def golden_cases() -> dict[str, Case]:
 def large_cases() -> dict[str, Case]:
     """Return cases that keep a card busy; without digests, they are compared with the processor at hand."""
     three = random_regular(300, 3, seed=1)
-    law, far = exact_law(three), FarRows.on(three, 2)
+    law, far = exact_law(three), ExcludedRows.nearer_than(three, 2)
     return {
         "protocol rrg:300:3 K=1, 20,000 lanes": _protocol(three, law, "simple", 1, replicas=20_000, updates=400_000),
         "protocol rrg:300:3 K=8 non-backtracking, 20,000 lanes": _protocol(

@@ -59,7 +59,7 @@ def protocol_lines(clock: Clock) -> list[Line]:
     law, lines = exact_law(graph), []
     for recipients, walk in ((1, "simple"), (1, "non-backtracking"), (8, "simple")):
         played: dict[str, int] = {}
-        options: dict[str, Any] = {"recipients": recipients, "walk": Walk.of(walk), "seed": 1, "burn_in": 2}
+        options: dict[str, Any] = {"recipients": recipients, "walk": Walk.parse(walk), "seed": 1, "burn_in": 2}
 
         def play(device: str, played: Any = played, options: Any = options) -> None:
             size: dict[str, Any] = {"updates": 100_000}

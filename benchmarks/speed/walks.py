@@ -91,7 +91,7 @@ def _numpy_protocol(graph: Graph, lanes: int, hops: int) -> Contender:
 
 def _protocol_contenders(scale: float) -> dict[str, Contender]:
     graph = random_regular(300, 4, seed=SEED)
-    law = walks.FarRows.on(graph, 1)
+    law = walks.ExcludedRows.nearer_than(graph, 1)
     hops = np.zeros(64, dtype=np.int64)
     updates = max(1, int(2000 * scale))
 

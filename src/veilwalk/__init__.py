@@ -26,7 +26,7 @@ This is the front door: names of these rooms, loaded when they are first asked f
 
 from typing import TYPE_CHECKING
 
-from veilwalk.core.rooms import late_names
+from veilwalk.core.rooms import lazy_attributes
 from veilwalk.core.version import __version__
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ __all__ = [
 ]
 
 
-__getattr__ = late_names(
+__getattr__ = lazy_attributes(
     __name__,
     _ROOM_OF,
     rooms=(

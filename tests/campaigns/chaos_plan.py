@@ -50,7 +50,7 @@ def tally_plan(
     law: DestinationLaw = DistanceLaw(DistanceSupport(distance, distance), np.ones(1)).on(graph)
     if recipients > 1:
         law = choose_scheme(graph, f"far:{distance}").law
-    scheme = Scheme(graph, law, Walk.of(walk), recipients=min(recipients, int(law.choices.min())))
+    scheme = Scheme(graph, law, Walk.parse(walk), recipients=min(recipients, int(law.n_choices.min())))
     late_hops, starve_hops = late, 1e12
     if late_hops is None:
         late_hops, starve_hops = _lost(scheme, max(hop, dwell), 8 * padding, away, alarm_hops)

@@ -30,7 +30,7 @@ from veilwalk.node.cluster._files import node_ids
 from veilwalk.node.members._encoding import decode_params
 from veilwalk.node.peer import RecordedDraws
 from veilwalk.node.peer._assemble import assemble
-from veilwalk.walks import recipients_of, run_protocol, token_paths
+from veilwalk.walks import draw_recipients, run_protocol, token_paths
 
 SEED = 5
 UPDATES = 40
@@ -130,7 +130,7 @@ def test_the_same_sets_give_the_same_model(tmp_path: Path, walk: str, payload: s
     data = load_data("digits", seed=SEED)
     parts = partitions_of(parse_partition_spec("dirichlet:0.5", graph=graph, seed=SEED), data)
     learner = make_learner(LEARNER, n_features=data.n_features, n_classes=data.n_classes)
-    (played,) = scheme.play(updates=UPDATES, seed=SEED, replicas=1, burn_in=0)
+    (played,) = scheme.iter_updates(updates=UPDATES, seed=SEED, replicas=1, burn_in=0)
     task = TrainingTask(learner=learner, partitions=parts, held_out=data.test, seed=SEED, payload=payload)
     simulated = train(task, trace_of(graph, played, recipients=4), evaluations=EVALUATIONS).params
     plan = ClusterPlan(
@@ -165,8 +165,8 @@ def recorded_for_several(scheme: Scheme, played: Any) -> dict[int, list[float]]:
     graph, clocks = scheme.graph, played["clock"].tolist()
     (path,) = token_paths(graph, hops=clocks[-1], lanes=1, seed=SEED, walk=scheme.walk)
     sealed_at = [0, *clocks[:-1]]
-    sets = recipients_of(
-        graph, scheme.law.draws, 4, seed=SEED, lane=played["replica"], source=played["source"], clock=sealed_at
+    sets = draw_recipients(
+        graph, scheme.law.rows, 4, seed=SEED, lane=played["replica"], source=played["source"], clock=sealed_at
     )
     drawn = dict(zip(sealed_at, sets.tolist(), strict=True))
     draws: dict[int, list[float]] = {node: [] for node in range(graph.n_nodes)}

@@ -42,7 +42,7 @@ def chained(kind: str) -> MeanOpenings:
 
 @cache
 def played(kind: str, number: int = 0) -> Updates:
-    law = walks.FarRows.on(network(number), FAR)
+    law = walks.ExcludedRows.nearer_than(network(number), FAR)
     return walks.run_protocol(network(number), law, updates=64_000, seed=5, walk=Walk(kind), recipients=RECIPIENTS)
 
 
@@ -96,7 +96,13 @@ def test_three_roads_give_one_price(kind: str) -> None:
     exact = chained(kind)
     lanes = played(kind)["leg_hops"].reshape(64, -1).mean(axis=1)
     summed = walks.estimate_openings(
-        network(), walks.FarRows.on(network(), FAR), RECIPIENTS, walk=Walk(kind), legs=20_000, seed=3, joint=False
+        network(),
+        walks.ExcludedRows.nearer_than(network(), FAR),
+        RECIPIENTS,
+        walk=Walk(kind),
+        legs=20_000,
+        seed=3,
+        joint=False,
     )
     assert agree(*spread(lanes), exact)
     assert agree(summed.hops, summed.hops_interval[1] - summed.hops, exact)

@@ -14,7 +14,7 @@ from veilwalk.audit.inference.sampled_filter import SampledFilter
 from veilwalk.audit.observers._filtered import following, thinned
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 from veilwalk.core.walk import Walk
-from veilwalk.design import FarLaw, Scheme
+from veilwalk.design import Scheme, far_law
 from veilwalk.graphs import random_regular
 
 SETTINGS = AuditSettings(updates=20_000, seed=11, colluders=5)
@@ -25,7 +25,7 @@ ROWS = 600
 
 def scheme(kind: str, recipients: int = 4) -> Scheme:
     """RRG(40, 3), sealed for four at distance 3 or more."""
-    return Scheme(GRAPH, FarLaw(GRAPH, 3), Walk(kind), recipients=recipients)
+    return Scheme(GRAPH, far_law(GRAPH, 3), Walk(kind), recipients=recipients)
 
 
 @cache

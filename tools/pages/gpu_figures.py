@@ -52,7 +52,7 @@ def play_audit(folder: Path, updates: int, device: str) -> None:
     edges = np.unique(np.geomspace(1, 50_000, CLASSES).astype(np.int64))
     counts = np.zeros((2, 3 * 300, len(edges) + 1, 300), dtype=np.uint32)
     began, hops = time.perf_counter(), 0
-    for chunk in scheme.play(updates=updates, seed=SEED, replicas=min(1 << 16, updates // 100), device=device):
+    for chunk in scheme.iter_updates(updates=updates, seed=SEED, replicas=min(1 << 16, updates // 100), device=device):
         halves = (chunk["replica"] % 2).astype(np.int64)
         fields = (np.ascontiguousarray(chunk[name]) for name in ("destination", "last_hop", "source", "return_time"))
         _count(*fields, halves, graph.neighbour_table, edges, counts)
@@ -92,7 +92,7 @@ def _hit_rate(counts: npt.NDArray[Any]) -> tuple[float, float]:
 def play_frontier(folder: Path, deliveries: int, device: str) -> None:
     """Keep who sealed, who opened and from whom, for each walk and number of recipients on a million nodes."""
     graph = random_regular(NODES, 4, seed=1)
-    law = walks.FarRows.on(graph, 2)
+    law = walks.ExcludedRows.nearer_than(graph, 2)
     for walk in WALKS:
         kept: dict[str, Any] = {}
         for recipients in COUNTS:

@@ -146,7 +146,7 @@ def compared(*, graph: str, support: str, law: str, walks: list[str], **settings
     """The rows of one comparison; a tenth of the nodes collude."""
     network = parse_graph_spec(graph)
     chosen = make_law(law, network, DistanceSupport.parse(support))
-    kinds = [Walk.of(walk) for walk in walks]
+    kinds = [Walk.parse(walk) for walk in walks]
     record = compare_walks(network, chosen, kinds, seed=7, colluders=network.n_nodes // 10, **settings)
     return list(record.result["rows"])
 

@@ -122,7 +122,7 @@ def _scored(found: SpyScores) -> dict[str, Any]:
 
 def _spied(scheme: Scheme, spies: BoolArray, asked: RouteSettings) -> dict[str, Any]:
     """Play our own: spies see a ciphertext that any of them carries or opens."""
-    chunks = list(scheme.play(updates=asked.updates, seed=asked.seed, colluders=spies, burn_in=_BURN_IN))
+    chunks = list(scheme.iter_updates(updates=asked.updates, seed=asked.seed, colluders=spies, burn_in=_BURN_IN))
     played = np.concatenate(chunks)
     honest = played[~spies[played["source"]]]
     source, blamed = (honest[name].astype(np.int64) for name in ("source", "first_sight_from"))

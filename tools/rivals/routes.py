@@ -18,10 +18,10 @@ from veilwalk.core.randomness import task_generator
 from veilwalk.core.records import Record
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design import (
-    FarLaw,
     Scheme,
     choose_scheme,
     conditional_entropy,
+    far_law,
     first_sights,
     pairs_bound,
     predecessor_guess,
@@ -70,7 +70,7 @@ def compare_routes(
     rows.append(_crowd(graph.n_nodes))
     for walk in walks:
         for far in fars:
-            law = FarLaw(graph, far)
+            law = far_law(graph, far)
             for count in counts:
                 progress(f"{walk}, far:{far}, sealed for {count}")
                 rows.append(_scheme_row("several", Scheme(graph, law, walk, recipients=count)))

@@ -290,7 +290,7 @@ def _named(plan: Plan) -> dict[str, Any]:
     return {
         "kind": "audit",
         "graph": scheme.graph.digest,
-        "law": law_digest(scheme.law.draws),
+        "law": law_digest(scheme.law.rows),
         "walk": scheme.walk.kind,
         "recipients": scheme.recipients,
         "settings": asdict(replace(plan.settings, memory_bytes=1)),

@@ -13,7 +13,7 @@ from veilwalk.core.errors import InvalidParameterError, ResourceLimitError, Veil
 from veilwalk.core.removed import refuse_removed
 from veilwalk.design import DestinationLaw, Scheme
 from veilwalk.graphs import Graph
-from veilwalk.walks import UPDATE_DTYPE, FarRows, estimate_memory
+from veilwalk.walks import UPDATE_DTYPE, ExcludedRows, estimate_memory
 
 # (1 + x) e^-x = 0.02: two legs' worth of exponential waiting stay below x means in 98% of deliveries.
 _HORIZON_LEGS = 5.83
@@ -67,7 +67,7 @@ def predicted_memory(plan: Plan) -> int:
     graph, law, settings = plan.scheme.graph, plan.scheme.law, plan.settings
     walking = estimate_memory(
         graph,
-        law.draws,
+        law.rows,
         updates=settings.updates,
         replicas=settings.replicas,
         walk=plan.scheme.walk,
@@ -92,7 +92,7 @@ def predicted_memory(plan: Plan) -> int:
 
 def _entries(law: DestinationLaw) -> int:
     """Pairs that a law holds; a far law holds those that may not be."""
-    return law.draws.near.size if isinstance(law.draws, FarRows) else int(law.choices.sum())
+    return law.rows.nodes.size if isinstance(law.rows, ExcludedRows) else int(law.n_choices.sum())
 
 
 def _check_names(settings: AuditSettings) -> None:

@@ -93,9 +93,9 @@ def play(
     complete = True
     try:
         if device != "cpu" or (executor is None and store is None):
-            chunks.extend(scheme.play(device=device, **options))
+            chunks.extend(scheme.iter_updates(device=device, **options))
         else:
-            chunks.append(scheme.played(executor=executor, store=store, **options))
+            chunks.append(scheme.run_updates(executor=executor, store=store, **options))
     except KeyboardInterrupt:
         if not chunks:
             raise

@@ -148,7 +148,7 @@ def opener_flows(scheme: Scheme, flows: FloatArray, apart: IntArray) -> FloatArr
         return flows
     other = estimate_openings(
         scheme.graph,
-        scheme.law.draws,
+        scheme.law.rows,
         scheme.recipients,
         walk=scheme.walk,
         legs=scheme.openings.legs,

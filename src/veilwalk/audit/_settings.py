@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
+from veilwalk.core.sizes import EXACT_NODES, LARGE_NODES
 from veilwalk.design import Scheme
 
 #: The inference that looks candidates up around each destination: it needs no tables of all pairs.
 BY_CLASS = "by-class"
-#: Largest graph with exact posteriors at a sample of destinations; the walk must be a chain on the nodes.
-SAMPLED_EXACT_NODES = 2_000
 #: How colluders are chosen.
 PLACEMENTS = ("random", "spread")
 _COUNTS = {
@@ -73,9 +72,9 @@ class AuditSettings:
     replicas: int = 64
     horizon: int = 0
     memory_bytes: int = DEFAULT_MEMORY_BYTES
-    exact_nodes: int = 500
+    exact_nodes: int = EXACT_NODES
     path_nodes: int = 2_000
-    large_nodes: int = 10_000
+    large_nodes: int = LARGE_NODES
     sampled_destinations: int = 64
     scored_by_few: int = 20_000
     scored_by_filter: int = 0

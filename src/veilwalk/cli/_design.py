@@ -149,7 +149,7 @@ def design(
         return
     if nodes is not None or degree is not None or formulas is not None:
         raise ConfigError("--nodes, --degree and --formulas are for closed forms: leave them out with --graph")
-    from veilwalk.design import LARGE_NODES
+    from veilwalk.core.sizes import LARGE_NODES
     from veilwalk.engine import JobStore
 
     if network.n_nodes < LARGE_NODES or recipients is not None or frontier:
@@ -314,7 +314,7 @@ def _frontier(
         record = privacy_price(
             graph,
             support=support or default_support(graph),
-            walks=[Walk.of(kind) for kind in walks.split(",")],
+            walks=[Walk.parse(kind) for kind in walks.split(",")],
             progress=progress,
             **options,
         )

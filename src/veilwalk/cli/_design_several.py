@@ -80,7 +80,7 @@ def _choose(
 ) -> None:
     from veilwalk.design import KEEP, look_at, recipients_frontier, save_scheme
 
-    walks = None if walk is None else [Walk.of(kind) for kind in walk.split(",")]
+    walks = None if walk is None else [Walk.parse(kind) for kind in walk.split(",")]
     floor = KEEP if keep is None else keep
     with live_progress() as progress:
         found = recipients_frontier(graph, keep=floor, walks=walks, sealing=sealing, progress=progress)
@@ -108,7 +108,7 @@ def _choose(
 def print_several(found: Several) -> None:
     """Print what is known about a scheme that seals for several."""
     scheme, hidden, sealing = found.scheme, found.hidden, found.sealing
-    few, many = int(scheme.law.choices.min()), int(scheme.law.choices.max())
+    few, many = int(scheme.law.n_choices.min()), int(scheme.law.n_choices.max())
     title = (
         f"sealed for {scheme.recipients}, law {scheme.law.name}, {scheme.walk} walk, {scheme.graph.n_nodes} nodes, "
         f"{few if few == many else f'{few} to {many}'} eligible"

@@ -175,7 +175,7 @@ def live_progress() -> Iterator[Progress]:
 
 def asked_walk(kind: str | None) -> Walk | None:
     """Return the walk that ``--walk`` asks for, None where it was not given."""
-    return None if kind is None else Walk.of(kind)
+    return None if kind is None else Walk.parse(kind)
 
 
 def drawn(draw: Callable[[], list[Path]]) -> list[Path]:

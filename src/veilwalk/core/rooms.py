@@ -49,7 +49,7 @@ def show_options(kind: Any, *, but: Collection[str] = ()) -> Callable[[_Function
     return show
 
 
-def late_names(room: str, homes: Mapping[str, Iterable[str]], rooms: Iterable[str] = ()) -> Callable[[str], Any]:
+def lazy_attributes(room: str, homes: Mapping[str, Iterable[str]], rooms: Iterable[str] = ()) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module whose public names live in modules that are not imported yet.
 
     Args:

@@ -36,25 +36,22 @@ class DistanceSupport:
             raise InvalidParameterError("support", f"{self.lo}:{self.hi}", "LO:HI with LO <= HI")
 
     @classmethod
-    def parse(cls, text: str, *, allow_neighbours: bool = False) -> DistanceSupport:
-        """Read ``LO:HI``."""
-        match = _RANGE.fullmatch(text.strip())
+    def parse(
+        cls, support: DistanceSupport | tuple[int, int] | str, *, allow_neighbours: bool = False
+    ) -> DistanceSupport:
+        """Read a support from its text ``LO:HI`` or its two ends; return a support as it is."""
+        if isinstance(support, DistanceSupport):
+            return support
+        if not isinstance(support, str):
+            try:
+                lo, hi = support
+            except (TypeError, ValueError):
+                raise InvalidParameterError("support", support, "two distances: (2, 6), or LO:HI as text") from None
+            return cls(lo, hi, allow_neighbours)
+        match = _RANGE.fullmatch(support.strip())
         if match is None:
-            raise InvalidParameterError("support", text, "LO:HI, two whole numbers, for example 2:6")
+            raise InvalidParameterError("support", support, "LO:HI, two whole numbers, for example 2:6")
         return cls(int(match[1]), int(match[2]), allow_neighbours)
-
-    @classmethod
-    def of(cls, given: DistanceSupport | tuple[int, int] | str) -> DistanceSupport:
-        """Return a support given as such, as its two ends or as text."""
-        if isinstance(given, DistanceSupport):
-            return given
-        if isinstance(given, str):
-            return cls.parse(given)
-        try:
-            lo, hi = given
-        except (TypeError, ValueError):
-            raise InvalidParameterError("support", given, "two distances: (2, 6), or LO:HI as text") from None
-        return cls(lo, hi)
 
     @property
     def size(self) -> int:

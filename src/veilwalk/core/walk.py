@@ -33,9 +33,9 @@ class Walk:
             raise InvalidParameterError("walk", self.kind, f"one of {', '.join(WALKS)}")
 
     @classmethod
-    def of(cls, given: Walk | str) -> Walk:
-        """Return a walk given as such or by the name of its kind."""
-        return given if isinstance(given, Walk) else cls(str(given).strip())
+    def parse(cls, walk: Walk | str) -> Walk:
+        """Read a walk from the name of its kind; return a walk as it is."""
+        return walk if isinstance(walk, Walk) else cls(str(walk).strip())
 
     def __str__(self) -> str:
         return self.kind

@@ -16,7 +16,7 @@ from veilwalk.design._hidden import (
     predecessor_guess,
     what_is_hidden,
 )
-from veilwalk.design._law import DestinationLaw, DistanceLaw, FarLaw, law_by_distance
+from veilwalk.design._law import DestinationLaw, DistanceLaw, far_law, law_by_distance
 from veilwalk.design._optimal import OBJECTIVES, Optimum, Problem
 from veilwalk.design._paper import (
     FORMULAS,
@@ -42,7 +42,7 @@ from veilwalk.design._registry import (
     make_law,
 )
 from veilwalk.design._scaling import balanced, with_matrix
-from veilwalk.design._scheme import LARGE_NODES, Price, Scheme, relay_warning, require_destinations
+from veilwalk.design._scheme import Price, Scheme, relay_warning, require_destinations
 from veilwalk.design._several import (
     KEEP,
     MODEL_BYTES,
@@ -59,7 +59,6 @@ from veilwalk.design._several import (
 __all__ = [
     "FORMULAS",
     "KEEP",
-    "LARGE_NODES",
     "LAWS",
     "MODEL_BYTES",
     "OBJECTIVES",
@@ -71,7 +70,6 @@ __all__ = [
     "DestinationLaw",
     "DistanceLaw",
     "Exposure",
-    "FarLaw",
     "FirstSight",
     "Frontier",
     "Hidden",
@@ -107,6 +105,7 @@ __all__ = [
     "design_several",
     "exact_window_likelihood",
     "exposure",
+    "far_law",
     "first_sights",
     "law_by_distance",
     "load_law",

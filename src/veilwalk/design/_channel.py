@@ -22,12 +22,11 @@ from veilwalk.chains import Chain, DeliveryLaw
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
+from veilwalk.core.sizes import EXACT_NODES
 from veilwalk.core.stats import geometric_starts
 from veilwalk.design._law import DestinationLaw
 
 OBSERVERS = ("return-time", "last-hop")
-#: Largest graph whose channel is exact: it costs horizon * nodes^3 * degree.
-EXACT_NODES = 500
 # Classes of return times at most; fewer where the channel is approximate and large.
 _CLASSES, _FEWER_CLASSES = 32, 16
 # Return times beyond half the mean leg tell sources apart by a few millionths of a nat: one class will do.

@@ -162,8 +162,8 @@ def design(
     if "recipients" in options:
         raise InvalidParameterError("recipients", options["recipients"], "given to design_several instead")
     validate.options(Request, options)
-    chosen = default_support(graph) if support is None else DistanceSupport.of(support)
-    request = Request(graph=graph, support=chosen, walk=Walk.of(walk), **options)
+    chosen = default_support(graph) if support is None else DistanceSupport.parse(support)
+    request = Request(graph=graph, support=chosen, walk=Walk.parse(walk), **options)
     with show_progress(progress=progress) as listener:
         listener(f"making the law {law}")
         made = make(law, request)

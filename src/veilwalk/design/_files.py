@@ -115,7 +115,7 @@ def choose_scheme(
         ('uniform-node', '2:3', 85.3)
     """
     graph = parse_graph_spec(graph)
-    wanted = None if walk is None else Walk.of(walk)
+    wanted = None if walk is None else Walk.parse(walk)
     law = str(law) if isinstance(law, Path) else law
     if isinstance(law, str) and law.endswith(_SUFFIXES):
         found = _loaded(Path(law))
@@ -135,7 +135,7 @@ def choose_scheme(
     elif name == "plain":
         chosen = DistanceSupport(1, 1, allow_neighbours=True)
     else:
-        chosen = default_support(graph) if support is None else DistanceSupport.of(support)
+        chosen = default_support(graph) if support is None else DistanceSupport.parse(support)
     made = make_law(name, graph, chosen, walk=wanted or SIMPLE)
     return Scheme(graph, made, wanted or SIMPLE, recipients=several, designed_for=wanted)
 
@@ -166,7 +166,7 @@ class _Loaded:
         matrix = sparse.csr_array(self.law.matrix[places])
         matrix = sparse.csr_array((matrix.data, there[matrix.indices], matrix.indptr), shape=matrix.shape)
         matrix.sort_indices()
-        return replace(self.law, matrix=matrix, graph_digest=graph.digest)
+        return replace(self.law, rows=matrix, graph_digest=graph.digest)
 
 
 def _places_by_label(own: Sequence[str] | None, wanted: Sequence[str] | None, n_nodes: int) -> list[int] | None:
@@ -195,7 +195,7 @@ def _loaded(path: Path) -> _Loaded:
         content = _read(path)
         if str(content["format"]) != _FORMAT:
             raise InputFileError(f"law {path}: format {content['format']} is not {_FORMAT}")
-        walk = Walk.of(str(content["walk"])) if "walk" in content else None
+        walk = Walk.parse(str(content["walk"])) if "walk" in content else None
         labels = tuple(map(str, content["labels"])) if "labels" in content else None
         several = int(content.get("recipients", 1))
         lo, hi = (int(value) for value in content["support"])

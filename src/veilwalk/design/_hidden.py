@@ -31,18 +31,16 @@ from veilwalk.chains import Chain
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.randomness import task_generator
+from veilwalk.core.sizes import TABLE_ENTRIES
 from veilwalk.core.stats import Estimate, estimate_mean, jackknife
 from veilwalk.design._kernels import count_openers
-from veilwalk.design._law import FarLaw
-from veilwalk.design._scheme import Price, Scheme, side_by_side
+from veilwalk.design._scheme import Price, Scheme, n_parallel_lanes
 from veilwalk.graphs import Graph, balls
-from veilwalk.walks import Openings, estimate_openings, recipients_of
+from veilwalk.walks import Openings, draw_recipients, estimate_openings
 
 #: Hops that are followed, in all, for each entry of the table of arcs by sources: as told, and as first looked at.
 THOROUGH, QUICK = 100, 20
 _GROUPS = 8
-# Tables of arcs by sources are held, one a group and sixteen more at work, up to so many entries.
-_TABLE_ENTRIES = 4_000_000
 # Deliveries that are played where tables do not fit.
 _DELIVERIES = 16_384
 _LEAST_ENTRIES, _MOST_HOPS, _LEAST_LEGS = 20_000, 120_000_000, 320
@@ -134,7 +132,7 @@ def what_is_hidden(scheme: Scheme, *, effort: int = THOROUGH) -> Hidden:
     ``effort`` says how many hops are followed for each entry of a table, and up to which size there are tables.
     """
     entries = len(scheme.graph.indices) * scheme.graph.n_nodes
-    if entries <= _TABLE_ENTRIES * effort / THOROUGH:
+    if entries <= TABLE_ENTRIES * effort / THOROUGH:
         groups = _followed(scheme, min(effort * max(entries, _LEAST_ENTRIES), _MOST_HOPS))
         if groups is not None:
             return _told(scheme, groups)
@@ -145,14 +143,14 @@ def what_is_hidden(scheme: Scheme, *, effort: int = THOROUGH) -> Hidden:
 
 def _followed(scheme: Scheme, hops: int) -> list[Openings] | None:
     """Return openings in groups; None where legs are so long, as on trees, that too many are cut off."""
-    eligible = float(scheme.law.choices.mean())
+    eligible = float(scheme.law.n_choices.mean())
     leg = 1.5 * (eligible + 1) / (scheme.recipients + 1) + 10.0
     legs = max(int(hops / (_FOLLOWED * leg * _GROUPS)), _LEAST_LEGS)
     groups = []
     for group in range(_GROUPS):
         try:
             found = estimate_openings(
-                scheme.graph, scheme.law.draws, scheme.recipients, walk=scheme.walk, legs=legs, seed=1 + group
+                scheme.graph, scheme.law.rows, scheme.recipients, walk=scheme.walk, legs=legs, seed=1 + group
             )
         except InvalidParameterError:
             return None
@@ -191,8 +189,8 @@ def _told(scheme: Scheme, groups: Sequence[Openings]) -> Hidden:
 
 def _candidates(scheme: Scheme) -> int:
     """Return how many can be the source to one that opens, at most; the law of far recipients works both ways."""
-    if isinstance(scheme.law, FarLaw):
-        return int(scheme.law.choices.max())
+    if scheme.law.far is not None:
+        return int(scheme.law.n_choices.max())
     return max(scheme.graph.n_nodes - 1, 2)
 
 
@@ -253,10 +251,10 @@ def class_bound(scheme: Scheme, deliveries: int) -> tuple[Estimate, Price, tuple
     The last is how often nodes of the rarest and of the most frequent class of degrees update, times the mean.
     """
     graph = scheme.graph
-    about = 1.5 * float(scheme.law.choices.mean()) / scheme.recipients + 10.0
+    about = 1.5 * float(scheme.law.n_choices.mean()) / scheme.recipients + 10.0
     updates = int(min(max(_PLAYED_HOPS / about, _LEAST_DELIVERIES), deliveries))
     played = np.concatenate(
-        list(scheme.play(updates=updates, seed=1, replicas=side_by_side(graph, updates), burn_in=8))
+        list(scheme.iter_updates(updates=updates, seed=1, replicas=n_parallel_lanes(graph, updates), burn_in=8))
     )
     mean = estimate_mean(played["leg_hops"].astype(np.float64))
     price = Price(mean.mean, f"played, {mean.count} updates", mean.interval)
@@ -374,7 +372,7 @@ def predecessor_guess(scheme: Scheme, *, hops: float, seed: int = 1) -> Predeces
     walks = int(min(max(_COUNTED_HOPS / (hops * _SETS), _FEWEST_WALKS), _WALKS)) // 2 * 2
     sets = int(min(max(_COUNTED_HOPS / (hops * walks), 16), _SETS))
     graph, rng = scheme.graph, task_generator(seed, _DRAWN)
-    played = scheme.play(updates=sets, seed=seed, replicas=side_by_side(graph, sets), burn_in=8)
+    played = scheme.iter_updates(updates=sets, seed=seed, replicas=n_parallel_lanes(graph, sets), burn_in=8)
     sources = np.concatenate([chunk["source"] for chunk in played]).astype(np.int64)
     counts = np.zeros((sets, 2, int(graph.degrees.max()), scheme.recipients))
     chosen = _drawn_sets(scheme, sources, seed)
@@ -414,9 +412,9 @@ def _exact_predecessor(scheme: Scheme, chain: Chain, seed: int) -> Predecessor:
 
 def _drawn_sets(scheme: Scheme, sources: IntArray, seed: int) -> IntArray:
     order = np.arange(len(sources))
-    return recipients_of(
+    return draw_recipients(
         scheme.graph,
-        scheme.law.draws,
+        scheme.law.rows,
         scheme.recipients,
         seed=seed,
         lane=np.zeros(len(sources), dtype=np.int64),
@@ -454,10 +452,10 @@ def _first_sight(scheme: Scheme, share: float, placements: int, updates: int, se
         colluders[rng.choice(n_nodes, size=count, replace=False)] = True
         played = np.concatenate(
             list(
-                scheme.play(
+                scheme.iter_updates(
                     updates=updates,
                     seed=seed + placement,
-                    replicas=side_by_side(scheme.graph, updates),
+                    replicas=n_parallel_lanes(scheme.graph, updates),
                     colluders=colluders,
                     burn_in=8,
                 )

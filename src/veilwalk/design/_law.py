@@ -18,7 +18,7 @@ from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError, N
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.core.support import DistanceSupport
 from veilwalk.graphs import Graph, balls, distances, iter_distances
-from veilwalk.walks import FarRows, LawRows
+from veilwalk.walks import ExcludedRows
 
 # Rows of a law made at a time.
 _ROWS = 50_000
@@ -67,40 +67,52 @@ class DistanceLaw:
 class DestinationLaw:
     """P_ij: the probability that node i, having updated the model, seals it for node j.
 
-    Rows sum to one; entries outside the support are exactly zero and not stored. The law belongs to one graph,
-    named by its digest; ``name`` is what it is called where results are shown.
+    ``rows`` holds the law in one of two forms: a matrix of explicit rows, which sum to one and have no entry outside
+    the support; or the nodes that each node may not choose, where all others are equally likely. The second form fits
+    a graph of any size. The law belongs to one graph, named by its digest; ``name`` is what it is called where results
+    are shown.
     """
 
     support: DistanceSupport
     graph_digest: str = field(repr=False)
-    matrix: sparse.csr_array = field(repr=False)
+    rows: sparse.csr_array | ExcludedRows = field(repr=False)
     name: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "support", DistanceSupport.of(self.support))
-        object.__setattr__(self, "matrix", _as_table(self.matrix))
+        object.__setattr__(self, "support", DistanceSupport.parse(self.support))
         validate.instance(str, "the digest of a graph: graph.digest", graph_digest=self.graph_digest)
-        rows = np.asarray(self.matrix.sum(axis=1)).ravel()
-        if self.matrix.shape[0] != self.matrix.shape[1] or np.any(self.matrix.data < 0):
-            raise InvalidParameterError("law", self.matrix.shape, "a square matrix of probabilities")
-        if not np.all(np.abs(rows - 1) < 1e-9):
-            worst = int(np.argmax(np.abs(rows - 1)))
-            raise InvalidParameterError(f"law, row {worst}", float(rows[worst]), "probabilities that sum to 1")
+        if isinstance(self.rows, ExcludedRows):
+            return
+        rows = _as_table(self.rows)
+        object.__setattr__(self, "rows", rows)
+        sums = np.asarray(rows.sum(axis=1)).ravel()
+        if rows.shape[0] != rows.shape[1] or np.any(rows.data < 0):
+            raise InvalidParameterError("law", rows.shape, "a square matrix of probabilities")
+        if not np.all(np.abs(sums - 1) < 1e-9):
+            worst = int(np.argmax(np.abs(sums - 1)))
+            raise InvalidParameterError(f"law, row {worst}", float(sums[worst]), "probabilities that sum to 1")
+
+    @cached_property
+    def matrix(self) -> sparse.csr_array:
+        """The law as a matrix of explicit rows."""
+        return _even_rows(self.rows, self.name) if isinstance(self.rows, ExcludedRows) else self.rows
 
     @property
-    def draws(self) -> LawRows:
-        """The law as the protocol takes it."""
-        return self.matrix
+    def far(self) -> int | None:
+        """R of the law ``far:R``, under which everybody at distance R or more is equally likely; None of others."""
+        return self.support.lo if isinstance(self.rows, ExcludedRows) else None
 
     @property
-    def choices(self) -> IntArray:
+    def n_choices(self) -> IntArray:
         """How many each node may choose from."""
-        return np.asarray(np.diff(self.matrix.indptr))
+        return self.rows.n_choices if isinstance(self.rows, ExcludedRows) else np.asarray(np.diff(self.rows.indptr))
 
     @cached_property
     def is_even(self) -> bool:
         """Whether each node chooses evenly among those it may choose."""
-        data, first = self.matrix.data, self.matrix.indptr[:-1]
+        if isinstance(self.rows, ExcludedRows):
+            return True
+        data, first = self.rows.data, self.rows.indptr[:-1]
         return bool(np.all(np.maximum.reduceat(data, first) - np.minimum.reduceat(data, first) <= 1e-12))
 
     def named(self, name: str) -> DestinationLaw:
@@ -116,11 +128,15 @@ class DestinationLaw:
 
     @cached_property
     def source_prior(self) -> FloatArray:
-        """Stationary law of the update chain: how often each node is the source, in the long run.
+        """Stationary law of the update chain: how often each node is the source, in the long run, with one recipient.
 
         Solved directly from pi P = pi, in O(n^3); beyond 8,000 nodes by powers of the matrix, to 1e-12. A law that
-        never leaves some set of nodes has none.
+        never leaves some set of nodes has none. Where each node chooses evenly among all but some, the chain is
+        reversible, and each is the source as often as it has choices; where each may choose more than half of all
+        nodes, updates travel between all of them.
         """
+        if isinstance(self.rows, ExcludedRows) and 2 * int(self.n_choices.min()) > self.rows.n_nodes:
+            return frozen(normalised(self.n_choices.astype(np.float64)))
         n_classes, _ = csgraph.connected_components(self.matrix, directed=True, connection="strong")
         if n_classes > 1:
             raise InfeasibleDesignError(
@@ -160,69 +176,28 @@ def _as_table(matrix: Any) -> sparse.csr_array:
     return sparse.csr_array(table.reshape(1, -1)) if table.ndim < 2 else table
 
 
-class FarLaw(DestinationLaw):
-    """Everybody at distance ``far`` or more is as likely; kept as who is nearer, so that any size of graph will do.
+def _even_rows(excluded: ExcludedRows, name: str) -> sparse.csr_array:
+    """Return the matrix of a law that is kept as the nodes each node may not choose."""
+    n_choices, n_nodes = excluded.n_choices, excluded.n_nodes
+    entries = int(n_choices.sum())
+    if 20 * entries > DEFAULT_MEMORY_BYTES:
+        raise ResourceLimitError(f"the law {name} as a table would have {entries} entries: too many")
+    allowed = np.ones((n_nodes, n_nodes), dtype=np.bool_)
+    allowed[np.repeat(np.arange(n_nodes), np.diff(excluded.offsets)), excluded.nodes] = False
+    table = sparse.csr_array(allowed.astype(np.float64))
+    table.data /= np.repeat(n_choices, np.diff(table.indptr))
+    return table
 
-    Nobody's farther distances need be known.
+
+def far_law(graph: Graph, far: int) -> DestinationLaw:
+    """Return the law ``far:R``: everybody at distance ``far`` or more is equally likely.
+
+    Nobody's farther distances need be known. Refused where some node has nobody that far.
     """
-
-    _rows: FarRows
-
-    def __init__(self, graph: Graph, far: int, *, name: str = "") -> None:
-        """Make the law for ``graph``; refused where somebody has nobody that far."""
-        if far < 2:
-            raise InvalidParameterError("far", far, "2 or more: a neighbour that opens knows the source")
-        rows = FarRows.on(graph, far)
-        object.__setattr__(self, "_rows", rows)
-        object.__setattr__(self, "support", DistanceSupport(far, max(_farthest(graph), far)))
-        object.__setattr__(self, "graph_digest", graph.digest)
-        object.__setattr__(self, "name", name or f"far:{far}")
-
-    def named(self, name: str) -> FarLaw:
-        """Return the same law called ``name``."""
-        other = object.__new__(FarLaw)
-        other.__dict__.update(self.__dict__, name=name)
-        return other
-
-    @property
-    def draws(self) -> FarRows:
-        """The law as the protocol takes it: who is too near."""
-        return self._rows
-
-    @property
-    def choices(self) -> IntArray:
-        """How many each node may choose from."""
-        return self._rows.eligible
-
-    @property
-    def is_even(self) -> bool:
-        """Whether each node chooses evenly among those it may choose: it does."""
-        return True
-
-    @cached_property
-    def source_prior(self) -> FloatArray:
-        """How often each node is the source of what is sealed for one: who may draw whom is the same both ways.
-
-        So the update chain is reversible, and each is the source as often as it has choices. Where each may choose more
-        than half of all, updates travel between all nodes; else that is looked into.
-        """
-        eligible = self._rows.eligible
-        if 2 * int(eligible.min()) <= self._rows.n_nodes:
-            return super().source_prior
-        return frozen(normalised(eligible.astype(np.float64)))
-
-    @cached_property
-    def matrix(self) -> sparse.csr_array:
-        """The law as a table of all pairs."""
-        rows, n_nodes = self._rows, self._rows.n_nodes
-        entries = int(rows.eligible.sum())
-        if 20 * entries > DEFAULT_MEMORY_BYTES:
-            raise ResourceLimitError(f"the law {self.name} as a table would have {entries} entries: too many")
-        allowed = np.ones((n_nodes, n_nodes), dtype=np.bool_)
-        allowed[np.repeat(np.arange(n_nodes), np.diff(rows.starts)), rows.near] = False
-        table = sparse.csr_array(allowed.astype(np.float64))
-        table.data /= np.repeat(rows.eligible, np.diff(table.indptr))
-        return table
+    if far < 2:
+        raise InvalidParameterError("far", far, "2 or more: a neighbour that opens knows the source")
+    rows = ExcludedRows.nearer_than(graph, far)
+    return DestinationLaw(DistanceSupport(far, max(_farthest(graph), far)), graph.digest, rows, f"far:{far}")
 
 
 def law_by_distance(

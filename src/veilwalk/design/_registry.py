@@ -19,14 +19,14 @@ from veilwalk.core import validate
 from veilwalk.core.errors import GraphError, InvalidParameterError
 from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.core.removed import refuse_removed
+from veilwalk.core.sizes import LARGE_NODES
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._bench import Best, Certificate, LawBench, certify_best
-from veilwalk.design._law import DestinationLaw, DistanceLaw, FarLaw, far_of, law_by_distance
+from veilwalk.design._law import DestinationLaw, DistanceLaw, far_law, far_of, law_by_distance
 from veilwalk.design._optimal import OBJECTIVES
 from veilwalk.design._paper import WindowDesign, design_on_graph, design_regular
 from veilwalk.design._scaling import balanced as balanced_law
-from veilwalk.design._scheme import LARGE_NODES
 from veilwalk.graphs import Graph, iter_distances
 
 #: Options of every law that has tables of all pairs, and of one that is made and priced by sampling.
@@ -189,7 +189,7 @@ def _paper_exact(request: Request) -> Made:
 def _far(request: Request) -> Made:
     if request.far is None:
         raise InvalidParameterError("law", "far", "far:R, such as far:4: everybody at distance R or more")
-    return Made(law=FarLaw(request.graph, request.far))
+    return Made(law=far_law(request.graph, request.far))
 
 
 def _optimal(request: Request) -> Made:

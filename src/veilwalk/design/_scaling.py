@@ -202,10 +202,10 @@ def balanced(law: DestinationLaw) -> DestinationLaw:
         table.data *= by_column[table.indices]
         if error <= _MARGIN_TOLERANCE:
             sums = np.asarray(table.sum(axis=1)).ravel()
-            return replace(law, matrix=scaled_rows(table, 1 / sums))
+            return replace(law, rows=scaled_rows(table, 1 / sums))
     raise _unsettled(error)
 
 
 def with_matrix(law: DestinationLaw, joint: FloatArray) -> DestinationLaw:
     """Return a law on the same graph and support with the rows of ``joint``, normalised."""
-    return replace(law, matrix=sparse.csr_array(normalised(joint)))
+    return replace(law, rows=sparse.csr_array(normalised(joint)))

@@ -15,23 +15,18 @@ from veilwalk.chains import Chain, chain_of, token_law
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.sizes import EXACT_ARCS, LARGE_NODES, TABLE_ENTRIES
 from veilwalk.core.stats import estimate_mean
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._law import DestinationLaw
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.walks import Openings, estimate_openings, iter_protocol, run_protocol
 
-#: From this size on a law is priced by sampling.
-LARGE_NODES = 10_000
 # Nodes of all lanes that are played at once.
 _LANE_NODES = 4_000_000
-# Up to so many arcs the long run of a walk on arcs is solved exactly; that takes ten seconds.
-_EXACT_ARCS = 3_000
 _SIMULATED_UPDATES = 20_000
 # Legs of which every set is told at once, fewer where one takes very long.
 _LEGS, _FEWEST_LEGS, _FOLLOWED_HOPS = 40_000, 64, 2_000_000_000
-# Tables of sources by opener and last hop are made up to so many entries; sixteen are held at once.
-_JOINT_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -61,14 +56,14 @@ class Scheme:
     def __post_init__(self) -> None:
         object.__setattr__(self, "graph", parse_graph_spec(self.graph))
         validate.instance(DestinationLaw, "a DestinationLaw; choose_scheme takes names and files", law=self.law)
-        object.__setattr__(self, "walk", Walk.of(self.walk))
+        object.__setattr__(self, "walk", Walk.parse(self.walk))
         self.law.check_graph(self.graph)
         validate.integer(recipients=self.recipients)
         validate.at_least(1, recipients=self.recipients)
         if self.recipients > 1:
-            most = int(self.law.choices.min())
+            most = int(self.law.n_choices.min())
             if most < self.recipients:
-                node = self.graph.label(int(np.argmin(self.law.choices)))
+                node = self.graph.label(int(np.argmin(self.law.n_choices)))
                 need = f"at most {most}: node {node} has no more to choose from under the law {self.law.name}"
                 raise InvalidParameterError("recipients", self.recipients, need)
 
@@ -87,6 +82,14 @@ class Scheme:
         return self.graph.n_nodes >= LARGE_NODES
 
     @property
+    def has_exact_law(self) -> bool:
+        """Whether token and destination form a Markov chain, so that exact laws exist: there is one recipient.
+
+        With more, the state of the chain would be a set; everything is estimated. No other place decides this.
+        """
+        return self.recipients == 1
+
+    @property
     def is_direct(self) -> bool:
         """Whether the model goes unsealed to a neighbour, who knows where it came from: the plain walk."""
         return self.law.support.hi == 1 and self.law.name == "plain"
@@ -94,15 +97,15 @@ class Scheme:
     @cached_property
     def openings(self) -> Openings:
         """Who opens what whom sealed, by sampled paths with the set summed out; with a fixed seed."""
-        eligible = float(self.law.choices.mean())
+        eligible = float(self.law.n_choices.mean())
         hops = 20.0 * (2.0 * (eligible + 1) / (self.recipients + 1) + 10.0)
         return estimate_openings(
             self.graph,
-            self.law.draws,
+            self.law.rows,
             self.recipients,
             walk=self.walk,
             legs=int(min(max(_FOLLOWED_HOPS / hops, _FEWEST_LEGS), _LEGS)),
-            joint=len(self.graph.indices) * self.graph.n_nodes <= _JOINT_ENTRIES,
+            joint=len(self.graph.indices) * self.graph.n_nodes <= TABLE_ENTRIES,
         )
 
     @cached_property
@@ -113,13 +116,13 @@ class Scheme:
         heads = np.repeat(np.arange(self.graph.n_nodes), self.graph.degrees)
         return np.asarray(np.bincount(heads, weights=self.openings.arrived, minlength=self.graph.n_nodes), np.float64)
 
-    def play(self, *, updates: int, seed: int, **options: Any) -> Iterator[npt.NDArray[np.void]]:
+    def iter_updates(self, *, updates: int, seed: int, **options: Any) -> Iterator[npt.NDArray[np.void]]:
         """Play the protocol: ``walks.iter_protocol`` with this graph, law, walk and number of recipients."""
-        return iter_protocol(self.graph, self.law.draws, updates=updates, seed=seed, **self._walking, **options)
+        return iter_protocol(self.graph, self.law.rows, updates=updates, seed=seed, **self._walking, **options)
 
-    def played(self, *, updates: int, seed: int, **options: Any) -> npt.NDArray[np.void]:
+    def run_updates(self, *, updates: int, seed: int, **options: Any) -> npt.NDArray[np.void]:
         """Play the protocol to its end: ``walks.run_protocol`` with the same, on any executor."""
-        return run_protocol(self.graph, self.law.draws, updates=updates, seed=seed, **self._walking, **options)
+        return run_protocol(self.graph, self.law.rows, updates=updates, seed=seed, **self._walking, **options)
 
     @property
     def _walking(self) -> dict[str, Any]:
@@ -135,11 +138,11 @@ class Scheme:
             kind = f"estimated from {found.legs} walks, sets summed out"
             return Price(found.hops, kind, found.hops_interval)
         if self.recipients == 1 and not self.is_large:
-            if self.chain.on_nodes is not None or len(self.graph.indices) <= _EXACT_ARCS:
+            if self.chain.on_nodes is not None or len(self.graph.indices) <= EXACT_ARCS:
                 return Price(self.chain.mean_hops(self.law.matrix), "exact")
             hops = self.law.mean_hops(self.chain.mean_hitting_times())
             return Price(hops, "nearly exact: arcs into the source taken for equally likely")
-        played = np.concatenate(list(self.play(updates=_SIMULATED_UPDATES, seed=1)))
+        played = np.concatenate(list(self.iter_updates(updates=_SIMULATED_UPDATES, seed=1)))
         mean = estimate_mean(np.asarray(played["leg_hops"], dtype=np.float64))
         return Price(mean.mean, f"simulated, {mean.count} updates", mean.interval)
 
@@ -217,6 +220,6 @@ def require_destinations(scheme: Scheme) -> Scheme:
     return scheme
 
 
-def side_by_side(graph: Graph, updates: int) -> int:
+def n_parallel_lanes(graph: Graph, updates: int) -> int:
     """Return how many lanes to play at once: each has its table of nodes, which takes longer to fill than to use."""
     return max(min(64, _LANE_NODES // graph.n_nodes, updates), 1)

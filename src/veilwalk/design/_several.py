@@ -33,7 +33,7 @@ from veilwalk.design._hidden import (
     predecessor_guess,
     what_is_hidden,
 )
-from veilwalk.design._law import DestinationLaw, FarLaw
+from veilwalk.design._law import DestinationLaw, far_law
 from veilwalk.design._registry import default_support
 from veilwalk.design._scheme import Scheme, require_destinations
 from veilwalk.graphs import Graph, parse_graph_spec
@@ -148,7 +148,7 @@ class Several(Point):
         content = self.figures() | {
             "n_nodes": scheme.graph.n_nodes,
             "graph_digest": law.graph_digest,
-            "eligible": [int(law.choices.min()), int(law.choices.max())],
+            "eligible": [int(law.n_choices.min()), int(law.n_choices.max())],
             "mean_iteration_hops_kind": hidden.price.kind,
             "model_bytes": self.sealing.model_bytes,
             "suite": self.sealing.suite,
@@ -321,12 +321,12 @@ def recommended_scheme(
         walk = search.walks[-1]
         for law in search.by_promise():
             counts = search.counts(law)
-            first = search.found().best.scheme.recipients if search.points else int(law.choices.mean()) // _NEW_NODES
+            first = search.found().best.scheme.recipients if search.points else int(law.n_choices.mean()) // _NEW_NODES
             _climb(search, law, walk, counts, max(bisect_right(counts, first) - 1, 0))
         return search.found().best.scheme
 
 
-def _climb(search: _Search, law: FarLaw, walk: Walk, counts: Sequence[int], place: int) -> None:
+def _climb(search: _Search, law: DestinationLaw, walk: Walk, counts: Sequence[int], place: int) -> None:
     """Look at more recipients while the floor is kept, or at fewer until it is; then at fewer while that is cheaper."""
     begun = bool(search.points)
     if search.keeps(law, walk, counts[place]):
@@ -360,17 +360,17 @@ class _Search:
         self.walks = (SIMPLE,) if graph.degrees.max() < 3 else (SIMPLE, _STRAIGHT)
         self.laws = tuple(_laws(graph))
 
-    def by_promise(self) -> list[FarLaw]:
+    def by_promise(self) -> list[DestinationLaw]:
         """Return the laws, those first that are likeliest to be best: four hops, or as far as the graph allows."""
         return sorted(self.laws, key=lambda law: (abs(law.support.lo - 4), law.support.lo))
 
-    def counts(self, law: FarLaw) -> list[int]:
+    def counts(self, law: DestinationLaw) -> list[int]:
         """Return numbers of recipients: powers of two that every row allows, and that do not take for ever."""
-        most = min(int(law.choices.min()), _MOST_RECIPIENTS)
+        most = min(int(law.n_choices.min()), _MOST_RECIPIENTS)
         allowed = [2**power for power in range(most.bit_length()) if 2**power <= most]
-        return [count for count in allowed if float(law.choices.mean()) / count <= _LONGEST_LEG] or allowed[-1:]
+        return [count for count in allowed if float(law.n_choices.mean()) / count <= _LONGEST_LEG] or allowed[-1:]
 
-    def at(self, law: FarLaw, walk: Walk, count: int) -> Point:
+    def at(self, law: DestinationLaw, walk: Walk, count: int) -> Point:
         """Look at one choice, once."""
         key = (law.support.lo, str(walk), count)
         if key not in self.points:
@@ -379,7 +379,7 @@ class _Search:
             self.points[key] = Point(scheme=scheme, hidden=what_is_hidden(scheme, effort=QUICK), sealing=self.sealing)
         return self.points[key]
 
-    def keeps(self, law: FarLaw, walk: Walk, count: int) -> bool:
+    def keeps(self, law: DestinationLaw, walk: Walk, count: int) -> bool:
         """Return whether that choice keeps the floor, surely."""
         return self.at(law, walk, count).kept_at_least >= self.keep
 
@@ -393,18 +393,18 @@ def _usual_law(graph: Graph, recipients: int) -> str:
     validate.integer(recipients=recipients)
     validate.at_least(1, recipients=recipients)
     default_support(graph)
-    laws = [law for law in islice(_laws(graph), _USUAL_FARS) if int(law.choices.min()) >= recipients]
+    laws = [law for law in islice(_laws(graph), _USUAL_FARS) if int(law.n_choices.min()) >= recipients]
     return laws[-1].name if laws else "far:2"
 
 
-def _laws(graph: Graph) -> Iterator[FarLaw]:
+def _laws(graph: Graph) -> Iterator[DestinationLaw]:
     for far in _FARS:
         try:
-            law = FarLaw(graph, far)
+            law = far_law(graph, far)
         except InvalidParameterError:
             return
         # A hub that may choose from few only would walk long for them, and hide among few.
-        if far > 2 and 2 * int(law.choices.min()) < graph.n_nodes:
+        if far > 2 and 2 * int(law.n_choices.min()) < graph.n_nodes:
             return
         yield law
 

@@ -6,7 +6,7 @@ of it and starts in half the time.
 
 from typing import TYPE_CHECKING
 
-from veilwalk.core.rooms import late_names
+from veilwalk.core.rooms import lazy_attributes
 from veilwalk.learning._acceptance import ACCEPT_USAGE, Acceptance, Held, is_finite
 from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateMod, UpdateResult
 from veilwalk.learning._checkpoint import Progressed, TrainingState, load_checkpoint, read_progress, save_checkpoint
@@ -158,4 +158,4 @@ __all__ = [
     "update_generator",
 ]
 
-__getattr__ = late_names(__name__, _LATE)
+__getattr__ = lazy_attributes(__name__, _LATE)

@@ -6,7 +6,7 @@ without compiled walks.
 
 from typing import TYPE_CHECKING
 
-from veilwalk.core.rooms import late_names
+from veilwalk.core.rooms import lazy_attributes
 from veilwalk.training._settings import PRIVATE, SCHEMES, TrainSettings
 
 if TYPE_CHECKING:
@@ -69,4 +69,4 @@ __all__ = [
     "train_by",
 ]
 
-__getattr__ = late_names(__name__, _LATE)
+__getattr__ = lazy_attributes(__name__, _LATE)

@@ -242,7 +242,7 @@ class Scenario:
             case "central":
                 return central_trace(updates=updates)
         scheme = self.paper_scheme if algorithm == PAPER else self.scheme
-        walked = scheme.play(updates=updates, seed=seed, tokens=tokens, replicas=1)
+        walked = scheme.iter_updates(updates=updates, seed=seed, tokens=tokens, replicas=1)
         if kept is not None and algorithm == PRIVATE:
             if not kept.exists():
                 write_trace(kept, walked, graph=self.graph, seed=seed, params={"algorithm": PRIVATE})

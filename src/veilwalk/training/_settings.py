@@ -122,7 +122,7 @@ class TrainSettings:
             raise InvalidParameterError("tokens", self.tokens, f"at most {self.updates}, the updates that they share")
         check_payload(self.payload)
         if self.walk is not None:
-            object.__setattr__(self, "walk", Walk.of(self.walk).kind)
+            object.__setattr__(self, "walk", Walk.parse(self.walk).kind)
         if self.scheme not in SCHEMES:
             raise InvalidParameterError("scheme", self.scheme, f"one of {', '.join(SCHEMES)}")
         if self.recipients is not None:

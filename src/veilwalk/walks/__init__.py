@@ -1,7 +1,7 @@
 """Compiled Monte Carlo: the whole protocol played out hop by hop, and the paths of its tokens."""
 
 from veilwalk.walks._device import DEVICES
-from veilwalk.walks._laws import FarRows, LawRows, law_digest, recipients_of
+from veilwalk.walks._laws import ExcludedRows, LawRows, draw_recipients, law_digest
 from veilwalk.walks._moves import TABLES
 from veilwalk.walks._openings import Openings, estimate_openings
 from veilwalk.walks._paths import token_paths
@@ -12,16 +12,16 @@ __all__ = [
     "DEVICES",
     "TABLES",
     "UPDATE_DTYPE",
-    "FarRows",
+    "ExcludedRows",
     "LawRows",
     "Openings",
     "Trace",
+    "draw_recipients",
     "estimate_memory",
     "estimate_openings",
     "iter_protocol",
     "law_digest",
     "read_trace",
-    "recipients_of",
     "run_protocol",
     "token_paths",
     "write_trace",

@@ -80,43 +80,42 @@ def checked_rows(graph: Graph, law: DestinationRows) -> sparse.csr_array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FarRows:
-    """The law under which everybody at distance ``far`` or more is as likely: for each node, who is too near.
+class ExcludedRows:
+    """Rows of a law under which each node chooses evenly among all but these.
 
-    ``near[starts[i]:starts[i + 1]]`` are the nodes at distance below ``far`` of node i, itself included, ascending. No
-    other distances need to be known.
+    ``nodes[offsets[i]:offsets[i + 1]]`` are the nodes that node i may not choose, itself included, ascending. Who
+    excludes whom is the same both ways.
     """
 
-    far: int
-    starts: IntArray
-    near: IntArray
+    offsets: IntArray
+    nodes: IntArray
 
     @classmethod
-    def on(cls, graph: Graph, far: int) -> FarRows:
-        """Return the rows on ``graph``, or refuse a distance that leaves somebody without recipients."""
+    def nearer_than(cls, graph: Graph, far: int) -> ExcludedRows:
+        """Exclude the nodes at a distance below ``far``; refuse a distance that leaves some node without recipients."""
         validate.integer(far=far)
         validate.at_least(1, far=far)
-        found = balls(graph, far - 1)
-        sizes = np.diff(found.starts)
+        near = balls(graph, far - 1)
+        sizes = np.diff(near.starts)
         if int(sizes.max()) == graph.n_nodes:
             need = f"less: nobody is that far from node {int(np.argmax(sizes))}"
             raise InvalidParameterError("far", far, need)
-        order = np.lexsort((found.nodes, np.repeat(found.centers, sizes)))
-        return cls(far, frozen(found.starts.astype(np.int64)), frozen(found.nodes[order].astype(np.int32)))
+        order = np.lexsort((near.nodes, np.repeat(near.centers, sizes)))
+        return cls(frozen(near.starts.astype(np.int64)), frozen(near.nodes[order].astype(np.int32)))
 
     @property
     def n_nodes(self) -> int:
         """Number of nodes."""
-        return len(self.starts) - 1
+        return len(self.offsets) - 1
 
     @property
-    def eligible(self) -> IntArray:
+    def n_choices(self) -> IntArray:
         """How many recipients each node may choose from."""
-        return np.asarray(self.n_nodes - np.diff(self.starts))
+        return np.asarray(self.n_nodes - np.diff(self.offsets))
 
 
 #: Whom a source may choose, as the protocol takes it.
-LawRows = DestinationRows | FarRows
+LawRows = DestinationRows | ExcludedRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,9 +124,9 @@ class SetRows:
 
     Attributes:
         offsets: Where each node's entries start, with the end of the last.
-        columns: Whom it may choose, ascending; of far rows, whom it may not.
-        weights: With what probability; empty for far rows.
-        keep: Alias tables to draw by; empty for far rows.
+        columns: Whom it may choose, ascending; of excluded rows, whom it may not.
+        weights: With what probability; empty for excluded rows.
+        keep: Alias tables to draw by; empty for excluded rows.
         other: The other halves of those.
         eligible: How many each node may choose from.
         even: Whether all of a node's choices are as likely.
@@ -161,11 +160,11 @@ def set_rows(graph: Graph, law: LawRows, recipients: int) -> SetRows:
     validate.at_least(1, recipients=recipients)
     nothing = frozen(np.empty(0))
     zeros = frozen(np.zeros(graph.n_nodes))
-    if isinstance(law, FarRows):
-        _require_enough(law.eligible, recipients)
+    if isinstance(law, ExcludedRows):
+        _require_enough(law.n_choices, recipients)
         even = frozen(np.ones(graph.n_nodes, dtype=np.bool_))
         other = frozen(np.empty(0, dtype=np.int32))
-        return SetRows(law.starts, law.near, nothing, nothing, other, law.eligible, even, zeros, zeros)
+        return SetRows(law.offsets, law.nodes, nothing, nothing, other, law.n_choices, even, zeros, zeros)
     rows = checked_rows(graph, law)
     rows.sort_indices()
     eligible = np.diff(rows.indptr).astype(np.int64)
@@ -180,7 +179,7 @@ def set_rows(graph: Graph, law: LawRows, recipients: int) -> SetRows:
     )
 
 
-def recipients_of(
+def draw_recipients(
     graph: Graph,
     law: LawRows,
     recipients: int,
@@ -229,8 +228,8 @@ def _paces(data: FloatArray, indptr: IntArray, recipients: int) -> tuple[FloatAr
 
 def law_digest(law: LawRows) -> str:
     """Return what tells one law from another by the bits of its table."""
-    if isinstance(law, FarRows):
-        arrays: list[npt.NDArray[Any]] = [np.asarray(getattr(law, name)) for name in ("near", "starts")]
+    if isinstance(law, ExcludedRows):
+        arrays: list[npt.NDArray[Any]] = [np.asarray(getattr(law, name)) for name in ("nodes", "offsets")]
     else:
         rows = sparse.csr_array(law)
         arrays = [rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data]

@@ -24,7 +24,16 @@ from veilwalk.engine import JobStore, run_jobs
 from veilwalk.graphs import Graph
 from veilwalk.walks._device import check_device, open_cuda
 from veilwalk.walks._lanes import DeviceLanes, Lanes, MemoryLanes, SeveralLanes, TableLanes
-from veilwalk.walks._laws import AliasRows, FarRows, LawRows, SetRows, alias_rows, checked_rows, law_digest, set_rows
+from veilwalk.walks._laws import (
+    AliasRows,
+    ExcludedRows,
+    LawRows,
+    SetRows,
+    alias_rows,
+    checked_rows,
+    law_digest,
+    set_rows,
+)
 from veilwalk.walks._moves import TABLES, estimate_bytes, memory_moves_of, moves_of, stream_key
 
 #: One update, as written on arrival at its destination; nodes are int32, clocks and hops int64, and -1 means
@@ -134,7 +143,9 @@ def iter_protocol(
     check_device(device)
     lanes: _AnyLanes
     rows: SetRows | AliasRows
-    rows = set_rows(graph, law, recipients) if recipients != 1 or isinstance(law, FarRows) else alias_rows(graph, law)
+    rows = (
+        set_rows(graph, law, recipients) if recipients != 1 or isinstance(law, ExcludedRows) else alias_rows(graph, law)
+    )
     if device == "cuda":
         lanes = DeviceLanes(open_cuda(), graph, walk, rows, watching, recipients=recipients, tokens=tokens, key=key)
     elif isinstance(rows, SetRows):
@@ -214,10 +225,10 @@ def estimate_memory(
     validate.at_least(1, updates=updates, tokens=tokens, replicas=replicas)
     lanes = min(tokens * replicas, updates)
     chunk = chunk_updates if chunk_updates is not None else default_chunk_updates(graph)
-    entries = law.near.size if isinstance(law, FarRows) else checked_rows(graph, law).nnz
+    entries = law.nodes.size if isinstance(law, ExcludedRows) else checked_rows(graph, law).nnz
     aliases = entries * (4 + 8 + 4) + 8 * (graph.n_nodes + 1)
     # Last visits, and of those who seal for several, who the recipients are.
-    shelves = 8 if recipients == 1 and not isinstance(law, FarRows) else 16
+    shelves = 8 if recipients == 1 and not isinstance(law, ExcludedRows) else 16
     # The kernel's chunk and the one the caller still holds.
     chunks = 2 * min(updates, max(chunk, lanes)) * UPDATE_DTYPE.itemsize
     collected = 2 * updates * UPDATE_DTYPE.itemsize if collect else 0

@@ -40,7 +40,7 @@ def guesses(walked: Walked, *, tokens: int, updates: int) -> Iterator[Document]:
         return
     colluders = choose_colluders(scheme.graph, max(round(scheme.graph.n_nodes / 10), 1), walked.seed)
     watching = np.isin(np.arange(scheme.graph.n_nodes), colluders)
-    played = scheme.play(updates=updates, seed=walked.seed, tokens=tokens, replicas=1, colluders=watching)
+    played = scheme.iter_updates(updates=updates, seed=walked.seed, tokens=tokens, replicas=1, colluders=watching)
     seen = replace(walked, records=np.concatenate(list(played))).records
     if not (seen[["token", "clock", "destination"]] == walked.records[["token", "clock", "destination"]]).all():
         yield _note("this version walks otherwise than the one that made the run: posteriors are left out")

@@ -12,7 +12,7 @@ from veilwalk.core.arrays import IntArray
 from veilwalk.core.walk import Walk
 from veilwalk.design import Scheme
 from veilwalk.graphs import Graph
-from veilwalk.walks import recipients_of, token_paths
+from veilwalk.walks import draw_recipients, token_paths
 from veilwalk.watch._documents import Document
 
 # Bounds of what a page is given: deliveries, hops or recipients in all, and rows of one document.
@@ -97,9 +97,9 @@ class Walked:
             return [[node] for node in found["destination"].tolist()]
         if scheme.recipients * len(rows) > _MOST_NUMBERS:
             return []
-        sets = recipients_of(
+        sets = draw_recipients(
             scheme.graph,
-            scheme.law.draws,
+            scheme.law.rows,
             scheme.recipients,
             seed=self.seed,
             lane=found["token"],

@@ -16,11 +16,11 @@ from veilwalk.audit.observers._filtered import Filtered, FilteredAlone
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
-from veilwalk.design import DestinationLaw, FarLaw, Scheme, choose_scheme
+from veilwalk.design import DestinationLaw, Scheme, choose_scheme, far_law
 from veilwalk.graphs import random_regular
 
 SETTINGS = AuditSettings(updates=1_200, replicas=4, seed=5)
-FAR = FarLaw(GRAPH, 2)
+FAR = far_law(GRAPH, 2)
 PATHS = 20_000
 
 
@@ -131,7 +131,7 @@ def test_observers_of_several_recipients_say_that_paths_were_sampled(monkeypatch
     for kind in (Filtered, FilteredAlone):
         monkeypatch.setattr(kind, "particles", 60)
     graph = random_regular(40, 3, seed=1)
-    several = Scheme(graph, FarLaw(graph, 3), Walk("non-backtracking"), recipients=4)
+    several = Scheme(graph, far_law(graph, 3), Walk("non-backtracking"), recipients=4)
     asked = "memory,neighbour,coalition,linked-coalition"
     found = audit(several, observers=asked, updates=4_000, colluders=5, scored_by_filter=64)
     for name in ("memory", "neighbour", "coalition"):

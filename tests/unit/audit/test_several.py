@@ -15,7 +15,7 @@ from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import Graph, random_regular
-from veilwalk.walks import recipients_of, token_paths
+from veilwalk.walks import draw_recipients, token_paths
 
 EDGES = [(0, 1), (1, 2), (2, 3), (3, 1), (1, 4), (4, 5), (5, 6), (6, 7), (7, 4), (2, 6), (7, 8), (8, 3)]
 GRAPH = Graph.from_edges(9, np.array(EDGES))
@@ -142,7 +142,7 @@ def test_a_recipient_that_is_not_first_learns_nothing() -> None:
         first = (path[sights[0]], path[sights[0] - 1]) if len(sights) else (-1, -1)
         assert (seen.first_sight_node[row], seen.first_sight_from[row]) == first
         drawer, when = run.truth.source[[row - 1, row]], [seen.clock[row - 2] if row > 1 else -1, opened]
-        chosen = recipients_of(SMALL, EIGHT.law.draws, 8, seed=7, lane=[lanes[row]] * 2, source=drawer, clock=when)
+        chosen = draw_recipients(SMALL, EIGHT.law.rows, 8, seed=7, lane=[lanes[row]] * 2, source=drawer, clock=when)
         assert node in chosen[1]
         assert not np.isin(path[opened + 1 : clock], chosen[1]).any()
         if row > 1 and lanes[row - 2] == lanes[row]:

@@ -47,7 +47,7 @@ def same(one: Training, two: Training) -> bool:
 @pytest.mark.parametrize("payload", ["fp32", "fp16", "int8"])
 def test_the_ledger_counts_the_bytes_that_a_message_has(payload: str) -> None:
     """Those of the encoded arrays, sealed; by gossip as they are."""
-    (played,) = choose_scheme(GRAPH, "far:2", recipients=4).play(updates=8, seed=1, replicas=1)
+    (played,) = choose_scheme(GRAPH, "far:2", recipients=4).iter_updates(updates=8, seed=1, replicas=1)
     run = train(task(payload), trace_of(GRAPH, played, recipients=4))
     draws = rounding(payload, seed=2, updates=8)
     body = sum(encoded(payload, array, draws).size for array in run.params.values())

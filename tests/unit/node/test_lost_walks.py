@@ -91,7 +91,7 @@ def test_hunger_waits_for_what_a_node_should_have_opened(recipients: int) -> Non
     graph = parse_graph_spec("rrg:20:3:seed=1")
     law = DistanceLaw(DistanceSupport(2, 3), np.array([0.5, 0.5])).on(graph)
     scheme = Scheme(graph, law) if recipients == 1 else choose_scheme(graph, "far:2", recipients=recipients)
-    played = np.concatenate(list(scheme.play(updates=200_000, seed=7, replicas=1)))
+    played = np.concatenate(list(scheme.iter_updates(updates=200_000, seed=7, replicas=1)))
     hops = int(played["clock"][-1] - played["clock"][0])
     alarm_hops = 20_000.0
     starved = starved_after_hops(scheme, alarm_hops=alarm_hops)

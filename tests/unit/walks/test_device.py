@@ -14,7 +14,7 @@ from veilwalk import walks
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph, barabasi_albert, random_regular
-from veilwalk.walks import FarRows, _device, _openings, _protocol
+from veilwalk.walks import ExcludedRows, _device, _openings, _protocol
 
 SEED = 2**40 + 7
 WALKS = ("simple", "lazy", "metropolis", "non-backtracking")
@@ -49,9 +49,9 @@ def test_the_protocol_is_played_record_for_record(card: HostDevice, graph: Graph
     """Any walk, any number of recipients, colluders watching, chunks that stop lanes in the middle of their words."""
     watching = np.zeros(graph.n_nodes, dtype=np.bool_)
     watching[::7] = True
-    for law in (far_law(graph), FarRows.on(graph, 2)):
+    for law in (far_law(graph), ExcludedRows.nearer_than(graph, 2)):
         for colluders in (None, watching):
-            options: dict[str, Any] = {"walk": Walk.of(walk), "recipients": recipients, "colluders": colluders}
+            options: dict[str, Any] = {"walk": Walk.parse(walk), "recipients": recipients, "colluders": colluders}
             options |= {"updates": 210, "replicas": 5, "seed": SEED, "chunk_updates": 33}
             ours = walks.run_protocol(graph, law, **options)
             theirs = walks.run_protocol(graph, law, device="cuda", **options)
@@ -89,10 +89,10 @@ def test_the_set_is_summed_out_to_the_last_bit(
     card: HostDevice, monkeypatch: pytest.MonkeyPatch, graph: Graph, walk: str, recipients: int
 ) -> None:
     """Even rows, uneven ones (with their exponential), several turns of lanes."""
-    for law in (FarRows.on(graph, 2), far_law(graph)):
+    for law in (ExcludedRows.nearer_than(graph, 2), far_law(graph)):
         for most in (256 << 20, 4 * 5 * 2400):
             monkeypatch.setattr(_openings, "_PATH_BYTES", most)
-            options: dict[str, Any] = {"walk": Walk.of(walk), "legs": 100, "lanes": 5, "longest": 20, "seed": 3}
+            options: dict[str, Any] = {"walk": Walk.parse(walk), "legs": 100, "lanes": 5, "longest": 20, "seed": 3}
             ours = walks.estimate_openings(graph, law, recipients, **options)
             theirs = walks.estimate_openings(graph, law, recipients, device="cuda", **options)
             for name in ours.__dataclass_fields__:

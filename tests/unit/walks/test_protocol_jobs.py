@@ -16,7 +16,7 @@ from veilwalk.core.walk import Walk
 from veilwalk.design import make_law
 from veilwalk.engine import JobStore, open_engine
 from veilwalk.graphs import random_regular
-from veilwalk.walks import FarRows, iter_protocol, run_protocol
+from veilwalk.walks import ExcludedRows, iter_protocol, run_protocol
 
 GRAPH = random_regular(24, 3, seed=5)
 LAW = make_law("uniform-node", GRAPH, DistanceSupport(2, 3)).matrix
@@ -25,7 +25,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "tokens": (LAW, {"tokens": 3, "replicas": 5, "burn_in": 2}),
     "non-backtracking": (LAW, {"walk": Walk("non-backtracking")}),
     "metropolis": (LAW, {"walk": Walk("metropolis"), "replicas": 9}),
-    "far for three": (FarRows.on(GRAPH, 3), {"recipients": 3, "walk": Walk("lazy")}),
+    "far for three": (ExcludedRows.nearer_than(GRAPH, 3), {"recipients": 3, "walk": Walk("lazy")}),
     "watched": (LAW, {"colluders": np.arange(24) % 5 == 0, "replicas": 20}),
 }
 
@@ -67,7 +67,7 @@ def test_files_are_of_this_run_only(tmp_path: Path) -> None:
     """Another seed, law or graph has other files."""
     store = JobStore(tmp_path)
     other = random_regular(24, 3, seed=6)
-    for graph, law, seed in ((GRAPH, LAW, 3), (GRAPH, LAW, 4), (other, FarRows.on(other, 3), 3)):
+    for graph, law, seed in ((GRAPH, LAW, 3), (GRAPH, LAW, 4), (other, ExcludedRows.nearer_than(other, 3), 3)):
         before = len(list(tmp_path.iterdir()))
         run_protocol(graph, law, updates=16, seed=seed, replicas=4, store=store)
         assert len(list(tmp_path.iterdir())) > before

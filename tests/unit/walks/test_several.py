@@ -15,30 +15,30 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import barabasi_albert, distances, parse_graph_spec, random_regular
 from veilwalk.walks import (
-    FarRows,
+    ExcludedRows,
     LawRows,
+    draw_recipients,
     estimate_memory,
     estimate_openings,
     iter_protocol,
-    recipients_of,
     run_protocol,
     token_paths,
 )
 
 GRAPH = random_regular(40, 3, seed=2)
-FAR = FarRows.on(GRAPH, 3)
+FAR = ExcludedRows.nearer_than(GRAPH, 3)
 WALKS = ("simple", "lazy", "metropolis", "non-backtracking")
 
 
 def _sets(records: npt.NDArray[np.void], *, seed: int) -> IntArray:
     sealed = records["clock"] - records["leg_hops"]
     lanes, sources = records["replica"], records["source"]
-    return recipients_of(GRAPH, FAR, 5, seed=seed, lane=lanes, source=sources, clock=sealed)
+    return draw_recipients(GRAPH, FAR, 5, seed=seed, lane=lanes, source=sources, clock=sealed)
 
 
 @pytest.mark.parametrize("kind", WALKS)
 def test_first_of_the_set_on_the_way_opens(kind: str) -> None:
-    walk = Walk.of(kind)
+    walk = Walk.parse(kind)
     records = run_protocol(GRAPH, FAR, updates=300, seed=5, replicas=3, walk=walk, recipients=5)
     drawn = _sets(records, seed=5)
     apart = distances(GRAPH)
@@ -89,7 +89,7 @@ def test_sets_of_a_weighted_row_are_drawn_one_after_the_other() -> None:
     for node in range(6):
         law[node, np.arange(6) != node] = np.roll(weights, node)
     n_sets = 60_000
-    drawn = recipients_of(
+    drawn = draw_recipients(
         graph, law, 3, seed=1, lane=np.arange(n_sets), source=np.zeros(n_sets), clock=np.full(n_sets, 7)
     )
     for chosen in itertools.combinations(range(1, 6), 3):
@@ -107,19 +107,19 @@ def test_sets_of_a_weighted_row_are_drawn_one_after_the_other() -> None:
 def test_a_whole_row_can_be_drawn() -> None:
     laws: tuple[LawRows, ...] = (FAR, _table(FAR))
     for law in laws:
-        most = int(FAR.eligible.min())
-        node = int(np.argmin(FAR.eligible))
-        drawn = recipients_of(GRAPH, law, most, seed=3, lane=[0, 1], source=[node, node], clock=[5, 6])
-        allowed = np.setdiff1d(np.arange(40), FAR.near[FAR.starts[node] : FAR.starts[node + 1]])
+        most = int(FAR.n_choices.min())
+        node = int(np.argmin(FAR.n_choices))
+        drawn = draw_recipients(GRAPH, law, most, seed=3, lane=[0, 1], source=[node, node], clock=[5, 6])
+        allowed = np.setdiff1d(np.arange(40), FAR.nodes[FAR.offsets[node] : FAR.offsets[node + 1]])
         assert np.array_equal(np.sort(drawn, axis=1), np.tile(allowed, (2, 1)))
         with pytest.raises(InvalidParameterError, match=f"^recipients = {most + 1}: "):
-            recipients_of(GRAPH, law, most + 1, seed=3, lane=0, source=node, clock=5)
+            draw_recipients(GRAPH, law, most + 1, seed=3, lane=0, source=node, clock=5)
 
 
-def _table(rows: FarRows) -> FloatArray:
+def _table(rows: ExcludedRows) -> FloatArray:
     table = np.ones((rows.n_nodes, rows.n_nodes))
     for node in range(rows.n_nodes):
-        table[node, rows.near[rows.starts[node] : rows.starts[node + 1]]] = 0.0
+        table[node, rows.nodes[rows.offsets[node] : rows.offsets[node + 1]]] = 0.0
     return np.asarray(table / table.sum(axis=1, keepdims=True))
 
 
@@ -151,7 +151,7 @@ def _redrawn(walk: Walk, recipients: int) -> float:
         sealed = 0
         for clock in range(1, len(path)):
             far = apart[path[sealed], path[clock]] >= 3
-            if far and rng.random() < recipients / FAR.eligible[path[sealed]]:
+            if far and rng.random() < recipients / FAR.n_choices[path[sealed]]:
                 hops.append(clock - sealed)
                 sealed = clock
     return float(np.mean(hops))
@@ -172,6 +172,6 @@ def test_refusals_name_what_is_wrong() -> None:
     with pytest.raises(InvalidParameterError, match="recipients = 0"):
         run_protocol(GRAPH, FAR, updates=1, seed=1, recipients=0)
     with pytest.raises(InvalidParameterError, match=r"^far = 30: "):
-        FarRows.on(GRAPH, 30)
+        ExcludedRows.nearer_than(GRAPH, 30)
     with pytest.raises(InvalidParameterError, match="far = 0"):
-        FarRows.on(GRAPH, 0)
+        ExcludedRows.nearer_than(GRAPH, 0)

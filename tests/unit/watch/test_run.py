@@ -51,7 +51,7 @@ def test_recipients_are_those_that_were_drawn(tmp_path: Path) -> None:
     from veilwalk.watch._walked import Walked
 
     scheme = choose_scheme(parse_graph_spec("rrg:20:3:seed=1"), "far:2", walk="non-backtracking", recipients=3)
-    records = np.concatenate(list(scheme.play(updates=90, seed=5, tokens=3, replicas=1)))
+    records = np.concatenate(list(scheme.iter_updates(updates=90, seed=5, tokens=3, replicas=1)))
     walked = Walked(graph=scheme.graph, walk=scheme.walk, scheme=scheme, records=records, seed=5)
     (found,) = walked.documents()
     trace = trace_of(scheme.graph, records, recipients=3)

@@ -25,7 +25,6 @@ from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.progress import Progress
 from veilwalk.core.stats import quantile_bins, quantile_edges
 from veilwalk.graphs import balls, distances
-from veilwalk.walks import FarRows
 
 _MOST_BINS = 40
 _UPDATES_PER_BIN = 2000
@@ -113,16 +112,16 @@ class LookedUp:
     def most(self) -> int:
         """Return how many updates are looked at: as the settings say, fewer where everybody is a candidate."""
         most = self._scene.settings.scored_by_few
-        if isinstance(self._scene.law.draws, FarRows):
+        if self._scene.law.far is not None:
             most = min(most, max(_FAR_CANDIDATES // self._scene.graph.n_nodes, 1))
         return most
 
     def candidates(self, rows: IntArray, stage: str, progress: Progress) -> Iterator[Candidates]:
         """Yield the candidates of each update in ``rows``."""
-        if isinstance(self._scene.law.draws, FarRows):
+        if self._scene.law.far is not None:
             size = max(_FAR_BLOCK // self._scene.graph.n_nodes, 1)
             for start in range(0, len(rows), size):
-                yield from self._far_candidates(self._scene.law.draws, rows[start : start + size])
+                yield from self._far_candidates(self._scene.law.far, rows[start : start + size])
                 progress(stage, min(start + size, len(rows)), len(rows), "updates")
             return
         scene, graph = self._scene, self._scene.graph
@@ -142,13 +141,13 @@ class LookedUp:
                 yield Candidates(int(row), nodes, normalised(columns.data[column]), distances[0], distances[1])
             progress(stage, start + len(block), len(rows), "updates")
 
-    def _far_candidates(self, law: FarRows, rows: IntArray) -> Iterator[Candidates]:
+    def _far_candidates(self, far: int, rows: IntArray) -> Iterator[Candidates]:
         """Everybody who is not too near the destination; who may draw whom is the same both ways."""
         scene, seen = self._scene, self._scene.seen.at(rows)
-        weights = scene.scheme.source_prior / law.eligible
+        weights = scene.scheme.source_prior / scene.law.n_choices
         around, beside = (distances(scene.graph, ends) for ends in (seen.destination, seen.last_hop))
         for place, row in enumerate(rows):
-            nodes = np.flatnonzero(around[place] >= law.far)
+            nodes = np.flatnonzero(around[place] >= far)
             away, from_last_hop = (table[place, nodes].astype(np.int64) for table in (around, beside))
             yield Candidates(int(row), nodes, normalised(weights[nodes]), away, from_last_hop)
 

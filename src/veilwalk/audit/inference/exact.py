@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from veilwalk.audit._scene import Scene
-from veilwalk.audit._settings import SAMPLED_EXACT_NODES, Plan
+from veilwalk.audit._settings import Plan
 from veilwalk.audit._sightings import Sightings
 from veilwalk.audit.inference._base import EXACT, Evidence, Inference, Local, Posterior, for_one
 from veilwalk.chains import DeliveryLaw
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
+from veilwalk.core.sizes import SAMPLED_EXACT_NODES
 from veilwalk.core.stats import geometric_starts
 from veilwalk.core.support import DistanceSupport
 

@@ -23,7 +23,7 @@ from veilwalk.chains import States
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, normalised
 from veilwalk.core.progress import Progress, silent
 from veilwalk.design import Scheme
-from veilwalk.walks import recipients_of, token_paths
+from veilwalk.walks import draw_recipients, token_paths
 
 #: All counts are told apart.
 EVERY = np.iinfo(np.int64).max
@@ -200,9 +200,9 @@ def _drawn(scheme: Scheme, settings: AuditSettings, seen: Sightings, lanes: IntA
     """Return for whom was sealed at the openings in these rows, a row each."""
     if scheme.recipients == 1:
         return seen.destination[rows + 1, np.newaxis]
-    return recipients_of(
+    return draw_recipients(
         scheme.graph,
-        scheme.law.draws,
+        scheme.law.rows,
         scheme.recipients,
         seed=settings.seed,
         lane=lanes[rows],

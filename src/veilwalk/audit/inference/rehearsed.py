@@ -92,7 +92,7 @@ class Sets:
             return None
         from veilwalk.walks.compiled import set_rows
 
-        rows = set_rows(scheme.graph, scheme.law.draws, scheme.recipients)
+        rows = set_rows(scheme.graph, scheme.law.rows, scheme.recipients)
         weights = np.ascontiguousarray(scheme.law.matrix.toarray().T)
         return cls(scheme.recipients, weights, *rows.followed_by())
 

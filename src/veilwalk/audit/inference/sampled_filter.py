@@ -74,7 +74,7 @@ class SampledFilter:
         from veilwalk.walks.compiled import set_rows
 
         ahead = sparse.csr_array(states.transition_matrix)
-        rows = set_rows(scheme.graph, scheme.law.draws, scheme.recipients)
+        rows = set_rows(scheme.graph, scheme.law.rows, scheme.recipients)
         far = not len(rows.weights)
         table = scheme.law.matrix.toarray().T if scheme.graph.n_nodes <= _TABLED else np.empty((0, 0))
         # As the kernels read far laws, all weights are alike.

@@ -86,7 +86,7 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
 
     ``addresses`` are theirs, ``host:port``; free ports of loopback unless given.
     """
-    from veilwalk.design import FarLaw, save_law
+    from veilwalk.design import save_law
     from veilwalk.learning import init_generator
 
     ids = node_ids(plan.graph.n_nodes)
@@ -103,7 +103,7 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
         roster = first_roster(members, edges, suite=plan.suite, now=int(time.time()), days=_DAYS)
         sign_roster(folder / "roster.json", roster, root)
         # A rule follows whatever becomes of the members; any other law is written for these, by their names.
-        rule = f"far:{plan.law.support.lo}" if isinstance(plan.law, FarLaw) else ""
+        rule = f"far:{plan.law.far}" if plan.law.far else ""
         if not rule:
             save_law(folder / "law.npz", plan.law, labels=ids)
         if plan.test is not None:

@@ -63,7 +63,7 @@ def simulated_waits(scheme: Scheme, *, seed: int) -> Gaps | None:
     if updates > _MOST_PLAYED:
         return None
     unit = max(1, math.floor(scheme.price.hops * scheme.graph.n_nodes / _PARTS))
-    played = np.concatenate(list(scheme.play(updates=updates, seed=seed, replicas=_GROUPS)))
+    played = np.concatenate(list(scheme.iter_updates(updates=updates, seed=seed, replicas=_GROUPS)))
     found = []
     hops = np.zeros(_GROUPS)
     for group in range(_GROUPS):

@@ -189,17 +189,17 @@ def _dwell(request: RunRequest, learner: Learner, protection: Protection) -> flo
 
 def _scheme(graph: Graph, request: RunRequest, law: str | None) -> tuple[Scheme, str]:
     """Return the scheme asked for, and the rule of its law; an empty one where the law is a file."""
-    from veilwalk.design import FarLaw, choose_scheme, recommended_scheme
+    from veilwalk.design import choose_scheme, recommended_scheme
 
     if law is not None and law.endswith(".npz"):
         return choose_scheme(graph, law, walk=request.walk, recipients=request.recipients), ""
     walk = request.walk or _STRAIGHT
     if law is None:
         found = recommended_scheme(graph)
-        if not isinstance(found.law, FarLaw):
+        if found.law.far is None:
             raise ConfigError("no law is recommended for this network: give one, --law FILE.npz")
         several = found.recipients if request.recipients is None else request.recipients
-        rule = LawRule(found.law.support.lo)
+        rule = LawRule(found.law.far)
         return replace(found, walk=walk, recipients=several, designed_for=walk), str(rule)
     rule = LawRule.of(law)
     name, support = ("uniform-node", (rule.nearest, rule.farthest)) if rule.farthest else (law, None)

@@ -83,7 +83,7 @@ class ClusterSettings:
         """The walk asked for; None for the one that a file's law was designed for."""
         if self.walk is None:
             return None if self._law_in_file else _STRAIGHT
-        return node_walk(Walk.of(self.walk))
+        return node_walk(Walk.parse(self.walk))
 
     @property
     def _law_in_file(self) -> bool:
