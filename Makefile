@@ -64,6 +64,7 @@ bench: $(VENV)/.bench  ## Ratios against the peers a user would pick; takes a wh
 api: $(VENV)/.demo  ## The Python reference and the manual page from the code; writes docs
 	$(BIN)/python -m tools.pages.api
 	$(BIN)/python -m tools.pages.man
+	$(BIN)/python -m tools.pages.cli
 
 graph-table: $(VENV)/.demo  ## Graphs, walks and laws side by side; ten minutes; writes docs
 	$(BIN)/python -m tools.pages.graph_table
@@ -124,11 +125,11 @@ $(VENV)/.kernels: $(VENV)/.demo
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) --no-build-isolation --editable '.[report,dev,docs,torch,sklearn,dp,export,tensorboard,parquet,ray,dask,watch]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,docs,torch,dp,export,tensorboard,parquet,ray,watch]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(PIP) --no-build-isolation --editable '.[report,dev,docs,bench,torch,sklearn,dp,export,tensorboard,parquet,ray,dask,watch]'
+	$(PIP) --no-build-isolation --editable '.[report,dev,docs,bench,torch,dp,export,tensorboard,parquet,ray,watch]'
 	@# Its own metadata pins an old NumPy that it does not need; it runs with ours.
 	$(PIP) --no-deps PyDTMC
 	@touch $@

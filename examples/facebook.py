@@ -17,7 +17,6 @@ import time
 import numpy as np
 
 import veilwalk as vw
-from veilwalk.design import balanced
 
 
 def main() -> None:
@@ -43,8 +42,8 @@ def show_laws(graph: vw.Graph, support: str) -> None:
     """Print price and fairness of the uniform-node law, as it is and balanced, for two walks."""
     for walk in (vw.Walk("simple"), vw.Walk("metropolis")):
         law = vw.choose_scheme(graph, "uniform-node", support=support).law
-        for kind, one in (("uniform-node", law), ("balanced", balanced(law))):
-            scheme = vw.Scheme(graph, one, walk)
+        for kind, variant in (("uniform-node", law), ("balanced", law.balance())):
+            scheme = vw.Scheme(graph, variant, walk)
             low, high = scheme.prior_range
             print(
                 f"{walk} walk, {kind}: {scheme.price.hops:.0f} hops per update ({scheme.price.kind}); a node updates "

@@ -52,7 +52,7 @@ def _openings(graph: Graph, law: Any, walk: str, recipients: int, *, lanes: int 
         found = walks.estimate_openings(
             graph, law, recipients, walk=Walk.parse(walk), legs=legs, lanes=lanes, seed=9, longest=300, device=device
         )
-        return [np.asarray(found.hops), found.made, found.arrived, found.joint, found.by_hop]
+        return [np.asarray(found.hops), found.source_share, found.arrived, found.joint, found.by_hop]
 
     return case
 

@@ -19,7 +19,7 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any
 
-from veilwalk.node.cluster._files import free_ports
+from veilwalk.node.cluster import free_ports
 from veilwalk.node.members import NodeKeys
 from veilwalk.node.peer._membership import Membership
 

@@ -22,7 +22,7 @@ NETWORKX_SHARE = 10
 
 def regular_contenders(n_nodes: int, degree: int) -> dict[str, Contender]:
     """Return the ways to get the neighbour table of a random regular graph."""
-    found: dict[str, Contender] = {"veilwalk": lambda: graphs.random_regular(n_nodes, degree, seed=1).neighbour_table}
+    found: dict[str, Contender] = {"veilwalk": lambda: graphs.random_regular(n_nodes, degree, seed=1).indices}
     if (igraph := peer("igraph")) is not None:
         found["igraph K_Regular"] = lambda: igraph.Graph.K_Regular(n_nodes, degree)
     if (networkit := peer("networkit")) is not None:

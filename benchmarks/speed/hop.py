@@ -100,16 +100,16 @@ def install() -> None:
 
         setattr(owner, name, noted)
 
-    noting(Connection, "begin", lambda frame, *_: f"sends {type(frame).__name__}")
+    noting(Connection, "send", lambda frame, *_: f"sends {type(frame).__name__}")
     noting(Wire, "following", after=lambda frame: frame and f"has {type(frame).__name__}")
     noting(Custody, "hold", after=lambda _: "holds it")
-    noting(Custody, "look_at_held", after=lambda _: "has tried to open it")
     noting(Custody, "take", after=lambda _: "has it on disk")
-    noting(Custody, "delivered", after=lambda _: "has let it go")
+    noting(Custody, "pin", after=lambda _: "has drawn its next hop")
+    noting(Custody, "deliver", after=lambda _: "has let it go")
     shut_down = Node._shut_down  # noqa: SLF001  the end of a node
 
     async def end(self: Any) -> None:
-        path = Path(self.desk.custody.spool._disk._files).parents[1] / STAMPS  # noqa: SLF001
+        path = Path(self.scheduler.custody.spool._disk._files).parents[1] / STAMPS  # noqa: SLF001
         path.write_text(json.dumps(events))
         await shut_down(self)
 

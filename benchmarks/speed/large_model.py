@@ -26,7 +26,7 @@ from veilwalk.core.payload import decoded, encoded, rounding
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.learning import Params
-from veilwalk.training import Scenario, TrainingRun, attacked_rows, gather_evidence, train
+from veilwalk.training import Scenario, TrainingRun, attacked_rows, gather_evidence, make_spec, train
 
 if TYPE_CHECKING:
     from torch import nn
@@ -131,10 +131,9 @@ def measured(payload: str, updates: int) -> dict[str, Any]:
 
 def attacked(payload: str, updates: int, deliveries: int) -> dict[str, Any]:
     """Gather what the content attack goes by, for which the model is trained once more; return what it took."""
-    scenario = Scenario.make(
-        scheme(), data="digits", partition="dirichlet:0.3", learner=learner(), seed=1, payload=payload
-    )
-    trace = scenario.trace("private-walk", updates=updates, seed=1)
+    spec = make_spec(seed=1, updates=updates, payload=payload)
+    scenario = Scenario.build(scheme(), spec, data="digits", partition="dirichlet:0.3", learner=learner())
+    trace = scenario.trace("private-walk")
     rows = attacked_rows(trace, deliveries)
     said = [(time.monotonic(), time.process_time())]
 
@@ -142,7 +141,7 @@ def attacked(payload: str, updates: int, deliveries: int) -> dict[str, Any]:
         del stage, done, total, news
         said.append((time.monotonic(), time.process_time()))
 
-    gather_evidence(scenario, trace, rows, seed=1, progress=watch)
+    gather_evidence(scenario, trace, rows, progress=watch)
     spent = time.process_time() - said[0][1]
     return {
         "payload": payload,

@@ -9,7 +9,7 @@ in one process; each line gives the median [min-max] of the per-round ratios.
 *train*
     ``veilwalk.learning.train`` along the trace: a stream for each update, checks of shapes and numbers, bookkeeping.
 *walk*
-    ``private_trace``: every hop and every draw of a destination, return times, the trace put in order. With *train* it
+    ``walk_trace``: every hop and every draw of a destination, return times, the trace put in order. With *train* it
     makes the private update; nothing is sealed.
 *hpke*
     One seal and one open of the bare parameters, X25519 and AES-128-GCM.
@@ -39,14 +39,15 @@ from benchmarks.speed._harness import Contender, Line, goal_line, in_turns
 from benchmarks.speed.sealing import Party
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.support import DistanceSupport
-from veilwalk.design import make_law
+from veilwalk.design import choose_scheme
 from veilwalk.graphs import random_regular
-from veilwalk.learning import Partition, SoftmaxLearner, TrainingTask, private_trace, train
+from veilwalk.learning import Partition, SoftmaxLearner, TrainingTask, TrainingTrace, trace_of, train
 from veilwalk.node.sealing import Opener, Suite, seal
+from veilwalk.walks import run_protocol
 
 N_NODES, ROWS, FEATURES, CLASSES, BATCH = 300, 200, 784, 10, 32
 GRAPH = random_regular(N_NODES, 3, seed=1)
-LAW = make_law("paper", GRAPH, DistanceSupport(2, 6)).matrix
+LAW = choose_scheme(GRAPH, "paper", support=DistanceSupport(2, 6)).law.matrix
 MODEL_BYTES = 4 * (FEATURES + 1) * CLASSES
 RATE = np.float32(0.1)
 # Walks are timed over so many times the updates, so that reading the network counts as little as in a long run.
@@ -118,10 +119,15 @@ def trial() -> Callable[[int], None]:
     return fail
 
 
+def walk_trace(updates: int) -> TrainingTrace:
+    """Walk the private protocol, and put its updates in order."""
+    return trace_of(GRAPH, run_protocol(GRAPH, LAW, updates=updates, seed=7, tokens=1, replicas=1))
+
+
 def measure(updates: int, rounds: int) -> dict[str, FloatArray]:
     """Return microseconds of every contender (of one update; of one message for *trial*), for each round."""
     data, fail = parts(), trial()
-    trace = private_trace(GRAPH, LAW, updates=updates, seed=7)
+    trace = walk_trace(updates=updates)
     nodes = trace.node.tolist()
     small = Partition(data[0].features[:1], data[0].labels[:1])
     learner = SoftmaxLearner(n_features=FEATURES, n_classes=CLASSES, batch_size=BATCH)
@@ -129,7 +135,7 @@ def measure(updates: int, rounds: int) -> dict[str, FloatArray]:
     turns: dict[str, Contender] = {
         "bare": lambda: bare(data, nodes),
         "train": lambda: train(task, trace, evaluations=1),
-        "walk": lambda: private_trace(GRAPH, LAW, updates=_LONGER * updates, seed=7),
+        "walk": lambda: walk_trace(updates=_LONGER * updates),
         "torch": lambda: autograd(data, nodes),
         "hpke": lambda: sealing(updates),
         "trial": lambda: fail(updates),
@@ -145,7 +151,7 @@ def speed_lines(updates: int = 4000, rounds: int = 15) -> tuple[list[Line], dict
     us = measure(updates, rounds)
     private = us["walk"] + us["train"]
     sealed = private + us["hpke"]
-    hops = float(private_trace(GRAPH, LAW, updates=updates, seed=7).hops.mean())
+    hops = float(walk_trace(updates=updates).hops.mean())
     tried = sealed + (hops - 1) * us["trial"]
     lines = [
         goal_line("G12", "private update / bare step", private / us["bare"], "<=", 1.3),

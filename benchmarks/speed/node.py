@@ -33,7 +33,7 @@ from tests.campaigns.chaos import ChaosCluster
 from benchmarks.speed._harness import take_precedence
 from benchmarks.speed.bare_ring import bare_hop
 from veilwalk.core.walk import SIMPLE
-from veilwalk.node.cluster._files import free_ports
+from veilwalk.node.cluster import free_ports
 from veilwalk.node.link import dialing_context, listening_context
 from veilwalk.node.members import NodeKeys, load_manifest, load_node_keys, load_root_public_key, read_signed_roster
 from veilwalk.node.peer import NextHop, OsDraws, load_config, node_status
@@ -154,7 +154,6 @@ def steps(size: int, times: int = 300) -> dict[str, float]:
         next_hop=NextHop(walk=SIMPLE, neighbours=("b", "c")),
         draws=OsDraws(),
         quota=4,
-        dwells=False,
     )
     custody.opener.is_current = lambda message: True  # type: ignore[method-assign]  # noqa: ARG005
     found: dict[str, list[float]] = {}
@@ -169,11 +168,13 @@ def steps(size: int, times: int = 300) -> dict[str, float]:
         for seq in range(1, times + 1):
             body = os.urandom(size)
             digest = timed("digest", lambda: hashlib.sha256(body).digest())  # noqa: B023  called at once
-            timed("hold", custody.hold, "a", seq, digest, body)
-            row = timed("take", custody.take, "a", seq).row
+            key = seq.to_bytes(16, "big")
+            timed("hold", custody.hold, "a", key, digest, body)
+            taken = timed("take", custody.take, "a", key).row
+            row = timed("pin", custody.pin, taken.id)
             timed("read", custody.outgoing, row.peer)
-            timed("give", custody.give, row.peer, row.seq)
-            timed("let go", custody.delivered, row.peer, row.seq)
+            timed("give", custody.give, row.peer, row.key)
+            timed("let go", custody.deliver, row.peer, row.key)
         return {step: 1e6 * statistics.median(values) for step, values in found.items()}
     finally:
         custody.spool.close()

@@ -13,9 +13,7 @@ from playwright.sync_api import sync_playwright
 
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.walks import token_paths
-from veilwalk.watch import export_page
-from veilwalk.watch._documents import network
-from veilwalk.watch._feed import as_text
+from veilwalk.watch import draw_network, export_page, to_line
 
 SIZES = (100, 500, 2_000, 5_000)
 _ROWS, _HOPS, _FRAMES = 40, 20, 60
@@ -44,8 +42,8 @@ def many_nodes(path: Path, n_nodes: int) -> Path:
         "recipients": [[leg[-1]] for leg in legs],
     }
     about = {"kind": "about", "what": "cluster", "title": f"{n_nodes} nodes", "observers": [], "facts": []}
-    told = (about, network(graph), {"kind": "deliveries"} | columns)
-    return export_page([as_text(one) for one in told], path)
+    told = (about, draw_network(graph), {"kind": "deliveries"} | columns)
+    return export_page([to_line(one) for one in told], path)
 
 
 def main() -> None:

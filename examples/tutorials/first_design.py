@@ -27,7 +27,7 @@ for distance, nodes in enumerate(mean_shell_sizes(graph)):
 # %%
 found = vw.design(graph, law="paper-exact", support=(2, 6))
 print(f"2 to 6: {found.price.hops:.2f} hops per update ({found.price.kind})")
-print(f"2 to 6: {found.blind_node_entropy_nats:.3f} nats, where only the choice is known")
+print(f"2 to 6: {found.exposure.node_entropy.mean:.3f} nats, where only the choice is known")
 
 # %% [markdown]
 # **3. Try to do better.** More nodes to hide among, hardly more hops.
@@ -35,7 +35,7 @@ print(f"2 to 6: {found.blind_node_entropy_nats:.3f} nats, where only the choice 
 # %%
 wider = vw.design(graph, law="paper-exact", support=(2, 8))
 print(f"2 to 8: {wider.price.hops:.2f} hops per update ({wider.price.kind})")
-print(f"2 to 8: {wider.blind_node_entropy_nats:.3f} nats, where only the choice is known")
+print(f"2 to 8: {wider.exposure.node_entropy.mean:.3f} nats, where only the choice is known")
 
 # %% [markdown]
 # **4. Compare with the closed form**, which knows only N and c, and with what the paper's own text would have said.

@@ -69,6 +69,6 @@ show(vw.train(cheaper, partition="dirichlet:0.3", compare="none", **asked))
 # **6. Sealed for several.** The scheme that is recommended for this network; on larger ones it is sealed for more.
 
 # %%
-several = vw.recommended_scheme(graph)
+several = vw.recommend(graph).scheme
 print(f"sealed for {several.recipients}, {several.law.name}: {several.price.hops:.1f} hops per update")
 show(vw.train(several, partition="dirichlet:0.3", compare="none", **asked))

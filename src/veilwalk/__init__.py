@@ -24,13 +24,15 @@ The rooms, lower ones first; each may import only what stands below it (checked 
 This is the front door: names of these rooms, loaded when they are first asked for, and nothing of its own.
 """
 
-from typing import TYPE_CHECKING
-
-from veilwalk.core.rooms import lazy_attributes
 from veilwalk.core.version import __version__
 
+# Not from typing, and with no other import above: Ctrl-C must find the command line ready at once.
+TYPE_CHECKING = False
+
 if TYPE_CHECKING:
-    from veilwalk.audit import Audit, AuditSettings, audit
+    from typing import Any
+
+    from veilwalk.audit import Audit, AuditSettings, Observer, audit
     from veilwalk.core.support import DistanceSupport
     from veilwalk.core.walk import Walk
     from veilwalk.design import (
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
         design,
         design_regular,
         load_law,
-        recommended_scheme,
+        recommend,
         save_law,
         save_scheme,
     )
@@ -61,7 +63,18 @@ if TYPE_CHECKING:
         torus,
         watts_strogatz,
     )
-    from veilwalk.learning import Data, Learner, check_learner, load_data, load_model, make_learner, save_model
+    from veilwalk.learning import (
+        Data,
+        Learner,
+        Partitions,
+        TorchLearner,
+        UpdateResult,
+        check_learner,
+        load_data,
+        load_model,
+        make_learner,
+        save_model,
+    )
     from veilwalk.training import Scenario, TrainingRun, train
 
 _ROOM_OF = {
@@ -73,13 +86,19 @@ _ROOM_OF = {
     ),
     "design": (
         "Design", "DestinationLaw", "Scheme", "choose_scheme", "design_regular", "load_law",
-        "recommended_scheme", "save_law", "save_scheme",
+        "recommend", "save_law", "save_scheme",
     ),
-    "audit": ("Audit", "AuditSettings"),
-    "learning": ("Data", "Learner", "check_learner", "load_data", "load_model", "make_learner", "save_model"),
+    "audit": ("Audit", "AuditSettings", "Observer"),
+    "learning": (
+        "Data", "Learner", "Partitions", "TorchLearner", "UpdateResult", "check_learner", "load_data", "load_model",
+        "make_learner", "save_model",
+    ),
     "experiments": ("Sweep", "sweep"),
     "training": ("Scenario", "TrainingRun", "train"),
 }  # fmt: skip
+_ROOMS = (
+    "audit", "chains", "design", "engine", "experiments", "graphs", "learning", "node", "theory", "training", "walks",
+)  # fmt: skip
 
 __all__ = [
     "Audit",
@@ -90,10 +109,14 @@ __all__ = [
     "DistanceSupport",
     "Graph",
     "Learner",
+    "Observer",
+    "Partitions",
     "Scenario",
     "Scheme",
     "Sweep",
+    "TorchLearner",
     "TrainingRun",
+    "UpdateResult",
     "Walk",
     "__version__",
     "audit",
@@ -114,7 +137,7 @@ __all__ = [
     "parse_graph_spec",
     "random_regular",
     "read_graph",
-    "recommended_scheme",
+    "recommend",
     "ring",
     "save_law",
     "save_model",
@@ -126,23 +149,10 @@ __all__ = [
 ]
 
 
-__getattr__ = lazy_attributes(
-    __name__,
-    _ROOM_OF,
-    rooms=(
-        "audit",
-        "chains",
-        "design",
-        "engine",
-        "experiments",
-        "graphs",
-        "learning",
-        "node",
-        "theory",
-        "training",
-        "walks",
-    ),
-)
+def __getattr__(name: str) -> "Any":
+    from veilwalk.core.rooms import lazy_attributes
+
+    return lazy_attributes(__name__, _ROOM_OF, _ROOMS)(name)
 
 
 def __dir__() -> list[str]:

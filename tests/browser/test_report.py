@@ -15,7 +15,7 @@ import pytest
 
 from veilwalk.core.records import Record
 from veilwalk.report import training_report
-from veilwalk.training import Scenario, TrainSettings, run_training
+from veilwalk.training import Scenario, make_spec, run_training
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next((found for name in NAMES if (found := shutil.which(name))), None)
@@ -54,8 +54,8 @@ class Shown(HTMLParser):
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Record, Path]:
     folder = tmp_path_factory.mktemp("report")
-    settings = TrainSettings(graph="rrg:30:3:seed=1", support="2:3", updates=120, attack=40, evaluations=5)
-    record = run_training(Scenario.of(settings), settings).record()
+    settings = make_spec(graph="rrg:30:3:seed=1", support="2:3", updates=120, attack=40, evaluations=5)
+    record = run_training(Scenario.from_spec(settings)).record()
     return record, training_report(record, folder / "report.html")
 
 

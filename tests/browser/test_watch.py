@@ -16,14 +16,16 @@ from typing import Any
 import pytest
 from benchmarks.speed.page import many_nodes
 
-from veilwalk.training import RunFolder, Scenario, TrainSettings, run_training
-from veilwalk.watch import Feed, export_page, open_source
+from veilwalk.graphs import parse_graph_spec
+from veilwalk.learning import read_progress
+from veilwalk.training import RunFolder, Scenario, make_spec, run_training
+from veilwalk.watch import Feed, draw_network, export_page, open_source, to_line
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the page is not looked at")
 CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: the page is not looked at")
 
-SETTINGS = TrainSettings(
+SETTINGS = make_spec(
     graph="rrg:20:3:seed=1", law="uniform-node", support="2:3", walk="simple", updates=200, attack=0,
     evaluations=10, compare="plain-walk",
 )  # fmt: skip
@@ -88,7 +90,7 @@ def followed(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
             """Hold training up until there is a checkpoint of its midst, and then until the page has heard of it."""
             if said or stage != "private-walk" or not 0 < done < total:
                 return
-            kept = RunFolder(folder).progress()
+            kept = read_progress(RunFolder(folder).checkpoint("private-walk"))
             if kept is None or not kept.done:
                 # Checkpoints are half a second apart at least.
                 time.sleep(0.6)
@@ -96,7 +98,7 @@ def followed(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
             shown(page, f"of {kept.done}")
             said.append(page.inner_text("body"))
 
-        run_training(Scenario.of(SETTINGS), SETTINGS, out=folder, progress=look)
+        run_training(Scenario.from_spec(SETTINGS), out=folder, progress=look)
         shown(page, "of 200")
         page.wait_for_function("() => document.getElementById('mode').textContent === 'replay'", timeout=120_000)
         said.append(page.inner_text("body"))
@@ -202,6 +204,20 @@ def test_it_is_legible_on_a_phone_and_in_the_dark(browser: Any, exported: str, s
                 canvas,
             )
             assert inked > 0.01, canvas
+
+
+def test_a_map_of_few_nodes_has_their_names(browser: Any, tmp_path: Path) -> None:
+    """Names of forty nodes are written, long ones shortened; without names, or of more nodes, nothing is."""
+    for count, named, names in ((8, True, 8), (8, False, 0), (60, True, 0)):
+        graph = parse_graph_spec(f"ring:{count}")
+        labels = [f"a hospital in town {node}" for node in range(count)] if named else None
+        documents = [{"kind": "about", "what": "train", "title": "Peers learn"}, draw_network(graph, labels)]
+        path = export_page([to_line(document) for document in documents], tmp_path / "page.html")
+        with opened(browser, path.as_uri(), viewport={"width": 1200, "height": 900}) as page:
+            page.wait_for_function("() => maps.truth.painted")
+            written = page.evaluate("maps.truth.names")
+            assert len(written) == names
+            assert all(len(name) <= 14 for name in written)
 
 
 def contrast(one: str, other: str) -> float:

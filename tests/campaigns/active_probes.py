@@ -37,13 +37,13 @@ import numpy as np
 from tests.campaigns.campaign_anonymity import auc_of
 from tests.campaigns.chaos import ROOT
 from tests.campaigns.played_members import LIMITS, Played
+from tests.helpers.manifests import FIGURES, settled_spec
 from veilwalk.core.errors import TransportError
 from veilwalk.core.support import DistanceSupport
-from veilwalk.core.walk import SIMPLE
 from veilwalk.design import DistanceLaw
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.learning import init_generator, load_data, make_learner, parse_partition_spec, partitions_of
-from veilwalk.node import ClusterPlan, RunRules, load_config, prepare_cluster
+from veilwalk.learning import init_generator, load_data, make_learner, make_partitions, parse_partition_spec
+from veilwalk.node import ClusterPlan, load_config, prepare_cluster
 from veilwalk.node.link import Offer
 from veilwalk.node.link._connection import Connection
 from veilwalk.node.link._wire import Ack, Go, Ping
@@ -101,7 +101,7 @@ class _Attack:
 
     def __init__(self, me: Played, connection: Connection, model: bytes, dwell_s: float, came: Counter[bytes]) -> None:
         self._me, self._connection, self._model, self._dwell_s, self._came = me, connection, model, dwell_s, came
-        self._seq = self._made = 0
+        self._made = 0
         self.scores: Scores = defaultdict(_nothing_yet)
 
     async def trial(self, *, trains: bool, how: str) -> None:
@@ -146,7 +146,7 @@ class _Attack:
 
     async def _refused_offer(self) -> float:
         """Offer bytes that are not what is announced: the node must look at them, and nothing stays."""
-        return (await self._timed(Offer(self._seq + 1, self._me.message_bytes, bytes(32)), self._bytes()))[0]
+        return (await self._timed(Offer(os.urandom(16), self._me.message_bytes, bytes(32)), self._bytes()))[0]
 
     def _bytes(self) -> bytes:
         return self._me.context.clear + bytes(self._me.message_bytes - len(self._me.context.clear))
@@ -154,11 +154,11 @@ class _Attack:
     async def _bring(self, message: bytes) -> tuple[float, float, bool]:
         """Offer and give a message; return how long the two answers took, and whether it was taken."""
         digest = hashlib.sha256(message).digest()
-        offered, answer = await self._timed(Offer(self._seq + 1, len(message), digest), message)
+        key = os.urandom(16)
+        offered, answer = await self._timed(Offer(key, len(message), digest), message)
         if not isinstance(answer, Ack):
             return offered, 0.0, False
-        self._seq += 1
-        given, answer = await self._timed(Go(self._seq))
+        given, answer = await self._timed(Go(key))
         return offered, given, isinstance(answer, Ack)
 
     async def _timed(self, frame: Any, body: bytes = b"") -> tuple[float, Any]:
@@ -227,13 +227,12 @@ def _prepare(folder: Path, *, dwell_s: float, local_steps: int) -> bytes:
     learner = make_learner(spec, n_features=data.n_features, n_classes=data.n_classes)
     plan = ClusterPlan(
         graph=graph,
-        law=DistanceLaw(DistanceSupport(1, 1, allow_neighbours=True), np.ones(1)).on(graph),
-        partitions=partitions_of(parse_partition_spec("iid", graph=graph, seed=1), data),
+        law=DistanceLaw(DistanceSupport(1, 1, allow_neighbours=True), np.ones(1)).place_on(graph),
+        partitions=make_partitions(parse_partition_spec("iid", graph=graph, seed=1), data),
         learner=learner,
-        learner_spec=spec,
         n_classes=data.n_classes,
-        rules=RunRules(walk=SIMPLE, updates=10**6, late_hops=1e9, dwell_s=dwell_s),
-        seed=1,
+        spec=settled_spec(updates=10**6, dwell_s=dwell_s, learner=spec, seed=1),
+        figures=FIGURES,
         limits=LIMITS,
     )
     prepare_cluster(folder, plan)

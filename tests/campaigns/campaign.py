@@ -31,7 +31,7 @@ from tests.campaigns.campaign_counts import IMPATIENT, QUICK, SPEC, WIDE_SPEC, C
 from veilwalk.core.records import write_atomically
 from veilwalk.core.version import __version__
 from veilwalk.node import Limits
-from veilwalk.node.cluster._lost_walks import AWAY_S
+from veilwalk.node.cluster import AWAY_S
 
 ROOT = Path(__file__).parents[2]
 TITLES = {
@@ -51,7 +51,7 @@ TITLES = {
     "T16": "one member down",
     "T17": "Pac-Man: one member of thirty swallows all, with and without decoys",
     "T18": "messages of 10 MiB in files: kills, pauses, bad network",
-    "T19": "spare copies kept: kills, pauses",
+    "T19": "messages dwell: kills, pauses",
 }
 _PREFACE = (
     "Real processes on loopback unless it says simulated; ten nodes with four neighbours each and hybrid sealing, "
@@ -84,7 +84,7 @@ STAGES: dict[str, tuple[Callable[[Counts, Path, int], None], str, float]] = {
     "T16": (campaign_members.one_down, "runs", 3),
     "T17": (campaign_members.pac_man, "runs", 1),
     "T18": (campaign_members.large, "runs", 10),
-    "T19": (campaign_members.spares, "runs", 10),
+    "T19": (campaign_members.dwelling, "runs", 10),
 }
 
 
@@ -155,8 +155,7 @@ def rules_text(recipients: int) -> str:
         f"{chaos_plan.ALARM_HOPS:g} hops, {chaos_plan.HOP_S} s a hop, a member may be away for {AWAY_S:.0f} s): "
         f"{late}; with 10 MiB {large}. Nodes' limits are {patience}. T16 runs as shipped, T3 and the pauses of T18 and "
         "T19 impatient, T1's cancelling more so, the others quick, which meets more faults a minute. T12 alone takes "
-        "walks for lost after 1.2 s, for it loses many. Nothing dwells but in T8, T14 (half of it) and T17; only T19 "
-        "keeps spare copies."
+        "walks for lost after 1.2 s, for it loses many. Nothing dwells but in T8, T14 (half of it), T17 and T19."
     )
 
 

@@ -25,7 +25,7 @@ from veilwalk.core.arrays import FloatArray
 from veilwalk.core.support import DistanceSupport
 from veilwalk.design import DistanceLaw
 from veilwalk.graphs import Graph, parse_graph_spec
-from veilwalk.node.cluster._files import node_ids
+from veilwalk.node.cluster import node_ids
 
 # Coalitions of each size that attack a run.
 _COALITIONS = 40
@@ -86,7 +86,7 @@ def anonymity(counts: Counts, folder: Path, seed: int) -> None:
         if min(places, hints) < 0.001:
             counts.setdefault("faults", []).append(f"slots: places by chance with p {places:.2g}, hints {hints:.2g}")
     else:
-        law = DistanceLaw(DistanceSupport(2, 2), np.ones(1)).on(graph).matrix.toarray()
+        law = DistanceLaw(DistanceSupport(2, 2), np.ones(1)).place_on(graph).matrix.toarray()
         _attacks(counts, where, cluster.names, graph, law)
     lengths, uniform = campaign_anonymity.frames(where, cluster.names, recipients=counts.get("recipients", 1))
     counts |= {"frame_lengths": len(lengths), "uniform_bytes_p": round(uniform, 3)}

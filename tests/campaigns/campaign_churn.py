@@ -120,7 +120,8 @@ def _changed(
     of: Roster | None = None,
 ) -> Roster:
     cards = {name: (of or old).member(name) for name in back or []}
-    return changed_roster(old, edges, cards=cards, removed=removed or (), now=_now(), days=_DAYS)
+    replaced = cards.keys() & set(old.ids)
+    return changed_roster(old, edges, cards=cards, replaced=replaced, removed=removed or (), now=_now(), days=_DAYS)
 
 
 def _now() -> int:

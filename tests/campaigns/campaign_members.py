@@ -20,7 +20,7 @@ from tests.campaigns.chaos import ChaosCluster
 from tests.campaigns.chaos_attackers import CALM
 from tests.campaigns.chaos_checker import Findings
 from veilwalk.node import Limits
-from veilwalk.node.cluster._files import node_ids
+from veilwalk.node.cluster import node_ids
 
 # The network in which one member of thirty swallows.
 _THIRTY = "rrg:30:3:seed=1"
@@ -164,11 +164,11 @@ def large(counts: Counts, folder: Path, seed: int) -> None:
     add(counts, runs=1)
 
 
-def spares(counts: Counts, folder: Path, seed: int) -> None:
-    """T19: kills and pauses while every node keeps spare copies of what it handed on, in files and in rows."""
+def dwelling(counts: Counts, folder: Path, seed: int) -> None:
+    """T19: kills and pauses where messages dwell at every node, as in a real run, in files and in rows."""
     for how, padding in (("kills", 0), ("kills", 60_000), ("pauses", 0)):
-        plan = network_of(counts) | {"padding": padding, "spare": 0.5} | _HURTS[how]
-        _hurt(counts, folder / f"spares-{how}-{padding}", how, seed, **plan)
+        plan = network_of(counts) | {"padding": padding, "dwell": 0.05} | _HURTS[how]
+        _hurt(counts, folder / f"dwelling-{how}-{padding}", how, seed, **plan)
     add(counts, runs=1)
 
 

@@ -19,8 +19,7 @@ from typing import Any, Self
 from tests.campaigns.chaos_checker import Findings, check, holders
 from tests.campaigns.chaos_plan import tally_plan
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.node.cluster import prepare_cluster
-from veilwalk.node.cluster._files import free_ports, node_ids
+from veilwalk.node.cluster import free_ports, node_ids, prepare_cluster
 from veilwalk.node.members import load_root_public_key, read_signed_roster
 from veilwalk.node.peer import load_config
 from veilwalk.node.spool import open_read_only

@@ -15,24 +15,24 @@ _AHEAD = 4
 
 def flooder() -> None:
     """Hand every neighbour garbage as fast as it takes it, until told to be calm."""
-    from veilwalk.node.peer._desk import Desk
+    from veilwalk.node.peer._scheduler import Scheduler
 
-    original = Desk.recover
+    original = Scheduler.recover
 
     async def recover(self: Any) -> None:
         await original(self)
         self._flooding = asyncio.get_running_loop().create_task(_flood(self))
 
-    Desk.recover = recover  # type: ignore[method-assign]
+    Scheduler.recover = recover  # type: ignore[method-assign]
 
 
 async def _flood(desk: Any) -> None:
     calm = Path(desk.custody.spool._disk._files).parents[2] / CALM
-    while not (size := await desk.storage(_size_of_any, desk.custody)):
+    while not (size := await desk.store(_size_of_any, desk.custody)):
         await asyncio.sleep(0.02)
     while not calm.exists():
-        for peer in await desk.storage(_make_garbage, desk.custody, size):
-            desk._wake(peer)
+        for peer in await desk.store(_make_garbage, desk.custody, size):
+            desk._node.wake([peer])
         await asyncio.sleep(0.003)
 
 
@@ -58,11 +58,6 @@ def _size_of_any(custody: Any) -> int:
     return len(custody.spool.read(rows[0])) if rows else 0
 
 
-def _offer_nothing(*_: Any) -> bool:
-    """Offer nothing on that is about to be swallowed."""
-    return False
-
-
 def swallower() -> None:
     """Swallow every message, acknowledged and all."""
     from veilwalk.node.peer._custody import Custody
@@ -70,15 +65,14 @@ def swallower() -> None:
 
     original = Custody.take
 
-    def take(self: Any, peer: str, seq: int) -> Any:
-        taken = original(self, peer, seq)
+    def take(self: Any, peer: str, key: bytes) -> Any:
+        taken = original(self, peer, key)
         if taken.row is None:
             return taken
         self.drop(taken.row.id, "swallowed")
         return Taken(taken.verdict)
 
     Custody.take = take  # type: ignore[method-assign]
-    Custody._offer_early = _offer_nothing  # type: ignore[method-assign,assignment]
 
 
 def decoy() -> None:
@@ -88,8 +82,8 @@ def decoy() -> None:
 
     original = Custody.take
 
-    def take(self: Any, peer: str, seq: int) -> Any:
-        taken = original(self, peer, seq)
+    def take(self: Any, peer: str, key: bytes) -> Any:
+        taken = original(self, peer, key)
         if taken.row is None:
             return taken
         size = len(self.spool.read(taken.row))
@@ -97,4 +91,3 @@ def decoy() -> None:
         return Taken(taken.verdict, self.create(_garbage(self, size), "garbage"))
 
     Custody.take = take  # type: ignore[method-assign]
-    Custody._offer_early = _offer_nothing  # type: ignore[method-assign,assignment]

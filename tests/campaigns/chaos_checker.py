@@ -23,8 +23,8 @@ class Remains:
 
     name: str
     tallies: dict[str, int]
-    taken: dict[str, int]
-    messages: list[tuple[bytes, str | None, int | None, bool]]
+    taken: dict[str, bytes]
+    messages: list[tuple[bytes, str | None, bytes | None, bool]]
     models: dict[str, tuple[int, Counts]]
 
 
@@ -105,7 +105,7 @@ def check(folder: Path, names: Sequence[str], *, walks: int = 1, may_fork: bool 
         hops=total.get("hops", 0),
         live=len(live),
         kept=sum(len(node.messages) for node in nodes),
-        taken=sum(sum(node.taken.values()) for node in nodes),
+        taken=sum(node.tallies.get("taken", 0) for node in nodes),
         lost=lost,
         doubled=doubled,
         finished=finished,
@@ -139,7 +139,7 @@ def _name(kind: str, lane: int) -> str:
 
 def _newest(nodes: Sequence[Remains], lane: int) -> tuple[int, Counts]:
     """Return the model of a walk that has had most updates, and how many it says they are."""
-    kinds = {_name(kind, lane) for kind in ("checkpoint", "final", "claimed")}
+    kinds = {_name(kind, lane) for kind in ("checkpoint", "final", "end")}
     models = [model for node in nodes for kind, model in node.models.items() if kind in kinds]
     return max(models, key=lambda model: model[0], default=(0, np.zeros(len(nodes), dtype=np.int64)))
 
@@ -157,17 +157,20 @@ def _read(folder: Path, name: str) -> Remains:
     database = sqlite3.connect(f"file:{folder / 'state' / 'spool.db'}?mode=rw", uri=True)
     try:
         messages = [
-            (digest, peer, seq, bool(fixed))
-            for digest, peer, seq, fixed in database.execute("SELECT digest, peer, seq, fixed FROM message")
+            (digest, peer, key, end_lane is not None)
+            for digest, peer, key, end_lane in database.execute(
+                "SELECT digest, peer, key, end_lane FROM message JOIN body ON body.id = body"
+            )
         ]
         models = {}
-        for kind, file, inline, iteration in database.execute("SELECT kind, file, bytes, iteration FROM model"):
+        query = "SELECT kind, lane, file, bytes, iteration FROM model JOIN body ON body.id = body"
+        for kind, lane, file, inline, iteration in database.execute(query):
             data = inline if file is None else (folder / "state" / "messages" / file).read_bytes()
-            models[kind] = (iteration, np.frombuffer(data, dtype="<i8"))
+            models[_name(kind, lane)] = (iteration, np.frombuffer(data, dtype="<i8"))
         return Remains(
             name,
             dict(database.execute("SELECT name, value FROM tally")),
-            dict(database.execute("SELECT peer, coalesce(taken, 0) FROM link")),
+            dict(database.execute("SELECT peer, taken FROM link")),
             messages,
             models,
         )
@@ -184,8 +187,9 @@ def _live(nodes: Sequence[Remains], of: Remains | None = None) -> dict[bytes, in
     taken = {node.name: node.taken for node in nodes}
     live: dict[bytes, int] = {}
     for node in nodes if of is None else [of]:
-        for digest, peer, seq, fixed in node.messages:
-            handed_over = peer is not None and seq is not None and taken[peer].get(node.name, 0) >= seq
-            if not fixed and not handed_over:
+        for digest, peer, key, is_end in node.messages:
+            keys = b"" if peer is None else taken[peer].get(node.name, b"")
+            handed_over = key in {keys[at : at + 16] for at in range(0, len(keys), 16)}
+            if not is_end and not handed_over:
                 live[digest] = live.get(digest, 0) + 1
     return live

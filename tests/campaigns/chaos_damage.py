@@ -46,12 +46,15 @@ def hurt_messages(folder: Path, names: Sequence[str], dice: random.Random) -> li
     found = []
     for name in names:
         with closing(_database(folder, name)) as database:
-            rows = database.execute("SELECT id, length(bytes), peer, seq FROM message WHERE bytes IS NOT NULL")
-            for number, length, peer, seq in rows.fetchall():
+            rows = database.execute(
+                "SELECT message.id, body.id, length(bytes), peer, key FROM message JOIN body ON body.id = body "
+                "WHERE bytes IS NOT NULL"
+            )
+            for number, body, length, peer, key in rows.fetchall():
                 kind = dice.choice(sorted(KINDS))
-                where = {"at": dice.randrange(length), "digest": dice.randrange(32), "id": number}
-                database.execute(f"UPDATE message SET {KINDS[kind]} WHERE id = :id", where)  # noqa: S608  ours
-                passed_on = peer is not None and taken[peer].get(name, 0) >= seq
+                where = {"at": dice.randrange(length), "digest": dice.randrange(32), "id": body}
+                database.execute(f"UPDATE body SET {KINDS[kind]} WHERE id = :id", where)  # noqa: S608  ours
+                passed_on = peer is not None and key in taken[peer].get(name, b"")
                 found.append(Hurt(name, number, kind, passed_on))
             database.commit()
     return found
@@ -62,11 +65,14 @@ def hurt_keepings(folder: Path, names: Sequence[str], dice: random.Random) -> Co
     found: Counter[str] = Counter()
     for name in names:
         with closing(_database(folder, name)) as database:
-            for table, column in (("model", "bytes"), ("learner_state", "data")):
-                for (length,) in database.execute(f"SELECT length({column}) FROM {table}").fetchall():  # noqa: S608
-                    at = dice.randrange(length)
-                    database.execute(f"UPDATE {table} SET {column} = flipped({column}, ?)", (at,))  # noqa: S608
-                    found[table] += 1
+            for table, column, of, where in (
+                ("model", "bytes", "body", "id IN (SELECT body FROM model)"),
+                ("learner_state", "data", "learner_state", "1"),
+            ):
+                lengths = database.execute(f"SELECT length({column}) FROM {of} WHERE {where}").fetchall()  # noqa: S608
+                at = dice.randrange(min((length for (length,) in lengths), default=1))
+                database.execute(f"UPDATE {of} SET {column} = flipped({column}, ?) WHERE {where}", (at,))  # noqa: S608
+                found[table] += len(lengths)
             database.commit()
     return found
 
@@ -86,16 +92,15 @@ def broken(folder: Path, names: Sequence[str]) -> list[str]:
     found = []
     for name in names:
         with closing(_database(folder, name)) as database:
-            for table in ("message", "model"):
-                for inline, digest in database.execute(f"SELECT bytes, digest FROM {table}"):  # noqa: S608
-                    if inline is not None and hashlib.sha256(inline).digest() != digest:
-                        found.append(f"a broken {table} at {name}")
+            for inline, digest in database.execute("SELECT bytes, digest FROM body"):
+                if inline is not None and hashlib.sha256(inline).digest() != digest:
+                    found.append(f"a broken message or model at {name}")
     return found
 
 
-def _taken(folder: Path, name: str) -> dict[str, int]:
+def _taken(folder: Path, name: str) -> dict[str, bytes]:
     with closing(_database(folder, name)) as database:
-        return dict(database.execute("SELECT peer, coalesce(taken, 0) FROM link"))
+        return dict(database.execute("SELECT peer, taken FROM link"))
 
 
 def _database(folder: Path, name: str) -> sqlite3.Connection:

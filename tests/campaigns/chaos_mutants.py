@@ -19,8 +19,8 @@ def apply(name: str) -> None:
 
 def _ack_before_commit() -> None:
     """Say that a message is taken as soon as it is given, and store it after that."""
-    from veilwalk.node.link import InLinks
-    from veilwalk.node.link._wire import Ack, Go
+    from veilwalk.node.link import Ack, Go
+    from veilwalk.node.peer._links import InLinks
 
     original = InLinks._answer
 
@@ -30,7 +30,7 @@ def _ack_before_commit() -> None:
         async def receive_and_acknowledge(timeout_s: float) -> Any:
             frame = await receive(timeout_s)
             if isinstance(frame, Go):
-                await send(Ack(frame.seq))
+                await send(Ack(frame.key))
 
                 async def nothing(_: Any) -> None:
                     return
@@ -49,18 +49,18 @@ def _ack_before_commit() -> None:
 
 def _use_before_given() -> None:
     """Use a message as soon as it is here, though the neighbour may still send it another way."""
-    from veilwalk.node.peer._desk import Desk
+    from veilwalk.node.peer._scheduler import Scheduler
     from veilwalk.node.spool import Verdict
 
-    original = Desk.hold
+    original = Scheduler.hold
 
     async def hold(self: Any, peer: str, offer: Any, body: Any) -> Any:
         held = await original(self, peer, offer, body)
         if held is Verdict.HELD:
-            await self.take(peer, offer.seq)
+            await self.take(peer, offer.key)
         return held
 
-    Desk.hold = hold  # type: ignore[method-assign]
+    Scheduler.hold = hold  # type: ignore[method-assign]
 
 
 def _set_in_clear() -> None:
@@ -88,18 +88,14 @@ def _fixed_order() -> None:
 
 
 def _unpinned_hop() -> None:
-    """Keep the next hop and its number in memory only: after a crash they are drawn anew."""
+    """Keep the next hop and its key in memory only: after a crash they are drawn anew."""
     from veilwalk.node.peer._custody import Custody
 
     original = Custody.recover
 
     def recover(self: Any) -> Any:
         with self.spool.transaction() as register:
-            database = register._database
-            database.execute(
-                "UPDATE link SET sent = sent - (SELECT count(*) FROM message WHERE peer = link.peer AND NOT fixed)"
-            )
-            database.execute("UPDATE message SET peer = NULL, seq = NULL WHERE NOT fixed")
+            register.execute("UPDATE message SET peer = NULL, key = NULL, given = 0 WHERE end_lane IS NULL")
         return original(self)
 
     Custody.recover = recover  # type: ignore[method-assign]
@@ -133,10 +129,10 @@ def _hop_counter() -> None:
 
     hold, open_current = Custody.hold, Opener.open
 
-    def counting(self: Any, peer: str, seq: int, _digest: bytes, body: Any) -> Any:
+    def counting(self: Any, peer: str, key: bytes, _digest: bytes, body: Any) -> Any:
         counted = bytearray(body)
         counted[3] = (counted[3] + 1) % 256
-        return hold(self, peer, seq, hashlib.sha256(counted).digest(), counted)
+        return hold(self, peer, key, hashlib.sha256(counted).digest(), counted)
 
     def opening(self: Any, message: Any) -> Any:
         clear = next(iter(self._clear))
@@ -164,21 +160,21 @@ def _replayer() -> None:
     """Send every message that comes by three times, each copy its own way."""
     from veilwalk.node.peer._custody import Custody
 
-    original = Custody.delivered
+    original = Custody.deliver
     known: set[bytes] = set()
 
-    def delivered(self: Any, peer: str, seq: int) -> None:
+    def deliver(self: Any, peer: str, key: bytes) -> None:
         with self.spool.transaction(durable=False) as register:
-            row = register.pinned(peer, seq)
-            fresh = row is not None and not row.fixed and row.came_from is not None and row.digest not in known
+            row = register.pinned(peer, key)
+            fresh = row is not None and row.end_lane is None and row.came_from is not None and row.digest not in known
             if row is not None:
                 known.add(row.digest)
         message = self.spool.read(row) if fresh else b""
-        original(self, peer, seq)
+        original(self, peer, key)
         for _ in range(2 if fresh else 0):
             self.create(message, "replayed")
 
-    Custody.delivered = delivered  # type: ignore[method-assign]
+    Custody.deliver = deliver  # type: ignore[method-assign]
 
 
 def _garbler() -> None:
@@ -186,9 +182,9 @@ def _garbler() -> None:
     import asyncio
     import os
 
-    from veilwalk.node.peer._desk import Desk
+    from veilwalk.node.peer._scheduler import Scheduler
 
-    original = Desk.recover
+    original = Scheduler.recover
 
     async def recover(self: Any) -> None:
         await original(self)
@@ -201,14 +197,14 @@ def _garbler() -> None:
             for _ in range(10):
                 while not size:
                     await asyncio.sleep(0.1)
-                    size = await self.storage(_size_of_any, self.custody)
-                row = await self.storage(self.custody.create, clear + os.urandom(size - len(clear)), "garbage")
+                    size = await self.store(_size_of_any, self.custody)
+                row = await self.store(self.custody.create, clear + os.urandom(size - len(clear)), "garbage")
                 self._settle(row, for_us=False)
                 await asyncio.sleep(0.5)
 
         self._spoiling = asyncio.get_running_loop().create_task(spoil())
 
-    Desk.recover = recover  # type: ignore[method-assign]
+    Scheduler.recover = recover  # type: ignore[method-assign]
 
 
 def _size_of_any(custody: Any) -> int:
@@ -230,7 +226,7 @@ def _watched() -> None:
 
     from veilwalk.node.peer._custody import Custody
 
-    take, progress, outgoing, create = Custody.take, Custody.progress, Custody.outgoing, Custody.create
+    take, replace, outgoing, create = Custody.take, Custody.replace, Custody.outgoing, Custody.create
     taken_at: dict[int, tuple[float, bool]] = {}
 
     def note(self: Any, file: str, *words: object) -> None:
@@ -238,23 +234,19 @@ def _watched() -> None:
         with (folder / file).open("a") as stream:
             stream.write(" ".join(str(word) for word in words) + "\n")
 
-    def taking(self: Any, peer: str, seq: int) -> Any:
-        found = take(self, peer, seq)
+    def taking(self: Any, peer: str, key: bytes) -> Any:
+        found = take(self, peer, key)
         if found.row is not None:
             note(self, "seen.log", found.row.digest.hex(), peer, time.monotonic_ns(), int(found.for_us))
             taken_at[found.row.id] = (time.monotonic(), False)
-            if found.body is not None:
-                # Offered on before it was taken.
-                taken_at.pop(found.row.id)
-                note(self, "gaps.log", 0.0, 0)
         return found
 
-    def creating(self: Any, message: Any, count: str, lane: int = 0) -> Any:
+    def creating(self: Any, message: Any, count: str) -> Any:
         note(self, "created.log", hashlib.sha256(message).hexdigest())
-        return create(self, message, count, lane)
+        return create(self, message, count)
 
     def progressing(self: Any, row: Any, done: Any) -> Any:
-        made = progress(self, row, done)
+        made = replace(self, row, done)
         if made is not None and done.message is not None:
             words = hashlib.sha256(done.message).hexdigest(), time.monotonic_ns(), len(done.message)
             note(self, "made.log", *words)
@@ -265,12 +257,12 @@ def _watched() -> None:
 
     def offering(self: Any, peer: str) -> Any:
         found = outgoing(self, peer)
-        if found is not None and found.row is not None and found.row.id in taken_at:
+        if found is not None and found.row.id in taken_at:
             since, trained = taken_at.pop(found.row.id)
             note(self, "gaps.log", time.monotonic() - since, int(trained))
         return found
 
-    Custody.take, Custody.progress = taking, progressing  # type: ignore[method-assign]
+    Custody.take, Custody.replace = taking, progressing  # type: ignore[method-assign,assignment]
     Custody.outgoing, Custody.create = offering, creating  # type: ignore[method-assign]
 
 

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 
 from tests.campaigns.chaos_tally import Tally
+from tests.helpers.manifests import settled_spec
 from veilwalk.core.errors import InfeasibleDesignError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
@@ -15,9 +16,8 @@ from veilwalk.design import DestinationLaw, DistanceLaw, Scheme, choose_scheme
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.learning import Partition
 from veilwalk.node import Limits
-from veilwalk.node.cluster import ClusterPlan, late_after_hops, lost_walk_rules
-from veilwalk.node.cluster._lost_walks import AWAY_S
-from veilwalk.node.members import RunRules
+from veilwalk.node.cluster import AWAY_S, ClusterPlan, late_after_hops, lost_walk_rules
+from veilwalk.node.members import RunFigures, RunRules
 
 _TALLY = "tests.campaigns.chaos_tally:Tally"
 #: As ``cluster up`` has it.
@@ -37,7 +37,6 @@ def tally_plan(
     late: float | None = None,
     hop: float = HOP_S,
     dwell: float = 0.0,
-    spare: float = 0.0,
     away: float = AWAY_S,
     alarm_hops: float = ALARM_HOPS,
     limits: Limits | None = None,
@@ -47,7 +46,7 @@ def tally_plan(
     One recipient is ``distance`` hops away; several are any of those that are at least so far, or all where they are
     fewer. Walks are believed lost when ``cluster up`` would believe it, unless ``late`` says otherwise.
     """
-    law: DestinationLaw = DistanceLaw(DistanceSupport(distance, distance), np.ones(1)).on(graph)
+    law: DestinationLaw = DistanceLaw(DistanceSupport(distance, distance), np.ones(1)).place_on(graph)
     if recipients > 1:
         law = choose_scheme(graph, f"far:{distance}").law
     scheme = Scheme(graph, law, Walk.parse(walk), recipients=min(recipients, int(law.n_choices.min())))
@@ -60,20 +59,18 @@ def tally_plan(
         law=law,
         partitions=[Partition(rows[index : index + 1], np.zeros(1, dtype=np.int64)) for index in range(graph.n_nodes)],
         learner=Tally(n_features=graph.n_nodes, n_classes=1, padding=padding),
-        learner_spec=f"{_TALLY}:padding={padding}",
         n_classes=1,
-        rules=RunRules(
-            walk=scheme.walk,
+        spec=settled_spec(
+            learner=f"{_TALLY}:padding={padding}",
+            walk=scheme.walk.kind,
             updates=updates,
             walks=walks,
-            late_hops=late_hops,
-            starve_hops=starve_hops,
-            hop_s=hop,
-            dwell_s=dwell,
-            spare_s=spare,
+            hop_s=float(hop),
+            dwell_s=float(dwell),
+            seed=0,
+            recipients=recipients,
         ),
-        seed=0,
-        recipients=recipients,
+        figures=RunFigures(late_hops=float(late_hops), starve_hops=float(starve_hops)),
         limits=limits or Limits(retry_s=0.2, connect_s=2.0, answer_s=5.0),
     )
 
@@ -83,7 +80,8 @@ def rules_in_words(spec: str, recipients: int, *, padding: int = 0) -> str:
     plan = tally_plan(
         parse_graph_spec(spec), updates=1, recipients=recipients, padding=padding, walk="non-backtracking"
     )
-    return f"{spec}: late {plan.rules.late_s:.0f} s, starve {plan.rules.starve_s:.0f} s"
+    rules = RunRules.of(plan.spec, plan.figures)
+    return f"{spec}: late {rules.late_s:.0f} s, starve {rules.starve_s:.0f} s"
 
 
 @cache

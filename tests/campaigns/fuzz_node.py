@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import atheris
+import numpy as np
 
 with atheris.instrument_imports(include=["veilwalk.node"]):
     from veilwalk.node.link import _wire
-    from veilwalk.node.members import _encoding, _keys, _manifest, _member, _roster, canonical_json
+    from veilwalk.node.members import _encoding, _keys, _manifest, _roster, canonical_json
     from veilwalk.node.sealing import _context, _envelope, _kem
 
+from tests.helpers.manifests import make_test_manifest
 from veilwalk.core.errors import CryptoError, InputFileError, ProtocolError
 
 LENGTH = 96
@@ -41,7 +43,7 @@ def wire(data: bytes) -> None:
         else:
             end.send(_HELLO)
             end.feed(_wire.encode(_HELLO))
-            end.send(_wire.Offer(3, LENGTH, bytes(32)))
+            end.send(_wire.Offer(bytes(16), LENGTH, bytes(32)))
     try:
         end.feed(data[1:])
     except ProtocolError:
@@ -89,23 +91,12 @@ def header(data: bytes) -> None:
         raise AssertionError("a changed message opened")
 
 
-_MANIFEST = _manifest.Manifest(
-    run_id=bytes(16),
-    arrays=(
-        _manifest.ArraySpec(name="a", shape=(3,), dtype="<f4"),
-        _manifest.ArraySpec(name="b", shape=(2, 2), dtype="<i8"),
-    ),
-    suite=_SUITE,
-    norm_bound=100.0,
-    learner="",
-    walk="",
-    law_digest="0" * 64,
-    graph_digest="0" * 64,
-    seed=0,
+_MANIFEST = make_test_manifest(
+    {"a": np.zeros(3, np.float32), "b": np.zeros((2, 2), np.int64)}, suite=_SUITE, norm_bound=100.0
 )
 
 
-def _members() -> tuple[_member.Member, ...]:
+def _members() -> tuple[_roster.Member, ...]:
     """Two members, made once; what is in their keys does not matter here."""
     with tempfile.TemporaryDirectory() as folder:
         return tuple(

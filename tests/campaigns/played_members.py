@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from veilwalk.node import Limits, load_config
-from veilwalk.node.link import Hello, InLinks, Offer, dialing_context, listening_context
-from veilwalk.node.link._connection import Connection, dial
+from veilwalk.node.link import Connection, Hello, Offer, dial, dialing_context, listening_context
 from veilwalk.node.members import load_node_keys
 from veilwalk.node.peer._assemble import membership_files
+from veilwalk.node.peer._links import InLinks
+from veilwalk.node.peer._neighbours import NeighbourWeights
 from veilwalk.node.spool import Verdict
 
 LIMITS = Limits(retry_s=0.2, connect_s=2.0, answer_s=10.0)
@@ -27,7 +28,7 @@ class Played:
         self.context = self.roster.seal_context(self.membership.manifest)
         self.message_bytes = self.context.message_bytes
         self.degree, self.answer_spread_s = 2, 0.0
-        self._links = InLinks(host=self, desk=_Sink(came), limits=LIMITS)  # type: ignore[arg-type]
+        self._links = InLinks(host=self, scheduler=_Sink(came), limits=LIMITS)  # type: ignore[arg-type]
 
     async def listen(self) -> None:
         """Take messages from now on."""
@@ -44,13 +45,13 @@ class Played:
         member, anchors = self.roster.member(peer), self.roster.trust_anchors([peer])
         context = dialing_context(self.keys, anchors)
         connection = await dial(member, context, message_bytes=self.message_bytes, timeout_s=5)
-        await connection.send(self.hello(0))
+        await connection.send(self.hello())
         await connection.receive(5)
         return connection
 
-    def hello(self, settled: int) -> Hello:
+    def hello(self) -> Hello:
         """Return what this member says first."""
-        return self.membership.hello(bytes(8), settled=settled)
+        return self.membership.hello(bytes(8))
 
     def check_hello(self, hello: Hello) -> int:
         """Take anybody the roster knows."""
@@ -63,32 +64,29 @@ class Played:
     def turned_away(self, why: str, /, *, peer: str = "") -> None:
         """Turn away without a word."""
 
+    def trouble(self, why: str) -> None:
+        """Have no disk that could fail."""
+
     def failed(self, error: Exception) -> None:
         """Fail aloud: a broken attacker proves nothing."""
         raise error
 
 
 class _Sink:
-    """A desk that keeps nothing but how often which bytes came."""
+    """A scheduler that keeps nothing but how often which bytes came."""
 
     def __init__(self, came: Counter[bytes]) -> None:
         self._came = came
+        self.neighbours = NeighbourWeights()
 
-    async def greeted(self, _: str, hello: Hello) -> int:
-        """Return that everything is taken."""
-        return hello.settled
+    async def greet(self, *_: Any) -> None:
+        """Note nothing."""
 
     async def hold(self, _: str, offer: Offer, *__: Any) -> Verdict:
         """Hold nothing."""
         self._came[offer.digest] += 1
         return Verdict.HELD
 
-    async def held(self, *_: Any) -> None:
-        """Look at nothing."""
-
     async def take(self, *_: Any) -> Verdict:
         """Take nothing."""
         return Verdict.TAKEN
-
-    async def cancelled(self, *_: Any) -> None:
-        """Forget nothing."""

@@ -13,19 +13,23 @@ import argparse
 import hashlib
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from tests.campaigns.forgetful_disk import NEVER, ForgetfulDisk, FullDisk, PowerCutError
 from veilwalk.core.errors import ProtocolError, SpoolError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node.peer import NextHop, OsDraws
-from veilwalk.node.peer._custody import Custody
+from veilwalk.node.peer._custody import Custody, Place
 from veilwalk.node.sealing import Bytes
-from veilwalk.node.spool import Progress, Spool, Verdict
+from veilwalk.node.spool import Spool, UpdateOutcome, Verdict
 
 if TYPE_CHECKING:
     from veilwalk.node.sealing import Opener
+
+
+# A cut comes after some hundred at most, while anything moves.
+_MOST_ACTS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,6 @@ class _Node:
     name: str
     disk: ForgetfulDisk
     custody: Custody
-    to_open: list[int] = field(default_factory=list)
 
 
 class World:
@@ -80,11 +83,10 @@ class World:
         n_nodes: int = 5,
         recipients: int = 1,
         inline_bytes: int = 0,
-        dwells: bool = False,
         disk: Any = None,
     ) -> None:
         self.dice = random.Random(seed)  # noqa: S311  a simulation
-        self._inline_bytes, self._dwells, self._recipients = inline_bytes, dwells, recipients
+        self._inline_bytes, self._recipients = inline_bytes, recipients
         self._disk = disk or ForgetfulDisk
         self.names = [f"n{index}" for index in range(n_nodes)]
         self.cuts, self.refused = 0, 0
@@ -103,10 +105,9 @@ class World:
             next_hop=NextHop(walk=SIMPLE, neighbours=tuple(sorted(self.names[other] for other in near))),
             draws=SeededDraws(self.dice),
             quota=4,
-            dwells=self._dwells,
         )
         node = _Node(name, disk, custody)
-        node.to_open = [row.id for row, for_us in custody.recover() if for_us]
+        custody.recover()
         return node
 
     def run(self, cuts: int) -> None:
@@ -119,7 +120,9 @@ class World:
                 disk.steps_left = self.dice.randrange(60)
                 if isinstance(disk, FullDisk):
                     disk.sound, disk.failing = self.dice.randrange(30), self.dice.randrange(1, 20)
-            self._work_until_cut()
+            if not self._work_until_cut():
+                # Nothing is on its way any more.
+                return
 
     def settle(self, updates: int) -> None:
         """Work in peace until so many more updates are made, or it is clear that they will not be."""
@@ -153,7 +156,7 @@ class World:
             found += [f"{node.name} has {len(left)} files that nobody needs" for left in [_orphans(node)] if left]
             for row in rows:
                 with self.nodes[row.peer or node.name].custody.spool.transaction(durable=False) as register:
-                    handed_over = row.peer is not None and (register.taken(node.name) or 0) >= (row.seq or 0)
+                    handed_over = row.peer is not None and register.has_taken(node.name, row.key or b"")
                 if not handed_over:
                     live[row.digest] = live.get(row.digest, 0) + 1
         if newest != self.committed():
@@ -162,8 +165,8 @@ class World:
             found.append(f"{sum(live.values())} messages on their way")
         return found
 
-    def _work_until_cut(self) -> None:
-        while True:
+    def _work_until_cut(self) -> bool:
+        for _ in range(_MOST_ACTS):
             name = self.dice.choice(self.names)
             try:
                 self._act(name)
@@ -175,7 +178,8 @@ class World:
                     node = self.nodes[victim]
                     if node.disk.steps_left < 0:
                         self._revive(victim)
-                return
+                return True
+        return False
 
     def _revive(self, name: str) -> None:
         self.cuts += 1
@@ -193,20 +197,16 @@ class World:
 
     def _act(self, name: str) -> None:
         node = self.nodes[name]
-        if node.to_open:
-            self._train(node, node.to_open[0])
-            node.to_open.pop(0)
+        for number in _at(node, Place.OPENING):
+            self._train(node, number)
             return
-        for row in self._held(node):
-            node.custody.pin(row)
+        for number in _at(node, Place.WAITING):
+            node.custody.pin(number)
         for peer in node.custody.next_hop.neighbours:
             outgoing = node.custody.outgoing(peer)
             if outgoing is None:
                 continue
-            if outgoing.row is None:
-                self.nodes[peer].custody.cancelled(name, outgoing.seq)
-                node.custody.delivered(peer, outgoing.seq)
-            elif self.dice.random() < 0.1:
+            if self.dice.random() < 0.1:
                 # A neighbour that seems silent, for long enough.
                 node.custody.reroute(peer, avoid=frozenset({peer}))
             else:
@@ -216,25 +216,19 @@ class World:
         """Every answer may be lost on the way."""
         other = self.nodes[peer].custody
         if not outgoing.given:
-            held = other.hold(node.name, outgoing.seq, outgoing.row.digest, outgoing.body)
+            held = other.hold(node.name, outgoing.key, outgoing.row.digest, outgoing.body)
             if held not in {Verdict.HELD, Verdict.AGAIN} or self.dice.random() < 0.1:
                 return
-            node.custody.give(peer, outgoing.seq)
+            node.custody.give(peer, outgoing.key)
             if self.dice.random() < 0.1:
                 return
-        taken = other.take(node.name, outgoing.seq)
-        if taken.for_us and taken.row is not None:
-            self.nodes[peer].to_open.append(taken.row.id)
+        taken = other.take(node.name, outgoing.key)
         if self.dice.random() < 0.1:
             return
         if taken.verdict is Verdict.UNKNOWN:
-            node.custody.not_given(peer, outgoing.seq)
+            node.custody.deny(peer, outgoing.key)
         else:
-            node.custody.delivered(peer, outgoing.seq)
-
-    def _held(self, node: _Node) -> list[int]:
-        with node.custody.spool.transaction(durable=False) as register:
-            return [row.id for row in register.held() if row.id not in node.to_open]
+            node.custody.deliver(peer, outgoing.key)
 
     def _train(self, node: _Node, number: int) -> None:
         found = node.custody.examine(number)
@@ -246,7 +240,7 @@ class World:
         model = b" ".join(str(count).encode() for count in counts)
         goals = self.dice.sample([other for other in self.names if other != node.name], self._recipients)
         update_id = hashlib.sha256(model).hexdigest()[:16].encode()
-        done = Progress(
+        done = UpdateOutcome(
             message=b" ".join((",".join(goals).encode(), update_id, model)),
             model=model,
             header=header,
@@ -255,14 +249,19 @@ class World:
             learner_state={},
             counts=("updates",),
         )
-        node.custody.progress(found[0], done)
+        node.custody.replace(found[0], done)
+
+
+def _at(node: _Node, place: Place) -> list[int]:
+    custody = node.custody
+    return [row.id for row in custody.spool.tables.waiting() if custody.place_of(row) is place]
 
 
 def _orphans(node: _Node) -> set[str]:
     spool = node.custody.spool
     with spool.transaction() as register:
         needed = register.files()
-    held = {held.stored.file for held in node.custody.held._of.values()}
+    held = {held.stored.file for held in node.custody.held.values()}
     return set(node.disk.names()) - needed - held - set(spool._free)
 
 
@@ -295,7 +294,6 @@ def campaign(
             world_seed,
             recipients=(1, 3)[world_seed // 4 % 2],
             inline_bytes=(0, 1 << 20)[world_seed % 2],
-            dwells=world_seed % 4 >= 2,
             disk=disk,
         )
         try:

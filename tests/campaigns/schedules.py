@@ -38,18 +38,18 @@ from tests.campaigns.forgetful_disk import ForgetfulDisk
 from tests.campaigns.virtual_network import members
 from tests.campaigns.virtual_time import VirtualLoop
 from tests.campaigns.virtual_world import SimulatedDisk, World
-from veilwalk.node.peer._departures import Departures
-from veilwalk.node.peer._storage import Storage
+from veilwalk.node.peer._custody import Custody, Event
 from veilwalk.node.spool import Register, Spool
 
-#: Nodes that are wrong about what may be lost or doubled: the campaign's own, and two more.
+#: Nodes that are wrong about what may be lost or doubled: the campaign's own, and four more.
 MUTANTS = (
     "ack-before-commit",
     "unpinned-hop",
     "use-before-given",
     "no-dedup+use-before-given",
     "reroutes-given",
-    "reroutes-told",
+    "forgets-keys",
+    "forgets-power-cuts",
     "unsynced-commits",
 )
 
@@ -125,8 +125,6 @@ def _closed_world(seed: int) -> Iterator[None]:
     defaults = {"inline_bytes": (0, 1 << 20)[seed % 2]}
     try:
         with (
-            # Storage in its thread, or in the place where it is asked for.
-            mock.patch.object(Storage, "do_briefly", (Storage.do, Storage.do_briefly)[seed // 8 % 2]),
             mock.patch("socket.create_server", listen),
             mock.patch("time.monotonic", now),
             mock.patch("time.sleep", mock.Mock()),
@@ -148,12 +146,14 @@ def _closed_world(seed: int) -> Iterator[None]:
 def _apply(mutant: str) -> None:
     """Make every node of this process wrong."""
     if mutant == "reroutes-given":
-        Register.is_given = lambda *_: False  # type: ignore[method-assign]
-    elif mutant == "reroutes-told":
-        # As if what was noted as given with its number were never said.
-        Departures._is_given = lambda self, register, row: (  # type: ignore[method-assign]
-            (row.peer, row.seq) not in self._told and register.is_given(str(row.peer), row.seq or 0)
-        )
+        Custody.reroute = lambda self, peer, *, avoid: {  # type: ignore[method-assign]
+            str(row.peer) for row in self._pin_anew(peer, Event.LEAVE, avoid=avoid | {peer})
+        }
+    elif mutant == "forgets-keys":
+        Register.has_taken = lambda *_: False  # type: ignore[method-assign]
+    elif mutant == "forgets-power-cuts":
+        # As if what was given were certain after a power cut, which may have undone the note of it.
+        Register.note_boot = lambda *_: None  # type: ignore[method-assign]
     elif mutant == "unsynced-commits":
         SimulatedDisk.transaction = (  # type: ignore[method-assign]
             lambda self, **_: ForgetfulDisk.transaction(self, durable=False)

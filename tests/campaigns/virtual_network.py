@@ -12,10 +12,11 @@ import numpy as np
 
 from tests.campaigns.chaos_tally import Tally
 from tests.campaigns.power_loss import SeededDraws
+from tests.helpers.manifests import make_test_manifest
 from veilwalk.core.walk import SIMPLE
 from veilwalk.learning import Partition
 from veilwalk.node.link import Limits
-from veilwalk.node.members import Manifest, NodeKeys, Roster, RunRules, array_specs, new_node_keys
+from veilwalk.node.members import Manifest, NodeKeys, Roster, RunRules, new_node_keys
 from veilwalk.node.peer import DestinationRow
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
@@ -90,15 +91,9 @@ def members() -> tuple[dict[str, NodeKeys], Roster]:
 
 @lru_cache
 def _manifest(recipients: int) -> Manifest:
-    return Manifest(
+    return make_test_manifest(
+        _LEARNER.init_params(np.random.default_rng(0)),
         run_id=bytes(range(16)),
-        arrays=array_specs(_LEARNER.init_params(np.random.default_rng(0))),
-        suite=Suite.X25519,
         norm_bound=1e9,
-        learner="tally",
-        walk="",
-        law_digest="0" * 64,
-        graph_digest="0" * 64,
-        seed=0,
-        recipients=recipients,
+        spec={"learner": "tally", "recipients": recipients},
     )

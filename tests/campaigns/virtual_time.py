@@ -242,6 +242,8 @@ class VirtualTransport(asyncio.Transport):
         protocol.connection_made(self)
         if self._closed:
             protocol.connection_lost(None)
+        # What arrived while nobody had accepted it yet.
+        self._loop.call_soon(self._feed, context=context)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return what the other end has shown."""

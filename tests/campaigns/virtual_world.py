@@ -14,7 +14,7 @@ from tests.campaigns.forgetful_disk import NEVER, ForgetfulDisk, PowerCutError
 from tests.campaigns.virtual_network import network_parts
 from tests.campaigns.virtual_time import Life, VirtualLoop
 from veilwalk.node.peer import Node
-from veilwalk.node.spool import Spool, of_lane
+from veilwalk.node.spool import Spool
 
 _TROUBLE_S = 2.0
 _PATIENCE_S = 60.0
@@ -164,8 +164,10 @@ class World:
         for place in self.places.values():
             spool = _spool(place)
             for row in spool.tables.messages():
-                taken = None if row.peer is None else _spool(self.places[row.peer]).tables.taken(place.name)
-                under_way += row.peer is None or (taken or 0) < (row.seq or 0)
+                taken = row.peer is not None and _spool(self.places[row.peer]).tables.has_taken(
+                    place.name, row.key or b""
+                )
+                under_way += not taken
         found = list(self.failed)
         if newest.tolist() != self.committed():
             found.append(f"newest model {newest.tolist()}, nodes committed {self.committed()}")
@@ -178,7 +180,7 @@ class World:
         newest = np.zeros(len(self.places), dtype=np.int64)
         for spool in map(_spool, self.places.values()):
             for kind in ("checkpoint", "final"):
-                model = spool.tables.model(of_lane(kind, lane))
+                model = spool.tables.model(kind, lane)
                 if model is not None:
                     newest = max(newest, np.frombuffer(spool.read(model), np.int64)[: len(newest)], key=np.sum)
         return newest
@@ -238,7 +240,7 @@ class World:
 
 def _spool(place: _Place) -> Spool:
     assert place.node is not None
-    return place.node.desk.custody.spool
+    return place.node.scheduler.custody.spool
 
 
 def _found(place: _Place) -> SimulatedDisk:

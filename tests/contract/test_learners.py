@@ -21,9 +21,9 @@ from veilwalk.learning import (
     SoftmaxLearner,
     StepContext,
     UpdateResult,
-    candidate_losses,
     check_learner,
 )
+from veilwalk.training import candidate_losses
 
 
 def _torch(*, adam: bool, outputs: int = 3) -> Learner:
@@ -42,7 +42,7 @@ def _torch(*, adam: bool, outputs: int = 3) -> Learner:
 
 def _sklearn(n_classes: int = 3) -> Learner:
     pytest.importorskip("sklearn")
-    from veilwalk.learning.sklearn_learner import SklearnLearner
+    from examples.sklearn_learner import SklearnLearner
 
     return SklearnLearner(n_features=6, n_classes=n_classes)
 
@@ -104,7 +104,10 @@ def test_ours_fit(fitter: Learner) -> None:
     end = fitter.evaluate(params, data)
     assert set(end) == {"loss", "r2"}
     assert end["loss"] < 0.5 * start["loss"]
-    assert end["r2"] == pytest.approx(1 - end["loss"] / float(data.labels.var(dtype=np.float64)), abs=1e-9)
+    unexplained = end["loss"] / float(data.labels.var(dtype=np.float64))
+    # torch rounds its mean loss to float32; the others sum in double precision.
+    rounding = float(np.finfo(np.float32).eps) * unexplained if "Torch" in type(fitter).__name__ else 1e-9
+    assert end["r2"] == pytest.approx(1 - unexplained, abs=rounding)
     assert end["r2"] > (0.3 if "Torch" in type(fitter).__name__ else 0.8)
 
 

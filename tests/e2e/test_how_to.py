@@ -271,7 +271,7 @@ def change_members(people: Followers) -> None:
     shutil.rmtree(load_config(people.config("clinic-b1")).state)
     people.follow("b", command, node="clinic-b1")
     people.send_card("clinic-b1")
-    people.follow("keeper", "veilwalk roster add cards/clinic-b1.json")
+    people.follow("keeper", "veilwalk roster add cards/clinic-b1.json --replace clinic-b1")
     people.sign_and_hand_out(4)
     people.start("clinic-b1")
     people.goes_on("the run goes on with who was lost", "clinic-b1")
@@ -282,7 +282,6 @@ def renew(people: Followers) -> None:
     # The date, then the sealing keys, of all.
     people.follow("keeper", "veilwalk roster renew --days 90")
     people.sign_and_hand_out(5)
-    (people.of("keeper") / "cards" / "clinic-b2.json").unlink()
 
     def rotate(node: str) -> None:
         people.follow(node[-2], "veilwalk keys rotate keys/clinic-a1 --password-file password", node=node)

@@ -19,7 +19,7 @@ from tests.helpers.hosts import three_hosts, within
 
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node import Limits, prepare_cluster
-from veilwalk.node.cluster._files import node_ids
+from veilwalk.node.cluster import node_ids
 
 ROOT = Path(__file__).parents[2]
 HOSTS = 3
@@ -42,7 +42,7 @@ def test_a_run_over_three_hosts_survives_a_partition(hosts: list[str], tmp_path:
     processes = [
         subprocess.Popen(
             ["ip", "netns", "exec", hosts[index // 2], sys.executable, "-m", "veilwalk.node", str(path)],
-            env=os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+            env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OPENBLAS_NUM_THREADS": "1"},
             cwd=ROOT,
             stderr=subprocess.DEVNULL,
         )

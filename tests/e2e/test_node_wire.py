@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from tests.helpers.manifests import FIGURES, settled_spec
 
 from veilwalk.core.support import DistanceSupport
-from veilwalk.core.walk import SIMPLE
 from veilwalk.design import DistanceLaw
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.learning import load_data, make_learner, parse_partition_spec, partitions_of
-from veilwalk.node import ClusterPlan, Node, RunRules, load_config, node_status, prepare_cluster
+from veilwalk.learning import load_data, make_learner, make_partitions, parse_partition_spec
+from veilwalk.node import ClusterPlan, Node, load_config, node_status, prepare_cluster
 from veilwalk.node.link._connection import Connection
 from veilwalk.node.peer._assemble import assemble
 from veilwalk.node.peer._health import DAILY
@@ -37,7 +37,7 @@ UPDATES = 25
 #: A time, a hash or an id; the line of a log that told when a model was trained would have one.
 TELLING = re.compile(r"\d{5,}|[0-9a-f]{12,}")
 assert TELLING.search(json.dumps({"event": "trained", "time": time.time()}))
-LAYOUTS = {1: ">BBQ32sQ32s16s8sQ", 2: ">QI32s", 3: ">Q", 4: ">QB", 5: ">Q", 6: ">Q", 7: ">", 8: ">Q"}
+LAYOUTS = {1: ">BBQ32sQ32s16s8s", 2: ">16sI32s", 3: ">16s", 4: ">16sB", 5: ">16s", 6: ">"}
 
 
 @dataclass
@@ -80,13 +80,12 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     data = load_data("digits", seed=1)
     plan = ClusterPlan(
         graph=graph,
-        law=DistanceLaw(DistanceSupport(2, 2), np.ones(1)).on(graph),
-        partitions=partitions_of(parse_partition_spec("iid", graph=graph, seed=1), data),
+        law=DistanceLaw(DistanceSupport(2, 2), np.ones(1)).place_on(graph),
+        partitions=make_partitions(parse_partition_spec("iid", graph=graph, seed=1), data),
         learner=make_learner("softmax", n_features=data.n_features, n_classes=data.n_classes),
-        learner_spec="softmax",
         n_classes=data.n_classes,
-        rules=RunRules(walk=SIMPLE, updates=UPDATES, late_hops=1e9),
-        seed=1,
+        spec=settled_spec(updates=UPDATES, seed=1),
+        figures=FIGURES,
     )
     configs = prepare_cluster(folder, plan)
     found = Recording()
@@ -197,15 +196,15 @@ def test_messages_are_alike_but_for_random_bytes(recording: Recording) -> None:
     assert "two ciphertexts begin alike" in mutant(lambda _, body: body[:4] + b"n3".ljust(32) + body[36:])
 
 
-def test_numbers_count_the_link_and_nothing_else(recording: Recording) -> None:
-    """1, 2, 3, ... on each link: what the receiver could count itself, not hops of a walk."""
-    offered = defaultdict(list)
-    for link, kind, fields, _ in recording.frames():
-        if kind == 2:
-            offered[link].append(fields[0])
-    assert len(offered) > 16
-    for numbers in offered.values():
-        assert sorted(numbers) == list(range(1, len(numbers) + 1))
+def test_keys_are_random_and_of_one_message_on_one_link(recording: Recording) -> None:
+    """Sixteen bytes that are drawn anew for every hop: they say nothing of a walk, and link no two messages."""
+    keys = [fields[0] for _, kind, fields, _ in recording.frames() if kind == 2]
+    assert len(keys) == len(set(keys)) > 16
+    counts = np.bincount(np.frombuffer(b"".join(keys), dtype=np.uint8) >> 4, minlength=16)
+    assert stats.chisquare(counts).pvalue > 1e-6
+    # Numbers that count would not pass.
+    counted = b"".join(number.to_bytes(16, "big") for number in range(len(keys)))
+    assert stats.chisquare(np.bincount(np.frombuffer(counted, dtype=np.uint8) >> 4, minlength=16)).pvalue < 1e-6
 
 
 def test_what_is_not_ciphertext_holds_no_name_key_or_time(recording: Recording) -> None:
@@ -244,6 +243,7 @@ def test_logs_and_metrics_tell_nothing_about_updates(recording: Recording) -> No
         assert {json.loads(line)["event"] for line in text.splitlines()} <= {
             "started",
             "stopped",
+            "ended",
             "link_up",
             "link_down",
         }

@@ -70,7 +70,7 @@ def test_an_interrupt_loses_no_finished_case(tmp_path: Path, engine: str, undist
     os.killpg(process.pid, signal.SIGINT)
     _, complaint = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert complaint == "veilwalk: interrupted\n"
+    assert complaint == f"veilwalk: interrupted: finished cases are in {out}: run the same command again to resume\n"
     done = kept(out)
     assert 0 < len(done) < CASES
     assert not (out / "sweep.csv").exists()

@@ -33,7 +33,7 @@ class Slow:
         return self.inner.evaluate(params, data)
 """
 ASKED = [
-    "--graph", "rrg:30:3:seed=1", "--support", "2:3", "--updates", "240", "--attack", "4", "--tokens", "2",
+    "--graph", "rrg:30:3:seed=1", "--support", "2:3", "--updates", "240", "--attack", "4", "--walks", "2",
     "--compare", "gossip",
 ]  # fmt: skip
 

@@ -13,10 +13,8 @@ import zipfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pytest
-from numba.core.caching import UserProvidedCacheLocator
 from packaging.requirements import Requirement
 from tests.helpers.cli import without_compiling
 
@@ -25,7 +23,6 @@ from veilwalk.graphs import _kernels
 
 ROOT = Path(__file__).parents[2]
 CONTAINERFILE = ROOT / "examples" / "deploy" / "Containerfile"
-folder_of: Any = UserProvidedCacheLocator.get_suitable_cache_subpath
 
 
 def called(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -58,19 +55,11 @@ def link_dependencies(of: str, site: Path) -> set[str]:
 
 
 def lend_compiled_kernels(package: Path, cache: Path) -> None:
-    """Copy what the tests have compiled so far: numba takes it for its own where the source agrees, by text or by time.
-
-    Compiling the same text again in another folder takes a minute and shows nothing.
-    """
-    kept = Path(str(_kernels.pair_up.stats.cache_path)).parent
+    """Copy what the tests have compiled so far: compiling the same text again takes a minute and shows nothing."""
     for source in (ROOT / "src" / "veilwalk").rglob("*.py"):
-        copy = package / source.relative_to(ROOT / "src" / "veilwalk")
-        assert copy.read_bytes() == source.read_bytes()
-        os.utime(copy, ns=(source.stat().st_atime_ns, source.stat().st_mtime_ns))
-        theirs, ours = (folder_of(str(path)) for path in (copy, source))
-        for kernel in (kept / ours).glob(f"{source.stem}.*.nb[ci]"):
-            (cache / theirs).mkdir(parents=True, exist_ok=True)
-            shutil.copy(kernel, cache / theirs)
+        assert (package / source.relative_to(ROOT / "src" / "veilwalk")).read_bytes() == source.read_bytes()
+    compiled = Path(str(_kernels.distance_rows.stats.cache_path)).parent
+    shutil.copytree(compiled, cache / compiled.name)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +82,7 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     called(*pip, "install", "--quiet", "--no-deps", "--no-index", wheel, cwd=built)
     (site,) = folder.glob("lib/python*/site-packages")
     cache = tmp_path_factory.mktemp("cache")
-    lend_compiled_kernels(site / "veilwalk", cache / "veilwalk" / f"kernels-{__version__}")
+    lend_compiled_kernels(site / "veilwalk", cache / "veilwalk")
     linked = link_dependencies("veilwalk", site)
     assert {"numpy", "scipy", "numba", "llvmlite", "cryptography", "typer", "rich"} <= linked
     assert not {"matplotlib", "jinja2", "pytest"} & linked
@@ -151,7 +140,7 @@ def test_a_plain_installation_designs_and_trains(installed: Path, tmp_path: Path
     """As a newcomer would, to the end: figures are left out in one line, the table and the record are there."""
     assert called(installed / "veilwalk", "--version", cwd=tmp_path).stdout == f"veilwalk {__version__}\n"
     assert "--install-completion" in called(installed / "python", "-m", "veilwalk", "-h", cwd=tmp_path).stdout
-    designed = called(installed / "veilwalk", "design", "--nodes", "300", "--degree", "3", cwd=tmp_path)
+    designed = called(installed / "veilwalk", "paper", "law", "--nodes", "300", "--degree", "3", cwd=tmp_path)
     assert "574.9" in designed.stdout
     assert "not report (figures and pages)" in called(installed / "veilwalk", "doctor", cwd=tmp_path).stdout
     assert "train.toml" in called(installed / "veilwalk", "init", "mine", cwd=tmp_path).stdout

@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from veilwalk.core.walk import SIMPLE
+from veilwalk.node.peer import NextHop, OsDraws
 from veilwalk.node.peer._custody import Custody
-from veilwalk.node.peer._draws import OsDraws
-from veilwalk.node.peer._routing import NextHop
-from veilwalk.node.sealing._envelope import Header
-from veilwalk.node.spool._disk import FolderDisk
-from veilwalk.node.spool._handover import Taken, Verdict
-from veilwalk.node.spool._spool import Spool
+from veilwalk.node.sealing import Header
+from veilwalk.node.spool import FolderDisk, Row, Spool, Taken, Verdict
 
 NEIGHBOURS = ("a", "b", "c")
 HEADER = Header(update_id=b"u" * 16, walk_tag=b"w" * 8, iteration=1, body_length=3)
@@ -43,18 +40,40 @@ def digest(body: bytes) -> bytes:
     return hashlib.sha256(body).digest()
 
 
-def open_custody(folder: Path, inline_bytes: int = 0, *, dwells: bool = False, quota: int = 4) -> Custody:
+def open_custody(folder: Path, inline_bytes: int = 0, *, quota: int = 4) -> Custody:
     return Custody(
         Spool(FolderDisk(folder), inline_bytes=inline_bytes),
         opener=cast("Any", Opener()),
         next_hop=NextHop(walk=SIMPLE, neighbours=NEIGHBOURS),
         draws=OsDraws(),
         quota=quota,
-        dwells=dwells,
     )
 
 
-def take(custody: Custody, seq: int, body: bytes, peer: str = "a") -> Any:
+def key(number: int) -> bytes:
+    """An idempotency key for a test."""
+    return number.to_bytes(16, "big")
+
+
+def take(custody: Custody, number: int, body: bytes, peer: str = "a") -> Any:
     """What becomes of a message that is offered and, where it is held, given."""
-    held = custody.hold(peer, seq, digest(body), body)
-    return custody.take(peer, seq) if held in {Verdict.HELD, Verdict.AGAIN} else Taken(held)
+    held = custody.hold(peer, key(number), digest(body), body)
+    return custody.take(peer, key(number)) if held in {Verdict.HELD, Verdict.AGAIN} else Taken(held)
+
+
+def relay(custody: Custody, number: int, body: bytes, peer: str = "a") -> Row:
+    """A message that was taken and pinned to its next hop."""
+    row = custody.pin(take(custody, number, body, peer).row.id)
+    assert row is not None
+    return row
+
+
+def give(custody: Custody, row: Row) -> bool:
+    """Give a pinned message to its next hop."""
+    return custody.give(str(row.peer), row.key or b"")
+
+
+def deliver(custody: Custody, row: Row) -> None:
+    """Give a pinned message, and hear that it was taken."""
+    give(custody, row)
+    custody.deliver(str(row.peer), row.key or b"")

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from veilwalk.core.walk import SIMPLE
-from veilwalk.node import ClusterSettings, RunRules, load_config
+from veilwalk.node import RunRules, load_config
 from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
 from veilwalk.node.members import (
     KeyRing,
@@ -23,6 +23,7 @@ from veilwalk.node.peer._assemble import assemble, key_ring, membership_files
 from veilwalk.node.peer._follower import Follower
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._node import Node
+from veilwalk.training import CLUSTER
 
 NOW = int(time.time())
 #: A run that does not end while a test looks on.
@@ -31,7 +32,7 @@ FOREVER = RunRules(walk=SIMPLE, updates=100_000, late_hops=1e9)
 
 def small_cluster(folder: Path, **options: Any) -> tuple[list[Path], Any, Any]:
     """A cluster's files, its root key and its roster."""
-    setup = set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2", updates=5, suite="x25519", **options))
+    setup = set_up_cluster(CLUSTER.defaults.change(graph="rrg:6:3:seed=2", updates=5, suite="x25519", **options))
     configs = prepare_or_resume(setup, folder)
     root = load_root_key(folder / "root")
     return configs, root, read_signed_roster(folder / "roster.json", root.public_key())

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 
-def half_kernel(folder: Path, *, decorator: str) -> Any:
-    """Write a kernel into ``folder`` and import it; ``decorator`` says where njit comes from. It halves a number."""
+def half_kernel(folder: Path, *, decorator: str, divisor: int = 2) -> Any:
+    """Write a kernel into ``folder`` and import it; ``decorator`` says where njit comes from. It divides a number."""
     path = folder / "kernel.py"
-    path.write_text(f"from {decorator} import njit\n\n@njit(cache=True)\ndef half(number):\n    return number / 2\n")
+    code = f"@njit(cache=True)\ndef half(number):\n    return number / {divisor}\n"
+    path.write_text(f"from {decorator} import njit\n\n{code}")
     spec = importlib.util.spec_from_file_location("kernel", path)
     assert spec is not None
     assert spec.loader is not None

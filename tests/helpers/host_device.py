@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from veilwalk.walks._device import as_argument, program_text
+from veilwalk.walks._device import as_argument, load_program
 
 _PRELUDE = """
 #include <cmath>
@@ -26,6 +26,8 @@ _PRELUDE = """
 #define __noinline__ __attribute__((noinline))
 struct Place { unsigned x; };
 static const Place blockIdx = {0}, threadIdx = {0}, gridDim = {1}, blockDim = {1};
+static unsigned __ballot_sync(unsigned, bool holds) { return holds; }
+static int __popc(unsigned bits) { return __builtin_popcount(bits); }
 template <class Number, class Other> static Number atomicAdd(Number *place, Other more) {
     Number before = *place;
     *place += (Number)more;
@@ -39,7 +41,7 @@ class HostDevice:
 
     def __init__(self, folder: Path) -> None:
         source, library = folder / "kernels.cpp", folder / "kernels.so"
-        source.write_text(_PRELUDE + program_text(), encoding="utf-8")
+        source.write_text(_PRELUDE + load_program(), encoding="utf-8")
         options = [
             "-std=c++17",
             "-O2",
@@ -65,16 +67,24 @@ class HostDevice:
         """Return a copy."""
         return np.array(array)
 
-    def launch(self, kernel: str, n_items: int, *arguments: Any) -> None:
+    def empty(self, n_bytes: int) -> npt.NDArray[np.uint8]:
+        """Return a new array."""
+        return np.empty(n_bytes, np.uint8)
+
+    def fetch_into(self, target: npt.NDArray[Any], array: Any) -> None:
+        """Copy the array to the target."""
+        target[:] = array
+
+    def launch(self, kernel: str, n_items: int, *arguments: Any, item_bytes: int = 0) -> None:  # noqa: ARG002
         """Call the kernel once."""
         if n_items:
-            self._library[kernel](*(_handed_over(as_argument(one)) for one in arguments))
+            self._library[kernel](*(_as_c_argument(as_argument(value)) for value in arguments))
 
 
-def _handed_over(given: Any) -> Any:
-    if isinstance(given, np.ndarray):
-        return ctypes.c_void_p(given.ctypes.data)
-    return ctypes.c_uint64(int(given)) if isinstance(given, np.unsignedinteger) else ctypes.c_int64(int(given))
+def _as_c_argument(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return ctypes.c_void_p(value.ctypes.data)
+    return ctypes.c_uint64(int(value)) if isinstance(value, np.unsignedinteger) else ctypes.c_int64(int(value))
 
 
 def host_device(folder: Path) -> HostDevice:

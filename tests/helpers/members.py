@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from veilwalk.node.link._connection import Connection, dial, dialing_context
-from veilwalk.node.link._wire import Ack, Go, Hello, Offer
-from veilwalk.node.members._keys import NodeKeys
-from veilwalk.node.peer._ends import vouch
-from veilwalk.node.sealing._envelope import seal
+from veilwalk.node.link import Ack, Connection, Go, Hello, Offer, dial, dialing_context
+from veilwalk.node.members import NodeKeys
+from veilwalk.node.peer._ends import sign_end
+from veilwalk.node.sealing import seal
 
 
 async def greet(
@@ -42,15 +41,17 @@ def message_for(net: Any, goal: str, *, counts: list[float], iteration: int = 0,
 
 
 def forged_final(net: Any, goal: str, by: str, counts: list[float], iteration: int = 400) -> bytes:
-    """A finished model that ``by`` vouches for, sealed for ``goal``."""
-    digest = hashlib.sha256(np.array(counts).tobytes()).digest()
-    word = vouch(net.keys[by], net.parts[by].membership.manifest.run_id, iteration, digest)
-    return message_for(net, goal, counts=counts, iteration=iteration, final=True, walk_tag=bytes(8), vouch=word)
+    """A finished model that the members in ``by``, named with spaces between them, sign; sealed for ``goal``."""
+    model = np.array(counts).tobytes()
+    digest, run = hashlib.sha256(model).digest(), net.parts["n0"].membership.manifest.run_id
+    signatures = b"".join(sign_end(net.keys[one], run, iteration, digest) for one in by.split())
+    body = np.frombuffer(model + signatures).tolist()
+    return message_for(net, goal, counts=body, iteration=iteration, final=True, walk_tag=bytes(8))
 
 
 def garbage(net: Any, node: str) -> bytes:
     """A message that nobody can open."""
-    clear: bytes = next(iter(net.nodes[node].desk.custody.opener._clear))
+    clear: bytes = next(iter(net.nodes[node].scheduler.custody.opener._clear))
     return clear + os.urandom(size_of(net) - len(clear))
 
 
@@ -68,35 +69,28 @@ def slow(task: Any, seconds: float) -> Any:
     return replace(task, learner=Slow())
 
 
-async def offer(connection: Connection, seq: int, message: bytes) -> Any:
-    await connection.send(Offer(seq, len(message), hashlib.sha256(message).digest()), message)
+def key(number: int) -> bytes:
+    """An idempotency key for a test."""
+    return number.to_bytes(16, "big")
+
+
+def ack(number: int) -> Ack:
+    """The answer to what was taken under that key."""
+    return Ack(key(number))
+
+
+async def offer(connection: Connection, number: int, message: bytes) -> Any:
+    await connection.send(Offer(key(number), len(message), hashlib.sha256(message).digest()), message)
     held = await connection.receive(5)
     if not isinstance(held, Ack):
         return held
-    await connection.send(Go(seq))
+    await connection.send(Go(key(number)))
     return await connection.receive(5)
 
 
 async def hand_in(net: Any, goal: str, message: bytes) -> None:
     """Hand a message to the node it is for, as if nobody had: no neighbour's quota is used up by it."""
-    custody = net.nodes[goal].desk.custody
-
-    def put() -> Any:
-        with custody.spool.transaction() as register:
-            return register.add_message(custody.spool.store(message), came_from=None)
-
-    net.nodes[goal].desk._settle(await net.nodes[goal].desk.storage(put), for_us=True)
-
-
-async def watched_releases(net: Any) -> tuple[Connection, dict[int, float]]:
-    """Start n1 and n2; return a connection to n1 in the name of n0, who takes nothing, and when n1 released what."""
-    await net.start("n1", "n2")
-    await net.until(lambda: net.nodes["n1"].gone() == {"n0"})
-    connection = await greet(net, "n0", "n1")
-    released: dict[int, float] = {}
-
-    def release(seq: int) -> None:
-        released[seq] = time.monotonic()
-
-    connection.on_release = release
-    return connection, released
+    scheduler, fresh = net.nodes[goal].scheduler, os.urandom(16)
+    digest = hashlib.sha256(message).digest()
+    await scheduler.store(scheduler.custody.hold, "nobody", fresh, digest, message)
+    await scheduler.take("nobody", fresh)

@@ -12,8 +12,8 @@ from veilwalk.node.members._drafts import (
     first_roster,
 )
 from veilwalk.node.members._keys import _self_signed
-from veilwalk.node.members._member import Member
 from veilwalk.node.members._roster import (
+    Member,
     Roster,
     sign_roster,
 )

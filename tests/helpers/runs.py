@@ -14,19 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.helpers.manifests import FIGURES, settled_spec
 from veilwalk.core.support import DistanceSupport
-from veilwalk.core.walk import SIMPLE
 from veilwalk.design import DistanceLaw
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.learning import init_generator, load_data, make_learner, parse_partition_spec, partitions_of
-from veilwalk.node import ClusterPlan, Limits, RunRules, Suite, prepare_cluster
+from veilwalk.learning import init_generator, load_data, make_learner, make_partitions, parse_partition_spec
+from veilwalk.node import ClusterPlan, Limits, prepare_cluster
 from veilwalk.node.members import (
     array_specs,
     load_root_key,
     read_signed_manifest,
     sign_manifest,
 )
-from veilwalk.node.peer import learner_text
 
 #: Runs by the names that operators give them, with their learners.
 LEARNERS = {"small": "softmax", "wide": "mlp:hidden=20"}
@@ -37,24 +36,21 @@ def two_runs(folder: Path, *, updates: int, **limits: float) -> list[Path]:
     """Write all that three nodes need for two runs, and return their settings."""
     graph, data = parse_graph_spec("complete:3"), load_data("digits", seed=1)
     shape = {"n_features": data.n_features, "n_classes": data.n_classes}
-    rules = RunRules(walk=SIMPLE, updates=updates, late_hops=1e9)
     plan = ClusterPlan(
         graph=graph,
-        law=DistanceLaw(DistanceSupport(1, 1, allow_neighbours=True), np.ones(1)).on(graph),
-        partitions=partitions_of(parse_partition_spec("iid", graph=graph, seed=1), data),
+        law=DistanceLaw(DistanceSupport(1, 1, allow_neighbours=True), np.ones(1)).place_on(graph),
+        partitions=make_partitions(parse_partition_spec("iid", graph=graph, seed=1), data),
         learner=make_learner(LEARNERS["small"], **shape),
-        learner_spec=LEARNERS["small"],
         n_classes=data.n_classes,
-        rules=rules,
-        seed=1,
-        suite=Suite.X25519,
+        spec=settled_spec(updates=updates, learner=LEARNERS["small"], seed=1, suite="x25519"),
+        figures=FIGURES,
     )
     configs = prepare_cluster(folder, plan)
     root = load_root_key(folder / "root")
     first = read_signed_manifest(folder / "manifest.json", root.public_key())
     wide = make_learner(LEARNERS["wide"], **shape).init_params(init_generator(1))
     second = replace(
-        first, run_id=os.urandom(16), learner=learner_text(LEARNERS["wide"], **shape), arrays=array_specs(wide)
+        first, run_id=os.urandom(16), spec=first.spec.change(learner=LEARNERS["wide"]), arrays=array_specs(wide)
     )
     sign_manifest(folder / "wide.json", second, root)
     for number, config in enumerate(configs):

@@ -9,7 +9,7 @@ from itertools import combinations, permutations
 import numpy as np
 from scipy import sparse
 
-from veilwalk.audit.inference.filter import EVERY, MemberLog
+from veilwalk.audit._filter import EVERY, MemberLog
 from veilwalk.core.arrays import BoolArray, FloatArray
 from veilwalk.core.support import DistanceSupport
 from veilwalk.design import DestinationLaw
@@ -85,11 +85,11 @@ class Twin:
         recipients: int = 1,
         *,
         counted: bool = False,
-        told_apart: int = EVERY,
+        distinct_counts: int = EVERY,
         redrawn: bool = False,
     ) -> None:
         self._kind, self._law, self._recipients = kind, law, recipients
-        self._told_apart, self._redrawn = told_apart if counted else 0, redrawn
+        self._told_apart, self._redrawn = distinct_counts if counted else 0, redrawn
 
     def _hop(self, stories: dict[Story, float]) -> dict[Story, float]:
         """Let every story go on by one hop."""
@@ -115,7 +115,7 @@ class Twin:
 
     def answers(self, log: MemberLog, member: BoolArray) -> tuple[FloatArray, list[FloatArray]]:
         """Return who made what was opened at last, and who made each new ciphertext as of its first sight."""
-        start, drawn = int(log.node[0]), frozenset(log.drawn.tolist())
+        start, drawn = int(log.node[0]), frozenset(log.recipients.tolist())
         stories: dict[Story, float] = {(int(log.came_from[0]), start, drawn, start, False, 0): 1.0}
         at_first_sight = []
         rows = {int(clock): row for row, clock in enumerate(log.clock)}

@@ -46,7 +46,7 @@ def test_the_manual_page_is_set_without_a_complaint() -> None:
         ["groff", "-man", "-Tascii", "-ww", "-P-cbou", man.PAGE], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
-    assert "veilwalk design --graph rrg:300:3:seed=1 --frontier" in " ".join(done.stdout.split())
+    assert "veilwalk frontier --graph rrg:300:3:seed=1 --out frontier" in " ".join(done.stdout.split())
 
 
 def test_the_front_door_loads_nothing_before_it_is_asked() -> None:

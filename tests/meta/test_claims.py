@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from veilwalk.experiments import Claim, load_claims
-from veilwalk.experiments._claims import STATUSES
+from veilwalk.experiments import load_claims
+from veilwalk.experiments._figures import Claim
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT.parent / "shared" / "paper" / "source-anonymity-random-walk-learning.tex.txt"
 CLAIMS = load_claims()
+STATUSES = ("as-printed", "corrected", "not-reproduced")
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.label)

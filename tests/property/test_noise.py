@@ -206,7 +206,7 @@ def test_a_node_with_data_refuses_what_one_without_refuses(
     if unit == "record" and name not in BY_ROW:
         return
     model: Mapping[str, Any] = data.draw(received_models(name, finite=True))
-    run = replace(manifest, arrays=array_specs(dict(model)), payload="fp32")
+    run = replace(manifest, arrays=array_specs(dict(model)))
     rules = RunRules(
         walk=Walk("simple"), updates=9, late_hops=9, clip=CLIP, noise=NOISE, rows=N_ROWS if unit == "record" else 0
     )
@@ -228,7 +228,7 @@ def test_the_model_of_an_outside_attacker_is_answered_alike(manifest: Manifest, 
     learner = SoftmaxLearner(n_features=64, n_classes=10, batch_size=0)
     first = learner.init_params(np.random.default_rng(0))
     model = {name: np.full_like(array, 2.0**power) for name, array in first.items()}
-    run = replace(manifest, arrays=array_specs(model), payload="fp32")
+    run = replace(manifest, arrays=array_specs(model))
     rng = np.random.default_rng(3)
     for _ in range(20):
         part = Partition(rng.uniform(0, 1, (10, 64)).astype(np.float32), rng.integers(0, 10, 10))

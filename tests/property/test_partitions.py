@@ -9,118 +9,83 @@ from hypothesis import strategies as st
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.learning import (
-    Array,
-    DirichletPartitioner,
-    GraphCorrelatedPartitioner,
-    IidPartitioner,
-    NaturalIdPartitioner,
-    Partition,
-    Partitioner,
-    PathologicalPartitioner,
-    ShardPartitioner,
-)
+from veilwalk.learning import PARTITION_KINDS, Array, Partition, Partitioner, Partitions, parse_partition_spec
 
-LABELS = st.lists(st.integers(0, 4), min_size=1, max_size=120).map(lambda found: np.array(found, dtype=np.int64))
-AMOUNTS = st.lists(st.floats(-9, 9, width=32), min_size=1, max_size=120).map(lambda found: np.array(found, np.float32))
-SEEDS = st.integers(0, 2**63)
-NODES = st.integers(1, 12)
-ANY = st.booleans()
-LABEL = st.just("label")
-MODES = st.sampled_from(["random", "deterministic", "first-deterministic"])
-GRAPHS = st.integers(3, 12).map(lambda nodes: parse_graph_spec(f"ring:{nodes}"))
-# Every partitioner that promises to use every row; feasible or not.
-PARTITIONERS: dict[str, st.SearchStrategy[Partitioner]] = {
-    "iid": st.builds(IidPartitioner, NODES, SEEDS),
-    "dirichlet": st.builds(
-        DirichletPartitioner, NODES, LABEL, st.floats(0.01, 100), st.integers(0, 4), ANY, ANY, SEEDS, ANY
-    ),
-    "shards by number": st.builds(ShardPartitioner, NODES, LABEL, st.integers(1, 4), shuffle=ANY, seed=SEEDS),
-    "shards by size": st.builds(
-        ShardPartitioner,
-        NODES,
-        LABEL,
-        shard_size=st.integers(1, 9),
-        keep_incomplete_shard=st.just(value=True),
-        shuffle=ANY,
-        seed=SEEDS,
-    ),
-    "pathological": st.builds(PathologicalPartitioner, NODES, LABEL, st.integers(1, 4), MODES, ANY, SEEDS),
-    "natural": st.just(NaturalIdPartitioner("label")),
-    "graph": st.builds(GraphCorrelatedPartitioner, GRAPHS, st.floats(0, 1), seed=SEEDS),
+LABELS = st.lists(st.integers(0, 4), min_size=1, max_size=120).map(lambda values: np.array(values, dtype=np.int64))
+AMOUNTS = st.lists(st.floats(-9, 9, width=32), min_size=1, max_size=120).map(
+    lambda values: np.array(values, np.float32)
+)
+VALUES: dict[str, st.SearchStrategy[str]] = {
+    "iid": st.just("iid"),
+    "dirichlet": st.floats(0.01, 100).map(lambda alpha: f"dirichlet:{alpha}"),
+    "shards": st.integers(1, 4).map(lambda each: f"shards:{each}"),
+    "pathological": st.integers(1, 4).map(lambda each: f"pathological:{each}"),
+    "graph": st.floats(0, 1).map(lambda correlation: f"graph:{correlation}"),
+    "natural": st.just("natural:label"),
 }
 
 
-def dealt(partitioner: Partitioner, labels: Array) -> list[Array] | InvalidParameterError:
-    """The parts, or the refusal."""
+def build_partitioners(kind: str) -> st.SearchStrategy[Partitioner]:
+    """Return partitioners of one kind, feasible or not."""
+    return st.builds(
+        lambda spec, nodes, seed: parse_partition_spec(spec, graph=parse_graph_spec(f"ring:{nodes}"), seed=seed),
+        VALUES[kind],
+        st.integers(3, 12),
+        st.integers(0, 2**63),
+    )
+
+
+ANY = st.sampled_from(sorted(VALUES)).flatmap(build_partitioners)
+
+
+def number_rows(labels: Array) -> Partition:
+    """Return rows that know their own number."""
+    return Partition(np.arange(len(labels), dtype=np.float32)[:, np.newaxis], labels)
+
+
+def deal(partitioner: Partitioner, labels: Array) -> Partitions | InvalidParameterError:
+    """Return the parts, or the refusal."""
     try:
-        return list(partitioner.deal(labels))
+        return partitioner.deal(number_rows(labels))
     except InvalidParameterError as error:
         return error
 
 
-@pytest.mark.parametrize("kind", PARTITIONERS)
+def test_every_kind_is_tried() -> None:
+    """A new one needs values here."""
+    assert set(VALUES) == set(PARTITION_KINDS)
+
+
+@pytest.mark.parametrize("kind", VALUES)
 @given(data=st.data(), labels=LABELS)
 def test_every_row_goes_to_exactly_one_node_the_same_way_every_time(
     kind: str, data: st.DataObject, labels: Array
 ) -> None:
-    """Disjoint, complete, deterministic; or refused by the name of a parameter the partitioner has."""
-    partitioner = data.draw(PARTITIONERS[kind])
-    parts = dealt(partitioner, labels)
+    """Disjoint, complete, deterministic, labels with their rows; or refused in words of the user."""
+    partitioner = data.draw(build_partitioners(kind))
+    parts = deal(partitioner, labels)
     if isinstance(parts, InvalidParameterError):
-        assert hasattr(partitioner, parts.name)
+        assert parts.name in {"partition", "graph"}
+        assert (parts.name == "graph") == (partitioner.graph.n_nodes > len(labels))
         return
-    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(labels)))
-    again = partitioner.deal(labels)
-    assert all(np.array_equal(one, two) for one, two in zip(parts, again, strict=True))
-    if not isinstance(partitioner, NaturalIdPartitioner):
-        assert len(parts) == partitioner.num_partitions  # type: ignore[attr-defined]
-    if isinstance(partitioner, DirichletPartitioner):
-        assert min(len(part) for part in parts) >= partitioner.min_partition_size
+    numbers = parts.rows.features[:, 0].astype(np.int64)
+    assert np.array_equal(np.sort(numbers), np.arange(len(labels)))
+    assert np.array_equal(labels[numbers], parts.rows.labels)
+    again = partitioner.deal(number_rows(labels))
+    assert np.array_equal(again.rows.features, parts.rows.features)
+    assert np.array_equal(again.sizes, parts.sizes)
+    if kind != "natural":
+        assert len(parts) == partitioner.graph.n_nodes
+        assert parts.sizes.min() >= 1
 
 
-@given(st.one_of(*PARTITIONERS.values()), LABELS)
-def test_rows_and_labels_stay_together(partitioner: Partitioner, labels: Array) -> None:
-    """What a node holds are rows of the data with their own labels."""
-    rows = Partition(np.arange(len(labels), dtype=np.float32)[:, np.newaxis], labels)
-    if isinstance(dealt(partitioner, labels), InvalidParameterError):
-        return
-    for part in partitioner.bind(rows):
-        assert np.array_equal(labels[part.features[:, 0].astype(np.int64)], part.labels)
-
-
-@given(st.one_of(*PARTITIONERS.values()), AMOUNTS)
+@given(ANY, AMOUNTS)
 def test_real_labels_are_dealt_whole_or_refused(partitioner: Partitioner, labels: Array) -> None:
     """By what shares out classes, always; by others only where there are too few rows."""
-    rows = Partition(np.arange(len(labels), dtype=np.float32)[:, np.newaxis], labels)
-    if partitioner.by_class:
-        with pytest.raises(InvalidParameterError, match=r"^partition = "):
-            partitioner.bind(rows)
-        return
-    if isinstance(dealt(partitioner, labels), InvalidParameterError):
-        return
-    parts = partitioner.bind(rows)
-    assert sorted(parts.rows.features[:, 0].tolist()) == list(range(len(labels)))
-    assert parts.rows.labels.dtype == np.float32
-
-
-@given(NODES, LABELS, SEEDS)
-def test_infeasible_numbers_are_refused_and_feasible_ones_are_not(nodes: int, labels: Array, seed: int) -> None:
-    """Even parts exist exactly when there is a row for each node."""
-    parts = dealt(IidPartitioner(nodes, seed), labels)
-    if isinstance(parts, InvalidParameterError):
-        assert parts.name == "num_partitions"
-        assert nodes > len(labels)
-    else:
-        assert nodes <= len(labels)
-        assert max(map(len, parts)) - min(map(len, parts)) <= 1
-
-
-@given(LABELS, SEEDS, NODES, st.integers(0, 5))
-def test_filling_succeeds_whenever_there_are_rows_enough(labels: Array, seed: int, nodes: int, least: int) -> None:
-    """However small alpha is."""
-    parts = dealt(DirichletPartitioner(nodes, "label", 0.01, least, seed=seed, fill=True), labels)
-    feasible = nodes <= len(labels) and least * nodes <= len(labels)
-    assert feasible == (not isinstance(parts, InvalidParameterError))
-    if not isinstance(parts, InvalidParameterError):
-        assert min(map(len, parts)) >= least
+    parts = deal(partitioner, labels)
+    if PARTITION_KINDS[partitioner.spec.name].by_class:
+        assert isinstance(parts, InvalidParameterError)
+        assert parts.name == "partition"
+    elif not isinstance(parts, InvalidParameterError):
+        assert sorted(parts.rows.features[:, 0].tolist()) == list(range(len(labels)))
+        assert parts.rows.labels.dtype == np.float32

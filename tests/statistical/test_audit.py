@@ -13,9 +13,17 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from veilwalk.audit import Audit, AuditSettings, Run, Sightings, audit, choose_colluders, estimate, play, score
-from veilwalk.audit.inference.exact import FromLaw
-from veilwalk.audit.inference.first_sight import ColluderPosteriors
+from veilwalk.audit import (
+    Audit,
+    AuditSettings,
+    audit,
+    choose_colluders,
+    estimate_over_lanes,
+    score_posteriors,
+)
+from veilwalk.audit._observers import ExactSights
+from veilwalk.audit._play import Run, Sightings, play_updates
+from veilwalk.audit._timings import LawTiming
 from veilwalk.chains import DeliveryLaw, NodeChain
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.support import DistanceSupport
@@ -49,7 +57,7 @@ def played() -> Played:
     """RRG(60, 3) at distances 2 to 5."""
     graph = random_regular(60, 3, seed=1)
     scheme = choose_scheme(graph, "uniform-distance", support=SUPPORT)
-    run = play(scheme, SETTINGS, choose_colluders(scheme.graph, 10, SETTINGS.seed))
+    run = play_updates(scheme, SETTINGS, choose_colluders(scheme.graph, 10, SETTINGS.seed))
     deliveries = list(NodeChain.simple(graph).deliveries(scheme.law.matrix.toarray(), 500))
     return Played(graph, scheme.law, run, distances(graph).astype(np.int64), deliveries, audit(scheme, SETTINGS))
 
@@ -78,7 +86,7 @@ def expected_cells(played: Played, law: DeliveryLaw, joint: FloatArray) -> Float
 
 def p_value(played: Played, joint_of: Callable[[DeliveryLaw], FloatArray]) -> float:
     """Chi-square of the sampled deliveries against laws, all destinations pooled."""
-    seen, source = played.run.seen, played.run.truth.source
+    seen, source = played.run.sightings, played.run.truth.source
     away = played.apart[seen.destination, source]
     got = np.bincount(
         cells(seen.return_time, away, played.apart[seen.last_hop, source] < away),
@@ -148,19 +156,19 @@ def test_exact_posteriors_are_calibrated(played: Played, observer: str) -> None:
 
 def test_overconfident_posteriors_are_not_calibrated(played: Played) -> None:
     """The named mutant: the last-hop posterior squared, as if every sighting counted twice."""
-    seen, source = played.run.seen, played.run.truth.source
+    seen, source = played.run.sightings, played.run.truth.source
     gaps: dict[int, list[FloatArray]] = {1: [], 2: []}
     lanes = []
     for law in played.deliveries:
         rows = np.flatnonzero(seen.destination == law.destination)
-        honest = FromLaw(law, 60).posterior(seen.at(rows), use_last_hop=True).weights
+        honest = LawTiming(law, 60).posterior(seen.take(rows), use_last_hop=True).weights
         for power, found in gaps.items():
             sharpened = honest**power / (honest**power).sum(axis=1, keepdims=True)
-            scores = score(sharpened, source[rows], played.apart[law.destination], SUPPORT)
+            scores = score_posteriors(sharpened, source[rows], played.apart[law.destination], SUPPORT)
             found.append(scores[:, 3] - scores[:, 4])
         lanes.append(played.run.truth.lane[rows])
     for power, calibrated in ((1, True), (2, False)):
-        gap = estimate(np.concatenate(gaps[power]), np.concatenate(lanes))
+        gap = estimate_over_lanes(np.concatenate(gaps[power]), np.concatenate(lanes))
         # Five standard errors and more for the mutant; the honest one is inside its own interval.
         assert (abs(gap.mean) < 2.5 * (gap.high - gap.mean)) == calibrated
 
@@ -232,7 +240,7 @@ def coalition(graph: Graph, matrix: FloatArray, colluders: IntArray) -> tuple[fl
     weight = np.linalg.solve(system.T, np.full(len(free), 1 / len(free))) * into.sum(axis=1)
     assert weight.sum() == pytest.approx(1, rel=1e-10)
     chain = NodeChain.simple(graph)
-    adversary = ColluderPosteriors(chain, matrix, colluders)
+    adversary = ExactSights(chain, matrix, colluders)
     guess = adversary.posterior(first_sights(int(colluders[0]), free)).weights
     entropy = -(guess * np.log2(np.where(guess > 0, guess, 1.0))).sum(axis=1)
     # Only which colluder it was: the largest of the joint over sources, summed over colluders.

@@ -16,7 +16,7 @@ from veilwalk.design import DistanceLaw
 from veilwalk.graphs import parse_graph_spec
 
 GRAPH = parse_graph_spec("rrg:16:3:seed=1")
-LAW = DistanceLaw(DistanceSupport(2, 2), np.ones(1)).on(GRAPH).matrix.toarray()
+LAW = DistanceLaw(DistanceSupport(2, 2), np.ones(1)).place_on(GRAPH).matrix.toarray()
 NAMES = [f"n{node}" for node in range(GRAPH.n_nodes)]
 
 

@@ -19,6 +19,7 @@ from scipy import special, stats
 
 dp_accounting = pytest.importorskip("dp_accounting")
 
+from tests.helpers.traces import private_trace  # noqa: E402
 from tools.accounting.mixtures import (  # noqa: E402
     MixedUpdate,
     ObserverAccountant,
@@ -31,22 +32,20 @@ from veilwalk.core.randomness import task_generator  # noqa: E402
 from veilwalk.design import Scheme, design  # noqa: E402
 from veilwalk.graphs import random_regular  # noqa: E402
 from veilwalk.learning import (  # noqa: E402
-    GaussianNoise,
     LinearLearner,
-    NodePrivacyAccountant,
-    NoisyUpdate,
     Params,
     Partition,
+    Protection,
     ProtectionRequest,
     RunSize,
     StepContext,
     TrainingTask,
     UpdateResult,
     central_trace,
-    private_trace,
+    epsilon_of,
     train,
 )
-from veilwalk.training import Scenario, TrainSettings, route_anonymity, run_training  # noqa: E402
+from veilwalk.training import Scenario, make_spec, route_anonymity, run_training  # noqa: E402
 
 DELTA = 0.01
 CLIP = 0.25
@@ -75,7 +74,7 @@ class OneNumber:
 def played(z: float, updates: int, *, used: bool) -> FloatArray:
     """Return what each update of one node sent on, in units of the clip norm, by the package's own training."""
     rows = Partition(np.full((1, 1), float(used)), np.zeros(1, dtype=np.int64))
-    mod = GaussianNoise(z, CLIP)
+    mod = Protection(clip=CLIP, noise=z)
     seen: list[float] = []
 
     def observe(number: int, before: Params, after: Params) -> None:
@@ -117,22 +116,22 @@ def test_every_printed_epsilon_holds_against_who_knows_the_makers(
 ) -> None:
     """Each algorithm of a run: who sees all updates and their makers stays below, and comes near."""
     z, used, unused = increments
-    settings = TrainSettings(
+    settings = make_spec(
         graph="rrg:12:3:seed=1", support="2:3", updates=60, noise=z, clip=CLIP, delta=DELTA, attack=0, evaluations=2,
         compare="plain-walk,gossip", partition="iid",
     )  # fmt: skip
-    scenario = Scenario.of(settings)
-    found = run_training(scenario, settings).record().result["privacy"]
+    scenario = Scenario.from_spec(settings)
+    found = run_training(scenario).record().result["privacy"]
     assert found["against"] == "everybody, sender known"
     for name, claimed in found["algorithms"].items():
         # The attacker counts for itself.
-        count = int(np.bincount(scenario.trace(name, updates=60, seed=settings.seed).node).max())
+        count = int(np.bincount(scenario.trace(name).node).max())
         games = len(used) // count
         one, other = (world[: games * count].reshape(games, count).sum(axis=1) for world in (used, unused))
         truth = least_epsilon(one, other, DELTA)
         assert 0.5 * claimed["epsilon_sender_known"] < truth < claimed["epsilon_sender_known"]
         # Named mutant: two updates of three forgotten.
-        forgetful = NodePrivacyAccountant().compose(NoisyUpdate(z), count // 3).get_epsilon(DELTA)
+        forgetful = epsilon_of(z, DELTA, updates=count // 3)
         assert truth > forgetful
     printed = [claim for run in found["algorithms"].values() for key, claim in run.items() if key.startswith("epsilon")]
     assert sum(claim is not None for claim in printed) == len(found["algorithms"])
@@ -163,7 +162,7 @@ def test_the_noise_found_for_a_record_holds_against_who_sees_every_update() -> N
     truth = least_epsilon(worlds[0], worlds[1], DELTA)
     assert 0.5 * asked.epsilon < truth < asked.epsilon
     # Named mutant: one release for each update, whatever its local steps.
-    assert truth > NodePrivacyAccountant(unit="record").compose(NoisyUpdate(protection.noise), 1).get_epsilon(DELTA)
+    assert truth > epsilon_of(protection.noise, DELTA, updates=1)
 
 
 def test_an_account_against_one_observer_holds_for_the_weights_it_was_given() -> None:
@@ -203,7 +202,7 @@ def test_one_relay_breaks_what_was_claimed_for_unknown_senders() -> None:
     # In and out through one of three neighbours, about evenly.
     assert certain.mean() == pytest.approx(updates * scheme.law.source_prior[0] / 9, rel=0.05)
     assert truth > version_0_1(scheme, z, updates, DELTA)
-    assert truth < NodePrivacyAccountant().compose(NoisyUpdate(z), updates // 120).get_epsilon(DELTA)
+    assert truth < epsilon_of(z, DELTA, updates=updates // 120)
 
 
 def sandwiches(
@@ -241,7 +240,7 @@ def version_0_1(scheme: Scheme, z: float, updates: int, delta: float) -> float:
     prior, matrix = scheme.law.source_prior, scheme.law.matrix.toarray()
     backwards = float((prior[:, np.newaxis] * matrix / prior).max())
     trace = private_trace(scheme.graph, scheme.law.matrix, updates=updates, seed=3)
-    tops = route_anonymity(scheme, trace, np.arange(updates), seed=3).posteriors.max(axis=1)
+    tops = route_anonymity(scheme, trace, np.arange(updates)).posteriors.max(axis=1)
     weights = -np.sort(-np.append(tops, 1.0))
     mass = weights / len(weights)
     shares = np.clip(backwards - (np.cumsum(mass) - mass), 0.0, mass) / weights
@@ -278,9 +277,7 @@ def test_to_count_only_the_updates_that_were_made_is_broken_by_a_run_that_ends_w
     The mean of 1 - e^(epsilon - loss), where positive, is the delta at the epsilon printed.
     """
     z, most, games = 3.0, 40, 40_000
-    printed = np.array(
-        [NodePrivacyAccountant().compose(NoisyUpdate(z), n).get_epsilon(DELTA) for n in range(1, most + 1)]
-    )
+    printed = np.array([epsilon_of(z, DELTA, updates=n) for n in range(1, most + 1)])
     seen = 1 + z * task_generator(23).standard_normal((games, most))
     losses = np.cumsum((seen - 0.5) / z**2, axis=1)
     over = losses > printed + 0.3

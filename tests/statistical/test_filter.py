@@ -7,10 +7,12 @@ from functools import cache
 
 import numpy as np
 import pytest
+from tests.helpers.known_runs import know
 
-from veilwalk.audit import AuditSettings, Run, audit, choose_colluders, estimate, play
-from veilwalk.audit.inference.filter import Filter, MemberLog, segments
-from veilwalk.audit.observers._filtered import following, thinned
+from veilwalk.audit import AuditSettings, audit, choose_colluders, estimate_over_lanes
+from veilwalk.audit._filter import EVERY, ExactFilter, MemberLog, record_segments
+from veilwalk.audit._members import pair_successive, thin_rows
+from veilwalk.audit._play import Run, play_updates
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.design import Scheme, choose_scheme
@@ -30,42 +32,41 @@ def scheme(kind: str) -> Scheme:
 def played(kind: str) -> tuple[Run, BoolArray]:
     """Return a run and its five colluders."""
     colluders = choose_colluders(scheme(kind).graph, 5, SETTINGS.seed)
-    return play(scheme(kind), SETTINGS, colluders), np.isin(np.arange(40), colluders)
+    return play_updates(scheme(kind), SETTINGS, colluders), np.isin(np.arange(40), colluders)
 
 
 @cache
 def openings(kind: str) -> IntArray:
     """Return openings by colluders, of what somebody else made."""
     run, member = played(kind)
-    rows = np.flatnonzero(member[run.seen.destination])
-    ends = following(rows, run.truth.lane[rows])
-    return thinned(ends[~member[run.truth.source[ends[:, 1]]]], ROWS)
+    rows = np.flatnonzero(member[run.sightings.destination])
+    ends = pair_successive(rows, run.truth.lane[rows])
+    return thin_rows(ends[~member[run.truth.source[ends[:, 1]]]], ROWS)
 
 
 def logs(kind: str, ends: IntArray, member: BoolArray) -> list[MemberLog]:
     """Return what these members saw."""
     run, _ = played(kind)
-    return segments(scheme(kind), SETTINGS, seen=run.seen, lanes=run.truth.lane, ends=ends, member=member)
+    return record_segments(know(scheme(kind), SETTINGS, run), ends, member)
 
 
-def make_filter(kind: str, *, counted: bool = True) -> Filter:
+def make_filter(kind: str, *, counted: bool = True) -> ExactFilter:
     """Return the filter of a walk."""
-    chain = scheme(kind).chain
-    return Filter(chain.states, scheme(kind).law.matrix, counted=counted)
+    return ExactFilter(scheme(kind), distinct_counts=EVERY if counted else 0)
 
 
 @cache
 def guesses(kind: str) -> FloatArray:
     """Return what the coalition infers."""
     _, member = played(kind)
-    return make_filter(kind).opened(logs(kind, openings(kind), member), member)
+    return make_filter(kind).infer_opened(logs(kind, openings(kind), member), member)
 
 
 def off(kind: str, weights: FloatArray, rows: IntArray) -> float:
     """How far the mean top posterior is from the hit ratio, in half-widths of a 95% interval."""
     truth = played(kind)[0].truth
     miss = weights.max(axis=1) - hits(kind, weights, rows)
-    found = estimate(miss, truth.lane[rows])
+    found = estimate_over_lanes(miss, truth.lane[rows])
     return abs(found.mean) / ((found.high - found.low) / 2)
 
 
@@ -90,25 +91,27 @@ def test_the_coalition_is_calibrated_and_its_mutants_are_worse(kind: str) -> Non
     assert off(kind, weights, rows) < 1.5
     seen = logs(kind, ends, member)
     rng, law = np.random.default_rng(2), scheme(kind).law.matrix.toarray()
-    forgetful = [replace(log, drawn=rng.choice(40, size=1, p=law[log.node[0]])) for log in seen]
+    forgetful = [replace(log, recipients=rng.choice(40, size=1, p=law[log.node[0]])) for log in seen]
     careless = [replace(log, new=np.r_[False, np.diff(log.clock) > 1]) for log in seen]
     # What a mutant holds for impossible it has no guess for.
     with np.errstate(invalid="ignore"):
         mutants = (
-            make_filter(kind).opened(forgetful, member),
-            make_filter(kind, counted=False).opened(careless, member),
-            make_filter(kind).opened(seen, np.zeros(40, dtype=np.bool_)),
+            make_filter(kind).infer_opened(forgetful, member),
+            make_filter(kind, counted=False).infer_opened(careless, member),
+            make_filter(kind).infer_opened(seen, np.zeros(40, dtype=np.bool_)),
         )
     for mutant in mutants:
         lost = surprise(kind, np.nan_to_num(mutant), rows) - surprise(kind, weights, rows)
-        assert estimate(lost, run.truth.lane[rows]).low > 0
+        assert estimate_over_lanes(lost, run.truth.lane[rows]).low > 0
 
 
 @pytest.mark.parametrize("kind", ["simple", "non-backtracking"])
 def test_who_uses_everything_beats_who_uses_less(kind: str) -> None:
     """First sight, asked about the same updates, by more than chance."""
     found = audit(scheme(kind), SETTINGS, observers="first-sight")
-    told = estimate(hits(kind, guesses(kind), openings(kind)[:, 1]), played(kind)[0].truth.lane[openings(kind)[:, 1]])
+    told = estimate_over_lanes(
+        hits(kind, guesses(kind), openings(kind)[:, 1]), played(kind)[0].truth.lane[openings(kind)[:, 1]]
+    )
     for one in found.findings.values():
         assert told.low > one.hit_ratio
 
@@ -118,15 +121,15 @@ def test_more_members_know_more(counted: bool) -> None:
     """Two of the five, then all of them, of what the two opened; and counts tell a little."""
     run, member = played("simple")
     few = np.isin(np.arange(40), np.flatnonzero(member)[:2])
-    rows = np.flatnonzero(few[run.seen.destination])
-    ends = following(rows, run.truth.lane[rows])
-    ends = thinned(ends[~member[run.truth.source[ends[:, 1]]]], 300)
-    everyone = np.flatnonzero(member[run.seen.destination])
-    more = following(everyone, run.truth.lane[everyone])
+    rows = np.flatnonzero(few[run.sightings.destination])
+    ends = pair_successive(rows, run.truth.lane[rows])
+    ends = thin_rows(ends[~member[run.truth.source[ends[:, 1]]]], 300)
+    everyone = np.flatnonzero(member[run.sightings.destination])
+    more = pair_successive(everyone, run.truth.lane[everyone])
     more = more[np.isin(more[:, 1], ends[:, 1])]
     ends = ends[np.isin(ends[:, 1], more[:, 1])]
     filtered = make_filter("simple", counted=counted)
-    two, five = (filtered.opened(logs("simple", pairs, who), who) for pairs, who in ((ends, few), (more, member)))
+    two, five = (filtered.infer_opened(logs("simple", pairs, who), who) for pairs, who in ((ends, few), (more, member)))
     assert five.max(axis=1).mean() > two.max(axis=1).mean() + 0.02
     assert hits("simple", five, more[:, 1]).mean() > hits("simple", two, ends[:, 1]).mean()
 

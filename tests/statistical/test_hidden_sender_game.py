@@ -19,10 +19,7 @@ from tools.accounting.mixtures import ObserverAccountant
 
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.randomness import task_generator
-from veilwalk.learning import (
-    NodePrivacyAccountant,
-    NoisyUpdate,
-)
+from veilwalk.learning import epsilon_of
 
 
 def law(nodes: int, spread: float) -> FloatArray:
@@ -69,7 +66,7 @@ def test_the_epsilon_for_hidden_senders_holds_against_who_follows_the_makers(
 def test_it_is_less_than_with_the_sender_known_where_makers_spread() -> None:
     """An even law over many: the halves together stay far below; a ring gives what the known sender gives."""
     asked: dict[str, Any] = {"noise_multiplier": 3.5, "updates": 600, "most_updates": 12, "delta": 1e-5}
-    known = NodePrivacyAccountant().compose(NoisyUpdate(3.5), 12).get_epsilon(1e-5)
+    known = epsilon_of(3.5, 1e-5, updates=12)
     assert hidden_sender_epsilon(np.full((100, 100), 0.01), **asked) < 0.7 * known
     assert hidden_sender_epsilon(np.roll(np.eye(100), 1, axis=1), **asked) == known
     assert between_neighbours(np.full((100, 100), 0.01)) == pytest.approx(0.01)

@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from veilwalk import chains, theory, walks
-from veilwalk.chains import MeanOpenings
+from veilwalk.chains._openings import MeanOpenings
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph, distances, random_regular

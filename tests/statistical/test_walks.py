@@ -70,7 +70,7 @@ def test_neighbours_are_chosen_uniformly(degree: int) -> None:
         before, after = paths[:, steps - 1], paths[:, steps]
         places = np.zeros(len(after), dtype=np.int64)
         for place in range(degree):
-            places[graph.neighbour_table[before, place] == after] = place
+            places[graph.indices.reshape(-1, degree)[before, place] == after] = place
         counts = np.bincount(places, minlength=degree)
         tilted = np.full(degree, 1.0)
         tilted[0] = 1.03

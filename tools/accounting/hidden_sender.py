@@ -19,7 +19,7 @@ from tools.accounting.mixtures import ObserverAccountant
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.learning import NodePrivacyAccountant, NoisyUpdate
+from veilwalk.learning import epsilon_of
 
 _ROUNDS = 30
 _CLOSE = 1e-4
@@ -51,7 +51,7 @@ def hidden_sender_epsilon(
     """
     validate.integer(updates=updates, most_updates=most_updates)
     validate.at_least(1, updates=updates, most_updates=most_updates)
-    known = NodePrivacyAccountant().compose(NoisyUpdate(noise_multiplier), most_updates).get_epsilon(delta)
+    known = epsilon_of(noise_multiplier, delta, updates=most_updates)
     weight = float(between_neighbours(kernel).max())
     if weight >= 1:
         return known

@@ -19,7 +19,7 @@ from typing import Any
 from tools.pages.attackers import LARGE, WORK, cases, measure
 from tools.pages.audit_page import page
 from tools.pages.campaign import add_engine, engine
-from veilwalk.audit import AuditSettings, audit, collusion
+from veilwalk.audit import AuditSettings, audit, audit_collusion
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.core.support import DistanceSupport
 from veilwalk.design import choose_scheme, closed_form
@@ -54,7 +54,7 @@ def audited(job: Mapping[str, Any]) -> dict[str, Any]:
     scheme = choose_scheme(graph, job["law"], support=support)
     if "colluders" in job:
         settings = AuditSettings(updates=job["updates"], scored_by_filter=job["scored"])
-        found = collusion(scheme, settings, (job["colluders"],))
+        found = audit_collusion(scheme, settings, (job["colluders"],))
     else:
         floor = closed_form(graph, support).anonymity_floor_nats if job["law"] == "paper" else None
         settings = AuditSettings(updates=job["updates"])

@@ -1,4 +1,4 @@
-"""The table of docs/how-to/choose-in-five-minutes.md: what ``design --recipients auto`` says of some networks.
+"""The table of docs/how-to/choose-in-five-minutes.md: what ``veilwalk recommend`` says of some networks.
 
     python -m tools.pages.choices
 
@@ -34,7 +34,7 @@ def asked(network: str, model_bytes: int, folder: Path) -> dict[str, Any]:
     """Return what the command says, from the folder if it was asked before."""
     kept = folder / f"{network.replace(':', '_')}-{model_bytes}.json"
     if not kept.exists():
-        command = ["design", "--graph", network, "--recipients", "auto", "--model-bytes", str(model_bytes), "--json"]
+        command = ["recommend", "--graph", network, "--model-bytes", str(model_bytes), "--json"]
         said = subprocess.run([sys.executable, "-m", "veilwalk", *command], capture_output=True, text=True, check=True)
         write_atomically(kept, said.stdout.encode())
     found: dict[str, Any] = json.loads(kept.read_text())
@@ -44,16 +44,16 @@ def asked(network: str, model_bytes: int, folder: Path) -> dict[str, Any]:
 def row(network: str, model_bytes: int, said: dict[str, Any]) -> str:
     """Return one line of the table."""
     found = said["design"]
-    low, high = sorted(found["top_posterior"])
+    low, high = found["hit_ratio_interval"]
     tenth = next(one for one in found["colluders_first_sight"] if one["share"] == 0.1)
-    short = "" if said["kept"] else " (**less than asked**)"
+    short = "" if said["meets_floor"] else " (**less than asked**)"
     cells = (
         NETWORKS[network],
         MODELS[model_bytes],
         f"{found['recipients']}, `{found['law']}`, {found['walk']}",
         f"{found['mean_iteration_hops']:.1f}",
         readable_bytes(found["bytes_per_update"]),
-        f"{found['node_entropy_nats']:.2f}, {found['node_entropy_kept']:.1%}{short}",
+        f"{found['node_entropy_nats']:.2f}, {found['node_entropy_share']:.1%}{short}",
         f"{low:.1%} to {high:.1%}",
         f"{found['predecessor']['knows_first_hop']['mean']:.0%}",
         f"{tenth['named']['mean']:.0%}",

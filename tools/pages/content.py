@@ -17,10 +17,10 @@ from tools.pages.markdown import markdown_table, share_between
 from veilwalk.core.records import plain
 from veilwalk.training import (
     Scenario,
-    TrainSettings,
     attacked_rows,
     content_attack,
     gather_evidence,
+    make_spec,
     route_anonymity,
 )
 
@@ -47,12 +47,12 @@ def measured(job: Mapping[str, Any]) -> dict[str, Any]:
 
     The route's posteriors, in which the learner has no part, are found anew in each job: they take a second.
     """
-    settings = TrainSettings(**job)
-    scenario = Scenario.of(settings)
-    trace = scenario.trace("private-walk", updates=settings.updates, seed=settings.seed)
-    rows = attacked_rows(trace, settings.attack)
-    route = route_anonymity(scenario.scheme, trace, rows, seed=settings.seed).posteriors
-    evidence = gather_evidence(scenario, trace, rows, seed=settings.seed)
+    settings = make_spec(**job)
+    scenario = Scenario.from_spec(settings)
+    trace = scenario.trace("private-walk")
+    rows = attacked_rows(trace, settings.checks.attack)
+    route = route_anonymity(scenario.scheme, trace, rows).posteriors
+    evidence = gather_evidence(scenario, trace, rows)
     return dict(plain({row["attacker"]: row for row in content_attack(scenario, evidence, route)}))
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from veilwalk import walks
 from veilwalk.core.walk import Walk
-from veilwalk.design import choose_scheme, pairs_bound
+from veilwalk.design import bound_node_entropy, choose_scheme
 from veilwalk.graphs import random_regular
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "gpu-figures.md"
@@ -55,7 +55,7 @@ def play_audit(folder: Path, updates: int, device: str) -> None:
     for chunk in scheme.iter_updates(updates=updates, seed=SEED, replicas=min(1 << 16, updates // 100), device=device):
         halves = (chunk["replica"] % 2).astype(np.int64)
         fields = (np.ascontiguousarray(chunk[name]) for name in ("destination", "last_hop", "source", "return_time"))
-        _count(*fields, halves, graph.neighbour_table, edges, counts)
+        _count(*fields, halves, graph.indices.reshape(graph.n_nodes, -1), edges, counts)
         hops += int(chunk["leg_hops"].sum())
     found = {"updates": updates, "seconds": time.perf_counter() - began, "hops": hops, "device": device}
     found["rates"] = _rates(counts)
@@ -126,7 +126,7 @@ def _frontier_rows(folder: Path, scored: int) -> list[str]:
             deliveries = (
                 kept[f"{recipients}_{name}"][:scored].astype(np.int64) for name in ("source", "destination", "last_hop")
             )
-            bound = pairs_bound(graph, *deliveries)
+            bound = bound_node_entropy(graph, *deliveries)
             mean, spread, seconds = kept[f"{recipients}_price"]
             share = bound.mean / math.log(NODES - 1)
             hidden = f"{bound.mean:.2f} [{bound.low:.2f}-{bound.high:.2f}]"
@@ -160,7 +160,7 @@ into as many classes as serve the guesser best, so what can be learnt from them 
 
 rrg:1000000:4, sealed for K nodes that are no neighbours; hops between two updates, and an upper bound on what is left
 hidden to an opener that knows its last hop (nats, of {math.log(NODES - 1):.2f}; by classes of pairs of the first
-{scored:,} deliveries, `design.pairs_bound`). Seconds are those of playing on the card.
+{scored:,} deliveries, `design.bound_node_entropy`). Seconds are those of playing on the card.
 
 | walk | K | hops | node entropy, at most | share | s |
 |---|---|---|---|---|---|
@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=1_000_000_000)
     parser.add_argument("--deliveries", type=int, default=1 << 16)
     parser.add_argument("--scored", type=int, default=1 << 13, help="deliveries whose pairs are weighed, a point")
-    parser.add_argument("--device", choices=walks.DEVICES, default="cuda")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     if options.what in {"frontier", "play"}:

@@ -91,7 +91,7 @@ def audited(spec: str, support: DistanceSupport, updates: int) -> list[Sequence[
     graph = parse_graph_spec(spec)
     budget = design(graph, "uniform-node", support=support, balanced=True).price.hops
     laws = [design(graph, name, support=support, balanced=True, budget_hops=budget) for name in LAWS]
-    entropies = [one.exposure.node_entropy_nats for one in laws if one.exposure is not None]
+    entropies = [law.exposure.node_entropy.mean for law in laws]
     settings = AuditSettings(observers=("return-time", "last-hop"), updates=updates)
     lines: list[Sequence[str]] = []
     for one, entropy in zip(laws, entropies, strict=True):

@@ -17,14 +17,14 @@ from tools.pages.learning_page import OWN_MODELS
 from tools.pages.tuning import GRID, NETWORK_GRID, Setting, accuracy_of, without_test_rows
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.records import plain
-from veilwalk.design import choose_scheme, require_destinations
+from veilwalk.design import choose_scheme
 from veilwalk.learning import Data, Learner, Params, Partition, Training, TrainingTrace, load_data, train
 from veilwalk.training import (
     Scenario,
-    TrainSettings,
     attacked_rows,
     content_attack,
     gather_evidence,
+    make_spec,
     route_anonymity,
 )
 
@@ -140,14 +140,14 @@ class Campaign:
     @cached_property
     def _base(self) -> Scenario:
         profile = self.profile
-        return Scenario.of(TrainSettings(graph=profile.graph, support=profile.support, data=self._data, seed=0))
+        return Scenario.from_spec(make_spec(graph=profile.graph, support=profile.support, data=self._data, seed=0))
 
     @cached_property
     def _several(self) -> Scenario:
         """The same with the scheme that seals for several."""
         profile = self.profile
         scheme = choose_scheme(self._base.graph, profile.far, walk="non-backtracking", recipients=profile.recipients)
-        return replace(self._base, scheme=require_destinations(scheme))
+        return replace(self._base, scheme=scheme.require_sealed())
 
     def _walked(self, algorithm: str) -> tuple[Scenario, str]:
         """Return with which scheme an algorithm walks, and how."""
@@ -166,12 +166,12 @@ class Campaign:
         scheme, fewer = self._base.scheme, _fewer(self._base.data, self.profile.held_out[model])
         spec = learner or UNTUNED.spec(MODELS[model])
         parts: dict[str, Any] = {"data": fewer, "partition": partition, "learner": spec}
-        return Scenario.make(scheme, **parts, seed=seed)
+        return Scenario.build(scheme, make_spec(seed=seed), **parts)
 
     def _trace(self, name: str, model: str, seed: int) -> TrainingTrace:
         """Return who updates when."""
         walked, kind = self._walked(name)
-        return walked.trace(kind, updates=self.profile.updates[model], seed=seed)
+        return walked.change(updates=self.profile.updates[model], seed=seed).trace(kind)
 
     def tune(self, *, model: str, partition: str, algorithm: str, setting: Mapping[str, Any]) -> float:
         """Try a setting on rows held back."""
@@ -187,7 +187,7 @@ class Campaign:
         scenario = self._scenario(model, partition, seed, learner=Setting(**setting).spec(MODELS[model]))
         own, gossip = OwnModels(trace), algorithm == "gossip"
         run = train(
-            scenario.task(algorithm, seed=seed),
+            scenario.task(algorithm),
             trace,
             # A round of gossip costs so much that every one counts.
             evaluations=2 * len(trace) // trace.n_models if gossip else self.profile.evaluations[model],
@@ -206,13 +206,13 @@ class Campaign:
         """Return the exact posteriors of the deliveries to attack, on the softmax trace of a seed."""
         trace = self._trace(PAPER, "softmax", seed)
         rows = attacked_rows(trace, self.profile.attacked)
-        return route_anonymity(self._base.scheme, trace, rows, seed=seed).posteriors
+        return route_anonymity(self._base.scheme, trace, rows).posteriors
 
     def attack(self, posteriors: FloatArray, *, partition: str, seed: int) -> dict[str, Any]:
         """Attack the content of a softmax run."""
         trace = self._trace(PAPER, "softmax", seed)
         scenario = self._scenario("softmax", partition, seed)
-        evidence = gather_evidence(scenario, trace, attacked_rows(trace, self.profile.attacked), seed=seed)
+        evidence = gather_evidence(scenario, trace, attacked_rows(trace, self.profile.attacked))
         return dict(plain({"rows": content_attack(scenario, evidence, posteriors)}))
 
     def steps(self, *, data: str, seeds: list[int], **tried: Any) -> dict[str, dict[str, float]]:

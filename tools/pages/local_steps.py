@@ -22,7 +22,6 @@ from veilwalk.core.randomness import task_generator
 from veilwalk.core.units import readable_bytes
 from veilwalk.design import Scheme
 from veilwalk.learning import (
-    Candidates,
     Data,
     Params,
     Partition,
@@ -34,7 +33,7 @@ from veilwalk.learning import (
     sealed_bytes,
     train,
 )
-from veilwalk.training import Scenario, attacked_rows
+from veilwalk.training import Candidates, Scenario, attacked_rows, make_spec
 
 TARGET, PARTITION = 0.8, "dirichlet:0.3"
 RATES = (0.1, 0.3, 1.0)
@@ -103,15 +102,16 @@ def walked(scheme: Scheme, whole: Data, updates: int, seeds: Sequence[int]) -> W
     """Deal rows of which some are held back, and walk, once for each seed."""
     held = without_test_rows(whole)
     data = replace(held, test=Partition(held.test.features[:_HELD_BACK], held.test.labels[:_HELD_BACK]))
-    dealt = [Scenario.make(scheme, data=data, partition=PARTITION, learner="softmax", seed=seed) for seed in seeds]
-    return [(one, one.trace("private-walk", updates=updates, seed=s)) for one, s in zip(dealt, seeds, strict=True)]
+    specs = [make_spec(seed=seed, updates=updates) for seed in seeds]
+    dealt = [Scenario.build(scheme, spec, data=data, partition=PARTITION, learner="softmax") for spec in specs]
+    return [(scenario, scenario.trace("private-walk")) for scenario in dealt]
 
 
 def tried(walked: Walked, *, rate: float, steps: int, fade: int) -> dict[str, dict[str, float]]:
     """Return for the model, and where nothing fades for the average, the means over the seeds, and bytes of a hop."""
     found: dict[str, list[dict[str, float]]] = {}
     for seed, (scenario, trace) in enumerate(walked):
-        sizes: dict[str, Any] = {"n_features": scenario.data.n_features, "n_classes": scenario.n_classes}
+        sizes: dict[str, Any] = {"n_features": scenario.data.n_features, "n_classes": scenario.data.n_classes}
         softmax = SoftmaxLearner(**sizes, learning_rate=rate, local_steps=steps or 1, fade=fade)
         learner = softmax if steps else Passing(softmax)
         mean, scores = Travelling(), [0.0]
@@ -120,7 +120,7 @@ def tried(walked: Walked, *, rate: float, steps: int, fade: int) -> dict[str, di
             mean.add(update, after)  # noqa: B023 - called in this turn only
             scores.append(softmax.evaluate(mean.params, scenario.data.test)["accuracy"])  # noqa: B023
 
-        task = replace(scenario, learner=learner).task("private-walk", seed=seed)
+        task = replace(scenario, learner=learner).change(seed=seed).task("private-walk")
         run = train(task, trace, evaluations=2 * len(trace), observe=None if fade else see)
         hops = run.costs.hops
         of_model = np.array([point.accuracy or 0.0 for point in run.points])
@@ -148,8 +148,9 @@ def reached(accuracy: np.ndarray[Any, Any], hops: np.ndarray[Any, Any]) -> dict[
 def leak(scheme: Scheme, data: Data, *, seed: int, updates: int = 800, count: int = 200) -> list[dict[str, Any]]:
     """Return how often content alone, held against a reference that somebody has, names the maker first."""
     learner = replace(_ATTACKED, n_features=data.n_features, n_classes=data.n_classes)
-    scenario = Scenario.make(scheme, data=data, partition=PARTITION, learner=learner, seed=seed)
-    trace = scenario.trace("private-walk", updates=updates, seed=seed)
+    spec = make_spec(seed=seed, updates=updates)
+    scenario = Scenario.build(scheme, spec, data=data, partition=PARTITION, learner=learner)
+    trace = scenario.trace("private-walk")
     candidates = Candidates(learner=learner, partitions=scenario.partitions, rng=task_generator(seed, 1))
     looked_at = set(attacked_rows(trace, count).tolist())
     own: dict[int, Params] = {}
@@ -161,14 +162,14 @@ def leak(scheme: Scheme, data: Data, *, seed: int, updates: int = 800, count: in
         if update in looked_at:
             held = {"the receiver's own last model": own[node], AVERAGE: mean.before, "the model before": last.before}
             for name, reference in held.items():
-                fit = candidates.fits(reference, received, int(trace.ages[update]) - 1)[0]
+                fit = candidates.fit_updates(reference, received, int(trace.ages[update]) - 1)[0]
                 fit[node] = -np.inf
                 hits[name] = hits.get(name, 0) + int(fit.argmax() == trace.source[update])
         own[node] = sent
         last.before = received
         mean.add(update, sent)
 
-    train(scenario.task("private-walk", seed=seed), trace, evaluations=1, observe=see)
+    train(scenario.task("private-walk"), trace, evaluations=1, observe=see)
     return [{"reference": name, "deliveries": len(looked_at), "hits": found} for name, found in hits.items()]
 
 

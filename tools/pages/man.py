@@ -64,6 +64,8 @@ def _options(command: Any, context: Any) -> list[str]:
     """Return flags and arguments, as the help has them; --help itself is told once, of the whole command."""
     found = []
     for parameter in command.get_params(context):
+        # Help only names flags for rare cases; this page says what they mean.
+        parameter.hidden = False
         record = parameter.get_help_record(context)
         if record is not None and (context.parent is None or "--help" not in parameter.opts):
             found += [".TP", rf"\fB{_plain(record[0])}\fR", _plain(" ".join(record[1].split()))]

@@ -3,7 +3,7 @@
 Run ``python -m tools.pages.noise`` from the checkout, with MNIST's four files in ``../shared/data/mnist`` or
 where ``--data`` says. It renews the section *Noise* of ``docs/reference/learning.md``. Every run is a job, kept in
 ``--work``: run it again to go on. ``--tune`` tries noise budgets and gradient norms on public data, prints what it
-finds and leaves the page alone: what is best stands in :mod:`veilwalk.learning._protection`.
+finds and leaves the page alone: what is best stands in :mod:`veilwalk.learning._mechanism`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tools.pages.markdown import markdown_table, mean_share, paragraph, share_be
 from tools.pages.noise_jobs import DELTA, GRAPH, WATCHED
 from veilwalk.core.records import write_atomically
 from veilwalk.core.version import __version__
-from veilwalk.learning._protection import NOISE_BUDGET, USUAL_GRADIENT
+from veilwalk.learning import NOISE_BUDGET, USUAL_GRADIENT
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "learning.md"
 UNITS, EPSILONS, PARTITIONS = ("record", "node"), (8.0, 1.0), ("iid", "dirichlet:0.3")

@@ -16,10 +16,10 @@ from tools.pages.content import measured
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.records import plain
 from veilwalk.learning import (
+    NOISE_BUDGET,
+    USUAL_GRADIENT,
     Data,
     Learner,
-    NodePrivacyAccountant,
-    NoisyUpdate,
     Params,
     Partition,
     Protection,
@@ -28,13 +28,13 @@ from veilwalk.learning import (
     StepContext,
     UpdateMod,
     UpdateResult,
+    epsilon_of,
     load_data,
     make_learner,
     noise_for,
     train,
 )
-from veilwalk.learning._protection import NOISE_BUDGET, USUAL_GRADIENT
-from veilwalk.training import Scenario, TrainSettings, membership
+from veilwalk.training import Scenario, make_spec
 
 #: Seed of stand-in, partition, walk and noise of what is tried.
 TUNING_SEED = 0
@@ -68,7 +68,7 @@ def public_digits(rows: int = 60_000, held_out: int = 4000) -> Data:
 
 @cache
 def _scheme(graph: str) -> Any:
-    return Scenario.of(TrainSettings(graph=graph, data="digits", partition="iid", seed=0)).scheme
+    return Scenario.from_spec(make_spec(graph=graph, data="digits", partition="iid", seed=0)).scheme
 
 
 @cache
@@ -87,17 +87,10 @@ def tried(
     record = unit == "record"
     clip = gradient if record else deviation / noise
     rate = deviation * size.rows_each / (noise * clip) if record else clip / gradient
-    scenario = Scenario.make(
-        scheme,
-        data=data,
-        partition="iid",
-        learner=f"softmax:learning_rate={rate:.3g}:batch_size=0",
-        seed=TUNING_SEED,
-        protection=ProtectionRequest(protect=unit, epsilon=epsilon, clip=clip, delta=DELTA),
-        updates=updates,
-    )
-    trace = scenario.trace("private-walk", updates=updates, seed=TUNING_SEED)
-    run = train(scenario.task("private-walk", seed=TUNING_SEED), trace, evaluations=1)
+    spec = make_spec(seed=TUNING_SEED, updates=updates, protect=unit, epsilon=epsilon, clip=clip, delta=DELTA)
+    learner = f"softmax:learning_rate={rate:.3g}:batch_size=0"
+    scenario = Scenario.build(scheme, spec, data=data, partition="iid", learner=learner)
+    run = train(scenario.task("private-walk"), scenario.trace("private-walk"), evaluations=1)
     return float(run.points[-1].accuracy or 0.0)
 
 
@@ -106,26 +99,18 @@ def trained(
 ) -> dict[str, Any]:
     """Train privately as ``train --protect --epsilon`` does, and say what it reached; epsilon is counted again."""
     scheme = _scheme(graph)
-    scenario = Scenario.make(
-        scheme,
-        data=_private(data),
-        partition=partition,
-        learner=None,
-        seed=seed,
-        protection=ProtectionRequest(protect=unit, epsilon=epsilon, delta=DELTA),
-        updates=updates,
-    )
-    trace = scenario.trace("private-walk", updates=updates, seed=seed)
-    run = train(scenario.task("private-walk", seed=seed), trace, evaluations=1)
+    spec = make_spec(seed=seed, updates=updates, protect=unit, epsilon=epsilon, delta=DELTA)
+    scenario = Scenario.build(scheme, spec, data=_private(data), partition=partition, learner=None)
+    trace = scenario.trace("private-walk")
+    run = train(scenario.task("private-walk"), trace, evaluations=1)
     protection = scenario.protection
     counts = np.minimum(np.bincount(trace.node), protection.most_updates)
-    account = NodePrivacyAccountant(unit=unit).compose(NoisyUpdate(protection.noise), int(counts.max()))
     return {
         "accuracy": float(run.points[-1].accuracy or 0.0),
-        "epsilon": account.get_epsilon(DELTA),
+        "epsilon": epsilon_of(protection.noise, DELTA, updates=int(counts.max())),
         "noise": protection.noise,
         "clip": protection.clip,
-        "learner": scenario.learner_spec,
+        "learner": scenario.spec.learning.learner,
         "most_updates": protection.most_updates,
         "updates_used": int(counts.sum()),
     }
@@ -135,8 +120,9 @@ def correlated(data: str, *, unit: str, epsilon: float, updates: int, seed: int,
     """Train with noise correlated along the walk: against whoever is no member. Step and clip are by the usual rule."""
     rows, scheme = _private(data), _scheme(GRAPH)
     size = RunSize(updates=updates, nodes=scheme.graph.n_nodes, rows=len(rows.train))
-    base = Scenario.make(scheme, data=rows, partition="iid", learner="softmax", seed=seed)
-    trace = base.trace("private-walk", updates=updates, seed=seed)
+    spec = make_spec(seed=seed, updates=updates)
+    base = Scenario.build(scheme, spec, data=rows, partition="iid", learner="softmax")
+    trace = base.trace("private-walk")
     noise = noise_for(epsilon, DELTA, updates=1) * walk_sensitivity(trace, band=band, most_updates=size.share)
     # The rule is for independent noise: of correlated noise this share adds up.
     adds_up = noise * float(sqrt_series(band).sum())
@@ -150,9 +136,9 @@ def correlated(data: str, *, unit: str, epsilon: float, updates: int, seed: int,
         most_updates=size.share,
         decay=size.age,
     )
-    spec = f"softmax:learning_rate={rate}:batch_size=0"
-    learner = make_learner(spec, n_features=rows.n_features, n_classes=rows.n_classes)
-    task = replace(base, learner=learner, protection=protection).task("private-walk", seed=seed)
+    named = f"softmax:learning_rate={rate}:batch_size=0"
+    learner = make_learner(named, n_features=rows.n_features, n_classes=rows.n_classes)
+    task = replace(base, learner=learner, protection=protection).task("private-walk")
     share = partial(_with_shared_noise, secret=seed, band=band)
     shared = replace(task, learner=_SharedNoiseLearner(task.learner, share), mod=_SharedNoiseMod(task.mod, share))
     run = train(shared, trace, evaluations=1)
@@ -188,13 +174,13 @@ class _SharedNoiseMod:
 
 def leaked(*, unit: str, epsilon: float, learner: str | None, base: Mapping[str, Any]) -> dict[str, Any]:
     """Attack one run over a small network: who made an update, and which rows were trained on."""
+    from examples.comparisons.membership import infer_membership
+
     noisy = {"protect": unit, "epsilon": epsilon} if epsilon else {}
     asked: dict[str, Any] = {**base, "learner": learner, **noisy}
-    found, settings = measured(asked), TrainSettings(**asked)
-    scenario = Scenario.of(settings)
-    trace = scenario.trace("private-walk", updates=settings.updates, seed=settings.seed)
-    task = scenario.task("private-walk", seed=settings.seed)
-    rows = membership(scenario, trace, WATCHED, task=task) or {}
+    found, scenario = measured(asked), Scenario.from_spec(make_spec(**asked))
+    trace, task = scenario.trace("private-walk"), scenario.task("private-walk")
+    rows = infer_membership(scenario, trace, WATCHED, task=task) or {}
     run = train(task, trace, evaluations=1)
     return dict(
         plain(

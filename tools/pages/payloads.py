@@ -28,7 +28,7 @@ from veilwalk.core.version import __version__
 from veilwalk.design import choose_scheme
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.learning import Data, Training, TrainingTrace, load_data, train
-from veilwalk.training import Scenario
+from veilwalk.training import Scenario, make_spec
 
 PRIVATE = "private-walk"
 TITLE = "Payloads"
@@ -93,21 +93,21 @@ def _trained(profile: Profile, data: str, learner: str, payload: str, seed: int)
     scheme = choose_scheme(
         parse_graph_spec(profile.graph), profile.law, walk="non-backtracking", recipients=profile.recipients
     )
-    scenario = Scenario.make(
-        scheme, data=rows(data), partition="dirichlet:0.3", learner=learner, seed=seed, payload=payload
-    )
+    spec = make_spec(seed=seed, updates=profile.updates, payload=payload)
+    scenario = Scenario.build(scheme, spec, data=rows(data), partition="dirichlet:0.3", learner=learner)
     # Along the walk and no more: what the route gives away does not depend on the payload.
-    return _told(train(scenario.task(PRIVATE, seed=seed), _walk(scenario, profile.updates, seed), evaluations=8))
+    return _told(train(scenario.task(PRIVATE), _walk(scenario), evaluations=8))
 
 
 _WALKS: dict[tuple[int, int], TrainingTrace] = {}
 
 
-def _walk(scenario: Scenario, updates: int, seed: int) -> TrainingTrace:
+def _walk(scenario: Scenario) -> TrainingTrace:
     """Return the walk of a seed, the same for every learner and payload."""
-    if (updates, seed) not in _WALKS:
-        _WALKS[updates, seed] = scenario.trace(PRIVATE, updates=updates, seed=seed)
-    return _WALKS[updates, seed]
+    key = (scenario.spec.end.updates, scenario.spec.seed)
+    if key not in _WALKS:
+        _WALKS[key] = scenario.trace(PRIVATE)
+    return _WALKS[key]
 
 
 def _adapters(width: int, steps: int, updates: int, *, train_only: str, payload: str) -> Job:

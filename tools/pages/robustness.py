@@ -21,11 +21,11 @@ from tools.pages.campaign import add_engine, engine
 from tools.pages.tuning import TUNING_SEED, without_test_rows
 from veilwalk.core.errors import TrainingError
 from veilwalk.learning import Acceptance, Poison, TrainingTrace, load_data, train
-from veilwalk.training import Scenario, TrainSettings
+from veilwalk.training import Scenario, make_spec
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "robustness.md"
-LEARNER = TrainSettings().chosen_learner
+LEARNER = make_spec().learner
 GRAPH, UPDATES, SHARE, LAST = "rrg:300:3:seed=1", 3000, 0.1, 10
 PARTITIONS = ("iid", "dirichlet:0.3")
 RATIOS = (1.1, 1.25, 1.5, 2.0, 3.0)
@@ -39,6 +39,9 @@ POISONS = {
     "drift:1": "drift",
 }
 SEEDS = (1, 2, 3)
+#: What members that share keys do with a walk that any of them can open.
+SEIZED = {"law": "open what any of them can, seal by the law", "each other": "the same, and seal for each other only"}
+SEIZED_POISONS = ("sign-flip:10", "drift:1")
 
 Job = dict[str, Any]
 #: Jobs with what came of them.
@@ -116,21 +119,100 @@ look only at models that others have seen.
 """
 
 
+SEIZED_HEAD = (
+    "A tenth of the members who *share keys* need not wait to be met first. Whichever of them holds a message opens "
+    "it if any of them is a recipient. They then seal as others do, or only for each other. One run each, seed {seed}; "
+    "the walk is played for this page. Accuracy is that of what the last honest member made, as above."
+)
+SEIZED_FOOT = (
+    "So the tables above are about members who spoil what they are given, and not about a coalition. With a test by "
+    "loss honest members refuse its sign-flips, and a fifth to a quarter of its drift; each refusal sets the model "
+    "back, so that little is learnt. Where it seals only for itself no honest member receives anything, and no test "
+    "helps: the accuracy is that of the few updates before. A share (`--most-updates`) binds honest members only. "
+    "**Blank legs make it worse**: with q = 1/2 honest members make half as many updates at each opening, and the "
+    "coalition makes {blank:.0%} of all instead of {plain:.0%}."
+)
+
+
+def seized_trace(
+    scenario: Scenario, coalition: frozenset[int], way: str, seed: int, train_probability: float = 1.0
+) -> TrainingTrace:
+    """Play a walk that members who share keys take over wherever they can; a row is an update."""
+    scheme, rng = scenario.scheme, np.random.default_rng(seed)
+    near = [scheme.graph.neighbours(node).tolist() for node in range(scheme.graph.n_nodes)]
+    eligible = [np.flatnonzero(scheme.law.matrix[[node]].toarray()[0]) for node in range(scheme.graph.n_nodes)]
+    node, came, clock, source = int(rng.integers(len(near))), -1, 0, 0
+    visits: dict[int, int] = {}
+    rows: list[tuple[int, ...]] = []
+    while len(rows) < UPDATES:
+        sealed_at, sealer = clock, node
+        chosen = set(rng.choice(eligible[node], scheme.recipients, replace=False).tolist())
+        if way == "each other" and node in coalition:
+            chosen = set(coalition - {node})
+        while True:
+            ways = [other for other in near[node] if other != came] or near[node]
+            came, node = node, ways[int(rng.integers(len(ways)))]
+            clock += 1
+            returned = clock - visits.get(node, clock + 1)
+            visits[node] = clock
+            if node in chosen or (node in coalition and node != sealer and chosen & coalition):
+                break
+        if node in coalition or rng.random() < train_probability:
+            rows.append((node, clock - sealed_at, clock, source, came, returned))
+            source = node
+    columns = np.array(rows, dtype=np.int64).T
+    names = ("node", "hops", "clock", "source", "last_hop", "return_time")
+    return TrainingTrace(
+        algorithm="private-walk",
+        n_nodes=len(near),
+        n_models=1,
+        model=np.zeros(UPDATES, dtype=np.int64),
+        recipients=scheme.recipients,
+        **dict(zip(names, columns, strict=True)),
+    )
+
+
+def seized_section(found: Found, shares: Mapping[str, float]) -> list[str]:
+    """Return the section on members that share keys; ``shares`` of all updates are theirs, by what they do."""
+    lines = ["## Members that share keys", "", markdown.paragraph(SEIZED_HEAD.format(seed=found[0][0]["seed"])), ""]
+    lines += [
+        "| partition, poison | what they do | updates of theirs | tested | accuracy | spoilt refused |",
+        "|---|---|---:|---|---:|---|",
+    ]
+    for job, one in found:
+        accuracy = "lost" if one["accuracy"] is None else f"{one['accuracy']:.1%}"
+        counts = one["received"]
+        spoilt = counts.get("refused_poisoned", 0) + counts.get("accepted_poisoned", 0)
+        refused = f"{counts['refused_poisoned'] / spoilt:.0%} of {spoilt}" if spoilt else "-"
+        cells = [f"{job['partition']}, {POISONS[job['poison']]}", SEIZED[job["seized"]], f"{shares[job['seized']]:.0%}"]
+        lines.append("| " + " | ".join([*cells, job["accept"].replace("none", "no"), accuracy, refused]) + " |")
+    foot = SEIZED_FOOT.format(blank=shares["blank"], plain=shares["law"])
+    return [*lines, "", markdown.paragraph(foot), ""]
+
+
 @cache
 def _scenario(data: str, partition: str, seed: int, *, rehearsed: bool) -> tuple[Scenario, TrainingTrace]:
-    settings = TrainSettings(graph=GRAPH, data=data, partition=partition, learner=LEARNER, seed=seed)
-    scenario = Scenario.of(settings)
+    spec = make_spec(graph=GRAPH, data=data, partition=partition, learner=LEARNER, updates=UPDATES, seed=seed)
+    scenario = Scenario.from_spec(spec)
     if rehearsed:
         rows = without_test_rows(load_data(data, seed=seed))
-        scenario = Scenario.make(scenario.scheme, data=rows, partition=partition, learner=LEARNER, seed=seed)
-    return scenario, scenario.trace("private-walk", updates=UPDATES, seed=seed)
+        scenario = Scenario.build(scenario.scheme, spec, data=rows, partition=partition, learner=LEARNER)
+    return scenario, scenario.trace("private-walk")
 
 
 def trained(data: str, job: Mapping[str, Any]) -> dict[str, Any]:
     """Do one job: train with these poisoners and this test; a run that cannot go on says after how many updates."""
     scenario, trace = _scenario(data, job["partition"], job["seed"], rehearsed=job.get("rehearsed", False))
-    rules: dict[str, Any] = {"acceptance": Acceptance.of(job["accept"]), "poison": Poison.of(job["poison"], SHARE)}
-    task = replace(scenario.task("private-walk", seed=job["seed"]), **rules)
+    task = scenario.task("private-walk")
+    if "seized" in job:
+        coalition = Poison(kind="drift", scale=1.0, share=SHARE).select_nodes(scenario.graph.n_nodes, seed=job["seed"])
+        trace = seized_trace(scenario, coalition, job["seized"], job["seed"])
+        task = replace(task, most_updates=0)
+    rules: dict[str, Any] = {
+        "acceptance": Acceptance.parse(job["accept"]),
+        "poison": Poison.parse(job["poison"], SHARE),
+    }
+    task = replace(task, **rules)
     done = 0
 
     def count(made: int, _total: int, _point: Any) -> None:
@@ -173,8 +255,30 @@ def jobs(rules: Mapping[str, str], seeds: Sequence[int]) -> list[Job]:
     ]
 
 
-def page(rehearsed: Found, found: Found, rules: Mapping[str, str], seeds: Sequence[int], data: str) -> str:
-    """Return the page."""
+def seized_jobs(rules: Mapping[str, str], seed: int) -> list[Job]:
+    """Return the runs with members that share keys: each partition, poison and way, tested by its rule and not."""
+    return [
+        {"partition": partition, "poison": poison, "accept": accept, "seed": seed, "seized": way}
+        for partition, rule in rules.items()
+        for poison in SEIZED_POISONS
+        for way in SEIZED
+        for accept in ("none", rule)
+    ]
+
+
+def seized_shares(data: str, seed: int) -> dict[str, float]:
+    """Return the share of updates that members who share keys make, by what they do, and with half of legs blank."""
+    scenario, _ = _scenario(data, PARTITIONS[0], seed, rehearsed=False)
+    coalition = Poison(kind="drift", scale=1.0, share=SHARE).select_nodes(scenario.graph.n_nodes, seed=seed)
+    traces = {way: seized_trace(scenario, coalition, way, seed) for way in SEIZED}
+    traces["blank"] = seized_trace(scenario, coalition, "law", seed, 0.5)
+    return {way: float(np.isin(trace.node, list(coalition)).mean()) for way, trace in traces.items()}
+
+
+def page(
+    rehearsed: Found, found: Found, seized: list[str], rules: Mapping[str, str], *, seeds: Sequence[int], data: str
+) -> str:
+    """Return the page; ``seized`` is its section on members that share keys."""
     over = f" of one run each, seed {seeds[0]}"
     if len(seeds) > 1:
         over = f", and over seeds {', '.join(map(str, seeds[:-1]))} and {seeds[-1]}, with the least and the largest"
@@ -202,6 +306,7 @@ def page(rehearsed: Found, found: Found, rules: Mapping[str, str], seeds: Sequen
                 runs = [one for job, one in found if _is(job, partition, poison, accept)]
                 lines.append(_row(name, accept, runs, clean))
         lines.append("")
+    lines += seized
     return "\n".join(lines) + FOOT.format(updates=UPDATES)
 
 
@@ -250,8 +355,10 @@ def main() -> None:
         rehearsed = done(rehearsals(options.partitions))
         rules = {partition: chosen(rehearsed, partition) for partition in options.partitions}
         found = done(jobs(rules, options.seeds))
+        shared = done(seized_jobs(rules, options.seeds[0]))
+    seized = seized_section(shared, seized_shares(options.data, options.seeds[0]))
     name = "MNIST" if options.data.startswith("mnist:") else options.data
-    options.out.write_text(page(rehearsed, found, rules, options.seeds, name))
+    options.out.write_text(page(rehearsed, found, seized, rules, seeds=options.seeds, data=name))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The strongest attackers of messages sealed for several, and what a coalition loses that forgets its own draws.
+"""The strongest attackers of messages sealed for several, and what a coalition loses without shared keys or its draws.
 
 Run ``make sealed-attackers``; a quarter of an hour on two cores. It writes ``docs/reference/sealed-attackers.md``. Each
 part is a job, kept in ``--work`` as soon as it is there; ``--engine`` does them elsewhere, ``--small`` measures little,
@@ -13,16 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tools.pages.attackers import LARGE, SMALL, facts, scored_rows, table
 from tools.pages.campaign import add_engine, engine
 from tools.pages.markdown import share_between
-from veilwalk.audit import AuditSettings, audit, choose_colluders, estimate, make_plan, play
-from veilwalk.audit._scene import Scene
-from veilwalk.audit.observers.members import Coalition
+from veilwalk.audit import Coalition, audit
 from veilwalk.core.records import plain, write_atomically
-from veilwalk.core.stats import Estimate
 from veilwalk.core.version import __version__
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import parse_graph_spec
@@ -64,19 +59,19 @@ HEAD = """# The strongest attackers of messages sealed for several
 Written by `make sealed-attackers`, veilwalk {version}: {graph}, law `{law}`, {colluders}
 colluders at random or spread out as far as can be, {updates} updates played, seed 7. Sealed for several, posteriors are
 estimated by sampled paths, and calibrated: the mean top posterior must lie in the interval of the hits, but for one in
-twenty. Scored are updates that a colluder opens (`neighbour`: first sights of a relay; `memory`: what a destination
-opens), as many as the last column says; of linked ones so many groups.
+twenty. `coalition` shares keys and answers for all honest updates of as many stretches, from one opening by a member to
+the next, as the last table says; `linked-coalition` joins groups of updates that it opens, or reads. `neighbour`: first
+sights of a relay; `memory`: what a destination opens.
 [What really leaks](../explanation/what-really-leaks.md) says what the figures mean.
 """
 
 
-class Forgetful(Coalition):
-    """A coalition whose members do not remember for whom they sealed."""
-
-    own_draws = False
-
-
-COALITIONS = {"with its own draws": Coalition, "without": Forgetful}
+# What members share and remember.
+COALITIONS = {
+    "sharing keys": {},
+    "each with its own key": {"shares_keys": False},
+    "and without its own draws": {"shares_keys": False, "own_draws": False},
+}
 
 
 def scheme_of(job: Mapping[str, Any]) -> Scheme:
@@ -101,7 +96,7 @@ def jobs(size: Size) -> list[dict[str, Any]]:
 def measured(job: Mapping[str, Any]) -> dict[str, Any]:
     """Do one job."""
     held_by = job.get("held by")
-    return dict(plain(audited(job) if held_by is None else held(COALITIONS[held_by], job)))
+    return dict(plain(audited(job) if held_by is None else score_coalition(job, held_by)))
 
 
 def audited(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,29 +106,12 @@ def audited(job: Mapping[str, Any]) -> dict[str, Any]:
     return {"rows": scored_rows(found, {key: job[key] for key in ("walk", "placement", "recipients")})}
 
 
-def held(kind: type[Coalition], job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how often a coalition names makers: of what it opens, and of all updates by others."""
-    scheme, colluders = scheme_of(job), job["colluders"]
-    asked = {"updates": job["updates"], "scored_by_filter": job["scored_by_filter"]}
-    settings = AuditSettings(observers="coalition", colluders=colluders, **asked)
-    run = play(scheme, settings, choose_colluders(scheme.graph, colluders, settings.seed))
-    scene = Scene(make_plan(scheme, settings), run)
-    observer = kind(scene)
-    opened, by_opening = observer.answers
-    rows, weights = observer.held
-    every = np.concatenate([np.arange(begin + 1, end + 1) for begin, end in observer.chosen()])
-    every = every[~scene.own[every]]
-    # What none of them ever held is guessed blindly.
-    named = np.full(len(scene.seen), 1.0 / (scene.graph.n_nodes - colluders))
-    named[rows] = weights.argmax(axis=1) == run.truth.source[rows]
-    return {
-        "opened": _told(estimate(named[opened], scene.lane[opened], share=True)),
-        "top": float(by_opening.max(axis=1).mean()),
-        "all": _told(estimate(named[every], scene.lane[every], share=True)),
-        "held": len(rows) / len(every),
-        "answers": len(opened),
-        "others": len(every),
-    }
+def score_coalition(job: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return how often a coalition names makers: of all updates by others, and by what it sees of them."""
+    keys = ("updates", "colluders", "scored_by_filter")
+    found = audit(scheme_of(job), observers=[Coalition(**COALITIONS[name])], **{key: job[key] for key in keys})
+    report = found["coalition"].report
+    return {"parts": [report["overall"] | {"of": "all honest updates"}, *report["by_knowledge"], *report["by_maker"]]}
 
 
 def page(size: Size, rows: Sequence[Mapping[str, Any]], parts: Mapping[str, Mapping[str, Any]]) -> str:
@@ -143,20 +121,18 @@ def page(size: Size, rows: Sequence[Mapping[str, Any]], parts: Mapping[str, Mapp
     for recipients, walk, _ in SCHEMES:
         mine = [row for row in rows if (row["recipients"], row["walk"]) == (recipients, walk)]
         lines += [f"## K = {recipients}, {walk}", "", *table(mine), "", *facts(mine), ""]
-    lines += ["## What members' own draws add, K = 16, non-backtracking", ""]
+    lines += ["## Of all honest updates, K = 16, non-backtracking", ""]
     lines += [
-        "| coalition | of updates that it opens | mean top posterior | of all updates by others | of those held |"
+        "| coalition | updates | share of all | named | mean top posterior | scored |",
+        "|---|---|---:|---|---:|---:|",
     ]
-    lines += ["|---|---|---:|---|---:|"]
     for name, part in parts.items():
-        opened, every = share_between(*part["opened"]), share_between(*part["all"])
-        cells = (name, f"{opened}, {part['answers']} answers", f"{part['top']:.1%}", every)
-        lines += [f"| {' | '.join(cells)} | {part['held']:.0%} of {part['others']} |"]
-    return "\n".join([*lines, "", "Of updates that none of them held a guess is blind.", ""])
-
-
-def _told(found: Estimate) -> list[float]:
-    return [found.mean, found.low, found.high]
+        for row in part["parts"]:
+            cells = (name, str(row.get("makers", row["of"])), f"{row['share']:.0%}")
+            named = share_between(row["hit_ratio"], *row["hit_ratio_interval"])
+            scores = (named, f"{row['top_posterior']:.1%}", str(row["updates"]))
+            lines += [f"| {' | '.join((*cells, *scores))} |"]
+    return "\n".join([*lines, ""])
 
 
 def main() -> None:

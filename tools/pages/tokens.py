@@ -17,8 +17,8 @@ import numpy as np
 
 from tools.pages.campaign import add_engine, engine
 from veilwalk.learning import Params, StepContext, TrainingTrace, init_generator, update_generator
-from veilwalk.learning import average as mean_model
-from veilwalk.training import Scenario, TrainSettings
+from veilwalk.learning import average_params as mean_model
+from veilwalk.training import Scenario, make_spec
 
 SEEDS = (7, 8, 9)
 TOKENS = (1, 4, 16)
@@ -38,14 +38,14 @@ def jobs(updates: int) -> list[dict[str, Any]]:
 
 def measured(job: Mapping[str, Any]) -> dict[str, float]:
     """Return what one run came to: hops, and of one token, to the target; accuracy of the average and of the single."""
-    scenario = Scenario.of(TrainSettings(seed=job["seed"], **SCHEME))
-    trace = scenario.trace(PRIVATE, updates=job["updates"], seed=job["seed"], tokens=job["tokens"])
-    return trained(scenario, trace, job["seed"], merged=job["merged"])
+    spec = make_spec(seed=job["seed"], updates=job["updates"], walks=job["tokens"], **SCHEME)
+    scenario = Scenario.from_spec(spec)
+    return trained(scenario, scenario.trace(PRIVATE), job["seed"], merged=job["merged"])
 
 
 def trained(scenario: Scenario, trace: TrainingTrace, seed: int, *, merged: bool) -> dict[str, float]:
     """Train along a trace, merging where asked."""
-    task = scenario.task(PRIVATE, seed=seed)
+    task = scenario.task(PRIVATE)
     models: list[Params] = [task.learner.init_params(init_generator(seed))] * trace.n_models
     held: dict[int, tuple[Params, int]] = {}
     kept: list[dict[str, Any]] = [{} for _ in range(trace.n_nodes)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from veilwalk.design import Scheme
 from veilwalk.learning import Data, data_of, train
-from veilwalk.training import Scenario
+from veilwalk.training import Scenario, make_spec
 
 STEP_SIZES = (0.03, 0.1, 0.3, 1.0)
 LOCAL_STEPS = (1, 2, 5, 10)
@@ -76,9 +76,9 @@ def accuracy_of(
     ``data`` are those of :func:`without_test_rows`, made once for all.
     """
     learner = setting.spec(model)
-    scenario = Scenario.make(scheme, data=data, partition=partition, learner=learner, seed=TUNING_SEED)
-    trace = scenario.trace(algorithm, updates=updates, seed=TUNING_SEED)
-    run = train(scenario.task(algorithm, seed=TUNING_SEED), trace, evaluations=1)
+    spec = make_spec(seed=TUNING_SEED, updates=updates)
+    scenario = Scenario.build(scheme, spec, data=data, partition=partition, learner=learner)
+    run = train(scenario.task(algorithm), scenario.trace(algorithm), evaluations=1)
     return float(run.points[-1].accuracy or 0.0)
 
 

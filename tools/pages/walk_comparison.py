@@ -26,7 +26,7 @@ from tools.rivals.walks_figure import walk_files
 from veilwalk.core.records import Record, plain
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design import make_law
+from veilwalk.design import choose_scheme
 from veilwalk.graphs import Graph, balls, parse_graph_spec
 
 ROOT = Path(__file__).parents[2]
@@ -145,7 +145,7 @@ def play(job: Mapping[str, Any]) -> Any:
 def compared(*, graph: str, support: str, law: str, walks: list[str], **settings: Any) -> Rows:
     """The rows of one comparison; a tenth of the nodes collude."""
     network = parse_graph_spec(graph)
-    chosen = make_law(law, network, DistanceSupport.parse(support))
+    chosen = choose_scheme(network, law, support=DistanceSupport.parse(support)).law
     kinds = [Walk.parse(walk) for walk in walks]
     record = compare_walks(network, chosen, kinds, seed=7, colluders=network.n_nodes // 10, **settings)
     return list(record.result["rows"])

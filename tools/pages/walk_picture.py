@@ -16,11 +16,11 @@ import numpy as np
 from matplotlib import pyplot as plt
 from PIL import Image
 
-from veilwalk.training import Scenario, TrainSettings, run_training
+from veilwalk.training import Scenario, make_spec, run_training
 from veilwalk.watch import Feed, open_source
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "walk.gif"
-SETTINGS = TrainSettings(
+SETTINGS = make_spec(
     graph="rrg:100:3:seed=1", updates=60, attack=0, compare="", law="far:4", recipients=6, walk="non-backtracking"
 )
 # Legs that can be followed by eye, and told in a quarter of a minute each.
@@ -80,7 +80,7 @@ def main() -> None:
     mpl.use("Agg")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "run"
-        run_training(Scenario.of(SETTINGS), SETTINGS, out=folder)
+        run_training(Scenario.from_spec(SETTINGS), out=folder)
         documents = [json.loads(text) for text in Feed(open_source(folder)).gather()]
     kinds = {each["kind"]: each for each in documents}
     guesses = {each["row"]: each for each in documents if each.get("observer") == "last-hop"}

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from veilwalk.training import Scenario, TrainSettings, run_training
+from veilwalk.training import Scenario, make_spec, run_training
 from veilwalk.watch import Feed, export_page, open_source
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-SETTINGS = TrainSettings(graph="rrg:100:3:seed=1", updates=1500, attack=20, compare="paper-walk,plain-walk,gossip")
+SETTINGS = make_spec(graph="rrg:100:3:seed=1", updates=1500, attack=20, compare="paper-walk,plain-walk,gossip")
 # Name of the picture, width, height, colours, pixels of the picture for one of the page.
 _LOOKS = (
     ("watch.png", 1280, 1480, "light", 1),
@@ -37,7 +37,7 @@ def main() -> int:
         return 1
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "run"
-        run_training(Scenario.of(SETTINGS), SETTINGS, out=folder)
+        run_training(Scenario.from_spec(SETTINGS), out=folder)
         page = export_page(Feed(open_source(folder)).gather(), Path(place) / "page.html")
         with sync_playwright() as driver:
             browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

@@ -10,11 +10,11 @@ import numpy as np
 from tools.rivals.mixnets import Mixnet
 from tools.rivals.spies import SpyScores, batches_of, expected_scores, score_batches
 from tools.rivals.stems import RULES, out_edges, per_message_blame, stem_blame
-from veilwalk.audit import choose_colluders, parse_coalition
+from veilwalk.audit import choose_colluders, parse_colluders
 from veilwalk.core import validate
 from veilwalk.core.arrays import BoolArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.design import Scheme, choose_scheme, what_is_hidden
+from veilwalk.design import Scheme, choose_scheme, evaluate_scheme
 from veilwalk.graphs import Graph, parse_graph_spec
 
 LAST_HOP, FIRST_SPY = "last-hop", "first-spy"
@@ -91,7 +91,7 @@ def compared(asked: RouteSettings) -> list[dict[str, Any]]:
         return _mixed(Mixnet(nodes=graph.n_nodes, relays=int(value)), asked)
     if asked.observer == LAST_HOP:
         return [_received(_scheme(graph, asked), asked)]
-    count = parse_coalition(asked.colluders, graph.n_nodes, least=1, most=graph.n_nodes - 1)
+    (count,) = parse_colluders(asked.colluders, graph.n_nodes, single=True, least=1, most=graph.n_nodes - 1)
     spies = np.zeros(graph.n_nodes, dtype=np.bool_)
     spies[choose_colluders(graph, count, asked.seed)] = True
     if kind == OURS:
@@ -132,11 +132,12 @@ def _spied(scheme: Scheme, spies: BoolArray, asked: RouteSettings) -> dict[str, 
 
 def _received(scheme: Scheme, asked: RouteSettings) -> dict[str, Any]:
     """Ask of our own what a receiver knows who has seen the last hop alone; estimated, a little in its favour."""
-    found = what_is_hidden(scheme)
-    if found.top_posterior is None:
+    design = evaluate_scheme(scheme, colluders=None)
+    exposure = design.exposure
+    if exposure.hit_ratio is None:
         raise InvalidParameterError("graph", asked.graph, "small enough for tables of last hops by sources")
-    row = {"observer": LAST_HOP, "hit_ratio": found.top_posterior[1], "node_entropy_nats": found.last_hop_nats.mean}
-    return row | {"hops_per_update": found.price.hops}
+    row = {"observer": LAST_HOP, "hit_ratio": exposure.hit_ratio.high, "node_entropy_nats": exposure.node_entropy.mean}
+    return row | {"hops_per_update": design.price.hops}
 
 
 def _mixed(mixnet: Mixnet, asked: RouteSettings) -> list[dict[str, Any]]:

@@ -19,14 +19,10 @@ from veilwalk.core.records import Record
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design import (
     Scheme,
+    bound_node_entropy,
     choose_scheme,
-    conditional_entropy,
-    far_law,
-    first_sights,
-    pairs_bound,
-    predecessor_guess,
-    recommended_scheme,
-    what_is_hidden,
+    evaluate_scheme,
+    recommend,
 )
 from veilwalk.graphs import Graph
 from veilwalk.walks import token_paths
@@ -63,14 +59,14 @@ def compare_routes(
     progress("the paper's scheme")
     rows.append(_scheme_row("paper", choose_scheme(graph)))
     progress("the recommended scheme")
-    rows.append(_scheme_row("recommended", recommended_scheme(graph)))
+    rows.append(_scheme_row("recommended", recommend(graph).scheme))
     for length in ONIONS:
         progress(f"onion of {length} hops")
         rows.append(_onion(graph, length))
     rows.append(_crowd(graph.n_nodes))
     for walk in walks:
         for far in fars:
-            law = far_law(graph, far)
+            law = choose_scheme(graph, f"far:{far}").law
             for count in counts:
                 progress(f"{walk}, far:{far}, sealed for {count}")
                 rows.append(_scheme_row("several", Scheme(graph, law, walk, recipients=count)))
@@ -79,23 +75,22 @@ def compare_routes(
 
 
 def _scheme_row(route: str, scheme: Scheme) -> dict[str, Any]:
-    hidden = what_is_hidden(scheme)
-    # For one recipient chains say it exactly; what deliveries say of it is off by a percent or two.
-    hops = (scheme.price if scheme.recipients == 1 else hidden.price).hops
-    (named,) = first_sights(scheme, [COLLUDE], hops=hops)
-    ahead = predecessor_guess(scheme, hops=hops)
+    design = evaluate_scheme(scheme, colluders=[COLLUDE])
+    exposure = design.exposure
+    ((share, named),) = exposure.named_by_colluders.items()
     return {
         "route": route,
         "law": scheme.law.name,
         "walk": str(scheme.walk),
         "recipients": scheme.recipients,
-        "hops": hops,
-        "node_entropy_nats": hidden.last_hop_nats.mean,
-        "node_entropy_kind": "upper bound" if hidden.opener_nats is None else "estimated",
-        "top_posterior": None if hidden.top_posterior is None else hidden.top_posterior[1],
-        "times_floor": named.times_floor,
-        "times_floor_interval": [named.named.low / named.share, named.named.high / named.share],
-        "predecessor": None if ahead is None else ahead.knows_set.mean,
+        # Of one recipient the price is exact; deliveries estimate it to a percent or two.
+        "hops": (scheme if scheme.has_exact_law else design).price.hops,
+        "node_entropy_nats": exposure.node_entropy.mean,
+        "node_entropy_kind": "upper bound" if exposure.blind_node_entropy is None else "estimated",
+        "top_posterior": None if exposure.hit_ratio is None else exposure.hit_ratio.high,
+        "times_floor": named.mean / share,
+        "times_floor_interval": [named.low / share, named.high / share],
+        "predecessor": None if exposure.predecessor_guess is None else exposure.predecessor_guess.mean,
     }
 
 
@@ -145,14 +140,19 @@ def _crowd(size: int) -> dict[str, Any]:
     )
 
 
+def _conditional_entropy(table: FloatArray) -> float:
+    """Return the mean entropy of the column given the row, in nats, of shares that sum to one."""
+    return float(special.entr(table).sum() - special.entr(table.sum(axis=1)).sum())
+
+
 def _onion(graph: Graph, length: int) -> dict[str, Any]:
     """Return a path of fixed length that the source lays along edges and that does not turn round; layers hide it."""
     source, opener, last, named = _onion_paths(graph, length)
     if len(graph.indices) * graph.n_nodes <= _TABLE_ENTRIES:
         table = _onion_table(graph, length)
-        nats, kind, top = conditional_entropy(table), "exact", float(table.max(axis=1).sum())
+        nats, kind, top = _conditional_entropy(table), "exact", float(table.max(axis=1).sum())
     else:
-        nats, kind, top = pairs_bound(graph, source, opener, last).mean, "upper bound", None
+        nats, kind, top = bound_node_entropy(graph, source, opener, last).mean, "upper bound", None
     return _row(
         f"onion {length}",
         hops=float(length),

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from veilwalk.audit import AuditSettings, Scored, audit, estimate, observer_report
+from veilwalk.audit import AuditSettings, audit, estimate_over_lanes
+from veilwalk.audit._score import Scored, summarise_scores
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record
@@ -80,14 +81,14 @@ def compare_walks(
 
 def _told(scored: Scored, prior: Scored) -> dict[str, Any]:
     """Return the rows of one observer, with what it takes of the prior's entropy where both score the same updates."""
-    report = observer_report(scored)
+    report = summarise_scores(scored)
     rows = [report["overall"], *report["by_return_time"]]
     shown = [{key: row[key] for key in _SHOWN} | _with_intervals(row, *_SCORES) for row in rows]
     if len(scored.scores) == len(prior.scores):
         # Of the entropy only, which stands first: differences of shares are none.
         less_entropy = np.zeros_like(scored.scores)
         less_entropy[:, 0] = prior.scores[:, 0] - scored.scores[:, 0]
-        lost = observer_report(replace(scored, scores=less_entropy))
+        lost = summarise_scores(replace(scored, scores=less_entropy))
         for row, less in zip(shown, [lost["overall"], *lost["by_return_time"]], strict=True):
             row["node_entropy_lost_nats"] = less["node_entropy_nats"]
             row["node_entropy_lost_nats_interval"] = less["node_entropy_nats_interval"]
@@ -120,7 +121,7 @@ def price_walks(
         legs, lanes = _legs(graph, rows, options | {"updates": 2 * replicas, "seed": seed}, executor)
         updates = int(max(2 * replicas, hops / legs.mean()))
         legs, lanes = _legs(graph, rows, options | {"updates": updates, "seed": seed + 1}, executor)
-        mean = estimate(legs, lanes)
+        mean = estimate_over_lanes(legs, lanes)
         line: dict[str, Any] = {"walk": walk.kind, "hops_per_update": mean.mean}
         line["hops_per_update_interval"] = [mean.low, mean.high]
         line["relative_hops"] = mean.mean / (found[0] if found else line)["hops_per_update"]

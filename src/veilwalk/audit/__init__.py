@@ -1,55 +1,26 @@
-"""Attack a scheme and report what really leaks: observers, inference, scores.
+"""Attacks a scheme and reports what really leaks: observers, inference, scores.
 
-What is seen (``_sightings``), what is inferred from it (``observers``, ``inference``) and the truth (``_play.Truth``)
-are kept apart; only the judge (``_attack.Judge``) sees both sides.
+Sightings and knowledge hold what observers may see. The truth is a type of its own (``_play.Truth``), and only the
+scorer (``_attack``) reads it.
 """
 
-from veilwalk.audit._answers import Answer, answers
-from veilwalk.audit._audit import Audit, Findings, audit, collusion
-from veilwalk.audit._feasible import coalitions, make_plan, predicted_memory
-from veilwalk.audit._play import Run, Truth, choose_colluders, play
-from veilwalk.audit._scores import SCORES, Scored, estimate, observer_report, score
-from veilwalk.audit._settings import AuditSettings, Plan, parse_coalition, parse_colluders
-from veilwalk.audit._sightings import Sightings
-from veilwalk.audit.inference import INFERENCES, Inference, Posterior
-from veilwalk.audit.inference.exact import last_hop_joint
-from veilwalk.audit.observers import COALITIONS, OBSERVERS, Observer, Place
-from veilwalk.core.rooms import make_callable
-from veilwalk.core.stats import Estimate
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "COALITIONS",
-    "INFERENCES",
-    "OBSERVERS",
-    "SCORES",
-    "Answer",
-    "Audit",
-    "AuditSettings",
-    "Estimate",
-    "Findings",
-    "Inference",
-    "Observer",
-    "Place",
-    "Plan",
-    "Posterior",
-    "Run",
-    "Scored",
-    "Sightings",
-    "Truth",
-    "answers",
-    "audit",
-    "choose_colluders",
-    "coalitions",
-    "collusion",
-    "estimate",
-    "last_hop_joint",
-    "make_plan",
-    "observer_report",
-    "parse_coalition",
-    "parse_colluders",
-    "play",
-    "predicted_memory",
-    "score",
-]
+from veilwalk.core.rooms import make_callable, open_room
+
+if TYPE_CHECKING:
+    from veilwalk.audit._attack import Answer, iter_answers
+    from veilwalk.audit._audit import Audit, audit, audit_collusion
+    from veilwalk.audit._deviations import measure_eclipse, play_cheaters
+    from veilwalk.audit._knowledge import Knowledge, Posterior
+    from veilwalk.audit._members import Coalition
+    from veilwalk.audit._observers import Observer
+    from veilwalk.audit._plan import OBSERVERS, make_plan, plan_collusion
+    from veilwalk.audit._play import choose_colluders
+    from veilwalk.audit._score import SCORES, estimate_over_lanes, score_posteriors
+    from veilwalk.audit._settings import AuditSettings, parse_colluders
+    from veilwalk.audit._timings import last_hop_joint
+else:
+    __getattr__, __all__ = open_room(__name__)
 
 make_callable(__name__)

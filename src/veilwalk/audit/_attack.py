@@ -1,379 +1,393 @@
-"""Every observer's posteriors on one run, scored by the judge, who alone holds what was inferred against the truth.
+"""Runs every observer of a plan on one run, and scores them; only the scorer compares posteriors with the truth.
 
-Scores are computed in parts that can be done anywhere: some destinations, or one observer. A part depends on the scene
-and on its own name only, so that the same scores come of one process and of many machines.
+Scores are computed in jobs: some destinations, or one observer. A job depends on the knowledge and on its own name
+only, so that one process and many machines compute the same scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, fields, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from veilwalk.audit._play import Run, Truth, choose_colluders, play
-from veilwalk.audit._scene import Scene, require
-from veilwalk.audit._scores import SCORES, Linked, Scored, score
-from veilwalk.audit._settings import Plan
-from veilwalk.audit.inference import Inference, Posterior, inference_of
-from veilwalk.audit.inference.by_class import LookedUp
-from veilwalk.audit.inference.rehearsed import rehearse
-from veilwalk.audit.observers import OBSERVERS, Observer, Place
+from veilwalk.audit._knowledge import Grants, Inference, Knowledge, Posterior, Timing, group_equal, require_rows
+from veilwalk.audit._observers import Observer
+from veilwalk.audit._plan import choose_inference, make_plan
+from veilwalk.audit._play import Run, Truth, choose_colluders
+from veilwalk.audit._sampled import simulate_rehearsal
+from veilwalk.audit._score import SCORES, Exposed, Scored, score_posteriors
+from veilwalk.audit._settings import BY_CLASS, REHEARSED, AuditSettings, Plan
+from veilwalk.audit._timings import CandidateSearch
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
 from veilwalk.core.progress import Progress, silent
-from veilwalk.engine import JobStore, one_blas_thread, run_jobs
+from veilwalk.core.randomness import task_generator
+from veilwalk.design import Scheme
+from veilwalk.engine import one_blas_thread, run_jobs
 
 # Destinations of a job.
 _DESTINATIONS = 16
-_LEFT_OUT = "left out"
-#: Where destinations are scored: for each observer its rows with their scores, or its groups of linked updates.
-_Part = dict[str, Any]
-Profile = list[dict[str, Any]]
+# A stream of its own for pseudonyms.
+_PSEUDONYM_TASK = 0x616C696B
+# Largest deviation of a row of a posterior from one.
+_ROUNDING = 1e-6
+# Scores of some answers, as plain data: how many linked updates each is about (0: a single one) and of which part, the
+# first of them, their scores, and how the posterior was obtained.
+_Scores = tuple[tuple[int, str], IntArray, FloatArray, str]
+_SINGLE = (0, "")
 
 
-class Judge:
-    """Scores posteriors of one scene, and says which updates have one source where that is granted."""
-
-    def __init__(self, scene: Scene, truth: Truth) -> None:
-        self._scene, self._truth = scene, truth
-
-    def score(self, posterior: Posterior, rows: IntArray, node: int) -> FloatArray:
-        """Score posteriors of the given updates, all at one destination."""
-        scene = self._scene
-        return score(posterior.weights, self._truth.source[rows], scene.apart[node], scene.support)
-
-    def score_each(self, posterior: Posterior, rows: IntArray) -> FloatArray:
-        """Score posteriors of the given updates, wherever they went."""
-        scores, to = np.zeros((len(rows), len(SCORES))), self._scene.seen.destination[rows]
-        for node in np.unique(to):
-            mine = np.flatnonzero(to == node)
-            scores[mine] = self.score(Posterior(posterior.weights[mine], posterior.how), rows[mine], int(node))
-        return scores
-
-    def score_candidates(self, posterior: Posterior, row: int, candidates: IntArray, away: IntArray) -> FloatArray:
-        """Score a posterior over ``candidates``, ascending and so far ``away``, of one update."""
-        true = np.searchsorted(candidates, self._truth.source[[row]])
-        return score(posterior.weights, true, away, self._scene.support)
-
-    def groups(self, rows: IntArray, count: int) -> IntArray:
-        """Return places in ``rows`` in groups of so many updates of one source each; what is left over is dropped."""
-        source = self._truth.source[rows]
-        order = np.argsort(source, kind="stable")
-        _, begins, sizes = np.unique(source[order], return_index=True, return_counts=True)
-        place = np.arange(len(order)) - np.repeat(begins, sizes)
-        return order[place < np.repeat(sizes // count * count, sizes)].reshape(-1, count)
-
-    def scored(
-        self, rows: IntArray, scores: FloatArray, how: str, blind: FloatArray, *, sampled: bool = False
-    ) -> Scored:
-        """Return scored updates with what a blind guess hits."""
-        seen = self._scene.seen
-        timed = not self._scene.scheme.is_direct
-        return Scored(
-            how=how,
-            sampled=sampled,
-            scores=scores,
-            blind=blind,
-            lanes=self._truth.lane[rows],
-            return_time=seen.return_time[rows] if timed else np.zeros(0, dtype=np.int64),
-            destination=seen.destination[rows],
-            last_hop=seen.last_hop[rows],
-        )
-
-    def linked(self, tables: dict[int, list[tuple[FloatArray, IntArray]]], how: str) -> Scored:
-        """Return the scores of groups, given for each size as tables of scores and of the first update of each."""
-        joined: dict[int, Linked] = {
-            count: (np.concatenate([scores for scores, _ in parts]), self._truth.lane[_first(parts)])
-            for count, parts in tables.items()
-            if parts
-        }
-        return Scored(how=how, scores=np.zeros((0, len(SCORES))), linked=joined)
-
-
-def _first(parts: list[tuple[FloatArray, IntArray]]) -> IntArray:
-    return np.concatenate([rows for _, rows in parts])
-
-
-@dataclass(frozen=True)
-class Work:
-    """Where the parts of an audit are done, and where finished ones are kept under the name of the audit."""
-
-    executor: Executor | None = None
-    store: JobStore | None = None
-    what: Mapping[str, Any] | None = None
-    #: Where the protocol is played; what is scored is scored by the executor all the same.
-    device: str = "cpu"
-
-    @property
-    def divided(self) -> bool:
-        """Whether there are jobs at all; else everything is done here, with all threads."""
-        return self.executor is not None or self.store is not None
-
-    def run(self, function: Any, jobs: list[Any], common: tuple[Any, ...], progress: Progress, stage: str) -> list[Any]:
-        """Do the jobs."""
-        return run_jobs(
-            function,
-            jobs,
-            common=common,
-            executor=self.executor,
-            store=self.store,
-            what=self.what,
-            stage=stage,
-            progress=progress,
-        )
+def grant_knowledge(plan: Plan, run: Run, progress: Progress = silent) -> Knowledge:
+    """Return what observers may know of a run: everything but the truth."""
+    lane, source, n_nodes = run.truth.lane, run.truth.source, plan.scheme.graph.n_nodes
+    training = (lane % 2 == 0) & plan.reads_by(BY_CLASS)
+    names = task_generator(plan.settings.seed, _PSEUDONYM_TASK).permutation(n_nodes)
+    grants = Grants(
+        lane=lane,
+        calibration_sources=np.where(training, source, -1),
+        by_colluder=np.isin(source, run.colluders),
+        pseudonyms=names[source],
+    )
+    return Knowledge(plan, run.sightings, run.colluders, grants, progress)
 
 
 class Scorer:
-    """Observers of one scene, what they infer with, and the judge."""
+    """Asks observers, and scores their posteriors against the truth.
 
-    def __init__(self, scene: Scene, judge: Judge, observers: list[Observer], inference: Inference | None) -> None:
-        self.scene, self._judge, self._inference = scene, judge, inference
-        self._observers = {observer.name: observer for observer in observers}
-
-    @property
-    def _alone(self) -> list[Observer]:
-        return [observer for observer in self._observers.values() if observer.alone]
-
-    def destinations(self, work: Work, progress: Progress) -> tuple[dict[str, Scored], list[Any]]:
-        """Score every update under each observer that is its destination alone; return that, and the profile."""
-        scene, judge, alone = self.scene, self._judge, self._alone
-        if not alone:
-            return {}, self._profile()
-        rows = require(alone[0].rows(), "was left to score")
-        nodes = np.unique(scene.seen.destination[rows]).tolist()
-        if work.divided:
-            blocks = [nodes[first : first + _DESTINATIONS] for first in range(0, len(nodes), _DESTINATIONS)]
-            parts = work.run(_score_places, [["places", *block] for block in blocks], (self,), progress, "attacking")
-        else:
-            with one_blas_thread():
-                parts = [self.places(nodes, progress)]
-        tables = {observer.name: _Table(len(scene.seen), observer.links) for observer in alone}
-        for part in parts:
-            for name, table in tables.items():
-                table.join(part[name])
-        sampled = not scene.attacked.all()
-        found = {one.name: tables[one.name].scored(one, rows, judge, sampled=sampled) for one in alone}
-        return found, [row for part in parts for row in part["profile"]]
-
-    def places(self, nodes: list[int], progress: Progress = silent) -> _Part:
-        """Score the updates of some destinations."""
-        scene, alone = self.scene, self._alone
-        rows = alone[0].rows()
-        mine = rows[np.isin(scene.seen.destination[rows], nodes)]
-        tables = {observer.name: _Table(len(scene.seen), observer.links) for observer in alone}
-        before = len(self._profile())
-        known = self._inference.at(np.array(nodes)) if self._inference is not None else iter([None] * len(nodes))
-        for number, ((node, here), local) in enumerate(zip(scene.by_destination(mine), known, strict=True), start=1):
-            place = Place(node, here, scene.seen.at(here), scene.prior[node], local)
-            for observer in alone:
-                tables[observer.name].add(observer, place, self._judge)
-            progress("attacking", number, len(nodes), "destinations")
-        return {name: table.part(mine) for name, table in tables.items()} | {"profile": self._profile()[before:]}
-
-    def _profile(self) -> list[Any]:
-        return [] if self._inference is None else self._inference.profile_parts
-
-    def others(self, names: list[str], work: Work, progress: Progress) -> dict[str, Scored | str]:
-        """Score the observers that have updates of their own, or say why one is left out."""
-        if work.divided:
-            jobs = [["observer", name] for name in names]
-            return dict(zip(names, map(_read, work.run(_score_one, jobs, (self,), progress, "observers")), strict=True))
-        found: dict[str, Scored | str] = {}
-        for name in names:
-            progress(f"attacking: {name}")
-            with one_blas_thread():
-                found[name] = self.one(name)
-        return found
-
-    def one(self, name: str) -> Scored | str:
-        """Score an observer that has updates of its own; of ``all``, one that proves impossible is left out."""
-        try:
-            observer = self._observers[name]
-            return self._joined(observer) if observer.links else self._single(observer)
-        except (ResourceLimitError, InvalidParameterError) as error:
-            if not self.scene.settings.takes_all:
-                raise
-            return str(error)
-
-    def _single(self, observer: Observer) -> Scored:
-        scene, prior = self.scene, observer.prior
-        rows = require(observer.rows(), f"is left for {observer.name} to be asked about")
-        table = _Table(len(scene.seen), ())
-        for node, mine in scene.by_destination(rows):
-            place = Place(node, mine, scene.seen.at(mine), prior[node], None)
-            table.add(observer, place, self._judge)
-        return replace(table.scored(observer, rows, self._judge), facts=observer.facts())
-
-    def _joined(self, observer: Observer) -> Scored:
-        """Score an observer that joins updates wherever they went."""
-        judge, how = self._judge, ""
-        tables: dict[int, list[tuple[FloatArray, IntArray]]] = {count: [] for count in observer.links}
-        for place in observer.places():
-            groups = [found for count in tables if len(found := judge.groups(place.rows, count))]
-            for found, guess in zip(groups, observer.joined(place, groups), strict=True):
-                first = place.rows[found[:, 0]]
-                tables[found.shape[1]].append((judge.score_each(guess, first), first))
-                how = guess.how
-        joined = [first for parts in tables.values() for _, first in parts]
-        require(np.concatenate([np.zeros(0, dtype=np.int64), *joined]), f"is left for {observer.name} to join")
-        return judge.linked(tables, how)
-
-
-def _score_places(scorer: Scorer, job: list[Any]) -> _Part:
-    return scorer.places(job[1:])
-
-
-def _score_one(scorer: Scorer, job: list[Any]) -> dict[str, Any]:
-    """Score one observer; the result is plain data."""
-    found = scorer.one(job[1])
-    if isinstance(found, str):
-        return {_LEFT_OUT: found}
-    data = {field.name: getattr(found, field.name) for field in fields(Scored)}
-    return data | {"linked": [(count, *table) for count, table in found.linked.items()]}
-
-
-def _read(data: dict[str, Any]) -> Scored | str:
-    if _LEFT_OUT in data:
-        return str(data[_LEFT_OUT])
-    return Scored(**data | {"linked": {count: (scores, lanes) for count, scores, lanes in data["linked"]}})
-
-
-class _Table:
-    """Scores of one observer, filled place by place: of single updates, or of groups of them."""
-
-    def __init__(self, n_updates: int, links: tuple[int, ...]) -> None:
-        self._scores = np.zeros((0 if links else n_updates, len(SCORES)))
-        self._groups: dict[int, list[tuple[FloatArray, IntArray]]] = {count: [] for count in links}
-        self._how = ""
-
-    def add(self, observer: Observer, place: Place, judge: Judge) -> None:
-        if not self._groups:
-            guess = observer.posterior(place)
-            self._scores[place.rows], self._how = judge.score(guess, place.rows, place.node), guess.how
-            return
-        groups = [found for count in self._groups if len(found := judge.groups(place.rows, count))]
-        for found, guess in zip(groups, observer.joined(place, groups), strict=True):
-            first = place.rows[found[:, 0]]
-            self._groups[found.shape[1]].append((judge.score(guess, first, place.node), first))
-            self._how = guess.how
-
-    def part(self, rows: IntArray) -> _Part:
-        """Return what was filled in, as plain data."""
-        if self._groups:
-            return {"how": self._how, "groups": list(self._groups.items())}
-        return {"how": self._how, "rows": rows, "scores": self._scores[rows]}
-
-    def join(self, part: _Part) -> None:
-        """Take over what another table was filled with."""
-        self._how = part["how"] or self._how
-        for count, tables in part.get("groups", ()):
-            self._groups[count].extend(tables)
-        if "rows" in part:
-            self._scores[part["rows"]] = part["scores"]
-
-    def scored(self, observer: Observer, rows: IntArray, judge: Judge, *, sampled: bool = False) -> Scored:
-        if self._groups:
-            return judge.linked(self._groups, self._how)
-        blind = observer.prior.max(axis=1)[observer.scene.seen.destination[rows]]
-        return judge.scored(rows, self._scores[rows], self._how, blind, sampled=sampled)
-
-
-class Attack:
-    """A played plan and what each observer made of it.
-
-    Attributes:
-        run: What was played.
-        scene: What observers may know of it.
-        found: Their scored updates, in the order asked.
-        profile: Posterior of one node by distance and return time, where it is exact.
-        left_out: Observers of ``all`` that were not asked or turned out not to be possible, with the reason.
+    It also groups updates of one source for observers that are granted it. ``left_out`` holds the observers of ``all``
+    that prove impossible, with the reason.
     """
 
-    def __init__(self, plan: Plan, progress: Progress, work: Work | None = None) -> None:
-        """Play and attack."""
-        work = work or Work()
-        self._plan, self._progress, self._work = plan, progress, work
-        graph, settings = plan.scheme.graph, plan.settings
-        colluders = choose_colluders(graph, plan.colluders, settings.seed, placement=settings.placement)
-        self.run: Run = play(
-            plan.scheme,
-            plan.settings,
-            colluders,
-            executor=work.executor,
-            store=work.store,
-            device=work.device,
-            progress=progress,
-        )
-        self.scene = Scene(plan, self.run)
-        self.scene.progress = progress
-        self._judge = Judge(self.scene, self.run.truth)
-        self.found: dict[str, Scored] = {}
-        self.profile: Profile = []
-        self.left_out: dict[str, str] = dict(plan.left_out)
-        if plan.looked_up:
-            self._look_up()
+    def __init__(self, knowledge: Knowledge, truth: Truth) -> None:
+        self._knowledge, self._truth = knowledge, truth
+        self._observers: dict[str, Observer] = {}
+        self._inference: Inference | None = None
+        self.left_out = dict(knowledge.plan.left_out)
+
+    @contextmanager
+    def _leave_out(self, observer: Observer) -> Iterator[None]:
+        """Leave out an observer that proves impossible, if it was not asked for by name."""
+        try:
+            yield
+        except (ResourceLimitError, InvalidParameterError) as error:
+            if not self._knowledge.settings.takes_all:
+                raise
+            self.left_out[observer.name] = str(error)
+
+    def fit(self, progress: Progress, executor: Executor | None) -> None:
+        """Fit the observers that are a destination alone, and the inference; others are fitted in their own jobs."""
+        for observer in self._knowledge.plan.observers:
+            with self._leave_out(observer):
+                if observer.by_destination:
+                    observer.fit(self._knowledge)
+                self._observers[observer.name] = observer
+        self._inference = fit_inference(self._knowledge, list(self._observers.values()), progress, executor)
+
+    def score_all(self, where: Mapping[str, Any], progress: Progress) -> tuple[dict[str, Scored], list[dict[str, Any]]]:
+        """Return the scores of every observer, and the profile of the inference; ``where`` is as in ``attack_run``."""
+        others = [name for name, observer in self._observers.items() if not observer.by_destination]
+        nodes = self._select_destinations()
+        if where:
+            places = [["places", *nodes[at : at + _DESTINATIONS]] for at in range(0, len(nodes), _DESTINATIONS)]
+            options: dict[str, Any] = {"common": (self,), "progress": progress, **where}
+            blocks = run_jobs(_score_job, places, stage="attacking", **options)
+            answers = run_jobs(_score_job, [["observer", name] for name in others], stage="observers", **options)
         else:
-            self._with_tables()
-        floor = len(self.run.colluders) / graph.n_nodes
-        self.found = {
-            name: replace(self.found[name], floor=floor if OBSERVERS[name].colluding else 0.0)
-            for name in plan.observers
-            if name in self.found
+            with one_blas_thread():
+                blocks, answers = [self.score_destinations(nodes, progress)], []
+                for name in others:
+                    progress(f"attacking: {name}")
+                    answers.append(self.score_observer(name))
+        scored = {}
+        for name, observer in self._observers.items():
+            if observer.by_destination:
+                scored[name] = self._summarise(observer, [part for block in blocks for part in block["scores"][name]])
+        for name, answer in zip(others, answers, strict=True):
+            if answer["left_out"] is None:
+                observer = self._observers[name]
+                scored[name] = self._summarise(observer, answer["scores"], answer["facts"], subsets=answer["subsets"])
+            else:
+                self.left_out[name] = answer["left_out"]
+        profiles = [profile for block in blocks for profile in block["profiles"]]
+        return scored, [] if self._inference is None else self._inference.summarise_profiles(profiles)
+
+    def _select_destinations(self) -> list[int]:
+        """Return the destinations at which an observer that is a destination alone answers."""
+        knowledge, observers = self._knowledge, self._observers.values()
+        selected = [observer.select_rows(knowledge) for observer in observers if observer.by_destination]
+        if not selected:
+            return []
+        rows = require_rows(np.concatenate(selected), "was left to score")
+        nodes: list[int] = np.unique(knowledge.sightings.destination[rows]).tolist()
+        return nodes
+
+    def score_destinations(self, nodes: list[int], progress: Progress = silent) -> dict[str, Any]:
+        """Score the updates of some destinations under each observer that is one of them alone."""
+        knowledge, destination = self._knowledge, self._knowledge.sightings.destination
+        observers = [observer for observer in self._observers.values() if observer.by_destination]
+        selected = {observer.name: observer.select_rows(knowledge) for observer in observers}
+        scores: dict[str, list[_Scores]] = {name: [] for name in selected}
+        profiles = []
+        for number, (node, timing) in enumerate(
+            zip(nodes, _iter_timings(self._inference, nodes), strict=True), start=1
+        ):
+            local = knowledge.with_timing(timing)
+            for observer in observers:
+                rows = selected[observer.name]
+                rows = rows[destination[rows] == node]
+                if len(rows):
+                    scores[observer.name] += self._ask(observer, local, rows)
+            if timing is not None and timing.profile is not None:
+                profiles.append(timing.profile)
+            progress("attacking", number, len(nodes), "destinations")
+        return {"scores": scores, "profiles": profiles}
+
+    def score_observer(self, name: str) -> dict[str, Any]:
+        """Score an observer that selects its own updates; of ``all``, one that proves impossible is left out."""
+        observer, knowledge = self._observers[name], self._knowledge
+        scores: list[_Scores] = []
+        facts: dict[str, float] = {}
+        subsets: dict[str, IntArray] = {}
+        with self._leave_out(observer):
+            observer.fit(knowledge)
+            purpose = f"is left for {name} to {'join' if observer.links else 'answer for'}"
+            rows = require_rows(observer.select_rows(knowledge), purpose)
+            parts = observer.split_rows(knowledge, rows)
+            for part, of in zip(parts, observer.part_names or repeat(""), strict=False):
+                scores += self._ask(observer, knowledge, part, of)
+            if not observer.links:
+                facts, subsets = observer.facts(knowledge), observer.subsets(knowledge)
+        return {"scores": scores, "facts": facts, "subsets": subsets, "left_out": self.left_out.get(name)}
+
+    def score_candidates(self, progress: Progress) -> dict[str, Scored]:
+        """Score every observer on a graph of any size: each update has candidates of its own."""
+        knowledge, observers, search = self._knowledge, self._knowledge.plan.observers, CandidateSearch(self._knowledge)
+        training = knowledge.grants.calibration_sources >= 0
+        for observer in observers:
+            observer.fit(knowledge)
+        rows = [np.flatnonzero(training), np.flatnonzero(~training)]
+        calibration, scoring = (subset[:: -(-len(subset) // search.most_updates) or 1] for subset in rows)
+        if knowledge.plan.reads_by(BY_CLASS):
+            require_rows(calibration, "was left to calibrate on")
+            search.calibrate(calibration, [observer.use_last_hop for observer in observers if observer.timed], progress)
+        require_rows(scoring, "was left to score")
+        blind: list[float] = []
+        scores: dict[str, list[_Scores]] = {observer.name: [] for observer in observers}
+        for candidates in search.iter_candidates(scoring, "attacking", progress):
+            local, row = knowledge.with_timing(search.timing(candidates), candidates.prior), np.array([candidates.row])
+            blind.append(candidates.prior.max())
+            true = np.searchsorted(candidates.nodes, self._truth.source[row])
+            for observer in observers:
+                posterior = check_posterior(observer, observer.posterior(local, row), (1, len(candidates.nodes)))
+                table = score_posteriors(posterior.weights, true, candidates.away, knowledge.support)
+                scores[observer.name].append((_SINGLE, row, table, posterior.how))
+        return {
+            observer.name: self._summarise(observer, scores[observer.name], blind=np.array(blind))
+            for observer in observers
         }
 
-    def _with_tables(self) -> None:
-        """Attack with tables of all pairs: destinations by themselves, then the others one by one."""
-        scene, plan = self.scene, self._plan
-        tried = [self._tried(name) for name in plan.observers]
-        observers = [observer for observer in tried if observer is not None]
-        inference = inference_of(plan)(scene) if plan.timed else None
-        rehearse(scene, self._progress, self._work.executor)
-        scorer = Scorer(scene, self._judge, observers, inference)
-        self.found, parts = scorer.destinations(self._work, self._progress)
-        others = [observer.name for observer in observers if not observer.alone]
-        for name, scored in scorer.others(others, self._work, self._progress).items():
-            if isinstance(scored, str):
-                self.left_out[name] = scored
-            else:
-                self.found[name] = scored
-        self.profile = [] if inference is None else inference.profile(parts)
+    def _ask(self, observer: Observer, knowledge: Knowledge, rows: IntArray, of: str = "") -> Iterator[_Scores]:
+        """Yield the scores of an observer for these updates, or for groups of them that have one source."""
+        if not observer.links:
+            posterior = observer.posterior(knowledge, rows)
+            posterior = check_posterior(observer, posterior, (len(rows), knowledge.graph.n_nodes))
+            yield _SINGLE, rows, self._score(posterior, rows), posterior.how
+            return
+        source = self._truth.source[rows]
+        groups = [places for count in observer.links if len(places := group_equal(source, count))]
+        for places, posterior in zip(groups, observer.join(knowledge, rows, groups), strict=True):
+            first = rows[places[:, 0]]
+            yield (places.shape[1], of), first, self._score(posterior, first), posterior.how
 
-    def _tried(self, name: str) -> Observer | None:
-        """Return an observer; of ``all``, one that proves impossible is left out and named."""
-        try:
-            return OBSERVERS[name](self.scene)
-        except (ResourceLimitError, InvalidParameterError) as error:
-            if not self._plan.settings.takes_all:
-                raise
-            self.left_out[name] = str(error)
-            return None
+    def _score(self, posterior: Posterior, rows: IntArray) -> FloatArray:
+        """Score the posteriors of the given updates."""
+        knowledge, scores = self._knowledge, np.zeros((len(rows), len(SCORES)))
+        destination, source = knowledge.sightings.destination[rows], self._truth.source[rows]
+        for node in np.unique(destination):
+            places = np.flatnonzero(destination == node)
+            away = knowledge.pair_distances[node]
+            scores[places] = score_posteriors(posterior.weights[places], source[places], away, knowledge.support)
+        return scores
 
-    def _look_up(self) -> None:
-        """Attack on a graph of any size: each update has candidates of its own."""
-        scene, judge, search = self.scene, self._judge, LookedUp(self.scene)
-        observers = [OBSERVERS[name](scene) for name in self._plan.observers]
-        training, scoring = (_thinned(np.flatnonzero(scene.training == part), search.most()) for part in (True, False))
-        if self._plan.calibrates:
-            require(training, "was left to calibrate on")
-            uses = [observer.use_last_hop for observer in observers if observer.timed]
-            search.learn(training, uses, self._progress)
-        require(scoring, "was left to score")
-        scores = {observer.name: np.zeros((len(scoring), len(SCORES))) for observer in observers}
-        blind, hows = np.zeros(len(scoring)), dict.fromkeys(scores, "")
-        for number, found in enumerate(search.candidates(scoring, "attacking", self._progress)):
-            row = np.array([found.row])
-            node = int(scene.seen.destination[found.row])
-            place = Place(node, row, scene.seen.at(row), found.prior, search.local(found))
-            blind[number] = found.prior.max()
-            for observer in observers:
-                guess = observer.posterior(place)
-                hows[observer.name] = guess.how
-                scores[observer.name][number] = judge.score_candidates(guess, found.row, found.nodes, found.away)
-        self.found = {name: judge.scored(scoring, table, hows[name], blind) for name, table in scores.items()}
+    def _summarise(
+        self,
+        observer: Observer,
+        parts: Sequence[_Scores],
+        facts: Mapping[str, float] | None = None,
+        blind: FloatArray | None = None,
+        *,
+        subsets: Mapping[str, IntArray] | None = None,
+    ) -> Scored:
+        """Join the scores of all jobs; ``blind`` are the hits of a blind guess where candidates are looked up."""
+        knowledge, sightings = self._knowledge, self._knowledge.sightings
+        floor = len(knowledge.colluders) / knowledge.graph.n_nodes if observer.colluding else 0.0
+        how = next((how for *_, how in parts), "")
+        if observer.links:
+            linked = {}
+            for key in dict.fromkeys(size for size, *_ in parts):
+                tables = [(scores, rows) for size, rows, scores, _ in parts if size == key]
+                scores, rows = (np.concatenate(column) for column in zip(*tables, strict=True))
+                linked[key] = (scores, self._truth.lane[rows])
+            return Scored(how=how, floor=floor, linked=linked)
+        rows = np.concatenate([part[1] for part in parts])
+        order = np.argsort(rows)
+        rows = rows[order]
+        if blind is None:
+            blind = observer.prior(knowledge).max(axis=1)[sightings.destination[rows]]
+        return Scored(
+            how=how,
+            sampled=observer.by_destination and not knowledge.attacked.all(),
+            scores=np.concatenate([part[2] for part in parts])[order],
+            blind=blind,
+            lanes=self._truth.lane[rows],
+            return_time=sightings.return_time[[] if knowledge.scheme.is_direct else rows],
+            destination=sightings.destination[rows],
+            last_hop=sightings.last_hop[rows],
+            floor=floor,
+            facts=dict(facts or {}),
+            subsets={name: np.searchsorted(rows, subset) for name, subset in (subsets or {}).items()},
+            exposure=self._group_makers(rows) if observer.colluding else None,
+        )
+
+    def _group_makers(self, rows: IntArray) -> Exposed:
+        """Return the maker of each update, and how many neighbours of each node collude."""
+        is_colluder = self._knowledge.is_colluder
+        watched = self._knowledge.graph.adjacency @ is_colluder.astype(np.float64)
+        return Exposed(
+            makers=self._truth.source[rows], watched=np.asarray(watched).astype(np.int64), honest=~is_colluder
+        )
 
 
-def _thinned(rows: IntArray, most: int) -> IntArray:
-    return rows[:: -(-len(rows) // most) or 1]
+def _score_job(scorer: Scorer, job: list[Any]) -> dict[str, Any]:
+    return scorer.score_destinations(job[1:]) if job[0] == "places" else scorer.score_observer(job[1])
+
+
+def _iter_timings(inference: Inference | None, nodes: Sequence[int] | IntArray) -> Iterator[Timing | None]:
+    """Yield what return times say at each of these destinations; nothing without an inference."""
+    return repeat(None, len(nodes)) if inference is None else inference.iter_timings(np.asarray(nodes))
+
+
+def check_posterior(observer: Observer, posterior: object, shape: tuple[int, int]) -> Posterior:
+    """Return the posterior of an observer, or refuse one that is no posterior; a bare array is one too."""
+    if not isinstance(posterior, Posterior):
+        posterior = Posterior(np.asarray(posterior, dtype=np.float64), "as the observer states")
+    weights = posterior.weights
+    is_valid = weights.shape == shape and bool((weights >= 0.0).all())
+    if not is_valid or not np.allclose(weights.sum(axis=1), 1.0, rtol=0.0, atol=_ROUNDING):
+        need = f"a posterior of shape {shape}: weights of 0 or more, each row with the sum 1"
+        raise InvalidParameterError("observers", observer.name, need)
+    return posterior
+
+
+def attack_run(
+    plan: Plan, run: Run, where: Mapping[str, Any], progress: Progress = silent
+) -> tuple[dict[str, Scored], list[dict[str, Any]], dict[str, str]]:
+    """Attack a run with every observer of the plan; ``where`` holds arguments of ``run_jobs``, or none to run it here.
+
+    Returns:
+        Scored updates of each observer; the posterior of one node by distance and return time, where it is exact; and
+        observers of ``all`` that did not run, with the reason.
+    """
+    scorer = Scorer(grant_knowledge(plan, run, progress), run.truth)
+    if plan.looked_up:
+        return scorer.score_candidates(progress), [], scorer.left_out
+    scorer.fit(progress, where.get("executor"))
+    scored, profile = scorer.score_all(where, progress)
+    return {name: scored[name] for name in plan.names if name in scored}, profile, scorer.left_out
+
+
+def fit_inference(
+    knowledge: Knowledge, observers: Sequence[Observer], progress: Progress, executor: Executor | None = None
+) -> Inference | None:
+    """Simulate the rehearsal that the inference or an observer needs, and fit the inference."""
+    plan = knowledge.plan
+    deliveries, sights = plan.reads_by(REHEARSED), any(observer.rehearses(plan) for observer in observers)
+    if deliveries or sights:
+        knowledge.rehearsal = simulate_rehearsal(
+            knowledge, deliveries=deliveries, sights=sights, progress=progress, executor=executor
+        )
+    if not plan.timed:
+        return None
+    inference = choose_inference(plan)
+    inference.fit(knowledge)
+    return inference
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Answer:
+    """The answer of one observer for one update.
+
+    Attributes:
+        row: The update, by its place among the records.
+        weights: Its posterior over all nodes.
+        prior: Its blind guess.
+        how: How the posterior was obtained.
+    """
+
+    row: int
+    weights: FloatArray
+    prior: FloatArray
+    how: str
+
+
+def iter_answers(
+    scheme: Scheme,
+    records: npt.NDArray[np.void],
+    names: Sequence[str],
+    rows: IntArray,
+    *,
+    settings: AuditSettings | None = None,
+    progress: Progress = silent,
+) -> Iterator[tuple[str, list[Answer]]]:
+    """Yield the answers of each observer for the updates ``rows`` of a walk that was played elsewhere.
+
+    An observer that selects its own updates answers for the last one up to each of ``rows``. The records must have been
+    played with ``settings``: its seed, and for a coalition its colluders.
+
+    Args:
+        scheme: Graph, law and walk.
+        records: Updates of ``walks.UPDATE_DTYPE``, in the order of their lanes (``replica``).
+        names: Names of observers that answer for single updates.
+        rows: Places among the records.
+        settings: The effort.
+        progress: The listener.
+    """
+    plan = make_plan(scheme, replace(settings or AuditSettings(), observers=tuple(names)))
+    linking = [observer.name for observer in plan.observers if observer.links]
+    if plan.looked_up or linking:
+        refused = ",".join(linking or names)
+        raise InvalidParameterError("observers", refused, "such as answer for single updates, with tables of all pairs")
+    colluders = choose_colluders(scheme.graph, plan.colluders, plan.settings.seed, placement=plan.settings.placement)
+    knowledge = grant_knowledge(plan, Run.from_records(records, colluders, complete=True), progress)
+    # Other destinations need no tables.
+    knowledge.attacked = np.isin(np.arange(scheme.graph.n_nodes), knowledge.sightings.destination[rows])
+    inference = fit_inference(knowledge, plan.observers, progress)
+    for observer in plan.observers:
+        observer.fit(knowledge)
+        subset = np.unique(rows)
+        if not observer.by_destination:
+            possible = np.sort(observer.select_rows(knowledge))
+            places = np.searchsorted(possible, rows, side="right") - 1
+            subset = np.unique(possible[places[places >= 0]])
+        with one_blas_thread():
+            answers = _answer_rows(observer, knowledge, inference if observer.timed else None, subset)
+        yield observer.name, answers
+
+
+def _answer_rows(observer: Observer, knowledge: Knowledge, inference: Inference | None, rows: IntArray) -> list[Answer]:
+    nodes = np.unique(knowledge.sightings.destination[rows])
+    timings = _iter_timings(inference, nodes)
+    prior, answers = observer.prior(knowledge), []
+    for (node, subset), timing in zip(knowledge.iter_destinations(rows), timings, strict=True):
+        posterior = observer.posterior(knowledge.with_timing(timing), subset)
+        answers += [
+            Answer(row=int(row), weights=weights, prior=prior[node], how=posterior.how)
+            for row, weights in zip(subset, posterior.weights, strict=True)
+        ]
+    return sorted(answers, key=lambda answer: answer.row)

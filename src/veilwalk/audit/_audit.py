@@ -1,16 +1,20 @@
-"""The audit: play the protocol, attack it with every observer asked for, score against the truth, report."""
+"""Audits a scheme: plays the protocol, attacks it with every observer, and reports the scores."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
-from veilwalk.audit._attack import Attack, Work
-from veilwalk.audit._feasible import coalitions, make_plan
-from veilwalk.audit._scores import Scored, observer_report
-from veilwalk.audit._settings import AuditSettings, Plan
+from veilwalk.audit._attack import attack_run, grant_knowledge
+from veilwalk.audit._deviations import measure_members
+from veilwalk.audit._members import Coalition
+from veilwalk.audit._plan import OBSERVERS, make_plan, plan_collusion
+from veilwalk.audit._play import choose_colluders, play_updates
+from veilwalk.audit._score import Scored, summarise_scores
+from veilwalk.audit._settings import AuditOptions, AuditSettings, Plan
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, show_progress, silent
@@ -22,11 +26,11 @@ from veilwalk.design import Scheme
 from veilwalk.engine import Engine, JobStore, open_engine
 from veilwalk.walks import law_digest
 
-# What depends on the machine, or is told elsewhere.
+# Settings that depend on the machine, or stand elsewhere in the record.
 _NOT_PARAMS = {"seed", "horizon", "memory_bytes"}
 # Updates to score for each number of colluders: intervals of about a percentage point.
-_WANTED = 6_000
-_SHOWN = (
+_ENOUGH_UPDATES = 6_000
+_COLUMNS = (
     "hit_ratio",
     "times_floor",
     "hit_ratio_interval",
@@ -35,102 +39,70 @@ _SHOWN = (
     "node_entropy_bits",
     "updates",
 )
+# Means and intervals of some updates, as plain data.
+_Row = dict[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
 class Findings:
-    """What one observer makes of the updates it was asked about.
+    """The results of one observer.
 
-    Means and 95% intervals are over all of them; of linked updates over the largest groups that there were.
+    Means and 95% intervals are over all its updates; for linked updates over the largest groups.
+
+    Attributes:
+        name: The observer.
+        scored: Its scored updates.
+        how: How its posteriors were obtained.
+        report: The results as plain data, as in the record.
+        overall: The row over all updates.
+        by_return_time: The rows by bands of return times, the shortest first.
+        by_linked_updates: The rows by how many updates are known to have one source.
+        hit_ratio: How often its first guess is the source.
+        interval: The 95% interval of the hit ratio.
+        node_entropy_nats: Mean entropy over nodes of its posterior.
+        blind_hit_ratio: How often a guess from the prior is right; None for linked updates.
+        times_floor: The hit ratio over the share of nodes that collude, which no routing goes below; None without
+            colluders.
+        worst_destination: The destination that knows most, among those with enough updates.
+        worst_arc: The destination and last hop that leak most, among those with enough updates.
+        worst_percent: The row over the percent of updates that it knows best; None for linked updates.
     """
 
-    name: str
-    scored: Scored = field(repr=False)
-
-    @cached_property
-    def report(self) -> dict[str, Any]:
-        """All of it as plain data, as it stands in the record."""
-        return observer_report(self.scored)
-
-    @property
-    def overall(self) -> dict[str, Any]:
-        """The row over all updates."""
-        row: dict[str, Any] = self.report["overall"] if "overall" in self.report else self.by_linked_updates[-1]
-        return row
-
-    @property
-    def how(self) -> str:
-        """How its posteriors were obtained."""
-        return self.scored.how
-
-    @property
-    def hit_ratio(self) -> float:
-        """How often its first guess is the source."""
-        return float(self.overall["hit_ratio"])
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95% interval of the hit ratio."""
+    def __init__(self, name: str, scored: Scored) -> None:
+        report: dict[str, Any] = summarise_scores(scored)
+        self.name, self.scored, self.how, self.report = name, scored, scored.how, report
+        self.by_return_time: list[_Row] = report.get("by_return_time", [])
+        self.by_linked_updates: list[_Row] = report.get("by_linked_updates", [])
+        self.overall: _Row = report["overall"] if "overall" in report else self.by_linked_updates[-1]
+        self.hit_ratio: float = self.overall["hit_ratio"]
         low, high = self.overall["hit_ratio_interval"]
-        return float(low), float(high)
+        self.interval: tuple[float, float] = (low, high)
+        self.node_entropy_nats: float = self.overall["node_entropy_nats"]
+        self.blind_hit_ratio: float | None = self.overall.get("blind_hit_ratio")
+        self.times_floor: float | None = self.overall.get("times_floor")
+        self.worst_destination: _Row | None = report.get("worst_destination")
+        self.worst_arc: _Row | None = report.get("worst_arc")
+        self.worst_percent: _Row | None = report.get("worst_percent")
 
-    @property
-    def node_entropy_nats(self) -> float:
-        """Mean entropy over nodes of its posterior."""
-        return float(self.overall["node_entropy_nats"])
-
-    @property
-    def blind_hit_ratio(self) -> float | None:
-        """How often a guess from the prior would be right; None of linked updates."""
-        found = self.overall.get("blind_hit_ratio")
-        return None if found is None else float(found)
-
-    @property
-    def times_floor(self) -> float | None:
-        """The hit ratio over the share of nodes that collude, which no routing goes below; None of who do not."""
-        found = self.overall.get("times_floor")
-        return None if found is None else float(found)
-
-    @property
-    def by_return_time(self) -> list[dict[str, Any]]:
-        """The same by bands of return times, the shortest first."""
-        return list(self.report.get("by_return_time", []))
-
-    @property
-    def by_linked_updates(self) -> list[dict[str, Any]]:
-        """The same by how many updates are known to have one source."""
-        return list(self.report.get("by_linked_updates", []))
-
-    @property
-    def worst_destination(self) -> dict[str, Any] | None:
-        """The destination that knows most, among those with enough updates to say."""
-        return self.report.get("worst_destination")
-
-    @property
-    def worst_arc(self) -> dict[str, Any] | None:
-        """The destination and last hop that tell most, among those with enough updates to say."""
-        return self.report.get("worst_arc")
-
-    @property
-    def worst_percent(self) -> dict[str, Any] | None:
-        """The row over the percent of updates that it knows most about; None of linked updates."""
-        return self.report.get("worst_percent")
+    def __repr__(self) -> str:
+        return f"Findings(name={self.name!r})"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Audit:
-    """What each observer learns of a scheme: ``audit["last-hop"].hit_ratio``.
+    """The results of every observer of a scheme: ``audit["last-hop"].hit_ratio``.
 
     Attributes:
-        plan: What was attacked and how.
-        findings: What each observer makes of it.
+        plan: The plan of the audit.
+        findings: The results of each observer.
         updates: How many updates were played.
-        complete: Whether these are all that were asked for.
+        complete: Whether all updates of the settings were played.
         hops_per_update: Their mean hops, measured.
-        hops_per_update_predicted: The same from the chain of the walk, None where it has none.
-        return_time_mean: Mean return time, None of a plain walk.
+        hops_per_update_predicted: The same from the chain of the walk; None where the graph is too large.
+        return_time_mean: Mean return time; None for a plain walk.
         posterior_by_distance: Exact posterior of one node by distance and return time.
-        left_out: Observers of ``all`` that take too long or proved impossible, each with the reason.
+        left_out: Observers of ``all`` that did not run, each with the reason.
+        members: What the colluders read, make and know: by sharing keys, by cheating, as neighbours; a row each. None
+            where no coalition attacks.
         anonymity_floor_nats: The distance entropy that the design promises.
     """
 
@@ -143,11 +115,12 @@ class Audit:
     return_time_mean: float | None
     posterior_by_distance: list[dict[str, Any]] = field(repr=False)
     left_out: dict[str, str]
+    members: list[_Row] = field(repr=False)
     anonymity_floor_nats: float | None
 
     def __getitem__(self, observer: str) -> Findings:
         if observer not in self.findings:
-            raise InvalidParameterError("observer", observer, f"among those asked: {', '.join(self.findings)}")
+            raise InvalidParameterError("observer", observer, f"among those of the audit: {', '.join(self.findings)}")
         return self.findings[observer]
 
     def __iter__(self) -> Iterator[str]:
@@ -157,13 +130,12 @@ class Audit:
         return observer in self.findings
 
     def record(self) -> Record:
-        """Return all of it as a record."""
+        """Return the audit as a record."""
         plan, scheme = self.plan, self.plan.scheme
         hops = self.hops_per_update
         names = {"graph": scheme.graph.name, "law": scheme.law.name}
-        settings = {key: value for key, value in asdict(plan.settings).items() if key not in _NOT_PARAMS}
-        settings |= {"walk": scheme.walk.kind, "posterior": plan.posterior}
-        settings |= {"recipients": scheme.recipients}
+        settings = {key: value for key, value in vars(plan.settings).items() if key not in _NOT_PARAMS}
+        settings |= {"walk": scheme.walk.kind, "posterior": plan.posterior, "recipients": scheme.recipients}
         settings |= {"observers": tuple(self.findings), "colluders": plan.settings.colluders or plan.colluders}
         return Record(
             kind="audit",
@@ -179,20 +151,21 @@ class Audit:
                 "hops_per_update_interval": [hops.low, hops.high],
                 "hops_per_update_predicted": self.hops_per_update_predicted,
                 "return_time_mean": self.return_time_mean,
-                "observers": {name: found.report for name, found in self.findings.items()},
+                "observers": {name: findings.report for name, findings in self.findings.items()},
                 "posterior_by_distance": self.posterior_by_distance,
                 "left_out": self.left_out,
+                "members": self.members,
             }
             | ({} if scheme.graph.labels is None else {"labels": list(scheme.graph.labels)}),
         )
 
     def rows(self) -> list[dict[str, Any]]:
         """Return tidy rows: an observer and a band of return times, or a number of linked updates, each."""
-        found: list[dict[str, Any]] = []
-        for name, one in self.findings.items():
-            whole = [("all", one.overall)] if "overall" in one.report else []
-            parts = [("return time", row) for row in one.by_return_time]
-            parts += [("linked updates", row) for row in one.by_linked_updates]
+        rows: list[dict[str, Any]] = []
+        for name, findings in self.findings.items():
+            whole = [("all", findings.overall)] if "overall" in findings.report else []
+            parts = [("return time", row) for row in findings.by_return_time]
+            parts += [("linked updates", row) for row in findings.by_linked_updates]
             for part, row in (*whole, *parts):
                 ends = {
                     f"{key.removesuffix('_interval')}_{end}": value[place]
@@ -201,8 +174,8 @@ class Audit:
                     for place, end in enumerate(("low", "high"))
                 }
                 plain = {key: value for key, value in row.items() if not key.endswith("_interval")}
-                found.append({"observer": name, "how": one.how, "part": part} | plain | ends)
-        return found
+                rows.append({"observer": name, "how": findings.how, "part": part} | plain | ends)
+        return rows
 
     def to_frame(self) -> Any:
         """Return :meth:`rows` as a pandas data frame; only this needs pandas."""
@@ -212,14 +185,14 @@ class Audit:
         rows = [
             {
                 "observer": name,
-                "node entropy, nats": f"{one.node_entropy_nats:.3f}",
-                "hit ratio": f"{one.hit_ratio:.4f}",
-                "95%": "{:.4f} to {:.4f}".format(*one.interval),
-                "blind": "" if one.blind_hit_ratio is None else f"{one.blind_hit_ratio:.4f}",
-                "times floor": "" if one.times_floor is None else f"{one.times_floor:.2f}",
-                "how": one.how,
+                "node entropy, nats": f"{findings.node_entropy_nats:.3f}",
+                "hit ratio": f"{findings.hit_ratio:.4f}",
+                "95%": "{:.4f} to {:.4f}".format(*findings.interval),
+                "blind": "" if findings.blind_hit_ratio is None else f"{findings.blind_hit_ratio:.4f}",
+                "times floor": "" if findings.times_floor is None else f"{findings.times_floor:.2f}",
+                "how": findings.how,
             }
-            for name, one in self.findings.items()
+            for name, findings in self.findings.items()
         ]
         empty = dict.fromkeys(rows[0], "")
         not_run = [empty | {"observer": name, "how": f"not run: {reason}"} for name, reason in self.left_out.items()]
@@ -236,56 +209,91 @@ def audit(
     store: JobStore | None = None,
     device: str = "cpu",
     progress: Progress | bool = False,
-    **options: Any,
+    **options: Unpack[AuditOptions],
 ) -> Audit:
-    """Attack ``scheme`` with observers and say what each of them learns.
+    """Attack ``scheme`` with observers and report what each of them learns.
 
     Args:
-        scheme: graph, law and walk.
-        settings: what to look at and how hard.
-        floor: the distance entropy the design promises, in nats, to be drawn beside what is measured.
-        executor: where its parts are done: any executor, or the name of an engine (``process:4``, ``ray``); None is
-            this process with all its threads. It has no say in the result.
-        store: where finished parts are kept, so that an audit that was stopped goes on, on whatever engine.
+        scheme: Graph, law and walk.
+        settings: The observers and the effort.
+        floor: The distance entropy that the design promises, in nats, for the record and its figures.
+        executor: Where its jobs run: any executor, or the name of an engine (``process:4``, ``ray``); None is this
+            process with all its threads. The result does not depend on it.
+        store: Where finished jobs are stored, so that a stopped audit continues on any engine.
         device: ``cuda`` plays the protocol on the graphics card, to the same updates; with thousands of replicas it is
-            many times as fast. It has no say in the result.
-        progress: True for a bar on standard error, or a function that is told what is going on.
-        options: fields of :class:`AuditSettings`, to be set instead of or beside ``settings``.
+            many times as fast. The result does not depend on it.
+        progress: True for a bar on standard error, or a progress callback.
+        options: Fields of :class:`AuditSettings`, instead of or beside ``settings``.
 
     Example:
         >>> from veilwalk.design import choose_scheme
         >>> from veilwalk.graphs import random_regular
         >>> scheme = choose_scheme(random_regular(20, 3, seed=1), "uniform-node", support=(2, 3))
-        >>> found = audit(scheme, updates=2_000, observers="prior,last-hop")
-        >>> found["last-hop"].how, found["prior"].hit_ratio < found["last-hop"].hit_ratio
+        >>> result = audit(scheme, updates=2_000, observers="prior,last-hop")
+        >>> result["last-hop"].how, result["prior"].hit_ratio < result["last-hop"].hit_ratio
         ('exact', True)
     """
     validate.instance(
-        Scheme, "a Scheme: of recommended_scheme(graph), choose_scheme(graph) or design(graph).scheme", scheme=scheme
+        Scheme, "a Scheme: of recommend(graph).scheme, choose_scheme(graph) or design(graph).scheme", scheme=scheme
     )
+    # Observers name who sealed: a blank leg is one like any other to all who do not compare models.
+    scheme = scheme if scheme.train_probability == 1.0 else replace(scheme, train_probability=1.0)
     validate.instance((AuditSettings, type(None)), "AuditSettings, or options by name", settings=settings)
     validate.instance((JobStore, type(None)), "a JobStore", store=store)
     validate.options(AuditSettings, options)
     plan = make_plan(scheme, replace(settings or AuditSettings(), **options))
     with show_progress(progress=progress) as listener, open_engine(executor) as workers:
-        attack = Attack(plan, listener, Work(workers, store, None if store is None else _named(plan), device))
-    run = attack.run
+        return _run_plan(plan, _place_jobs(plan, workers, store), device=device, progress=listener, floor=floor)
+
+
+def _run_plan(
+    plan: Plan, where: dict[str, Any], *, device: str, progress: Progress = silent, floor: float | None = None
+) -> Audit:
+    """Play and attack a plan, and gather the results; ``where`` is as in ``attack_run``."""
+    scheme, settings = plan.scheme, plan.settings
+    colluders = choose_colluders(scheme.graph, plan.colluders, settings.seed, placement=settings.placement)
+    jobs = {name: where.get(name) for name in ("executor", "store")}
+    run = play_updates(scheme, settings, colluders, device=device, progress=progress, **jobs)
+    scored, profile, left_out = attack_run(plan, run, where, progress)
+    attacks = any(isinstance(observer, Coalition) for observer in plan.observers) and not plan.scheme.is_direct
+    known = scheme.is_direct or not (plan.looked_up or scheme.is_large)
     return Audit(
         plan=plan,
-        findings={name: Findings(name, scored) for name, scored in attack.found.items()},
-        updates=len(run.seen),
+        findings={name: Findings(name, table) for name, table in scored.items()},
+        updates=len(run.sightings),
         complete=run.complete,
         hops_per_update=run.hops_per_update,
-        hops_per_update_predicted=_predicted_hops(plan),
-        return_time_mean=None if scheme.is_direct else float(run.seen.return_time.mean()),
-        posterior_by_distance=attack.profile,
-        left_out=attack.left_out,
+        hops_per_update_predicted=scheme.price.hops if known else None,
+        return_time_mean=None if scheme.is_direct else float(run.sightings.return_time.mean()),
+        posterior_by_distance=profile,
+        left_out=left_out,
+        members=measure_members(grant_knowledge(plan, run)) if attacks else [],
         anonymity_floor_nats=floor,
     )
 
 
-def _named(plan: Plan) -> dict[str, Any]:
-    """Return what is audited, as the names of files have it."""
+def _place_jobs(plan: Plan, executor: Executor | None, store: JobStore | None) -> dict[str, Any]:
+    """Return where the jobs of an audit run and are stored; nothing where everything runs here.
+
+    An observer is refused that cannot be sent to another process, or has no name that a store could keep.
+    """
+    for observer in plan.observers:
+        try:
+            if executor is not None:
+                pickle.dumps(observer)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            need = f"a class of an importable module where an executor runs the jobs ({error})"
+            raise InvalidParameterError("observers", observer.name, need) from error
+        is_built_in = type(observer) is OBSERVERS.get(observer.name) and vars(observer) == vars(type(observer)())
+        if store is not None and not is_built_in:
+            raise InvalidParameterError("observers", observer.name, "a built-in observer where a store keeps the jobs")
+    if executor is None and store is None:
+        return {}
+    return {"executor": executor, "store": store, "what": None if store is None else _cache_key(plan)}
+
+
+def _cache_key(plan: Plan) -> dict[str, Any]:
+    """Return the name of an audit in a store."""
     scheme = plan.scheme
     return {
         "kind": "audit",
@@ -293,19 +301,12 @@ def _named(plan: Plan) -> dict[str, Any]:
         "law": law_digest(scheme.law.rows),
         "walk": scheme.walk.kind,
         "recipients": scheme.recipients,
-        "settings": asdict(replace(plan.settings, memory_bytes=1)),
-        "plan": [plan.posterior, plan.horizon, plan.colluders, list(plan.observers)],
+        "settings": asdict(replace(plan.settings, memory_bytes=1, observers=plan.names)),
+        "plan": [plan.posterior, plan.horizon, plan.colluders, list(plan.names)],
     }
 
 
-def _predicted_hops(plan: Plan) -> float | None:
-    """Mean hops per update from the chain of the walk, None where the graph is too large for it."""
-    scheme = plan.scheme
-    known = scheme.is_direct or not (plan.looked_up or scheme.is_large)
-    return scheme.price.hops if known else None
-
-
-def collusion(
+def audit_collusion(
     scheme: Scheme,
     settings: AuditSettings,
     counts: Sequence[int],
@@ -315,26 +316,33 @@ def collusion(
     device: str = "cpu",
     progress: Progress = silent,
 ) -> Record:
-    """Audit the coalitions at each number of colluders.
+    """Audit the coalitions at each number of colluders, each number once.
 
-    The destination is one of them. A coalition may be so small that to follow the token from one of its openings to the
-    next takes too long: it is then not run, and its row says so. ``executor``, ``store`` and ``device`` are those of
-    :func:`audit`.
+    ``first-sight`` is scored on what one of them opens, ``coalition`` on all honest updates. Following the token of a
+    small coalition may take too long; its row then gives the reason. ``executor``, ``store`` and ``device`` are those
+    of :func:`audit`.
 
     Example:
         >>> from veilwalk.design import choose_scheme
         >>> from veilwalk.graphs import random_regular
         >>> scheme = choose_scheme(random_regular(20, 3, seed=1), "uniform-node", support=(2, 3))
-        >>> few, many = collusion(scheme, AuditSettings(updates=2_000), [2, 10]).result["rows"]
+        >>> few, many = audit_collusion(scheme, AuditSettings(updates=2_000), [2, 10]).result["rows"]
         >>> few["first-sight"]["hit_ratio"] < many["first-sight"]["hit_ratio"]
         True
     """
     rows: list[dict[str, Any]] = []
     with open_engine(executor) as workers:
-        for number, count in enumerate(counts):
+        for number, count in enumerate(dict.fromkeys(counts)):
             progress("coalitions", number, len(counts), f"{count} colluders")
-            options = {"executor": workers, "store": store, "device": device}
-            rows.append(_audit_coalitions(scheme, settings, count, options))
+            updates = min(settings.updates, _ENOUGH_UPDATES * scheme.graph.n_nodes // max(count, 1))
+            (plan,) = plan_collusion(scheme, replace(settings, updates=updates), [count])
+            result = _run_plan(plan, _place_jobs(plan, workers, store), device=device)
+            row: dict[str, Any] = {"colluders": count, "left_out": dict(plan.left_out)}
+            row |= {"members": {part["name"]: part["share"] for part in result.members}}
+            for name, findings in result.findings.items():
+                row[name] = {key: findings.overall[key] for key in _COLUMNS}
+                row |= {key: findings.overall[key] for key in ("blind_hit_ratio", "floor")}
+            rows.append(row)
     about = {"graph": scheme.graph.name, "law": scheme.law.name}
     return Record(
         kind="collusion",
@@ -342,15 +350,3 @@ def collusion(
         seed=settings.seed,
         result={"rows": rows},
     )
-
-
-def _audit_coalitions(scheme: Scheme, settings: AuditSettings, count: int, options: dict[str, Any]) -> dict[str, Any]:
-    """Audit the coalitions of so many colluders; one that is not run has its reason under ``left_out``."""
-    needed = _WANTED * scheme.graph.n_nodes // count
-    names, left_out = coalitions(scheme, replace(settings, colluders=count))
-    asked = replace(settings, observers=names, colluders=count, updates=min(settings.updates, needed))
-    row: dict[str, Any] = {"colluders": count, "left_out": left_out}
-    for name, findings in audit(scheme, asked, **options).findings.items():
-        row[name] = {key: findings.overall[key] for key in _SHOWN}
-        row |= {key: findings.overall[key] for key in ("blind_hit_ratio", "floor")}
-    return row

@@ -1,17 +1,16 @@
-"""Play the protocol and keep what an audit needs of it: sightings for the observers, truth for the judge."""
+"""Plays the protocol and splits it into sightings for the observers and the truth for the scorer."""
 
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from veilwalk.audit._scores import estimate
+from veilwalk.audit._score import estimate_over_lanes
 from veilwalk.audit._settings import AuditSettings
-from veilwalk.audit._sightings import Sightings
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, silent
@@ -30,8 +29,41 @@ _NOBODY: IntArray = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
+class Sightings:
+    """Columns of what the destination of an update, or the colluders, can know; -1 means nothing was seen.
+
+    A sighting never holds the source. Only the scorer reads both sides.
+    """
+
+    destination: IntArray
+    clock: IntArray
+    return_time: IntArray
+    last_hop: IntArray
+    first_sight_node: IntArray
+    first_sight_from: IntArray
+
+    @classmethod
+    def from_records(cls, updates: npt.NDArray[np.void]) -> Sightings:
+        """Take the observable columns of records of ``walks.UPDATE_DTYPE``."""
+        return cls(**{field.name: updates[field.name].astype(np.int64) for field in fields(cls)})
+
+    @classmethod
+    def empty(cls, size: int, **columns: IntArray) -> Sightings:
+        """Return the given columns; all others hold nothing."""
+        nothing = {field.name: np.full(size, -1) for field in fields(cls)}
+        return cls(**nothing | columns)
+
+    def take(self, rows: IntArray) -> Sightings:
+        """Return the chosen rows."""
+        return Sightings(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+    def __len__(self) -> int:
+        return len(self.destination)
+
+
+@dataclass(frozen=True, eq=False)
 class Truth:
-    """What only the judge may know: who made each update, and on which independent lane it happened."""
+    """Facts for the scorer alone: the source of each update, and its independent lane."""
 
     source: IntArray
     lane: IntArray
@@ -39,19 +71,31 @@ class Truth:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A played protocol: as many updates as were asked for, or as were done when it was interrupted."""
+    """A played protocol: all updates of the settings, or those done when it was interrupted."""
 
-    seen: Sightings
+    sightings: Sightings
     truth: Truth
     hops_per_update: Estimate
     colluders: IntArray
     complete: bool
 
+    @classmethod
+    def from_records(cls, records: npt.NDArray[np.void], colluders: IntArray, *, complete: bool) -> Run:
+        """Split records of ``walks.UPDATE_DTYPE``, in the order of their lanes (``replica``)."""
+        lane = records["replica"].astype(np.int64)
+        return cls(
+            sightings=Sightings.from_records(records),
+            truth=Truth(source=records["source"].astype(np.int64), lane=lane),
+            hops_per_update=estimate_over_lanes(records["leg_hops"].astype(np.float64), lane),
+            colluders=colluders,
+            complete=complete,
+        )
+
 
 def choose_colluders(graph: Graph, count: int, seed: int, *, placement: str = "random") -> IntArray:
-    """Return ``count`` nodes, ascending: drawn without replacement, or ``spread`` out from a drawn one.
+    """Return ``count`` nodes, ascending: random ones, or nodes ``spread`` out from a random one.
 
-    Each that is spread out is as far as can be from those before it; ties are broken by the same stream.
+    Each spread node is as far as possible from those before it; the same stream breaks ties.
     """
     rng = task_generator(seed, _COLLUDER_TASK)
     if placement == "random" or not count:
@@ -65,7 +109,7 @@ def choose_colluders(graph: Graph, count: int, seed: int, *, placement: str = "r
     return np.flatnonzero(chosen)
 
 
-def play(
+def play_updates(
     scheme: Scheme,
     settings: AuditSettings,
     colluders: IntArray = _NOBODY,
@@ -75,13 +119,12 @@ def play(
     device: str = "cpu",
     progress: Progress = silent,
 ) -> Run:
-    """Play the updates asked for; an interrupt keeps what was played so far, unless lanes are played as jobs."""
+    """Play the updates of the settings; an interrupt keeps the updates played so far, unless lanes are jobs."""
     if scheme.is_direct and device != "cpu":
-        raise InvalidParameterError("device", device, "cpu for the plain walk: nothing is sealed, and hops are all")
+        raise InvalidParameterError("device", device, "cpu for the plain walk, which seals nothing")
     if scheme.is_direct:
-        return _play_direct(scheme, settings)
-    watching = np.zeros(scheme.graph.n_nodes, dtype=np.bool_)
-    watching[colluders] = True
+        return _play_plain_walk(scheme, settings)
+    watching = np.isin(np.arange(scheme.graph.n_nodes), colluders)
     options: dict[str, Any] = {
         "updates": settings.updates,
         "seed": settings.seed,
@@ -100,23 +143,16 @@ def play(
         if not chunks:
             raise
         complete = False
-    together = np.concatenate(chunks)
-    # Chunks interleave lanes; in lane order each update stands right after the one before it.
-    records = together[np.argsort(together["replica"], kind="stable")]
-    lane = records["replica"].astype(np.int64)
-    return Run(
-        seen=Sightings.of(records),
-        truth=Truth(source=records["source"].astype(np.int64), lane=lane),
-        hops_per_update=estimate(records["leg_hops"].astype(np.float64), lane),
-        colluders=colluders,
-        complete=complete,
-    )
+    joined = np.concatenate(chunks)
+    # Chunks interleave lanes; in lane order each update follows the one before it.
+    records = joined[np.argsort(joined["replica"], kind="stable")]
+    return Run.from_records(records, colluders, complete=complete)
 
 
-def _play_direct(scheme: Scheme, settings: AuditSettings) -> Run:
-    """Play the plain walk: each hop hands the model from the node before to the next, who sees whence it came.
+def _play_plain_walk(scheme: Scheme, settings: AuditSettings) -> Run:
+    """Play the plain walk: each hop hands the model to the next node, which sees the node before it.
 
-    A step of a lazy or metropolis walk that stays where it is hands on nothing, and does not count.
+    A step of a lazy or metropolis walk that stays in place hands on nothing and does not count.
     """
     share = -(-settings.updates // settings.replicas)
     warm = min(scheme.graph.n_nodes, _WARM_HOPS)
@@ -130,7 +166,7 @@ def _play_direct(scheme: Scheme, settings: AuditSettings) -> Run:
     lane, hop = lane[: settings.updates], hop[: settings.updates]
     source, destination = paths[lane, hop], paths[lane, hop + 1]
     return Run(
-        seen=Sightings.empty(len(lane), destination=destination, last_hop=source),
+        sightings=Sightings.empty(len(lane), destination=destination, last_hop=source),
         truth=Truth(source=source, lane=lane),
         hops_per_update=Estimate(1.0, 1.0, 1.0),
         colluders=_NOBODY,

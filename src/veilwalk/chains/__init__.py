@@ -5,24 +5,16 @@ Conventions. ``T_ij`` is the first time, 0 included, at which the walk started a
 source and one column a target. Results are the same, bit for bit, for any number of threads.
 """
 
-from veilwalk.chains._arc_chain import ArcChain, ArcUpdates
-from veilwalk.chains._chain import Chain, States
-from veilwalk.chains._deliveries import DeliveryLaw, stationary_law, token_law
-from veilwalk.chains._node_chain import NodeChain
-from veilwalk.chains._openings import MeanOpenings, OpeningLaw
-from veilwalk.chains._registry import CHAINS, chain_of
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CHAINS",
-    "ArcChain",
-    "ArcUpdates",
-    "Chain",
-    "DeliveryLaw",
-    "MeanOpenings",
-    "NodeChain",
-    "OpeningLaw",
-    "States",
-    "chain_of",
-    "stationary_law",
-    "token_law",
-]
+from veilwalk.core.rooms import open_room
+
+if TYPE_CHECKING:
+    from veilwalk.chains._arc_chain import ArcChain
+    from veilwalk.chains._chain import Chain, States
+    from veilwalk.chains._deliveries import DeliveryLaw, stationary_law, token_law
+    from veilwalk.chains._node_chain import NodeChain
+    from veilwalk.chains._openings import MeanOpenings, find_outside
+    from veilwalk.chains._registry import CHAINS, chain_of
+else:
+    __getattr__, __all__ = open_room(__name__)

@@ -30,21 +30,13 @@ from scipy import sparse
 
 from veilwalk.chains import _kernels_arcs as kernels
 from veilwalk.chains._chain import Chain, States
-from veilwalk.chains._columns import (
-    EPS,
-    TAIL_TOLERANCE,
-    Columns,
-    GeometricTail,
-    Windows,
-    iter_batches,
-    split_targets,
-)
+from veilwalk.chains._columns import EPS, TAIL_TOLERANCE, Columns, GeometricTail, iter_batches, split_targets
 from veilwalk.chains._deliveries import Tokens, stationary_law
 from veilwalk.chains._limits import Nodes, chosen_horizon, chosen_targets, require_law, require_memory
 from veilwalk.chains._node_chain import NodeChain
-from veilwalk.chains._openings import fundamental_matrix, require_turning, solve_first_entries
+from veilwalk.chains._openings import SetPotentials
 from veilwalk.core.arrays import FloatArray, IntArray, frozen, normalised
-from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
+from veilwalk.core.sizes import DEFAULT_MEMORY_BYTES
 from veilwalk.graphs import Graph
 
 # Targets whose laws are held at a time.
@@ -140,7 +132,12 @@ class ArcChain(Chain):
     @property
     def states(self) -> States:
         """The walk hop by hop."""
-        return States(self.transition_matrix, self.heads, self.graph)
+        return States(self.transition_matrix, self.stationary, self.heads, self.graph)
+
+    @property
+    def arcs(self) -> kernels.Arcs:
+        """The arcs as the kernels take them."""
+        return kernels.Arcs(self.graph.indptr, self.graph.indices, self.reverse)
 
     @property
     def state_nodes(self) -> IntArray:
@@ -156,14 +153,14 @@ class ArcChain(Chain):
         chosen = chosen_targets(self.n_nodes, targets)
         require_memory("mean hitting times", self.n_arcs * len(chosen), memory_bytes)
         means = np.empty((self.n_nodes, len(chosen)))
-        potentials: ArcPotentials | None = None
+        potentials: SetPotentials | None = None
         for part in iter_batches(self.n_arcs, len(chosen)):
             # No more steps than cost as much as the dense solve, but some for tiny graphs.
             reach = self.n_arcs**2 // (_DENSE_GAIN * len(chosen[part])) + _SOME_STEPS
             columns = self._start_columns(chosen[part], n_sums=2)
             tail = self._settle(columns, reach)
             if tail is None:
-                potentials = potentials or ArcPotentials(self, memory_bytes=memory_bytes)
+                potentials = potentials or SetPotentials(self.states, memory_bytes=memory_bytes)
                 times = np.stack([potentials.solve_hits(int(node))[0] for node in chosen[part]], axis=1)
             else:
                 until = tail.time + 2.0 * np.ceil(_TAIL_MEANS / tail.gap)
@@ -181,7 +178,7 @@ class ArcChain(Chain):
             part = chosen[start : start + _BLOCK]
             laws = np.empty((last + 1, self.n_arcs, len(part)))
             laws[0] = self.graph.indices[:, np.newaxis] == part
-            kernels.record_arcs(self.graph.indptr, self.reverse, part, laws)
+            kernels.record_arcs(self.arcs, part, laws)
             by_arc = np.moveaxis(laws[:, self.reverse], 1, 0)
             yield part, np.moveaxis(self._average_by_node(by_arc), 0, 1)
 
@@ -206,7 +203,7 @@ class ArcChain(Chain):
         require_law(law, n_nodes)
         # Measured: 6.8 tables of arcs by arcs at most, while the stationary law is solved for.
         require_memory("the update chain on arcs", 7 * n_arcs**2 + 3 * n_arcs * n_nodes, memory_bytes)
-        potentials = ArcPotentials(self, memory_bytes=memory_bytes)
+        potentials = SetPotentials(self.states, memory_bytes=memory_bytes)
         entries, means = np.empty((n_arcs, n_arcs)), np.empty((n_arcs, n_nodes))
         for node in range(n_nodes):
             means[:, node], entries[:, self.arcs_into(node)] = potentials.solve_hits(node)
@@ -274,18 +271,16 @@ class ArcColumns(Columns):
         )
         super().__init__(targets, state, np.zeros_like(state), np.zeros((len(blocks), n_sums, *state.shape[1:])))
         self._chain = chain
-        self._walk = (chain.graph.indptr, chain.reverse)
         # What arrived on the arcs into each target in the last step.
         self._arrivals = np.zeros((1, *blocks.shape))
         self._last_look: tuple[int, float] | None = None
 
-    def _step(self, first: int, last: int, windows: Windows | None) -> None:
-        now = (*self._walk, self._targets, self._state, self._spare)
-        if windows is None:
+    def _step(self, first: int, last: int) -> None:
+        now = (self._chain.arcs, self._targets, self._state, self._spare)
+        if self._windows is None:
             kernels.advance_arcs(*now, self._totals, self._arrivals, first, last)
         else:
-            gathered = (windows.first, windows.last, windows.masses)
-            kernels.advance_arc_windows(*now, *gathered, self._arrivals, first, last)
+            kernels.advance_arc_windows(*now, *self._windows, self._arrivals, first, last)
 
     def total(self, kind: int) -> FloatArray:
         """Return the (n_arcs, n_targets) sum over times 0 to now of ``t**kind`` times the column."""
@@ -310,9 +305,6 @@ class ArcColumns(Columns):
         """Return blocks by entry as a new (n_arcs, n_targets) array."""
         return super().join_blocks(blocks)[self._chain.reverse]
 
-    def _named_targets(self) -> IntArray:
-        return self._targets.ravel()[: self._n_targets]
-
     def _degrees(self) -> IntArray:
         return np.asarray(self._chain.graph.degrees[self._named_targets()])
 
@@ -320,7 +312,7 @@ class ArcColumns(Columns):
         """Return the tail, or None while some entry has not settled."""
         ahead, spare = self._state.copy(), np.empty_like(self._state)
         lost = np.zeros((2, *self._targets.shape))
-        kernels.advance_arcs(*self._walk, self._targets, ahead, spare, self._totals[:, :0], lost, 1, 2)
+        kernels.advance_arcs(self._chain.arcs, self._targets, ahead, spare, self._totals[:, :0], lost, 1, 2)
         masses = (self._spare.sum(axis=1) + self._state.sum(axis=1))[:, np.newaxis]
         # Two steps from each of the last two times: a column of a bipartite graph is empty at every other step.
         losses = (self._arrivals[0] + 2.0 * lost[1] + lost[0])[:, np.newaxis]
@@ -333,12 +325,7 @@ class ArcColumns(Columns):
             worst = max(worst, float(share.max()))
         if worst > self._allowed(worst):
             return None
-        return GeometricTail(
-            time=self.time,
-            earlier=self.join_blocks(self._spare),
-            last=self.join_blocks(self._state),
-            gap=gaps.ravel()[: self._n_targets],
-        )
+        return self._geometric_tail(gaps)
 
     def _allowed(self, worst: float) -> float:
         """Return how far off an entry may be: what is left of other modes is more the slower they die."""
@@ -346,26 +333,8 @@ class ArcColumns(Columns):
         rounding = EPS * (8.0 + float(self._chain.graph.degrees.max()))
         if before is None or not 0.0 < worst < before[1]:
             return rounding
-        kept = math.exp(2.0 * math.log(worst / before[1]) / (self.time - before[0]))
-        return max(TAIL_TOLERANCE * (1.0 - kept), rounding)
-
-
-class ArcPotentials:
-    """Z, and entries into nodes read from it. Cost: one inverse, O(arcs^3), then O(arcs * degree^2) a node."""
-
-    def __init__(self, chain: ArcChain, *, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
-        require_turning(chain.graph)
-        require_memory("potentials of arcs", 3 * chain.n_arcs**2, memory_bytes)
-        self._chain = chain
-        self.matrix: FloatArray = fundamental_matrix(chain.transition_matrix, chain.stationary)
-
-    def solve_hits(self, node: int) -> tuple[FloatArray, FloatArray]:
-        """Return E_a[T] and nu_a, one row an arc a, for entering ``node``; 0 and itself on arcs into it."""
-        into = self._chain.arcs_into(node)
-        ways = self.matrix[:, into]
-        entries, means = solve_first_entries(ways[into], ways, self._chain.stationary[into])
-        means[into], entries[into] = 0.0, np.eye(entries.shape[1])
-        return means, entries
+        decay = math.exp(2.0 * math.log(worst / before[1]) / (self.time - before[0]))
+        return max(TAIL_TOLERANCE * (1.0 - decay), rounding)
 
 
 class ArcTokens(Tokens):
@@ -382,9 +351,7 @@ class ArcTokens(Tokens):
         sealed_for = np.zeros((len(nodes), arrivals.shape[2], self._chain.n_nodes))
         for row, node in enumerate(nodes):
             sealed_for[row, : graph.degrees[node]] = self._updates.visits[self._chain.arcs_into(int(node))]
-        kernels.deliver_on_arcs(
-            graph.indptr, graph.indices, self._chain.reverse, self._law, nodes, columns, sealed_for, arrivals
-        )
+        kernels.deliver_on_arcs(self._chain.arcs, self._law, nodes, columns, sealed_for, arrivals)
 
     def scale_arrivals(self, node: int, arrivals: FloatArray) -> FloatArray:
         """Return the weights as probabilities: a leg has as many such visits as are followed, and mu_j deliveries."""

@@ -23,19 +23,22 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from veilwalk.chains._columns import Columns, GeometricTail, Windows, iter_batches, iter_stops
+from veilwalk.chains._columns import Columns, GeometricTail, iter_batches
 from veilwalk.chains._deliveries import DeliveryLaw, Tokens, iter_deliveries
 from veilwalk.chains._kernels_nodes import thread_count
 from veilwalk.chains._limits import Nodes, chosen_horizon, chosen_targets, require_law, require_memory
-from veilwalk.chains._openings import MeanOpenings, OpeningLaw, SetPotentials
+from veilwalk.chains._openings import MeanOpenings, SetPotentials
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError, NumericalError
-from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
+from veilwalk.core.sizes import DEFAULT_MEMORY_BYTES
 from veilwalk.graphs import Graph
 
 if TYPE_CHECKING:
     from veilwalk.chains._node_chain import NodeChain
+
+# Each look at the tail is this much later than the one before.
+_LATER = 1.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +47,13 @@ class States:
 
     Attributes:
         transition_matrix: between states.
+        shares: share of its time that the walk spends in each state.
         node: where the token stands in each state.
         arrivals: the neighbours that each node's states come from, as a graph; None where states are nodes.
     """
 
     transition_matrix: sparse.csr_array
+    shares: FloatArray
     node: IntArray
     arrivals: Graph | None = None
 
@@ -177,10 +182,9 @@ class Chain(ABC):
     def _sum_windows(self, targets: IntArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
         """Return the masses of one batch, one row a state."""
         columns = self._start_columns(targets)
-        first = columns.split_rows(lo)
-        windows = Windows(first, columns.split_rows(hi), np.zeros_like(first))
-        tail = self._settle(columns, max(int(hi.max()), 0), windows)
-        masses = columns.join_blocks(windows.masses)
+        columns.gather_windows(lo, hi)
+        tail = self._settle(columns, max(int(hi.max()), 0))
+        masses = columns.window_masses()
         if tail is not None:
             after = np.maximum(lo - 1.0, tail.time)
             masses += tail.mass(after, np.maximum(hi, after))
@@ -193,24 +197,29 @@ class Chain(ABC):
         R is the first time after 0 at which the walk is back where it started. Relative error about t times 1e-16.
         Raises NumericalError as :meth:`truncated_means`.
         """
-        chosen, asked = chosen_targets(self.n_nodes, nodes), np.asarray(times)
-        if asked.ndim != 1 or asked.size == 0 or not np.issubdtype(asked.dtype, np.integer) or asked.min() < 0:
+        chosen, requested = chosen_targets(self.n_nodes, nodes), np.asarray(times)
+        if (
+            requested.ndim != 1
+            or requested.size == 0
+            or not np.issubdtype(requested.dtype, np.integer)
+            or requested.min() < 0
+        ):
             raise InvalidParameterError("times", times, "a sequence of whole numbers >= 0")
-        survival = np.ones((len(asked), len(chosen)))
+        survival = np.ones((len(requested), len(chosen)))
         for part in iter_batches(len(self.state_nodes), len(chosen)):
             columns, tail = self._start_columns(chosen[part], of_returns=True), None
-            for time, is_look in self._iter_stops(asked.tolist()):
+            for time, is_look in self._iter_stops(requested.tolist()):
                 columns.advance(time)
-                survival[asked == time, part] = columns.return_survival()
+                survival[requested == time, part] = columns.return_survival()
                 tail = columns.tail() if is_look else None
                 if tail is not None:
-                    late = asked > time
+                    late = requested > time
                     # Whole rounds of two lead back to one of the last two times.
-                    rounds, odd = np.divmod(asked[late, np.newaxis] - time + 1, 2)
+                    rounds, odd = np.divmod(requested[late, np.newaxis] - time + 1, 2)
                     start = np.where(odd == 0, *columns.survival_ends(tail))
                     survival[late, part] = start * np.exp(rounds * np.log1p(-tail.gap))
                     break
-            self._require_settled(columns, tail, int(asked.max()))
+            self._require_settled(columns, tail, int(requested.max()))
         return survival
 
     def deliveries(
@@ -238,15 +247,34 @@ class Chain(ABC):
 
     @cached_property
     def _set_potentials(self) -> SetPotentials:
-        return SetPotentials(self.states, self.node_shares)
+        return SetPotentials(self.states)
 
-    def opening_law(self, source: int, recipients: Sequence[int] | IntArray, horizon: int = 0) -> OpeningLaw:
-        """Return who of ``recipients`` opens what ``source`` sealed for them, by which last hop and when: exact."""
-        return self._set_potentials.law(source, recipients, horizon)
+    def mean_openings(
+        self,
+        law: sparse.csr_array,
+        recipients: int,
+        *,
+        n_sets: int | None = None,
+        seed: int = 0,
+        train_probability: float = 1.0,
+    ) -> MeanOpenings:
+        """Return the long run of a protocol that seals for several; from all sets, or some drawn for each source.
 
-    def mean_openings(self, law: sparse.csr_array, recipients: int, *, n_sets: int, seed: int) -> MeanOpenings:
-        """Return the long run of a protocol that seals for several, from ``n_sets`` sets drawn for each source."""
-        return self._set_potentials.mean_over_sets(law, recipients, n_sets, seed)
+        An opener that does not train seals again; guesses are then of who trains next.
+        """
+        potentials = self._set_potentials
+        openings = potentials.mean_over_sets(law, recipients, n_sets, seed)
+        if train_probability == 1.0:
+            return openings
+        return potentials.mean_over_sets(law, recipients, n_sets, seed, openings.find_makers(train_probability))
+
+    def find_idle(self, law: sparse.csr_array, recipients: int) -> IntArray:
+        """Return the nodes outside the largest closed set of sealers, by all sets of every source."""
+        return self._set_potentials.find_idle(law, recipients)
+
+    def opening_chances(self, state: int, recipients: IntArray) -> FloatArray:
+        """Return the chance that each of ``recipients``, ascending, opens what left in ``state``: exact."""
+        return self._set_potentials.opening_chances(state, recipients)
 
     @abstractmethod
     def _start_columns(self, targets: IntArray, *, n_sums: int = 0, of_returns: bool = False) -> Columns:
@@ -283,14 +311,19 @@ class Chain(ABC):
         return values
 
     def _iter_stops(self, times: Sequence[int]) -> Iterator[tuple[int, bool]]:
-        """Yield the times to stop at, and whether to look there if the tail has settled."""
-        return iter_stops(times, int(min(max(times), self._give_up)), self._first_look)
+        """Yield the times to stop at, in order, and whether to look there if the tail has settled."""
+        reach, looks, next_look = min(max(times), self._give_up), set(), float(self._first_look)
+        while next_look < reach:
+            looks.add(math.ceil(next_look))
+            next_look *= _LATER
+        for time in sorted(looks | {time for time in times if 0 < time <= reach}):
+            yield time, time in looks
 
-    def _settle(self, columns: Columns, last: int, windows: Windows | None = None) -> GeometricTail | None:
+    def _settle(self, columns: Columns, last: int) -> GeometricTail | None:
         """Advance until the tail has settled, or to the time ``last``."""
         tail = None
         for time, is_look in self._iter_stops([last]):
-            columns.advance(time, windows)
+            columns.advance(time)
             tail = columns.tail() if is_look else None
             if tail is not None:
                 break

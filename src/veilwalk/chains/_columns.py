@@ -8,9 +8,8 @@ entry, never assumed.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +23,6 @@ EPS = float(np.finfo(np.float64).eps)
 # Targets advanced together, at most, and floats in each of their arrays, at most: bounds memory.
 _BATCH = 16 * WIDTH
 _BATCH_FLOATS = 2**23
-_LATER = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +58,6 @@ class GeometricTail:
         return np.ceil(left / 2.0), np.floor(left / 2.0)
 
 
-@dataclass(frozen=True, eq=False)
-class Windows:
-    """A window ``first <= t <= last`` for each entry, and the ``masses`` gathered in it; all in blocks."""
-
-    first: FloatArray
-    last: FloatArray
-    masses: FloatArray
-
-
 class Columns(ABC):
     """Killed columns of one batch of targets at one time, and the sums gathered on the way.
 
@@ -80,16 +69,28 @@ class Columns(ABC):
         self._n_targets = len(targets)
         self._targets = split_targets(targets)
         self._state, self._spare, self._totals = state, spare, totals
+        self._windows: tuple[FloatArray, FloatArray, FloatArray] | None = None
 
-    def advance(self, time: int, windows: Windows | None = None) -> None:
-        """Go on to ``time``; with ``windows``, gather what falls into each of them instead of the sums."""
-        self._step(self.time + 1, time, windows)
+    def gather_windows(self, lo: FloatArray, hi: FloatArray) -> None:
+        """Gather from now on what falls into a window of each state and target, times ``lo`` to ``hi``."""
+        first = self.split_rows(lo)
+        self._windows = first, self.split_rows(hi), np.zeros_like(first)
+
+    def window_masses(self) -> FloatArray:
+        """Return what was gathered in the windows, (n_states, n_targets)."""
+        if self._windows is None:
+            raise RuntimeError("no windows were named")
+        return self.join_blocks(self._windows[2])
+
+    def advance(self, time: int) -> None:
+        """Go on to ``time``."""
+        self._step(self.time + 1, time)
         if (time - self.time) % 2:
             self._state, self._spare = self._spare, self._state
         self.time = time
 
     @abstractmethod
-    def _step(self, first: int, last: int, windows: Windows | None) -> None:
+    def _step(self, first: int, last: int) -> None:
         """Run the kernel from time ``first - 1`` to ``last``; state and spare take turns."""
 
     @abstractmethod
@@ -109,12 +110,26 @@ class Columns(ABC):
         """Return P(return time > t) one step before the time of ``tail``, and at it."""
 
     def split_rows(self, columns: FloatArray) -> FloatArray:
-        """Return (n_states, n_targets) columns as blocks."""
-        return split_columns(columns)
+        """Return (n_states, n_targets) columns as blocks, the last one filled up with its last column."""
+        n_blocks, width = self._targets.shape
+        padded = np.pad(columns, ((0, 0), (0, n_blocks * width - self._n_targets)), mode="edge")
+        return np.ascontiguousarray(padded.reshape(-1, n_blocks, width).transpose(1, 0, 2))
 
     def join_blocks(self, blocks: FloatArray) -> FloatArray:
         """Return blocks as a new (n_states, n_targets) array."""
-        return join_columns(blocks, self._n_targets)
+        n_blocks, n_rows, width = blocks.shape
+        joined = np.empty((n_rows, n_blocks, width))
+        joined[...] = blocks.transpose(1, 0, 2)
+        return joined.reshape(n_rows, n_blocks * width)[:, : self._n_targets]
+
+    def _named_targets(self) -> IntArray:
+        """Return the targets without those that fill up the last block."""
+        return self._targets.ravel()[: self._n_targets]
+
+    def _geometric_tail(self, gaps: FloatArray) -> GeometricTail:
+        """Return the tail from now on, given the gaps in blocks."""
+        ends = (self.join_blocks(self._spare), self.join_blocks(self._state))
+        return GeometricTail(self.time, *ends, gaps.ravel()[: self._n_targets])
 
 
 def iter_batches(n_states: int, n_targets: int) -> Iterator[slice]:
@@ -124,38 +139,11 @@ def iter_batches(n_states: int, n_targets: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n_targets))
 
 
-def iter_stops(times: Sequence[int], reach: int, first_look: int) -> Iterator[tuple[int, bool]]:
-    """Yield ``(time, is_look)`` in order: the times asked for up to ``reach``, and looks at the tail before it."""
-    planned, look = set(), float(first_look)
-    while look < reach:
-        planned.add(math.ceil(look))
-        look *= _LATER
-    for time in sorted(planned | {time for time in times if 0 < time <= reach}):
-        yield time, time in planned
-
-
 def split_targets(targets: IntArray) -> IntArray:
     """Return ``targets`` as rows of at most ``WIDTH``, the last one filled up with its last target."""
     width = min(WIDTH, len(targets))
     n_blocks = -(-len(targets) // width)
     return np.pad(targets, (0, n_blocks * width - len(targets)), mode="edge").reshape(n_blocks, width)
-
-
-def split_columns(columns: FloatArray) -> FloatArray:
-    """Return (rows, n_targets) columns as blocks, the last one filled up with its last column."""
-    n_rows, n_targets = columns.shape
-    width = min(WIDTH, n_targets)
-    n_blocks = -(-n_targets // width)
-    padded = np.pad(columns, ((0, 0), (0, n_blocks * width - n_targets)), mode="edge")
-    return np.ascontiguousarray(padded.reshape(n_rows, n_blocks, width).transpose(1, 0, 2))
-
-
-def join_columns(blocks: FloatArray, n_targets: int) -> FloatArray:
-    """Return blocks as a new (rows, n_targets) array."""
-    n_blocks, n_rows, width = blocks.shape
-    joined = np.empty((n_rows, n_blocks, width))
-    joined[...] = blocks.transpose(1, 0, 2)
-    return joined.reshape(n_rows, n_blocks * width)[:, :n_targets]
 
 
 def _geometric_sum(gap: FloatArray, count: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ row f holds the answer of a walk that has just gone along entry f.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import prange
@@ -22,16 +22,22 @@ from veilwalk.engine import njit
 _OPTIONS: dict[str, Any] = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy"}
 
 
+class Arcs(NamedTuple):
+    """The neighbour lists of a graph, and for each entry that of the same edge at its other end."""
+
+    indptr: IntArray
+    indices: IntArray
+    reverse: IntArray
+
+
 @njit(inline="always")
-def _push_row(
-    indptr: IntArray, reverse: IntArray, node: int, mass: FloatArray, out: FloatArray, running: FloatArray
-) -> None:
+def _push_row(arcs: Arcs, node: int, mass: FloatArray, out: FloatArray, running: FloatArray) -> None:
     """Push all mass that stands on ``node`` one step; ``running`` is a row of scratch.
 
     The sums leave one entry out without ever subtracting it: what is zero stays exactly zero.
     """
-    width = mass.shape[1]
-    first, stop = indptr[node], indptr[node + 1]
+    reverse, width = arcs.reverse, mass.shape[1]
+    first, stop = arcs.indptr[node], arcs.indptr[node + 1]
     if stop - first == 3:
         # The paper's degree, in one pass.
         a, b, c = reverse[first], reverse[first + 1], reverse[first + 2]
@@ -62,8 +68,9 @@ def _push_row(
 
 
 @njit(inline="always")
-def _take_out(indptr: IntArray, reverse: IntArray, targets: IntArray, columns: FloatArray, arrived: FloatArray) -> None:
+def _take_out(arcs: Arcs, targets: IntArray, columns: FloatArray, arrived: FloatArray) -> None:
     """Empty the arcs into each column's target; ``arrived`` receives what stood there."""
+    indptr, reverse = arcs.indptr, arcs.reverse
     for col in range(len(targets)):
         arrived[col] = 0.0
         for entry in range(indptr[targets[col]], indptr[targets[col] + 1]):
@@ -73,8 +80,7 @@ def _take_out(indptr: IntArray, reverse: IntArray, targets: IntArray, columns: F
 
 @njit(parallel=True, **_OPTIONS)
 def advance_arcs(
-    indptr: IntArray,
-    reverse: IntArray,
+    arcs: Arcs,
     targets: IntArray,
     state: FloatArray,
     spare: FloatArray,
@@ -88,29 +94,27 @@ def advance_arcs(
     ``totals[b]`` gathers the column and, if it has room for two, t times the column; ``arrivals``, a ring over times,
     keeps the sum of what stood on the arcs into each target before it was taken out.
     """
-    n_nodes = len(indptr) - 1
     n_kept = arrivals.shape[0]
     for block in prange(state.shape[0]):
         now, following = state[block], spare[block]
         width = now.shape[1]
         running = np.empty(width)
         for time in range(first, last + 1):
-            for node in range(n_nodes):
-                _push_row(indptr, reverse, node, now, following, running)
+            for node in range(len(arcs.indptr) - 1):
+                _push_row(arcs, node, now, following, running)
                 for kind in range(totals.shape[1]):
                     factor = 1.0 if kind == 0 else float(time)
-                    for entry in range(indptr[node], indptr[node + 1]):
-                        row = reverse[entry]
+                    for entry in range(arcs.indptr[node], arcs.indptr[node + 1]):
+                        row = arcs.reverse[entry]
                         for col in range(width):
                             totals[block, kind, row, col] += factor * following[row, col]
-            _take_out(indptr, reverse, targets[block], following, arrivals[time % n_kept, block])
+            _take_out(arcs, targets[block], following, arrivals[time % n_kept, block])
             now, following = following, now
 
 
 @njit(parallel=True, **_OPTIONS)
 def advance_arc_windows(
-    indptr: IntArray,
-    reverse: IntArray,
+    arcs: Arcs,
     targets: IntArray,
     state: FloatArray,
     spare: FloatArray,
@@ -122,26 +126,25 @@ def advance_arc_windows(
     last: int,
 ) -> None:
     """As :func:`advance_arcs`, gathering each pair's own window ``lo <= t <= hi`` into ``masses``."""
-    n_nodes = len(indptr) - 1
     n_kept = arrivals.shape[0]
     for block in prange(state.shape[0]):
         now, following = state[block], spare[block]
         width = now.shape[1]
         running = np.empty(width)
         for time in range(first, last + 1):
-            at = float(time)
-            for node in range(n_nodes):
-                _push_row(indptr, reverse, node, now, following, running)
+            clock = float(time)
+            for node in range(len(arcs.indptr) - 1):
+                _push_row(arcs, node, now, following, running)
             for row in range(following.shape[0]):
                 for col in range(width):
-                    inside = (lo[block, row, col] <= at) & (at <= hi[block, row, col])
+                    inside = (lo[block, row, col] <= clock) & (clock <= hi[block, row, col])
                     masses[block, row, col] += following[row, col] if inside else 0.0
-            _take_out(indptr, reverse, targets[block], following, arrivals[time % n_kept, block])
+            _take_out(arcs, targets[block], following, arrivals[time % n_kept, block])
             now, following = following, now
 
 
 @njit(parallel=True, **_OPTIONS)
-def record_arcs(indptr: IntArray, reverse: IntArray, targets: IntArray, laws: FloatArray) -> None:
+def record_arcs(arcs: Arcs, targets: IntArray, laws: FloatArray) -> None:
     """Fill ``laws[t, :, k]`` for every t > 0 from the columns at ``laws[0]``, one target a column."""
     for col in prange(len(targets)):
         now = np.empty((laws.shape[1], 1))
@@ -150,23 +153,16 @@ def record_arcs(indptr: IntArray, reverse: IntArray, targets: IntArray, laws: Fl
         arrived = np.empty(1)
         now[:, 0] = laws[0, :, col]
         for time in range(1, laws.shape[0]):
-            for node in range(len(indptr) - 1):
-                _push_row(indptr, reverse, node, now, following, running)
-            _take_out(indptr, reverse, targets[col : col + 1], following, arrived)
+            for node in range(len(arcs.indptr) - 1):
+                _push_row(arcs, node, now, following, running)
+            _take_out(arcs, targets[col : col + 1], following, arrived)
             laws[time, :, col] = following[:, 0]
             now, following = following, now
 
 
 @njit(**_OPTIONS)
 def _deliver_one(
-    indptr: IntArray,
-    indices: IntArray,
-    reverse: IntArray,
-    law: FloatArray,
-    observer: int,
-    column_of: IntArray,
-    sealed_for: FloatArray,
-    out: FloatArray,
+    arcs: Arcs, law: FloatArray, observer: int, column_of: IntArray, sealed_for: FloatArray, out: FloatArray
 ) -> None:
     """Follow a token from a visit to ``observer`` until it is back, for as many hops as ``out`` has rows.
 
@@ -175,24 +171,24 @@ def _deliver_one(
     (``column_of`` says which column a source has). ``sealed_for[e, d]`` says how it starts: on the observer's e-th arc.
     ``out[t, e, k]`` receives the probability that such a ciphertext arrives after t hops on that arc.
     """
-    n_nodes = law.shape[0]
-    n_arcs = len(reverse)
-    mine, stop = indptr[observer], indptr[observer + 1]
+    indptr, indices, reverse = arcs
+    n_nodes, n_arcs = law.shape[0], len(reverse)
+    begin, stop = indptr[observer], indptr[observer + 1]
     bound = np.zeros((n_arcs, n_nodes))
-    bound[mine:stop] = sealed_for
+    bound[begin:stop] = sealed_for
     next_bound = np.empty((n_arcs, n_nodes))
     incoming = np.zeros((n_arcs, out.shape[2]))
     next_incoming = np.empty_like(incoming)
     running = np.empty(max(n_nodes, out.shape[2]))
     for hop in range(1, out.shape[0]):
         for node in range(n_nodes):
-            _push_row(indptr, reverse, node, bound, next_bound, running)
-            _push_row(indptr, reverse, node, incoming, next_incoming, running)
+            _push_row(arcs, node, bound, next_bound, running)
+            _push_row(arcs, node, incoming, next_incoming, running)
             # What was just pushed is dealt with while it is in the first cache.
             for entry in range(indptr[node], indptr[node + 1]):
                 arc, head = reverse[entry], indices[entry]
                 if head == observer:
-                    out[hop, arc - mine, :] = next_incoming[arc]
+                    out[hop, arc - begin, :] = next_incoming[arc]
                     next_incoming[arc] = 0.0
                     next_bound[arc] = 0.0
                     continue
@@ -210,17 +206,10 @@ def _deliver_one(
 
 @njit(parallel=True, **_OPTIONS)
 def deliver_on_arcs(
-    indptr: IntArray,
-    indices: IntArray,
-    reverse: IntArray,
-    law: FloatArray,
-    observers: IntArray,
-    column_of: IntArray,
-    sealed_for: FloatArray,
-    out: FloatArray,
+    arcs: Arcs, law: FloatArray, observers: IntArray, column_of: IntArray, sealed_for: FloatArray, out: FloatArray
 ) -> None:
     """Run :func:`_deliver_one` for each observer; rows of the last three arguments belong to them in turn."""
     for row in prange(len(observers)):
-        degree = indptr[observers[row] + 1] - indptr[observers[row]]
+        degree = arcs.indptr[observers[row] + 1] - arcs.indptr[observers[row]]
         sealed, arrived = sealed_for[row, :degree], out[row, :, :degree]
-        _deliver_one(indptr, indices, reverse, law, observers[row], column_of[row], sealed, arrived)
+        _deliver_one(arcs, law, observers[row], column_of[row], sealed, arrived)

@@ -29,8 +29,7 @@ def chosen_targets(n_nodes: int, targets: Nodes) -> IntArray:
 
 def chosen_horizon(horizon: int) -> int:
     """Return ``horizon`` as an int once it is known to be a whole number, 0 or more."""
-    validate.integer(horizon=horizon)
-    validate.at_least(0, horizon=horizon)
+    validate.integer(0, horizon=horizon)
     return int(horizon)
 
 

@@ -40,15 +40,6 @@ def solve_mean_times(chain: NodeChain, targets: Nodes, memory_bytes: int) -> Flo
     The residual r of ``h_i = 1 + (P h)_i`` off the target is checked: the relative error of every entry is at
     most ``max |r|``, since the error is ``(I - Q)^{-1} r`` and ``h = (I - Q)^{-1} 1``. It is brought below
     1e-13, or below the rounding of the longest mean where that is more.
-
-    Args:
-        chain: The walk.
-        targets: Targets to answer for; all nodes when none are named.
-        memory_bytes: Most memory the arrays may take.
-
-    Raises:
-        ResourceLimitError: The dense answer would not fit.
-        NumericalError: The accuracy was not reached.
     """
     columns = chosen_targets(chain.n_nodes, targets)
     require_memory("mean hitting times", chain.n_nodes * len(columns), memory_bytes)
@@ -97,9 +88,7 @@ def _by_chebyshev(chain: NodeChain, columns: IntArray, products: int) -> tuple[F
     means = np.empty((chain.n_nodes, len(columns)))
     residuals = np.empty(len(columns))
     refined_means(
-        chain.indptr,
-        chain.indices,
-        chain.probabilities,
+        chain.rows,
         chain.probabilities.astype(np.float32),
         chain.stationary,
         columns,

@@ -18,23 +18,15 @@ from scipy.sparse import linalg as sparse_linalg
 
 from veilwalk.chains import _kernels_nodes as kernels
 from veilwalk.chains._chain import Chain, States
-from veilwalk.chains._columns import (
-    EPS,
-    TAIL_TOLERANCE,
-    WIDTH,
-    Columns,
-    GeometricTail,
-    Windows,
-    split_targets,
-)
+from veilwalk.chains._columns import EPS, TAIL_TOLERANCE, WIDTH, Columns, GeometricTail, split_targets
 from veilwalk.chains._deliveries import Tokens, stationary_law, token_law
 from veilwalk.chains._limits import Nodes, chosen_horizon, chosen_targets, require_memory
 from veilwalk.chains._means import solve_mean_times
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray, frozen, normalised
 from veilwalk.core.errors import NumericalError
-from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.core.randomness import task_generator
+from veilwalk.core.sizes import DEFAULT_MEMORY_BYTES
 from veilwalk.graphs import Graph
 
 # Below this size a dense eigensolver is as quick as Lanczos and cannot fail to converge.
@@ -167,26 +159,31 @@ class NodeChain(Chain):
     @property
     def states(self) -> States:
         """The walk hop by hop."""
-        return States(sparse.csr_array(self.transition_matrix), self.state_nodes)
+        return States(sparse.csr_array(self.transition_matrix), self.stationary, self.state_nodes)
 
     @cached_property
     def state_nodes(self) -> IntArray:
         """The nodes: they are the states."""
         return np.arange(self.n_nodes)
 
+    @property
+    def rows(self) -> kernels.Rows:
+        """The transition probabilities as the kernels take them."""
+        return kernels.Rows(self.indptr, self.indices, self.probabilities)
+
     @cached_property
-    def inflow(self) -> FloatArray:
+    def inflow(self) -> kernels.Rows:
         """P(indices[e] -> row) for each entry: reversibility turns the transpose into a scaling."""
         rows = np.repeat(np.arange(self.n_nodes), np.diff(self.indptr))
         ratio = self.stationary[rows] / self.stationary[self.indices]
-        return np.asarray(self.probabilities * ratio)
+        return kernels.Rows(self.indptr, self.indices, np.asarray(self.probabilities * ratio))
 
     def entry_shares(self, node: int, hitting: FloatArray) -> FloatArray:
         """P(the walk first enters ``node`` through its e-th neighbour | it starts at i), as a table [e, i]."""
         entries = slice(self.indptr[node], self.indptr[node + 1])
         neighbours = self.indices[entries]
         visits = hitting[:, [node]] + hitting[node, neighbours] - hitting[:, neighbours]
-        shares = np.maximum(visits, 0.0) * (self.stationary[neighbours] * self.inflow[entries])
+        shares = np.maximum(visits, 0.0) * (self.stationary[neighbours] * self.inflow.weights[entries])
         # The row of the node itself is empty: it is never its own source.
         shares[node] = 1.0
         return np.ascontiguousarray(normalised(shares).T)
@@ -209,7 +206,7 @@ class NodeChain(Chain):
             n_blocks = -(-len(part) // WIDTH)
             padded = np.pad(part, (0, n_blocks * WIDTH - len(part)), mode="edge").reshape(n_blocks, WIDTH)
             laws[:n_blocks, 0] = _starting_columns(self.n_nodes, padded, of_returns=False)
-            kernels.record(self.indptr, self.indices, self.probabilities, padded, laws[:n_blocks])
+            kernels.record(self.rows, padded, laws[:n_blocks])
             for index in range(n_blocks):
                 named = part[index * WIDTH : (index + 1) * WIDTH]
                 yield named, laws[index, :, :, : len(named)]
@@ -256,14 +253,13 @@ class NodeColumns(Columns):
         totals = np.eye(n_sums, 1)[:, :, np.newaxis] * state[:, np.newaxis]
         super().__init__(targets, state, np.empty_like(state), totals)
         self._chain, self._n_sums = chain, n_sums
-        self._walk = (chain.indptr, chain.indices, chain.probabilities)
         # What stood at each target before it was taken out, at the last two times in turn.
         self._arrivals = np.zeros((2, *self._targets.shape))
 
-    def _step(self, first: int, last: int, windows: Windows | None) -> None:
-        now = (*self._walk, self._targets, self._state, self._spare)
-        if windows is not None:
-            kernels.advance_windows(*now, windows.first, windows.last, windows.masses, first, last)
+    def _step(self, first: int, last: int) -> None:
+        now = (self._chain.rows, self._targets, self._state, self._spare)
+        if self._windows is not None:
+            kernels.advance_windows(*now, *self._windows, first, last)
             return
         factors = np.arange(last + 1.0) ** np.arange(self._n_sums)[:, np.newaxis]
         kernels.advance(*now, factors, self._totals, self._arrivals, first, last)
@@ -272,7 +268,7 @@ class NodeColumns(Columns):
         """Return the (n_nodes, n_targets) sum over times 0 to now of ``t**kind`` times the column."""
         total = self.join_blocks(self._totals[:, kind])
         # After time 0 nothing counts at the target: the walk is over there.
-        total[self._targets.ravel()[: self._n_targets], np.arange(self._n_targets)] = 1.0 if kind == 0 else 0.0
+        total[self._named_targets(), np.arange(self._n_targets)] = 1.0 if kind == 0 else 0.0
         return total
 
     def return_survival(self) -> FloatArray:
@@ -299,19 +295,13 @@ class NodeColumns(Columns):
             off = np.abs(after - (1.0 - gaps) * before)
             if not np.all((off <= tolerance * before) | (before <= negligible)):
                 return None
-        return GeometricTail(
-            time=self.time,
-            earlier=self.join_blocks(self._spare),
-            last=self.join_blocks(self._state),
-            gap=gaps.ravel()[: self._n_targets],
-        )
+        return self._geometric_tail(gaps)
 
     def _two_steps_ahead(self) -> tuple[FloatArray, FloatArray]:
         """Return the columns one and two steps from now, without going there."""
         ahead, spare = self._state.copy(), np.empty_like(self._state)
-        nothing = np.zeros((0, 1))
-        arrivals = np.zeros((1, *self._targets.shape))
-        kernels.advance(*self._walk, self._targets, ahead, spare, nothing, self._totals, arrivals, 1, 2)
+        nothing, arrivals = np.zeros((0, 1)), np.zeros((1, *self._targets.shape))
+        kernels.advance(self._chain.rows, self._targets, ahead, spare, nothing, self._totals, arrivals, 1, 2)
         return spare, ahead
 
     def _two_step_gaps(self, odd: tuple[FloatArray, FloatArray], even: tuple[FloatArray, FloatArray]) -> FloatArray:
@@ -340,8 +330,7 @@ class NodeTokens(Tokens):
 
     def follow(self, nodes: IntArray, columns: IntArray, arrivals: FloatArray) -> None:
         """Follow the token from a visit to each of ``nodes`` until it is back."""
-        chain, sealed_for = self._chain, normalised(self._visits[nodes])
-        kernels.deliver(chain.indptr, chain.indices, chain.inflow, self._law, nodes, columns, sealed_for, arrivals)
+        kernels.deliver(self._chain.inflow, self._law, nodes, columns, normalised(self._visits[nodes]), arrivals)
 
     def scale_arrivals(self, node: int, arrivals: FloatArray) -> FloatArray:
         """Return the weights as probabilities: a visit is a delivery with probability (mu_j / hops per leg) / pi_j."""

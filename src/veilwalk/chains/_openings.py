@@ -1,4 +1,4 @@
-r"""Sealed for several: who of a given set meets the token first, by which last hop and when. Exact, any graph.
+r"""Sealed for several: which node of a given set meets the token first, and when. Exact, any graph.
 
 With Z the fundamental matrix of the walk's states, pi their shares of time, and nu the law of the first state q that
 lies on the set, T the hops to it, every walk from state a has
@@ -6,257 +6,299 @@ lies on the set, T the hops to it, every walk from state a has
     Z_ak - \sum_q nu_a(q) Z_qk = (expected visits to k before T) - pi_k E_a[T]    for any state k.
 
 No state on the set is visited before T: as many equations as unknown nu_a(q), one more for E_a[T], and sum nu_a = 1. Z
-is made once; a set then costs one small solve, whatever the graph. Where states are nodes, visits give the last hop.
+is made once; a set then costs one small solve, whatever the graph.
 
-A set is drawn from the source's row of a law without replacement, one after the other: the mean over sets is estimated
-from drawn ones and carries the half-width of its 95% interval. For one recipient nothing need be drawn:
-:meth:`Chain.mean_hops` is exact.
+A set is drawn from the source's row of a law without replacement, one after the other. Where a source has few sets they
+are listed with their chances, and the means over sets are exact. Else sets are drawn, and means carry the half-width of
+their 95% intervals. Sets are solved many at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import linalg, sparse
+from scipy.sparse import csgraph
 
 from veilwalk.chains._deliveries import stationary_law
-from veilwalk.chains._limits import chosen_horizon, require_memory
+from veilwalk.chains._limits import require_memory
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import GraphError, InvalidParameterError
-from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
 from veilwalk.core.randomness import task_generator
+from veilwalk.core.sizes import DEFAULT_MEMORY_BYTES
 from veilwalk.core.stats import NORMAL_QUANTILE
-from veilwalk.graphs import Graph
 
 if TYPE_CHECKING:
     from veilwalk.chains._chain import States
 
+#: The chance that an opener trains, and P(j trains next | i sealed); None where every opener trains.
+Makers = tuple[float, FloatArray] | None
 _NEVER = 1e-200
 _BALANCE = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class OpeningLaw:
-    """Who opens what a source sealed for a set, exact.
-
-    Attributes:
-        source: who sealed it.
-        recipients: for whom, sorted.
-        came_from: the last hop of each way in which it can be opened.
-        opener: who opens it then.
-        chances: the probability of each way; they sum to one.
-        mean_hops: mean hops until it is opened.
-        pmf: ``pmf[t, w]``, the probability that it is opened at hop t in way w, up to the horizon that was asked for.
-    """
-
-    source: int
-    recipients: IntArray
-    came_from: IntArray
-    opener: IntArray
-    chances: FloatArray
-    mean_hops: float
-    pmf: FloatArray
-
-    @property
-    def by_recipient(self) -> FloatArray:
-        """P(opened by each recipient), in the order of ``recipients``."""
-        shares = np.zeros(len(self.recipients))
-        np.add.at(shares, np.searchsorted(self.recipients, self.opener), self.chances)
-        return shares
+# Smaller chances are rounding errors.
+_POSSIBLE = 1e-11
+# Numbers in the systems that are solved together.
+_BATCH_NUMBERS = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class MeanOpenings:
-    """The protocol in the long run, sealed for several: a mean over drawn sets.
+    """The protocol in the long run, sealed for several: a mean over sets.
 
     States are nodes, or arcs into nodes for a walk that knows where it came from; half-widths are those of 95%
-    intervals, from the spread between sets, with ``sources`` taken as given.
+    intervals, from the spread between drawn sets, with ``sources`` taken as given. For listed sets they are 0.
 
     Attributes:
         sources: P(an update is made in each state).
-        entries: ``entries[a, q]``, P(sealed in state a, opened in state q): estimated.
+        entries: ``entries[a, q]``, P(sealed in state a, opened in state q).
+        joint: ``joint[arc, i]``, P(i sealed, and the token came to its opener by that arc of the opener).
+        node: where each state stands.
+        n_sets: sets behind the means.
         mean_hops: hops between two updates.
         mean_hops_error: half-width.
         predecessor_guess: how often the likeliest opener, to one who knows source and set, is the one.
         predecessor_error: half-width.
         sender_guess: the same if it is used too to whom the token was sent first, which a predecessor knows.
         sender_error: half-width.
-        node: where each state stands.
     """
 
     sources: FloatArray
     entries: FloatArray
+    joint: FloatArray
+    node: IntArray
+    n_sets: int
     mean_hops: float
     mean_hops_error: float
     predecessor_guess: float
     predecessor_error: float
     sender_guess: float
     sender_error: float
-    node: IntArray
+
+    def find_makers(self, chance: float) -> Makers:
+        """Return who trains next, if an opener trains with that ``chance``: M = q E + (1 - q) E M."""
+        openers = self.by_node
+        following = np.linalg.solve(np.eye(len(openers)) - (1.0 - chance) * openers, chance * openers)
+        return chance, np.asarray(following, dtype=np.float64)
 
     @cached_property
     def by_node(self) -> FloatArray:
         """P(j opens | i sealed), one row a source."""
-        return self.by_last_hop @ _gather(self.node).T
-
-    @cached_property
-    def by_last_hop(self) -> FloatArray:
-        """P(opened in state q | i sealed), one row a source: where states are arcs, jointly with the last hop."""
+        gather = _gather(self.node)
         # A node that nobody seals for still has a law of its own: it came there by any arc.
         weights = np.maximum(self.sources, _NEVER)
-        joint = _gather(self.node) @ (weights[:, np.newaxis] * self.entries)
-        return np.asarray(joint / (_gather(self.node) @ weights)[:, np.newaxis])
+        joint = gather @ (weights[:, np.newaxis] * self.entries)
+        return np.asarray(joint / (gather @ weights)[:, np.newaxis] @ gather.T)
 
 
 class SetPotentials:
     """The fundamental matrix of a walk, and what it says about sets. Cost: one dense inverse over the states."""
 
-    def __init__(self, states: States, node_shares: FloatArray, *, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
-        if states.arrivals is not None:
-            require_turning(states.arrivals)
-        size = len(states.node)
-        require_memory("openings of a set", 4 * size**2, memory_bytes)
-        self._states, self._n_nodes = states, len(node_shares)
-        counts = np.bincount(states.node)
-        self._shares: FloatArray = node_shares[states.node] / counts[states.node]
-        self._first = np.concatenate([[0], np.cumsum(counts)])
-        self._moves = states.transition_matrix
-        self._matrix = fundamental_matrix(self._moves, self._shares)
+    def __init__(self, states: States, *, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
+        if states.arrivals is not None and np.all(states.arrivals.degrees == 2):
+            # Its chain of arcs falls apart.
+            raise GraphError("the graph is a ring, where a non-backtracking walk never turns: take another walk")
+        require_memory("potentials of a walk", 4 * len(states.node) ** 2, memory_bytes)
+        self._states, self._moves = states, states.transition_matrix
+        self._first = np.concatenate([[0], np.cumsum(np.bincount(states.node))])
+        self._n_nodes = len(self._first) - 1
+        # Moves without waits, by head and tail: those of nodes are arcs in the order of the graph's.
+        heads, tails = self._moves.T.tocsr().nonzero()
+        self._arcs = tails[heads != tails], heads[heads != tails]
+        # Z = (I - P + 1 pi)^-1.
+        system = -self._moves.toarray()
+        system[np.diag_indices_from(system)] += 1.0
+        system += states.shares
+        self.matrix: FloatArray = np.asarray(linalg.inv(system, overwrite_a=True, check_finite=False))
 
-    def law(self, source: int, recipients: Sequence[int] | IntArray, horizon: int = 0) -> OpeningLaw:
-        """Return who opens what ``source``, come to by any of its arcs alike, seals for ``recipients``."""
-        chosen, hops = self._checked(source, recipients), chosen_horizon(horizon)
-        begin, on_set = self._of(source), self._on(chosen)
-        entries, means = self._first_entries(begin, on_set)
-        entry, mean = entries.mean(axis=0), float(means.mean())
-        start = np.zeros(len(self._states.node))
-        start[begin] = 1.0 / len(begin)
-        arrivals = self._states.arrivals
-        if arrivals is not None:
-            came_from, opener, chances = arrivals.indices[on_set], self._states.node[on_set], entry
-        else:
-            visits = self._matrix[source] - entry @ self._matrix[on_set] + self._shares * mean
-            visits[on_set] = 0.0
-            into = sparse.coo_array(self._moves[:, on_set])
-            outside = ~np.isin(into.row, on_set)
-            came_from, opener = into.row[outside], on_set[into.col[outside]]
-            chances = np.maximum(visits[came_from], 0.0) * into.data[outside]
-        pmf = self._pmf(start, on_set, came_from, opener, hops)
-        return OpeningLaw(int(source), chosen, came_from, opener, chances, mean, pmf)
+    def solve_hits(self, node: int) -> tuple[FloatArray, FloatArray]:
+        """Return E_a[T] and nu_a, one row a state a, for entering ``node``; 0 and itself in its own states."""
+        own = self._states_of(node)
+        entries, means = self._first_entries(np.arange(len(self._states.node)), own[np.newaxis])
+        means[0, own], entries[0, own] = 0.0, np.eye(len(own))
+        return means[0], entries[0]
 
-    def mean_over_sets(self, law: sparse.csr_array, recipients: int, n_sets: int, seed: int) -> MeanOpenings:
-        """Return the long run of the protocol, from ``n_sets`` sets drawn for each source."""
+    def opening_chances(self, state: int, recipients: IntArray) -> FloatArray:
+        """Return the chance that a token in ``state`` comes to each of ``recipients``, ascending, before the others."""
+        _, on_sets, is_on = next(self._iter_batches(recipients[np.newaxis], 1))
+        entered, _ = self._first_entries(np.array([state]), on_sets)
+        return np.asarray(entered[0, 0] @ is_on[0])
+
+    def mean_over_sets(
+        self, law: sparse.csr_array, recipients: int, n_sets: int | None, seed: int, makers: Makers = None
+    ) -> MeanOpenings:
+        """Return the long run of the protocol, from ``n_sets`` sets drawn for each source; from all where None."""
         require_recipients(law, recipients)
-        validate.integer(sets=n_sets)
-        validate.at_least(2, sets=n_sets)
-        size = len(self._states.node)
-        entries, hops = np.zeros((size, size)), np.empty((size, n_sets))
-        guesses = np.empty((2, self._n_nodes, n_sets))
-        for source in range(self._n_nodes):
-            chances, begin = law[[source]].toarray().ravel(), self._of(source)
-            sent = sparse.coo_array(self._moves[begin].mean(axis=0)[np.newaxis])
-            rng, everywhere = task_generator(seed, source), np.concatenate([begin, sent.col])
-            for drawn in range(n_sets):
-                chosen = np.sort(rng.choice(self._n_nodes, recipients, replace=False, p=chances / chances.sum()))
-                on_set = self._on(chosen)
-                entered, times = self._first_entries(everywhere, on_set)
-                hops[begin, drawn] = times[: len(begin)]
-                entries[np.ix_(begin, on_set)] += entered[: len(begin)] / n_sets
-                # Sets are sorted, and so the states on each recipient follow each other.
-                opens = np.add.reduceat(entered, np.flatnonzero(np.diff(self._states.node[on_set], prepend=-1)), axis=1)
-                guesses[0, source, drawn] = opens[: len(begin)].mean(axis=0).max()
-                guesses[1, source, drawn] = sent.data @ opens[len(begin) :].max(axis=1)
-        sources = stationary_law(entries)
-        if not np.abs(sources @ entries - sources).max() < _BALANCE:
+        if n_sets is not None:
+            validate.integer(2, sets=n_sets)
+        sums = self._add_up(law, recipients, n_sets, seed, makers)
+        sources = stationary_law(sums.entries)
+        if not np.abs(sources @ sums.entries - sources).max() < _BALANCE:
             raise InvalidParameterError("sets", n_sets, "more: through those drawn not every node reaches the others")
         by_node = _gather(self._states.node)
-        legs = by_node @ (sources[:, np.newaxis] * hops)
-        knows_set, knows_hop = (by_node @ sources)[:, np.newaxis] * guesses
+        joint = (
+            (by_node @ (sources[:, np.newaxis] * sums.entries)).T if sums.arrivals is None else sums.arrivals * sources
+        )
         return MeanOpenings(
-            sources, entries, *_mean(legs), *_mean(knows_set), *_mean(knows_hop), node=self._states.node
+            sources,
+            sums.entries,
+            np.asarray(joint),
+            self._states.node,
+            sum(len(weights) for _, weights, _, _ in sums.by_source),
+            *sums.average(sources),
         )
 
-    def _of(self, node: int) -> IntArray:
+    def find_idle(self, law: sparse.csr_array, recipients: int) -> IntArray:
+        """Return the nodes outside the largest closed set of sealers, by all sets of every source."""
+        sums = self._add_up(law, recipients, None, 0)
+        return find_outside(sparse.csr_array(sums.entries > _POSSIBLE), self._states.node)
+
+    def _add_up(
+        self, law: sparse.csr_array, recipients: int, n_sets: int | None, seed: int, makers: Makers = None
+    ) -> _SetSums:
+        """Return the sums over the sets of every source."""
+        size = len(self._states.node)
+        arrivals = np.zeros((len(self._arcs[0]), size)) if self._states.arrivals is None else None
+        sums = _SetSums(np.zeros((size, size)), arrivals, [], n_sets is None, makers)
+        for source in range(self._n_nodes):
+            row = law[[source]].toarray().ravel()
+            if n_sets is None:
+                sets, weights = list_sets(row, recipients)
+            else:
+                rng = task_generator(seed, source)
+                drawn = [rng.choice(len(row), recipients, replace=False, p=row / row.sum()) for _ in range(n_sets)]
+                sets, weights = np.sort(np.array(drawn), axis=1), np.full(n_sets, 1.0 / n_sets)
+            self._add_source(sums, source, sets, weights)
+        return sums
+
+    def _add_source(self, sums: _SetSums, source: int, sets: IntArray, weights: FloatArray) -> None:
+        """Add the openings of one source, for each of ``sets`` with its weight."""
+        begin, size = self._states_of(source), len(self._states.node)
+        sent = sparse.coo_array(self._moves[begin].mean(axis=0)[np.newaxis])
+        everywhere, n_begin = np.concatenate([begin, sent.col]), len(begin)
+        hops, guesses = np.empty((n_begin, len(sets))), np.empty((2, len(sets)))
+        for rows, on_sets, is_on in self._iter_batches(sets, len(everywhere)):
+            entered, times = self._first_entries(everywhere, on_sets)
+            hops[:, rows] = times[:, :n_begin].T
+            weighted = weights[rows, np.newaxis] * entered[:, :n_begin].transpose(1, 0, 2)
+            for state, chances in zip(begin, weighted, strict=True):
+                sums.entries[state] += np.bincount(on_sets.ravel(), chances.ravel(), minlength=size)
+            opens = entered @ is_on
+            if sums.makers is not None:
+                chance, makers = sums.makers
+                following = (1.0 - chance) * (opens @ makers[sets[rows]])
+                places = np.broadcast_to(sets[rows, np.newaxis], opens.shape)
+                trained = np.take_along_axis(following, places, axis=2) + chance * opens
+                np.put_along_axis(following, places, trained, axis=2)
+                opens = following
+            guesses[0, rows] = opens[:, :n_begin].mean(axis=1).max(axis=1)
+            guesses[1, rows] = opens[:, n_begin:].max(axis=2) @ sent.data
+            if sums.arrivals is not None:
+                on, hit = np.zeros((len(rows), size)), np.zeros((len(rows), size))
+                np.put_along_axis(on, on_sets, 1.0, axis=1)
+                np.put_along_axis(hit, on_sets, entered[:, 0], axis=1)
+                visits = self.matrix[source] - hit @ self.matrix + times[:, :1] * self._states.shares
+                by_move = np.maximum((visits * weights[rows, np.newaxis]).T @ on, 0.0) * self._moves.toarray()
+                sums.arrivals[:, source] += by_move[self._arcs]
+        sums.by_source.append((begin, weights, hops, guesses))
+
+    def _iter_batches(self, sets: IntArray, n_begin: int) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
+        """Yield rows of ``sets``, some at a time: their places, their states, and which recipient each state is on."""
+        counts, each = np.diff(self._first)[sets], sets.shape[1]
+        totals = counts.sum(axis=1)
+        for total in np.unique(totals):
+            same = np.flatnonzero(totals == total)
+            batch = max(_BATCH_NUMBERS // int((total + 1) * (total + 1 + n_begin)), 1)
+            for rows in np.array_split(same, -(-len(same) // batch)):
+                lengths = counts[rows].ravel()
+                starts = self._first[sets[rows]].ravel() - (np.cumsum(lengths) - lengths)
+                on_sets = (np.repeat(starts, lengths) + np.arange(lengths.sum())).reshape(-1, total)
+                owners = np.repeat(np.tile(np.arange(each), len(rows)), lengths).reshape(-1, total, 1)
+                yield rows, on_sets, (owners == np.arange(each)).astype(np.float64)
+
+    def _states_of(self, node: int) -> IntArray:
         return np.arange(self._first[node], self._first[node + 1])
 
-    def _on(self, chosen: IntArray) -> IntArray:
-        return np.concatenate([self._of(node) for node in chosen])
-
-    def _first_entries(self, begin: IntArray, on_set: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return nu_a and E_a[T], one row a state of ``begin``."""
-        inside, ways = self._matrix[np.ix_(on_set, on_set)], self._matrix[np.ix_(begin, on_set)]
-        return solve_first_entries(inside, ways, self._shares[on_set])
-
-    def _pmf(self, start: FloatArray, on_set: IntArray, came_from: IntArray, opener: IntArray, hops: int) -> FloatArray:
-        """Follow the token hop by hop until it is opened."""
-        pmf = np.zeros((hops + 1, len(opener)))
-        on_arcs = self._states.arrivals is not None
-        chance = None if on_arcs else np.asarray(self._moves[came_from, opener])
-        backward, token = sparse.csr_array(self._moves.T), start
-        for hop in range(1, hops + 1):
-            after = backward @ token
-            pmf[hop] = after[on_set] if chance is None else token[came_from] * chance
-            after[on_set] = 0.0
-            token = after
-        return pmf
-
-    def _checked(self, source: int, recipients: Sequence[int] | IntArray) -> IntArray:
-        given = np.asarray(recipients)
-        chosen = np.unique(given)
-        if given.ndim != 1 or given.size == 0 or not np.issubdtype(given.dtype, np.integer) or len(chosen) < len(given):
-            raise InvalidParameterError("recipients", recipients, "a sequence of one or more different nodes")
-        last = self._n_nodes - 1
-        if chosen[0] < 0 or chosen[-1] > last or source in chosen:
-            raise InvalidParameterError("recipients", recipients, f"nodes, 0 to {last}, other than the source {source}")
-        validate.integer(source=source)
-        if not 0 <= source <= last:
-            raise InvalidParameterError("source", source, f"a node, 0 to {last}")
-        return chosen
+    def _first_entries(self, begin: IntArray, on_sets: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return nu_a and E_a[T] by the module's equations, for each set (row) and state of ``begin``."""
+        n_sets, size = on_sets.shape
+        system, right = np.ones((n_sets, size + 1, size + 1)), np.ones((n_sets, size + 1, len(begin)))
+        system[:, :size, :size] = self.matrix[on_sets[:, np.newaxis, :], on_sets[:, :, np.newaxis]]
+        system[:, :size, size] = -self._states.shares[on_sets]
+        system[:, size, size] = 0.0
+        right[:, :size] = self.matrix[begin, on_sets[:, :, np.newaxis]]
+        solution = np.linalg.solve(system, right)
+        # What is impossible comes out as rounding.
+        return np.maximum(solution[:, :size].transpose(0, 2, 1), 0.0), np.maximum(solution[:, size], 0.0)
 
 
-def require_turning(graph: Graph) -> None:
-    """Refuse a ring, on which a non-backtracking walk never turns: its chain of arcs falls apart."""
-    if np.all(graph.degrees == 2):
-        raise GraphError("the graph is a ring, where a non-backtracking walk never turns: take another walk")
+@dataclass(frozen=True, eq=False)
+class _SetSums:
+    """Sums over sets.
 
-
-def fundamental_matrix(transitions: sparse.csr_array, shares: FloatArray) -> FloatArray:
-    """Return Z = (I - P + 1 pi)^-1 for transitions P with stationary law pi, dense."""
-    system = -transitions.toarray()
-    system[np.diag_indices_from(system)] += 1.0
-    system += shares
-    return np.asarray(linalg.inv(system, overwrite_a=True, check_finite=False))
-
-
-def solve_first_entries(inside: FloatArray, ways: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return nu_a and E_a[T] by the module's equations, one row a starting state a.
-
-    Args:
-        inside: Z from each state of the set to each.
-        ways: Z from each starting state to each state of the set.
-        shares: pi on the set.
+    Entries by states, arrivals by arc and source; of each source its states, the weights of its sets, and for each set
+    the hops from every state and the two guesses of the opener; or of who trains next, where makers are given.
     """
-    size = len(inside)
-    system = np.ones((size + 1, size + 1))
-    system[:size, :size] = inside.T
-    system[:size, size] = -shares
-    system[size, size] = 0.0
-    right = np.ones((size + 1, len(ways)))
-    right[:size] = ways.T
-    solution = np.linalg.solve(system, right)
-    # What is impossible comes out as rounding.
-    return np.maximum(solution[:size].T, 0.0), np.maximum(solution[size], 0.0)
+
+    entries: FloatArray
+    arrivals: FloatArray | None
+    by_source: list[tuple[IntArray, FloatArray, FloatArray, FloatArray]]
+    is_listed: bool
+    makers: Makers
+
+    def average(self, sources: FloatArray) -> Iterator[float]:
+        """Yield the mean of hops and of both guesses, each with the half-width of its 95% interval."""
+        means, variances = np.zeros(3), np.zeros(3)
+        for begin, weights, hops, guesses in self.by_source:
+            values = np.vstack([sources[begin] @ hops, sources[begin].sum() * guesses])
+            means += values @ weights
+            variances += 0.0 if self.is_listed else values.var(axis=1, ddof=1) / len(weights)
+        return itertools.chain.from_iterable(
+            zip(means.tolist(), (NORMAL_QUANTILE * np.sqrt(variances)).tolist(), strict=True)
+        )
+
+
+def list_sets(row: FloatArray, recipients: int) -> tuple[IntArray, FloatArray]:
+    """Return all sets that a source with this ``row`` of the law may draw, ascending, and their chances."""
+    eligible = np.flatnonzero(row)
+    sets = np.array(list(itertools.combinations(eligible.tolist(), recipients)), dtype=np.int64)
+    chances = row[eligible] / row.sum()
+    if np.ptp(chances) < _POSSIBLE:
+        return sets, np.full(len(sets), 1.0 / len(sets))
+    each = row[sets] / row.sum()
+    # The chance that the first draws are a part of the set, from those of the parts with one less; parts are bits.
+    drawn, weight = np.zeros((2**recipients, len(sets))), np.zeros((2**recipients, len(sets)))
+    drawn[0] = 1.0
+    for part in range(1, 2**recipients):
+        last = [place for place in range(recipients) if part >> place & 1]
+        weight[part] = each[:, last].sum(axis=1)
+        for place in last:
+            rest = part ^ 1 << place
+            drawn[part] += drawn[rest] * each[:, place] / (1.0 - weight[rest])
+    return sets, drawn[-1]
+
+
+def find_outside(support: sparse.csr_array, node: IntArray) -> IntArray:
+    """Return the nodes that stand outside the largest closed set of a chain; ``node``: where each state stands.
+
+    A token that has come to a closed set never leaves it.
+    """
+    n_classes, label = csgraph.connected_components(support, directed=True, connection="strong")
+    begin, end = support.nonzero()
+    is_open = np.zeros(n_classes, dtype=np.bool_)
+    is_open[label[begin[label[begin] != label[end]]]] = True
+    closed = [np.unique(node[label == each]) for each in np.flatnonzero(~is_open)]
+    return np.setdiff1d(node, max(closed, key=len))
 
 
 def require_recipients(law: sparse.csr_array, recipients: int) -> None:
     """Refuse a number of recipients that some source cannot draw."""
-    validate.integer(recipients=recipients)
-    validate.at_least(1, recipients=recipients)
+    validate.integer(1, recipients=recipients)
     support = np.asarray((law > 0).sum(axis=1)).ravel()
     least = int(support.argmin())
     if recipients > support[least]:
@@ -268,10 +310,3 @@ def require_recipients(law: sparse.csr_array, recipients: int) -> None:
 def _gather(node: IntArray) -> sparse.csr_array:
     """Return the matrix that sums over the states of each node."""
     return sparse.csr_array((np.ones(len(node)), (node, np.arange(len(node)))))
-
-
-def _mean(legs: FloatArray) -> tuple[float, float]:
-    """Return the sum over sources of their mean over sets, and the half-width of its 95% interval."""
-    n_sets = legs.shape[1]
-    variance = legs.var(axis=1, ddof=1).sum() / n_sets
-    return float(legs.mean(axis=1).sum()), float(NORMAL_QUANTILE * np.sqrt(variance))

@@ -1,5 +1,39 @@
 """The command line: one thin module a verb. Parse, make one call, print."""
 
-from veilwalk.cli._main import main
+from __future__ import annotations
+
+import sys
 
 __all__ = ["main"]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with a documented code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    code = _run(words)
+    # Where Ctrl-C met code made from text, as a dataclass makes it, Python would end by the signal and not with the
+    # code. It forgets that when other such code runs.
+    exec("")  # noqa: S102  nothing is executed
+    sys.exit(code)
+
+
+def _run(words: list[str]) -> int:
+    # Only now, and not above: imports take a part of a second, in which Ctrl-C must end the process as at any time.
+    try:
+        from veilwalk.cli._interrupt import GUARD, is_guarded
+    except KeyboardInterrupt:
+        sys.stderr.write("veilwalk: interrupted: run the same command again to start over\n")
+        return 130
+    try:
+        if is_guarded(words):
+            GUARD.start()
+        from veilwalk.cli._main import run
+
+        code = run(words)
+    except (KeyboardInterrupt, ImportError) as error:
+        # A library in C that is interrupted while it imports another says that the import failed.
+        if isinstance(error, ImportError) and not GUARD.is_signalled:
+            raise
+        code = GUARD.report()
+    GUARD.finish(code)
+    return code

@@ -1,52 +1,29 @@
-"""``veilwalk node``: be one peer of a real network."""
+"""``veilwalk node``: run one peer of a real network, and look after it."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from veilwalk.cli import _rooms as rooms
+from veilwalk.cli._doctor import show_findings
 from veilwalk.cli._keys import PasswordFile, read_optional_password
-from veilwalk.cli._output import (
-    PAYLOAD_HELP,
-    WALKS_HELP,
-    Accept,
-    AllowSandwich,
-    Clip,
-    Delta,
-    Epsilon,
-    MostUpdates,
-    Noise,
-    Protect,
-    asked_walk,
-    by_walk,
-    help_without_verb,
-    print_table,
-)
-from veilwalk.core.errors import InvalidParameterError
+from veilwalk.cli._options import AsJson, File, Sets, Text, argument, flag, merge_settings, option, take_options
+from veilwalk.cli._output import console, make_group, print_facts, print_table, show_result
+from veilwalk.core.errors import InvalidParameterError, ProtocolError
 from veilwalk.core.units import readable_seconds
+from veilwalk.training import MANIFEST
 
-app = typer.Typer(rich_markup_mode=None)
+app = make_group("Be one peer of a real network.")
 
-Config = Annotated[
-    Path | None,
-    typer.Argument(metavar="CONFIG", help="The node's settings. [default: node.toml]", show_default=False),
-]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The same, as a flag.", show_default=False)
-]
-RunName = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Which run, where node.toml has several.", show_default=False)
-]
-
-
-@app.callback(invoke_without_command=True)
-def root(context: typer.Context) -> None:
-    """Be one peer of a real network."""
-    help_without_verb(context)
+Config = Annotated[File, argument("CONFIG", "The node's settings. [default: node.toml]")]
+ConfigFile = Annotated[File, option("The same, as a flag.", "FILE", name="--config")]
+_PREVIOUS = "The signed manifest that this one follows, for a run under way; what is not given stays as it is."
+RunName = Annotated[Text, option("Which run, where node.toml has several.", "NAME")]
 
 
 def settings_file(place: Path | None, flag: Path | None) -> Path:
@@ -69,18 +46,12 @@ def run(config: Config = None, *, config_file: ConfigFile = None) -> None:
 
     Example: veilwalk node run clinic-a/node.toml
     """
-    from veilwalk.node import run_node
-
-    run_node(settings_file(config, config_file))
+    rooms.node.run_node(settings_file(config, config_file))
 
 
 @app.command("status")
 def status(
-    config: Config = None,
-    *,
-    config_file: ConfigFile = None,
-    run: RunName = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    config: Config = None, *, config_file: ConfigFile = None, run: RunName = None, as_json: AsJson = False
 ) -> None:
     """Print what a node has done, for its operator only.
 
@@ -88,25 +59,19 @@ def status(
 
     Example: veilwalk node status clinic-a/node.toml
     """
-    from veilwalk.node import load_config, node_status
-
     path = settings_file(config, config_file)
-    found = node_status(load_config(path, run).state, with_versions=True)
-    if as_json:
-        content = asdict(found)
-        del content["models"]
-        typer.echo(json.dumps(content, indent=2))
-        return
-    rows = [
-        ("finished", "yes" if found.finished else "no"),
-        ("updates that its newest model has had", str(found.iteration)),
-        *([(f"the same of each of {len(found.walks)} walks", by_walk(found.walks))] if len(found.walks) > 1 else []),
-        ("messages in custody", str(found.in_custody)),
-        ("version of roster, of manifest", f"{found.roster_version}, {found.manifest_version}"),
-        *([("members that the law lacks", ", ".join(found.members_left_out))] if found.members_left_out else []),
-        *((f"{name.replace('_', ' ')}, counted", str(value)) for name, value in sorted(found.tallies.items())),
-    ]
-    print_table(str(path), ("", ">value"), rows)
+    state = rooms.node.node_status(rooms.node.load_config(path, run).state, with_versions=True)
+    facts = {
+        "finished": "yes" if state.finished else "no",
+        "updates that its newest model has had": state.iteration,
+        "the same of each walk": ", ".join(map(str, state.walks)) if len(state.walks) > 1 else None,
+        "messages in custody": state.in_custody,
+        "version of roster, of manifest": f"{state.roster_version}, {state.manifest_version}",
+        "members that the law lacks": ", ".join(state.members_left_out),
+        **{f"{name.replace('_', ' ')}, counted": count for name, count in sorted(state.tallies.items())},
+    }
+    content = {name: value for name, value in asdict(state).items() if name != "models"}
+    show_result(content, lambda: print_facts(str(path), facts), as_json=as_json)
 
 
 @app.command("unfinish")
@@ -118,139 +83,149 @@ def unfinish(config: Config = None, *, config_file: ConfigFile = None, run: RunN
 
     Example: veilwalk node unfinish clinic-a/node.toml
     """
-    from veilwalk.node import load_config, unfinish_node
-
     path = settings_file(config, config_file)
-    undone = unfinish_node(load_config(path, run).state)
+    undone = rooms.node.unfinish_node(rooms.node.load_config(path, run).state)
     typer.echo(f"{path}: {'goes on from its own last model' if undone else 'was not finished'}")
 
 
+@app.command("check")
+def check(
+    config: Config = None,
+    *,
+    config_file: ConfigFile = None,
+    run: RunName = None,
+    peers: Annotated[bool, flag("--peers/--no-peers", "Shake hands with every neighbour.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Look at all a node needs, and start nothing.
+
+    Keys, permissions, roster, manifest, data against the manifest, law, ports, disk, clock, whether neighbours answer,
+    whether everybody trains under this roster, and the dwell that this machine needs: a line each, ok or fails. The
+    node may be running. Of several runs all are looked at, or the one of --run.
+
+    Example: veilwalk node check clinic-a1/node.toml
+
+    Exit code 1 where something fails.
+    """
+    path = settings_file(config, config_file)
+    findings = chain(rooms.peer.check_node(path, run=run, peers=peers), rooms.cluster.advise_node(path, run=run))
+    show_findings(findings, as_json=as_json)
+
+
+@app.command("drain")
+def drain(
+    config: Config = None,
+    *,
+    config_file: ConfigFile = None,
+    run: RunName = None,
+    timeout: Annotated[float, option("Wait so many seconds until it has stopped.")] = 600.0,
+) -> None:
+    """Have a running node hand on what it holds, then stop.
+
+    It takes nothing new meanwhile. For maintenance: nothing of the run waits on a machine that is away. Of several runs
+    all are drained, or the one of --run: the others go on, and it starts again on SIGHUP or with the node.
+
+    Example: veilwalk node drain clinic-a1/node.toml
+
+    Exit code 3 where it has not stopped in time; it goes on handing out, and stops when it is done.
+    """
+    path = settings_file(config, config_file)
+    configs = rooms.node.load_configs(path) if run is None else (rooms.node.load_config(path, run),)
+    states = [settings.state for settings in configs]
+    if not any(rooms.peer.is_running(state) for state in states):
+        typer.echo("no node runs with this configuration")
+        return
+    with console().status("draining") as line:
+        done = rooms.peer.drain_node(states, timeout_s=timeout, tell=lambda held: line.update(f"{held} messages held"))
+    if not done:
+        raise ProtocolError(f"still holds messages after {timeout:g} s: its neighbours take them when they can")
+    typer.echo("drained and stopped; it holds nothing")
+
+
+@app.command("watch")
+def watch(
+    config: Config = None,
+    *,
+    config_file: ConfigFile = None,
+    run: RunName = None,
+    own: Annotated[bool, flag("--own", "Also show what this node has trained: for its operator only.")] = False,
+    port: Annotated[int, option("Port of the page, on this machine only; 0: any that is free.")] = 0,
+) -> None:
+    """Show a node's own state in a browser, on this machine.
+
+    What the metrics of a node say and no more: nothing from which to tell when or whether it trained, unless --own asks
+    for it. Read from its folder; it need not be running. Ctrl-C ends the page.
+
+    Example: veilwalk node watch clinic-a1/node.toml
+    """
+    rooms.watch.serve(
+        rooms.watch.Feed(rooms.watch.NodeSource(settings_file(config, config_file), run=run, own=own)),
+        port=port,
+        announce=typer.echo,
+    )
+
+
 @app.command("manifest")
+@take_options(MANIFEST)
 def manifest(
     *,
     root_keys: Annotated[Path, typer.Option("--root", metavar="DIR", help="Directory of the root key.")],
-    roster: Annotated[Path, typer.Option(metavar="FILE", help="The signed roster.")],
-    features: Annotated[int, typer.Option(help="Numbers in a row of everybody's data.")],
-    classes: Annotated[int, typer.Option(help="Labels run from 0 to one less; 0 for real labels.")],
-    updates: Annotated[int, typer.Option(help="The model is finished after so many.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the manifest and its signature.")],
-    law: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RULE|FILE",
-            help="far:R or uniform-node:LO:HI, which every node works out from the roster; or a law, .npz, made by "
-            "design --graph for its graph. [default: far:R as recommended for it]",
-        ),
+    roster: Annotated[Path, option("The signed roster.", "FILE")],
+    features: Annotated[int, option("Numbers in a row of everybody's data.")],
+    classes: Annotated[int, option("Labels run from 0 to one less; 0 for real labels.")],
+    out: Annotated[Path, option("Where to write the manifest and its signature.", "FILE")],
+    previous: Annotated[File, option(_PREVIOUS, "FILE")] = None,
+    days: Annotated[float | None, option("Days until it expires.", default="never")] = None,
+    test: Annotated[File, option("Public test set of --target-accuracy, .npz of features and labels.", "FILE")] = None,
+    rows: Annotated[int, option("Rows of the largest member's data, for the trial of the dwell.")] = 1000,
+    norm_bound: Annotated[
+        float | None, option("Models of a larger norm are refused.", default="1e6, or as before")
     ] = None,
-    previous: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The signed manifest that this one follows, for a run under way."),
-    ] = None,
-    walks: Annotated[
-        int | None, typer.Option(metavar="W", help=f"{WALKS_HELP} [default: 1, or as before]", show_default=False)
-    ] = None,
-    days: Annotated[float | None, typer.Option(help="Days until it expires. [default: never]")] = None,
-    target_accuracy: Annotated[
-        float | None, typer.Option(help="Or when it reaches this on the public test set; needs --test.")
-    ] = None,
-    test: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The public test set, .npz with features and labels.")
-    ] = None,
-    evaluations: Annotated[int, typer.Option(help="About how often to look whether it does.")] = 40,
-    learner: Annotated[str, typer.Option(metavar="SPEC", help="softmax, mlp:hidden=64, or module:Class.")] = "softmax",
-    walk: Annotated[
-        str | None,
-        typer.Option(metavar="KIND", help="simple or non-backtracking. [default: the law's own]"),
-    ] = None,
-    recipients: Annotated[
-        int | None,
-        typer.Option(
-            metavar="K", help="For how many an update is sealed; the first met opens it. [default: the law's own]"
-        ),
-    ] = None,
-    allow_sandwich: AllowSandwich = False,
-    dwell: Annotated[
-        float | None,
-        typer.Option(help="Seconds every message stays at every node; 0 for none. [default: by a trial update]"),
-    ] = None,
-    rows: Annotated[int, typer.Option(help="Rows of the largest member's data, for that trial.")] = 1000,
-    protect: Protect = "node",
-    epsilon: Epsilon = 0.0,
-    delta: Delta = 1e-5,
-    clip: Clip = 0.0,
-    noise: Noise = 0.0,
-    most_updates: MostUpdates = 0,
-    payload: Annotated[
-        str | None,
-        typer.Option(metavar="FORM", help=f"{PAYLOAD_HELP} [default: fp32, or as before]", show_default=False),
-    ] = None,
-    accept: Accept = "none",
-    spare: Annotated[
-        float,
-        typer.Option(help="Keep a spare copy of what was handed on until so many seconds after that; 0 for none."),
-    ] = 0.0,
-    hop: Annotated[float, typer.Option(help="Seconds a hop takes where nothing dwells.")] = 0.05,
-    away: Annotated[
-        float,
-        typer.Option(help="Seconds a member may be away without a walk being made in its stead; 0: by chance alone."),
-    ] = 60.0,
-    alarm_hops: Annotated[float, typer.Option(help="A walk is believed lost once in so many hops by mistake.")] = 1e7,
-    norm_bound: Annotated[float, typer.Option(help="Models of a larger norm are refused.")] = 1e6,
-    seed: Annotated[int, typer.Option(help="Seed of training; walks draw from the operating system.")] = 1,
+    sets: Sets = None,
     password_file: PasswordFile = None,
+    **values: Any,
 ) -> None:
     """Make and sign what all members of a run agree on.
 
-    Model, learner, law, walk and end.
+    Model, learner, law, walk and end. --law takes far:R or uniform-node:LO:HI, which every node computes from the
+    roster, or a law file (.npz) that design --graph made for its graph; by default far:R as recommended.
+
+    Flags for rare cases: {rare}.
 
     Example: veilwalk node manifest --root root --roster roster.json --law law.npz --features 64 --classes 10
     --updates 400 --out manifest.json
     """
-    from veilwalk.node import RunRequest, make_manifest
-    from veilwalk.node.members import require_unsigned
-
-    require_unsigned(out)
-    request = RunRequest(
-        learner=learner,
+    rooms.members.require_unsigned(out)
+    settings = merge_settings(MANIFEST, None, sets or [], values)
+    if previous is None and "updates" not in settings:
+        raise InvalidParameterError("updates", None, "a whole number: the model is finished after so many")
+    spec = MANIFEST.read(settings) if previous is None else rooms.cluster.read_previous(settings, previous, root_keys)
+    signed, lost, warning = rooms.node.make_manifest(
+        spec,
         n_features=features,
         n_classes=classes,
-        walk=asked_walk(walk),
-        recipients=recipients,
-        allow_sandwich=allow_sandwich,
-        updates=updates,
-        walks=walks,
-        target_accuracy=target_accuracy,
-        test=test,
-        evaluations=evaluations,
-        dwell_s=dwell,
-        rows=rows,
-        protect=protect,
-        epsilon=epsilon,
-        delta=delta,
-        clip=clip,
-        noise=noise,
-        most_updates=most_updates,
-        payload=payload,
-        accept=accept,
-        spare_s=spare,
-        hop_s=hop,
-        away_s=away,
-        alarm_hops=alarm_hops,
-        norm_bound=norm_bound,
-        seed=seed,
-        days=days,
-    )
-    made, lost, seconds = make_manifest(
-        request,
         root_keys=root_keys,
         roster=roster,
         out=out,
-        law=law,
         previous=previous,
+        test=test,
+        rows=rows,
+        norm_bound=norm_bound,
+        days=days,
         password=read_optional_password(password_file),
     )
-    typer.echo(f"{out} and its signature: {made.body_bytes} bytes of model in buckets of {made.bucket_bytes}")
-    law_text = made.law or f"of {law}"
-    typer.echo(f"version {made.version}; law: {law_text}; walk: {made.walk}; sealed for {made.recipients}")
-    typer.echo(f"all {updates} updates take at least {readable_seconds(seconds)}: hops per update times the dwell")
-    typer.echo(f"walks are believed lost after {lost}; one false alarm in {alarm_hops:g} hops is to be expected")
+    typer.echo(f"{out} and its signature: {signed.body_bytes} bytes of model in buckets of {signed.bucket_bytes}")
+    law = signed.law or f"of {spec.scheme.law}"
+    rules = signed.rules
+    typer.echo(f"version {signed.version}; law: {law}; walk: {rules.walk}; sealed for {signed.recipients}")
+    typer.echo(f"every message stays {rules.dwell_s:g} s at every node")
+    typer.echo(
+        f"all {rules.updates} updates take at least {readable_seconds(rules.seconds)}: hops per update times the dwell"
+    )
+    print_table("what members agree on", ("what", "value"), rooms.cluster.describe_manifest(signed))
+    if warning is not None:
+        typer.echo(f"note: {warning}")
+    if previous is not None:
+        changes = rooms.cluster.describe_manifest_changes(rooms.members.read_manifest_draft(previous), signed)
+        print_table(f"changes from version {signed.version - 1}", ("what", "before", "now"), changes)
+    typer.echo(f"walks are believed lost after {lost}; one false alarm in {spec.timing.alarm_hops:g} hops is expected")

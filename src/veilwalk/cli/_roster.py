@@ -4,103 +4,165 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
-from veilwalk.cli._graph import SPEC_HELP, network_of
+from veilwalk.cli import _rooms as rooms
+from veilwalk.cli._design import SPEC_HELP, read_graph_spec
 from veilwalk.cli._keys import PasswordFile, read_optional_password
-from veilwalk.cli._output import help_without_verb, print_table
+from veilwalk.cli._options import AsJson, File, Text, argument, option
+from veilwalk.cli._output import make_group, print_facts, print_table, show_result
 from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, InvalidParameterError
+from veilwalk.core.records import write_atomically
 
-if TYPE_CHECKING:
-    from veilwalk.node.members import Member, Roster
+app = make_group("Draft, sign, check and rotate the list of members.")
 
-app = typer.Typer(rich_markup_mode=None)
-
-Cards = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="CARD", help="Members' card.json files, or key directories.", show_default=False),
-]
-RosterFile = Annotated[Path, typer.Argument(metavar="ROSTER", help="A roster file.", show_default=False)]
-Days = Annotated[float, typer.Option(help="Days until it expires.")]
-Out = Annotated[Path, typer.Option(metavar="FILE", help="Where to write the draft.")]
-
-
-@app.callback(invoke_without_command=True)
-def root(context: typer.Context) -> None:
-    """Draft, sign, check and rotate the list of members."""
-    help_without_verb(context)
+Cards = Annotated[list[Path], argument("CARD", "Members' card.json files, or key directories.")]
+RosterFile = Annotated[Path, argument("ROSTER", "A roster file.")]
+Days = Annotated[float, option("Days until it expires.")]
+Out = Annotated[Path, option("Where to write the draft.", "FILE")]
+Before = Annotated[Path, option("The roster that members hold now.", "FILE")]
+Edges = Annotated[File, option("The network as a file of any format, nodes called as the members.", "FILE")]
+Replace = Annotated[list[str] | None, option("Member whose place a card of its name takes; may repeat.", "NAME")]
+_GRAPH = f"The network; nodes without labels are the members in order of their names. {SPEC_HELP}"
+_NOW, _NEXT = Path("roster.json"), Path("next.json")
 
 
 @app.command("make")
 def make(
-    cards: Cards = None,
+    cards: Cards,
     *,
-    out: Out,
-    graph: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPEC",
-            help=f"The network; nodes without labels are the members in order of their names. {SPEC_HELP}",
-        ),
-    ] = None,
-    edges: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The network as a file of any such format, nodes called as the members."),
-    ] = None,
-    previous: Annotated[
-        Path | None, typer.Option(metavar="ROSTER", help="Change this roster instead of making the first.")
-    ] = None,
-    remove: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Member to leave out; may repeat.")] = None,
-    network: Annotated[
-        str | None, typer.Option(metavar="HEX", help="Id of the network, 32 digits; fresh unless given.")
-    ] = None,
+    graph: Annotated[Text, option(_GRAPH, "SPEC")] = None,
+    edges: Edges = None,
+    network: Annotated[Text, option("Id of the network, 32 digits; fresh unless given.", "HEX")] = None,
+    out: Out = _NOW,
     days: Days = 90,
 ) -> None:
-    """Draft a roster from members' cards and a network.
+    """Draft the first roster from members' cards and a network.
 
-    Nothing is signed yet.
+    Nothing is signed yet. Afterwards add, remove, renew and rotate change it.
 
-    The first: veilwalk roster make keys/* --graph rrg:20:3:seed=1 --out roster.json
-
-    A change: veilwalk roster make new/card.json --previous roster.json --remove clinic-b --edges net --out next.json
-
-    With --previous, cards add members or replace those of their name; all others stay as they are.
+    Example: veilwalk roster make keys/* --graph rrg:20:3:seed=1 --out roster.json
     """
-    from veilwalk.node.members import changed_roster, first_roster, parse_network, read_cards
-
-    members, suite = read_cards(cards or [])
+    members, suite = rooms.members.read_cards(cards)
+    if suite is None or (graph is None) == (edges is None):
+        raise ConfigError("the network: give either --graph or --edges")
+    network_id = None if network is None else rooms.members.parse_network(network)
+    links = rooms.graphs.read_graph(edges) if edges is not None else read_graph_spec(graph or "")
+    pairs = rooms.members.edges_of_graph(links, set(members))
     now = int(time.time())
-    if previous is None:
-        if suite is None or remove:
-            raise ConfigError("a first roster needs members' cards, and nobody to remove")
-        network_id = None if network is None else parse_network(network)
-        pairs = _edges(graph, edges, set(members))
-        roster = first_roster(members, pairs, suite=suite, now=now, days=days, network=network_id)
-    else:
-        if network is not None:
-            raise InvalidParameterError("network", network, "given for a first roster only")
-        old = read_draft(previous)
-        if suite is not None and suite != old.suite:
-            raise ConfigError(f"the cards are of suite {int(suite)}, the roster of {int(old.suite)}")
-        pairs = _edges(graph, edges, (set(old.ids) - set(remove or [])) | set(members))
-        roster = changed_roster(old, pairs, cards=members, removed=remove or [], now=now, days=days)
-    write_draft(out, roster, previous)
+    roster = rooms.members.first_roster(members, pairs, suite=suite, now=now, days=days, network=network_id)
+    _write_draft(out, roster)
+
+
+@app.command("add")
+def add(
+    cards: Cards,
+    *,
+    to: Annotated[Text, option("The members next to it. Kept for a member that is replaced.", "A,B")] = None,
+    replace: Replace = None,
+    roster: Before = _NOW,
+    out: Out = _NEXT,
+    days: Days = 90,
+) -> None:
+    """Draft a roster with one more member, or new keys of one.
+
+    Nothing is signed yet. All others keep their neighbours.
+
+    A member joins: veilwalk roster add cards/clinic-d1.json --to clinic-a1,clinic-b2
+
+    A member has lost a key, and made new ones: veilwalk roster add cards/clinic-a1.json --replace clinic-a1
+    """
+    old = rooms.members.read_roster_draft(roster)
+    members = _read_cards(cards, old)
+    neighbours = [] if to is None else [name.strip() for name in to.split(",")]
+    edges = rooms.members.join_edges(old, members, to=neighbours, replaced=replace or [])
+    _draft_change(old, edges, cards=members, replaced=replace or (), days=days, paths=(roster, out))
+
+
+@app.command("remove")
+def remove(
+    names: Annotated[list[str], argument("NAME", "The members that leave.")],
+    *,
+    link: Annotated[list[str] | None, option("Two members to join besides; may repeat.", "A,B")] = None,
+    roster: Before = _NOW,
+    out: Out = _NEXT,
+    days: Days = 90,
+) -> None:
+    """Draft a roster without a member.
+
+    Nothing is signed yet. Its edges go with it; a network that would fall apart is refused, and needs a --link.
+
+    Example: veilwalk roster remove clinic-b2 --link clinic-a1,clinic-c1
+    """
+    old = rooms.members.read_roster_draft(roster)
+    added = []
+    for text in link or []:
+        first, *others = _split_names(text, old, "link")
+        if len(others) != 1 or first in others or {first, *others} & set(names):
+            raise InvalidParameterError("link", text, "two members that stay, A,B")
+        added.append((first, others[0]))
+    edges = rooms.members.edges_after(old, added=added, removed=names)
+    _draft_change(old, edges, removed=names, days=days, paths=(roster, out))
+
+
+@app.command("renew")
+def renew(*, edges: Edges = None, roster: Before = _NOW, out: Out = _NEXT, days: Days = 90) -> None:
+    """Draft the same roster with a later end, or other links.
+
+    Nothing is signed yet. Members and keys stay as they are, and links without --edges. When the old one ends,
+    everybody stops.
+
+    Example: veilwalk roster renew --days 90
+    """
+    old = rooms.members.read_roster_draft(roster)
+    pairs = old.edges
+    if edges is not None:
+        pairs = tuple(rooms.members.edges_of_graph(rooms.graphs.read_graph(edges), set(old.ids)))
+    _draft_change(old, pairs, days=days, paths=(roster, out))
+
+
+@app.command("edges")
+def edges(
+    roster: Annotated[Path, argument("ROSTER", "A roster file. [default: roster.json]")] = _NOW,
+    *,
+    of: Annotated[Text, option("Only those of this member.", "NAME")] = None,
+    out: Annotated[File, option("Write them as an edge list, for design --graph file:FILE.", "FILE.csv")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print who is next to whom, and at which address.
+
+    For firewalls: each member must reach the addresses of its neighbours, and nobody else's.
+
+    Example: veilwalk roster edges roster.json --of clinic-a1
+    """
+    version = rooms.members.read_roster_draft(roster)
+    members = list(version.ids) if of is None else _split_names(of, version, "of")
+    addresses = {name: {peer: version.member(peer).address for peer in version.neighbours(name)} for name in members}
+    if out is not None:
+        lines = [f"{a},{b}\n" for a, b in version.edges if not {a, b}.isdisjoint(members)]
+        write_atomically(out, "".join(["source,target\n", *lines]).encode())
+    rows = [
+        (name if place == 0 else "", peer, address)
+        for name, peers in addresses.items()
+        for place, (peer, address) in enumerate(peers.items())
+    ]
+    title = f"version {version.version}"
+    show_result(addresses, lambda: print_table(title, ("member", "must reach", "at"), rows), as_json=as_json)
 
 
 @app.command("rotate")
 def rotate(
     roster: RosterFile,
-    cards: Cards = None,
+    cards: Cards,
     *,
-    out: Out,
+    out: Out = _NEXT,
     days: Days = 90,
-    seals_in: Annotated[
-        float, typer.Option(help="Hours until messages are sealed in the new epoch: time for all to get the file.")
-    ] = 24,
+    seals_in: Annotated[float, option("Hours until messages are sealed in the new epoch.")] = 24,
 ) -> None:
     """Draft the next epoch's roster from members' new cards.
 
@@ -110,28 +172,26 @@ def rotate(
 
     Every member first runs veilwalk keys rotate and sends its new card. Hand the roster out before the epoch begins.
     """
-    from veilwalk.node.members import read_cards, rotated_roster
-
-    old = read_draft(roster)
-    members, suite = read_cards(cards or [])
-    if suite is not None and suite != old.suite:
-        raise ConfigError(f"the cards are of suite {int(suite)}, the roster of {int(old.suite)}")
+    old = rooms.members.read_roster_draft(roster)
+    members = _read_cards(cards, old)
     validate.more_than(0, days=days)
     if not 0 <= seals_in <= 24 * days:
         raise InvalidParameterError("seals_in", seals_in, "hours from now, before the roster ends")
     now = int(time.time())
     begins = now + round(seals_in * 3600)
-    write_draft(out, rotated_roster(old, cards=members, now=now, days=days, seals_from=begins), roster)
+    passed_over = sorted(members.keys() - set(old.ids))
+    if passed_over:
+        typer.echo(f"passed over, for they are no members: the cards of {', '.join(passed_over)}")
+    rotated = rooms.members.rotated_roster(old, cards=members, now=now, days=days, seals_from=begins)
+    _write_draft(out, rotated, roster, old)
 
 
 @app.command("sign")
 def sign(
     roster: RosterFile,
     *,
-    root_dir: Annotated[Path, typer.Option("--root", metavar="DIR", help="The root's key directory.")],
-    current: Annotated[
-        Path | None, typer.Option(metavar="ROSTER", help="The version members hold now; refuse to fork from it.")
-    ] = None,
+    root_dir: Annotated[Path, option("The root's key directory.", "DIR", name="--root")],
+    current: Annotated[File, option("The version members hold now; refuse to fork from it.", "ROSTER")] = None,
     password_file: PasswordFile = None,
 ) -> None:
     """Sign a drafted roster with the root key.
@@ -142,21 +202,20 @@ def sign(
 
     Look at the members and fingerprints it prints before handing the two files to everybody.
     """
-    from veilwalk.node.members import check_succession, check_time, load_root_key, read_signed_roster, sign_roster
-
-    draft = read_draft(roster)
-    check_time(draft, time.time(), str(roster))
+    draft = rooms.members.read_roster_draft(roster)
+    rooms.members.check_time(draft, time.time(), str(roster))
     if current is None and draft.version > 1:
         raise InvalidParameterError("current", None, f"the roster before version {draft.version}, to sign no fork")
-    key = load_root_key(root_dir, password=read_optional_password(password_file))
+    key = rooms.members.load_root_key(root_dir, password=read_optional_password(password_file))
+    held = None
     if current is not None:
         # What another root has signed its members hold, and nobody follows this one from there.
-        held = read_signed_roster(current, key.public_key())
+        held = rooms.members.read_signed_roster(current, key.public_key())
         if held.digest == draft.digest:
             raise InvalidParameterError("current", str(current), f"the version before {draft.version}, not the same")
-        check_succession(draft, held, str(roster))
-    sign_roster(roster, draft, key)
-    _print(draft)
+        rooms.members.check_succession(draft, held, str(roster))
+    rooms.members.sign_roster(roster, draft, key)
+    _print(draft, held)
     typer.echo(f"signed: {roster} and {roster}.sig")
 
 
@@ -164,10 +223,8 @@ def sign(
 def check(
     roster: RosterFile,
     *,
-    root_public: Annotated[Path, typer.Option(metavar="FILE", help="The root's root.pub.")],
-    current: Annotated[
-        Path | None, typer.Option(metavar="ROSTER", help="The signed version a node holds; ROSTER must follow it.")
-    ] = None,
+    root_public: Annotated[Path, option("The root's root.pub.", "FILE")],
+    current: Annotated[File, option("The signed version a node holds; ROSTER must follow it.", "ROSTER")] = None,
 ) -> None:
     """Check a signed roster as a node would.
 
@@ -177,73 +234,96 @@ def check(
 
     Exit code 3 for a bad signature, an expired roster, a rollback, a gap or a fork.
     """
-    from veilwalk.node.members import load_root_public_key, load_roster, read_signed_roster
-
-    key = load_root_public_key(root_public)
-    held = None if current is None else read_signed_roster(current, key)
-    _print(load_roster(roster, key, time.time(), held))
+    key = rooms.members.load_root_public_key(root_public)
+    held = None if current is None else rooms.members.read_signed_roster(current, key)
+    _print(rooms.members.load_roster(roster, key, time.time(), held), held)
     typer.echo("valid")
 
 
-def _edges(graph: str | None, edges: Path | None, ids: set[str]) -> list[tuple[str, str]]:
-    from veilwalk.graphs import read_graph
-    from veilwalk.node.members import edges_of_graph
-
-    if (graph is None) == (edges is None):
-        raise ConfigError("the network: give either --graph or --edges")
-    return edges_of_graph(network_of(graph or "") if edges is None else read_graph(edges), ids)
-
-
-def read_draft(path: Path) -> Roster:
-    """Return a roster, signed or not."""
-    from veilwalk.node.members import read_roster_draft
-
-    return read_roster_draft(path)
+def _read_cards(cards: Sequence[Path], old: rooms.members.Roster) -> dict[str, rooms.members.Member]:
+    """Return the members of cards that join a roster, or replace its members."""
+    members, suite = rooms.members.read_cards(cards)
+    if suite is not None and suite != old.suite:
+        raise ConfigError(f"the cards are of suite {int(suite)}, the roster of {int(old.suite)}")
+    return members
 
 
-def write_draft(path: Path, roster: Roster, previous: Path | None = None) -> None:
+def _draft_change(
+    old: rooms.members.Roster,
+    edges: Sequence[tuple[str, str]],
+    *,
+    days: float,
+    paths: tuple[Path, Path],
+    **changes: Any,
+) -> None:
+    """Draft the version after ``old``, with ``changes`` of members; ``paths`` are the files of the two."""
+    changes = {"cards": {}, "removed": ()} | changes
+    roster = rooms.members.changed_roster(old, edges, now=int(time.time()), days=days, **changes)
+    _write_draft(paths[1], roster, paths[0], old)
+
+
+def _write_draft(
+    path: Path,
+    roster: rooms.members.Roster,
+    previous: Path | None = None,
+    old: rooms.members.Roster | None = None,
+) -> None:
     """Write a draft that follows ``previous``, show it and say what comes next."""
-    from veilwalk.core.records import write_atomically
-    from veilwalk.node.members import require_unsigned
-
     if previous is not None and path.resolve() == previous.resolve():
         raise InvalidParameterError("out", str(path), "another file: members still hold the one before")
-    require_unsigned(path)
-    seen: dict[str, str] = {}
+    rooms.members.require_unsigned(path)
+    owners: dict[str, str] = {}
     for member in roster.members:
-        other = seen.setdefault(member.address, member.id)
+        other = owners.setdefault(member.address, member.id)
         if other != member.id:
             raise ConfigError(f"{other} and {member.id} have the same address, {member.address}: must differ")
     replaced = path.exists()
     write_atomically(path, roster.data)
-    _print(roster)
+    _print(roster, old)
     if replaced:
         typer.echo(f"what was in {path} is replaced: a change that was drafted there is not in this one")
     current = "" if previous is None else f" --current {previous}"
-    typer.echo(f"drafted, not signed: {path}; next: veilwalk roster sign {path} --root DIR{current}")
+    hint = f"veilwalk roster sign {path} --root DIR{current} --password-file FILE"
+    typer.echo(f"drafted, not signed: {path}; next: {hint}")
 
 
-def _print(roster: Roster) -> None:
-    about = [
-        ("network", roster.network.hex()),
-        ("version", str(roster.version)),
-        ("epoch", str(roster.epoch)),
-        ("suite", roster.suite.name.lower()),
-        ("created", _date(roster.created)),
-        *([("sealed in from", _date(roster.seals_from))] if roster.rolls_over else []),
-        ("expires", _date(roster.expires)),
-        ("members", str(len(roster.members))),
-        ("edges", str(len(roster.edges))),
-        ("digest", roster.digest.hex()),
+def _print(roster: rooms.members.Roster, old: rooms.members.Roster | None = None) -> None:
+    """Show a roster, and what it changes of the one before."""
+    facts = {
+        "network": roster.network.hex(),
+        "version": roster.version,
+        "epoch": roster.epoch,
+        "suite": roster.suite.name.lower(),
+        "created": _date(roster.created),
+        "sealed in from": _date(roster.seals_from) if roster.rolls_over else None,
+        "expires": _date(roster.expires),
+        "members": len(roster.members),
+        "edges": len(roster.edges),
+        "digest": roster.digest.hex(),
+    }
+    print_facts("roster", facts)
+    rows = [
+        (member.id, member.address, str(len(roster.neighbours(member.id))), member.tls_spki_sha256.hex())
+        for member in roster.members
     ]
-    print_table("roster", ("field", "value"), about)
-    rows = [_row(roster, member) for member in roster.members]
     print_table("members", ("name", "address", ">neighbours", "TLS fingerprint"), rows)
-
-
-def _row(roster: Roster, member: Member) -> tuple[str, str, str, str]:
-    return member.id, member.address, str(len(roster.neighbours(member.id))), member.tls_spki_sha256.hex()
+    if (warning := rooms.cluster.describe_crowd(len(roster.members) - 1)) is not None:
+        typer.echo(f"note: {warning}")
+    if old is not None:
+        changes = rooms.members.describe_changes(old, roster) or [("members, keys, addresses, edges", "", "as before")]
+        print_table(f"changes from version {old.version}", ("what", "before", "now"), changes)
+        if any("TLS fingerprint" in what or what.endswith(" joins") for what, _, _ in changes):
+            typer.echo("compare every new fingerprint with its member by another way before you sign")
 
 
 def _date(seconds: int) -> str:
     return dt.datetime.fromtimestamp(seconds, tz=dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _split_names(text: str, roster: rooms.members.Roster, option_name: str) -> list[str]:
+    """Return names of members that commas separate."""
+    names = [part.strip() for part in text.split(",")]
+    for name in names:
+        if name not in roster.ids:
+            raise InvalidParameterError(option_name, name, f"among the members of version {roster.version}")
+    return names

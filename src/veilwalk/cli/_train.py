@@ -1,257 +1,348 @@
-"""``veilwalk train``: private learning, end to end."""
+"""``veilwalk demo``, ``init`` and ``train``: a first look, a start with one's own data, and private learning."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import fields
-from functools import partial
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from veilwalk.cli._config import collected
-from veilwalk.cli._graph import SPEC_HELP
-from veilwalk.cli._output import ACCEPT_HELP, PAYLOAD_HELP, drawn, live_progress
-from veilwalk.cli._train_plan import large_checkpoints, print_plan
-from veilwalk.cli._train_tables import print_training
-from veilwalk.cli._watch import Watch, page_of
+from veilwalk.cli import _rooms as rooms
+from veilwalk.cli._interrupt import GUARD, NOTHING_KEPT
+from veilwalk.cli._options import (
+    AsJson,
+    File,
+    Sets,
+    Watch,
+    argument,
+    flag,
+    format_settings,
+    merge_settings,
+    option,
+    take_options,
+)
+from veilwalk.cli._output import draw, format_share, live_progress, page_of, print_records, say, show_result
 from veilwalk.core.errors import ConfigError
-from veilwalk.core.walk import WALKS
-from veilwalk.training import TrainSettings
-from veilwalk.training._settings import USUAL_LEARNER
+from veilwalk.core.records import Record, require_writable, score_of, write_atomically
+from veilwalk.core.tables import csv_table
+from veilwalk.core.units import readable_bytes, readable_seconds
+from veilwalk.training import TRAIN
 
-if TYPE_CHECKING:
-    from veilwalk.core.records import Record
-    from veilwalk.training import TrainingRun
-
-#: What is shown of each default, where nothing is chosen until the network is known.
-_CHOSEN = {
-    "law": "the scheme's; paper on regular graphs, uniform-node on others, where another part is given",
-    "support": "2 to 6, or to as far as all nodes reach",
-    "walk": "the scheme's, the one a law file was designed for, or simple",
-    "recipients": "the scheme's, as a law file says, or 1",
-    "learner": f"{USUAL_LEARNER}; with --epsilon whole batches and a step for it",
-    "target_accuracy": "never",
-    "max_hops": "never",
+_LARGE = 500_000_000
+_PEERS, _NEIGHBOURS, _ROWS_OF_A_PEER, _FEATURES = 30, 4, 20, 5
+_KINDS = ("low", "middle", "high")
+_HEAD = """\
+# Settings of one training run. It runs as it stands, on the small made-up data beside it:
+#
+#     veilwalk train --config train.toml --out run
+#
+# Then put your own data and network in. Lines that begin with "# key =" show defaults: remove the # to change one.
+# Flags win over this file, and so does --set key=value. Paths are relative to where you call veilwalk.
+# What the recommended scheme hides and costs here, before anything is trained:
+#
+#     veilwalk recommend --graph file:peers.csv
+"""
+#: Settings that the starter files need.
+_STARTER = {
+    "graph": "file:peers.csv",
+    "data": "csv:rows.csv:label=kind:group=peer",
+    "partition": "natural:peer",
+    "learner": "softmax:learning_rate=0.5:local_steps=5",
+    "updates": 200,
+    "compare": "paper-walk,plain-walk,gossip,central",
 }
-_DEFAULTS = {field.name: field.default for field in fields(TrainSettings)} | _CHOSEN
+_RESULT_FILES = ("model.npz", "record.json", "metrics.csv", "metrics.jsonl")
+_CONTENT_COLUMNS = {
+    "attacker": "{attacker}",
+    ">names maker": "{hit_ratio:.2%}",
+    ">95% interval": "{hit_ratio_interval[0]:.2%} to {hit_ratio_interval[1]:.2%}",
+    ">entropy, nats": "{node_entropy_nats:.3f}",
+    "granted": "{granted}",
+}
+_ATTACKERS = (
+    "Strongest first. data: every candidate's. gradient: the update itself, compared with the one each candidate"
+    " would have made; that takes the model before it, which its predecessor holds. step: how far each candidate's"
+    " loss fell, with the same grant. count: how often each candidate took part since the receiver's last model,"
+    " with drop; the receiver can do it alone. drop: how far the loss fell since then. loss: of the received model,"
+    " lowest first."
+)
 
 
-def _setting(name: str, about: str, metavar: str | None = None) -> Any:
-    """An option for one setting; its default is the setting's own."""
-    default = _DEFAULTS[name]
-    shown = f"{default:g}" if isinstance(default, float) else default
-    return typer.Option(metavar=metavar, help=f"{about} [default: {shown}]")
+def demo(
+    *,
+    out: Annotated[Path, option("Where the run is kept.", "DIR")] = Path("veilwalk-demo"),
+    as_json: AsJson = False,
+) -> None:
+    """Show it: 300 peers learn to read digits, privately.
+
+    The same as veilwalk train with nothing said: about a minute on two cores, offline, on data that come with the
+    package. Called again it shows the finished run, or goes on with one that was stopped.
+
+    Example: veilwalk demo
+    """
+    folder = rooms.training.RunFolder(out)
+    # A run also holds what was chosen for it.
+    if folder.started and folder.spec() != rooms.training.Scenario.from_spec(TRAIN.defaults).spec:
+        raise ConfigError(f"{out} holds another run than the demo: choose another folder with --out")
+    train(out=out, resume=folder.started, as_json=as_json)
+    if not as_json:
+        page = out / "report.html"
+        page_hint = f"open {page} in a browser; " if page.exists() else ""
+        typer.echo(f"next: {page_hint}veilwalk init DIR starts with data and a network of your own")
 
 
+def init(folder: Annotated[Path, argument("DIR", "A new folder, or an empty one.")]) -> None:
+    """Write settings for your own data and network.
+
+    DIR gets train.toml, every setting with a comment, and a small made-up table and network in the form that yours must
+    have, with which it runs as it stands. Nothing that is there already is touched.
+
+    Example: veilwalk init mine
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"{folder} is not an empty folder: choose another")
+    require_writable(folder)
+    for name, (about, content) in _starter_files().items():
+        write_atomically(folder / name, content)
+        typer.echo(f"wrote {folder / name}: {about}")
+    typer.echo(f"next: cd {folder} && veilwalk train --config train.toml --out run")
+
+
+def _starter_files() -> dict[str, tuple[str, bytes]]:
+    """Return the files by name, each with what it is. The random numbers in them are the same every time."""
+    import numpy as np
+
+    source = np.random.default_rng(20250507)
+    names = [f"peer-{number:02}" for number in range(1, _PEERS + 1)]
+    edges = rooms.graphs.random_regular(_PEERS, _NEIGHBOURS, seed=1).edges()
+    rows = []
+    for name in names:
+        kinds = source.integers(len(_KINDS), size=_ROWS_OF_A_PEER)
+        values = source.normal(kinds[:, None], 1.0, size=(_ROWS_OF_A_PEER, _FEATURES))
+        for kind, row in zip(kinds, values, strict=True):
+            measures = {f"measure-{place}": f"{value:.2f}" for place, value in enumerate(row, start=1)}
+            rows.append({"kind": _KINDS[kind], "peer": name} | measures)
+    links = [{"source": names[a], "target": names[b]} for a, b in edges]
+    return {
+        "train.toml": ("every setting, with what it means", (_HEAD + format_settings(TRAIN, _STARTER)).encode()),
+        "rows.csv": ("made-up rows: a label, whose row it is, numbers", csv_table(rows)),
+        "peers.csv": ("a made-up network: two names a line", csv_table(links)),
+    }
+
+
+@take_options(TRAIN)
 def train(
     *,
-    graph: Annotated[str | None, _setting("graph", f"Network: {SPEC_HELP}", "SPEC")] = None,
-    scheme: Annotated[
-        str | None,
-        _setting(
-            "scheme",
-            "auto: sealed for several, as recommended for the network; paper: for one, as in the paper. "
-            "--law, --walk or --recipients say it themselves.",
-            "auto|paper",
-        ),
-    ] = None,
-    law: Annotated[
-        str | None,
-        _setting(
-            "law",
-            "uniform-distance, uniform-node, far:R, paper, paper-printed, paper-exact, optimal, "
-            "or a file written by design --out.",
-            "NAME|FILE",
-        ),
-    ] = None,
-    support: Annotated[str | None, _setting("support", "Distances of a law given by name.", "LO:HI")] = None,
-    walk: Annotated[
-        str | None,
-        _setting("walk", f"{', '.join(WALKS)}.", "KIND"),
-    ] = None,
-    recipients: Annotated[
-        int | None, _setting("recipients", "For how many an update is sealed; the first met opens it.", "K")
-    ] = None,
-    data: Annotated[
-        str | None,
-        _setting("data", "digits, mnist:DIR, npz:FILE, csv:FILE, arff:FILE, parquet:FILE or ratings:FILE.", "SPEC"),
-    ] = None,
-    learner: Annotated[
-        str | None,
-        _setting(
-            "learner",
-            "softmax, linear, mlp, factorisation, sklearn, or module:Class of your own, each with :name=value options.",
-            "SPEC",
-        ),
-    ] = None,
-    partition: Annotated[
-        str | None,
-        _setting(
-            "partition",
-            "How data are dealt out: iid, dirichlet:ALPHA, shards:PER_NODE, pathological:CLASSES, "
-            "graph:CORRELATION, natural:COLUMN or groups:COLUMN.",
-            "SPEC",
-        ),
-    ] = None,
-    tokens: Annotated[
-        int | None, _setting("tokens", "Models that walk side by side; the best or their mean is handed out.")
-    ] = None,
-    updates: Annotated[int | None, _setting("updates", "Updates of every algorithm.")] = None,
-    compare: Annotated[
-        str | None, _setting("compare", "none, or some of paper-walk, plain-walk, gossip and central.", "NAMES")
-    ] = None,
-    protect: Annotated[
-        str | None,
-        _setting("protect", "What noise protects: one row of a node, or all its rows together.", "record|node"),
-    ] = None,
-    epsilon: Annotated[
-        float | None,
-        _setting("epsilon", "Find the noise for this epsilon, against everybody, sender known; 0: none.", "EPSILON"),
-    ] = None,
-    delta: Annotated[float | None, _setting("delta", "Of the guarantee (epsilon, delta).", "DELTA")] = None,
-    noise: Annotated[
-        float | None, _setting("noise", "Or Gaussian noise by its size, in units of --clip.", "MULTIPLIER")
-    ] = None,
-    clip: Annotated[
-        float | None,
-        _setting(
-            "clip",
-            "Largest norm of an update, or of a row's gradient for records; 0: none, or as usual for --epsilon.",
-            "NORM",
-        ),
-    ] = None,
-    most_updates: Annotated[
-        int | None,
-        _setting(
-            "most_updates",
-            "A node that has made so many hands models on as they are; 0: no limit, or even shares for --epsilon.",
-            "COUNT",
-        ),
-    ] = None,
-    payload: Annotated[str | None, _setting("payload", PAYLOAD_HELP, "FORM")] = None,
-    accept: Annotated[
-        str | None, _setting("accept", f"What a node asks of a model it receives: {ACCEPT_HELP}.", "TESTS")
-    ] = None,
-    poison: Annotated[
-        str | None,
-        _setting("poison", "What some nodes do to it: sign-flip:10, nan, random, drift or none.", "KIND[:NUMBER]"),
-    ] = None,
-    poisoners: Annotated[float | None, _setting("poisoners", "Share of the nodes that do.", "SHARE")] = None,
-    target_accuracy: Annotated[
-        float | None, _setting("target_accuracy", "Stop at the first evaluation that reaches it.", "SHARE")
-    ] = None,
-    patience: Annotated[
-        int | None,
-        _setting("patience", "Stop after so many evaluations, evenly apart, without a better loss; 0 never.", "COUNT"),
-    ] = None,
-    max_hops: Annotated[int | None, _setting("max_hops", "Stop before more hops.", "HOPS")] = None,
-    attack: Annotated[
-        int | None, _setting("attack", "Deliveries on which to try the content attack; 0 for none.")
-    ] = None,
-    seed: Annotated[int | None, _setting("seed", "Seed of everything.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the run there: settings, checkpoints, table, report.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    config: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Settings; flags win over it.")] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting; wins over --config.")
-    ] = None,
-    track: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME[:WHERE]",
-            help="Tell every evaluation to tensorboard:DIR, wandb:PROJECT, trackio:PROJECT or mlflow:EXPERIMENT.",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read and check everything, say what the run will take, and stop.")
-    ] = False,
+    out: Annotated[File, option("Folder of the run, with its report.", "DIR")] = None,
+    resume: Annotated[bool, flag("--resume", "Continue the run in --out.")] = False,
+    config: Annotated[File, option("Settings; flags and --set win over it.", "FILE.toml")] = None,
+    sets: Sets = None,
+    track: Annotated[list[str] | None, option("Pass every evaluation to tensorboard:DIR.", "NAME[:WHERE]")] = None,
+    dry_run: Annotated[bool, flag("--dry-run", "Check everything, print what the run will take, and stop.")] = False,
     watch: Watch = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead of tables.")] = False,
+    as_json: AsJson = False,
+    **values: Any,
 ) -> None:
     """Train a model over a network of peers, privately.
 
-    No receiver can tell whose update it got. Says what was gained and what it cost, beside the paper's scheme, a plain
-    walk, gossip and central training on the same data. By default 300 peers learn to read digits: about a minute on two
-    cores, offline.
+    No receiver can tell whose update it got. The output shows what was gained and what it cost, beside the paper's
+    scheme, a plain walk, gossip and central training on the same data. By default 300 peers learn to read digits: about
+    a minute on two cores, offline.
+
+    Flags for rare cases: {rare}.
 
     Example: veilwalk train --data mnist:DIR --partition iid --updates 5000 --out run
     """
-    flags = {
-        "graph": graph, "scheme": scheme, "law": law, "support": support, "walk": walk, "recipients": recipients,
-        "data": data, "learner": learner,
-        "partition": partition, "tokens": tokens, "updates": updates, "compare": compare,
-        "protect": protect, "epsilon": epsilon, "delta": delta, "noise": noise, "clip": clip,
-        "most-updates": most_updates, "payload": payload, "attack": attack, "seed": seed,
-        "accept": accept, "poison": poison, "poisoners": poisoners, "target_accuracy": target_accuracy,
-        "patience": patience, "max_hops": max_hops,
-    }  # fmt: skip
-    settings = _settings(collected(config, sets or [], flags), out, resume=resume)
+    values, folder = merge_settings(TRAIN, config, sets or [], values), None
+    GUARD.advise(NOTHING_KEPT)
+    if out is not None:
+        folder = rooms.training.RunFolder(out)
+        folder.check(resume=resume)
+        # Before the folder is begun there is nothing to resume.
+        resume_hint = f"veilwalk train --resume --out {out} goes on from the last checkpoint"
+        GUARD.advise(lambda: resume_hint if folder.started else NOTHING_KEPT)
+    elif resume or watch:
+        raise ConfigError(f"--{'resume' if resume else 'watch'} needs --out: the folder of the run")
+    # A run that is resumed brings its own settings, which must agree with these.
+    spec = folder.spec(values) if folder is not None and resume else TRAIN.read(values)
     if dry_run:
-        print_plan(settings, out)
+        _print_plan(spec, out)
         return
-    if watch and out is None:
-        raise ConfigError("--watch needs --out: the folder that is watched")
-    with page_of(out, wanted=watch):
-        _train(settings, out, track or [], resume=resume, as_json=as_json)
+    with page_of(out, enabled=watch):
+        record = _run(spec, out, track or [], resume=resume).record()
+        paths = [] if out is None else [out / name for name in _RESULT_FILES]
+        paths += [] if out is None else draw("training_report", record, out / "report.html")
+        show_result(record.to_dict(), lambda: print_training(record), paths, as_json=as_json)
 
 
-def _train(settings: TrainSettings, out: Path | None, track: list[str], *, resume: bool, as_json: bool) -> None:
-    try:
-        run = _trained(settings, out, track, resume=resume)
-    except KeyboardInterrupt:
-        if out is not None:
-            typer.echo(f"veilwalk train --resume --out {out} goes on from the last checkpoint", err=True)
-        raise
-    record = run.record()
-    paths = (
-        []
-        if out is None
-        else [
-            *(out / name for name in ("model.npz", "record.json", "metrics.csv", "metrics.jsonl")),
-            *drawn(partial(_draw, record, out)),
-        ]
+def _run(
+    spec: rooms.training.RunSpec, out: Path | None, track: list[str], *, resume: bool
+) -> rooms.training.TrainingRun:
+    with rooms.training.open_trackers(track, spec.params(TRAIN)) as tracker, live_progress() as progress:
+        scenario = rooms.training.Scenario.from_spec(spec)
+        notes = [scenario.scheme.remark(), *scenario.notes]
+        # A look at the size first: only large models are tried out.
+        if out is not None and rooms.training.plan_run(scenario, trial=False).total_bytes >= _LARGE:
+            notes.append(_warn_of_size(rooms.training.plan_run(scenario, times=False).total_bytes, out))
+        for note in filter(None, notes):
+            typer.echo(f"note: {note}", err=True)
+        return rooms.training.run_training(
+            scenario, out=out, resume=resume, progress=progress, track=tracker if track else None
+        )
+
+
+def _print_plan(spec: rooms.training.RunSpec, out: Path | None) -> None:
+    """Read and check everything that a run names, and print what it will take."""
+    scenario = rooms.training.Scenario.from_spec(spec)
+    plan, learning = rooms.training.plan_run(scenario), scenario.spec.learning
+    print_records(
+        f"{learning.data} over {spec.graph} ({scenario.graph.n_nodes} peers), {learning.learner}",
+        {
+            "algorithm": "{name}",
+            ">updates": "{updates}",
+            ">time, estimated": "{seconds:seconds}",
+            ">checkpoint, at most": "{size:bytes}",
+        },
+        [
+            {"name": name, "updates": spec.end.updates, "seconds": plan.training_s[name], "size": size}
+            for name, size in plan.checkpoint_bytes.items()
+        ],
     )
-    if as_json:
-        typer.echo(json.dumps(record.to_dict(), indent=2))
-        return
-    print_training(record)
-    for path in paths:
-        typer.echo(f"wrote {path}")
+    for note in scenario.notes:
+        say(f"note: {note}")
+    sizes = {"model": plan.model_bytes, "sealed message": plan.message_bytes, "kept by a node": plan.state_bytes}
+    say(", ".join(f"{name} {readable_bytes(size)}" for name, size in sizes.items()))
+    say(
+        f"whole run: about {readable_seconds(plan.total_s)} here: {readable_seconds(sum(plan.training_s.values()))} of "
+        f"training, {readable_seconds(plan.route_s)} to measure what the route tells (--audit none leaves it out), "
+        f"{readable_seconds(plan.attack_s)} of the content attack (--attack 0 leaves it out); estimated from "
+        f"{plan.trials} updates of {readable_seconds(plan.update_s)} each"
+    )
+    if out is not None and (warning := _warn_of_size(plan.total_bytes, out)):
+        say(f"note: {warning}")
 
 
-def _settings(asked: dict[str, Any], out: Path | None, *, resume: bool) -> TrainSettings:
-    """Return the settings asked for; a run that is resumed brings its own, which must agree with what is asked."""
-    from veilwalk.training import RunFolder
-
-    if out is None:
-        if resume:
-            raise ConfigError("--resume needs --out: the folder of the run to go on with")
-        return TrainSettings.of(asked)
-    folder = RunFolder(out)
-    folder.check(resume=resume)
-    return folder.settings(asked) if resume else TrainSettings.of(asked)
-
-
-def _trained(settings: TrainSettings, out: Path | None, track: Sequence[str], *, resume: bool) -> TrainingRun:
-    from veilwalk.training import Scenario, run_training, trackers
-
-    with trackers(track, settings.params()) as told, live_progress() as progress:
-        scenario = Scenario.of(settings)
-        for note in (scenario.scheme.remark(), *scenario.notes):
-            if note is not None:
-                typer.echo(f"note: {note}", err=True)
-        alarm = None if out is None else large_checkpoints(scenario, settings, out)
-        if alarm is not None:
-            typer.echo(f"note: {alarm}", err=True)
-        return run_training(scenario, settings, out=out, resume=resume, progress=progress, track=told)
+def _warn_of_size(total: int, out: Path) -> str | None:
+    """Return a warning where checkpoints are large, or the disk is small."""
+    place = next(path for path in (out, *out.absolute().parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    if total < _LARGE and total < free / 4:
+        return None
+    return (
+        f"checkpoints will take up to {readable_bytes(total)} in {out}, where {readable_bytes(free)} are free, and the "
+        "largest as much again in memory while it is written; --compare without gossip takes less"
+    )
 
 
-def _draw(record: Record, folder: Path) -> list[Path]:
-    from veilwalk.report import training_report
+def print_training(record: Record) -> None:
+    """Print one table of what was gained, what it cost and what leaks; then the attacks, and what is not protected."""
+    result, params = record.result, record.params
+    noisy, route = result["privacy"], result["algorithms"]["private-walk"]["anonymity"]
+    print_records(
+        f"{params['data']} over {params['graph']} ({result['network']['nodes']} peers), {params['partition']}, "
+        f"{params['learner']}",
+        {
+            "algorithm": "{name}",
+            f">{score_of(result['algorithms']['private-walk']['points'][-1])[0]}": "{score}",
+            # Only where classes are so uneven that it is among the scores.
+            ">balanced": "{scores[balanced_accuracy]:share}",
+            f">at {result['equal_hops']} hops": "{score_at_equal_hops}",
+            ">hops/update": "{hops_per_update:.1f}",
+            ">bytes/update": "{bytes_per_update:bytes}",
+            ">entropy, nats": "{anonymity[node_entropy_nats]:.3f}",
+            ">named (blind)": "{anonymity[hit_ratio]:small share} ({anonymity[blind_hit_ratio]:small share})",
+            f">epsilon ({noisy['against']})" if noisy else "": "{epsilon:.3g}",
+        },
+        [_algorithm_row(name, row, result) for name, row in result["algorithms"].items()],
+    )
+    bits = "{node_entropy_bits:.3f}".format(**route) if route["node_entropy_bits"] is not None else ""
+    say(
+        f"Node entropy{f' ({bits} bits for the private walk)' if bits else ''} of the receiver's posterior over the "
+        f"makers, and how often its first guess is right: {route['kind']}; sealed for {params['recipients']}, law "
+        f"{params['law']}, {params['walk']} walk."
+    )
+    for line in filter(None, _describe_run(result, params)):
+        say(line)
+    say()
+    if result["sites"]:
+        # The baseline always says the commonest class of the site's own training rows.
+        measure = result["sites"][0]["measure"]
+        form = "share" if measure == "accuracy" else ".3f"
+        print_records(
+            "the private walk's model at each site, on rows that the site held out",
+            {
+                "site": "{name}",
+                ">rows": "{rows}",
+                f">{measure}": f"{{score:{form}}}",
+                ">its own baseline": f"{{baseline:{form}}}",
+            },
+            result["sites"],
+        )
+    if attacks := result["content_attack"]:
+        title = f"what content gives away ({attacks[0]['deliveries']} deliveries; {params['partition']})"
+        print_records(title, _CONTENT_COLUMNS, [{"granted": "-"} | row for row in attacks])
+        say(_ATTACKERS)
+    for warning in result["warnings"]:
+        say(f"warning: {warning}")
 
-    return [training_report(record, folder / "report.html")]
+
+def _algorithm_row(name: str, row: dict[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the record with its name, its scores as text and its epsilon, where any algorithm has one."""
+    reached = [point for point in row["points"] if point["hops"] <= result["equal_hops"]]
+    cells = {"name": name, "score": _score(row["points"][-1]), "score_at_equal_hops": "-"}
+    if row["hops"]:
+        cells["score_at_equal_hops"] = _score(reached[-1])
+    if result["privacy"]:
+        cells["epsilon"] = result["privacy"]["algorithms"].get(name, {}).get("epsilon_sender_known")
+    scores = row["scores"]
+    if any("balanced_accuracy" in other["scores"] for other in result["algorithms"].values()):
+        scores = {"balanced_accuracy": None} | scores
+    return row | cells | {"scores": scores}
+
+
+def _describe_run(result: Mapping[str, Any], params: Mapping[str, Any]) -> Iterator[str]:
+    """Yield sentences on ends, the baseline, gossip, several walks and noise, where they apply."""
+    reasons = {name: row["reason"] for name, row in result["algorithms"].items()}
+    if set(reasons.values()) != {"all updates made"}:
+        ends = [f"{name} after {result['algorithms'][name]['updates']} updates: {why}" for name, why in reasons.items()]
+        yield f"Ended: {'; '.join(ends)}."
+    if (share := result["data"]["commonest_class_share"]) is not None:
+        yield f"Always saying the commonest class would be right for {format_share(share)}."
+    private, gossip = result["algorithms"]["private-walk"], result["algorithms"].get("gossip")
+    if counts := private.get("received"):
+        yield _describe_acceptance(counts, params)
+    if gossip and gossip["single_models"]:
+        single = gossip["single_models"]["mean_accuracy"]
+        yield f"Gossip's accuracy is that of the average of all models, which no peer holds; single ones: {single:.1%}."
+    if params["walks"] > 1:
+        last, singles = private["points"][-1], private["single_models"]
+        single = format_share(singles["mean_accuracy"]) if singles else "-"
+        chosen = "the mean" if last["chosen"] == "mean" else last["chosen"]
+        yield (
+            f"{params['walks']} walks train a model each. Of their ends and their mean, the one with the least loss "
+            f"on the held-out rows is handed out: {chosen}, {score_of(last)[0]} {_score(last)} (single ones on average "
+            f"{single}). {private['seconds_modelled_per_update']:.2f} modelled seconds per update."
+        )
+        if private["anonymity"]["walks"]:
+            yield f"Entropy is {private['anonymity']['walks']}."
+    if result["privacy"]:
+        yield result["privacy"]["sentence"]
+
+
+def _describe_acceptance(counts: Mapping[str, int], params: Mapping[str, Any]) -> str:
+    """Return how many models were refused by nodes that test them."""
+    share, poisoned = f"{params['poisoners']:.0%}", counts["refused_poisoned"] + counts["accepted_poisoned"]
+    who = "" if params["poison"] == "none" else f"{share} of the nodes send {params['poison']}. "
+    of_poisoned = f"{counts['refused_poisoned']} of {poisoned} poisoned models and " if poisoned else ""
+    return (
+        f"{who}Tests ({params['accept']}) of the private walk refused {of_poisoned}{counts['refused_honest']} "
+        f"honest ones; {counts['newer_held']} times a node continued with a newer model of its own. The model has had "
+        f"{counts['age']} updates. Only walks are tested and poisoned, not gossip and central training."
+    )
+
+
+def _score(point: Mapping[str, Any]) -> str:
+    name, value = score_of(point)
+    return format_share(value) if name == "accuracy" else f"{value:.3f}"

@@ -36,10 +36,10 @@ class InvalidParameterError(VeilwalkError, ValueError):
     """A parameter is outside what it may be; the message names it, its value and what is needed."""
 
     def __init__(self, name: str, value: object, need: str) -> None:
-        shown = repr(value)
+        text = repr(value)
         # A table takes many lines: its kind says enough.
-        shown = type(value).__name__ if "\n" in shown else shown
-        super().__init__(f"{name} = {shown}: must be {need}")
+        text = type(value).__name__ if "\n" in text else text
+        super().__init__(f"{name} = {text}: must be {need}")
         self.name = name
         self.value = value
         self.need = need

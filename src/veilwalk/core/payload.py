@@ -81,8 +81,8 @@ def encoded(payload: str, array: Array, draws: np.random.Generator | None = None
     for part, of in _slabs(flat.size):
         numbers = _in_blocks(flat[part])
         uniforms = None if draws is None else draws.random(part.stop - part.start, dtype=np.float32)
-        codes[of], found = _quantised(numbers, None if uniforms is None else _in_blocks(uniforms))
-        whole[part] = found.reshape(-1)[: part.stop - part.start]
+        codes[of], rounded = _quantised(numbers, None if uniforms is None else _in_blocks(uniforms))
+        whole[part] = rounded.reshape(-1)[: part.stop - part.start]
     return out
 
 
@@ -100,8 +100,8 @@ def decoded(payload: str, data: memoryview, shape: tuple[int, ...], dtype: str |
     for part, of in _slabs(size):
         # A whole number of seven bits times a power of two: exact in single precision.
         with np.errstate(over="ignore"):
-            found = _in_blocks(whole[part]) * _STEPS[codes[of], None]
-            out[part] = found.reshape(-1)[: part.stop - part.start]
+            rounded = _in_blocks(whole[part]) * _STEPS[codes[of], None]
+            out[part] = rounded.reshape(-1)[: part.stop - part.start]
     return out.reshape(shape)
 
 

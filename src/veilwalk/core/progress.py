@@ -1,4 +1,4 @@
-"""How long work says how far it is: one kind of listener, whoever works."""
+"""Progress of long work: the type of its listeners, and a display on standard error."""
 
 from __future__ import annotations
 

@@ -12,6 +12,5 @@ from veilwalk.core import validate
 
 def task_generator(seed: int, *task: int) -> np.random.Generator:
     """Return the generator of one task of the run seeded ``seed``; tasks are numbered from 0."""
-    validate.integer(seed=seed)
-    validate.at_least(0, seed=seed)
+    validate.integer(0, seed=seed)
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=task))

@@ -19,12 +19,21 @@ NORMAL_QUANTILE = float(ndtri(_UPPER))
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean with its 95% confidence interval; ``count`` is the number of samples behind it, 0 where it is not kept."""
+    """A number with its 95% confidence interval, and how it was obtained; an exact number has an interval of no width.
+
+    ``count`` is the number of samples behind it, 0 where it is not known.
+    """
 
     mean: float
     low: float
     high: float
     count: int = 0
+    how: str = "estimated"
+
+    @classmethod
+    def exact(cls, value: float, how: str = "exact") -> Estimate:
+        """Return a number that was computed and not sampled."""
+        return cls(value, value, value, 0, how)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -65,11 +74,8 @@ def wilson_interval(share: float, size: float, quantile: float) -> Estimate:
 def jackknife(whole: float, left_out: FloatArray, *, most: float = math.inf, count: int = 0) -> Estimate:
     """Return a statistic less its bias of first order, with an interval by Student's law.
 
-    Args:
-        whole: The statistic of all groups together.
-        left_out: The statistic without each group in turn.
-        most: A bound that the statistic cannot exceed; with few samples the correction may.
-        count: The number of samples in all groups.
+    ``whole`` is the statistic of all groups together, which have ``count`` samples; ``left_out`` is the statistic
+    without each group in turn. It never exceeds ``most``; with few samples the correction may.
     """
     size = len(left_out)
     pseudo = size * whole - (size - 1) * left_out
@@ -85,16 +91,6 @@ def quantile_edges(values: IntArray, shares: Sequence[float] | FloatArray) -> In
     return np.unique(np.quantile(values, shares, method="inverted_cdf"))
 
 
-def quantile_bins(edges: IntArray, values: IntArray) -> IntArray:
-    """Return the bin of each value, given the edges of :func:`quantile_edges`."""
-    return np.searchsorted(edges, values, side="left")
-
-
-def geometric_edges(first: float, last: float, count: int) -> FloatArray:
-    """Return ``count`` numbers from ``first`` to ``last``, each the same multiple of the one before."""
-    return np.geomspace(first, last, count)
-
-
 def geometric_starts(first: float, last: float, count: int) -> IntArray:
     """Return the first whole number of each of at most ``count`` bins, those that rounding leaves apart."""
-    return np.unique(np.round(geometric_edges(first, last, count)).astype(np.int64))
+    return np.unique(np.round(np.geomspace(first, last, count)).astype(np.int64))

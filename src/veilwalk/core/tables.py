@@ -6,12 +6,15 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from veilwalk.core.errors import ConfigError
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+
+def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Return rows as a pandas data frame.
 
     Raises:
@@ -37,12 +40,23 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def csv_table(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return rows as CSV; a row that lacks a column leaves it empty."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, columns_of(rows), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    """Return rows as CSV; a row that lacks a column leaves it empty, and no cell is a formula to a spreadsheet."""
+    stream, columns = io.StringIO(), columns_of(rows)
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(map(_quote_formula, columns))
+    writer.writerows([_quote_formula(row.get(name, "")) for name in columns] for row in rows)
     return stream.getvalue().encode()
+
+
+def _quote_formula(value: Any) -> Any:
+    """Put an apostrophe before text that a spreadsheet would run: it begins with = + - @, and is no number."""
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def parquet_table(rows: Sequence[Mapping[str, Any]]) -> bytes | None:
@@ -52,11 +66,11 @@ def parquet_table(rows: Sequence[Mapping[str, Any]]) -> bytes | None:
         from pyarrow import parquet
     except ModuleNotFoundError:
         return None
-    found = {}
+    columns = {}
     for name in columns_of(rows):
         values = [row.get(name) for row in rows]
         kinds = {float if type(value) is int else type(value) for value in values if value is not None}
-        found[name] = values if len(kinds) <= 1 else [None if value is None else str(value) for value in values]
+        columns[name] = values if len(kinds) <= 1 else [None if value is None else str(value) for value in values]
     stream = io.BytesIO()
-    parquet.write_table(pa.table(found), stream)
+    parquet.write_table(pa.table(columns), stream)
     return stream.getvalue()

@@ -8,12 +8,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, cast
 
 from veilwalk.core.errors import InvalidParameterError
+
+#: Names of version 0.2 that are gone, by parameter, and what it needs instead of each.
+REMOVED: dict[str, dict[str, str]] = {
+    "key": {
+        "membership": "left out; `python -m examples.comparisons.membership` does it in a checkout",
+        "tokens": "walks",
+    },
+    "data": {
+        "arff": "npz:FILE, which examples/comparisons/arff_to_npz.py writes",
+        "ratings": "npz:FILE, which examples/comparisons/ratings_to_npz.py writes",
+    },
+    "engine": {"dask": "ray://HOST:PORT; in Python also executor=Client(...).get_executor()"},
+    "kind": {
+        "learn": 'train, with audit = "none" and attack = 0',
+        "routes": "train, audit or design; routes are compared by `python -m tools.rivals.sweep` in a checkout",
+    },
+    "law": {"equalised": "paper-exact or optimal"},
+    "learner": {
+        "factorisation": "examples.comparisons.factorisation:FactorisationLearner, in a checkout",
+        "sklearn": "softmax or linear, or examples.sklearn_learner:SklearnLearner in a checkout",
+    },
+    "observers": {
+        "bridge": "coalition, which uses all that colluders saw",
+        "predecessor": "coalition, which knows what colluders drew",
+        "round": "path, which knows every hop",
+    },
+    "partition": {"groups": "natural:COLUMN; examples/comparisons/ratings_to_npz.py writes such a column"},
+    "posterior": {"estimated": "auto, which is exact at some destinations up to 2000 nodes and rehearsed beyond"},
+    "track": dict.fromkeys(("wandb", "trackio", "mlflow"), "tensorboard; examples/trackers.py has the others"),
+    "walk": {"least-recent": "non-backtracking, with several recipients (--recipients) for fewer hops"},
+}
 
 
 def instance(kind: type | tuple[type, ...], need: str, **named: object) -> None:
@@ -24,19 +55,22 @@ def instance(kind: type | tuple[type, ...], need: str, **named: object) -> None:
 
 
 def options(kind: Any, given: Mapping[str, object]) -> None:
-    """Refuse options that the dataclass ``kind`` has no field for, and name those that it has, the nearest alone."""
-    names = [field.name for field in fields(kind)]
+    """Refuse options that are no field of the dataclass ``kind``, or none of a list, and name the nearest that is."""
+    names = [field.name for field in (fields(kind) if is_dataclass(kind) else kind)]
     for name, value in given.items():
         if name not in names:
+            refuse_removed("key", name)
             known = get_close_matches(name, names, n=1) or names
             raise InvalidParameterError(name, value, f"left out, or another option: {', '.join(known)}")
 
 
-def integer(**named: object) -> None:
-    """Refuse what is not a whole number (booleans included)."""
+def integer(low: int | None = None, /, **named: object) -> None:
+    """Refuse what is not a whole number (booleans included), and with ``low`` also what is below it."""
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise InvalidParameterError(name, value, "a whole number")
+    if low is not None:
+        at_least(low, **cast(dict[str, float], named))
 
 
 def at_least(low: float, **named: float) -> None:
@@ -70,3 +104,10 @@ def probability(**named: float) -> None:
     for name, value in named.items():
         if not 0.0 < value < 1.0:
             raise InvalidParameterError(name, value, "between 0 and 1, both excluded")
+
+
+def refuse_removed(parameter: str, name: str) -> None:
+    """Refuse a name that version 0.2 had for ``parameter``, and say what replaces it; accept any other name."""
+    replacement = REMOVED.get(parameter, {}).get(name)
+    if replacement is not None:
+        raise InvalidParameterError(parameter, name, f"{replacement} ({name} was removed in version 0.3)")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.removed import refuse_removed
+from veilwalk.core.validate import refuse_removed
 
 #: Every kind of walk, with what it does at a hop.
 WALKS: dict[str, str] = {

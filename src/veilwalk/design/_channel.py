@@ -1,30 +1,31 @@
-"""What a destination sees of an update, given who made it: the observation channel, and what it leaves hidden.
+"""Computes the observation channel of a destination, and the exposure of the source that follows from it.
 
 The channel holds P(observation | source i, destination j). An observation is the class of the return time, the hops
 since the token last passed; for the last-hop observer also the neighbour it came from. Classes are one hop wide at
 short return times, where sources differ, and geometric further on; the last holds everything beyond the horizon.
 Merging return times can only hide: entropies are a little above, and hit ratios a little below, those of an observer
-who tells all times apart. Laws that aim at the hit ratio are flat in the classes and not inside them: theirs is
-1 to 2% below.
+that distinguishes all times. Laws that aim at the hit ratio are flat in the classes and not inside them: their hit
+ratios are 1 to 2% too low.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import special
 
-from veilwalk.chains import Chain, DeliveryLaw
+from veilwalk.chains import Chain
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
-from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
-from veilwalk.core.sizes import EXACT_NODES
-from veilwalk.core.stats import geometric_starts
-from veilwalk.design._law import DestinationLaw
+from veilwalk.core.sizes import DEFAULT_MEMORY_BYTES, EXACT_NODES
+from veilwalk.core.stats import Estimate, geometric_starts
+from veilwalk.design._law import DestinationLaw, require_memory
 
 OBSERVERS = ("return-time", "last-hop")
 # Classes of return times at most; fewer where the channel is approximate and large.
@@ -35,15 +36,120 @@ _SHORTEST_HORIZON = 48
 # Products an exact channel may take; some five seconds on two cores.
 _EXACT_PRODUCTS = 2e10
 _APPROXIMATE_PRODUCTS = 1e11
+# Nodes that an exposure names: the destinations that know most, the sources that are known best.
+_LISTED_NODES = 5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Exposure:
+    """What observers learn of the source; every number says how it was obtained, exact numbers have no width.
+
+    Attributes:
+        observer: ``return-time``, ``last-hop``, ``opener`` (knows itself and its last hop) or ``blind``.
+        node_entropy: Expected entropy of the observer's posterior over sources, in nats.
+        hit_ratio: Chance that the likeliest node is the source; sampled, it ends at the two estimates that are too low
+            and too high: by guesses fitted on other walks, and on the same.
+        blind_node_entropy: Node entropy of a destination that knows only that it opened.
+        blind_hit_ratio: Its hit ratio.
+        return_hit_ratio: Hit ratio of an opener that uses its return time too, as every opener can.
+        worst_percent_hit_ratio: Hit ratio on the 1% of deliveries that leak most, by return time where that is known.
+        worst_arc_hit_ratio: Hit ratio on the arc, or observation, that leaks most.
+        horizon: Longest return time that the channel distinguishes.
+        node_entropy_by_destination: Of each destination.
+        hit_ratio_by_destination: Of each destination.
+        weight_by_source: Weight that the posterior gives to the true source, expected over observations of it.
+        predecessor_guess: Chance that the source names the opener, from the set of recipients.
+        predecessor_guess_with_hop: The same, from the set and its first hop.
+        named_by_colluders: Share of messages whose honest source the first colluder names, by share of colluders.
+        is_bound: Whether the node entropy is an upper bound, which no estimate may be compared with.
+    """
+
+    observer: str
+    node_entropy: Estimate
+    hit_ratio: Estimate | None = None
+    blind_node_entropy: Estimate | None = None
+    blind_hit_ratio: Estimate | None = None
+    return_hit_ratio: Estimate | None = None
+    worst_percent_hit_ratio: Estimate | None = None
+    worst_arc_hit_ratio: Estimate | None = None
+    horizon: int | None = None
+    node_entropy_by_destination: FloatArray | None = None
+    hit_ratio_by_destination: FloatArray | None = None
+    weight_by_source: FloatArray | None = None
+    predecessor_guess: Estimate | None = None
+    predecessor_guess_with_hop: Estimate | None = None
+    named_by_colluders: Mapping[float, Estimate] = field(default_factory=dict)
+    is_bound: bool = False
+
+    @property
+    def how(self) -> str:
+        """How the node entropy was obtained."""
+        return self.node_entropy.how
+
+    def __repr__(self) -> str:
+        hits = "" if self.hit_ratio is None else f", hit ratio {self.hit_ratio.mean:.3%}"
+        entropy, how = self.node_entropy, re.split("[,;:]", self.how)[0]
+        return f"Exposure({self.observer}: node entropy {entropy.mean:.4f} nats{hits}; {how})"
+
+    def summary(self) -> dict[str, Any]:
+        """Return observer, node entropy and hit ratio as plain data; nothing of a blind observer."""
+        if self.observer == "blind":
+            return {}
+        content = {"observer": self.observer, "node_entropy_kind": self.how}
+        content |= self._numbers("node_entropy_nats", self.node_entropy)
+        return content | self._numbers("hit_ratio", self.hit_ratio)
+
+    def to_dict(self, degrees: IntArray) -> dict[str, Any]:
+        """Return the exposure as plain data under its stable JSON keys; ``degrees`` are those of the nodes."""
+        content = self.summary()
+        content |= self._numbers("blind_node_entropy_nats", self.blind_node_entropy)
+        for name in ("blind_hit_ratio", "return_hit_ratio", "worst_percent_hit_ratio", "worst_arc_hit_ratio"):
+            content |= self._numbers(name, getattr(self, name))
+        if self.horizon is not None:
+            content["channel"] = {"kind": self.how, "horizon": self.horizon}
+        entropy, hits = self.node_entropy_by_destination, self.hit_ratio_by_destination
+        if entropy is not None and hits is not None:
+            content["worst_destinations"] = [
+                {"node": node, "degree": degrees[node], "node_entropy_nats": entropy[node], "hit_ratio": hits[node]}
+                for node in np.argsort(entropy, kind="stable")[:_LISTED_NODES]
+            ]
+        if (weight := self.weight_by_source) is not None:
+            content["best_known_sources"] = [
+                {"node": node, "degree": degrees[node], "weight": weight[node]}
+                for node in np.argsort(-weight, kind="stable")[:_LISTED_NODES]
+            ]
+        if self.predecessor_guess is not None and self.predecessor_guess_with_hop is not None:
+            content["predecessor"] = {
+                "knows_set": _mean(self.predecessor_guess),
+                "knows_first_hop": _mean(self.predecessor_guess_with_hop),
+                "kind": self.predecessor_guess.how,
+            }
+        if self.named_by_colluders:
+            content["colluders_first_sight"] = [
+                {"share": share, "named": _mean(named), "times_floor": named.mean / share}
+                for share, named in self.named_by_colluders.items()
+            ]
+        return content
+
+    def _numbers(self, name: str, estimate: Estimate | None) -> dict[str, Any]:
+        """Return a number, with its interval where the observer's numbers are sampled."""
+        if estimate is None:
+            return {}
+        interval = {f"{name.removesuffix('_nats')}_interval": estimate.interval} if self.observer == "opener" else {}
+        return {name: estimate.mean} | interval
+
+
+def _mean(estimate: Estimate) -> dict[str, Any]:
+    return {"mean": estimate.mean, "interval": estimate.interval}
 
 
 @dataclass(frozen=True, eq=False)
 class Channel:
-    """P(observation | source, destination), one table a destination.
+    """P(observation | source, destination), one table per destination.
 
     ``tables[j][k, s]`` is the probability that destination j makes observation k of an update by ``sources[j][s]``;
-    columns sum to one. ``kind`` says how it was derived, ``horizon`` the longest return time told from longer ones.
-    ``starts`` are the first return times of the classes that observations fall into, or empty where those are others.
+    columns sum to one. ``kind`` says how it was derived, ``horizon`` is the longest return time that is distinguished.
+    ``starts`` are the first return times of the classes of observations; empty where there are other classes.
     """
 
     observer: str
@@ -53,6 +159,83 @@ class Channel:
     tables: tuple[FloatArray, ...]
     starts: tuple[int, ...] = ()
 
+    @classmethod
+    def derive(
+        cls,
+        chain: Chain,
+        law: DestinationLaw,
+        *,
+        observer: str = "return-time",
+        hops: FloatArray | None = None,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    ) -> Channel:
+        """Derive the channel of ``law`` on ``chain``; every pair of the law's support gets its column.
+
+        Up to 500 nodes it is exact. Beyond, the walk before the sealing is taken for a fresh one from the source, run
+        backwards, so that the return time is the sum of two independent hitting times; that is for the return-time
+        observer only. ``hops`` are the mean hitting times of the chain, if at hand.
+        """
+        if observer not in OBSERVERS:
+            raise InvalidParameterError("observer", observer, f"one of {', '.join(OBSERVERS)}")
+        n_nodes, degrees = chain.n_nodes, int(chain.products_per_hop / chain.n_nodes**2)
+        is_exact = n_nodes <= EXACT_NODES
+        classes = _CLASSES if is_exact else _FEWER_CLASSES
+        widest = degrees if observer == "last-hop" else n_nodes
+        cure = ": choose a smaller graph, or audit the law by sampling"
+        needed = (classes + 12) * widest * n_nodes * 8
+        require_memory(f"the observation channel on {n_nodes} nodes", needed, memory_bytes, cure)
+        if not is_exact and observer != "return-time":
+            raise ResourceLimitError(
+                f"the {observer} observer takes up to {EXACT_NODES} nodes, the graph has {n_nodes}"
+            )
+        affordable = (_EXACT_PRODUCTS if is_exact else _APPROXIMATE_PRODUCTS * n_nodes) / chain.products_per_hop
+        whole = math.ceil(_HORIZON_LEGS * law.mean_hops(chain.mean_hitting_times() if hops is None else hops))
+        horizon = min(whole, max(_SHORTEST_HORIZON, int(affordable)))
+        # The first return time of each class; the last class starts beyond the horizon.
+        starts = geometric_starts(1, horizon + 1, classes)
+        if is_exact:
+            kind, pairs = "exact", _exact(chain, law, starts, horizon, observer)
+        else:
+            kind = "approximate: the walk before the update is taken as independent"
+            pairs = _approximate(chain, law, starts, horizon)
+        sources, tables = zip(*pairs, strict=True)
+        return cls(observer, kind, horizon, sources, tables, tuple(starts.tolist()))
+
+    def expose(self, law: DestinationLaw) -> Exposure:
+        """Return the exposure under ``law``, whose support the channel must cover."""
+        # P(source, destination) in the long run, one row per destination.
+        by_destination = np.ascontiguousarray((law.matrix.toarray() * law.source_prior[:, np.newaxis]).T)
+        shares = by_destination.sum(axis=1)
+        entropy, hits, known = np.empty(len(shares)), np.empty(len(shares)), np.zeros(len(shares))
+        for node, (nodes, table) in enumerate(zip(self.sources, self.tables, strict=True)):
+            joint = table * by_destination[node, nodes]
+            total = joint.sum(axis=1)
+            entropy[node] = special.entr(joint).sum() - special.entr(total).sum()
+            hits[node] = joint.max(axis=1).sum()
+            known[nodes] += np.divide(1.0, total, out=np.zeros_like(total), where=total > 0) @ joint**2
+        blind = special.entr(by_destination).sum() - special.entr(shares).sum()
+        return Exposure(
+            observer=self.observer,
+            node_entropy=Estimate.exact(float(entropy.sum()), self.kind),
+            hit_ratio=Estimate.exact(float(hits.sum()), self.kind),
+            blind_node_entropy=Estimate.exact(float(blind)),
+            blind_hit_ratio=Estimate.exact(float(by_destination.max(axis=1).sum())),
+            horizon=self.horizon,
+            node_entropy_by_destination=entropy / shares,
+            hit_ratio_by_destination=hits / shares,
+            weight_by_source=known / law.source_prior,
+        )
+
+    def list_observations(self, law: DestinationLaw) -> FloatArray:
+        """Return P(observation, source) under ``law``, a row for each observation of each destination."""
+        shares = law.matrix.toarray() * law.source_prior[:, np.newaxis]
+        rows = np.zeros((sum(len(table) for table in self.tables), len(shares)))
+        end = 0
+        for node, (nodes, table) in enumerate(zip(self.sources, self.tables, strict=True)):
+            rows[end : end + len(table), nodes] = table * shares[nodes, node]
+            end += len(table)
+        return rows
+
     @cached_property
     def spreads(self) -> tuple[FloatArray, ...]:
         """Entropy of the observation for each source of each destination, in nats."""
@@ -61,14 +244,14 @@ class Channel:
     def distance_to(self, other: Channel) -> float:
         """Mean total variation distance between two channels on one support, over all pairs.
 
-        How many return times are told apart depends on the law; classes that only one of the two has count as one.
+        The classes of return times depend on the law; classes that only one channel has are joined.
         """
-        pairs = zip(self._told_by(other), other._told_by(self), strict=True)
-        total = sum(np.abs(mine - theirs).sum() for mine, theirs in pairs)
+        pairs = zip(self._merge_classes(other), other._merge_classes(self), strict=True)
+        total = sum(np.abs(table - another).sum() for table, another in pairs)
         return float(total / 2 / sum(len(nodes) for nodes in self.sources))
 
-    def _told_by(self, other: Channel) -> Iterator[FloatArray]:
-        """Yield the tables, those classes joined that the other channel does not tell apart."""
+    def _merge_classes(self, other: Channel) -> Iterator[FloatArray]:
+        """Yield the tables with the classes joined that the other channel does not distinguish."""
         if self.starts == other.starts:
             yield from self.tables
             return
@@ -78,124 +261,15 @@ class Channel:
             yield np.add.reduceat(by_class, shared, axis=0)
 
 
-@dataclass(frozen=True, eq=False)
-class Exposure:
-    """What an observer makes of its sightings: means over deliveries, and for each destination.
-
-    ``node_entropy_nats`` is the expected entropy of the posterior over sources, ``hit_ratio`` the chance that its
-    likeliest node is the source. ``blind`` values are those of a destination that sees nothing but the delivery.
-    ``weight_by_source`` is the weight that the posterior gives to the true source, expected over what is seen of it.
-    """
-
-    node_entropy_nats: float
-    hit_ratio: float
-    blind_node_entropy_nats: float
-    blind_hit_ratio: float
-    node_entropy_by_destination: FloatArray
-    hit_ratio_by_destination: FloatArray
-    weight_by_source: FloatArray
-
-    def __repr__(self) -> str:
-        blind = f"blind {self.blind_node_entropy_nats:.4f} nats, {self.blind_hit_ratio:.3%}"
-        return f"Exposure(node entropy {self.node_entropy_nats:.4f} nats, hit ratio {self.hit_ratio:.3%}; {blind})"
-
-    def worst_destinations(self, count: int = 5) -> IntArray:
-        """Return the destinations that know most, worst first: the least expected entropy of their posteriors."""
-        return np.argsort(self.node_entropy_by_destination, kind="stable")[:count]
-
-    def best_known_sources(self, count: int = 5) -> IntArray:
-        """Return the sources that destinations know best, best known first."""
-        return np.argsort(-self.weight_by_source, kind="stable")[:count]
-
-
-def derive_channel(
-    chain: Chain,
-    law: DestinationLaw,
-    *,
-    observer: str = "return-time",
-    hops: FloatArray | None = None,
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
-) -> Channel:
-    """Derive the channel of ``law`` on ``chain``; every pair of the law's support gets its column.
-
-    Up to 500 nodes it is exact. Beyond, the walk before the sealing is taken for a fresh one from the source, run
-    backwards, so that the return time is the sum of two independent hitting times; that is for the return-time
-    observer only.
-
-    Args:
-        chain: the walk.
-        law: the law.
-        observer: ``return-time`` or ``last-hop``.
-        hops: mean hitting times of the chain, if at hand.
-        memory_bytes: refuse rather than use more.
-    """
-    if observer not in OBSERVERS:
-        raise InvalidParameterError("observer", observer, f"one of {', '.join(OBSERVERS)}")
-    n_nodes, degrees = chain.n_nodes, int(chain.products_per_hop / chain.n_nodes**2)
-    widest = degrees if observer == "last-hop" else n_nodes
-    classes = _CLASSES if n_nodes <= EXACT_NODES else _FEWER_CLASSES
-    _require_memory(n_nodes, (classes + 12) * widest * n_nodes * 8, memory_bytes)
-    whole = math.ceil(_HORIZON_LEGS * law.mean_hops(chain.mean_hitting_times() if hops is None else hops))
-    if n_nodes <= EXACT_NODES:
-        horizon = min(whole, max(_SHORTEST_HORIZON, int(_EXACT_PRODUCTS / chain.products_per_hop)))
-        starts = class_starts(horizon)
-        return Channel(
-            observer, "exact", horizon, *_packed(_exact(chain, law, starts, horizon, observer)), tuple(starts.tolist())
-        )
-    if observer != "return-time":
-        raise ResourceLimitError(f"the {observer} observer takes up to {EXACT_NODES} nodes, the graph has {n_nodes}")
-    horizon = min(whole, max(_SHORTEST_HORIZON, int(_APPROXIMATE_PRODUCTS * n_nodes / chain.products_per_hop)))
-    kind = "approximate: the past of the walk before the sealing is taken for a fresh walk run backwards"
-    starts = class_starts(horizon, _FEWER_CLASSES)
-    return Channel(observer, kind, horizon, *_packed(_approximate(chain, law, starts, horizon)), tuple(starts.tolist()))
-
-
-def exposure(law: DestinationLaw, channel: Channel) -> Exposure:
-    """Return what the observer of ``channel`` makes of deliveries under ``law``, whose support it must cover."""
-    by_destination = joint_by_destination(law)
-    shares = by_destination.sum(axis=1)
-    entropy, hits, known = np.empty(len(shares)), np.empty(len(shares)), np.zeros(len(shares))
-    for node, (nodes, table) in enumerate(zip(channel.sources, channel.tables, strict=True)):
-        seen = table * by_destination[node, nodes]
-        total = seen.sum(axis=1)
-        entropy[node] = special.entr(seen).sum() - special.entr(total).sum()
-        hits[node] = seen.max(axis=1).sum()
-        known[nodes] += np.divide(1.0, total, out=np.zeros_like(total), where=total > 0) @ seen**2
-    blind = special.entr(by_destination).sum() - special.entr(shares).sum()
-    return Exposure(
-        node_entropy_nats=float(entropy.sum()),
-        hit_ratio=float(hits.sum()),
-        blind_node_entropy_nats=float(blind),
-        blind_hit_ratio=float(by_destination.max(axis=1).sum()),
-        node_entropy_by_destination=entropy / shares,
-        hit_ratio_by_destination=hits / shares,
-        weight_by_source=known / law.source_prior,
-    )
-
-
-def joint_by_destination(law: DestinationLaw) -> FloatArray:
-    """Return P(source, destination) in the long run, one row a destination."""
-    return np.ascontiguousarray((law.matrix.toarray() * law.source_prior[:, np.newaxis]).T)
-
-
-def class_starts(horizon: int, classes: int = _CLASSES) -> IntArray:
-    """Return the first return time of each class; the last class starts beyond the horizon."""
-    return geometric_starts(1, horizon + 1, classes)
-
-
 def _exact(
     chain: Chain, law: DestinationLaw, starts: IntArray, horizon: int, observer: str
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     for delivery in chain.deliveries(law.matrix.toarray(), horizon):
-        yield delivery.sources, _in_classes(delivery, starts, observer)
-
-
-def _in_classes(delivery: DeliveryLaw, starts: IntArray, observer: str) -> FloatArray:
-    times = np.concatenate((delivery.joint, delivery.beyond[np.newaxis]))
-    if observer == "return-time":
-        times = times.sum(axis=1, keepdims=True)
-    table = np.add.reduceat(times, starts, axis=0).reshape(-1, len(delivery.sources))
-    return np.asarray(table / table.sum(axis=0))
+        times = np.concatenate((delivery.joint, delivery.beyond[np.newaxis]))
+        if observer == "return-time":
+            times = times.sum(axis=1, keepdims=True)
+        table = np.add.reduceat(times, starts, axis=0).reshape(-1, len(delivery.sources))
+        yield delivery.sources, table / table.sum(axis=0)
 
 
 def _approximate(
@@ -210,16 +284,3 @@ def _approximate(
             # P(T + T' < start) for two independent hitting times with one law.
             ends = [np.einsum("ti,ti->i", hits[:start], within[start - 1 :: -1]) for start in starts]
             yield own, np.diff(np.stack([*ends, np.ones(len(own))]), axis=0, prepend=0.0)[1:]
-
-
-def _packed(found: Iterator[tuple[IntArray, FloatArray]]) -> tuple[tuple[IntArray, ...], tuple[FloatArray, ...]]:
-    pairs = list(found)
-    return tuple(own for own, _ in pairs), tuple(table for _, table in pairs)
-
-
-def _require_memory(n_nodes: int, needed: int, memory_bytes: int) -> None:
-    if needed > memory_bytes:
-        raise ResourceLimitError(
-            f"the observation channel on {n_nodes} nodes needs about {needed / 2**30:.3g} GiB and may use "
-            f"{memory_bytes / 2**30:.3g} GiB: choose a smaller graph, or audit the law by sampling"
-        )

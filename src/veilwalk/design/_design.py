@@ -1,44 +1,84 @@
-"""Design: a scheme with its price, what it leaves hidden, and how near it is to the best there can be."""
+"""Designs a scheme: the law for a graph with its price, its exposure and its distance from the best.
+
+A scheme with one recipient has an exact law: price, exposure, window floor and certificates follow from tables of all
+pairs. With more recipients, or on graphs too large for tables, walks are sampled (``evaluate_scheme``).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from scipy import special
 
 from veilwalk.core import validate
-from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.progress import Progress, show_progress
+from veilwalk.core.geometry import MessageGeometry, SuiteName
+from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.rooms import show_options
+from veilwalk.core.sizes import SMALL_NODES
 from veilwalk.core.stats import Estimate, estimate_mean
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.tables import frame, html_table
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design._bench import Certificate, Round, WindowFloor, certify
-from veilwalk.design._channel import Channel, Exposure, exposure
-from veilwalk.design._hidden import degree_classes
-from veilwalk.design._law import DestinationLaw
-from veilwalk.design._paper import WindowDesign, weight_ratio, window_entropies
-from veilwalk.design._registry import LAWS, Made, Request, default_support, make
+from veilwalk.design._channel import Exposure
+from veilwalk.design._files import choose_scheme, is_law_file
+from veilwalk.design._law import DestinationLaw, LawLike
+from veilwalk.design._openings import (
+    SHARES,
+    THOROUGH,
+    degree_classes,
+    estimate_first_sights,
+    estimate_opener_exposure,
+    estimate_predecessor_guess,
+    estimate_return_guesses,
+)
+from veilwalk.design._optimal import Certificate, OptimisationRound
+from veilwalk.design._paper import (
+    WindowDesign,
+    WindowFloor,
+    choose_return_time,
+    exact_window_likelihood,
+    weight_ratio,
+    window_entropies,
+)
+from veilwalk.design._registry import LawRequest, default_support, farthest_law, make_from_request
 from veilwalk.design._scheme import Price, Scheme
 from veilwalk.engine import Engine, JobStore, open_engine
 from veilwalk.graphs import Graph, balls, distances, parse_graph_spec
-from veilwalk.walks import run_protocol
 
 _LEGS = 4_000
 _REPLICAS = 16
+_SUITES: tuple[SuiteName, ...] = ("hybrid", "x25519")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sealing:
+    """The size of a model and the suite that seals it; the bytes of a hop follow.
+
+    The default model is softmax regression on MNIST in float32.
+    """
+
+    model_bytes: int = 31_400
+    suite: SuiteName = "hybrid"
+
+    def __post_init__(self) -> None:
+        validate.integer(1, model_bytes=self.model_bytes)
+        if self.suite not in _SUITES:
+            raise InvalidParameterError("suite", self.suite, "hybrid or x25519")
+
+    def message_bytes(self, recipients: int) -> int:
+        """Return the length of a message that is sealed for so many."""
+        return MessageGeometry.for_body(self.model_bytes, suite=self.suite, recipients=recipients).message_bytes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SampledLegs:
-    """What a law costs by sampled legs: in all, by how far the destination is, and by its degree.
-
-    Beyond some ten thousand nodes no table of hitting times fits: the protocol is played, and its legs are sorted.
-    """
+    """Hops of sampled legs: of all, by distance of the destination and by its degree."""
 
     seed: int
     hops: Estimate
@@ -48,49 +88,67 @@ class SampledLegs:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Design:
-    """A scheme and what is known about it; what is not known at its size, or for its law, is None.
+    """A scheme with its price and its exposure; results that do not exist for its law or size are None or empty.
 
     Attributes:
-        scheme: graph, law and walk.
-        price: mean hops between two updates.
-        blind_node_entropy_nats: of the source given only its destination, exact.
-        is_balanced: whether it was made so that every node updates equally often.
-        exposure: what the observer of ``channel`` makes of deliveries; exact or approximate as ``channel.kind`` says.
-        window: Definition PrivacyNotion at the return time designed for; ``weight_ratio`` says how many times one
-            source of a destination outweighs another there, at most.
-        certificates: how near the law is to the best.
-        rounds: turns of the optimisation.
-        legs: what sampling found, where tables of all pairs do not fit.
-        paper: the paper's own design, of the law ``paper-exact``.
+        scheme: Graph, law, walk and number of recipients.
+        price: Mean hops between two updates.
+        exposure: The knowledge of observers about the source.
+        prior_range: Updates of the rarest and of the most frequent source, times the mean.
+        sealing: Size and suite of a message, for prices in bytes.
+        is_balanced: Whether the law was made so that every node updates equally often; None where it is not known.
+        window: Definition PrivacyNotion at the return time designed for.
+        certificates: Distance of the law from the best one.
+        rounds: Rounds of the optimisation.
+        legs: Sampled legs, where tables of all pairs do not fit.
+        paper: The paper's own design, of the law ``paper-exact``.
     """
 
     scheme: Scheme
     price: Price
-    blind_node_entropy_nats: float
-    is_balanced: bool
-    channel: Channel | None = None
-    exposure: Exposure | None = None
+    exposure: Exposure
+    prior_range: tuple[float, float]
+    sealing: Sealing = Sealing()
+    is_balanced: bool | None = None
     window: WindowFloor | None = None
-    weight_ratio: float | None = None
     certificates: tuple[Certificate, ...] = ()
-    rounds: tuple[Round, ...] = ()
+    rounds: tuple[OptimisationRound, ...] = ()
     legs: SampledLegs | None = None
     paper: WindowDesign | None = None
 
+    @property
+    def bytes_per_update(self) -> float:
+        """Mean hops times the length of a message."""
+        return self.price.hops * self.sealing.message_bytes(self.scheme.recipients)
+
+    @property
+    def entropy_share(self) -> float:
+        """Node entropy as a share of log(N - 1), the entropy of a source that may be any other node."""
+        return self.exposure.node_entropy.mean / self._most_entropy
+
+    @property
+    def least_entropy_share(self) -> float:
+        """The lower end of its interval."""
+        return self.exposure.node_entropy.low / self._most_entropy
+
+    @property
+    def _most_entropy(self) -> float:
+        return math.log(max(self.scheme.graph.n_nodes - 1, 2))
+
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row a node: how often it updates, and where it is known what it learns and who knows it."""
-        graph, seen = self.scheme.graph, self.exposure
-        often = self.scheme.source_prior * graph.n_nodes
-        rows: list[dict[str, Any]] = [
-            {"node": graph.label(node), "degree": int(graph.degrees[node]), "updates": float(often[node])}
+        """Return one row per node: its share of updates, and its entropies where they are known."""
+        graph, exposure = self.scheme.graph, self.exposure
+        updates = self.scheme.source_prior * graph.n_nodes
+        columns = {
+            "node_entropy_nats": exposure.node_entropy_by_destination,
+            "hit_ratio": exposure.hit_ratio_by_destination,
+            "weight_as_source": exposure.weight_by_source,
+        }
+        return [
+            {"node": graph.label(node), "degree": int(graph.degrees[node]), "updates": float(updates[node])}
+            | {name: float(values[node]) for name, values in columns.items() if values is not None}
             for node in range(graph.n_nodes)
         ]
-        if seen is not None:
-            for node, row in enumerate(rows):
-                row["node_entropy_nats"] = float(seen.node_entropy_by_destination[node])
-                row["hit_ratio"] = float(seen.hit_ratio_by_destination[node])
-                row["weight_as_source"] = float(seen.weight_by_source[node])
-        return rows
 
     def __repr__(self) -> str:
         return f"Design({self.scheme!r}, {self.price.hops:.1f} hops per update)"
@@ -100,130 +158,291 @@ class Design:
         return frame(self.rows())
 
     def _repr_html_(self) -> str:
-        scheme, seen = self.scheme, self.exposure
-        shown = {
+        scheme, entropy = self.scheme, self.exposure.node_entropy
+        cells = {
             "law": scheme.law.name,
             "walk": str(scheme.walk),
+            "recipients": str(scheme.recipients),
             "nodes": str(scheme.graph.n_nodes),
             "distances": str(scheme.law.support),
             "hops per update": f"{self.price.hops:.1f} ({self.price.kind})",
-            "node entropy, nats": f"{self.blind_node_entropy_nats:.4f} (blind)",
+            "node entropy, nats": f"{entropy.mean:.4f} ({self.exposure.observer}, {entropy.how})",
         }
-        if seen is not None:
-            shown |= {"node entropy, nats": f"{seen.node_entropy_nats:.4f}", "hit ratio": f"{seen.hit_ratio:.3%}"}
-        return html_table([{"": name, "value": value} for name, value in shown.items()])
+        if self.exposure.hit_ratio is not None:
+            cells["hit ratio"] = f"{self.exposure.hit_ratio.mean:.3%}"
+        return html_table([{"": name, "value": value} for name, value in cells.items()])
+
+    def summary(self) -> dict[str, Any]:
+        """Return the scheme, its price and the opener's node entropy as plain data: a row of a search."""
+        scheme, exposure = self.scheme, self.exposure
+        return {
+            "law": scheme.law.name,
+            "walk": str(scheme.walk),
+            "recipients": scheme.recipients,
+            **({} if scheme.train_probability == 1.0 else {"train_probability": scheme.train_probability}),
+            **({} if scheme.most_updates == 0 else {"most_updates": scheme.most_updates}),
+            "mean_iteration_hops": self.price.hops,
+            "mean_iteration_hops_kind": self.price.kind,
+            **({} if self.price.interval is None else {"mean_iteration_hops_interval": self.price.interval}),
+            **({} if scheme.is_direct else {"bytes_per_update": self.bytes_per_update}),
+            **({} if exposure.observer == "blind" else {"node_entropy_share": self.entropy_share}),
+            **exposure.summary(),
+        }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the design as plain data under its stable JSON keys."""
-        return _design_data(self)
+        """Return the design as plain data under its stable JSON keys; unknown results are left out."""
+        scheme, graph = self.scheme, self.scheme.graph
+        content = self.summary() | {
+            "n_nodes": graph.n_nodes,
+            "graph_digest": scheme.law.graph_digest,
+            "support": [scheme.law.support.lo, scheme.law.support.hi],
+            "eligible": [int(scheme.law.n_choices.min()), int(scheme.law.n_choices.max())],
+            "prior_range": self.prior_range,
+            "certain_to_a_relay": scheme.certain_to_a_relay(),
+        }
+        if self.is_balanced is not None:
+            content["balanced"] = self.is_balanced
+        if scheme.has_exact_law:
+            content["prior_range_nodes"] = [scheme.source_prior.argmin(), scheme.source_prior.argmax()]
+        if not scheme.is_direct:
+            content |= {"model_bytes": self.sealing.model_bytes, "suite": self.sealing.suite}
+            content["message_bytes"] = self.sealing.message_bytes(scheme.recipients)
+        content |= self.exposure.to_dict(graph.degrees)
+        if self.window is not None:
+            content["window"] = {
+                "return_time": self.window.return_time,
+                "chosen_by": self.window.chosen_by,
+                "node_entropy_nats": self.window.node_entropy_nats,
+                "worst_destinations": self.window.worst_destinations(),
+                "weight_ratio": self.window.weight_ratio,
+            }
+        if self.certificates:
+            content["certificates"] = [certificate.to_dict() for certificate in self.certificates]
+        if self.rounds:
+            content["rounds"] = [vars(optimisation_round) for optimisation_round in self.rounds]
+        if self.legs is not None:
+            content |= _legs_data(self.legs)
+        if self.paper is not None:
+            # The node entropy of the paper is that of its window notion.
+            content |= self.paper.to_dict()
+        return content if graph.labels is None else content | {"labels": list(graph.labels)}
 
     def record(self) -> Record:
-        """Return what was asked, by which code, and what came out."""
+        """Return the request, the version of the code, and the result."""
         scheme = self.scheme
-        params = {"graph": scheme.graph.name, "law": scheme.law.name, "walk": str(scheme.walk)}
-        seed = None if self.legs is None else self.legs.seed
-        return Record(
-            kind="design", params=params | {"support": str(scheme.law.support)}, seed=seed, result=self.to_dict()
-        )
+        params: dict[str, Any] = {"graph": scheme.graph.name, "law": scheme.law.name, "walk": str(scheme.walk)}
+        params |= {"support": str(scheme.law.support), "recipients": scheme.recipients}
+        seed = self.legs.seed if self.legs is not None else 1 if self.exposure.observer == "opener" else None
+        return Record(kind="design", params=params, seed=seed, result=self.to_dict())
 
 
-@show_options(Request, but=("far",))
+def _legs_data(legs: SampledLegs) -> dict[str, Any]:
+    def cells(estimate: Estimate) -> dict[str, Any]:
+        return {"legs": estimate.count, "mean": estimate.mean, "interval": estimate.interval}
+
+    return {
+        "seed": legs.seed,
+        "hops_by_distance": [{"distance": distance} | cells(mean) for distance, mean in legs.by_distance.items()],
+        "hops_by_degree": [{"degrees": list(degrees)} | cells(mean) for degrees, mean in legs.by_degree.items()],
+    }
+
+
+class DesignOptions(TypedDict, total=False):
+    """The fields of :class:`LawRequest` that ``design`` takes as keywords, for type checkers and editors."""
+
+    balanced: bool | None
+    budget_hops: float
+    objective: str
+    observer: str
+    window_radius: int
+    tail_probability: float
+    return_time: float | None
+    seed: int
+    memory_bytes: int
+
+
+@show_options(LawRequest, but=("far",))
 def design(
     graph: Graph | str,
-    law: str = "optimal",
+    law: LawLike | None = None,
     *,
+    recipients: int | None = None,
+    train_probability: float | None = None,
     support: DistanceSupport | tuple[int, int] | str | None = None,
-    walk: Walk | str = SIMPLE,
+    walk: Walk | str | None = None,
+    sealing: Sealing | None = None,
     executor: Engine = None,
     store: JobStore | None = None,
     progress: Progress | bool = False,
-    **options: Any,
+    **options: Unpack[DesignOptions],
 ) -> Design:
-    """Design a law for ``graph``: what it costs, what it leaves hidden, how near it is to the best.
+    """Design a scheme for ``graph``: law, price, exposure, and distance from the best.
 
     Args:
         graph: any connected graph, or its spec.
-        law: a name of ``LAWS``.
-        support: distances a destination may have; without it the widest that every node has, from 2 to 6 at most.
-        walk: how ciphertexts walk.
-        executor: where legs are walked on a graph so large that they are sampled: any executor, or an engine's name.
-        store: where those that are walked are kept.
-        progress: True for a display on standard error, or a function that is told what is going on.
-        options: of :class:`Request`; those that the law does not take are refused.
+        law: a name of ``LAWS``, a law file, or your own law: a matrix of probabilities, dense or sparse, or a function
+            of the graph that returns one. By default ``optimal``; with ``recipients`` the farthest of far:2 to far:4.
+        recipients: number of recipients, whose openings are sampled with a fixed seed; by default that of the file, or
+            one, which is exact.
+        train_probability: chance that an opener trains and does not only seal again: fewer guess who trains next, and
+            an update takes more hops. With ``recipients``; by default 1.
+        support: distances a destination may have; by default from 2 to 6, or to as far as all nodes reach.
+        walk: how ciphertexts walk; by default that of the file, or the simple walk.
+        sealing: size and suite of a message, for prices in bytes.
+        executor: where legs of a very large graph are sampled: any executor, or an engine's name.
+        store: where sampled legs are kept.
+        progress: True for a display on standard error, or a function that receives stage, done and total.
+        options: of :class:`LawRequest`; a law refuses options that it does not take.
 
     Example:
         >>> from veilwalk.graphs import random_regular
-        >>> found = design(random_regular(20, 3, seed=1), "uniform-node", support=(2, 3))
-        >>> round(found.price.hops, 2), found.price.kind
+        >>> small = random_regular(20, 3, seed=1)
+        >>> exact = design(small, "uniform-node", support=(2, 3))
+        >>> round(exact.price.hops, 2), exact.price.kind
         (31.43, 'exact')
+        >>> design(small, "far:2", recipients=4).price.hops < exact.price.hops
+        True
     """
     graph = parse_graph_spec(graph)
-    validate.instance(str, f"the name of a law: {', '.join(LAWS)}", law=law)
-    if "recipients" in options:
-        raise InvalidParameterError("recipients", options["recipients"], "given to design_several instead")
-    validate.options(Request, options)
-    chosen = default_support(graph) if support is None else DistanceSupport.parse(support)
-    request = Request(graph=graph, support=chosen, walk=Walk.parse(walk), **options)
+    validate.options(LawRequest, options)
+    if law is None:
+        law = "optimal" if recipients is None else farthest_law(graph, recipients)
     with show_progress(progress=progress) as listener:
-        listener(f"making the law {law}")
-        made = make(law, request)
-        named = made.law.named(law)
-        scheme = Scheme(graph, named, request.walk, designed_for=request.walk)
-        common: dict[str, Any] = {
-            "scheme": scheme,
-            "blind_node_entropy_nats": _blind_node_entropy(named),
-            "is_balanced": law == "optimal" if request.balanced is None else request.balanced,
-        }
-        if scheme.is_direct or made.window is not None:
-            return Design(**common, price=scheme.price, paper=made.window)
-        listener("what the law costs and leaves hidden")
-        if request.is_large:
-            legs = sample_legs(graph, named, request.walk, seed=request.seed, executor=executor, store=store)
-            price = Price(legs.hops.mean, f"estimated from {legs.hops.count} legs", legs.hops.interval)
-            return Design(**common, price=price, legs=legs)
-        return Design(**common, price=scheme.price, **_looked_at(law, request, made))
+        name_or_law: str | DestinationLaw
+        if recipients is None and train_probability is not None:
+            raise InvalidParameterError("train_probability", train_probability, "given with recipients")
+        if isinstance(law, str) and not is_law_file(law) and recipients is None:
+            name_or_law, chosen_walk = law, Walk.parse(walk or SIMPLE)
+            chosen = default_support(graph) if support is None else DistanceSupport.parse(support)
+        else:
+            scheme = choose_scheme(
+                graph, law, support=support, walk=walk, recipients=recipients, train_probability=train_probability
+            ).require_sealed()
+            if recipients is not None or not scheme.has_exact_law:
+                for name, value in options.items():
+                    raise InvalidParameterError(name, value, "left out: the exposure to several recipients is sampled")
+                return evaluate_scheme(scheme, sealing=sealing, progress=listener)
+            name_or_law, chosen_walk, chosen = scheme.law, scheme.walk, scheme.law.support
+        request = LawRequest(graph=graph, support=chosen, walk=chosen_walk, **options)
+        result = _design_exactly(name_or_law, request, executor=executor, store=store, progress=listener)
+        return result if sealing is None else replace(result, sealing=sealing)
 
 
-def sample_legs(
-    graph: Graph,
-    law: DestinationLaw,
-    walk: Walk,
+def evaluate_scheme(
+    scheme: Scheme,
     *,
-    seed: int = 1,
-    legs: int = _LEGS,
-    executor: Engine = None,
-    store: JobStore | None = None,
-) -> SampledLegs:
-    """Walk ``legs`` legs of any kind of walk and sort them; lanes are jobs of ``executor``, kept in ``store``."""
-    with open_engine(executor) as workers:
-        played = run_protocol(
-            graph,
-            law.matrix,
-            updates=legs,
-            seed=seed,
-            replicas=_REPLICAS,
-            walk=walk,
-            burn_in=1,
-            executor=workers,
-            store=store,
-        )
-    hops = played["leg_hops"].astype(np.float64)
-    apart = _distances(graph, law.support.hi, played["source"], played["destination"])
-    classes = degree_classes(graph.degrees[played["destination"]])
-    return SampledLegs(
-        seed=seed,
-        hops=estimate_mean(hops),
-        by_distance={int(one): estimate_mean(hops[apart == one]) for one in np.unique(apart)},
-        by_degree={
-            (2**one, 2 ** (one + 1) - 1): estimate_mean(hops[classes == one]) for one in np.unique(classes).tolist()
-        },
+    effort: int = THOROUGH,
+    colluders: Sequence[float] | None = SHARES,
+    sealing: Sealing | None = None,
+    progress: Progress = silent,
+) -> Design:
+    """Evaluate any scheme by sampled walks, with a fixed seed.
+
+    Args:
+        scheme: the scheme.
+        effort: hops per entry of a table; 20 is quick.
+        colluders: shares of colluders; None estimates the exposure to openers only.
+        sealing: size and suite of a message.
+        progress: receives stage, done and total.
+    """
+    scheme.require_everybody()
+    steps = 1 if colluders is None else 2 + len(colluders)
+    progress("exposure to openers", 0, steps)
+    price, exposure, often = estimate_opener_exposure(scheme, effort=effort)
+    if colluders is not None:
+        if scheme.graph.n_nodes <= SMALL_NODES and (best := estimate_return_guesses(scheme)) is not None:
+            mean, percent, worst = best
+            exposure = replace(
+                exposure, return_hit_ratio=mean, worst_percent_hit_ratio=percent, worst_arc_hit_ratio=worst
+            )
+        progress("guesses of the source", 1, steps)
+        if (guesses := estimate_predecessor_guess(scheme, hops=price.hops)) is not None:
+            exposure = replace(exposure, predecessor_guess=guesses[0], predecessor_guess_with_hop=guesses[1])
+        named: dict[float, Estimate] = {}
+        for step, share in enumerate(colluders, start=2):
+            progress(f"{share:.0%} of nodes collude", step, steps)
+            placed, naming = estimate_first_sights(scheme, share, hops=price.hops)
+            named[placed] = naming
+        exposure = replace(exposure, named_by_colluders=named)
+    return Design(scheme=scheme, price=price, exposure=exposure, prior_range=often, sealing=sealing or Sealing())
+
+
+def _design_exactly(
+    law: str | DestinationLaw, request: LawRequest, *, executor: Engine, store: JobStore | None, progress: Progress
+) -> Design:
+    """Design a law for one recipient, with tables of all pairs where they fit."""
+    progress(f"making the law {law if isinstance(law, str) else law.name}", 0, 3)
+    result = make_from_request(law, request)
+    scheme = Scheme(request.graph, result.law, request.walk, designed_for=request.walk)
+    if request.is_large and result.law.far is not None:
+        return evaluate_scheme(scheme, progress=progress)
+    blind = Estimate.exact(_blind_node_entropy(result.law))
+    common: dict[str, Any] = {
+        "scheme": scheme,
+        "prior_range": scheme.prior_range,
+        "is_balanced": law == "optimal" if request.balanced is None else request.balanced,
+    }
+    unobserved = Exposure(observer="blind", node_entropy=blind, blind_node_entropy=blind)
+    if scheme.is_direct or result.paper is not None:
+        return Design(**common, price=scheme.price, exposure=unobserved, paper=result.paper)
+    progress("price and exposure", 1, 3)
+    if request.is_large:
+        legs = sample_legs(scheme, seed=request.seed, executor=executor, store=store)
+        price = Price(legs.hops.mean, f"estimated from {legs.hops.count} legs", legs.hops.interval)
+        return Design(**common, price=price, exposure=unobserved, legs=legs)
+    designer, best = request.designer, result.best
+    channel = designer.channel(scheme.law, request.observer) if best is None else best.channel
+    window = _evaluate_window(request, scheme.law)
+    progress("certificates", 2, 3)
+    certificates = result.certificates or designer.certify(
+        scheme.law.name, scheme.law, channel, objective=request.objective
+    )
+    return Design(
+        **common,
+        price=scheme.price,
+        exposure=channel.expose(scheme.law),
+        window=window,
+        certificates=certificates,
+        rounds=() if best is None else best.rounds,
     )
 
 
-def _distances(graph: Graph, radius: int, sources: IntArray, destinations: IntArray) -> IntArray:
-    around = balls(graph, radius, sources)
-    rows = np.repeat(np.arange(len(sources)), np.diff(around.starts))
-    return np.asarray(around.hops[around.nodes == destinations[rows]])
+def _evaluate_window(request: LawRequest, law: DestinationLaw) -> WindowFloor:
+    """Return the window floor of ``law`` at the return time of the request, by default the paper's."""
+    chain, support, radius = request.designer.chain, request.support, request.window_radius
+    validate.integer(0, window=radius)
+    time, chosen_by = request.return_time, "given"
+    if time is None:
+        time, chosen_by = choose_return_time(chain, support, request.tail_probability)
+    if not time > support.hi:
+        raise InvalidParameterError("return time", time, f"more than the largest distance, {support.hi}")
+    likelihood = exact_window_likelihood(chain, time, radius)
+    entropies, _ = window_entropies(law, likelihood, distances(request.graph))
+    return WindowFloor(time, chosen_by, entropies, weight_ratio(law, likelihood))
+
+
+def sample_legs(
+    scheme: Scheme, *, seed: int = 1, legs: int = _LEGS, executor: Engine = None, store: JobStore | None = None
+) -> SampledLegs:
+    """Sample ``legs`` legs of any walk and sort them; lanes are jobs of ``executor``, kept in ``store``."""
+    with open_engine(executor) as workers:
+        records = scheme.run_updates(
+            updates=legs, seed=seed, replicas=_REPLICAS, burn_in=1, executor=workers, store=store
+        )
+    hops = records["leg_hops"].astype(np.float64)
+    around = balls(scheme.graph, scheme.law.support.hi, records["source"])
+    rows = np.repeat(np.arange(len(records)), np.diff(around.starts))
+    lengths = around.hops[around.nodes == records["destination"][rows]]
+    classes = degree_classes(scheme.graph.degrees[records["destination"]])
+    return SampledLegs(
+        seed=seed,
+        hops=estimate_mean(hops),
+        by_distance={int(length): estimate_mean(hops[lengths == length]) for length in np.unique(lengths)},
+        by_degree={
+            (2**label, 2 ** (label + 1) - 1): estimate_mean(hops[classes == label])
+            for label in np.unique(classes).tolist()
+        },
+    )
 
 
 def _blind_node_entropy(law: DestinationLaw) -> float:
@@ -231,116 +450,3 @@ def _blind_node_entropy(law: DestinationLaw) -> float:
     rows = np.repeat(np.arange(law.matrix.shape[0]), np.diff(law.matrix.indptr))
     pairs = special.entr(law.source_prior[rows] * law.matrix.data).sum()
     return float(pairs - special.entr(law.source_prior).sum())
-
-
-def _looked_at(name: str, request: Request, made: Made) -> dict[str, Any]:
-    """What tables of all pairs tell: exposure, window floor and certificates."""
-    bench, law, best = request.bench, made.law, made.best
-    channel = bench.channel(law, request.observer) if best is None else best.channel
-    certificates = made.certificates or certify(bench, name, law, channel, objective=request.objective)
-    kappa, chosen_by = request.return_time_and_why
-    floors = window_entropies(law, request.likelihood, distances(request.graph)).by_node
-    return {
-        "channel": channel,
-        "exposure": exposure(law, channel),
-        "window": WindowFloor(return_time=kappa, chosen_by=chosen_by, node_entropy_by_destination=floors),
-        "weight_ratio": weight_ratio(law, request.likelihood),
-        "certificates": certificates,
-        "rounds": () if best is None else best.rounds,
-    }
-
-
-def _design_data(found: Design) -> dict[str, Any]:
-    """Return everything that is known about a design; parts that are not known are left out."""
-    scheme = found.scheme
-    names = {} if scheme.graph.labels is None else {"labels": list(scheme.graph.labels)}
-    if found.paper is not None:
-        return found.paper.to_dict() | names
-    prior = scheme.source_prior * scheme.graph.n_nodes
-    content: dict[str, Any] = {
-        "law": scheme.law.name,
-        "walk": str(scheme.walk),
-        "recipients": scheme.recipients,
-        "n_nodes": scheme.graph.n_nodes,
-        "graph_digest": scheme.law.graph_digest,
-        "support": [scheme.law.support.lo, scheme.law.support.hi],
-        "balanced": found.is_balanced,
-        "mean_iteration_hops": found.price.hops,
-        "mean_iteration_hops_kind": found.price.kind,
-        "prior_range": [prior.min(), prior.max()],
-        "prior_range_nodes": [prior.argmin(), prior.argmax()],
-        "blind_node_entropy_nats": found.blind_node_entropy_nats,
-        "certain_to_a_relay": scheme.certain_to_a_relay(),
-    }
-    for part in (_exposure, _window, _certificates, _legs):
-        content |= part(found)
-    return content | names
-
-
-def _exposure(found: Design) -> dict[str, Any]:
-    channel, seen, graph = found.channel, found.exposure, found.scheme.graph
-    if channel is None or seen is None:
-        return {}
-    return {
-        "observer": channel.observer,
-        "channel": {"kind": channel.kind, "horizon": channel.horizon},
-        "node_entropy_nats": seen.node_entropy_nats,
-        "hit_ratio": seen.hit_ratio,
-        "blind_node_entropy_nats": seen.blind_node_entropy_nats,
-        "blind_hit_ratio": seen.blind_hit_ratio,
-        "worst_destinations": [
-            {
-                "node": node,
-                "degree": graph.degrees[node],
-                "node_entropy_nats": seen.node_entropy_by_destination[node],
-                "hit_ratio": seen.hit_ratio_by_destination[node],
-            }
-            for node in seen.worst_destinations()
-        ],
-        "best_known_sources": [
-            {"node": node, "degree": graph.degrees[node], "weight": seen.weight_by_source[node]}
-            for node in seen.best_known_sources()
-        ],
-    }
-
-
-def _window(found: Design) -> dict[str, Any]:
-    if found.window is None:
-        return {}
-    window = {
-        "return_time": found.window.return_time,
-        "chosen_by": found.window.chosen_by,
-        "node_entropy_nats": found.window.node_entropy_nats,
-        "worst_destinations": found.window.worst_destinations(),
-        "weight_ratio": found.weight_ratio,
-    }
-    return {"window": window}
-
-
-def _certificates(found: Design) -> dict[str, Any]:
-    if found.exposure is None:
-        return {}
-    content: dict[str, Any] = {
-        "certificates": [
-            vars(one) | {"shortfall": one.shortfall, "in_words": one.in_words()} for one in found.certificates
-        ]
-    }
-    if found.rounds:
-        content["rounds"] = [vars(one) for one in found.rounds]
-    return content
-
-
-def _legs(found: Design) -> dict[str, Any]:
-    legs = found.legs
-    if legs is None:
-        return {}
-    return {
-        "seed": legs.seed,
-        "mean_iteration_hops_interval": legs.hops.interval,
-        "hops_by_distance": [{"distance": distance} | _mean(one) for distance, one in legs.by_distance.items()],
-        "hops_by_degree": [{"degrees": list(degrees)} | _mean(one) for degrees, one in legs.by_degree.items()],
-    }
-
-
-def _mean(one: Estimate) -> dict[str, Any]:
-    return {"legs": one.count, "mean": one.mean, "interval": one.interval}

@@ -1,7 +1,7 @@
-"""Laws and schemes as files: what ``design`` writes and everything else reads.
+"""Reads and writes laws and schemes as files; chooses a scheme by law, walk and recipients.
 
-A file holds a law; the walk it was designed for stands beside it, so that nobody walks another by mistake, and so do
-the names of the nodes, so that its rows are found by name and not by place.
+A file holds a law, the walk it was designed for, the number of recipients and the names of the nodes. Readers find its
+rows by these names and not by position.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from veilwalk.core import validate
 from veilwalk.core.errors import InputFileError, InvalidParameterError
 from veilwalk.core.records import plain, write_atomically
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.version import __version__
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design._law import DestinationLaw, DistanceLaw, far_of
-from veilwalk.design._registry import default_law, default_support, make_law
+from veilwalk.design._law import DestinationLaw, DistanceLaw, LawLike, law_from_rows, parse_far
+from veilwalk.design._registry import LawRequest, default_law, default_support, make_from_request
 from veilwalk.design._scheme import Scheme
 from veilwalk.graphs import Graph, parse_graph_spec
 
 _FORMAT = "veilwalk-law-1"
 _SUFFIXES = (".json", ".npz")
+# Numbers of a scheme that a file may hold, with their defaults.
+_NUMBERS: dict[str, float] = {"recipients": 1, "train_probability": 1.0, "most_updates": 0}
 
 
 def save_law(
@@ -38,16 +39,12 @@ def save_law(
     *,
     walk: Walk | None = None,
     labels: Sequence[str] | None = None,
-    recipients: int = 1,
+    **scheme: float,
 ) -> None:
     """Write ``law`` to a ``.json`` or ``.npz`` file, whole or not at all.
 
-    Args:
-        path: the file.
-        law: what to write.
-        walk: the walk that it was designed for.
-        labels: what its nodes are called, where that is not their number.
-        recipients: for how many a source seals.
+    ``walk`` is the walk that it was designed for, ``labels`` are the names of its nodes where they are not numbers;
+    ``scheme`` holds numbers of :class:`Scheme` that differ from their defaults, by name.
     """
     path = Path(path)
     content: dict[str, Any] = {
@@ -66,8 +63,7 @@ def save_law(
         content["walk"] = str(walk)
     if labels is not None:
         content["labels"] = np.array(labels)
-    if recipients != 1:
-        content["recipients"] = recipients
+    content |= {name: value for name, value in scheme.items() if value != _NUMBERS[name]}
     match path.suffix:
         case ".json":
             data = json.dumps(plain(content), allow_nan=False).encode()
@@ -82,31 +78,41 @@ def save_law(
 
 def load_law(path: str | Path) -> DistanceLaw | DestinationLaw:
     """Read a law written by :func:`save_law`."""
-    return _loaded(Path(path)).law
+    return _load(Path(path)).law
 
 
 def save_scheme(path: str | Path, scheme: Scheme) -> None:
     """Write a scheme's law, walk and names of nodes; the graph it belongs to is named by its digest."""
-    save_law(path, scheme.law, walk=scheme.walk, labels=scheme.graph.labels, recipients=scheme.recipients)
+    numbers = {name: getattr(scheme, name) for name in _NUMBERS}
+    save_law(path, scheme.law, walk=scheme.walk, labels=scheme.graph.labels, **numbers)
+
+
+def is_law_file(law: str) -> bool:
+    """Return whether ``law`` names a file and not a law."""
+    return law.endswith(_SUFFIXES)
 
 
 def choose_scheme(
     graph: Graph | str,
-    law: str | Path | DistanceLaw | DestinationLaw | None = None,
+    law: LawLike | None = None,
     *,
     support: DistanceSupport | tuple[int, int] | str | None = None,
     walk: Walk | str | None = None,
     recipients: int | None = None,
+    train_probability: float | None = None,
+    most_updates: int | None = None,
 ) -> Scheme:
-    """Return the scheme that is asked for, with whatever fits the graph where nothing is said.
+    """Return a scheme by its law, walk and recipients; missing parts are chosen to fit the graph.
 
     Args:
         graph: the network, or its spec.
-        law: a law, its name, or a file written by :func:`save_scheme`; by default the paper's on regular graphs and
-            uniform-node on others.
+        law: a law, its name, a file written by :func:`save_scheme`, a matrix of probabilities or a function of the
+            graph that returns one; by default the paper's on regular graphs and uniform-node on others.
         support: distances of a law given by name; by default from 2 to 6, or to as far as all nodes reach.
-        walk: how ciphertexts walk; by default as the file says, or the simple walk.
-        recipients: for how many a source seals; by default as the file says, or one.
+        walk: how ciphertexts walk; by default that of the file, or the simple walk.
+        recipients: number of recipients; by default that of the file, or one.
+        train_probability: chance that an opener trains and does not only seal again; by default that of the file, or 1.
+        most_updates: updates of a member in a run; by default those of the file, or three times the even share.
 
     Example:
         >>> from veilwalk.graphs import barabasi_albert
@@ -115,44 +121,45 @@ def choose_scheme(
         ('uniform-node', '2:3', 85.3)
     """
     graph = parse_graph_spec(graph)
-    wanted = None if walk is None else Walk.parse(walk)
+    chosen_walk = None if walk is None else Walk.parse(walk)
     law = str(law) if isinstance(law, Path) else law
-    if isinstance(law, str) and law.endswith(_SUFFIXES):
-        found = _loaded(Path(law))
-        placed = found.on(graph).named(law)
-        several = found.recipients if recipients is None else recipients
-        return Scheme(graph, placed, wanted or found.walk or SIMPLE, recipients=several, designed_for=found.walk)
-    several = 1 if recipients is None else recipients
-    if isinstance(law, DistanceLaw | DestinationLaw):
-        on_graph = law.on(graph) if isinstance(law, DistanceLaw) else law
-        return Scheme(graph, on_graph, wanted or SIMPLE, recipients=several)
+    named = {"recipients": recipients, "train_probability": train_probability, "most_updates": most_updates}
+    numbers: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    if isinstance(law, str) and is_law_file(law):
+        stored = _load(Path(law))
+        numbers = stored.numbers | numbers
+        placed = stored.place_on(graph).named(law)
+        return Scheme(graph, placed, chosen_walk or stored.walk or SIMPLE, designed_for=stored.walk, **numbers)
+    if law is not None and not isinstance(law, str):
+        on_graph = law.place_on(graph) if isinstance(law, DistanceLaw) else law_from_rows(graph, law)
+        return Scheme(graph, on_graph, chosen_walk or SIMPLE, **numbers)
     name = default_law(graph) if law is None else law
-    validate.instance(str, "the name of a law, a file of one, a DistanceLaw or a DestinationLaw", law=name)
-    if far_of(name) is not None:
+    if parse_far(name) is not None:
         if support is not None:
-            raise InvalidParameterError("support", str(support), f"left out: the law {name} says its distances")
+            raise InvalidParameterError("support", str(support), f"left out: the law {name} has its own distances")
         chosen = DistanceSupport(2, 2)
     elif name == "plain":
         chosen = DistanceSupport(1, 1, allow_neighbours=True)
     else:
         chosen = default_support(graph) if support is None else DistanceSupport.parse(support)
-    made = make_law(name, graph, chosen, walk=wanted or SIMPLE)
-    return Scheme(graph, made, wanted or SIMPLE, recipients=several, designed_for=wanted)
+    request = LawRequest(graph=graph, support=chosen, walk=chosen_walk or SIMPLE)
+    named_law = make_from_request(name, request).law
+    return Scheme(graph, named_law, request.walk, designed_for=chosen_walk, **numbers)
 
 
 @dataclass(frozen=True, eq=False)
-class _Loaded:
-    """What a file holds."""
+class _LawFile:
+    """The contents of a law file."""
 
     law: DistanceLaw | DestinationLaw
     walk: Walk | None
     labels: tuple[str, ...] | None
-    recipients: int = 1
+    numbers: dict[str, Any]
 
-    def on(self, graph: Graph) -> DestinationLaw:
+    def place_on(self, graph: Graph) -> DestinationLaw:
         """Return the law on ``graph``, whose nodes may stand in another order than when it was designed."""
         if isinstance(self.law, DistanceLaw):
-            return self.law.on(graph)
+            return self.law.place_on(graph)
         if self.law.matrix.shape[0] != graph.n_nodes:
             raise InvalidParameterError(
                 "graph", f"{graph.n_nodes} nodes", f"of {self.law.matrix.shape[0]}, as the law is for"
@@ -160,50 +167,50 @@ class _Loaded:
         places = _places_by_label(self.labels, graph.labels, graph.n_nodes)
         if places is None:
             return self.law
-        there = np.argsort(places)
+        positions = np.argsort(places)
         as_designed = Graph.from_edges(graph.n_nodes, np.asarray(places)[graph.edges()])
         self.law.check_graph(as_designed)
         matrix = sparse.csr_array(self.law.matrix[places])
-        matrix = sparse.csr_array((matrix.data, there[matrix.indices], matrix.indptr), shape=matrix.shape)
+        matrix = sparse.csr_array((matrix.data, positions[matrix.indices], matrix.indptr), shape=matrix.shape)
         matrix.sort_indices()
         return replace(self.law, rows=matrix, graph_digest=graph.digest)
 
 
-def _places_by_label(own: Sequence[str] | None, wanted: Sequence[str] | None, n_nodes: int) -> list[int] | None:
-    """Return where each of ``wanted`` stands in ``own``; None where position decides.
+def _places_by_label(own: Sequence[str] | None, other: Sequence[str] | None, n_nodes: int) -> list[int] | None:
+    """Return the position in ``own`` of each label of ``other``; None where position decides.
 
     Without labels a node is called by its number. Position decides between nodes that have labels and nodes that have
     only numbers, for there is nothing else; two lists of different labels are of different networks.
     """
     numbers = tuple(map(str, range(n_nodes)))
-    here, there = (numbers if labels is None else tuple(labels) for labels in (own, wanted))
-    if here == there:
+    own_names, other_names = (numbers if labels is None else tuple(labels) for labels in (own, other))
+    if own_names == other_names:
         return None
-    if set(here) == set(there):
-        place = {label: index for index, label in enumerate(here)}
-        return [place[label] for label in there]
-    if own is None or wanted is None:
+    if set(own_names) == set(other_names):
+        place = {label: index for index, label in enumerate(own_names)}
+        return [place[label] for label in other_names]
+    if own is None or other is None:
         return None
-    stranger = min(set(there) - set(here))[:60]
+    stranger = min(set(other_names) - set(own_names))[:60]
     raise InvalidParameterError(
         "graph", f"a node called {stranger}", "the one the law was designed for, which has none"
     )
 
 
-def _loaded(path: Path) -> _Loaded:
+def _load(path: Path) -> _LawFile:
     try:
         content = _read(path)
         if str(content["format"]) != _FORMAT:
             raise InputFileError(f"law {path}: format {content['format']} is not {_FORMAT}")
         walk = Walk.parse(str(content["walk"])) if "walk" in content else None
         labels = tuple(map(str, content["labels"])) if "labels" in content else None
-        several = int(content.get("recipients", 1))
+        numbers = {name: type(usual)(content[name]) for name, usual in _NUMBERS.items() if name in content}
         lo, hi = (int(value) for value in content["support"])
         support = DistanceSupport(lo, hi, allow_neighbours=lo < 2)
         if str(content["kind"]) == "distance":
             pmf = np.asarray(content["distance_pmf"], dtype=np.float64)
             sizes = (int(content.get(name, 0)) or None for name in ("n_nodes", "degree"))
-            return _Loaded(DistanceLaw(support, pmf, *sizes), walk, labels, several)
+            return _LawFile(DistanceLaw(support, pmf, *sizes), walk, labels, numbers)
         indptr, indices = np.asarray(content["indptr"]), np.asarray(content["indices"])
         size = len(indptr) - 1
         data = np.asarray(content["data"], dtype=np.float64)
@@ -211,7 +218,7 @@ def _loaded(path: Path) -> _Loaded:
         # SciPy trusts index arrays by default and reads out of bounds where they are wrong.
         matrix.check_format(full_check=True)
         law = DestinationLaw(support, str(content["graph_digest"]), matrix, str(content.get("name", "")))
-        return _Loaded(law, walk, labels, several)
+        return _LawFile(law, walk, labels, numbers)
     except OSError as error:
         raise InputFileError(f"law {path}: {error.strerror or error}") from error
     except (KeyError, ValueError, TypeError, OverflowError, EOFError, zipfile.BadZipFile) as error:

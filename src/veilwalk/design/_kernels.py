@@ -1,4 +1,4 @@
-"""Compiled loops: what every destination can see of every source, and walks from a source to its recipients."""
+"""Compiled loops: slopes of hit ratios, walks from a source to its recipients, and classes of pairs."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def _next_word(state: Any) -> Any:
 def count_openers(
     indptr: Array, indices: Array, straight: Any, sources: Array, chosen: Array, walks: int, seed: Any, counts: Array
 ) -> None:
-    """Count, for each source and its set, who opens what walks from it bring: ``counts[set, half, first hop, place]``.
+    """Count the openers of walks from each source to its set: ``counts[set, half, first hop, place]``.
 
-    A walk that does not turn round begins as if it had come by any arc alike; at leaves it must turn.
+    A walk that does not turn back begins as if it had come by a random arc; at leaves it must turn.
     """
     place_of = np.full(len(indptr) - 1, -1, np.int64)
     state = seed
@@ -108,3 +108,39 @@ def count_openers(
                 counts[number, half, arc, place_of[node]] += 1.0
         for place in range(chosen.shape[1]):
             place_of[chosen[number, place]] = -1
+
+
+@njit(cache=True, error_model="numpy")
+def classify_balls(
+    opener_starts: Array,
+    opener_nodes: Array,
+    opener_hops: Array,
+    last_starts: Array,
+    last_nodes: Array,
+    last_hops: Array,
+    sources: Array,
+    weights: FloatArray,
+    hops_to_last: Array,
+    pair: Array,
+    expected: FloatArray,
+) -> None:
+    """Fill the class of each delivery's source, and the weight of all sources by class for the rows of ``expected``.
+
+    The class of a node in the ball around the opener is its distance there and whether it is nearer to, as far from, or
+    farther from the last hop; nodes outside are in the last class. ``hops_to_last`` holds -1, before and after.
+    """
+    last_class = expected.shape[1] - 1
+    for row in range(len(sources)):
+        for place in range(last_starts[row], last_starts[row + 1]):
+            hops_to_last[last_nodes[place]] = last_hops[place]
+        pair[row] = last_class
+        for place in range(opener_starts[row], opener_starts[row + 1]):
+            node, hops = opener_nodes[place], np.int64(opener_hops[place])
+            from_last = hops_to_last[node] if hops_to_last[node] >= 0 else hops + 1
+            kind = 3 * hops + min(max(from_last - hops, -1), 1) + 1
+            if node == sources[row]:
+                pair[row] = kind
+            if row < len(expected):
+                expected[row, kind] += weights[node]
+        for place in range(last_starts[row], last_starts[row + 1]):
+            hops_to_last[last_nodes[place]] = -1

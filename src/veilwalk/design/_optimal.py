@@ -1,7 +1,7 @@
-r"""The best law for a fixed channel, prior and budget, with a bound that no law can pass while the channel is held.
+r"""Computes the best law for a fixed channel, prior and budget, and a bound that no law can pass.
 
-For a joint law J with both margins equal to a fixed prior, what the observer sees of a source has the law C of the
-channel, and two things are asked for:
+For a joint law J with both margins equal to a fixed prior, the observation of a source has the law C of the channel.
+There are two objectives:
 
 * the expected entropy of its posterior, ``H(J) = sum of q log(Q / q)`` with ``q = J_ij C(k | i, j)`` and Q the sum of q
   over sources: concave in J, to be made large;
@@ -12,21 +12,41 @@ Both are homogeneous of degree one, so the linear function with the gradient g a
 problem, and any multipliers ``u_i + v_j + price * hops_ij >= g_ij`` bound it by ``<prior, u> + <prior, v> + price *
 budget``. That number is the certificate.
 
-Tables here have one row a destination; the transport problem is the same either way.
+Tables here have one row per destination; the transport problem is the same either way.
+
+The nearest joint law to a positive table K, in relative entropy, with given margins and at most so many mean hops is
+``K_ij exp(rows_i + columns_j - price hops_ij)``: Sinkhorn's scaling, with one more multiplier for the budget. In the
+long run every node is a source as often as a destination, so both margins are the source prior.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import special
 
+from veilwalk.chains import chain_of
 from veilwalk.core.arrays import BoolArray, FloatArray
-from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError, NumericalError
+from veilwalk.core.sizes import DEFAULT_MEMORY_BYTES
+from veilwalk.core.support import DistanceSupport
+from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._channel import Channel
 from veilwalk.design._kernels import hit_slopes
-from veilwalk.design._scaling import Scaling, scaled
+from veilwalk.design._law import (
+    FOLDS,
+    MARGIN_TOLERANCE,
+    DestinationLaw,
+    law_by_distance,
+    sweep_margins,
+    total_support,
+    unsettled_margins,
+)
+from veilwalk.graphs import Graph
 
 OBJECTIVES = ("entropy", "hit-ratio")
 _ASCENT_STEPS = 200
@@ -39,11 +59,132 @@ _DESCENT_WORK = 6e8
 _HIT_GAP = 5e-3
 _TRANSFORMS = 4
 _TINY = 1e-300
+# A budget is met when it is undercut by no more than this share of it.
+_BUDGET_TOLERANCE = 1e-9
+_BUDGET_STEPS = 100
+_ROUNDING = 1e-12
+# A price at which the whole range of hops weighs this many nats is none.
+_CHEAPEST = 1e-9
+# A price at which the whole range of hops weighs this many nats leaves nearest destinations only.
+_DEAREST = 1e4
+# The channel is derived anew from the law it led to, at most so often.
+_ROUNDS = 3
+# A prior is uniform if it is uniform to this share.
+_EVEN = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """A scaled joint law and the logarithms of its scales; ``price`` is the multiplier of the mean hops."""
+
+    joint: FloatArray
+    rows: FloatArray
+    columns: FloatArray
+    price: float
+
+
+def scale_to_margins(
+    log_table: FloatArray,
+    prior: FloatArray,
+    *,
+    hops: FloatArray | None = None,
+    budget: float = math.inf,
+    start: Scaling | None = None,
+) -> Scaling:
+    """Return the joint law nearest to ``exp(log_table)`` with both margins ``prior`` and mean hops within budget.
+
+    ``log_table`` is minus infinity outside the support. A budget needs ``hops``, the mean hops of each pair. ``start``
+    holds the scales of a similar table.
+    """
+    price, columns = (0.0, np.zeros(len(prior))) if start is None else (start.price, start.columns)
+    if price == 0.0 or hops is None:
+        free = _sinkhorn(log_table, prior, columns)
+        # A budget that the law just spends must not be missed by rounding.
+        if hops is None or float((free.joint * hops).sum()) <= budget * (1.0 + _ROUNDING):
+            return free
+        columns = free.columns
+    return _priced(log_table, prior, hops, budget=budget, columns=columns, price=price)
+
+
+def _sinkhorn(log_table: FloatArray, prior: FloatArray, columns: FloatArray) -> Scaling:
+    # First make the largest entry of each row and column one: nothing overflows, and none of them vanishes.
+    rows = -(log_table + columns).max(axis=1)
+    columns = columns - (log_table + rows[:, np.newaxis] + columns).max(axis=0)
+    for _ in range(FOLDS):
+        table = np.exp(log_table + rows[:, np.newaxis] + columns)
+        by_row, by_column, error = sweep_margins(table, prior)
+        rows, columns = rows + np.log(by_row), columns + np.log(by_column)
+        if error <= MARGIN_TOLERANCE:
+            joint = table * by_row[:, np.newaxis] * by_column
+            return Scaling(joint, rows, columns, 0.0)
+    raise unsettled_margins(error)
+
+
+def _priced(
+    log_table: FloatArray, prior: FloatArray, hops: FloatArray, *, budget: float, columns: FloatArray, price: float
+) -> Scaling:
+    """Return the scaling whose mean hops just meet the budget: they fall as the price of a hop rises."""
+    goal = budget * (1.0 - _BUDGET_TOLERANCE / 2)
+    scalings: list[Scaling] = []
+
+    def excess(log_price: float) -> float:
+        at_price = math.exp(log_price)
+        try:
+            # Scales move with the price: where they were at the last one is a good place to start.
+            scaling = _sinkhorn(log_table - at_price * hops, prior, scalings[-1].columns if scalings else columns)
+        except NumericalError:
+            raise _too_dear(budget, scalings, hops) from None
+        scalings.append(Scaling(scaling.joint, scaling.rows, scaling.columns, at_price))
+        del scalings[:-1]
+        return float((scaling.joint * hops).sum()) / goal - 1.0
+
+    # Where all pairs cost the same no price changes anything.
+    spread = max(float(np.ptp(hops[np.isfinite(log_table)])), _ROUNDING * budget)
+    low = high = math.log(price if price > 0 else 1e-3 / spread)
+    step = 1e-3 if price > 0 else 1.0
+    over = under = excess(low)
+    if abs(over) <= _BUDGET_TOLERANCE / 2:
+        return scalings[-1]
+    while over < 0:
+        if low < math.log(_CHEAPEST / spread):
+            return _sinkhorn(log_table, prior, scalings[-1].columns)
+        low, high, under, step = low - step, low, over, 4 * step
+        over = excess(low)
+    while under > 0:
+        if high > math.log(_DEAREST / spread):
+            raise _too_dear(budget, scalings, hops)
+        low, high, over, step = high, high + step, under, min(4 * step, 0.5)
+        under = excess(high)
+    _find_root(excess, (low, over), (high, under))
+    return scalings[-1]
+
+
+def _too_dear(budget: float, scalings: list[Scaling], hops: FloatArray) -> InfeasibleDesignError:
+    reached = float((scalings[-1].joint * hops).sum()) if scalings else math.inf
+    return InfeasibleDesignError(
+        f"budget of {budget:.6g} hops: less than a law with these margins can keep, or too near to it; "
+        f"{reached:.6g} hops were reached"
+    )
+
+
+def _find_root(excess: Callable[[float], float], low: tuple[float, float], high: tuple[float, float]) -> None:
+    """Call ``excess`` last at its root between two prices, by the Illinois rule: a secant that keeps its bracket."""
+    (left, over), (right, under) = low, high
+    for _ in range(_BUDGET_STEPS):
+        middle = left + (right - left) * over / (over - under)
+        value = excess(middle)
+        if abs(value) <= _BUDGET_TOLERANCE / 2:
+            return
+        if value > 0:
+            left, over, under = middle, value, under / 2
+        else:
+            right, under, over = middle, value, over / 2
+    raise NumericalError(f"the budget was not met to one part in a billion after {_BUDGET_STEPS} steps")
 
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """The best joint law found (one row a destination), its value, and a bound on the value of any law.
+    """The best joint law (one row per destination), its value, and a bound on the value of any law.
 
     For ``entropy`` both are in nats and the bound is an upper one; for ``hit-ratio`` they are probabilities and the
     bound is a lower one.
@@ -53,17 +194,21 @@ class Optimum:
     joint: FloatArray
     value: float
     bound: float
-    steps: int
 
     @property
     def gap(self) -> float:
         """How far the value may be from the best, as a share of the best."""
         return abs(self.bound - self.value) / self.bound if self.bound > 0 else math.inf
 
+    def certify(self, name: str, law: DestinationLaw, channel: Channel, *, prior: str, budget: float) -> Certificate:
+        """Compare ``law``, on the channel that was held fixed, with this optimum."""
+        value = _objective_value(law, channel, self.objective)
+        return Certificate(name, self.objective, prior, budget, value, best_found=self.value, bound=self.bound)
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is held fixed: channel, usable pairs, prior, mean hops of each pair and budget; one row a destination."""
+    """The fixed quantities: channel, usable pairs, prior, mean hops of each pair, budget; one row per destination."""
 
     channel: Channel
     usable: BoolArray
@@ -79,7 +224,7 @@ class Problem:
 
     def nearest(self, log_table: FloatArray, start: Scaling | None = None) -> Scaling:
         """Return the joint law nearest to ``exp(log_table)`` on the usable pairs that keeps prior and budget."""
-        return scaled(
+        return scale_to_margins(
             np.where(self.usable, log_table, -np.inf), self.prior, hops=self.hops, budget=self.budget, start=start
         )
 
@@ -105,8 +250,8 @@ def entropy_gradient(joint: FloatArray, channel: Channel) -> tuple[float, FloatA
         joint, channel.sources, channel.tables, channel.spreads, gradient, strict=True
     ):
         own = row[nodes]
-        seen = np.log(np.maximum(table @ own, _TINY))
-        out[nodes] = spread + seen @ table - np.log(np.maximum(own, _TINY))
+        log_seen = np.log(np.maximum(table @ own, _TINY))
+        out[nodes] = spread + log_seen @ table - np.log(np.maximum(own, _TINY))
         value += float(own @ out[nodes])
     return value, gradient
 
@@ -126,11 +271,10 @@ def _most_entropy(problem: Problem) -> Optimum:
         scaling = problem.nearest(np.log(np.maximum(joint, _TINY)) + gradient, scaling)
         bound = min(bound, problem.bound_linear(gradient, -scaling.rows, scaling.price))
         settled = bound - value <= _ENTROPY_GAP * value or steps == _ASCENT_STEPS
-    return Optimum("entropy", joint, value, bound, steps)
+    return Optimum("entropy", joint, value, bound)
 
 
-@dataclass(frozen=True, eq=False)
-class HitSlope:
+class HitSlope(NamedTuple):
     """Hit ratio of a joint law, its smooth stand-in with that one's gradient, and a slope below the hit ratio.
 
     ``slope`` holds weights of at most one over the sources of each observation: ``<slope, X>`` bounds the hit ratio of
@@ -153,7 +297,7 @@ class HitRatio:
         self._first_entry = np.cumsum([0, *(table.size for table in channel.tables)])
         self.size = len(self._tables)
 
-    def at(self, joint: FloatArray, sharpness: float) -> HitSlope:
+    def evaluate(self, joint: FloatArray, sharpness: float) -> HitSlope:
         """Return value and slopes at ``joint``; the maximum over sources is smoothed as a norm of that exponent."""
         gradient, slope, values = np.zeros_like(joint), np.zeros_like(joint), np.zeros((len(joint), 2))
         ragged = (self._sources, self._first_source, self._tables, self._first_entry)
@@ -163,10 +307,10 @@ class HitRatio:
 
 
 def _fewest_hits(problem: Problem) -> Optimum:
-    """Accelerated mirror descent on the smoothed hit ratio; the mean of all slopes met makes the certificate."""
+    """Accelerated mirror descent on the smoothed hit ratio; the mean of all slopes gives the certificate."""
     ratio = HitRatio(problem.channel)
     point = mirror = best = problem.nearest(np.zeros_like(problem.hops)).joint
-    value, bound, lipschitz, total = ratio.at(point, _SHARPNESS).value, 0.0, 1.0, 0.0
+    value, bound, lipschitz, total = ratio.evaluate(point, _SHARPNESS).value, 0.0, 1.0, 0.0
     slopes, rows, prices = np.zeros_like(point), np.zeros(len(point)), 0.0
     scaling: Scaling | None = None
     steps, most = 0, int(np.clip(_DESCENT_WORK / ratio.size, *_DESCENT_STEPS))
@@ -176,24 +320,165 @@ def _fewest_hits(problem: Problem) -> Optimum:
             weight = (1.0 + math.sqrt(1.0 + 4.0 * total * lipschitz)) / (2.0 * lipschitz)
             share = weight / (total + weight)
             middle = (1.0 - share) * point + share * mirror
-            at = ratio.at(middle, _SHARPNESS)
-            moved = problem.nearest(np.log(np.maximum(mirror, _TINY)) - weight * at.gradient, scaling)
+            here = ratio.evaluate(middle, _SHARPNESS)
+            moved = problem.nearest(np.log(np.maximum(mirror, _TINY)) - weight * here.gradient, scaling)
             ahead = (1.0 - share) * point + share * moved.joint
-            then = ratio.at(ahead, _SHARPNESS)
+            then = ratio.evaluate(ahead, _SHARPNESS)
             # The smooth value must stay below its quadratic model; otherwise the step was too long.
-            room = _relative_entropy(moved.joint, mirror) / (total + weight)
-            if then.smooth <= at.smooth + float((at.gradient * (ahead - middle)).sum()) + room + 1e-14:
+            room = special.kl_div(moved.joint, np.maximum(mirror, _TINY)).sum() / (total + weight)
+            if then.smooth <= here.smooth + float((here.gradient * (ahead - middle)).sum()) + room + 1e-14:
                 break
             lipschitz *= 2.0
         point, mirror, scaling, total, lipschitz = ahead, moved.joint, moved, total + weight, 0.9 * lipschitz
-        slopes, rows, prices = slopes + weight * at.slope, rows + moved.rows, prices + moved.price
+        slopes, rows, prices = slopes + weight * here.slope, rows + moved.rows, prices + moved.price
         if then.value < value:
             value, best = then.value, ahead
         bound = max(bound, -problem.bound_linear(-slopes / total, -rows / total, prices / total))
-    return Optimum("hit-ratio", best, value, bound, steps)
+    return Optimum("hit-ratio", best, value, bound)
 
 
-def _relative_entropy(joint: FloatArray, other: FloatArray) -> float:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(joint > 0, joint * np.log(joint / np.maximum(other, _TINY)), 0.0)
-    return float(terms.sum() - joint.sum() + other.sum())
+@dataclass(frozen=True, eq=False)
+class OptimisationRound:
+    """One round of optimisation: the best value with the channel held fixed, and with the channel of that best law.
+
+    ``channel_moved`` is the mean total variation distance between the two channels, over all pairs.
+    """
+
+    value_held_fixed: float
+    value_derived_anew: float
+    channel_moved: float
+
+
+@dataclass(frozen=True, eq=False)
+class BestLaw:
+    """The best law, its own channel, the optimum behind it, and the channel that was held fixed for the optimum."""
+
+    law: DestinationLaw
+    channel: Channel
+    optimum: Optimum
+    held_fixed: Channel
+    rounds: tuple[OptimisationRound, ...]
+
+
+class LawDesigner:
+    """Designs and certifies laws on one graph, support and walk, and holds the tables that they share."""
+
+    def __init__(
+        self, graph: Graph, *, support: DistanceSupport, walk: Walk = SIMPLE, memory_bytes: int = DEFAULT_MEMORY_BYTES
+    ):
+        """Compute the mean hitting times; ``memory_bytes`` limits each observation channel."""
+        self.graph, self.support, self.walk = graph, support, walk
+        self.chain = chain_of(graph, walk)
+        self.hops = self.chain.mean_hitting_times(memory_bytes=memory_bytes)
+        self.uniform = law_by_distance(graph, support, np.ones(support.hi + 1))
+        self._memory_bytes = memory_bytes
+
+    def channel(self, law: DestinationLaw, observer: str = "return-time") -> Channel:
+        """Derive the observation channel of ``law``."""
+        return Channel.derive(self.chain, law, observer=observer, hops=self.hops, memory_bytes=self._memory_bytes)
+
+    def within_budget(self, law: DestinationLaw, budget: float) -> DestinationLaw:
+        """Return the nearest law with the same source prior and at most so many mean hops."""
+        if law.mean_hops(self.hops) <= budget:
+            return law
+        with np.errstate(divide="ignore"):
+            table = np.log(law.matrix.toarray() * law.source_prior[:, np.newaxis])
+        return law.with_rows(scale_to_margins(table, law.source_prior, hops=self.hops, budget=budget).joint)
+
+    def problem(self, law: DestinationLaw, channel: Channel, budget: float, *, balanced: bool) -> Problem:
+        """Return the problem of the best law on the support of ``law``: balanced, or with its prior."""
+        table, prior = law.matrix, law.source_prior
+        if balanced:
+            table, prior = total_support(table), np.full(len(prior), 1.0 / len(prior))
+        usable: BoolArray = table.toarray() > 0
+        return Problem(channel, np.ascontiguousarray(usable.T), prior, np.ascontiguousarray(self.hops.T), budget)
+
+    def optimal(
+        self, start: DestinationLaw, budget: float, *, objective: str, observer: str = "return-time"
+    ) -> BestLaw:
+        """Return the best law with the prior of ``start``.
+
+        The channel depends on the law: it is derived anew from each optimum until that moves its value by less than it
+        may be from the best. The result is the law, ``start`` included, that is best with its own channel.
+        """
+        held, rounds = self.channel(start, observer), []
+        candidates = [(_objective_value(start, held, objective), start, held)]
+        for _ in range(_ROUNDS):
+            optimum = self.problem(start, held, budget, balanced=False).solve(objective)
+            law = start.with_rows(optimum.joint.T)
+            anew = self.channel(law, observer)
+            value = _objective_value(law, anew, objective)
+            candidates.append((value, law, anew))
+            rounds.append(OptimisationRound(optimum.value, value, held.distance_to(anew)))
+            if abs(value - optimum.value) <= optimum.gap * optimum.value:
+                break
+            held = anew
+        pick = max if objective == "entropy" else min
+        _, law, channel = pick(candidates, key=lambda candidate: candidate[0])
+        return BestLaw(law, channel, optimum, held, tuple(rounds))
+
+    def certify(
+        self, name: str, law: DestinationLaw, channel: Channel, *, objective: str = "entropy"
+    ) -> tuple[Certificate, ...]:
+        """Compare ``law`` with the best balanced law that costs no more, and with the best that has its prior.
+
+        The first is left out where no balanced law is that cheap, the second where it is the same.
+        """
+        budget = law.mean_hops(self.hops)
+        is_balanced = float(np.ptp(law.source_prior)) * len(law.source_prior) < _EVEN
+        certificates = []
+        for prior in ("uniform",) if is_balanced else ("uniform", "its own"):
+            try:
+                best = self.problem(law, channel, budget, balanced=prior == "uniform").solve(objective)
+            except InfeasibleDesignError:
+                continue
+            certificates.append(best.certify(name, law, channel, prior=prior, budget=budget))
+        return tuple(certificates)
+
+
+def _objective_value(law: DestinationLaw, channel: Channel, objective: str) -> float:
+    """Return the value of ``objective``: node entropy in nats, or the hit ratio."""
+    content = channel.expose(law).summary()
+    return float(content["node_entropy_nats" if objective == "entropy" else "hit_ratio"])
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """A law's value beside a bound that no comparable law can pass, the observation channel held fixed.
+
+    With its own channel a law may pass the bound by as much as the channel moves: some millionths of a nat.
+
+    Comparable is a law on the same support with at most ``budget_hops`` mean hops; with ``prior`` ``uniform`` any
+    balanced one, with ``its own`` any that makes each node the source as often as this law does.
+    """
+
+    law: str
+    objective: str
+    prior: str
+    budget_hops: float
+    value: float
+    best_found: float
+    bound: float
+
+    @property
+    def shortfall(self) -> float:
+        """How far the law may be from the best, as a share of the bound; negative where it does better."""
+        behind = self.bound - self.value if self.objective == "entropy" else self.value - self.bound
+        # Where nobody can hide at all, no law is behind another.
+        return behind / self.bound if self.bound else behind
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the certificate as plain data, with its sentence."""
+        return vars(self) | {"shortfall": self.shortfall, "in_words": self.in_words()}
+
+    def in_words(self) -> str:
+        """Return the certificate as a sentence."""
+        measure = "node entropy" if self.objective == "entropy" else "hit ratio"
+        rivals = "any balanced law" if self.prior == "uniform" else "any law with its own source prior"
+        hops = f"with up to {self.budget_hops:.1f} hops"
+        where = f"on this graph, in {measure}, {hops}, for this walk and observation channel"
+        if self.shortfall < -1e-9:
+            return f"{self.law} does {-self.shortfall:.3%} better than {rivals} could {where}: it is not balanced"
+        # Rounded up: "within" must stay true.
+        share = math.ceil(max(self.shortfall, 0.0) * 1e5) / 1e5
+        return f"{self.law} is within {share:.3%} of the best {rivals} could do {where}"

@@ -1,4 +1,4 @@
-"""The paper's own design: by closed forms for a random regular graph, and with exact chains on one concrete graph.
+"""Computes the paper's own design: by closed forms for a random regular graph, or with exact chains on one graph.
 
 The closed forms know a graph by its size and degree only. On a concrete graph the principle is the same: a destination
 at distance l is drawn in inverse proportion to the chance that such a node hits within the observer's window. There
@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import sparse, special
 
 from veilwalk import theory
 from veilwalk.chains import Chain, chain_of
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
-from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
-from veilwalk.core.memory import DEFAULT_MEMORY_BYTES
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.sizes import DEFAULT_MEMORY_BYTES
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design._law import DestinationLaw, DistanceLaw, law_by_distance
+from veilwalk.design._law import DestinationLaw, DistanceLaw, law_by_distance, require_memory
+from veilwalk.design._scheme import relay_warning
 from veilwalk.graphs import Graph, distances
 from veilwalk.theory import printed
 
@@ -33,14 +34,18 @@ FORMULAS = ("corrected", "printed")
 _TABLES = 8
 # Return times, from the shortest covered to infinity, at which the minimum over destinations is computed.
 _EXAMINED = 7
+# Products that the window notion may take: half a minute on two cores.
+_WINDOW_PRODUCTS = 1e11
+# Passes of the search for the return time, and the accuracy to which each waits for the walk to mix.
+_SEARCH_PASSES, _SETTLING_NATS = 5, 37.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WindowDesign:
-    """A law by the paper's window notion: what it guarantees, what it costs, and which assumptions bend.
+    """A law by the paper's window notion, with its guarantee, its price and the assumptions that bend.
 
-    Entropies are those of the paper's window notion at the design return time. ``floor_kind`` says what stands
-    behind ``anonymity_floor_nats``: a proved bound, the printed bound, or a computed minimum.
+    Entropies are those of the paper's window notion at the design return time. ``floor_kind`` names the
+    origin of ``anonymity_floor_nats``: a proved bound, the printed bound, or a computed minimum.
     """
 
     n_nodes: int
@@ -69,31 +74,20 @@ class WindowDesign:
             raise InvalidParameterError("law", "of distances", "one made on a graph")
         return self.law
 
+    @property
+    def relay_warning(self) -> str:
+        """Warning about relays that know the maker for certain, on a regular graph with the simple walk."""
+        return relay_warning(1 / (self.degree or 1), turns=True)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the design as plain data under its stable JSON keys."""
-        content: dict[str, Any] = {
-            "n_nodes": self.n_nodes,
-            "degree": self.degree,
-            "formulas": self.formulas,
-            "support": [int(self.distances[0]), int(self.distances[-1])],
-            "window_radius": self.window_radius,
-            "tail_probability": self.tail_probability,
-            "return_time_design": self.return_time_design,
-            "return_time_from": self.return_time_from,
-            "distance_pmf": self.distance_pmf,
-            "shell_sizes": self.shell_sizes,
-            "distance_entropy_nats": self.distance_entropy_nats,
-            "node_entropy_nats": self.node_entropy_nats,
-            "anonymity_floor_nats": self.anonymity_floor_nats,
-            "floor_kind": self.floor_kind,
-            "mean_iteration_hops": self.mean_iteration_hops,
-            "warnings": list(self.warnings),
-        }
-        if not isinstance(self.law, DistanceLaw):
-            content["graph_digest"] = self.law.graph_digest
-            content["worst_destination"] = self.worst_destination
-            content["destination_pmf"] = self.law.matrix.toarray()
-        return content
+        content = {field.name: getattr(self, field.name) for field in fields(self)} | {"warnings": list(self.warnings)}
+        law, lengths, worst = (content.pop(name) for name in ("law", "distances", "worst_destination"))
+        content["support"] = [int(lengths[0]), int(lengths[-1])]
+        if isinstance(law, DistanceLaw):
+            return content
+        matrix = law.matrix.toarray()
+        return content | {"graph_digest": law.graph_digest, "worst_destination": worst, "destination_pmf": matrix}
 
 
 def design_regular(
@@ -103,19 +97,19 @@ def design_regular(
     return_time: float | None = None,
     formulas: str = "corrected",
 ) -> WindowDesign:
-    """Design the law of lemma:rrgopt and say what it guarantees and costs.
+    """Design the law of lemma:rrgopt; return it with its guarantee and its price.
 
     Args:
         model: network, support and window.
         tail_probability: delta'; the guarantee holds with probability 1 - delta'.
         return_time: kappa; without it the paper's choice, to the nearest hop.
-        formulas: ``corrected``, or ``printed`` to see what the paper's own text would give.
+        formulas: ``corrected``, or ``printed`` for the formulas as the paper prints them.
 
     Example:
         >>> from veilwalk.core.support import DistanceSupport
         >>> walk = theory.WalkModel(n_nodes=300, degree=3)
-        >>> found = design_regular(theory.AnonymityModel(walk=walk, support=DistanceSupport(2, 6)))
-        >>> found.return_time_design, round(found.mean_iteration_hops, 1)
+        >>> closed = design_regular(theory.AnonymityModel(walk=walk, support=DistanceSupport(2, 6)))
+        >>> closed.return_time_design, round(closed.mean_iteration_hops, 1)
         (634.0, 574.9)
     """
     if formulas not in FORMULAS:
@@ -164,24 +158,14 @@ def design_regular(
 
 def _warnings(model: theory.AnonymityModel, kappa: float, start: float, formulas: str) -> tuple[str, ...]:
     """Name every assumption that ignores more than 5%, at the design return time or at the shortest covered."""
-    found = []
-    seen: set[str] = set()
+    warnings: dict[str, str] = {}
     for return_time in (kappa, max(start, model.support.hi + 1.0)):
         for term in theory.ignored_terms(return_time, model=model):
-            if term.bends and term.label not in seen:
-                seen.add(term.label)
-                found.append(f"{term.label} ignores {term.ignored_share:.1%}: {term.meaning}")
+            if term.bends:
+                warnings.setdefault(term.label, f"{term.label} ignores {term.ignored_share:.1%}: {term.meaning}")
     if formulas == "printed":
-        found.append("printed formulas: kept for comparison only; see paper/errata.md")
-    return tuple(found)
-
-
-@dataclass(frozen=True, eq=False)
-class WindowEntropies:
-    """Entropies of the window posterior at one return time, for each destination, in nats."""
-
-    by_node: FloatArray
-    by_distance: FloatArray
+        warnings["printed"] = "printed formulas: kept for comparison only; see paper/errata.md"
+    return tuple(warnings.values())
 
 
 def design_on_graph(
@@ -196,24 +180,18 @@ def design_on_graph(
 ) -> WindowDesign:
     """Design the paper's law for every node of ``graph``; entropies and floor are minima over destinations.
 
-    Cost: about 2 * 7 passes over all pairs of nodes, each of a few hundred sparse products (``chains``).
-
-    Args:
-        graph: any connected graph.
-        support: distances a destination may have.
-        window_radius: delta.
-        tail_probability: delta'; return times shorter than the covered ones come with this probability.
-        return_time: kappa; without it the one whose survival is half that of the shortest covered.
-        walk: one that is a chain.
-        memory_bytes: refuse rather than use more for the n x n tables.
+    Cost: about 2 * 7 passes over all pairs of nodes, each of a few hundred sparse products (``chains``). The window
+    radius is delta. Return times shorter than the covered ones come with the tail probability, delta'. Without a return
+    time, kappa is the one whose survival is half that of the shortest covered.
     """
     validate.probability(tail=tail_probability)
-    validate.integer(window=window_radius)
-    validate.at_least(0, window=window_radius)
-    _require_memory(graph.n_nodes, memory_bytes)
-    apart = distances(graph)
-    _require_support(apart, support)
-    # Refuses a support that some node has nobody in: of its return times there would be nothing to say.
+    validate.integer(0, window=window_radius)
+    cure = "; use the closed forms, a smaller graph or more memory"
+    require_memory(f"exact design on {graph.n_nodes} nodes", _TABLES * 8 * graph.n_nodes**2, memory_bytes, cure)
+    hops = distances(graph)
+    if support.hi > (diameter := int(hops.max())):
+        raise InvalidParameterError("support", str(support), f"within the diameter of the graph, {diameter}")
+    # Refuses a support that some node has no other node in.
     law_by_distance(graph, support, np.ones(support.hi + 1))
     chain = chain_of(graph, walk)
     start, half = covered_return_times(chain, support, (1 - tail_probability, (1 - tail_probability) / 2))
@@ -222,18 +200,21 @@ def design_on_graph(
         raise InvalidParameterError("return time", kappa, f"more than the largest distance, {support.hi}")
 
     likelihood = exact_window_likelihood(chain, kappa, window_radius)
-    by_distance = mean_by_distance(likelihood, apart, support)
+    by_distance = mean_by_distance(likelihood, hops, support)
     if not by_distance.min() > 0:
         # On a bipartite graph hits at every other hop are impossible, and a narrow window may miss all others.
         raise InvalidParameterError("window", window_radius, "wider: at some distance no hit falls into it")
     law = law_by_distance(graph, support, np.pad(by_distance.min() / by_distance, (support.lo, 0)))
-    at_design = window_entropies(law, likelihood, apart)
-    floor = float(at_design.by_distance.min())
+    by_node, entropy_by_distance = window_entropies(law, likelihood, hops)
+    at_design = floor = float(entropy_by_distance.min())
     first = max(start, support.hi + 1)
-    for seen in _examined(chain, first):
-        found = window_entropies(law, exact_window_likelihood(chain, seen, window_radius), apart)
-        floor = min(floor, float(found.by_distance.min()))
-    share = np.stack([_row_by_distance(law, node, apart, support) for node in range(graph.n_nodes)])
+    # From the shortest covered to infinity, a factor of two or so hops around the mean return time.
+    last = max(8 / float(chain.node_shares.min()), 2.0 * first)
+    for examined in (*np.unique(np.round(np.geomspace(first, last, _EXAMINED - 1))), math.inf):
+        _, entropies = window_entropies(law, exact_window_likelihood(chain, examined, window_radius), hops)
+        floor = min(floor, float(entropies.min()))
+    pairs = sparse.coo_array(law.matrix)
+    shares = sparse.csr_array((pairs.data, (pairs.row, hops[pairs.row, pairs.col])), shape=(len(hops), support.hi + 1))
     return WindowDesign(
         n_nodes=graph.n_nodes,
         degree=int(graph.degrees[0]) if graph.is_regular else None,
@@ -243,14 +224,14 @@ def design_on_graph(
         return_time_design=kappa,
         return_time_from=float(first),
         distances=support.distances,
-        distance_pmf=law.source_prior @ share,
-        shell_sizes=(np.bincount(apart.ravel())[support.lo : support.hi + 1] / graph.n_nodes),
-        distance_entropy_nats=float(at_design.by_distance.min()),
-        node_entropy_nats=float(at_design.by_node.min()),
+        distance_pmf=law.source_prior @ shares.toarray()[:, support.lo :],
+        shell_sizes=(np.bincount(hops.ravel())[support.lo : support.hi + 1] / graph.n_nodes),
+        distance_entropy_nats=at_design,
+        node_entropy_nats=float(by_node.min()),
         anonymity_floor_nats=floor,
         floor_kind=f"computed minimum over all destinations and {_EXAMINED + 1} return times",
         mean_iteration_hops=law.mean_hops(chain.mean_hitting_times(memory_bytes=memory_bytes)),
-        worst_destination=int(at_design.by_node.argmin()),
+        worst_destination=int(by_node.argmin()),
         warnings=(),
         law=law,
     )
@@ -272,37 +253,69 @@ def exact_window_likelihood(chain: Chain, return_time_seen: float, window_radius
     return np.where(possible, chain.window_masses(first, last), 0.0)
 
 
-def window_entropies(law: DestinationLaw, likelihood: FloatArray, apart: IntArray) -> WindowEntropies:
-    """Entropies of Definition PrivacyNotion for every destination.
+def window_entropies(law: DestinationLaw, likelihood: FloatArray, hops: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Node and distance entropies of Definition PrivacyNotion for every destination, in nats.
 
     The posterior of destination j over sources i is proportional to P_ij L_ij. Its distance entropy is that of
     the mean weight of ONE node at each distance, as in the paper's W.
     """
     posterior = normalised(np.ascontiguousarray((law.matrix.multiply(likelihood)).toarray().T))
-    by_node: FloatArray = special.entr(posterior).sum(axis=1)
-    means = []
-    for row, where in zip(posterior, apart, strict=True):
-        total = np.bincount(where, weights=row, minlength=law.support.hi + 1)
-        count = np.bincount(where, minlength=law.support.hi + 1)
-        within = slice(law.support.lo, law.support.hi + 1)
-        means.append(total[within] / np.maximum(count[within], 1))
-    by_distance: FloatArray = special.entr(normalised(np.array(means))).sum(axis=1)
-    return WindowEntropies(by_node=by_node, by_distance=by_distance)
+    means = [mean_by_distance(row, where, law.support) for row, where in zip(posterior, hops, strict=True)]
+    by_distance = normalised(np.nan_to_num(np.array(means)))
+    return special.entr(posterior).sum(axis=1), special.entr(by_distance).sum(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class WindowFloor:
+    """Definition PrivacyNotion at one return time: node entropy of every destination, in nats.
+
+    ``weight_ratio`` is the largest ratio of the weights of two sources of one destination.
+    """
+
+    return_time: float
+    chosen_by: str
+    node_entropy_by_destination: FloatArray
+    weight_ratio: float
+
+    @property
+    def node_entropy_nats(self) -> float:
+        """The minimum over destinations, as in the definition."""
+        return float(self.node_entropy_by_destination.min())
+
+    def worst_destinations(self, count: int = 5) -> IntArray:
+        """Return the destinations with the least entropy, worst first."""
+        return np.argsort(self.node_entropy_by_destination, kind="stable")[:count]
+
+
+def choose_return_time(chain: Chain, support: DistanceSupport, tail_probability: float) -> tuple[float, str]:
+    """Return kappa and how it was chosen.
+
+    The paper's rule takes the return time whose survival is half that of the shortest one covered. Where walks mix so
+    slowly that the search would take hours, it is the longest that the window notion can afford.
+    """
+    validate.probability(tail=tail_probability)
+    hop_products = chain.products_per_hop / chain.n_nodes
+    settling = _SETTLING_NATS / -math.log(max(chain.mixing_rate, 1e-3))
+    if _SEARCH_PASSES * settling * hop_products > _WINDOW_PRODUCTS:
+        longest = max(math.floor(_WINDOW_PRODUCTS / (2 * hop_products)), support.hi + 1)
+        return float(longest), "the longest affordable: walks mix too slowly here for the paper's rule"
+    half = covered_return_times(chain, support, ((1 - tail_probability) / 2,))[0]
+    return float(max(half, support.hi + 1)), "the paper's rule"
 
 
 def weight_ratio(law: DestinationLaw, likelihood: FloatArray) -> float:
     """Return how many times the likeliest source of a destination outweighs the least likely, at most.
 
-    Weights are ``P_ij L_ij``, as the window notion has them: 1 where all sources look alike.
+    Weights are ``P_ij L_ij``, as in the window notion: 1 where all sources have equal weight.
     """
     weights = law.matrix.toarray() * likelihood
     least = np.where(weights > 0, weights, np.inf).min(axis=0)
     return float((weights.max(axis=0) / least).max())
 
 
-def mean_by_distance(values: FloatArray, apart: IntArray, support: DistanceSupport) -> FloatArray:
-    """Mean of ``values[i, j]`` over all ordered pairs at each distance of the support; NaN where there is none."""
-    flat, within = apart.ravel(), slice(support.lo, support.hi + 1)
+def mean_by_distance(values: FloatArray, hops: IntArray, support: DistanceSupport) -> FloatArray:
+    """Mean of ``values``, one for each pair in ``hops``, at each distance of the support; NaN where there is none."""
+    flat, within = hops.ravel(), slice(support.lo, support.hi + 1)
     total = np.bincount(flat, weights=values.ravel(), minlength=support.hi + 1)[within]
     count = np.bincount(flat, minlength=support.hi + 1)[within]
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
@@ -317,51 +330,22 @@ def covered_return_times(chain: Chain, support: DistanceSupport, shares: Sequenc
     first = 2 * support.lo
 
     def survival(times: IntArray) -> FloatArray:
-        """P(T_FR >= t | T_FR >= first) for each t."""
-        found = chain.return_survival(np.append(first - 1, times - 1))
-        return np.asarray((found[1:] / found[0]).mean(axis=1))
+        """Return P(T_FR >= t | T_FR >= first) for each t."""
+        shares_left = chain.return_survival(np.append(first - 1, times - 1))
+        return np.asarray((shares_left[1:] / shares_left[0]).mean(axis=1))
 
-    # Every look costs one pass over all pairs, however many times it asks for: bracket all shares, then cut each
-    # bracket into many parts at once.
+    # Every call costs one pass over all pairs, whatever the number of times: bracket all shares, then cut each
+    # bracket into many intervals at once.
     powers = first * 2 ** np.arange(40)
-    found = survival(powers)
-    low = [int(powers[np.flatnonzero(found >= share)[-1]]) for share in shares]
+    left = survival(powers)
+    low = [int(powers[np.flatnonzero(left >= share)[-1]]) for share in shares]
     high = [2 * bound for bound in low]
     while max(h - b for b, h in zip(low, high, strict=True)) > 1:
         cuts = [np.unique(np.linspace(b, h, 65).astype(np.int64)) for b, h in zip(low, high, strict=True)]
-        found = survival(np.concatenate(cuts))
+        left = survival(np.concatenate(cuts))
         begin = 0
         for index, (cut, share) in enumerate(zip(cuts, shares, strict=True)):
-            kept = int(np.flatnonzero(found[begin : begin + len(cut)] >= share)[-1])
-            low[index], high[index] = int(cut[kept]), int(cut[min(kept + 1, len(cut) - 1)])
+            last = int(np.flatnonzero(left[begin : begin + len(cut)] >= share)[-1])
+            low[index], high[index] = int(cut[last]), int(cut[min(last + 1, len(cut) - 1)])
             begin += len(cut)
     return low
-
-
-def _examined(chain: Chain, first: int) -> list[float]:
-    """Return times from ``first`` to infinity, a factor of two or so apart around the mean return time."""
-    mean_return = 1 / float(chain.node_shares.min())
-    last = max(8 * mean_return, 2.0 * first)
-    return [*np.unique(np.round(np.geomspace(first, last, _EXAMINED - 1))), math.inf]
-
-
-def _row_by_distance(law: DestinationLaw, node: int, apart: IntArray, support: DistanceSupport) -> FloatArray:
-    begin, end = law.matrix.indptr[node], law.matrix.indptr[node + 1]
-    where = apart[node, law.matrix.indices[begin:end]]
-    weights = law.matrix.data[begin:end]
-    return np.bincount(where, weights=weights, minlength=support.hi + 1)[support.lo :].astype(np.float64)
-
-
-def _require_support(apart: IntArray, support: DistanceSupport) -> None:
-    diameter = int(apart.max())
-    if support.hi > diameter:
-        raise InvalidParameterError("support", str(support), f"within the diameter of the graph, {diameter}")
-
-
-def _require_memory(n_nodes: int, memory_bytes: int) -> None:
-    needed = _TABLES * 8 * n_nodes**2
-    if needed > memory_bytes:
-        raise ResourceLimitError(
-            f"exact design on {n_nodes} nodes needs about {needed / 2**30:.3g} GiB and may use "
-            f"{memory_bytes / 2**30:.3g} GiB; use the closed forms, a smaller graph or more memory"
-        )

@@ -1,7 +1,8 @@
-"""The scheme: how a model gets from one update to the next."""
+"""Defines the scheme: graph, law, walk and number of recipients, with its price."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,28 +11,46 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.sparse import csgraph
 
-from veilwalk.chains import Chain, chain_of, token_law
+from veilwalk.chains import Chain, MeanOpenings, chain_of, find_outside, token_law
 from veilwalk.core import validate
-from veilwalk.core.arrays import FloatArray
+from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.sizes import EXACT_ARCS, LARGE_NODES, TABLE_ENTRIES
+from veilwalk.core.sizes import EXACT_ARCS, LARGE_NODES, LISTED_SETS, SMALL_NODES, TABLE_ENTRIES
 from veilwalk.core.stats import estimate_mean
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._law import DestinationLaw
 from veilwalk.graphs import Graph, parse_graph_spec
-from veilwalk.walks import Openings, estimate_openings, iter_protocol, run_protocol
+from veilwalk.walks import (
+    Openings,
+    estimate_openings,
+    iter_protocol,
+    join_blank_legs,
+    run_protocol,
+    split_evenly,
+)
 
-# Nodes of all lanes that are played at once.
+# Legs of a play with blank ones: as many as are asked for, some at a time.
+_ENDLESS, _CHUNK_LEGS = 1 << 60, 65_536
+# Nodes of all lanes together.
 _LANE_NODES = 4_000_000
 _SIMULATED_UPDATES = 20_000
-# Legs of which every set is told at once, fewer where one takes very long.
+# Multiplications of the systems of all sets that are listed: some two seconds.
+_LISTED_WORK = 4e9
+# A chain of so many states is inverted in a second.
+_POTENTIAL_ARCS = 1_500
+# A row with so few nodes more than recipients may leave somebody out; checked up to so many nodes.
+_CHECKED_NODES = 2_000
+# Added to the length of every arc, so that none has no length; and nodes that an error names.
+_WAY, _NAMED = 1e-6, 8
+# Legs of an estimate with sets summed out; fewer where one leg takes very long.
 _LEGS, _FEWEST_LEGS, _FOLLOWED_HOPS = 40_000, 64, 2_000_000_000
 
 
 @dataclass(frozen=True)
 class Price:
-    """Mean hops between two updates, how they were found, and their 95% interval where they were sampled."""
+    """Mean hops between two updates, how they were computed, and their 95% interval where they were sampled."""
 
     hops: float
     kind: str
@@ -40,17 +59,22 @@ class Price:
 
 @dataclass(frozen=True, eq=False)
 class Scheme:
-    """Who is whose neighbour, whom a source may choose, and how its ciphertext walks there.
+    """The network, the law of destinations, the walk of ciphertexts and the number of recipients.
 
-    Design makes one, the audit attacks one, training and nodes follow one. A source seals for so many ``recipients``,
-    drawn from its row of the law without replacement; the first of them that the token meets opens it. One is the
-    paper's scheme. ``designed_for`` is the walk that its law was designed for, where that is known.
+    A source seals for ``recipients`` nodes, drawn from its row of the law without replacement; the first of them that
+    the token meets opens it. One recipient is the paper's scheme. ``designed_for`` is the walk that the law was
+    designed for, where that is known. Design returns a scheme; the audit, training and nodes take one.
+
+    Two fields are defences. An opener trains with ``train_probability`` and else seals the model again as it is: a
+    blank leg. A member that has made ``most_updates`` in a run only seals again; 0 is three times the even share.
     """
 
     graph: Graph
     law: DestinationLaw
     walk: Walk = SIMPLE
     recipients: int = field(default=1, kw_only=True)
+    train_probability: float = field(default=1.0, kw_only=True)
+    most_updates: int = field(default=0, kw_only=True)
     designed_for: Walk | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -58,18 +82,21 @@ class Scheme:
         validate.instance(DestinationLaw, "a DestinationLaw; choose_scheme takes names and files", law=self.law)
         object.__setattr__(self, "walk", Walk.parse(self.walk))
         self.law.check_graph(self.graph)
-        validate.integer(recipients=self.recipients)
-        validate.at_least(1, recipients=self.recipients)
-        if self.recipients > 1:
-            most = int(self.law.n_choices.min())
-            if most < self.recipients:
-                node = self.graph.label(int(np.argmin(self.law.n_choices)))
-                need = f"at most {most}: node {node} has no more to choose from under the law {self.law.name}"
-                raise InvalidParameterError("recipients", self.recipients, need)
+        validate.integer(1, recipients=self.recipients)
+        validate.integer(0, most_updates=self.most_updates)
+        validate.finite(train_probability=self.train_probability)
+        if not 0.0 < self.train_probability <= 1.0:
+            raise InvalidParameterError("train_probability", self.train_probability, "above 0 and at most 1")
+        most = int(self.law.n_choices.min())
+        if most < self.recipients:
+            node = self.graph.label(int(np.argmin(self.law.n_choices)))
+            need = f"at most {most}: node {node} has no more to choose from under the law {self.law.name}"
+            raise InvalidParameterError("recipients", self.recipients, need)
 
     def __repr__(self) -> str:
         network = self.graph.name or f"{self.graph.n_nodes} nodes"
-        return f"Scheme({network}, law {self.law.name}, {self.walk} walk, sealed for {self.recipients})"
+        blank = "" if self.train_probability == 1.0 else f", {1 - self.train_probability:.0%} of legs blank"
+        return f"Scheme({network}, law {self.law.name}, {self.walk} walk, sealed for {self.recipients}{blank})"
 
     @cached_property
     def chain(self) -> Chain:
@@ -91,12 +118,79 @@ class Scheme:
 
     @property
     def is_direct(self) -> bool:
-        """Whether the model goes unsealed to a neighbour, who knows where it came from: the plain walk."""
+        """Whether the model goes unsealed to a neighbour: the plain walk."""
         return self.law.support.hi == 1 and self.law.name == "plain"
+
+    def require_sealed(self) -> Scheme:
+        """Return the scheme itself, or refuse one that hands models on unsealed."""
+        if self.is_direct:
+            need = "a law that seals for somebody; the plain walk is one to compare with"
+            raise InvalidParameterError("law", self.law.name, need)
+        return self
+
+    @cached_property
+    def _lists_sets(self) -> bool:
+        """Whether all sets of every source can be listed."""
+        graph = self.graph
+        if graph.n_nodes > SMALL_NODES or self.is_direct or not self.has_potentials:
+            return False
+        sets = [math.comb(int(size), self.recipients) for size in self.law.n_choices]
+        width = self.recipients * (2 * graph.n_edges / graph.n_nodes if self.has_arc_states else 1) + 1
+        return max(sets) <= LISTED_SETS and sum(sets) * (width**3 + 1_000) <= _LISTED_WORK
+
+    @property
+    def has_arc_states(self) -> bool:
+        """Whether the walk knows where it came from."""
+        return self.walk.kind == "non-backtracking"
+
+    @property
+    def has_potentials(self) -> bool:
+        """Whether exact chains of openings exist: for few arcs, and not on a ring that a walk goes round for ever."""
+        never_turns = self.has_arc_states and bool(np.all(self.graph.degrees == 2))
+        return len(self.graph.indices) <= _POTENTIAL_ARCS and not never_turns
+
+    @cached_property
+    def exact_openings(self) -> MeanOpenings | None:
+        """The exact long run over all sets of recipients; None where they are too many to list."""
+        if not self._lists_sets:
+            return None
+        return self.chain.mean_openings(self.law.matrix, self.recipients, train_probability=self.train_probability)
+
+    @cached_property
+    def idle_nodes(self) -> IntArray:
+        """Nodes that may never train: those outside the largest set of nodes that sealers never leave."""
+        nobody, nodes = np.empty(0, dtype=np.int64), np.arange(self.graph.n_nodes)
+        law, spare = self.law, self.law.n_choices - self.recipients
+        is_tight = self.recipients > 1 and bool(np.any(spare < law.support.hi - law.support.lo))
+        if len(nodes) > _CHECKED_NODES or not is_tight:
+            leads_on = law.far is not None and (self.is_large or 2 * int(law.n_choices.min()) > len(nodes))
+            return nobody if leads_on else find_outside(law.matrix, nodes)
+        if self._lists_sets:
+            return self.chain.find_idle(law.matrix, self.recipients)
+        # A node opens first where a way to it meets no more of the others than can stay outside a set.
+        heads, tails = self.graph.indices, np.repeat(nodes, self.graph.degrees)
+        reach = np.zeros((len(nodes), len(nodes)), dtype=np.bool_)
+        for source in nodes.tolist():
+            is_eligible = law.matrix[[source]].toarray().ravel() > 0
+            lengths: Any = sparse.csr_array((is_eligible[heads] + _WAY, (tails, heads)), shape=reach.shape)
+            met = np.floor(csgraph.dijkstra(lengths, indices=[source])[0]) - 1
+            reach[source] = is_eligible & (met <= spare[source])
+        return find_outside(sparse.csr_array(reach), nodes)
+
+    def require_everybody(self) -> Scheme:
+        """Return the scheme itself, or refuse one under which some node may never train, by name."""
+        if self.is_direct or not (idle := self.idle_nodes).size:
+            return self
+        names = ", ".join(self.graph.label(int(node)) for node in idle[:_NAMED]) + (
+            " ..." if len(idle) > _NAMED else ""
+        )
+        many, value = self.recipients > 1, (self.recipients if self.recipients > 1 else self.law.name)
+        need = f"{'fewer, or ' * many}another law or a wider support: {names} may never train, because the others seal "
+        raise InvalidParameterError("recipients" if many else "law", value, f"{need}only for each other")
 
     @cached_property
     def openings(self) -> Openings:
-        """Who opens what whom sealed, by sampled paths with the set summed out; with a fixed seed."""
+        """P(opener, last hop and source), by sampled paths with the set summed out; the seed is fixed."""
         eligible = float(self.law.n_choices.mean())
         hops = 20.0 * (2.0 * (eligible + 1) / (self.recipients + 1) + 10.0)
         return estimate_openings(
@@ -110,100 +204,117 @@ class Scheme:
 
     @cached_property
     def source_prior(self) -> FloatArray:
-        """How often each node is the source, in the long run; estimated where there are several recipients."""
-        if self.recipients == 1:
+        """Share of updates by each node in the long run; estimated where there is no exact law."""
+        if self.has_exact_law:
             return self.law.source_prior
+        if self.exact_openings is not None:
+            return np.asarray(self.exact_openings.joint.sum(axis=0))
         heads = np.repeat(np.arange(self.graph.n_nodes), self.graph.degrees)
         return np.asarray(np.bincount(heads, weights=self.openings.arrived, minlength=self.graph.n_nodes), np.float64)
 
+    def iter_trained(self, *, updates: int, seed: int, tokens: int = 1) -> Iterator[npt.NDArray[np.void]]:
+        """Play one replica until so many updates are made; blank legs belong to the update at their end."""
+        options: dict[str, Any] = {"seed": seed, "tokens": tokens, "replicas": 1}
+        if self.train_probability == 1.0:
+            return self.iter_updates(updates=updates, **options)
+        quotas = split_evenly(updates, min(tokens, updates))
+        chunk = min(_CHUNK_LEGS, math.ceil(1.2 * updates / self.train_probability) + len(quotas))
+        legs = self.iter_updates(updates=_ENDLESS, chunk_updates=chunk, **options | {"tokens": len(quotas)})
+        return join_blank_legs(legs, quotas, train_probability=self.train_probability, seed=seed)
+
     def iter_updates(self, *, updates: int, seed: int, **options: Any) -> Iterator[npt.NDArray[np.void]]:
-        """Play the protocol: ``walks.iter_protocol`` with this graph, law, walk and number of recipients."""
-        return iter_protocol(self.graph, self.law.rows, updates=updates, seed=seed, **self._walking, **options)
+        """Play the protocol: ``walks.iter_protocol`` with this graph, law, walk and number of recipients.
+
+        Every leg is a row, blank ones too: its source sealed it, and made an update of its own only if it trained.
+        """
+        options |= {"updates": updates, "seed": seed, "walk": self.walk, "recipients": self.recipients}
+        return iter_protocol(self.graph, self.law.rows, **options)
 
     def run_updates(self, *, updates: int, seed: int, **options: Any) -> npt.NDArray[np.void]:
         """Play the protocol to its end: ``walks.run_protocol`` with the same, on any executor."""
-        return run_protocol(self.graph, self.law.rows, updates=updates, seed=seed, **self._walking, **options)
-
-    @property
-    def _walking(self) -> dict[str, Any]:
-        return {"walk": self.walk, "recipients": self.recipients}
+        options |= {"updates": updates, "seed": seed, "walk": self.walk, "recipients": self.recipients}
+        return run_protocol(self.graph, self.law.rows, **options)
 
     @cached_property
     def price(self) -> Price:
         """Mean hops between two updates: exact where the graph is not too large for it."""
         if self.is_direct:
             return Price(1.0, "exact")
-        if self.recipients > 1 and self.law.is_even:
-            found = self.openings
-            kind = f"estimated from {found.legs} walks, sets summed out"
-            return Price(found.hops, kind, found.hops_interval)
-        if self.recipients == 1 and not self.is_large:
+        if self.has_exact_law and not self.is_large:
             if self.chain.on_nodes is not None or len(self.graph.indices) <= EXACT_ARCS:
-                return Price(self.chain.mean_hops(self.law.matrix), "exact")
+                return self.price_legs(self.chain.mean_hops(self.law.matrix), "exact")
             hops = self.law.mean_hops(self.chain.mean_hitting_times())
-            return Price(hops, "nearly exact: arcs into the source taken for equally likely")
-        played = np.concatenate(list(self.iter_updates(updates=_SIMULATED_UPDATES, seed=1)))
-        mean = estimate_mean(np.asarray(played["leg_hops"], dtype=np.float64))
-        return Price(mean.mean, f"simulated, {mean.count} updates", mean.interval)
+            return self.price_legs(hops, "nearly exact: arcs into the source taken for equally likely")
+        if self.exact_openings is not None:
+            return self.price_legs(self.exact_openings.mean_hops, "exact")
+        if not self.has_exact_law and self.law.is_even:
+            kind = f"estimated from {self.openings.legs} simulated walks"
+            return self.price_legs(self.openings.hops, kind, self.openings.hops_interval)
+        records = np.concatenate(list(self.iter_updates(updates=_SIMULATED_UPDATES, seed=1)))
+        mean = estimate_mean(np.asarray(records["leg_hops"], dtype=np.float64))
+        return self.price_legs(mean.mean, f"simulated, {mean.count} updates", mean.interval)
+
+    def price_legs(self, hops: float, kind: str, interval: tuple[float, float] | None = None) -> Price:
+        """Return the price of an update whose legs take so many hops each: blank legs make none."""
+        legs = 1.0 / self.train_probability
+        ends = None if interval is None else (interval[0] * legs, interval[1] * legs)
+        return Price(hops * legs, kind, ends)
 
     def certain_to_a_relay(self) -> float | None:
         """Return the share of updates whose maker one relay knows for certain; None where that is not known.
 
         A relay that hands a ciphertext to a neighbour and gets another one straight back knows that this neighbour made
-        it; so it does where the token waited one hop there, for there was nowhere else to have been. Who does not turn
-        round does so at leaves.
+        it, also where the token waited one hop there. A walk that never turns back does so at leaves.
         """
         if self.is_direct:
             return None
         nodes, leaves = self.chain.on_nodes, self.graph.degrees == 1
         if nodes is None:
-            # Nobody need be asked how often it updates where there is no leaf.
+            # Without leaves no prior is needed.
             return float(self.source_prior[leaves].sum()) if leaves.any() else 0.0
         makers = self.source_prior
-        steps = sparse.coo_array(nodes.transition_matrix)
-        moves, stays = steps.row != steps.col, nodes.transition_matrix.diagonal()
-        here, there = steps.row[moves], steps.col[moves]
-        back = steps.data[moves] * (1.0 + stays[here])
-        most, least = np.zeros(self.graph.n_nodes), np.ones(self.graph.n_nodes)
-        np.maximum.at(most, here, back)
-        np.minimum.at(least, here, back)
+        # Every arc of the graph has its move, so its head can hand a ciphertext straight back.
+        heads = self.graph.indices
+        tails = np.repeat(np.arange(self.graph.n_nodes), self.graph.degrees)
+        steps, stays = nodes.transition_matrix, nodes.transition_matrix.diagonal()
+        back = np.asarray(steps[tails, heads]).ravel() * (1.0 + stays[tails])
+        most, least = (extreme.reduceat(back, self.graph.indptr[:-1]) for extreme in (np.maximum, np.minimum))
         if np.allclose(most, least, rtol=1e-12, atol=0.0):
             return float(makers @ most)
-        if self.recipients > 1:
-            arcs = sparse.csr_array((back, (here, there)), shape=steps.shape)
-            arcs.sort_indices()
-            return float(self.openings.arrived @ arcs.data)
+        if not self.has_exact_law:
+            exact = self.exact_openings
+            return float((self.openings.arrived if exact is None else exact.joint.sum(axis=1)) @ back)
         if self.is_large:
             return None
         visits = token_law(nodes, self.law.matrix.toarray(), self.chain.mean_hitting_times())
         arrivals = visits * nodes.transition_matrix.toarray()
-        return float(arrivals[there, here] @ back)
+        return float(arrivals[heads, tails] @ back)
 
     def relay_warning(self) -> str | None:
-        """Return a line for who lets a single relay be certain; None where none is, or that is not known."""
+        """Return a warning where a single relay can be certain of the maker; else None."""
         share = self.certain_to_a_relay()
         if not share:
             return None
-        turns = self.chain.on_nodes is not None
-        return relay_warning(share, turns=turns, ring=bool(np.all(self.graph.degrees == 2)))
+        ring = bool(np.all(self.graph.degrees == 2))
+        return relay_warning(share, turns=self.chain.on_nodes is not None, ring=ring)
 
     @property
     def prior_range(self) -> tuple[float, float]:
-        """How often the rarest and the most frequent source update, times the mean."""
+        """Updates of the rarest and of the most frequent source, times the mean."""
         times = self.source_prior * self.graph.n_nodes
         return float(times.min()), float(times.max())
 
     def remark(self) -> str | None:
-        """Return a line for who walks otherwise than the law was designed for; None where there is nothing to say."""
+        """Return a line where the walk is not the one that the law was designed for; else None."""
         if self.designed_for is None or self.designed_for == self.walk:
             return None
         return f"the law was designed for the {self.designed_for} walk, and this one is {self.walk}"
 
 
 def relay_warning(share: float, *, turns: bool, ring: bool = False) -> str:
-    """Return a line about a share of updates whose maker one relay knows; ``turns``: the walk may go straight back.
+    """Return a warning about a share of updates whose maker one relay knows; ``turns``: the walk may go straight back.
 
-    On a ``ring`` it must: one that never turns goes round for ever.
+    On a ``ring`` it must: a walk that never turns goes round for ever.
     """
     if ring:
         cure = "on a ring a walk must turn: take another network"
@@ -212,14 +323,6 @@ def relay_warning(share: float, *, turns: bool, ring: bool = False) -> str:
     return f"a relay next to the maker knows it for certain in {share:.1%} of updates; {cure}"
 
 
-def require_destinations(scheme: Scheme) -> Scheme:
-    """Return the scheme, or refuse one that hands models on unsealed."""
-    if scheme.is_direct:
-        need = "a law that seals for somebody; the plain walk is one to compare with"
-        raise InvalidParameterError("law", scheme.law.name, need)
-    return scheme
-
-
 def n_parallel_lanes(graph: Graph, updates: int) -> int:
-    """Return how many lanes to play at once: each has its table of nodes, which takes longer to fill than to use."""
+    """Return the number of lanes to play together; each has a table of nodes, which takes long to fill."""
     return max(min(64, _LANE_NODES // graph.n_nodes, updates), 1)

@@ -1,20 +1,13 @@
-"""Jobs by number on any executor: in this process, in processes, on Ray, on Dask; finished ones kept as files."""
+"""Jobs by number on any executor: in this process, in processes, on Ray; finished ones kept as files."""
 
-from veilwalk.engine._engines import ENGINES, Engine, WorkerPool, open_engine
-from veilwalk.engine._jobs import JobFailure, iter_jobs, run_jobs
-from veilwalk.engine._njit import njit
-from veilwalk.engine._store import JobStore
-from veilwalk.engine._worker import one_blas_thread
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ENGINES",
-    "Engine",
-    "JobFailure",
-    "JobStore",
-    "WorkerPool",
-    "iter_jobs",
-    "njit",
-    "one_blas_thread",
-    "open_engine",
-    "run_jobs",
-]
+from veilwalk.core.rooms import open_room
+
+if TYPE_CHECKING:
+    from veilwalk.engine._engines import ENGINES, Engine, open_engine
+    from veilwalk.engine._jobs import JobFailure, iter_jobs, one_blas_thread, run_jobs
+    from veilwalk.engine._njit import njit, source_stamp
+    from veilwalk.engine._store import JobStore
+else:
+    __getattr__, __all__ = open_room(__name__)

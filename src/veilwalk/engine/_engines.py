@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.validate import refuse_removed
 
 #: How an engine is written.
-ENGINES = "serial, process, process:N, ray, ray://HOST:PORT or dask://HOST:PORT"
+ENGINES = "serial, process, process:N, ray or ray://HOST:PORT"
 #: What ``executor=`` takes: any executor, the name of an engine, or None for this process with all its threads.
 Engine = Executor | str | None
 
@@ -84,23 +85,18 @@ def open_engine(engine: Engine) -> Iterator[Executor | None]:
 
 
 def _create_executor(text: str) -> Executor | None:
-    match re.fullmatch(r"(serial|process|ray)|process:(\d+)|(ray|dask)://(\S+:\d+)", text):
+    from veilwalk.engine import _executors
+
+    match re.fullmatch(r"(serial|process|ray)|process:(\d+)|(ray)://\S+:\d+", text):
         case None:
+            refuse_removed("engine", text.partition(":")[0])
             raise InvalidParameterError("engine", text, ENGINES)
         case parts if parts[1] == "serial":
             return None
         case parts if parts[1] == "process" or parts[2]:
-            from veilwalk.engine._process import ProcessExecutor
-
             workers = int(parts[2]) if parts[2] else len(os.sched_getaffinity(0))
             if workers < 1:
                 raise InvalidParameterError("engine", text, "process:N with N >= 1")
-            return ProcessExecutor(workers)
-        case parts if parts[3] == "dask":
-            from veilwalk.engine._dask import DaskExecutor
-
-            return DaskExecutor(parts[4])
+            return _executors.ProcessExecutor(workers)
         case parts:
-            from veilwalk.engine._ray import RayExecutor
-
-            return RayExecutor(text if parts[3] else None)
+            return _executors.RayExecutor(text if parts[3] else None)

@@ -6,25 +6,33 @@ ahead; finished ones are stored at once where there is a store.
 
 from __future__ import annotations
 
+import os
+import pickle
+import socket
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
-from veilwalk.core.errors import InvalidParameterError, VeilwalkError, WorkerError
+from veilwalk.core.errors import ConfigError, InvalidParameterError, VeilwalkError, WorkerError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.version import __version__
 from veilwalk.engine._engines import PlainPool, WorkerPool
 from veilwalk.engine._store import JobStore
-from veilwalk.engine._worker import call_job, one_blas_thread, process_name
 
 # Results that wait for their turn behind a slow job, for each job pending out ahead.
 _BUFFERED = 8
 _NO_MORE = object()
 # How often workers may die before it is taken for the job's own fault.
 _RENEWALS = 5
+#: How many threads libraries may take, by the names they ask for.
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
+)
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,7 @@ class _PendingJob:
 
 
 def _count_running(pending: deque[_PendingJob]) -> int:
-    return sum(one.is_running for one in pending)
+    return sum(entry.is_running for entry in pending)
 
 
 @dataclass
@@ -158,7 +166,7 @@ class _JobBatch:
                 self._store_finished(pending)
                 first = pending[0]
                 if first.is_running:
-                    promises = [one.promise for one in pending if one.promise and one.is_running]
+                    promises = [entry.promise for entry in pending if entry.promise and entry.is_running]
                     wait(promises, return_when=FIRST_COMPLETED)
                 elif first.is_broken:
                     self._renew(pool, common, pending)
@@ -167,9 +175,9 @@ class _JobBatch:
                     yield first.result if first.promise is None else self._take(first.job, first.promise.result)
         finally:
             self._store_finished(pending)
-            for one in pending:
-                if one.promise is not None:
-                    pool.give_up(one.promise)
+            for entry in pending:
+                if entry.promise is not None:
+                    pool.give_up(entry.promise)
 
     def _submit(self, pool: WorkerPool, common: Any, job: Any) -> Future[Any]:
         try:
@@ -183,10 +191,10 @@ class _JobBatch:
         """Store what is finished, though its turn has not come: an interrupt loses none of it."""
         if self.store is None:
             return
-        for one in pending:
-            if one.promise is not None and one.has_succeeded:
-                one.result, one.promise = one.promise.result(), None
-                self.store.keep(self.what, one.job, one.result)
+        for entry in pending:
+            if entry.promise is not None and entry.has_succeeded:
+                entry.result, entry.promise = entry.promise.result(), None
+                self.store.save(self.what, entry.job, entry.result)
 
     def _renew(self, pool: WorkerPool, common: Any, pending: deque[_PendingJob]) -> None:
         """Hand out again what was lost with a worker; a pool that cannot begin anew is given up."""
@@ -194,12 +202,12 @@ class _JobBatch:
         if self.renewals > _RENEWALS or not pool.renew():
             why = "too little memory, a job that kills them, or a script without if __name__ == '__main__'"
             raise WorkerError(f"workers died {self.renewals} times: {why}")
-        for one in pending:
-            if one.promise is not None and (one.is_running or one.is_broken):
-                one.promise = self._submit(pool, common, one.job)
+        for entry in pending:
+            if entry.promise is not None and (entry.is_running or entry.is_broken):
+                entry.promise = self._submit(pool, common, entry.job)
 
     def _load(self, job: Any) -> Any:
-        return None if self.store is None else self.store.found(self.what, job)
+        return None if self.store is None else self.store.load(self.what, job)
 
     def _take(self, job: Any, get_result: Callable[[], Any]) -> Any:
         """Return a result and store it; or what stands in for it, where failures are kept."""
@@ -213,5 +221,52 @@ class _JobBatch:
             message = str(error) if isinstance(error, VeilwalkError) else f"{type(error).__name__}: {error}"
             return JobFailure(" ".join(message.split()))
         if self.store is not None:
-            self.store.keep(self.what, job, result)
+            self.store.save(self.what, job, result)
         return result
+
+
+def process_name() -> str:
+    """Return the name of this process among those of all machines."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def call_job(about: tuple[str, str], function: Callable[..., Any], common: Any, job: Any) -> Any:
+    """Do one job; ``about`` names the process that asks and its version: another version would give other results."""
+    asker, version = about
+    if version != __version__:
+        raise ConfigError(f"this worker has veilwalk {__version__}, its caller {version}: install the same on all")
+    if asker != process_name():
+        use_one_thread()
+    with one_blas_thread():
+        return function(*(_read_shared(common.path) if isinstance(common, SharedFile) else common), job)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let linear algebra use one thread for a while: with several its last bits depend on how many there are.
+
+    Kernels of numba are not touched: what they give does not depend on threads.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
+def use_one_thread() -> None:
+    """Let the kernels of this process use one thread."""
+    import numba
+
+    numba.set_num_threads(1)
+
+
+@dataclass(frozen=True)
+class SharedFile:
+    """What all jobs share, in a file of this machine that each worker reads once."""
+
+    path: str
+
+
+@lru_cache(maxsize=2)
+def _read_shared(path: str) -> tuple[Any, ...]:
+    return tuple(pickle.loads(Path(path).read_bytes()))  # noqa: S301  (the process that hands out the jobs wrote it)

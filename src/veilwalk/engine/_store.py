@@ -31,8 +31,8 @@ class JobStore:
     Example:
         >>> import tempfile
         >>> store = JobStore(tempfile.mkdtemp())
-        >>> store.keep({"sum": "of squares"}, 3, {"value": 9})
-        >>> store.found({"sum": "of squares"}, 3), store.found({"sum": "of squares"}, 4)
+        >>> store.save({"sum": "of squares"}, 3, {"value": 9})
+        >>> store.load({"sum": "of squares"}, 3), store.load({"sum": "of squares"}, 4)
         ({'value': 9}, None)
     """
 
@@ -45,7 +45,7 @@ class JobStore:
         named = json.dumps([plain(what), plain(job), __version__], sort_keys=True, allow_nan=False)
         return self.folder / f"{hashlib.sha256(named.encode()).hexdigest()}.npz"
 
-    def found(self, what: Mapping[str, Any], job: Any) -> Any:
+    def load(self, what: Mapping[str, Any], job: Any) -> Any:
         """Return the result of a job, None where it is not there or its file is damaged: it is then done again."""
         try:
             return decode_result(self.path(what, job).read_bytes())
@@ -56,7 +56,7 @@ class JobStore:
         except _DAMAGED:
             return None
 
-    def keep(self, what: Mapping[str, Any], job: Any, result: Any) -> None:
+    def save(self, what: Mapping[str, Any], job: Any, result: Any) -> None:
         """Keep the result of a job: the file is there whole, or not at all."""
         write_atomically(self.path(what, job), encode_result(result))
 

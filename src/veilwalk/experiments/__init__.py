@@ -1,22 +1,12 @@
 """Experiments as records: the paper's figures and its claims, laws side by side, and sweeps."""
 
-from veilwalk.experiments._claims import Claim, load_claims
-from veilwalk.experiments._figures import FIGURES, reproduce
-from veilwalk.experiments._frontier import privacy_price
-from veilwalk.experiments._sampled import SampledGraphs
-from veilwalk.experiments._sweep import Sweep, SweepKind, SweepPlan, finished_cases, predicted, sweep
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "FIGURES",
-    "Claim",
-    "SampledGraphs",
-    "Sweep",
-    "SweepKind",
-    "SweepPlan",
-    "finished_cases",
-    "load_claims",
-    "predicted",
-    "privacy_price",
-    "reproduce",
-    "sweep",
-]
+from veilwalk.core.rooms import open_room
+
+if TYPE_CHECKING:
+    from veilwalk.experiments._figures import FIGURES, load_claims, reproduce
+    from veilwalk.experiments._frontier import privacy_price
+    from veilwalk.experiments._sweep import Sweep, SweepKind, SweepPlan, sweep
+else:
+    __getattr__, __all__ = open_room(__name__)

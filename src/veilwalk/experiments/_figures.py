@@ -1,4 +1,4 @@
-"""The paper's three figures as records: printed, corrected and exact, side by side, for c = 3 and c = 4.
+"""The paper's claims as a table, and its three figures as records: printed, corrected and exact, for c = 3 and c = 4.
 
 The paper says c = 4 in its text and c = 3 in its captions; its numbers are those of c = 3 (erratum 1).
 Both are drawn, for its 300 nodes and distances 2:6; other networks may be asked for, and have no published numbers.
@@ -7,20 +7,95 @@ Both are drawn, for its 300 nodes and distances 2:6; other networks may be asked
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from veilwalk import theory
+from veilwalk.chains import Chain, chain_of
 from veilwalk.core import validate
-from veilwalk.core.arrays import FloatArray
+from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.support import DistanceSupport
-from veilwalk.experiments._sampled import SampledGraphs, posterior
+from veilwalk.core.walk import SIMPLE
+from veilwalk.design import covered_return_times, exact_window_likelihood, mean_by_distance
+from veilwalk.graphs import distances, random_regular
 from veilwalk.theory import printed, published
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One definition, assumption, lemma, proposition, theorem, corollary, equation or figure of the paper."""
+
+    label: str
+    kind: str
+    says: str
+    function: str
+    test: str
+    status: str
+    note: str = ""
+
+
+def load_claims() -> tuple[Claim, ...]:
+    """Read the table of claims, ``paper/claims.toml`` in the repository."""
+    text = resources.files(__package__).joinpath("claims.toml").read_text(encoding="utf-8")
+    return tuple(Claim(**entry) for entry in tomllib.loads(text)["claim"])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampledGraphs:
+    """Exact quantities on ``n_graphs`` sampled RRG(n_nodes, degree); graph k has seed (seed + k)."""
+
+    n_nodes: int
+    degree: int
+    n_graphs: int
+    seed: int
+    progress: Progress = silent
+
+    @cached_property
+    def each(self) -> list[tuple[Chain, IntArray]]:
+        """The chain and the table of distances of every sampled graph."""
+        graphs = [random_regular(self.n_nodes, self.degree, seed=self.seed + k) for k in range(self.n_graphs)]
+        return [(chain_of(graph, SIMPLE), distances(graph)) for graph in graphs]
+
+    @property
+    def reach(self) -> int:
+        """The largest distance at which every sampled graph has a pair."""
+        return min(int(hops.max()) for _, hops in self.each)
+
+    def mean_shells(self, support: DistanceSupport) -> FloatArray:
+        """Mean number of nodes at each distance of the support."""
+        counts = sum(np.bincount(hops.ravel(), minlength=support.hi + 1)[: support.hi + 1] for _, hops in self.each)
+        return np.asarray(counts / (self.n_graphs * self.n_nodes))[support.lo :]
+
+    def mean_hitting_times(self, support: DistanceSupport) -> FloatArray:
+        """E[T | l] of each graph (row) at each distance of the support; NaN where a graph has no such pair."""
+        return np.stack([mean_by_distance(chain.mean_hitting_times(), hops, support) for chain, hops in self.each])
+
+    def window_likelihoods(
+        self, return_times: FloatArray, *, window_radius: int, support: DistanceSupport
+    ) -> FloatArray:
+        """Mean chance of a hit within the window, by return time (row) and distance, over all graphs."""
+        total = np.zeros((len(return_times), support.size))
+        for number, (chain, hops) in enumerate(self.each, start=1):
+            for row, return_time in enumerate(return_times):
+                likelihood = exact_window_likelihood(chain, float(return_time), window_radius)
+                total[row] += mean_by_distance(likelihood, hops, support)
+            self.progress(f"degree {self.degree}: exact chains", number, self.n_graphs, "graphs")
+        return total / self.n_graphs
+
+    def covered_return_times(self, support: DistanceSupport, shares: FloatArray) -> FloatArray:
+        """Mean over graphs of the return time covered with each probability, from exact return laws."""
+        times = [covered_return_times(chain, support, list(shares)) for chain, _ in self.each]
+        return np.asarray(np.mean(times, axis=0))
+
 
 NETWORK = (300, (3, 4), DistanceSupport(2, 6))
 WINDOW_RADIUS = 5
@@ -89,8 +164,8 @@ def design_time(model: theory.AnonymityModel) -> float:
     return float(round(theory.design_return_time(TAIL_PROBABILITY, model=model)))
 
 
-def closed_curves(model: theory.AnonymityModel, seen: FloatArray) -> dict[str, FloatArray]:
-    """Distance entropy H(W) in nats at each return time in ``seen``, by the printed and the corrected formulas.
+def closed_curves(model: theory.AnonymityModel, return_times: FloatArray) -> dict[str, FloatArray]:
+    """Distance entropy H(W) in nats at each return time in ``return_times``, by the printed and the corrected formulas.
 
     ``*_uniform`` is the paper's "no countermeasure": uniform over distances.
     """
@@ -100,30 +175,33 @@ def closed_curves(model: theory.AnonymityModel, seen: FloatArray) -> dict[str, F
     for name, formulas in (("printed", printed), ("corrected", theory)):
         for suffix, shortest_paths in (("", False), ("_without_fht", True)):
             law = formulas.optimal_distance_pmf(kappa, model=model, shortest_paths=shortest_paths)
-            w = formulas.source_posterior(law, seen, model=model, shortest_paths=shortest_paths)
+            w = formulas.source_posterior(law, return_times, model=model, shortest_paths=shortest_paths)
             curves[name + suffix] = theory.distance_entropy(w)
-        w = formulas.source_posterior(uniform, seen, model=model, shortest_paths=True)
+        w = formulas.source_posterior(uniform, return_times, model=model, shortest_paths=True)
         curves[f"{name}_uniform"] = theory.distance_entropy(w)
     return curves
 
 
-def exact_curves(sample: SampledGraphs, model: theory.AnonymityModel, seen: FloatArray) -> dict[str, FloatArray]:
+def exact_curves(
+    sample: SampledGraphs, model: theory.AnonymityModel, return_times: FloatArray
+) -> dict[str, FloatArray]:
     """The same from exact chains: window likelihoods averaged over sampled graphs, under the corrected law."""
-    likelihood = sample.window_likelihoods(seen, window_radius=WINDOW_RADIUS, support=model.support)
+    likelihood = sample.window_likelihoods(return_times, window_radius=WINDOW_RADIUS, support=model.support)
     shells = sample.mean_shells(model.support)
     laws = {
         "exact": theory.optimal_distance_pmf(design_time(model), model=model),
         "exact_uniform": np.full(model.support.size, 1 / model.support.size),
     }
-    return {name: theory.distance_entropy(posterior(law, shells, likelihood)) for name, law in laws.items()}
+    # W(l) is proportional to p(l)/A(l) times the window likelihood of one node at distance l.
+    return {name: theory.distance_entropy(normalised(law / shells * likelihood)) for name, law in laws.items()}
 
 
 def side_information(sample: SampledGraphs, support: DistanceSupport) -> list[dict[str, Any]]:
     """fig:leakage_over_sideinformation: H(W) against the return time the destination saw."""
     model = model_of(sample.n_nodes, sample.degree, support)
     kappa = design_time(model)
-    seen = np.unique(np.append(np.round(np.geomspace(support.hi + 1, 25 * sample.n_nodes / 3, 39)), kappa))
-    curves = closed_curves(model, seen) | exact_curves(sample, model, seen)
+    return_times = np.unique(np.append(np.round(np.geomspace(support.hi + 1, 25 * sample.n_nodes / 3, 39)), kappa))
+    curves = closed_curves(model, return_times) | exact_curves(sample, model, return_times)
     promise = theory.guarantee(TAIL_PROBABILITY, model=model, return_time_design=kappa)
     floor_printed = printed.guaranteed_entropy(TAIL_PROBABILITY, model=model)
     return [
@@ -137,7 +215,7 @@ def side_information(sample: SampledGraphs, support: DistanceSupport) -> list[di
             "floor_corrected_nats": promise.anonymity_floor_nats,
             **{f"{name}_nats": float(values[row]) for name, values in curves.items()},
         }
-        for row, time in enumerate(seen)
+        for row, time in enumerate(return_times)
     ]
 
 
@@ -196,17 +274,17 @@ def trade_off(sample: SampledGraphs, support: DistanceSupport) -> list[dict[str,
     diameter, or that of every sampled graph, are left out.
     """
     reach = theory.typical_diameter(theory.WalkModel(n_nodes=sample.n_nodes, degree=sample.degree))
-    reach = min(reach, max(int(apart.max()) for _, apart in sample.each))
-    supports = [one for one in _supports(support) if one.hi <= reach]
+    reach = min(reach, max(int(hops.max()) for _, hops in sample.each))
+    supports = [candidate for candidate in _supports(support) if candidate.hi <= reach]
     exact = sample.mean_hitting_times(supports[-1])
     rows = []
-    for one in supports:
-        model = model_of(sample.n_nodes, sample.degree, one)
+    for candidate in supports:
+        model = model_of(sample.n_nodes, sample.degree, candidate)
         kappa = design_time(model)
         corrected = theory.optimal_distance_pmf(kappa, model=model)
         as_written = printed.optimal_distance_pmf(kappa, model=model)
         per_graph = exact[:, : model.support.size] @ corrected
-        on_paper = model.walk == published.WALK and one.lo == NETWORK[2].lo and one.hi in published.TABLE
+        on_paper = model.walk == published.WALK and candidate.lo == NETWORK[2].lo and candidate.hi in published.TABLE
         rows.append(
             {
                 "support": str(model.support),
@@ -216,7 +294,7 @@ def trade_off(sample: SampledGraphs, support: DistanceSupport) -> list[dict[str,
                     theory.distance_entropy(theory.source_posterior(corrected, kappa, model=model))
                 ),
                 "node_entropy_nats": float(np.log(theory.shell_sizes(model).sum())),
-                "published_hops": published.TABLE[one.hi][1] if on_paper else None,
+                "published_hops": published.TABLE[candidate.hi][1] if on_paper else None,
                 "recipe_hops": published.recipe_hops(model.support) if on_paper else None,
                 "integer_window_hops": published.integer_window_hops(model.support) if on_paper else None,
                 "formula_hops": theory.mean_iteration_hops(as_written, model=model),

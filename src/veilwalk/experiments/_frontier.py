@@ -1,4 +1,4 @@
-"""The privacy-price frontier: what each walk and law costs and leaves hidden, beside the best there can be."""
+"""Computes the privacy-price frontier: price and exposure of each walk and law, with bounds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,7 @@ from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
-from veilwalk.design import (
-    Channel,
-    DestinationLaw,
-    LawBench,
-    Optimum,
-    balanced,
-    exposure,
-    with_matrix,
-)
+from veilwalk.design import Channel, DestinationLaw, LawDesigner
 from veilwalk.graphs import Graph
 
 #: Budgets of the optimal laws, as shares of the hops of the best balanced law without one.
@@ -44,22 +36,20 @@ def privacy_price(
     channels: dict[str, dict[str, Any]] = {}
     for walk in walks:
         progress(f"{walk}: deriving what a destination sees")
-        bench = LawBench(graph, support=support, walk=walk)
-        even = balanced(bench.uniform)
-        channel = bench.channel(even, observer)
+        designer = LawDesigner(graph, support=support, walk=walk)
+        even = designer.uniform.balance()
+        channel = designer.channel(even, observer)
         channels[str(walk)] = {"kind": channel.kind, "horizon": channel.horizon}
-        for law, is_balanced in ((bench.uniform, False), (even, True)):
-            rows.append(_row(bench, channel, law, walk=walk, law_name="uniform-node", is_balanced=is_balanced))
-        free = bench.problem(even, channel, np.inf, balanced=False).solve()
-        most = float((free.joint.T * bench.hops).sum())
+        rows += [_row(designer, channel, designer.uniform, is_balanced=False), _row(designer, channel, even)]
+        free = designer.problem(even, channel, np.inf, balanced=False).solve()
+        most = float((free.joint.T * designer.hops).sum())
         for share in BUDGETS:
             progress(f"{walk}: the best law with {share:.0%} of {most:.0f} hops")
             try:
-                best = bench.problem(even, channel, share * most, balanced=False).solve()
+                best = designer.problem(even, channel, share * most, balanced=False).solve()
             except InfeasibleDesignError:
                 break
-            law = with_matrix(even, best.joint.T)
-            rows.append(_row(bench, channel, law, walk=walk, law_name="optimal", is_balanced=True, best=best))
+            rows.append(_row(designer, channel, even.with_rows(best.joint.T), bound=best.bound))
     return Record(
         kind="frontier",
         params={"graph": graph.name, "nodes": graph.n_nodes, "graph_digest": graph.digest, "support": str(support)}
@@ -69,28 +59,28 @@ def privacy_price(
 
 
 def _row(
-    bench: LawBench,
+    designer: LawDesigner,
     channel: Channel,
     law: DestinationLaw,
     *,
-    walk: Walk,
-    law_name: str,
-    is_balanced: bool,
-    best: Optimum | None = None,
+    is_balanced: bool = True,
+    bound: float | None = None,
 ) -> dict[str, Any]:
-    found, prior = exposure(law, channel), law.source_prior * len(law.source_prior)
-    worst = int(found.worst_destinations(1)[0])
+    """Return the row of a law: the optimal one, which has a bound, or uniform-node."""
+    prior = law.source_prior * len(law.source_prior)
+    exposure = channel.expose(law).to_dict(designer.graph.degrees)
+    worst = exposure["worst_destinations"][0]
     return {
-        "walk": str(walk),
-        "law": law_name,
+        "walk": str(designer.walk),
+        "law": "uniform-node" if bound is None else "optimal",
         "balanced": is_balanced,
-        "mean_iteration_hops": law.mean_hops(bench.hops),
-        "node_entropy_nats": found.node_entropy_nats,
-        "node_entropy_bound_nats": None if best is None else best.bound,
-        "hit_ratio": found.hit_ratio,
-        "blind_node_entropy_nats": found.blind_node_entropy_nats,
-        "blind_hit_ratio": found.blind_hit_ratio,
-        "worst_destination": worst,
-        "worst_node_entropy_nats": float(found.node_entropy_by_destination[worst]),
+        "mean_iteration_hops": law.mean_hops(designer.hops),
+        "node_entropy_nats": exposure["node_entropy_nats"],
+        "node_entropy_bound_nats": bound,
+        "hit_ratio": exposure["hit_ratio"],
+        "blind_node_entropy_nats": exposure["blind_node_entropy_nats"],
+        "blind_hit_ratio": exposure["blind_hit_ratio"],
+        "worst_destination": int(worst["node"]),
+        "worst_node_entropy_nats": float(worst["node_entropy_nats"]),
         "prior_range": [float(prior.min()), float(prior.max())],
     }

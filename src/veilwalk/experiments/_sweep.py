@@ -9,32 +9,32 @@ import math
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from veilwalk.audit import AuditSettings, audit, parse_coalition
-from veilwalk.core.config import decode, key_of, read_toml
-from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
+from veilwalk.audit import AuditSettings, audit, parse_colluders
+from veilwalk.core.config import key_of, read_toml
+from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.records import Record, plain, write_atomically
-from veilwalk.core.removed import refuse_removed
-from veilwalk.core.stats import half_width
+from veilwalk.core.stats import estimate_mean
 from veilwalk.core.tables import csv_table, frame, html_table, parquet_table
-from veilwalk.design import Request, choose_scheme, design
+from veilwalk.core.validate import refuse_removed
+from veilwalk.design import LawRequest, Scheme, choose_scheme, design, recommend
 from veilwalk.engine import Engine, JobFailure, JobStore, open_engine, run_jobs
-from veilwalk.graphs import parse_graph_spec
-from veilwalk.training import PRIVATE, Scenario, TrainSettings, membership, privacy, run_training, task_of, train_by
+from veilwalk.graphs import Graph, parse_graph_spec
+from veilwalk.training import SCHEMES, TRAIN, Scenario, run_training
 
 Settings = Mapping[str, Any]
 Rows = list[dict[str, Any]]
 _GRAPH = "rrg:300:3:seed=1"
 # What the files that a case names hold, among its settings; no verb has such a key.
 _FILES = "files"
-_SCHEME = ("graph", "law", "support", "walk", "recipients")
+_SCHEME_PARTS = ("law", "support", "walk", "recipients")
 _MEASURES = ("node_entropy_nats", "hit_ratio", "blind_hit_ratio", "distance_entropy_nats", "times_floor")
 _TABLES = ("kind", "settings", "grid", "cases")
 # A job's own number, and what its rows are averaged over.
@@ -46,74 +46,55 @@ PARTS = ("algorithm", "observer", "linked")
 
 def train_case(settings: Settings) -> Rows:
     """Train, and return a row an algorithm."""
-    asked = TrainSettings.of(settings)
-    result = run_training(Scenario.of(asked), asked).record().result
+    result = run_training(Scenario.from_spec(TRAIN.read(settings))).record().result
     noisy = result["privacy"] or {"algorithms": {}}
     rows = []
-    for name, found in result["algorithms"].items():
-        row = {"algorithm": name, "accuracy": found["accuracy"], "loss": found["loss"]} | found["scores"]
-        row |= {key: found[key] for key in ("hops_per_update", "bytes_per_update", "accuracy_at_equal_hops")}
-        row |= {key: found["anonymity"][key] for key in ("node_entropy_nats", "hit_ratio")}
-        epsilon = noisy["algorithms"].get(name, {}).get("epsilon_sender_known")
-        row |= {} if epsilon is None else {"epsilon": epsilon}
-        inferred = (result["membership"] or {}).get(name)
-        rows.append(row | ({} if inferred is None else {"membership_auc": inferred["auc"]}))
+    for name, outcome in result["algorithms"].items():
+        row = {"algorithm": name, "accuracy": outcome["accuracy"], "loss": outcome["loss"]} | outcome["scores"]
+        row |= {key: outcome[key] for key in ("hops_per_update", "bytes_per_update", "accuracy_at_equal_hops")}
+        row |= {key: outcome["anonymity"][key] for key in ("node_entropy_nats", "hit_ratio")}
+        row["epsilon"] = noisy["algorithms"].get(name, {}).get("epsilon_sender_known")
+        # Without an audit there is no entropy, and without noise no epsilon.
+        rows.append({key: value for key, value in row.items() if value is not None})
     return rows
-
-
-def learn_case(settings: Settings) -> Rows:
-    """Train, and return a row an algorithm with what it learnt alone: where its update came from is asked of nobody.
-
-    The same models as ``train`` gives. A sweep over noise or step sizes need not attack the same route every time.
-    """
-    asked = TrainSettings.of(settings)
-    scenario = Scenario.of(asked)
-    planned, rows = {}, []
-    for name in (PRIVATE, *asked.comparisons):
-        made = train_by(scenario, asked, name)
-        planned[name], last = made.planned, made.training.points[-1]
-        row = {"algorithm": name, "accuracy": last.accuracy, "loss": last.loss, **last.scores}
-        row |= {"hops_per_update": last.hops / max(made.training.updates, 1)}
-        count, task = asked.membership, task_of(scenario, asked, name)
-        inferred = membership(scenario, made.trace, count, task=task) if count else None
-        rows.append(row | ({} if inferred is None else {"membership_auc": inferred["auc"]}))
-    noisy = privacy(scenario, planned, delta=asked.delta) or {"algorithms": {}}
-    known = {name: found["epsilon_sender_known"] for name, found in noisy["algorithms"].items()}
-    return [row | ({"epsilon": known[row["algorithm"]]} if row["algorithm"] in known else {}) for row in rows]
 
 
 def audit_case(settings: Settings) -> Rows:
     """Audit, and return a row an observer; of one that joins updates, a row a number of them."""
-    known = {key_of(field): field.name for field in fields(AuditSettings)} | dict.fromkeys(_SCHEME)
-    _refuse_unknown(settings, known)
     graph = parse_graph_spec(settings.get("graph", _GRAPH))
-    scheme = choose_scheme(graph, **{key: settings[key] for key in _SCHEME[1:] if key in settings})
-    asked = {name: settings[key] for key, name in known.items() if name is not None and key in settings}
-    if isinstance(asked.get("colluders"), str):
-        asked["colluders"] = parse_coalition(asked["colluders"], graph.n_nodes)
-    found = audit(scheme, AuditSettings(**asked))
+    options = _take_options(AuditSettings, settings)
+    if isinstance(options.get("colluders"), str):
+        (options["colluders"],) = parse_colluders(options["colluders"], graph.n_nodes, single=True)
+    result = audit(_choose_attacked_scheme(graph, settings), AuditSettings(**options))
     rows = []
-    for one in found.rows():
-        if one["part"] != "return time":
-            linked = {"linked": one["linked"]} if "linked" in one else {}
-            measures = {key: one[key] for key in _MEASURES if one.get(key) is not None}
-            rows.append(
-                {"observer": one["observer"]} | linked | measures | {"hops_per_update": found.hops_per_update.mean}
-            )
+    for entry in result.rows():
+        if entry["part"] != "return time":
+            columns = ["observer", "linked", *(key for key in _MEASURES if entry.get(key) is not None)]
+            row = {key: entry[key] for key in columns if key in entry}
+            rows.append(row | {"hops_per_update": result.hops_per_update.mean})
     return rows
+
+
+def _choose_attacked_scheme(graph: Graph, settings: Settings) -> Scheme:
+    """Return the scheme to attack: by its own parts, the paper's, or the one that ``train`` uses."""
+    parts = {key: settings[key] for key in _SCHEME_PARTS if key in settings}
+    if parts or settings.get("scheme") == "paper":
+        return choose_scheme(graph, **parts)
+    return recommend(graph).scheme
 
 
 def design_case(settings: Settings) -> Rows:
     """Design, and return one row."""
-    options = {key_of(field): field.name for field in fields(Request) if field.name not in _SCHEME}
-    _refuse_unknown(settings, options | dict.fromkeys(_SCHEME[:-1]))
-    asked = {name: settings[key] for key, name in options.items() if key in settings}
-    asked |= {key: settings[key] for key in ("law", "support", "walk") if key in settings}
-    found = design(parse_graph_spec(settings.get("graph", _GRAPH)), **asked)
-    row = {"hops_per_update": found.price.hops, "blind_node_entropy_nats": found.blind_node_entropy_nats}
-    if found.exposure is not None:
-        row |= {"node_entropy_nats": found.exposure.node_entropy_nats, "hit_ratio": found.exposure.hit_ratio}
-    return [row]
+    law = {"law": settings["law"]} if "law" in settings else {}
+    result = design(**({"graph": _GRAPH} | _take_options(LawRequest, settings) | law))
+    content = result.to_dict()
+    names = ("blind_node_entropy_nats", "node_entropy_nats", "hit_ratio")
+    return [{"hops_per_update": result.price.hops} | {name: content[name] for name in names if name in content}]
+
+
+def _take_options(settings_type: Any, settings: Settings) -> dict[str, Any]:
+    """Return the settings that are fields of a dataclass, by the names of the fields."""
+    return {field.name: settings[key_of(field)] for field in fields(settings_type) if key_of(field) in settings}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,31 +112,40 @@ class SweepKind:
     meaning: str
 
 
-def _check_fields(settings_type: Any, settings: Settings) -> None:
-    _refuse_unknown(settings, {key_of(field): "" for field in fields(settings_type)} | dict.fromkeys(_SCHEME))
+def _check_audit(settings: Settings) -> None:
+    scheme = settings.get("scheme", "auto")
+    if scheme not in SCHEMES:
+        raise InvalidParameterError("scheme", scheme, f"one of {', '.join(SCHEMES)}")
+    parts = [key for key in _SCHEME_PARTS if key in settings]
+    if "scheme" in settings and parts:
+        raise ConfigError(f"scheme = {scheme!r} fixes {parts[0]!r} too: leave one of them out")
+    _check_fields(AuditSettings, ("graph", "scheme", *_SCHEME_PARTS), settings)
 
 
-#: What can be swept, by its verb; ``learn`` is of sweeps only.
+def _check_fields(settings_type: Any, more: Sequence[str], settings: Settings) -> None:
+    """Refuse a key that is neither a field of the dataclass nor one of ``more``."""
+    known = {key_of(field) for field in fields(settings_type)} | {*more}
+    for key in settings:
+        if key not in known:
+            raise ConfigError(f"unknown key {key!r}: must be one of {', '.join(sorted(known))}")
+
+
+#: What can be swept, by its verb.
 KINDS: Mapping[str, SweepKind] = {
     "train": SweepKind(
         run=train_case,
-        check=partial(decode, TrainSettings),
+        check=TRAIN.read,
         meaning="Node entropy (nats) and hit ratio are the receiver's, by what the route tells it, "
         "as `train` has them.",
     ),
-    "learn": SweepKind(
-        run=learn_case,
-        check=partial(decode, TrainSettings),
-        meaning="Accuracy and loss on held-out rows; epsilon against everybody, sender known, for the node worst off.",
-    ),
     "audit": SweepKind(
         run=audit_case,
-        check=partial(_check_fields, AuditSettings),
+        check=_check_audit,
         meaning="Node entropy (nats) and hit ratio are of each observer, exact or estimated as `audit` says.",
     ),
     "design": SweepKind(
         run=design_case,
-        check=partial(_check_fields, Request),
+        check=partial(_check_fields, LawRequest, ("law",)),
         meaning="Node entropy (nats) and hit ratio are the opener's, exact or estimated as `design` says.",
     ),
 }
@@ -166,15 +156,15 @@ class SweepPlan:
     """What to run over which settings: every case of the list with every point of the grid.
 
     Attributes:
-        kind: ``train``, ``learn``, ``audit`` or ``design``.
+        kind: ``train``, ``audit`` or ``design``.
         settings: What all cases share, by key as files have it.
         grid: Lists of values by key: all combinations are run.
         cases: Further settings, a mapping each; none is one case without any.
     """
 
     kind: str
-    settings: Mapping[str, Any]
-    grid: Mapping[str, Sequence[Any]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     cases: Sequence[Mapping[str, Any]] = ()
     #: The verbs that a plan may name.
     kinds: ClassVar[Mapping[str, SweepKind]] = KINDS
@@ -211,31 +201,18 @@ class SweepPlan:
     @classmethod
     def read(cls, path: Path) -> SweepPlan:
         """Read a file: ``kind``, and where they are there tables ``[settings]`` and ``[grid]``, and ``[[cases]]``."""
-        given = read_toml(path)
-        for key in given:
+        content = read_toml(path)
+        for key in content:
             if key not in _TABLES:
                 raise ConfigError(f"{path}: unknown key {key!r}: must be one of {', '.join(_TABLES)}")
-        if "kind" not in given:
+        if "kind" not in content:
             raise ConfigError(f"{path}: lacks 'kind'")
-        return cls(
-            kind=given["kind"],
-            settings=given.get("settings", {}),
-            grid=given.get("grid", {}),
-            cases=given.get("cases", ()),
-        )
+        return cls(**content)
 
-    def keep(self, folder: Path) -> None:
+    def save(self, folder: Path) -> None:
         """Write the plan into the folder of its sweep, so that others can tell what its files are."""
         parts = {name: plain(getattr(self, name)) for name in _TABLES}
         write_atomically(folder / _PLAN, (json.dumps(parts, indent=2) + "\n").encode())
-
-    @classmethod
-    def kept(cls, folder: Path) -> SweepPlan:
-        """Return the plan of the sweep in ``folder``."""
-        try:
-            return cls(**json.loads((folder / _PLAN).read_text()))
-        except (OSError, ValueError, TypeError) as error:
-            raise InputFileError(f"{folder / _PLAN}: not the plan of a sweep ({error})") from error
 
     @property
     def verb(self) -> SweepKind:
@@ -251,6 +228,32 @@ class SweepPlan:
         """Return the settings of every case, the last key of the grid fastest."""
         points = [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
         return [dict(self.settings) | dict(case) | point for case in (self.cases or ({},)) for point in points]
+
+    def run(self, jobs: list[dict[str, Any]], *, store: JobStore | None, **options: Any) -> list[Any]:
+        """Run cases as jobs; one that fails stops no other."""
+        what = {"kind": "sweep", "of": self.kind}
+        return run_jobs(run_case, jobs, common=(self.verb.run,), store=store, what=what, keep_failures=True, **options)
+
+    def estimate_cost(self, *, workers: int, store: JobStore) -> dict[str, Any]:
+        """Do the first case that is not in the store, and estimate what all the others would take.
+
+        Returns:
+            How many cases there are and how many are done, the seconds of one, those of all that are left on so many
+            workers, and the most memory that this process has taken, which is what each worker takes. The result is
+            kept.
+        """
+        jobs, what = list_jobs(self.jobs()), {"kind": "sweep", "of": self.kind}
+        left = [job for job in jobs if store.load(what, job) is None]
+        counts: dict[str, Any] = {"jobs": len(jobs), "done": len(jobs) - len(left), "error": None}
+        if not left:
+            return counts | {"seconds_each": 0.0, "seconds": 0.0, "memory_bytes": 0}
+        began = time.perf_counter()
+        (result,) = self.run(left[:1], store=store)
+        each = time.perf_counter() - began
+        rounds = math.ceil((len(left) - 1) / workers)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        error = result.error if isinstance(result, JobFailure) else None
+        return counts | {"seconds_each": each, "seconds": rounds * each, "memory_bytes": memory, "error": error}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -273,12 +276,12 @@ class Sweep:
         groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in self.rows:
             groups.setdefault(tuple(row.get(key) for key in labels), []).append(row)
-        found = []
+        means = []
         for values, rows in groups.items():
             named = {key: value for key, value in zip(labels, values, strict=True) if value is not None}
             measures = [key for key in rows[0] if key not in {*labels, _JOB, _SEED}]
-            found.append(named | {"runs": len(rows)} | _means(rows, measures))
-        return found
+            means.append(named | {"runs": len(rows)} | _means(rows, measures))
+        return means
 
     def write(self, folder: Path) -> list[Path]:
         """Write record, rows and summary; rows as Parquet too where pyarrow is there."""
@@ -319,7 +322,7 @@ def sweep(
     """Run one verb over a grid or a list of settings; a case that fails stops no other.
 
     Args:
-        kind: ``train``, ``learn``, ``audit`` or ``design``; or a plan, which says all.
+        kind: ``train``, ``audit`` or ``design``; or a plan, which says all.
         settings: What all cases share, by key as ``train --config`` has it.
         grid: Lists of values by key: all combinations are run.
         cases: Further settings, a mapping each, every one of them with the whole grid.
@@ -329,40 +332,19 @@ def sweep(
 
     Example:
         >>> fixed = {"graph": "rrg:20:3:seed=1", "support": "2:3", "observers": "last-hop", "updates": 500}
-        >>> found = sweep("audit", settings=fixed, grid={"law": ["plain", "uniform-node"], "seed": [1, 2]})
-        >>> [(row["law"], row["runs"], row["hit_ratio"] > 0.5) for row in found.summary()]
+        >>> results = sweep("audit", settings=fixed, grid={"law": ["plain", "uniform-node"], "seed": [1, 2]})
+        >>> [(row["law"], row["runs"], row["hit_ratio"] > 0.5) for row in results.summary()]
         [('plain', 2, True), ('uniform-node', 2, False)]
     """
-    if isinstance(kind, SweepPlan):
-        plan = kind
-    else:
-        plan = SweepPlan(kind=kind, settings=settings or {}, grid=grid or {}, cases=cases)
-    jobs = plan.jobs()
+    plan = kind
+    if not isinstance(plan, SweepPlan):
+        plan = SweepPlan(kind=plan, settings=settings or {}, grid=grid or {}, cases=cases)
     with open_engine(executor) as workers:
-        results = run_jobs(
-            run_case,
-            jobs_of(jobs),
-            common=(plan.verb.run,),
-            executor=workers,
-            store=store,
-            what={"kind": "sweep", "of": plan.kind},
-            keep_failures=True,
-            stage="cases",
-            progress=progress,
-        )
-    return _gathered(plan, dict(enumerate(results)))
+        results = plan.run(list_jobs(plan.jobs()), store=store, executor=workers, stage="cases", progress=progress)
+    return _collect_rows(plan, dict(enumerate(results)))
 
 
-def finished_cases(plan: SweepPlan, store: JobStore) -> tuple[Sweep, int]:
-    """Return what came of the cases that are in the store so far, and how many they are."""
-    what, found = {"kind": "sweep", "of": plan.kind}, {}
-    for number, job in enumerate(jobs_of(plan.jobs())):
-        if (result := store.found(what, job)) is not None:
-            found[number] = result
-    return _gathered(plan, found), len(found)
-
-
-def _gathered(plan: SweepPlan, results: Mapping[int, Any]) -> Sweep:
+def _collect_rows(plan: SweepPlan, results: Mapping[int, Any]) -> Sweep:
     """Return the rows of cases, by their numbers."""
     rows, failed, jobs = [], [], plan.jobs()
     for number, result in results.items():
@@ -374,42 +356,18 @@ def _gathered(plan: SweepPlan, results: Mapping[int, Any]) -> Sweep:
     return Sweep(plan=plan, rows=rows, failed=failed)
 
 
-def predicted(plan: SweepPlan, *, workers: int, store: JobStore | None = None) -> dict[str, Any]:
-    """Do the first case that is not in the store, and say what all the others would take.
-
-    Returns:
-        How many cases there are and how many are done, the seconds of one, those of all that are left on so many
-        workers, and the most memory that this process has taken, which is what each worker takes. What was done is
-        kept.
-    """
-    jobs, what = jobs_of(plan.jobs()), {"kind": "sweep", "of": plan.kind}
-    left = [job for job in jobs if store is None or store.found(what, job) is None]
-    found: dict[str, Any] = {"jobs": len(jobs), "done": len(jobs) - len(left), "error": None}
-    if not left:
-        return found | {"seconds_each": 0.0, "seconds": 0.0, "memory_bytes": 0}
-    began = time.perf_counter()
-    (result,) = run_jobs(
-        run_case, left[:1], common=(plan.verb.run,), store=store, what=what if store else None, keep_failures=True
-    )
-    each = time.perf_counter() - began
-    rounds = math.ceil((len(left) - 1) / workers)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    error = result.error if isinstance(result, JobFailure) else None
-    return found | {"seconds_each": each, "seconds": rounds * each, "memory_bytes": memory, "error": error}
-
-
 def _means(rows: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> dict[str, Any]:
     """Return the mean of each measure with its interval by Student's law; none where there is one run."""
-    found: dict[str, Any] = {}
+    means: dict[str, Any] = {}
     for name in measures:
         values = [row[name] for row in rows if isinstance(row.get(name), int | float)]
         if not values:
             continue
-        found[name] = float(np.mean(values))
+        estimate = estimate_mean(np.asarray(values, np.float64), student=True)
+        means[name] = estimate.mean
         if len(values) > 1:
-            half = half_width(np.asarray(values, np.float64), student=True)
-            found[f"{name}_low"], found[f"{name}_high"] = found[name] - half, found[name] + half
-    return dict(plain(found))
+            means[f"{name}_low"], means[f"{name}_high"] = estimate.interval
+    return dict(plain(means))
 
 
 def run_case(run: Callable[[Settings], Rows], job: Settings) -> Rows:
@@ -417,19 +375,19 @@ def run_case(run: Callable[[Settings], Rows], job: Settings) -> Rows:
     return list(plain(run({key: value for key, value in job.items() if key != _FILES})))
 
 
-def jobs_of(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def list_jobs(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return cases as jobs: one that names files also says what they hold, so that other content is another job."""
     known: dict[Path, str] = {}
     jobs = []
     for case in cases:
-        found = {}
+        digests = {}
         for key, value in case.items():
             for path in _files(value):
                 if path not in known:
                     with path.open("rb") as stream:
                         known[path] = hashlib.file_digest(stream, "sha256").hexdigest()
-                found[f"{key}: {path.name}"] = known[path]
-        jobs.append(case | ({_FILES: found} if found else {}))
+                digests[f"{key}: {path.name}"] = known[path]
+        jobs.append(case | ({_FILES: digests} if digests else {}))
     return jobs
 
 
@@ -444,9 +402,3 @@ def _files(value: Any) -> list[Path]:
         if name and name != value and Path(name).is_dir():
             return sorted(path for path in Path(name).iterdir() if path.is_file())
     return []
-
-
-def _refuse_unknown(settings: Settings, known: Mapping[str, Any]) -> None:
-    for key in settings:
-        if key not in known:
-            raise ConfigError(f"unknown key {key!r}: must be one of {', '.join(sorted(known))}")

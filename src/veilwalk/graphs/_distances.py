@@ -54,10 +54,10 @@ class Balls:
     nodes: IntArray
     hops: IntArray
 
-    def of(self, row: int) -> tuple[IntArray, IntArray]:
-        """Return nodes and hops of the center in ``row``."""
-        part = slice(self.starts[row], self.starts[row + 1])
-        return self.nodes[part], self.hops[part]
+    def row(self, number: int) -> tuple[IntArray, IntArray]:
+        """Return nodes and hops of the center with this number."""
+        place = slice(self.starts[number], self.starts[number + 1])
+        return self.nodes[place], self.hops[place]
 
 
 def distances(graph: Graph, sources: npt.ArrayLike | None = None, *, memory_bytes: int = _ARRAY_BYTES) -> DistanceArray:
@@ -97,31 +97,17 @@ def iter_distances(
     return ((block, _distance_block(graph, block, bound)) for block in _blocks(chosen, memory_bytes // row_bytes))
 
 
-def shell_sizes(graph: Graph, sources: npt.ArrayLike | None = None, *, memory_bytes: int = _ARRAY_BYTES) -> IntArray:
-    """Return how many nodes lie at distance 0, 1, 2, ... (column) from each source (row).
-
-    Args:
-        graph: The graph.
-        sources: Node numbers; all nodes when None.
-        memory_bytes: Largest array to build; a larger one is refused.
-
-    Returns:
-        An int32 array with as many columns as the farthest node of any source needs.
-    """
-    chosen = _check_sources(graph, sources)
-    bound = _distance_bound(graph)
-    _refuse_beyond("shell sizes", len(chosen) * (bound + 1) * 4, memory_bytes)
-    return _shell_block(graph, chosen, bound)
-
-
 def mean_shell_sizes(graph: Graph, sources: npt.ArrayLike | None = None) -> FloatArray:
     """Return the mean number of nodes at distance 0, 1, 2, ... over the sources (all nodes when None)."""
+    from veilwalk.graphs import _kernels
+
     chosen = _check_sources(graph, sources)
     bound = _distance_bound(graph)
     totals = np.zeros(bound + 1, dtype=np.int64)
     for block in _blocks(chosen, max(1, _BLOCK_BYTES // (4 * (bound + 1)))):
-        sizes = _shell_block(graph, block, bound)
-        totals[: sizes.shape[1]] += sizes.sum(axis=0)
+        sizes = np.zeros((len(block), bound + 1), dtype=np.int32)
+        _kernels.count_shells(graph.indptr, graph.indices, block, bound, sizes)
+        totals += sizes.sum(axis=0)
     return np.trim_zeros(totals, "b") / len(chosen)
 
 
@@ -171,8 +157,8 @@ def balls(
     validate.integer(radius=radius, memory_bytes=memory_bytes)
     validate.at_least(0, radius=radius)
     chosen = _check_sources(graph, centers)
-    sizes = np.empty(len(chosen), np.int64)
-    _kernels.ball_sizes(graph.indptr, graph.indices, chosen, radius, sizes)
+    sizes = np.zeros((len(chosen), 1), np.int64)
+    _kernels.count_shells(graph.indptr, graph.indices, chosen, radius, sizes)
     starts = np.concatenate(([0], np.cumsum(sizes)))
     _refuse_beyond(f"nodes within {radius} hops", int(starts[-1]) * _BALL_ENTRY_BYTES, memory_bytes)
     nodes, hops = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.int16)
@@ -222,14 +208,6 @@ def _distance_block(graph: Graph, sources: IntArray, bound: int) -> DistanceArra
     else:
         _kernels.distance_rows(graph.indptr, graph.indices, sources, np.iinfo(out.dtype).max, out)
     return out
-
-
-def _shell_block(graph: Graph, sources: IntArray, bound: int) -> IntArray:
-    from veilwalk.graphs import _kernels
-
-    out = np.zeros((len(sources), bound + 1), dtype=np.int32)
-    _kernels.shell_rows(graph.indptr, graph.indices, sources, out)
-    return out[:, : np.flatnonzero(out.any(axis=0))[-1] + 1]
 
 
 def _blocks(sources: IntArray, size: int) -> Iterator[IntArray]:

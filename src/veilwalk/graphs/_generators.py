@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy import sparse
 
 from veilwalk.core import validate
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
 from veilwalk.core.randomness import task_generator
-from veilwalk.graphs._graph import Graph, index_type
+from veilwalk.graphs._graph import Graph, count_listings, index_type
 
 # A stream of its own: a run that seeds its walks with the same number must not reuse these draws.
 _GRAPH_STREAM = 0x6772_6170
@@ -25,8 +26,7 @@ _MOST_BITS = 63
 
 def ring(n_nodes: int) -> Graph:
     """Return the cycle of ``n_nodes`` nodes, at least 3."""
-    validate.integer(nodes=n_nodes)
-    validate.at_least(3, nodes=n_nodes)
+    validate.integer(3, nodes=n_nodes)
     return torus(n_nodes).named(f"ring:{n_nodes}")
 
 
@@ -35,8 +35,7 @@ def torus(*sides: int) -> Graph:
     if not sides:
         raise InvalidParameterError("sides", sides, "at least one side length")
     for side in sides:
-        validate.integer(side=side)
-        validate.at_least(3, side=side)
+        validate.integer(3, side=side)
     n_nodes = math.prod(sides)
     _refuse_huge(len(sides) * n_nodes)
     grid = np.arange(n_nodes).reshape(sides)
@@ -46,8 +45,7 @@ def torus(*sides: int) -> Graph:
 
 def hypercube(dimension: int) -> Graph:
     """Return the graph on the words of ``dimension`` bits; neighbours differ in one bit."""
-    validate.integer(dimension=dimension)
-    validate.at_least(1, dimension=dimension)
+    validate.integer(1, dimension=dimension)
     if dimension > _MOST_BITS:
         raise InvalidParameterError("dimension", dimension, f"<= {_MOST_BITS}: a node's number has so many bits")
     _refuse_huge(dimension * 2 ** (dimension - 1))
@@ -58,8 +56,7 @@ def hypercube(dimension: int) -> Graph:
 
 def complete(n_nodes: int) -> Graph:
     """Return the graph in which each of the ``n_nodes`` nodes, at least 2, neighbours every other."""
-    validate.integer(nodes=n_nodes)
-    validate.at_least(2, nodes=n_nodes)
+    validate.integer(2, nodes=n_nodes)
     _refuse_huge(n_nodes * (n_nodes - 1) // 2)
     return Graph.from_edges(n_nodes, np.column_stack(np.triu_indices(n_nodes, 1))).named(f"complete:{n_nodes}")
 
@@ -106,8 +103,7 @@ def erdos_renyi(n_nodes: int, mean_degree: float, *, seed: int, largest_componen
         seed: Seed; the same one gives the same graph.
         largest_component: Keep the largest component instead of refusing a disconnected graph.
     """
-    validate.integer(nodes=n_nodes)
-    validate.at_least(2, nodes=n_nodes)
+    validate.integer(2, nodes=n_nodes)
     validate.more_than(0, mean_degree=mean_degree)
     if mean_degree > n_nodes - 1:
         raise InvalidParameterError("mean_degree", mean_degree, f"<= nodes - 1 = {n_nodes - 1}")
@@ -177,8 +173,7 @@ def random_geometric(n_nodes: int, radius: float, *, seed: int, largest_componen
     """
     from scipy.spatial import cKDTree
 
-    validate.integer(nodes=n_nodes)
-    validate.at_least(2, nodes=n_nodes)
+    validate.integer(2, nodes=n_nodes)
     validate.more_than(0, radius=radius)
     validate.finite(radius=radius)
     # No two points of the unit square are farther apart.
@@ -208,11 +203,9 @@ def _format_number(number: float) -> str:
 
 def _build_random(n_nodes: int, edges: IntArray, name: str, *, largest_component: bool) -> Graph:
     """Return the graph of edges that are simple by construction, under the name that a spec gives it."""
-    from veilwalk.graphs import _kernels
-
     # Not from_edges: its labels would tell which nodes were kept, which nobody asks of a random graph.
-    lists = _kernels.neighbour_lists(n_nodes, edges.astype(index_type(max(n_nodes, 2 * len(edges)))))
-    graph = Graph._from_lists(*lists, largest_component=largest_component)  # noqa: SLF001
+    listed = count_listings(n_nodes, edges.astype(index_type(max(n_nodes, 2 * len(edges)))))
+    graph = Graph._from_lists(listed.indptr, listed.indices, largest_component=largest_component)  # noqa: SLF001
     return graph.named(f"{name}:component=largest" if largest_component else name)
 
 
@@ -226,14 +219,17 @@ def _regular_lists(n_nodes: int, degree: int, rng: np.random.Generator) -> tuple
     # exp(-(degree^2 - 1) / 4) is the limit of the share of pairings that are simple.
     redraw = math.log(n_stubs) + (degree**2 - 1) / 4 <= math.log(_REDRAW_STUBS)
     while True:
-        _kernels.pair_up(rng.permutation(stubs), mate)
+        order = rng.permutation(stubs)
+        mate[order[::2]], mate[order[1::2]] = order[1::2], order[::2]
         if not redraw:
             _switch_until_simple(mate, degree, rng)
             break
         if not _kernels.bad_stubs(mate, degree, 1).size:
             break
     indptr: IntArray = np.arange(0, n_stubs + 1, degree, dtype=stubs.dtype)
-    return indptr, _kernels.sorted_lists(indptr, mate // degree)
+    lists = sparse.csr_array((np.ones(n_stubs, dtype=np.int8), mate // degree, indptr), shape=(n_nodes, n_nodes))
+    # The matrix is symmetric, and its columns come out sorted.
+    return indptr, lists.tocsc().indices
 
 
 def _switch_until_simple(mate: IntArray, degree: int, rng: np.random.Generator) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from veilwalk.core import validate
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, frozen
@@ -68,22 +69,22 @@ class Graph:
                 the old numbers where they were not given.
             labels: What to call each node.
         """
-        from veilwalk.graphs import _kernels
-
-        validate.integer(nodes=n_nodes)
-        validate.at_least(2, nodes=n_nodes)
+        validate.integer(2, nodes=n_nodes)
         pairs = _check_pairs(n_nodes, edges)
         names = _check_labels(labels, n_nodes)
         loops = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
         if loops.size:
             _refuse_loops(pairs[loops, 0], names)
-        indptr, indices = _kernels.neighbour_lists(n_nodes, pairs)
-        if merge_repeats:
-            indptr, indices = _kernels.without_repeats(indptr, indices)
-        else:
-            _refuse_repeats(indptr, indices, names)
+        listed = count_listings(n_nodes, pairs)
+        if not merge_repeats and listed.nnz < 2 * len(pairs):
+            pair = _edge_name(listed, int(np.argmax(listed.data > 1)), names)
+            raise GraphError(f"edge {pair} is listed more than once: must be simple, each edge once")
         return cls._from_lists(
-            indptr, indices, largest_component=largest_component, labels=names, keep_numbers=names is None
+            listed.indptr,
+            listed.indices,
+            largest_component=largest_component,
+            labels=names,
+            keep_numbers=names is None,
         )
 
     @classmethod
@@ -131,22 +132,22 @@ class Graph:
         keep_numbers: bool = False,
     ) -> Graph:
         """Take over sorted, symmetric, simple neighbour lists; only their connection is checked."""
-        from veilwalk.graphs import _kernels
-
         dtype = index_type(max(len(indptr), len(indices)))
         indptr = frozen(indptr.astype(dtype, copy=False))
         indices = frozen(indices.astype(dtype, copy=False))
-        n_parts, part_of = _kernels.component_labels(indptr, indices)
-        if n_parts == 1:
+        n_nodes = len(indptr) - 1
+        matrix: Any = sparse.csr_array((np.ones(len(indices)), indices, indptr), shape=(n_nodes, n_nodes))
+        if len(csgraph.breadth_first_order(matrix, 0, return_predecessors=False)) == n_nodes:
             return cls(indptr=indptr, indices=indices, labels=labels)
+        _, part_of = csgraph.connected_components(matrix, directed=False)
         if not largest_component:
             _refuse_disconnected(part_of)
-        kept = part_of == np.argmax(np.bincount(part_of))
+        is_member = part_of == np.argmax(np.bincount(part_of))
         if labels is not None:
-            labels = tuple(compress(labels, kept))
+            labels = tuple(compress(labels, is_member))
         elif keep_numbers:
-            labels = tuple(map(str, np.flatnonzero(kept).tolist()))
-        indptr, indices = _keep_nodes(indptr, indices, kept)
+            labels = tuple(map(str, np.flatnonzero(is_member).tolist()))
+        indptr, indices = _keep_nodes(indptr, indices, is_member)
         return cls(indptr=frozen(indptr), indices=frozen(indices), labels=_drop_numbers(labels))
 
     @property
@@ -170,21 +171,12 @@ class Graph:
         return bool(self.degrees.min() == self.degrees.max())
 
     @cached_property
-    def neighbour_table(self) -> IntArray:
-        """The neighbours as one dense (n_nodes, degree) table; regular graphs only."""
-        if not self.is_regular:
-            low, high = self.degrees.min(), self.degrees.max()
-            raise GraphError(f"degrees range from {low} to {high}: a neighbour table needs a regular graph")
-        return self.indices.reshape(self.n_nodes, -1)
-
-    @cached_property
     def is_bipartite(self) -> bool:
         """Whether the nodes split into two sides with every edge between them."""
-        from veilwalk.graphs import _kernels
+        from veilwalk.graphs._distances import distances
 
-        levels = np.empty((1, self.n_nodes), dtype=np.int32)
-        _kernels.distance_rows(self.indptr, self.indices, np.zeros(1, dtype=np.int64), np.iinfo(np.int32).max, levels)
-        return not _kernels.joins_equal_parity(self.indptr, self.indices, levels[0])
+        sides = distances(self, [0])[0][self.edges()] % 2
+        return bool(np.all(sides[:, 0] != sides[:, 1]))
 
     @cached_property
     def adjacency(self) -> sparse.csr_array:
@@ -247,6 +239,12 @@ def index_type(largest: int) -> type[np.int32 | np.int64]:
     return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
 
 
+def count_listings(n_nodes: int, pairs: IntArray) -> sparse.csr_array:
+    """Return how often each edge is listed among ``pairs``, in both directions; neighbours are sorted."""
+    ends = np.concatenate((pairs, pairs[:, ::-1])).T
+    return sparse.coo_array((np.ones(ends.shape[1], dtype=np.int32), tuple(ends)), shape=(n_nodes, n_nodes)).tocsr()
+
+
 def _check_labels(labels: Sequence[str] | None, n_nodes: int) -> tuple[str, ...] | None:
     """Return ``labels`` if they are texts of one line, one a node and all different."""
     if labels is None:
@@ -280,6 +278,11 @@ def _node_name(node: int, labels: tuple[str, ...] | None) -> object:
     return node if labels is None else _cut_label(labels[node])
 
 
+def _edge_name(matrix: sparse.csr_array, entry: int, labels: tuple[str, ...] | None) -> str:
+    row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
+    return f"{_node_name(row, labels)}-{_node_name(matrix.indices[entry], labels)}"
+
+
 def _check_pairs(n_nodes: int, edges: npt.ArrayLike) -> IntArray:
     pairs = np.asarray(edges)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
@@ -294,32 +297,19 @@ def _refuse_loops(nodes: IntArray, labels: tuple[str, ...] | None) -> None:
     raise GraphError(f"the graph has {nodes.size} self-loops (first at node {first}): must be simple")
 
 
-def _refuse_repeats(indptr: IntArray, indices: IntArray, labels: tuple[str, ...] | None) -> None:
-    from veilwalk.graphs import _kernels
-
-    entry: int = _kernels.first_repeat(indptr, indices)
-    if entry >= 0:
-        pair = f"{_node_name(_row_of(indptr, entry), labels)}-{_node_name(indices[entry], labels)}"
-        raise GraphError(f"edge {pair} is listed more than once: must be simple, each edge once")
-
-
 def _refuse_not_simple(matrix: sparse.csr_array, labels: tuple[str, ...] | None) -> None:
     loops = np.flatnonzero(matrix.diagonal())
     if loops.size:
         _refuse_loops(loops, labels)
     if matrix.nnz and not bool(np.all(matrix.data == 1)):
         entry = int(np.flatnonzero(matrix.data != 1)[0])
-        pair = f"{_node_name(_row_of(matrix.indptr, entry), labels)}-{_node_name(matrix.indices[entry], labels)}"
+        pair = _edge_name(matrix, entry, labels)
         raise GraphError(f"edge {pair} has weight {matrix.data[entry]}: must be simple, each edge once, unweighted")
     reverse = matrix.T.tocsr()
     if not (np.array_equal(matrix.indptr, reverse.indptr) and np.array_equal(matrix.indices, reverse.indices)):
         # Each shows twice: +1 where it is, -1 where its reverse would be.
         one_way = sparse.csr_array(matrix.astype(np.int8) - reverse.astype(np.int8))
         raise GraphError(f"{one_way.count_nonzero() // 2} directed edges have no reverse: must be undirected")
-
-
-def _row_of(indptr: IntArray, entry: int) -> int:
-    return int(np.searchsorted(indptr, entry, side="right")) - 1
 
 
 def _refuse_disconnected(part_of: IntArray) -> None:
@@ -331,13 +321,13 @@ def _refuse_disconnected(part_of: IntArray) -> None:
     )
 
 
-def _keep_nodes(indptr: IntArray, indices: IntArray, kept: BoolArray) -> tuple[IntArray, IntArray]:
-    if np.count_nonzero(kept) < 2:
+def _keep_nodes(indptr: IntArray, indices: IntArray, is_member: BoolArray) -> tuple[IntArray, IntArray]:
+    if np.count_nonzero(is_member) < 2:
         raise GraphError("the graph has no edge: its largest component is a single node")
-    new_number = np.cumsum(kept, dtype=indices.dtype) - 1
+    new_number = np.cumsum(is_member, dtype=indices.dtype) - 1
     degrees = np.diff(indptr)
-    new_indptr = np.concatenate(([0], np.cumsum(degrees[kept]))).astype(indptr.dtype)
-    return new_indptr, new_number[indices[np.repeat(kept, degrees)]].astype(indices.dtype)
+    new_indptr = np.concatenate(([0], np.cumsum(degrees[is_member]))).astype(indptr.dtype)
+    return new_indptr, new_number[indices[np.repeat(is_member, degrees)]].astype(indices.dtype)
 
 
 def _rebuild(indptr: IntArray, indices: IntArray, name: str, labels: tuple[str, ...] | None) -> Graph:

@@ -19,109 +19,11 @@ DistanceArray = npt.NDArray[np.integer[Any]]
 
 # More pieces than cores, so that an unlucky piece does not keep the others waiting.
 _PIECES = 64
-# Fewer for balls: each piece has arrays of all nodes, and a ball is small.
-_BALL_PIECES = 16
 
 # A product with this sequence has a different top six bits for each single bit (Leiserson et al., 1998).
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _BIT_OF = np.argsort([(0x03F79D71B4CB0A89 << bit & 0xFFFFFFFFFFFFFFFF) >> 58 for bit in range(64)])
-
-
-@njit(cache=True)
-def neighbour_lists(n_nodes: int, pairs: IntArray) -> tuple[IntArray, IntArray]:
-    """Return indptr and sorted indices of the symmetric adjacency of ``pairs``; repeats stay in."""
-    indptr = np.zeros(n_nodes + 1, dtype=pairs.dtype)
-    for row in range(len(pairs)):
-        indptr[pairs[row, 0] + 1] += 1
-        indptr[pairs[row, 1] + 1] += 1
-    for node in range(n_nodes):
-        indptr[node + 1] += indptr[node]
-    unsorted = np.empty(2 * len(pairs), dtype=pairs.dtype)
-    free = indptr[:-1].copy()
-    for row in range(len(pairs)):
-        u, v = pairs[row, 0], pairs[row, 1]
-        unsorted[free[u]] = v
-        free[u] += 1
-        unsorted[free[v]] = u
-        free[v] += 1
-    return indptr, sorted_lists(indptr, unsorted)
-
-
-@njit(cache=True)
-def sorted_lists(indptr: IntArray, indices: IntArray) -> IntArray:
-    """Return ``indices`` with every list sorted, given that they are symmetric."""
-    # Writing the transpose row by row fills each list in ascending order: O(edges), no comparison.
-    out = np.empty_like(indices)
-    free = indptr[:-1].copy()
-    for node in range(len(indptr) - 1):
-        for entry in range(indptr[node], indptr[node + 1]):
-            head = indices[entry]
-            out[free[head]] = node
-            free[head] += 1
-    return out
-
-
-@njit(cache=True)
-def without_repeats(indptr: IntArray, indices: IntArray) -> tuple[IntArray, IntArray]:
-    """Return sorted lists with each neighbour kept once."""
-    out_indptr = np.zeros_like(indptr)
-    out = np.empty_like(indices)
-    size = 0
-    for node in range(len(indptr) - 1):
-        for entry in range(indptr[node], indptr[node + 1]):
-            if entry == indptr[node] or indices[entry] != indices[entry - 1]:
-                out[size] = indices[entry]
-                size += 1
-        out_indptr[node + 1] = size
-    return out_indptr, out[:size].copy()
-
-
-@njit(cache=True)
-def first_repeat(indptr: IntArray, indices: IntArray) -> int:
-    """Return the entry of the first repeated neighbour in sorted lists, or -1."""
-    for node in range(len(indptr) - 1):
-        for entry in range(indptr[node] + 1, indptr[node + 1]):
-            if indices[entry] == indices[entry - 1]:
-                return entry
-    return -1
-
-
-@njit(cache=True)
-def component_labels(indptr: IntArray, indices: IntArray) -> tuple[int, IntArray]:
-    """Return the number of connected components and the component of every node."""
-    n_nodes = len(indptr) - 1
-    labels = np.full(n_nodes, -1, dtype=np.int32)
-    queue = np.empty(n_nodes, dtype=indices.dtype)
-    n_parts, tail = 0, 0
-    for start in range(n_nodes):
-        if labels[start] >= 0:
-            continue
-        head = tail
-        queue[tail] = start
-        tail += 1
-        labels[start] = n_parts
-        while head < tail < n_nodes:
-            node = queue[head]
-            head += 1
-            for entry in range(indptr[node], indptr[node + 1]):
-                other = indices[entry]
-                if labels[other] < 0:
-                    labels[other] = n_parts
-                    queue[tail] = other
-                    tail += 1
-        n_parts += 1
-    return n_parts, labels
-
-
-@njit(cache=True)
-def joins_equal_parity(indptr: IntArray, indices: IntArray, level: DistanceArray) -> bool:
-    """Say whether some edge joins two nodes whose levels are both even or both odd."""
-    for node in range(len(indptr) - 1):
-        for entry in range(indptr[node], indptr[node + 1]):
-            if (level[node] - level[indices[entry]]) % 2 == 0:
-                return True
-    return False
 
 
 @njit(parallel=True, cache=True)
@@ -159,16 +61,16 @@ def packed_distance_rows(indptr: IntArray, indices: IntArray, sources: IntArray,
     Every level looks at all nodes, so this pays on graphs with few levels.
     """
     n_nodes = len(indptr) - 1
-    one = np.uint64(1)
+    u1 = np.uint64(1)
     for batch in prange((len(sources) + 63) // 64):
         first = 64 * batch
         size = min(64, len(sources) - first)
         everyone = _ALL_BITS >> np.uint64(64 - size)
-        seen = np.zeros(n_nodes, dtype=np.uint64)
+        reached_from = np.zeros(n_nodes, dtype=np.uint64)
         for bit in range(size):
-            seen[sources[first + bit]] |= one << np.uint64(bit)
+            reached_from[sources[first + bit]] |= u1 << np.uint64(bit)
             out[first + bit, sources[first + bit]] = 0
-        front = seen.copy()
+        front = reached_from.copy()
         fresh = np.empty(n_nodes, dtype=np.uint64)
         level, unfinished = 0, True
         while unfinished:
@@ -176,82 +78,58 @@ def packed_distance_rows(indptr: IntArray, indices: IntArray, sources: IntArray,
             unfinished = False
             for node in range(n_nodes):
                 reached = np.uint64(0)
-                if seen[node] != everyone:
+                if reached_from[node] != everyone:
                     for entry in range(indptr[node], indptr[node + 1]):
                         reached |= front[indices[entry]]
-                    reached &= ~seen[node]
-                    seen[node] |= reached
-                    unfinished = unfinished or seen[node] != everyone
+                    reached &= ~reached_from[node]
+                    reached_from[node] |= reached
+                    unfinished = unfinished or reached_from[node] != everyone
                 fresh[node] = reached
                 while reached:
-                    lowest = reached & (~reached + one)
+                    lowest = reached & (~reached + u1)
                     out[first + _BIT_OF[(lowest * _DE_BRUIJN) >> np.uint64(58)], node] = level
                     reached ^= lowest
             front, fresh = fresh, front
 
 
-@njit(parallel=True, cache=True)
-def shell_rows(indptr: IntArray, indices: IntArray, sources: IntArray, out: IntArray) -> None:
-    """Write the number of nodes at every distance from each source into its row of zeros ``out``."""
-    n_nodes = len(indptr) - 1
-    n_pieces = min(len(sources), _PIECES)
-    for piece in prange(n_pieces):
-        queue = np.empty(n_nodes + 1, dtype=indices.dtype)
-        seen = np.full(n_nodes, -1, dtype=np.int64)
-        for which in range(piece, len(sources), n_pieces):
-            seen[sources[which]] = which
-            queue[0] = sources[which]
-            head, tail, level = 0, 1, 0
-            out[which, 0] = 1
-            while tail < n_nodes:
-                shell_end = tail
-                while head < shell_end:
-                    node = queue[head]
-                    head += 1
-                    for entry in range(indptr[node], indptr[node + 1]):
-                        other = indices[entry]
-                        queue[tail] = other
-                        tail += seen[other] != which
-                        seen[other] = which
-                level += 1
-                out[which, level] = tail - shell_end
-
-
 @njit(cache=True)
 def _search(
-    indptr: IntArray, indices: IntArray, center: int, radius: int, stamp: int, seen: IntArray, queue: IntArray
+    indptr: IntArray, indices: IntArray, center: int, radius: int, stamp: int, last_search: IntArray, queue: IntArray
 ) -> int:
     """Fill ``queue`` with the nodes within ``radius`` of ``center``, nearest first; return how many there are.
 
-    ``seen`` holds in each node the stamp of the last search that met it. The queue's second row holds the hops.
+    ``last_search`` holds in each node the stamp of the last search that met it. The queue's second row holds the hops;
+    as in :func:`distance_rows` it has a place to spare.
     """
     queue[0, 0], queue[1, 0] = center, 0
-    seen[center] = stamp
+    last_search[center] = stamp
     size, place = 1, 0
-    while place < size:
-        hops = queue[1, place] + 1
-        if hops > radius:
-            break
-        node = queue[0, place]
+    while place < size < len(last_search) and queue[1, place] < radius:
+        node, hops = queue[0, place], queue[1, place] + 1
         for entry in range(indptr[node], indptr[node + 1]):
             head = indices[entry]
-            if seen[head] != stamp:
-                seen[head] = stamp
-                queue[0, size], queue[1, size] = head, hops
-                size += 1
+            queue[0, size], queue[1, size] = head, hops
+            size += last_search[head] != stamp
+            last_search[head] = stamp
         place += 1
     return size
 
 
 @njit(cache=True, parallel=True)
-def ball_sizes(indptr: IntArray, indices: IntArray, centers: IntArray, radius: int, out: IntArray) -> None:
-    """Write into ``out`` how many nodes lie within ``radius`` of each center, the center included."""
+def count_shells(indptr: IntArray, indices: IntArray, centers: IntArray, radius: int, out: IntArray) -> None:
+    """Add up in the rows of zeros ``out`` how many nodes lie at every distance up to ``radius`` from each center.
+
+    Distances beyond the last column count there.
+    """
     n_nodes = len(indptr) - 1
-    for piece in prange(_BALL_PIECES):
-        seen = np.full(n_nodes, -1, np.int32)
-        queue = np.empty((2, n_nodes), np.int32)
-        for row in range(piece, len(centers), _BALL_PIECES):
-            out[row] = _search(indptr, indices, centers[row], radius, row, seen, queue)
+    n_pieces = min(len(centers), _PIECES)
+    for piece in prange(n_pieces):
+        last_search = np.full(n_nodes, -1, np.int32)
+        queue = np.empty((2, n_nodes + 1), np.int32)
+        for row in range(piece, len(centers), n_pieces):
+            size = _search(indptr, indices, centers[row], radius, row, last_search, queue)
+            for place in range(size):
+                out[row, min(queue[1, place], out.shape[1] - 1)] += 1
 
 
 @njit(cache=True, parallel=True)
@@ -266,23 +144,15 @@ def fill_balls(
 ) -> None:
     """Write the nodes within ``radius`` of each center, and how far they are, from ``starts`` on."""
     n_nodes = len(indptr) - 1
-    for piece in prange(_BALL_PIECES):
-        seen = np.full(n_nodes, -1, np.int32)
-        queue = np.empty((2, n_nodes), np.int32)
-        for row in range(piece, len(centers), _BALL_PIECES):
-            size = _search(indptr, indices, centers[row], radius, row, seen, queue)
+    n_pieces = min(len(centers), _PIECES)
+    for piece in prange(n_pieces):
+        last_search = np.full(n_nodes, -1, np.int32)
+        queue = np.empty((2, n_nodes + 1), np.int32)
+        for row in range(piece, len(centers), n_pieces):
+            size = _search(indptr, indices, centers[row], radius, row, last_search, queue)
             for place in range(size):
                 nodes[starts[row] + place] = queue[0, place]
                 hops[starts[row] + place] = queue[1, place]
-
-
-@njit(cache=True)
-def pair_up(order: IntArray, mate: IntArray) -> None:
-    """Pair neighbours in ``order``: ``mate`` of each stub becomes the stub it is paired with."""
-    for first in range(0, len(order), 2):
-        a, b = order[first], order[first + 1]
-        mate[a] = b
-        mate[b] = a
 
 
 @njit(cache=True)
@@ -290,18 +160,18 @@ def bad_stubs(mate: IntArray, degree: int, limit: int) -> IntArray:
     """Return up to ``limit`` stubs that lie on a self-loop or on a further copy of an edge."""
     n_nodes = len(mate) // degree
     seen_by = np.full(n_nodes, -1, dtype=mate.dtype)
-    found = np.empty(limit, dtype=mate.dtype)
+    stubs = np.empty(limit, dtype=mate.dtype)
     size = 0
     for node in range(n_nodes):
         for stub in range(node * degree, (node + 1) * degree):
             other = mate[stub] // degree
             if other == node or seen_by[other] == node:
-                found[size] = stub
+                stubs[size] = stub
                 size += 1
                 if size == limit:
-                    return found
+                    return stubs
             seen_by[other] = node
-    return found[:size]
+    return stubs[:size]
 
 
 @njit(cache=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.spec import Spec
 from veilwalk.graphs._generators import (
     barabasi_albert,
     complete,
@@ -101,52 +102,35 @@ def parse_graph_spec(text: str | Graph) -> Graph:
         return text
     validate.instance(str, "a Graph, or text that names one, such as rrg:300:3:seed=1", graph=text)
     text = text.strip()
-    name, colon, rest = text.partition(":")
-    kind = GRAPH_KINDS.get(name)
+    if text.startswith("file:"):
+        return _read_file(text)
+    spec = Spec.parse(text, parameter="graph")
+    kind = GRAPH_KINDS.get(spec.name)
     if kind is None:
         if text and Path(text).is_file():
-            raise InvalidParameterError("graph", text, f"file:{text}, if this file is meant")
-        known = ", ".join(GRAPH_KINDS)
-        raise InvalidParameterError("graph", text, f"KIND:..., KIND one of {known}")
-    fields = rest.split(":") if colon else []
+            raise spec.refuse(f"file:{text}, if this file is meant")
+        raise spec.refuse(f"KIND:..., KIND one of {', '.join(GRAPH_KINDS)}")
+    spec.require_options(kind.options)
     options: dict[str, Any] = {"seed": 0} if "seed" in kind.options else {}
-    options |= _take_options(text, kind, fields)
-    if kind.values == (str,):
-        # A path may hold colons of its own; only the options behind it are split off.
-        fields = [":".join(fields)]
-    return kind.build(*_values(text, kind, fields), **options).named(text)
+    if (seed := spec.option("seed")) is not None:
+        options["seed"] = spec.convert(seed, int, kind.usage)
+    if (component := spec.option("component")) is not None:
+        if component != "largest":
+            raise spec.refuse(f"{kind.usage} (component can only be largest)")
+        options["largest_component"] = True
+    types = kind.values or (int,) * max(1, len(spec.arguments))
+    if len(spec.arguments) != len(types) or not all(spec.arguments):
+        raise spec.refuse(kind.usage)
+    values = [spec.convert(field, to, kind.usage) for to, field in zip(types, spec.arguments, strict=True)]
+    return kind.build(*values, **options).named(text)
 
 
-def _take_options(text: str, kind: GraphKind, fields: list[str]) -> dict[str, Any]:
-    """Remove the options at the end of ``fields`` and return them as keyword arguments."""
-    options: dict[str, Any] = {}
-    while fields and "=" in fields[-1]:
-        key, _, value = fields[-1].partition("=")
-        if key not in kind.options:
-            if kind.values == (str,):
-                break
-            known = " and ".join(kind.options) or "no options"
-            raise InvalidParameterError("graph", text, f"{kind.usage} (it takes {known}, not {key!r})")
-        if key == "component":
-            if value != "largest":
-                raise InvalidParameterError("graph", text, f"{kind.usage} (component can only be largest)")
-            options["largest_component"] = True
-        else:
-            options[key] = _number(text, kind, int, value)
-        fields.pop()
-    return options
-
-
-def _values(text: str, kind: GraphKind, fields: list[str]) -> list[int | float | str]:
-    types = kind.values or (int,) * max(1, len(fields))
-    if len(fields) != len(types) or not all(fields):
-        raise InvalidParameterError("graph", text, kind.usage)
-    return [_number(text, kind, to, field) for to, field in zip(types, fields, strict=True)]
-
-
-def _number(text: str, kind: GraphKind, to: type[int | float | str], field: str) -> int | float | str:
-    try:
-        return to(field)
-    except ValueError:
-        what = "whole number" if to is int else "number"
-        raise InvalidParameterError("graph", text, f"{kind.usage} ({field!r} is not a {what})") from None
+def _read_file(text: str) -> Graph:
+    """Read ``file:PATH[:component=largest]``; a path may hold colons and equals signs."""
+    usage = GRAPH_KINDS["file"].usage
+    path, option, component = text.removeprefix("file:").rpartition(":component=")
+    if option and component != "largest":
+        raise InvalidParameterError("graph", text, f"{usage} (component can only be largest)")
+    if not path and not component:
+        raise InvalidParameterError("graph", text, usage)
+    return read_graph(path if option else component, largest_component=bool(option)).named(text)

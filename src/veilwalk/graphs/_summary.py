@@ -16,6 +16,8 @@ from veilwalk.graphs._distances import diameter, is_search_from_all_affordable, 
 from veilwalk.graphs._graph import Graph
 
 _DENSE_NODES = 1000
+# Sources to measure shells from when the graph is too large for all of them.
+_SAMPLED_SOURCES = 64
 _MAX_ITERATIONS = 1000
 _SPECTRUM_ENTRIES = 250_000
 _SPECTRUM_TOLERANCE = 1e-4
@@ -71,17 +73,10 @@ class GraphSummary:
         return asdict(self) | {"mean_shell_sizes": self.mean_shell_sizes.tolist()}
 
 
-def summary(graph: Graph, *, sampled_sources: int = 64) -> GraphSummary:
-    """Summarise ``graph``.
-
-    Args:
-        graph: The graph.
-        sampled_sources: Sources to measure shells from when the graph is too large for all of them.
-    """
-    validate.integer(sampled_sources=sampled_sources)
-    validate.at_least(1, sampled_sources=sampled_sources)
-    shells_exact = is_search_from_all_affordable(graph) or sampled_sources >= graph.n_nodes
-    count = graph.n_nodes if shells_exact else sampled_sources
+def summary(graph: Graph) -> GraphSummary:
+    """Summarise ``graph``."""
+    shells_exact = is_search_from_all_affordable(graph) or graph.n_nodes <= _SAMPLED_SOURCES
+    count = graph.n_nodes if shells_exact else _SAMPLED_SOURCES
     shells = mean_shell_sizes(graph, np.arange(count) * graph.n_nodes // count)
     width, spectrum = diameter(graph), _affordable_spectrum(graph)
     return GraphSummary(
@@ -127,11 +122,6 @@ def walk_spectrum(graph: Graph, *, tolerance: float = 1e-9) -> WalkSpectrum:
                 f"the spectral gap of {graph!r} is below tolerance = {tolerance}: ask for a smaller one"
             )
     return WalkSpectrum(second=second, smallest=-1.0 if graph.is_bipartite else smallest)
-
-
-def spectral_gap(graph: Graph) -> float:
-    """Return the absolute spectral gap of the simple walk; see :class:`WalkSpectrum`."""
-    return walk_spectrum(graph).absolute_gap
 
 
 def _affordable_spectrum(graph: Graph) -> WalkSpectrum | None:

@@ -1,118 +1,218 @@
-"""The contract of a learner, as a check that anybody can run on theirs."""
+"""The interface of learners, and the algebra of models: arrays in, arrays out, and nothing else travels.
+
+A token carries parameters only. What a node keeps for itself (optimiser momentum, counters) lives in
+``StepContext.state`` and stays there: in the token it would be a fingerprint of its maker.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+import math
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
-from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.arrays import FloatArray
 from veilwalk.core.randomness import task_generator
-from veilwalk.learning._api import Array, Learner, Params, Partition, StepContext, UpdateResult
-from veilwalk.learning._guard import guarded
+
+if TYPE_CHECKING:
+    # Types only: a node starts without SciPy.
+    from scipy import sparse
+
+_LEARN_TASK, _INIT_TASK = 0x6C656172, 0x696E6974
+
+#: private-walk: sealed for distant nodes, of whom the first to be met opens. paper-walk: the same, sealed for one as in
+#: the paper, many hops an update. plain-walk: handed to a neighbour, who updates it.
+#: gossip: D-PSGD, everybody updates and averages with its neighbours in rounds. central: all data in one place.
+ALGORITHMS = ("private-walk", "paper-walk", "plain-walk", "gossip", "central")
+#: Name of the mean among the models that may be handed out.
+MEAN = "mean"
+Array = npt.NDArray[Any]
+Params = Mapping[str, Array]
+"""Named arrays, in a fixed order with fixed shapes and dtypes: the only thing a token carries."""
 
 
-def check_learner(learner: Learner, data: Partition, *, seed: int = 0) -> None:
-    """Run ``learner`` on ``data`` and refuse it, with the reason, where it breaks the contract of :class:`Learner`.
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """The data of one node: one row of ``features`` for each label."""
 
-    It must be reproducible (the same arguments give the same bits), stateless (what it did before does not matter,
-    what it keeps for a node is in ``ctx.state``, as arrays), leave its arguments alone, and return parameters with
-    the names, order, shapes and types it started from, all finite, sharing no memory with its arguments or state.
-    What it raises, and what it changes of what it was given, is a :class:`~veilwalk.core.errors.LearnerError`.
+    features: Array
+    labels: Array
 
-    Args:
-        learner: The learner.
-        data: At least two rows of the kind it is for.
-        seed: Of the streams it is given.
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: Any) -> Partition:
+        """Return some rows: a slice, a mask or numbers."""
+        return Partition(self.features[rows], self.labels[rows])
+
+
+class NormalSource(Protocol):
+    """Something that draws normal numbers."""
+
+    def standard_normal(self, shape: tuple[int, ...], /) -> Array:
+        """Return independent standard normal numbers."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepContext:
+    """What a node hands its learner with the model, besides its data.
+
+    ``step`` counts the updates this node has made before, which it knows without being told anything about others.
+    ``rng`` is the stream of that node and step, so that a simulated run and a real one give the same bits.
+    ``age`` counts the updates that the model has had before, by anybody; its sealed header says so.
+    ``secret`` is where noise that protects comes from; None: from ``rng``, right for a simulation alone.
     """
-    if len(data) < 2:
-        raise InvalidParameterError("data", f"{len(data)} rows", "at least two rows to try a learner on")
-    contract = _Contract(learner, data, seed)
-    for check in (contract.starts, contract.updates, contract.remembers_nothing, contract.evaluates):
-        check()
+
+    rng: np.random.Generator
+    step: int
+    age: int = 0
+    state: MutableMapping[str, Array] = field(default_factory=dict)
+    secret: NormalSource | None = None
+
+    def normal(self, shape: tuple[int, ...]) -> Array:
+        """Return independent standard normal numbers to protect with, in double precision."""
+        return (self.rng if self.secret is None else self.secret).standard_normal(shape)
 
 
-class _Contract:
-    def __init__(self, learner: Learner, data: Partition, seed: int) -> None:
-        self._learner, self._seed, self._name = guarded(learner), seed, type(learner).__name__
-        # Read-only: a learner that writes to its data fails at once, and on its own line.
-        self._data = Partition(_read_only(data.features), _read_only(data.labels))
-        half = len(data) // 2
-        self._other = Partition(self._data.features[:half], self._data.labels[:half])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateResult:
+    """A model after one update. ``metrics`` stay at the node; they never enter a token."""
 
-    def _need(self, holds: bool, need: str) -> None:  # noqa: FBT001 - reads as a sentence
-        if not holds:
-            raise InvalidParameterError("learner", self._name, need)
-
-    def _start(self) -> Params:
-        params = self._learner.init_params(task_generator(self._seed, 0))
-        return {name: _read_only(array) for name, array in params.items()}
-
-    def _update(
-        self, params: Params, state: MutableMapping[str, Array], *, data: Partition | None = None, step: int = 0
-    ) -> UpdateResult:
-        ctx = StepContext(rng=task_generator(self._seed, 1, step), step=step, state=state)
-        return self._learner.update(params, data or self._data, ctx)
-
-    def starts(self) -> None:
-        """Named arrays of numbers, the same for the same stream."""
-        params = self._learner.init_params(task_generator(self._seed, 0))
-        self._need(len(params) > 0, "one whose init_params returns named arrays")
-        for name, array in params.items():
-            self._need(array.dtype.kind in "biuf", f"one whose parameter {name!r} is an array of numbers")
-            self._need(bool(np.isfinite(array).all()), f"one whose first parameter {name!r} is finite")
-        self._same(params, self._start(), "init_params with the same stream")
-
-    def updates(self) -> None:
-        """Same layout, finite, arguments untouched, the same bits twice."""
-        params = self._start()
-        state: dict[str, Array] = {}
-        made = self._update(params, state)
-        self._need(list(made.params) == list(params), "one whose update keeps the names and order of the parameters")
-        for name, array in made.params.items():
-            kept = (array.shape, array.dtype) == (params[name].shape, params[name].dtype)
-            self._need(kept, f"one whose update keeps the shape and type of {name!r}")
-            self._need(bool(np.isfinite(array).all()), f"one whose update leaves {name!r} finite")
-            self._shares_nothing(name, array, [*params.values(), self._data.features, *state.values()])
-        self._need(all(isinstance(kept, np.ndarray) for kept in state.values()), "one that keeps only arrays in state")
-        self._need(made.num_examples >= 1, "one whose num_examples counts at least one example")
-        self._need(all(isinstance(m, float) for m in made.metrics.values()), "one whose metrics are floats")
-        self._same(made.params, self._update(params, {}).params, "update with the same arguments")
-
-    def remembers_nothing(self) -> None:
-        """An update in between, for another node, changes nothing; what matters is in ``ctx.state``."""
-        params = self._start()
-
-        def second_of_two(between: Callable[[], object]) -> Params:
-            state: dict[str, Array] = {}
-            first = self._update(params, state)
-            kept = {name: array.copy() for name, array in state.items()}
-            between()
-            return self._update(first.params, kept, step=1).params
-
-        alone = second_of_two(lambda: None)
-        disturbed = second_of_two(lambda: self._update(params, {}, data=self._other, step=7))
-        self._same(alone, disturbed, "update with another node's update in between")
-
-    def evaluates(self) -> None:
-        """A finite loss, an accuracy between 0 and 1, the same twice."""
-        params = self._start()
-        scores = self._learner.evaluate(params, self._data)
-        self._need(bool(np.isfinite(scores["loss"])), "one whose evaluate gives a finite loss")
-        self._need(0 <= scores.get("accuracy", 0) <= 1, "one whose accuracy is between 0 and 1")
-        self._need(dict(scores) == dict(self._learner.evaluate(params, self._data)), "one that evaluates alike twice")
-
-    def _same(self, one: Params, two: Params, what: str) -> None:
-        self._need(list(one) == list(two), f"one whose {what} gives the same names")
-        for name in one:
-            self._need(np.array_equal(one[name], two[name]), f"one whose {what} gives the same {name!r}")
-
-    def _shares_nothing(self, name: str, array: Array, others: list[Array]) -> None:
-        apart = not any(np.shares_memory(array, other) for other in others)
-        self._need(apart, f"one whose new {name!r} shares no memory with its arguments or state")
+    params: Params
+    num_examples: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def _read_only(array: Array) -> Array:
-    copied = np.array(array)
-    copied.setflags(write=False)
-    return copied
+@runtime_checkable
+class Learner(Protocol):
+    """Stateless: the same arguments give the same arrays, and no argument but ``ctx.state`` is changed."""
+
+    def init_params(self, rng: np.random.Generator) -> Params:
+        """Return the parameters training starts from."""
+        ...
+
+    def update(self, params: Params, data: Partition, ctx: StepContext) -> UpdateResult:
+        """Return ``params`` improved on the data of one node."""
+        ...
+
+    def evaluate(self, params: Params, data: Partition) -> Mapping[str, float]:
+        """Return at least ``loss`` (mean, nats) and, for classifiers, ``accuracy`` on ``data``."""
+        ...
+
+
+#: Middleware between a learner and the token: takes the model received and the result, and returns the result changed.
+UpdateMod = Callable[[Params, UpdateResult, StepContext], UpdateResult]
+
+
+def update_generator(seed: int, node: int, step: int) -> np.random.Generator:
+    """Return the stream of the update that is the ``step``-th of ``node``, counted from 0."""
+    return task_generator(seed, _LEARN_TASK, node, step)
+
+
+def init_generator(seed: int) -> np.random.Generator:
+    """Return the stream the first parameters are drawn from."""
+    return task_generator(seed, _INIT_TASK)
+
+
+def has_reals(array: Array) -> bool:
+    """Return whether an array holds real numbers, which alone are clipped, noised and spoilt."""
+    return bool(array.dtype.kind == "f")
+
+
+def subtract_params(after: Params, before: Params, *, reals_only: bool = False) -> dict[str, FloatArray]:
+    """Return how far each array moved, in double precision; of arrays of real numbers alone, where asked."""
+    return {
+        name: np.subtract(after[name], value, dtype=np.float64)
+        for name, value in before.items()
+        if not reals_only or has_reals(value)
+    }
+
+
+def params_norm(params: Params) -> float:
+    """Return the Euclidean norm of all arrays together."""
+    return math.sqrt(sum(float(np.vdot(array, array)) for array in params.values()))
+
+
+def move_params(before: Params, after: Params, changes: Params) -> dict[str, Array]:
+    """Return ``before`` moved by ``changes``, in its own types; arrays without a change are those of ``after``."""
+    return {
+        name: (value + changes[name]).astype(value.dtype) if name in changes else after[name]
+        for name, value in before.items()
+    }
+
+
+def is_finite(params: Params) -> bool:
+    """Return whether no number of a model is infinite or NaN."""
+    for array in params.values():
+        # A finite sum of squares is quick proof; one that overflowed is none.
+        if has_reals(array) and not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
+            return False
+    return True
+
+
+def average_params(models: Sequence[Params]) -> Params:
+    """Return the mean of several models, in their own types, whole numbers rounded; a single one as it is."""
+    if len(models) == 1:
+        return models[0]
+    means: dict[str, Array] = {}
+    for name, array in models[0].items():
+        mean = np.asarray(np.mean([model[name] for model in models], axis=0, dtype=np.float64))
+        means[name] = (np.rint(mean) if array.dtype.kind in "iu" else mean).astype(array.dtype)
+    return means
+
+
+def stack_models(models: Sequence[Params], start: str = "") -> dict[str, Array]:
+    """Return several models as one array for each name, a model a row; names begin with ``start``."""
+    # One large model is not copied to stand alone in a row.
+    return {
+        f"{start}{name}": np.stack([model[name] for model in models]) if len(models) > 1 else models[0][name][None]
+        for name in (models[0] if models else {})
+    }
+
+
+def split_models(arrays: Mapping[str, Array], start: str = "") -> list[Params]:
+    """Return the models that :func:`stack_models` put together under names that begin with ``start``."""
+    rows = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+    count = len(next(iter(rows.values()), ()))
+    return [{name: array[number].copy() for name, array in rows.items()} for number in range(count)]
+
+
+def mix_params(models: list[Params], mixing: sparse.csr_array) -> list[Params]:
+    """Return every model averaged with its neighbours': one round of gossip."""
+    stacked = stack_models(models)
+    for name, rows in stacked.items():
+        stacked[name] = np.asarray(mixing @ rows.reshape(len(models), -1)).reshape(rows.shape).astype(rows.dtype)
+    return split_models(stacked)
+
+
+def candidate_models(models: Sequence[Params]) -> dict[str, Params]:
+    """Return what a run of several walks may hand out, by name: the mean, and the end of each walk."""
+    ends = {f"walk {number}": model for number, model in enumerate(models, start=1)} if len(models) > 1 else {}
+    return {MEAN: average_params(models), **ends}
+
+
+def least_loss(scores: Mapping[str, Mapping[str, float]]) -> str:
+    """Return which of some scored models has the least loss, the first of equals; a loss that is no number is worst.
+
+    The mean of networks that were trained apart may be far worse than each of them.
+    """
+    return min(scores, key=lambda name: (not math.isfinite(scores[name]["loss"]), scores[name]["loss"]))
+
+
+def choose_model(
+    models: Sequence[Params], evaluate: Callable[[Params], Mapping[str, float]] | None
+) -> tuple[str, Params]:
+    """Return the model that several walks hand out, after its name: of them and their mean the one with least loss.
+
+    ``evaluate`` scores a model on public rows. Where it is None the first end is handed out: nobody knows whether the
+    mean is any good.
+    """
+    if evaluate is None or len(models) == 1:
+        return MEAN if len(models) == 1 else "walk 1", models[0]
+    candidates = candidate_models(models)
+    chosen = least_loss({name: evaluate(params) for name, params in candidates.items()})
+    return chosen, candidates[chosen]

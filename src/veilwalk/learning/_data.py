@@ -1,47 +1,109 @@
-"""Data sets by a line of text: bundled digits, IDX files (MNIST), npz archives, tables. Nothing is downloaded.
+"""Loads and scales data sets: bundled digits, IDX files (MNIST), npz archives, tables; one file, or one file a site.
 
 Features come out as float32, one flat row an example, as the file has them unless a scaling is asked for; labels as
-whole numbers from 0 or, where they are real numbers to be fitted, as float32.
+whole numbers from 0 or, where they are real numbers to be fitted, as float32. Nothing is downloaded.
 """
 
 from __future__ import annotations
 
-import gzip
+import glob
 import math
-import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from pathlib import Path
-from typing import IO, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from veilwalk.core import validate
+from veilwalk.core.arrays import BoolArray, IntArray
 from veilwalk.core.errors import InputFileError, InvalidParameterError
 from veilwalk.core.randomness import task_generator
-from veilwalk.learning._api import Array, Partition
-from veilwalk.learning._labels import as_classes, checked_labels, is_real
-from veilwalk.learning._scaling import Scaler, scale_data
-from veilwalk.learning._table import parse_table_spec, read_arff, read_csv, read_parquet, roles
+from veilwalk.core.spec import Spec
+from veilwalk.learning._contract import Array, Partition
+from veilwalk.learning._files import WHOLE, RawRows, read_rows
 
-DATA_USAGE = "digits, mnist:DIR, npz:FILE, csv:FILE, arff:FILE or parquet:FILE with [:label=COLUMN], or ratings:FILE"
-# A file that unpacks to more is refused before it is unpacked.
-_LARGEST_BYTES = 8 << 30
+DATA_USAGE = (
+    "digits, mnist:DIR, npz:FILE, or csv:FILE or parquet:FILE with [:label=COLUMN]; "
+    "a folder or a pattern instead of FILE holds one file a site"
+)
+#: The column that names the site of each row, where data come as one file a site.
+SITE = "site"
+_TABLES = ("csv", "parquet")
+_FILES = (*_TABLES, "npz")
 _HELD_OUT = 0.2
-# Whole numbers up to here are themselves in float32, as which rows are kept.
-_MOST_TOKENS = 1 << 24
-# Magic number and dimensions of what we read.
-_IDX_KINDS = {"images": (0x803, 3), "labels": (0x801, 1)}
-# A file that announces more is refused.
-_LARGEST_IDX_BYTES = 4 << 30
+_FEWEST_ROWS = 5
+_SITE_TASK = 0x73697465
+# More different labels than this, and than half the rows, are no classes but ids or amounts.
+_MANY_CLASSES = 20
+_SCALES = ("none", "range", "rows")
+_LARGEST_BYTE = np.float32(255)
+_ENDS = ("feature_range", "feature_moments")
+Ends = tuple[Array, Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Scaler:
+    """How the features of a training part were scaled.
+
+    Attributes:
+        feature_range: Least and largest value of each feature. They become 0 and 1, and values beyond are cut off.
+        feature_moments: Mean and standard deviation of each feature after that. Each feature is standardised by them,
+            and each row is brought to length one.
+    """
+
+    feature_range: Ends | None = None
+    feature_moments: Ends | None = None
+
+    @property
+    def kind(self) -> str:
+        """``rows``, ``range``, or ``none`` where rows stay as they are."""
+        if self.feature_moments is not None:
+            return "rows"
+        return "none" if self.feature_range is None else "range"
+
+    def apply(self, rows: Array) -> Array:
+        """Return rows scaled."""
+        if self.feature_range is not None:
+            rows = np.clip(_to_unit(rows, self.feature_range), 0, 1)
+        if self.feature_moments is not None:
+            mean, deviation = self.feature_moments
+            rows = (rows - mean) / deviation
+            length = np.linalg.norm(rows, axis=1, keepdims=True)
+            rows = np.asarray(rows / np.where(length > 0, length, 1), dtype=np.float32)
+        return rows
+
+    def to_facts(self) -> dict[str, Ends]:
+        """Return what a record keeps; :meth:`from_facts` reads it."""
+        return {name: getattr(self, name) for name in _ENDS if getattr(self, name) is not None}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Return the scaler that a record keeps among what it says of the data."""
+        names = [name for name in _ENDS if facts.get(name)]
+        ends: dict[str, Any] = {name: tuple(np.asarray(end, dtype=np.float32) for end in facts[name]) for name in names}
+        return cls(**ends)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Sites:
+    """Sites that bring their own rows.
+
+    Attributes:
+        names: Of the sites: the stems of their files, or keys.
+        test: Number of the site of each held-out row.
+        is_named: Whether names are the sites' own; sites of a list have numbers only.
+    """
+
+    names: tuple[str, ...]
+    test: IntArray
+    is_named: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Data:
-    """What is trained on and what is held out.
+    """Rows to train on, and rows that are held out.
 
     Attributes:
         name: Where it comes from.
@@ -52,8 +114,9 @@ class Data:
         scaler: How features were scaled; it scales other rows alike.
         target_range: Least and largest real label, where labels were scaled by them to [0, 1].
         scaling_open: Whether a training run may still scale them: it does for the package's own learners.
-        type_range: Least and largest value that the type of the features allows, where that is a byte.
-        owner: Which feature says whose row it is (the user of a rating), where one does.
+        is_bytes: Whether the features are bytes, whose range their type says.
+        sites: The sites that rows come from, where each brings its own; ``columns`` then has ``site``.
+        has_labels: Whether labels mean anything; tokens may have none.
     """
 
     name: str
@@ -64,8 +127,9 @@ class Data:
     scaler: Scaler = field(default_factory=Scaler)
     target_range: tuple[float, float] | None = None
     scaling_open: bool = False
-    type_range: tuple[float, float] | None = None
-    owner: int | None = None
+    is_bytes: bool = False
+    sites: Sites | None = None
+    has_labels: bool = True
 
     @property
     def n_features(self) -> int:
@@ -84,6 +148,20 @@ class Data:
             return 0
         return len(self.class_names) or 1 + int(max(self.train.labels.max(), self.test.labels.max()))
 
+    @property
+    def commonest_class_share(self) -> float | None:
+        """Share of held-out rows of the commonest training class; None for regression, or without labels."""
+        if not self.n_classes or not self.has_labels or not len(self.test):
+            return None
+        return baseline_score(self.train.labels, self.test.labels)
+
+    @property
+    def class_remark(self) -> str:
+        """A line that says that all labels are of one class; empty where they are not."""
+        if self.n_classes != 1 or not self.has_labels:
+            return ""
+        return f"all labels are of one class, {(*self.class_names, '0')[0]}: a model can learn nothing from them"
+
 
 def load_data(spec: str, *, seed: int = 0) -> Data:
     """Load what ``spec`` names.
@@ -94,50 +172,25 @@ def load_data(spec: str, *, seed: int = 0) -> Data:
     ``mnist:DIR``
         The four IDX files of MNIST or Fashion-MNIST in a folder, gzipped or not.
     ``npz:FILE``
-        Arrays ``x_train, y_train, x_test, y_test``, or ``features, labels``. An array named ``NAME_train`` (or
-        ``NAME`` beside ``features``) with one entry a row becomes the column ``NAME``. Instead of ``features`` there
-        may be ``tokens``, rows of whole numbers from 0, which stay what they are; they need no ``labels``.
-    ``csv:FILE[:label=COLUMN]``, ``arff:FILE[:label=COLUMN]``, ``parquet:FILE[:label=COLUMN]``
-        A table of numbers. Labels are the column named, or one called ``label``, or the last; ``target=COLUMN``
-        instead fits the numbers there. ``group=COLUMN``, as often as need be, is no feature but a column for
-        partitioners. Columns of a CSV file without names are called ``c1``, ``c2`` and so on.
-    ``ratings:FILE``
-        MovieLens' ``ratings.csv``: rows are a user's and an item's number, labels the ratings, for the learner
-        ``factorisation``. Of every user's ratings 30% are held out; ``user`` is a column for partitioners.
+        Arrays ``x_train, y_train, x_test, y_test``, or ``features, labels``, or ``tokens``: rows of whole numbers from
+        0, which are never scaled and need no labels. ``NAME_train`` (or ``NAME``) with one entry a row is a column.
+    ``csv:FILE``, ``parquet:FILE``
+        A table of numbers. Labels are the column ``:label=COLUMN``, or ``label``, or the last; ``:target=COLUMN`` fits
+        numbers instead. ``:group=COLUMN`` is a column for partitioners. Columns without names are ``c1``, ``c2``, ...
 
-    Behind any of them ``:only=A,B`` keeps these classes and ``:pool=P`` takes means of blocks of pixels, in the order
-    given. Last comes ``:scale=``, of features and of real labels: ``none`` leaves them as they are; ``range`` brings
-    them to [0, 1] by their least and largest value in the training part, bytes by 255; ``rows`` then standardises
-    features and brings each row to length one. Where nothing is said, a training run scales by ``range`` for the
-    package's own learners, and not at all for others. Pixels of ``digits`` and ``mnist`` always lie in [0, 1].
+    A folder, or a pattern such as ``csv:sites/*.csv``, holds one file a site: the stem of a file names the site.
+    Behind any of them ``:only=A,B`` keeps these classes, and ``:pool=P`` takes means of blocks of pixels. ``:scale=``
+    is done last, as :func:`scale_data` says; a training run does it where it is left out.
 
     Labels may be names or any whole numbers: classes are numbered from 0 in sorted order. Real numbers make it
-    regression. Where no test part is given, a fifth drawn by ``seed`` is held out.
+    regression. Where no test part is given, a fifth drawn by ``seed`` is held out, of each site where there are some.
     """
-    from veilwalk.learning._prepare import prepare_data, take_options
-
-    bare, options = take_options(spec.strip())
-    return prepare_data(_loaded(spec, bare, seed), options, spec)
-
-
-def _loaded(spec: str, bare: str, seed: int) -> Data:
-    """Load what ``bare`` names, without the options that ``spec`` has."""
-    kind, _, rest = bare.partition(":")
-    match kind:
-        case "digits" if not rest:
-            return _digits(seed)
-        case "mnist" if rest:
-            return _mnist(Path(rest))
-        case "npz" if rest:
-            return _npz(Path(rest), seed)
-        case "csv" | "arff" | "parquet" if rest:
-            return _table(spec, kind, rest, seed)
-        case "ratings" if rest:
-            from veilwalk.learning._ratings import read_ratings
-
-            return read_ratings(Path(rest), seed=seed)
-        case _:
-            raise InvalidParameterError("data", spec, DATA_USAGE)
+    parsed = _parse_spec(spec)
+    sites = _find_sites(parsed)
+    files = {parsed.argument: Path(parsed.argument)} if sites is None else sites
+    rows = {stem: read_rows(parsed, str(file)) for stem, file in files.items()}
+    name, scale = parsed.argument or parsed.name, parsed.option("scale")
+    return _assemble(name, rows, seed, spec=parsed, by_site=sites is not None, scale=scale)
 
 
 def data_of(
@@ -150,20 +203,220 @@ def data_of(
     scale: str | None = None,
 ) -> Data:
     """Return rows and labels that are in memory as :func:`load_data` would from a file; a fifth is held out."""
-    given = np.asarray(labels)
-    # Text in a table of pandas comes as objects.
-    given = np.array(given.tolist()) if given.dtype == np.object_ else given
-    rows = np.asarray(features)
-    data = _split(name, checked_partition(name, rows, given), columns or {}, seed)
-    data = replace(data, type_range=_type_range(rows))
+    return _assemble(name, {name: _read_pair(name, (features, labels), columns or {})}, seed, scale=scale)
+
+
+def data_of_sites(
+    sites: Mapping[str, tuple[ArrayLike, ArrayLike]] | Sequence[tuple[ArrayLike, ArrayLike]],
+    *,
+    seed: int = 0,
+    scale: str | None = None,
+) -> Data:
+    """Return several sites, by name or in the order of nodes, as one data set; a fifth of each is held out."""
+    is_named, width = isinstance(sites, Mapping), len(str(len(sites)))
+    pairs = dict(sites) if isinstance(sites, Mapping) else {f"{k:0{width}}": pair for k, pair in enumerate(sites)}
+    rows = {str(name): _read_pair(f"site {name}", pair, {}) for name, pair in pairs.items()}
+    return _assemble("arrays", dict(sorted(rows.items())), seed, by_site=True, is_named=is_named, scale=scale)
+
+
+def load_rows(spec: str, *, n_features: int, seed: int = 0, scaler: Scaler | None = None) -> tuple[Array, Array | None]:
+    """Return rows for a model of so many features, and their labels where the file has any.
+
+    A file gives all its rows; ``digits``, ``mnist:DIR`` and an archive with ``x_test`` give the test part, held out by
+    the ``seed`` of the run. The ``scaler`` is that of the model's training rows; None takes rows as they are.
+
+    Raises:
+        InvalidParameterError: The spec names no such rows, or asks for another scaling than the model had.
+    """
+    parsed, scaler = _parse_spec(spec), scaler or Scaler()
+    if parsed.option("scale") not in {None, scaler.kind}:
+        raise parsed.refuse(f"with scale={scaler.kind}, as in training, or without scale=")
+    files = _find_sites(parsed) or {"": Path(parsed.argument)}
+    raw = [read_rows(parsed, str(file), n_features=n_features) for file in files.values()]
+    if parsed.name not in _FILES:
+        test = _assemble(parsed.name, {parsed.name: raw[0]}, seed, spec=parsed).test
+        return scaler.apply(test.features), test.labels
+    pairs = [rows.test or (rows.features, rows.labels) for rows in raw]
+    has_labels = all(labels is not None for _, labels in pairs)
+    parts = [
+        check_rows(rows.name, features, labels if has_labels else None)
+        for rows, (features, labels) in zip(raw, pairs, strict=True)
+    ]
+    if not has_labels and parsed.option("only"):
+        raise parsed.refuse("without only=: the rows have no labels")
+    rows, _ = _select_rows(join_parts(parts), parsed)
+    # Another width is refused by name where the model is known.
+    features = scaler.apply(rows.features) if rows.features.shape[1] == n_features else rows.features
+    return features, rows.labels if has_labels else None
+
+
+def _parse_spec(text: str) -> Spec:
+    """Return a parsed specification of data; refuse an unknown name, option, or file that is missing in it."""
+    spec = Spec.parse(text, parameter="data", files=(*_FILES, "mnist"))
+    if spec.name not in {"digits", "mnist", *_FILES} or bool(spec.argument) == (spec.name == "digits"):
+        raise spec.refuse(DATA_USAGE)
+    spec.require_options((*(("label", "target", "group") if spec.name in _TABLES else ()), "only", "pool", "scale"))
+    if spec.option("label") and spec.option("target"):
+        raise spec.refuse("given one label or one target")
+    if (kind := spec.option("scale")) not in {None, *_SCALES}:
+        raise spec.refuse(f"with scale= one of {', '.join(_SCALES)} (not {kind!r})")
+    return spec
+
+
+def _find_sites(spec: Spec) -> dict[str, Path] | None:
+    """Return the file of each site by its stem, in sorted order; None where the argument is one file."""
+    if spec.name not in _FILES:
+        return None
+    path = Path(spec.argument)
+    if path.is_dir():
+        files = [file for file in path.iterdir() if file.suffix == f".{spec.name}"]
+    elif glob.has_magic(spec.argument) and not path.exists():
+        files = [Path(name) for name in glob.glob(spec.argument)]  # noqa: PTH207 - a pattern may be absolute
+    else:
+        return None
+    if len(files) < 2:
+        raise spec.refuse(f"a folder or pattern of two or more .{spec.name} files, one a site (not {len(files)})")
+    by_stem: dict[str, Path] = {}
+    for file in sorted(files):
+        if file.stem in by_stem:
+            raise InputFileError(f"{file}: {by_stem[file.stem]} names the same site, {file.stem}")
+        by_stem[file.stem] = file
+    return dict(sorted(by_stem.items()))
+
+
+def _read_pair(name: str, pair: Sequence[ArrayLike], columns: Mapping[str, Array]) -> RawRows:
+    """Return features and labels that are in memory; text in a table of pandas comes as objects."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise InvalidParameterError("data", f"{name}: {type(pair).__name__}", "a pair of features and labels")
+    labels = np.asarray(pair[1])
+    labels = np.array(labels.tolist()) if labels.dtype == np.object_ else labels
+    return RawRows(name=name, features=np.asarray(pair[0]), labels=labels, columns=columns)
+
+
+def _assemble(
+    name: str,
+    rows: Mapping[str, RawRows],
+    seed: int,
+    *,
+    spec: Spec | None = None,
+    by_site: bool = False,
+    is_named: bool = True,
+    scale: str | None = None,
+) -> Data:
+    """Return the rows of one file or of all sites as data: selected by ``spec``, classes numbered, a fifth held out."""
+    if by_site and len(rows) < 2:
+        raise InvalidParameterError("data", f"{len(rows)} sites", "two sites or more")
+    is_target = spec is not None and spec.option("target") is not None
+    parts: list[tuple[Partition, Partition, IntArray]] = []
+    spelling: dict[str, str] = {}
+    first = next(iter(rows.values()))
+    for site, raw in rows.items():
+        stream = (seed, _SITE_TASK, zlib.crc32(site.encode())) if by_site else (seed,)
+        parts.append(_hold_out(raw, task_generator(*stream), is_target=is_target))
+        if by_site:
+            _check_site(raw, parts[-1][0], first, parts[0][0], spelling)
+    train, test = join_parts([part[0] for part in parts]), join_parts([part[1] for part in parts])
+    of_train, of_test = (np.repeat(np.arange(len(rows)), [len(part[k]) for part in parts]) for k in range(2))
+    if by_site:
+        columns = {SITE: np.array([*rows])[of_train]}
+    else:
+        whole = {key: column for key, column in first.columns.items() if column.shape == (len(first.features),)}
+        columns = {key: column[parts[0][2]] for key, column in whole.items()}
+    if train.features.shape[1] != test.features.shape[1]:
+        widths = f"{train.features.shape[1]} features in training, {test.features.shape[1]} in test"
+        raise InputFileError(f"{name}: rows have {widths}")
+    if spec is not None:
+        *_, known = number_classes(name, train.labels, test.labels)
+        train, chosen = _select_rows(train, spec, known)
+        columns = {key: column[chosen] for key, column in columns.items()}
+        test, chosen = _select_rows(test, spec, known)
+        of_test = of_test[chosen]
+    *labels, names = number_classes(name, train.labels, test.labels)
+    is_token = any(raw.is_token for raw in rows.values())
+    bytes_only = all(part.dtype == np.uint8 for raw in rows.values() for part in (raw.features, *(raw.test or ())[:1]))
+    data = Data(
+        name=name,
+        train=Partition(train.features, labels[0]),
+        test=Partition(test.features, labels[1]),
+        columns=columns,
+        class_names=names,
+        # Digits and MNIST lie in [0, 1]: scaling them by their range changes nothing.
+        scaling_open=not is_token,
+        is_bytes=bytes_only and not is_token,
+        sites=Sites(names=(*rows,), test=of_test, is_named=is_named) if by_site else None,
+        has_labels=all(raw.labels is not None for raw in rows.values()),
+    )
     return data if scale is None else scale_data(data, scale)
 
 
-def checked_partition(name: str, features: Array, labels: Array) -> Partition:
-    """Return rows and labels as a partition, flat and float32; refuse what no learner could use.
+def _hold_out(raw: RawRows, rng: np.random.Generator, *, is_target: bool) -> tuple[Partition, Partition, IntArray]:
+    """Return the training and the held-out part of a file's rows, and the row numbers of the first."""
+    if raw.test is not None:
+        train = check_rows(f"{raw.name}, x_train", raw.features, raw.labels)
+        return train, check_rows(f"{raw.name}, x_test", *raw.test), np.arange(len(train))
+    rows = check_rows(raw.name, raw.features, raw.labels)
+    if is_target and raw.labels is not None:
+        rows = Partition(rows.features, raw.labels.astype(np.float32))
+    if len(rows) < _FEWEST_ROWS:
+        raise InvalidParameterError("rows", len(rows), f"at least {_FEWEST_ROWS} in {raw.name}: a fifth is held out")
+    test_rows, train_rows = np.split(rng.permutation(len(rows)), [round(_HELD_OUT * len(rows))])
+    return rows.take(train_rows), rows.take(test_rows), train_rows
 
-    Labels come out as text, as whole numbers or, for regression, as real ones; classes are not numbered yet.
-    """
+
+def join_parts(parts: Sequence[Partition]) -> Partition:
+    """Return several parts one after the other; a single one is not copied."""
+    if len(parts) == 1:
+        return parts[0]
+    return Partition(*(np.concatenate([getattr(part, of) for part in parts]) for of in ("features", "labels")))
+
+
+def _select_rows(rows: Partition, spec: Spec, known: Sequence[str] | None = None) -> tuple[Partition, BoolArray]:
+    """Return the rows of the classes that ``only=`` names (some of ``known``), pixels pooled, and which these are."""
+    chosen = np.ones(len(rows), dtype=np.bool_)
+    if value := spec.option("only"):
+        names = {part.strip() for part in value.split(",")}
+        if known is not None and (not names <= {*known} or len(names) < 2):
+            raise spec.refuse(f"only= with two or more of the classes {', '.join(known) or '(there are none)'}")
+        chosen = np.isin(rows.labels.astype(np.str_), [*names])
+        rows = rows.take(chosen)
+    if value := spec.option("pool"):
+        rows = Partition(pool_images(rows.features, value, spec), rows.labels)
+    return rows, chosen
+
+
+def _check_site(raw: RawRows, rows: Partition, first: RawRows, model: Partition, spelling: dict[str, str]) -> None:
+    """Refuse a site whose columns or labels are of another kind than the first's, or with classes spelt otherwise."""
+    if raw.feature_names != first.feature_names:
+        differing = sorted({*raw.feature_names} ^ {*first.feature_names}) or ["their order"]
+        raise InputFileError(f"{raw.name}: has other columns than {first.name}: {', '.join(differing)}")
+    if rows.features.shape[1] != model.features.shape[1]:
+        widths = f"{rows.features.shape[1]} features, {first.name} has {model.features.shape[1]}"
+        raise InputFileError(f"{raw.name}: rows have {widths}")
+    kinds = [{"U": "names", "f": "real numbers"}.get(part.labels.dtype.kind, "whole numbers") for part in (rows, model)]
+    if kinds[0] != kinds[1]:
+        raise InputFileError(f"{raw.name}: labels are {kinds[0]}, those of {first.name} are {kinds[1]}")
+    if kinds[0] == "names":
+        for label in np.unique(rows.labels).tolist():
+            other = spelling.setdefault(" ".join(label.casefold().split()), label)
+            if other != label:
+                raise InputFileError(f"{raw.name}: has the class {label!r}, another site spells it {other!r}")
+
+
+def is_real(labels: Array) -> bool:
+    """Return whether labels are real numbers, to be fitted, rather than classes."""
+    return bool(labels.dtype.kind == "f")
+
+
+def baseline_score(train: Array, test: Array) -> float:
+    """Return the accuracy of always saying the commonest class of ``train``, or the squared error of its mean."""
+    if is_real(train):
+        return float(np.square(test - train.mean(dtype=np.float64)).mean())
+    return float((test == np.bincount(train).argmax()).mean())
+
+
+def check_rows(name: str, features: Array, labels: Array | None) -> Partition:
+    """Return rows and labels (text, whole or real numbers), flat and float32; refuse what no learner could use."""
+    labels = np.zeros(len(features), dtype=np.int64) if labels is None else labels
     if features.ndim < 2 or labels.ndim != 1 or len(features) != len(labels):
         need = "one row of features for each label"
         raise InputFileError(f"{name}: features have shape {features.shape}, labels {labels.shape}: need {need}")
@@ -171,12 +424,38 @@ def checked_partition(name: str, features: Array, labels: Array) -> Partition:
         raise InputFileError(f"{name}: has no rows")
     if features.dtype.kind not in "biuf":
         raise InputFileError(f"{name}: features have type {features.dtype}: need numbers")
-    flat = features.reshape(len(features), math.prod(features.shape[1:]))
-    flat = flat.astype(np.float32)
+    flat = features.reshape(len(features), math.prod(features.shape[1:])).astype(np.float32)
     if not np.isfinite(flat).all():
         row = int(np.flatnonzero(~np.isfinite(flat).all(axis=1))[0])
         raise InputFileError(f"{name}: features of row {row} are not finite")
-    return Partition(np.ascontiguousarray(flat), checked_labels(name, labels))
+    kind, need = labels.dtype.kind, "whole numbers or names for classes, or real numbers for regression"
+    if kind not in "biufUS":
+        raise InputFileError(f"{name}: labels are missing or of type {labels.dtype}: need {need}")
+    if kind in "US":
+        labels = labels.astype(np.str_)
+    missing = labels == "" if kind in "US" else ~np.isfinite(labels)
+    if missing.any():
+        raise InputFileError(f"{name}: the label of row {int(missing.argmax())} is missing: need {need}")
+    if kind not in "US":
+        whole = kind != "f" or bool(np.all(labels == np.floor(labels)) and np.abs(labels).max() < WHOLE)
+        labels = labels.astype(np.int64 if whole else np.float32)
+    return Partition(np.ascontiguousarray(flat), labels)
+
+
+def number_classes(name: str, train: Array, test: Array) -> tuple[Array, Array, tuple[str, ...]]:
+    """Number the classes of checked labels from 0 in sorted order, and return their names; none of real labels."""
+    if is_real(train) or is_real(test):
+        if "U" in train.dtype.kind + test.dtype.kind:
+            raise InputFileError(f"{name}: labels are names in one part and real numbers in the other")
+        return train.astype(np.float32), test.astype(np.float32), ()
+    values, numbers = np.unique(np.concatenate((train, test)), return_inverse=True)
+    if len(values) > max(_MANY_CLASSES, len(numbers) // 2):
+        raise InputFileError(
+            f"{name}: labels have {len(values)} different values in {len(numbers)} rows: need fewer for classes; "
+            f"for regression, real numbers or a column given as target="
+        )
+    numbers = numbers.astype(np.int64)
+    return numbers[: len(train)], numbers[len(train) :], tuple(str(value) for value in values)
 
 
 def require_fit(data: Partition, *, n_features: int, n_classes: int, name: str) -> None:
@@ -184,194 +463,96 @@ def require_fit(data: Partition, *, n_features: int, n_classes: int, name: str) 
 
     A node asks this of its own file when it starts: in its first update it would fail with the model in its hands.
     """
-    rows, labels = data.features, data.labels
-    if (
-        rows.ndim != 2
-        or labels.shape != (len(rows),)
-        or rows.dtype.kind not in "biuf"
-        or labels.dtype.kind not in "iuf"
-    ):
+    if data.features.ndim != 2 or data.labels.dtype.kind not in "iuf":
         need = "rows of numbers with one number as label each"
-        raise InputFileError(f"{name}: features have shape {rows.shape}, labels {labels.shape}: need {need}")
-    if rows.shape[1] != n_features:
-        raise InputFileError(f"{name}: rows have {rows.shape[1]} features: need {n_features}, as the learner was made")
-    if n_classes and labels.dtype.kind == "f":
-        raise InputFileError(f"{name}: labels have type {labels.dtype}: need whole numbers, classes from 0")
-    bad = ~np.isfinite(rows).all(axis=1) | ~np.isfinite(labels)
-    if bad.any():
-        raise InputFileError(f"{name}: row {int(bad.argmax())} is not finite")
-    unknown = (labels < 0) | (labels >= n_classes) if n_classes else np.zeros(0, dtype=np.bool_)
-    if unknown.any():
-        row = int(unknown.argmax())
-        raise InputFileError(
-            f"{name}: label {labels[row]} in row {row}: need 0 to {n_classes - 1}, the learner's classes"
-        )
+        shapes = f"features have shape {data.features.shape}, labels have type {data.labels.dtype}"
+        raise InputFileError(f"{name}: {shapes}: need {need}")
+    rows = check_rows(name, data.features, data.labels) if len(data) else data
+    if data.features.shape[1] != n_features:
+        width = f"rows have {data.features.shape[1]} features"
+        raise InputFileError(f"{name}: {width}: need {n_features}, as the learner was made")
+    if n_classes and is_real(data.labels):
+        raise InputFileError(f"{name}: labels are of type {data.labels.dtype}: need whole numbers, classes from 0")
+    unknown = np.flatnonzero((rows.labels < 0) | (rows.labels >= n_classes)) if n_classes else rows.labels[:0]
+    if len(unknown):
+        what = f"label {rows.labels[unknown[0]]} in row {unknown[0]}"
+        raise InputFileError(f"{name}: {what}: need 0 to {n_classes - 1}, the learner's classes")
 
 
-def _digits(seed: int) -> Data:
-    with resources.files("veilwalk.learning").joinpath("digits.npz").open("rb") as stream:
-        archive = np.load(stream, allow_pickle=False)
-        pixels, labels = archive["pixels"], archive["labels"]
-    # Pixels run from 0 to 16.
-    rows = checked_partition("digits", pixels.astype(np.float32) / 16, labels)
-    return _split("digits", rows, {}, seed)
+def scale_data(data: Data, kind: str) -> Data:
+    """Return data with features, and real labels, scaled by ``kind``: ``none``, ``range`` or ``rows``.
+
+    ``none`` leaves both alone. ``range`` brings both to [0, 1], unless they lie there: bytes by 255, others by their
+    least and largest value in the training part. ``rows`` then standardises features and brings each row to length one.
+
+    Raises:
+        InvalidParameterError: There is no such scaling, or the data were scaled before.
+    """
+    if kind not in _SCALES:
+        raise InvalidParameterError("scale", kind, f"one of {', '.join(_SCALES)}")
+    if not data.scaling_open:
+        if kind == data.scaler.kind:
+            return data
+        raise InvalidParameterError("scale", kind, f"{data.scaler.kind} for {data.name}, or left out")
+    if kind == "none":
+        return replace(data, scaling_open=False)
+    train, test = data.train, data.test
+    if data.is_bytes:
+        low, high = (np.full(data.n_features, end, dtype=np.float32) for end in (0, _LARGEST_BYTE))
+        scaler = Scaler(feature_range=(low, high))
+    else:
+        scaler = Scaler(feature_range=_range_outside_unit(train.features, test.features))
+    if kind == "rows":
+        rows = scaler.apply(train.features)
+        mean, deviation = rows.mean(axis=0), rows.std(axis=0)
+        scaler = replace(scaler, feature_moments=(mean, np.where(deviation > 0, deviation, 1)))
+    ends = _range_outside_unit(train.labels, test.labels) if data.is_regression else None
+    target_range = None if ends is None else (float(ends[0]), float(ends[1]))
+    data = replace(data, scaler=scaler, target_range=target_range, scaling_open=False)
+    return replace(data, train=scale_like(train, data), test=scale_like(test, data))
 
 
-def _type_range(*parts: Array) -> tuple[float, float] | None:
-    """Return the least and the largest value that the type allows, where all parts are bytes."""
-    return (0.0, 255.0) if all(part.dtype == np.uint8 for part in parts) else None
+def scale_like(rows: Partition, data: Data) -> Partition:
+    """Return rows that were dealt out before ``data`` were scaled, scaled alike."""
+    labels = rows.labels
+    if data.target_range is not None:
+        low, high = (np.asarray(end, dtype=np.float32) for end in data.target_range)
+        labels = _to_unit(labels, (low, high))
+    return Partition(data.scaler.apply(rows.features), labels)
 
 
-def _split(name: str, rows: Partition, columns: Mapping[str, Array], seed: int, *, scaling_open: bool = True) -> Data:
-    """Hold out a fifth of the rows, drawn by ``seed``."""
-    validate.at_least(5, rows=len(rows))
-    order = task_generator(seed).permutation(len(rows))
-    test, train = np.split(order, [round(_HELD_OUT * len(rows))])
-    return _finished(
-        Data(
-            name=name,
-            train=Partition(rows.features[train], rows.labels[train]),
-            test=Partition(rows.features[test], rows.labels[test]),
-            columns={key: column[train] for key, column in columns.items()},
-            scaling_open=scaling_open,
-        )
-    )
-
-
-def _finished(data: Data) -> Data:
-    """Number the classes."""
-    train, test = data.train.features, data.test.features
-    if train.shape[1] != test.shape[1]:
-        raise InputFileError(f"{data.name}: rows have {train.shape[1]} features in training, {test.shape[1]} in test")
-    *labels, names = as_classes(data.name, data.train.labels, data.test.labels)
-    return replace(data, train=Partition(train, labels[0]), test=Partition(test, labels[1]), class_names=names)
-
-
-def _npz(path: Path, seed: int) -> Data:
-    arrays = read_archive(path)
-    if "tokens" in arrays:
-        return _tokens(path, arrays.pop("tokens"), arrays, seed)
-    if "features" in arrays:
-        features, labels = arrays.pop("features"), _labels(path, arrays, "labels")
-        return data_of(features, labels, columns=_columns(arrays, labels.size, ""), seed=seed, name=str(path))
-    if "x_train" not in arrays or "x_test" not in arrays:
-        need = "arrays x_train, y_train, x_test, y_test, or features, labels, or tokens"
-        raise InputFileError(f"{path}: need {need}")
-    test_rows, train_rows = arrays.pop("x_test"), arrays.pop("x_train")
-    test = checked_partition(f"{path}, x_test", test_rows, _labels(path, arrays, "y_test"))
-    train = checked_partition(f"{path}, x_train", train_rows, _labels(path, arrays, "y_train"))
-    return _finished(
-        Data(
-            name=str(path),
-            train=train,
-            test=test,
-            columns=_columns(arrays, len(train), "_train"),
-            scaling_open=True,
-            type_range=_type_range(train_rows, test_rows),
-        )
-    )
-
-
-def _tokens(path: Path, tokens: Array, arrays: dict[str, Array], seed: int) -> Data:
-    whole = tokens.ndim == 2 and tokens.dtype.kind in "iu" and tokens.size > 0
-    if not whole or tokens.min() < 0 or tokens.max() >= _MOST_TOKENS:
-        need = f"rows of whole numbers from 0 to below {_MOST_TOKENS}"
-        raise InputFileError(f"{path}: tokens have shape {tokens.shape} and type {tokens.dtype}: need {need}")
-    labels = arrays.pop("labels", np.zeros(len(tokens), dtype=np.int64))
-    rows = checked_partition(str(path), tokens.astype(np.float32), labels)
-    return _split(str(path), rows, _columns(arrays, len(rows), ""), seed, scaling_open=False)
-
-
-def _table(spec: str, kind: str, rest: str, seed: int) -> Data:
-    asked = parse_table_spec(spec, rest)
-    read = {"csv": read_csv, "arff": read_arff, "parquet": read_parquet}[kind]
-    features, labels, columns = roles(read(asked.file), asked)
-    rows = checked_partition(str(asked.file), features, labels)
-    if asked.target:
-        rows = Partition(rows.features, labels.astype(np.float32))
-    return _split(str(asked.file), rows, columns, seed)
-
-
-def _columns(arrays: Mapping[str, Array], n_rows: int, ending: str) -> dict[str, Array]:
-    return {
-        name.removesuffix(ending): array
-        for name, array in arrays.items()
-        if name.endswith(ending) and array.shape == (n_rows,)
+def describe_scaling(data: Data) -> str:
+    """Return one line on how data were scaled; empty where they were not."""
+    lines = {
+        "range": "features are scaled to [0, 1] by their range in the training part",
+        "rows": "features are standardised by the training part, and each row is brought to length one",
     }
+    if data.is_bytes:
+        lines["range"] = f"features are divided by {_LARGEST_BYTE:g}, the largest value of their type"
+    parts = [lines[data.scaler.kind]] if data.scaler.kind in lines else []
+    if data.target_range is not None:
+        parts.append("labels are scaled to [0, 1] by their range, {:g} to {:g}".format(*data.target_range))
+    return f"{'; '.join(parts)} (:scale=none leaves all as it is)" if parts else ""
 
 
-def _labels(path: Path, arrays: dict[str, Array], name: str) -> Array:
-    if name not in arrays:
-        raise InputFileError(f"{path}: has no labels: need an array {name}")
-    return arrays.pop(name)
+def _range_outside_unit(train: Array, test: Array) -> Ends | None:
+    """Return the least and the largest value of each column of ``train``; None where all values lie in [0, 1]."""
+    parts = [part for part in (train, test) if part.size]
+    if min(part.min() for part in parts) >= 0 and max(part.max() for part in parts) <= 1:
+        return None
+    return train.min(axis=0), train.max(axis=0)
 
 
-def read_archive(path: Path) -> dict[str, Array]:
-    """Return the arrays of an npz file; one that unpacks to too much is refused before it is unpacked."""
-    try:
-        with zipfile.ZipFile(path) as file:
-            size = sum(entry.file_size for entry in file.infolist())
-        if size <= _LARGEST_BYTES:
-            with np.load(path, allow_pickle=False) as archive:
-                # An entry that is no array comes back as bytes; as an array of text it fails the checks to come.
-                return {name: np.asarray(archive[name]) for name in archive.files}
-    except OSError as error:
-        raise InputFileError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise InputFileError(f"{path}: is not an npz archive of plain arrays") from error
-    raise InputFileError(f"{path}: unpacks to {size >> 20} MiB: need at most {_LARGEST_BYTES >> 20}")
+def _to_unit(values: Array, ends: Ends) -> Array:
+    low, high = ends
+    return np.asarray((values - low) / np.where(high > low, high - low, np.float32(1)))
 
 
-def _mnist(folder: Path) -> Data:
-    if not folder.is_dir():
-        raise InputFileError(f"{folder}: no such folder")
-    parts = {}
-    for part, start in (("train", "train"), ("test", "t10k")):
-        images, labels = (read_idx(find_idx(folder, start, what), what) for what in ("images", "labels"))
-        # Pixels run from 0 to 255.
-        parts[part] = checked_partition(f"{folder}, {part}", images / np.float32(255), labels)
-    return _finished(Data(name=str(folder), train=parts["train"], test=parts["test"], scaling_open=True))
-
-
-def find_idx(folder: Path, start: str, what: str) -> Path:
-    """Return the file of ``what`` (images or labels) in ``folder``, gzipped or not, under either common name."""
-    ending = f"idx{_IDX_KINDS[what][1]}-ubyte"
-    names = [f"{start}-{what}{mark}{ending}{packed}" for mark in "-." for packed in ("", ".gz")]
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    raise InputFileError(f"{folder}: has no file {names[0]} or {names[1]}")
-
-
-def read_idx(path: Path, what: str) -> Array:
-    """Read ``what`` (images or labels); the size must be what the header says, found out before memory is taken."""
-    try:
-        if path.suffix == ".gz":
-            with gzip.open(path, "rb") as packed:
-                # It reads as any binary stream does, though its type does not say so.
-                return _read(path, cast("IO[bytes]", packed), what, None)
-        with path.open("rb") as stream:
-            return _read(path, stream, what, path.stat().st_size)
-    except InputFileError:
-        raise
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputFileError(f"{path}: is not a complete gzip file") from error
-    except OSError as error:
-        raise InputFileError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def _read(path: Path, stream: IO[bytes], what: str, file_bytes: int | None) -> Array:
-    magic, dimensions = _IDX_KINDS[what]
-    start = stream.read(4 + 4 * dimensions)
-    if len(start) != 4 + 4 * dimensions or int.from_bytes(start[:4], "big") != magic:
-        raise InputFileError(f"{path}: is not an IDX file of {what}")
-    shape = tuple(int(length) for length in np.frombuffer(start, dtype=">u4")[1:])
-    size = math.prod(shape)
-    if size > _LARGEST_IDX_BYTES:
-        raise InputFileError(f"{path}: its header announces {size} bytes: need at most {_LARGEST_IDX_BYTES}")
-    # One byte more than announced shows a packed file that is too long.
-    fits = file_bytes is None or file_bytes == size + len(start)
-    body = stream.read(size + 1) if fits else b""
-    if not fits or len(body) != size:
-        raise InputFileError(f"{path}: is cut short or too long: its header announces {shape}")
-    return np.frombuffer(body, dtype=np.uint8).reshape(shape)
+def pool_images(rows: Array, value: str, spec: Spec) -> Array:
+    """Return square images made smaller: the mean of every block of ``value`` x ``value`` pixels."""
+    side, block = math.isqrt(rows.shape[1]), int(value) if value.isdecimal() else 0
+    if side**2 != rows.shape[1] or not block or side % block:
+        raise spec.refuse(f"pool= with a divisor of the side of square images, here {side}")
+    cells = side // block
+    blocks = rows.reshape(len(rows), cells, block, cells, block).mean(axis=(2, 4), dtype=np.float32)
+    return np.ascontiguousarray(blocks.reshape(len(rows), cells**2))

@@ -1,6 +1,6 @@
 """The real peer, in rooms: sealing, members, spool, link, peer, cluster; each imports only those before it."""
 
-from veilwalk.node.cluster import Cluster, ClusterPlan, ClusterSettings, RunRequest, make_manifest, prepare_cluster
+from veilwalk.node.cluster import Cluster, ClusterPlan, make_manifest, prepare_cluster
 from veilwalk.node.link import Limits
 from veilwalk.node.members import RunRules
 from veilwalk.node.peer import (
@@ -19,12 +19,10 @@ from veilwalk.node.sealing import Suite
 __all__ = [
     "Cluster",
     "ClusterPlan",
-    "ClusterSettings",
     "Limits",
     "Node",
     "NodeConfig",
     "NodeStatus",
-    "RunRequest",
     "RunRules",
     "Suite",
     "load_config",

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
@@ -20,8 +19,12 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "last-hop": {"color": "black", "marker": "o", "ls": "-", "label": "return time and last hop"},
 }
 _COALITIONS: dict[str, dict[str, Any]] = {
-    "first-sight": {"color": "#d98200", "marker": "^", "label": "first sight"},
-    "coalition": {"color": "#1f5fa8", "marker": "D", "label": "everything they saw"},
+    "first-sight": {"color": "#d98200", "marker": "^", "label": "first sight, of what they open"},
+    "coalition": {
+        "color": "#1f5fa8",
+        "marker": "D",
+        "label": "everything they saw, keys shared, of all honest updates",
+    },
 }
 
 
@@ -41,39 +44,36 @@ def collusion_figures(record: Record, folder: Path) -> list[Path]:
     """Draw the hit ratio against the number of colluders; return the paths."""
     figure, axis = plt.subplots(figsize=(7.2, 4.6))
     rows = list(record.result["rows"])
-    for name, look in _COALITIONS.items():
+    for name, style in _COALITIONS.items():
         # Not every coalition is asked at every number of colluders.
         known = [(row["colluders"] / record.params["nodes"], row[name]) for row in rows if name in row]
         if known:
             share = [here for here, _ in known]
-            plot_with_band(axis, share, [scores for _, scores in known], "hit_ratio", {"lw": 1.5, "ms": 5, **look})
+            plot_with_band(axis, share, [scores for _, scores in known], "hit_ratio", {"lw": 1.5, "ms": 5, **style})
     everywhere = [row["colluders"] / record.params["nodes"] for row in rows]
     axis.plot(everywhere, [row["blind_hit_ratio"] for row in rows], color="#999999", ls=":", label="blind guess")
     for scale in (axis.xaxis, axis.yaxis):
         scale.set_major_formatter(PercentFormatter(1.0))
-    axis.set_xlabel("nodes that collude, the destination among them")
-    axis.set_ylabel("sources named at the first guess")
-    return save_figure(_finished(figure, axis, record, _found_by_colluders(rows)), folder, "colluders")
+    finish_axis(axis, "nodes that collude, the destination among them", "sources named at the first guess")
+    return save_figure(_finished(figure, record, _found_by_colluders(rows)), folder, "colluders")
 
 
 def _by_return_time(record: Record, observers: dict[str, Any]) -> Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8))
-    for name, look in _LOOKS.items():
+    for name, style in _LOOKS.items():
         if name in observers:
             rows = observers[name]["by_return_time"]
             middle = [(row["lo"] * row["hi"]) ** 0.5 for row in rows]
             for axis, score in ((left, "distance_entropy_nats"), (right, "node_entropy_nats")):
-                plot_with_band(axis, middle, rows, score, {"ms": 4, "lw": 1.4, **look})
+                plot_with_band(axis, middle, rows, score, {"ms": 4, "lw": 1.4, **style})
     floor = record.params.get("anonymity_floor_nats")
     if floor is not None:
         label = "the paper's floor, corrected"
         left.axhline(floor, color="#1f5fa8", ls="-.", lw=1, label=label)
+    label = "return time seen by the destination (hops; bands hold 1% to 10% of deliveries)"
     for axis, what in ((left, "distance entropy"), (right, "node entropy")):
-        axis.set_xscale("log")
-        axis.set_xlabel("return time seen by the destination (hops; bands hold 1% to 10% of deliveries)")
-        axis.set_ylabel(f"{what} of the posterior (nats)")
-        _finished(figure, axis, record, _found_by_time(observers))
-    return figure
+        finish_axis(axis, label, f"{what} of the posterior (nats)", log=True)
+    return _finished(figure, record, _found_by_time(observers))
 
 
 def _by_distance(record: Record, rows: list[dict[str, Any]]) -> Figure:
@@ -87,11 +87,9 @@ def _by_distance(record: Record, rows: list[dict[str, Any]]) -> Figure:
             color=shades(index / count),
             label=f"{distance} hops away",
         )
-    axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_xlabel("return time seen by the destination (hops)")
-    axis.set_ylabel("posterior of ONE node at that distance")
-    return _finished(figure, axis, record, _found_by_distance(rows))
+    finish_axis(axis, "return time seen by the destination (hops)", "posterior of ONE node at that distance", log=True)
+    return _finished(figure, record, _found_by_distance(rows))
 
 
 def _found_by_colluders(rows: list[dict[str, Any]]) -> str:
@@ -120,9 +118,10 @@ def _found_by_time(observers: dict[str, Any]) -> str:
     return f"{strongest}: {shortest}, {whole:.2f} on the whole"
 
 
-def _finished(figure: Figure, axis: Axes, record: Record, finding: str) -> Figure:
-    finish_axis(axis)
-    axis.legend(frameon=False, fontsize=9)
+def _finished(figure: Figure, record: Record, finding: str) -> Figure:
+    """Give every panel its legend, and the figure its heading."""
+    for axis in figure.axes:
+        axis.legend(frameon=False, fontsize=9)
     set_heading(figure, finding, f"{record.params['graph']}, law {record.params['law']}, {record.params['walk']} walk")
     figure.tight_layout()
     return figure

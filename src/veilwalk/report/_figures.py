@@ -58,7 +58,6 @@ def _draw(rows: list[Row], drawer: Callable[[Axes, list[Row]], None], caption: s
     for axis, degree in zip(axes[0], degrees, strict=True):
         drawer(axis, [row for row in rows if row["degree"] == degree])
         axis.set_title(f"degree c = {degree}", fontsize=11)
-        finish_axis(axis)
         # The axes share their scale; one label serves both.
         axis.label_outer()
     handles, labels = axes[0][0].get_legend_handles_labels()
@@ -79,16 +78,13 @@ def _draw_side_information(axis: Axes, rows: list[Row]) -> None:
     most = rows[0]["maximum_nats"]
     here = (rows[0]["return_time_design"], 0.466 * most)
     axis.annotate("designed for ", here, fontsize=8, color="#666666", ha="right")
-    axis.set_xscale("log")
-    axis.set_xlabel("return time seen by the destination, κ′ (hops)")
-    axis.set_ylabel("distance entropy H(W) (nats)")
+    finish_axis(axis, "return time seen by the destination, κ′ (hops)", "distance entropy H(W) (nats)", log=True)
     axis.set_ylim(0.25 * most, 1.044 * most)
 
 
 def _draw_probability(axis: Axes, rows: list[Row]) -> None:
     _curves(axis, [row["probability"] for row in rows], rows)
-    axis.set_xlabel("probability 1 − δ′ that the return time is covered")
-    axis.set_ylabel("least distance entropy covered (nats)")
+    finish_axis(axis, "probability 1 − δ′ that the return time is covered", "least distance entropy covered (nats)")
     axis.annotate(
         "exact points count returns that retrace their way;\nthe curves and floors leave them out",
         (0.02, 0.05),
@@ -129,17 +125,16 @@ def _draw_trade_off(axis: Axes, rows: list[Row]) -> None:
         ls="none",
         label="exact chains (±2 s.e.)",
     )
-    axis.set_xlabel("mean hops per update")
-    axis.set_ylabel("distance entropy H(W) at κ′ = κ (nats)")
+    finish_axis(axis, "mean hops per update", "distance entropy H(W) at κ′ = κ (nats)")
 
 
 def _caption(name: str, record: Record) -> str:
     """Say what is to be seen, in the numbers of the record, of the first degree that is drawn."""
     size, graphs = record.params["n_nodes"], record.params["n_graphs"]
     rows = [row for row in record.result["rows"] if row["degree"] == record.params["degrees"][0]]
-    found = {"side-information": _found_by_time, "probability": _found_by_share, "trade-off": _found_cost}[name](rows)
+    finding = {"side-information": _found_by_time, "probability": _found_by_share, "trade-off": _found_cost}[name](rows)
     several = f"mean of {graphs} sampled graphs" if graphs > 1 else "one sampled graph"
-    return f"{found} (degree {rows[0]['degree']} of {size} nodes; exact: {several})"
+    return f"{finding} (degree {rows[0]['degree']} of {size} nodes; exact: {several})"
 
 
 def _found_by_time(rows: list[Row]) -> str:

@@ -20,6 +20,7 @@ _SIZES = {"uniform-node": 11, "optimal": 4}
 # Of the frontier over the number of recipients.
 _LAW_COLOURS = ("#1f5fa8", "#d98200", "#2a8f5b", "#8a3ab9")
 _WALK_LINES = {"simple": ":", "non-backtracking": "-"}
+_HOPS = "mean hops per update"
 
 
 def frontier_files(record: Record, folder: Path) -> list[Path]:
@@ -28,21 +29,18 @@ def frontier_files(record: Record, folder: Path) -> list[Path]:
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.2))
     walks = list(dict.fromkeys(row["walk"] for row in rows))
     for walk, colour in zip(walks, _COLOURS, strict=False):
-        mine = [row for row in rows if row["walk"] == walk]
+        own_rows = [row for row in rows if row["walk"] == walk]
         for axis, score in ((left, "node_entropy_nats"), (right, "hit_ratio")):
-            _draw(axis, mine, score, colour)
+            _draw(axis, own_rows, score, colour)
         left.plot([], [], color=colour, lw=3, label=f"{walk} walk")
     for law, marker in _MARKERS.items():
-        look = {"mfc": None, "ls": "-"} if law == "optimal" else {"mfc": "none", "mew": 1.8, "ls": ""}
-        left.plot([], [], color="#777777", marker=marker, ms=_SIZES[law], label=law, **look)
+        style = {"mfc": None, "ls": "-"} if law == "optimal" else {"mfc": "none", "mew": 1.8, "ls": ""}
+        left.plot([], [], color="#777777", marker=marker, ms=_SIZES[law], label=law, **style)
     left.plot([], [], color="#777777", marker="o", mfc="none", mew=0.8, ls="", label="thin: not balanced")
-    left.set_ylabel(f"node entropy, {record.params['observer']} observer (nats, expected)")
-    right.set_ylabel("chance of naming the source")
+    finish_axis(left, _HOPS, f"node entropy, {record.params['observer']} observer (nats, expected)")
+    finish_axis(right, _HOPS, "chance of naming the source")
     right.yaxis.set_major_formatter(PercentFormatter(1.0))
-    for axis in (left, right):
-        axis.set_xlabel("mean hops per update")
-        finish_axis(axis)
-    set_heading(figure, _found(rows), f"{record.params['graph']}, distances {record.params['support']}")
+    set_heading(figure, _heading(rows), f"{record.params['graph']}, distances {record.params['support']}")
     figure.tight_layout(rect=(0, 0.06, 1, 1))
     figure.legend(loc="lower center", ncol=7, frameon=False, fontsize=9)
     return save_figure(figure, folder, "frontier", record=record)
@@ -63,7 +61,7 @@ def _draw(axis: Axes, rows: list[dict[str, Any]], score: str, colour: str) -> No
         )
 
 
-def _found(rows: list[dict[str, Any]]) -> str:
+def _heading(rows: list[dict[str, Any]]) -> str:
     """Say what the cheapest walk takes beside the dearest, each with the law that hides most."""
     best = [
         max((row for row in rows if row["walk"] == walk), key=lambda row: float(row["node_entropy_nats"]))
@@ -71,10 +69,10 @@ def _found(rows: list[dict[str, Any]]) -> str:
     ]
     cheap, dear = (end(best, key=lambda row: float(row["mean_iteration_hops"])) for end in (min, max))
     nats, hops = cheap["node_entropy_nats"], cheap["mean_iteration_hops"]
-    said = f"{cheap['walk']}: {nats:.2f} nats of node entropy for {hops:.0f} hops"
+    sentence = f"{cheap['walk']}: {nats:.2f} nats of node entropy for {hops:.0f} hops"
     if cheap is dear:
-        return said
-    return f"{said}; {dear['walk']}: {dear['node_entropy_nats']:.2f} for {dear['mean_iteration_hops']:.0f}"
+        return sentence
+    return f"{sentence}; {dear['walk']}: {dear['node_entropy_nats']:.2f} for {dear['mean_iteration_hops']:.0f}"
 
 
 def recipients_files(record: Record, folder: Path) -> list[Path]:
@@ -85,47 +83,30 @@ def recipients_files(record: Record, folder: Path) -> list[Path]:
     for axis, price in ((left, "mean_iteration_hops"), (right, "bytes_per_update")):
         _draw_curves(axis, rows, price, record.result["best"])
         axis.axhline(floor, color="#777777", lw=0.8, ls="--")
-        axis.set_xscale("log")
-        finish_axis(axis)
-    left.set_ylabel("node entropy, opener with last hop (nats)")
-    left.set_xlabel("mean hops per update")
-    right.set_xlabel(f"mean bytes per update ({record.params['suite']})")
-    floor_said = f"dashed: {record.params['keep']:g} of log(N - 1); K doubles from dot to dot, leftwards"
+    finish_axis(left, _HOPS, "node entropy, opener with last hop (nats)", log=True)
+    finish_axis(right, f"mean bytes per update ({record.params['suite']})", log=True)
+    floor_note = f"dashed: {record.params['keep']:g} of log(N - 1); K doubles from dot to dot, leftwards"
     best = record.result["best"]
-    found = "No number of recipients keeps so much here"
-    if best is not None:
-        hops, kept = best["mean_iteration_hops"], best["node_entropy_nats"]
-        found = f"Sealed for {best['recipients']}: {hops:.3g} hops an update, {kept:.2f} nats of node entropy"
-    set_heading(figure, found, f"{record.params['graph']}; {floor_said}")
+    hops, nats = best["mean_iteration_hops"], best["node_entropy_nats"]
+    heading = f"Sealed for {best['recipients']}: {hops:.3g} hops an update, {nats:.2f} nats of node entropy"
+    set_heading(figure, heading, f"{record.params['graph']}; {floor_note}")
     figure.tight_layout(rect=(0, 0.12, 1, 1))
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncol=4, frameon=False, fontsize=9)
     return save_figure(figure, folder, "frontier", record=record)
 
 
-def _draw_curves(axis: Axes, rows: list[dict[str, Any]], price: str, best: dict[str, Any] | None) -> None:
+def _draw_curves(axis: Axes, rows: list[dict[str, Any]], price: str, best: dict[str, Any]) -> None:
     """Draw a curve over the number of recipients for each walk and law; circle the best point."""
     laws = list(dict.fromkeys(row["law"] for row in rows))
     for walk in dict.fromkeys(row["walk"] for row in rows):
         for law, colour in zip(laws, _LAW_COLOURS, strict=False):
-            mine = [row for row in rows if row["law"] == law and row["walk"] == walk]
-            if not mine:
+            own_rows = [row for row in rows if row["law"] == law and row["walk"] == walk]
+            if not own_rows:
                 continue
-            axis.plot(
-                [row[price] for row in mine],
-                [row["node_entropy_nats"] for row in mine],
-                color=colour,
-                ls=_WALK_LINES.get(walk, "-."),
-                marker="o",
-                ms=3.5,
-                lw=1.2,
-                label=f"{walk}, {law}",
-            )
-    if best is not None:
-        axis.plot(best[price], best["node_entropy_nats"], marker="o", ms=11, mfc="none", color="black", ls="")
-        axis.annotate(
-            f"K = {best['recipients']}",
-            (best[price], best["node_entropy_nats"]),
-            textcoords="offset points",
-            xytext=(9, -12),
-        )
+            x, y = ([row[name] for row in own_rows] for name in (price, "node_entropy_nats"))
+            style: dict[str, Any] = {"color": colour, "ls": _WALK_LINES.get(walk, "-."), "label": f"{walk}, {law}"}
+            axis.plot(x, y, marker="o", ms=3.5, lw=1.2, **style)
+    point = (best[price], best["node_entropy_nats"])
+    axis.plot(*point, marker="o", ms=11, mfc="none", color="black", ls="")
+    axis.annotate(f"K = {best['recipients']}", point, textcoords="offset points", xytext=(9, -12))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import matplotlib.pyplot as plt
 
 from veilwalk.core.records import Record, write_atomically
 from veilwalk.core.tables import columns_of
-from veilwalk.report.style import finish_axis, render_figure
+from veilwalk.report.style import finish_axis, render_figure, render_page
 
 Row = Mapping[str, Any]
 # What is drawn, of what there is: what was gained, what leaks, what it costs.
@@ -68,14 +66,13 @@ def _figure(record: Record) -> bytes:
 
 
 def _page(record: Record, figure: bytes) -> str:
-    source = resources.files("veilwalk.report").joinpath("sweep.html").read_text()
-    page = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     result = record.result
-    shown = [name for name in columns_of(result["summary"]) if not name.endswith(("_low", "_high"))]
-    return page.from_string(source).render(
+    columns = [name for name in columns_of(result["summary"]) if not name.endswith(("_low", "_high"))]
+    return render_page(
+        "sweep.html",
         record=record.to_dict(),
-        columns=shown,
-        cells=[[_cell(row, name) for name in shown] for row in result["summary"]],
+        columns=columns,
+        cells=[[_cell(row, name) for name in columns] for row in result["summary"]],
         failed_columns=columns_of(result["failed"]),
         figure=base64.b64encode(figure).decode(),
     )

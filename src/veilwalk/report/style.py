@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import matplotlib as mpl
 
 mpl.use("Agg")
@@ -46,8 +48,22 @@ PAGE_STYLE: Any = {
 }
 
 
-def finish_axis(axis: Axes) -> None:
-    """Draw the grid behind everything, and leave out the upper and the right edge."""
+def render_page(template: str, filters: Mapping[str, Any] | None = None, **content: Any) -> str:
+    """Fill a template of this package; text is escaped, and a name that is missing is an error."""
+    source = resources.files("veilwalk.report").joinpath(template).read_text()
+    page = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    page.filters |= filters or {}
+    return page.from_string(source).render(**content)
+
+
+def finish_axis(axis: Axes, x: str = "", y: str = "", *, log: bool = False) -> None:
+    """Label a panel, draw its grid behind everything, and leave out the upper and the right edge.
+
+    ``log`` makes the horizontal axis logarithmic.
+    """
+    axis.set(**{name: label for name, label in (("xlabel", x), ("ylabel", y)) if label})
+    if log:
+        axis.set_xscale("log")
     axis.grid(visible=True, color="#dddddd", lw=0.6)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
@@ -59,12 +75,12 @@ def set_heading(figure: Figure, finding: str, about: str) -> None:
 
 
 def plot_with_band(
-    axis: Axes, places: Sequence[float], rows: Sequence[Row], score: str, look: Mapping[str, Any]
+    axis: Axes, places: Sequence[float], rows: Sequence[Row], score: str, style: Mapping[str, Any]
 ) -> None:
     """Draw a score of ``rows`` as a curve, and its interval as a band."""
-    axis.plot(places, [row[score] for row in rows], **look)
+    axis.plot(places, [row[score] for row in rows], **style)
     low, high = ([row[f"{score}_interval"][end] for row in rows] for end in (0, 1))
-    axis.fill_between(places, low, high, color=look["color"], alpha=0.15, lw=0)
+    axis.fill_between(places, low, high, color=style["color"], alpha=0.15, lw=0)
 
 
 def render_figure(figure: Figure, *kinds: str) -> list[bytes]:

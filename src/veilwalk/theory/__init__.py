@@ -8,6 +8,7 @@ published table in :mod:`veilwalk.theory.published`. Docstrings carry the LaTeX 
 The paper's own network and law, with what they cost and promise:
 
     >>> from veilwalk.core.support import DistanceSupport
+    >>> from veilwalk.theory import *
     >>> walk = WalkModel(n_nodes=300, degree=3)
     >>> model = AnonymityModel(walk=walk, support=DistanceSupport(2, 6), window_radius=5)
     >>> pmf = optimal_distance_pmf(design_return_time(0.3, model=model), model=model)
@@ -18,98 +19,48 @@ The paper's own network and law, with what they cost and promise:
     (216.6, 1.435)
 """
 
-from veilwalk.theory import printed, published
-from veilwalk.theory._assumptions import IgnoredTerm, ignored_terms
-from veilwalk.theory._bounds import (
-    Guarantee,
-    bound_distance_entropy,
-    bound_total_variation,
-    covered_return_time,
-    guarantee,
-    mean_iteration_hops,
-)
-from veilwalk.theory._hitting import (
-    hitting_cdf,
-    hitting_cdf_nsp,
-    hitting_cdf_sp,
-    hitting_pmf,
-    hitting_pmf_nsp,
-    hitting_pmf_sp,
-    lost_probability,
-    mean_hitting_time,
-    mean_hitting_time_nsp,
-    mean_hitting_time_sp,
-    shortest_path_probability,
-    truncated_mean,
-    truncated_mean_nsp,
-    truncated_mean_sp,
-)
-from veilwalk.theory._mean_opening_hops import mean_opening_hops
-from veilwalk.theory._model import AnonymityModel, WalkModel
-from veilwalk.theory._returns import (
-    design_return_time,
-    guaranteed_return_time,
-    mean_return_time,
-    retroceding_pmf,
-    retroceding_share,
-    return_pmf,
-    return_survival,
-    return_survival_at_destination,
-)
-from veilwalk.theory._shells import gompertz_shell_sizes, typical_diameter
-from veilwalk.theory._window import (
-    distance_entropy,
-    node_entropy,
-    optimal_distance_pmf,
-    shell_sizes,
-    source_posterior,
-    window_factor,
-    window_likelihood,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AnonymityModel",
-    "Guarantee",
-    "IgnoredTerm",
-    "WalkModel",
-    "bound_distance_entropy",
-    "bound_total_variation",
-    "covered_return_time",
-    "design_return_time",
-    "distance_entropy",
-    "gompertz_shell_sizes",
-    "guarantee",
-    "guaranteed_return_time",
-    "hitting_cdf",
-    "hitting_cdf_nsp",
-    "hitting_cdf_sp",
-    "hitting_pmf",
-    "hitting_pmf_nsp",
-    "hitting_pmf_sp",
-    "ignored_terms",
-    "lost_probability",
-    "mean_hitting_time",
-    "mean_hitting_time_nsp",
-    "mean_hitting_time_sp",
-    "mean_iteration_hops",
-    "mean_opening_hops",
-    "mean_return_time",
-    "node_entropy",
-    "optimal_distance_pmf",
-    "printed",
-    "published",
-    "retroceding_pmf",
-    "retroceding_share",
-    "return_pmf",
-    "return_survival",
-    "return_survival_at_destination",
-    "shell_sizes",
-    "shortest_path_probability",
-    "source_posterior",
-    "truncated_mean",
-    "truncated_mean_nsp",
-    "truncated_mean_sp",
-    "typical_diameter",
-    "window_factor",
-    "window_likelihood",
-]
+from veilwalk.core.rooms import open_room
+
+if TYPE_CHECKING:
+    from veilwalk.theory import printed, published
+    from veilwalk.theory._assumptions import ignored_terms
+    from veilwalk.theory._bounds import (
+        bound_distance_entropy,
+        bound_total_variation,
+        covered_return_time,
+        guarantee,
+        mean_iteration_hops,
+    )
+    from veilwalk.theory._hitting import (
+        hitting_pmf,
+        hitting_pmf_nsp,
+        hitting_pmf_sp,
+        mean_hitting_time,
+        mean_hitting_time_nsp,
+        shortest_path_probability,
+        truncated_mean,
+        truncated_mean_nsp,
+    )
+    from veilwalk.theory._mean_opening_hops import mean_opening_hops
+    from veilwalk.theory._model import AnonymityModel, WalkModel, gompertz_shell_sizes, typical_diameter
+    from veilwalk.theory._returns import (
+        design_return_time,
+        guaranteed_return_time,
+        mean_return_time,
+        retroceding_share,
+        return_pmf,
+        return_survival,
+        return_survival_at_destination,
+    )
+    from veilwalk.theory._window import (
+        distance_entropy,
+        node_entropy,
+        optimal_distance_pmf,
+        shell_sizes,
+        source_posterior,
+        window_likelihood,
+    )
+else:
+    __getattr__, __all__ = open_room(__name__)

@@ -9,8 +9,7 @@ import numpy as np
 from veilwalk.theory import _hitting as hitting
 from veilwalk.theory import _returns as returns
 from veilwalk.theory import _window as window
-from veilwalk.theory._model import AnonymityModel
-from veilwalk.theory._shells import gompertz_shell_sizes
+from veilwalk.theory._model import AnonymityModel, gompertz_shell_sizes
 
 # An assumption "bends" when it ignores more than this share of what it approximates.
 TOLERANCE = 0.05
@@ -58,8 +57,8 @@ def _ignored_by_eth(return_time: float, model: AnonymityModel) -> IgnoredTerm:
     ell, walk = model.support.distances, model.walk
     whole = hitting.truncated_mean(return_time, distance=ell, model=walk)
     lost = hitting.lost_probability(return_time, distance=ell, model=walk)
-    kept = lost * hitting.truncated_mean_nsp(return_time, distance=ell, model=walk)
-    share = np.abs(whole - kept) / whole
+    lost_part = lost * hitting.truncated_mean_nsp(return_time, distance=ell, model=walk)
+    share = np.abs(whole - lost_part) / whole
     return IgnoredTerm(
         label="ass:eth",
         ignored_share=float(share.max()),

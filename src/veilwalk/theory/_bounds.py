@@ -12,6 +12,19 @@ Under ass:fht, V(l) is -a times the shift of the truncated mean: the printed the
 by d, and it needs no V0, because its truncated mean lacks the term that all distances share (errata 2 and 3).
 With the right mean and V0 = 0 the bound would be true but empty. Counting shortest paths in E_seen gives a bound
 that does not need ass:fht at all; that is the one the guarantee uses.
+
+The largest total-variation bound over all return times from one on: searched with a certificate, not on a grid.
+
+Return times are whole hops. What changes with kappa' is the centre of the window, C(l) = E[T_FH | l, T_FH <= kappa'],
+and it never falls. A stretch of return times is bounded in two ways, and stretches that could still hold the maximum
+are halved until none can, or no hop is left inside.
+
+Always: each C(l) lies between its values at the ends; the lost walk's likelihood e^(-a C) falls with it; and the hits
+along the shortest path are at least those of hops in every window met, at most those of hops in any.
+
+Where the shortest path's law has ended (kappa' beyond all its hops): C'(l) = h(l) (kappa' + s - C(l)), with
+s = 1/(1 - e^-a) - 1/a and h the hazard of the lost walk, which falls. So C'(l) has bounds on a stretch, and the part
+that all distances share, which the median takes out, cancels from the change of log E from one distance to another.
 """
 
 from __future__ import annotations
@@ -28,7 +41,6 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.theory import _hitting as hitting
 from veilwalk.theory import _returns as returns
 from veilwalk.theory import _window as window
-from veilwalk.theory import _worst_case as worst_case
 from veilwalk.theory._model import AnonymityModel
 
 # Return times at which the notion's own worst entropies are looked for; both ends are among them.
@@ -66,9 +78,9 @@ def bound_total_variation(
     With ``shortest_paths`` the observer counts hits along the shortest path too; without, ass:fht is made.
     Paper: thm:tvboundest, corrected.
     """
-    seen = window.window_likelihood(return_time_seen, model=model, shortest_paths=shortest_paths)
+    observed = window.window_likelihood(return_time_seen, model=model, shortest_paths=shortest_paths)
     designed = window.window_likelihood(return_time_design, model=model, shortest_paths=False)
-    return worst_case.mean_excess(np.log(seen / designed))
+    return mean_excess(np.log(observed / designed))
 
 
 def bound_distance_entropy(total_variation: npt.ArrayLike, *, n_distances: int) -> FloatArray:
@@ -100,11 +112,11 @@ def guarantee(tail_probability: float, *, model: AnonymityModel, return_time_des
     start = covered_return_time(tail_probability, model=model)
     survival = np.linspace(1.0, 0.0, _GRID)
     with np.errstate(divide="ignore"):
-        seen = start - np.log(survival) / model.walk.decay_rate
+        return_times = start - np.log(survival) / model.walk.decay_rate
     designed = window.window_likelihood(kappa, model=model, shortest_paths=False)
-    rho = worst_case.worst_total_variation(start, designed, model=model)
+    rho = worst_total_variation(start, designed, model=model)
     pmf = window.optimal_distance_pmf(kappa, model=model)
-    posterior = window.source_posterior(pmf, seen, model=model, shortest_paths=True)
+    posterior = window.source_posterior(pmf, return_times, model=model, shortest_paths=True)
     by_distance = window.distance_entropy(posterior)
     by_node = window.node_entropy(posterior, sizes=window.shell_sizes(model))
     worst = int(np.argmin(by_distance))
@@ -116,7 +128,7 @@ def guarantee(tail_probability: float, *, model: AnonymityModel, return_time_des
         anonymity_floor_nats=float(bound_distance_entropy(rho, n_distances=model.support.size)),
         worst_distance_entropy_nats=float(by_distance[worst]),
         worst_node_entropy_nats=float(np.min(by_node)),
-        worst_return_time=float(seen[worst]),
+        worst_return_time=float(return_times[worst]),
     )
 
 
@@ -132,3 +144,128 @@ def mean_iteration_hops(distance_pmf: npt.ArrayLike, *, model: AnonymityModel) -
     """
     pmf = window.checked_pmf(distance_pmf, model)
     return float(pmf @ hitting.mean_hitting_time(model.support.distances, model=model.walk))
+
+
+# Stretches at first. Beyond _LIFETIMES / a hops one stretch holds the rest: nothing changes there any more.
+_STRETCHES, _LIFETIMES = 256, 45.0
+# What is returned exceeds a bound that is met by no more than this.
+_SHARE, _GAP = 1e-9, 1e-10
+# Halving stops here; the bound then holds all the same, and is a little wider.
+_HALVINGS, _MOST_STRETCHES = 60, 8192
+# The cap only keeps an idle bound finite.
+_CAP = 50.0
+
+
+def mean_excess(ratio: FloatArray) -> FloatArray:
+    """Return the mean of e^|V - V0| - 1 over distances, V0 the median: it minimises the sum to first order."""
+    return _excess(np.abs(ratio - np.median(ratio, axis=-1, keepdims=True)))
+
+
+def worst_total_variation(start: float, designed: FloatArray, *, model: AnonymityModel) -> float:
+    """Return the largest bound on the total variation at any return time from ``start`` on, infinity included.
+
+    ``designed`` is the likelihood that the law levels. No return time gives more than is returned.
+    """
+    lives = start + np.linspace(0.0, 1.0, _STRETCHES) ** 3 * (_LIFETIMES / model.walk.decay_rate)
+    ends = np.concatenate(([start], np.unique(np.ceil(lives[1:])), [math.inf]))
+    stretches = _Stretches(designed, model)
+    early, late = ends[:-1], ends[1:]
+    reached, settled = stretches.largest_at(ends), 0.0
+    for halving in range(_HALVINGS + 1):
+        middle = np.floor((early + late) / 2)
+        # Without a hop inside there is nothing beyond the ends; the endless one is never halved.
+        inner = (middle > early) | np.isinf(late)
+        most = np.where(inner, stretches.between(early, late), 0.0)
+        wide = np.isfinite(late) & (most > reached * (1 + _SHARE) + _GAP)
+        if halving == _HALVINGS or 2 * wide.sum() > _MOST_STRETCHES:
+            wide[:] = False
+        settled = max(settled, float(most[~wide].max(initial=0.0)))
+        if not wide.any():
+            break
+        early, middle, late = early[wide], middle[wide], late[wide]
+        reached = max(reached, stretches.largest_at(middle))
+        early, late = np.concatenate((early, middle)), np.concatenate((middle, late))
+    return max(reached, settled)
+
+
+class _Stretches:
+    """Bounds on V = log E_seen - log E_design over stretches of return times."""
+
+    def __init__(self, designed: FloatArray, model: AnonymityModel) -> None:
+        self._model, self._a = model, model.walk.decay_rate
+        self._sizes = window.shell_sizes(model)
+        self._level = np.log(window.window_factor(model)) - np.log(designed)
+        self._factor = window.shell_free_window_factor(model)
+        self._direct = hitting.shortest_path_probability(model.support.distances, model=model.walk)
+        laws = [hitting.shortest_path_hops(int(ell), model=model.walk) for ell in model.support.distances]
+        # Summed from the far end: a difference of two tails keeps its digits.
+        self._tails = [np.append(np.cumsum(pmf[::-1])[::-1], 0.0) for _, pmf in laws]
+        self._ended = max(int(hops[-1]) for hops, _ in laws)
+
+    def largest_at(self, return_times: FloatArray) -> float:
+        """Return the largest bound on the total variation at these return times."""
+        centre = self._centres(return_times)
+        ratio = self._level - self._a * centre + np.log1p(self._extra(centre, centre, centre))
+        return float(mean_excess(ratio).max())
+
+    def between(self, early: FloatArray, late: FloatArray) -> FloatArray:
+        """Return an upper bound on the bounds at all return times from each of ``early`` to each of ``late``."""
+        first, last = self._centres(early), self._centres(late)
+        fewest, most = np.log1p(self._extra(first, last, first)), np.log1p(self._extra(last, first, last))
+        low = self._level - self._a * last + fewest
+        high = self._level - self._a * first + most
+        bound = _range_excess(low, high)
+        smooth = (early > self._ended) & np.isfinite(late)
+        if smooth.any():
+            change = self._change(early[smooth], late[smooth], first[smooth], last[smooth])
+            level = self._level - self._a * (first[smooth] - first[smooth, :1])
+            shared = _range_excess(level - change[0] + fewest[smooth], level + change[1] + most[smooth])
+            bound[smooth] = np.minimum(bound[smooth], shared)
+        return bound
+
+    def _centres(self, return_times: FloatArray) -> FloatArray:
+        model = self._model
+        return hitting.truncated_mean(return_times[:, np.newaxis], distance=model.support.distances, model=model.walk)
+
+    def _extra(self, lost: FloatArray, first: FloatArray, last: FloatArray) -> FloatArray:
+        """Return the shortest path's hits by the lost walk's.
+
+        The lost walk's window is centred on ``lost``; the hops run from the start of the window around ``first`` to
+        the end of that around ``last``.
+        """
+        delta, mass = self._model.window_radius, np.empty_like(lost)
+        for column, (ell, tail) in enumerate(zip(self._model.support.distances, self._tails, strict=True)):
+            begin = np.clip(np.ceil(first[:, column] - delta) - ell, 0, len(tail) - 1).astype(np.int64)
+            end = np.clip(np.floor(last[:, column] + delta) + 1 - ell, 0, len(tail) - 1).astype(np.int64)
+            mass[:, column] = np.maximum(tail[begin] - tail[end], 0.0)
+        return self._direct * mass / (self._factor * np.exp(-self._a * lost))
+
+    def _change(
+        self, early: FloatArray, late: FloatArray, first: FloatArray, last: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return how far log E without the shortest path falls and rises, at most, against the nearest distance's."""
+        early, late = early[:, np.newaxis], late[:, np.newaxis]
+        shift = -1 / math.expm1(-self._a) - 1 / self._a
+        fastest = self._hazard(early) * (late + shift - first)
+        slowest = self._hazard(late) * np.maximum(early + shift - last, 0.0)
+        span = self._a * (late - early)
+        falls, rises = span * (fastest - slowest[:, :1]), span * (fastest[:, :1] - slowest)
+        # Against itself nothing changes.
+        falls[:, 0], rises[:, 0] = 0.0, 0.0
+        return np.maximum(falls, 0.0), np.maximum(rises, 0.0)
+
+    def _hazard(self, return_time: FloatArray) -> FloatArray:
+        """Density of the lost walk's hit at a return time, given a hit so far."""
+        left = np.exp(-self._a * (return_time - self._model.support.distances))
+        return np.asarray((1 - self._direct) * self._a * left / (1 - (1 - self._direct) * left))
+
+
+def _range_excess(low: FloatArray, high: FloatArray) -> FloatArray:
+    # The median of what lies between two bounds lies between their medians.
+    above = high - np.median(low, axis=-1, keepdims=True)
+    below = np.median(high, axis=-1, keepdims=True) - low
+    return _excess(np.maximum(above, below))
+
+
+def _excess(deviation: FloatArray) -> FloatArray:
+    return np.asarray(np.expm1(np.minimum(deviation, _CAP)).mean(axis=-1))

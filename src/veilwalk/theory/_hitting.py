@@ -77,14 +77,6 @@ def hitting_cdf_nsp(bound: npt.ArrayLike, *, distance: npt.ArrayLike, model: Wal
     return np.where(gap > 0, -np.expm1(-model.decay_rate * np.maximum(gap, 0)), 0.0)
 
 
-def hitting_cdf(bound: npt.ArrayLike, *, distance: npt.ArrayLike, model: WalkModel) -> FloatArray:
-    """P(T_FH <= bound | distance), both scenarios mixed."""
-    sp = shortest_path_probability(distance, model=model)
-    direct = hitting_cdf_sp(bound, distance=distance, model=model)
-    lost = hitting_cdf_nsp(bound, distance=distance, model=model)
-    return sp * direct + (1 - sp) * lost
-
-
 def mean_hitting_time_sp(distance: npt.ArrayLike, *, model: WalkModel) -> FloatArray:
     """E[T_FH | distance, SP] = c/(c-2) distance.  Paper: text before Gl3 (unlabelled)."""
     return _distances(distance).astype(np.float64) * (model.degree / (model.degree - 2))

@@ -40,8 +40,7 @@ def mean_opening_hops(recipients: int, *, far: int, model: WalkModel, walk: str 
         >>> round(mean_opening_hops(16, far=4, model=WalkModel(n_nodes=300, degree=3)), 1)
         21.5
     """
-    validate.integer(recipients=recipients, far=far)
-    validate.at_least(1, recipients=recipients, far=far)
+    validate.integer(1, recipients=recipients, far=far)
     n_nodes, degree = model.n_nodes, model.degree
     ball = 1 + sum(degree * (degree - 1) ** (hop - 1) for hop in range(1, far))
     if recipients > n_nodes - ball:

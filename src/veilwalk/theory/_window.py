@@ -17,8 +17,7 @@ from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, normalised
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.theory import _hitting as hitting
-from veilwalk.theory._model import AnonymityModel
-from veilwalk.theory._shells import gompertz_shell_sizes, typical_diameter
+from veilwalk.theory._model import AnonymityModel, gompertz_shell_sizes, typical_diameter
 
 
 def window_factor(model: AnonymityModel) -> FloatArray:
@@ -69,7 +68,7 @@ def window_likelihood(
 
     Paper: lem:unnormalized_likelihood; at infinity lem:unnormalized_likelihood_sp.
     """
-    kappa = _seen(return_time_seen, model)
+    kappa = _check_return_time(return_time_seen, model)
     walk, ell = model.walk, model.support.distances
     centre = hitting.truncated_mean(kappa, distance=ell, model=walk)
     likelihood = window_factor(model) * np.exp(-walk.decay_rate * centre)
@@ -141,7 +140,7 @@ def checked_pmf(distance_pmf: npt.ArrayLike, model: AnonymityModel) -> FloatArra
     return pmf
 
 
-def _seen(return_time: npt.ArrayLike, model: AnonymityModel) -> FloatArray:
+def _check_return_time(return_time: npt.ArrayLike, model: AnonymityModel) -> FloatArray:
     kappa = np.asarray(return_time, dtype=np.float64)
     if not np.all(kappa > model.support.hi):
         need = f"more than the largest distance of the support, {model.support.hi}"

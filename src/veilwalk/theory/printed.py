@@ -90,9 +90,9 @@ def bound_total_variation(
 ) -> FloatArray:
     """thm:tvboundest as printed: divided by d rather than d + 1, on the printed truncated means."""
     walk, ell = model.walk, model.support.distances
-    seen = np.asarray(return_time_seen, dtype=np.float64)[..., np.newaxis]
+    kappa = np.asarray(return_time_seen, dtype=np.float64)[..., np.newaxis]
     error = np.abs(
-        truncated_mean_nsp(seen, distance=ell, model=walk)
+        truncated_mean_nsp(kappa, distance=ell, model=walk)
         - truncated_mean_nsp(return_time_design, distance=ell, model=walk)
     )
     exponent = walk.decay_rate * _lost_at_farthest(model) * error

@@ -15,13 +15,11 @@ import numpy as np
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.support import DistanceSupport
 from veilwalk.theory import _hitting as hitting
-from veilwalk.theory._model import WalkModel
-from veilwalk.theory._shells import gompertz_shell_sizes
+from veilwalk.theory._model import WalkModel, gompertz_shell_sizes
 
 WALK = WalkModel(n_nodes=300, degree=3)
 RETURN_TIME_DESIGN = 634.0
 WINDOW_RADIUS = 5
-SHORTEST_DISTANCE = 2
 
 # Largest distance -> (H(W) in nats, T_{l1,l2} in hops), read from the LaTeX source of the figure.
 TABLE: dict[int, tuple[float, float]] = {

@@ -1,86 +1,108 @@
-"""Who made the update that was delivered? What the route alone lets its receiver say, for each algorithm.
+"""Measures what the route alone tells a receiver about the maker of an update.
 
-For walks that have a chain this is exact, with no sampling: the mean over all deliveries of the entropy, and of the
-top, of the posterior that a destination has from the return time and the neighbour the token came from. Return times
-above a horizon of three mean legs are told apart only as such; they hardly tell sources apart.
+Where the walk has an exact law this is exact: the mean over all deliveries of the entropy, and of the top, of the
+posterior given the return time and the last hop. Return times above a horizon of three mean legs are pooled; they
+hardly distinguish sources. Elsewhere the auditor estimates it from simulated updates. Either takes some ten seconds, so
+means are stored by scheme (exact ones also by their horizon) in the user's cache folder, where there is one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy import special
 
 from veilwalk.audit import AuditSettings, audit, last_hop_joint, make_plan
-from veilwalk.chains import Chain, DeliveryLaw
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
+from veilwalk.core.errors import RecordError
+from veilwalk.core.files import cache_folder
 from veilwalk.core.progress import Progress, silent
+from veilwalk.core.records import plain
 from veilwalk.core.stats import geometric_starts
 from veilwalk.design import Scheme
+from veilwalk.engine import JobStore, source_stamp
 from veilwalk.learning import TrainingTrace
+from veilwalk.training._spec import CheckSpec
+from veilwalk.walks import law_digest
 
 _HORIZON_LEGS = 3
 _BINS = 16
 _AUDITED_UPDATES = 100_000
 # A rehearsal of so much takes some ten seconds; sealed for several, it loses 0.003 nats of 5.5.
 _SEVERAL_UPDATES, _REHEARSED_HOPS = 50_000, 4_000
+# The same for every run: the result is stored by scheme.
+_AUDIT_SEED = 7
+# Seconds, measured on two cores: of an exact law for each destination, state and hop; of an estimate for each node, and
+# for each node and hop of a leg.
+_EXACT_S, _REHEARSAL_S, _REHEARSED_HOP_S = 7e-8, 0.02, 7e-5
+_USUAL = CheckSpec()
+_MEMORYLESS = ("simple", "lazy", "metropolis")
 _BY_ITSELF = (
-    "of one token: they walk and are sealed independently, so whoever sees the others too, and is told which is which, "
+    "of one walk: walks are sealed independently, so an observer that sees the others too, and knows which is which, "
     "learns no more about this one from their routes"
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Route:
-    """What the route tells.
-
-    Attributes:
-        summary: Means over all deliveries, as plain data.
-        posteriors: The posterior (row) of each delivery asked about.
-    """
+    """Means over all deliveries, as plain data; and the posterior (row) of each delivery in question."""
 
     summary: dict[str, Any]
     posteriors: FloatArray
 
 
 def route_anonymity(
-    scheme: Scheme,
-    trace: TrainingTrace,
-    rows: IntArray,
-    *,
-    seed: int,
-    exact_nodes: int = 500,
-    progress: Progress = silent,
+    scheme: Scheme, trace: TrainingTrace, rows: IntArray, *, checks: CheckSpec = _USUAL, progress: Progress = silent
 ) -> Route:
     """Return what receivers of a private trace learn from the route; posteriors for the deliveries ``rows``.
 
     The auditor's plan decides how: exact where its posteriors are exact at every destination, which is up to
-    ``exact_nodes`` nodes, sealed for one; else measured by the auditor, drawing by ``seed``, and the posteriors are
-    those of the last hop where openings are known by it, or the priors.
+    ``checks.exact_nodes`` nodes, sealed for one; else estimated by the auditor. The posteriors are then those of the
+    last hop where openings are known by it, or the priors. With ``checks.audit`` none there is no number.
     """
-    settings = _audit_settings(scheme, seed, exact_nodes)
-    plan = make_plan(scheme, settings)
-    if plan.posterior == "exact" and not plan.samples_destinations:
-        route = _exact(scheme, scheme.chain, trace, rows, progress)
+    if checks.audit == "none":
+        names = ("node_entropy_nats", "node_entropy_bits", "hit_ratio", "blind_hit_ratio")
+        summary = dict[str, Any](kind="not measured (--audit none)", observer="last-hop", walks=None, by_return_time=[])
+        return Route(summary | dict.fromkeys(names), _posteriors(scheme, trace, rows))
+    settings, is_exact = _plan_route(scheme, checks)
+    if not is_exact:
+        summary = _compute_once(scheme, asdict(settings), lambda: _audit_route(scheme, settings, progress))
+        route = Route(summary, _posteriors(scheme, trace, rows))
+    elif len(rows):
+        route = _measure_exactly(scheme, trace, rows, progress)
     else:
-        route = Route(_audited(scheme, settings, progress), _posteriors(scheme, trace, rows))
+        how = _horizon(scheme, trace)
+        summary = _compute_once(scheme, how, lambda: _measure_exactly(scheme, trace, rows, progress).summary)
+        route = Route(summary, np.zeros((0, scheme.graph.n_nodes)))
     note = None if trace.n_models == 1 else _BY_ITSELF
-    return replace(route, summary=route.summary | {"tokens": note})
+    return replace(route, summary=route.summary | {"walks": note})
 
 
-def certain(how: str, blind: float | None) -> dict[str, Any]:
-    """Return the summary of an algorithm whose receivers know the maker; ``how``, and what a blind guess would hit."""
-    return {
-        "kind": f"exact: {how}",
-        "node_entropy_nats": 0.0,
-        "node_entropy_bits": 0.0,
-        "hit_ratio": 1.0,
-        "blind_hit_ratio": blind,
-    }
+def predict_route_s(scheme: Scheme, *, checks: CheckSpec, trace: TrainingTrace | None = None) -> float:
+    """Return about the seconds that :func:`route_anonymity` takes on two cores; 0 where its result is stored.
+
+    ``trace`` is what it is measured along where no posteriors are asked for.
+    """
+    if checks.audit == "none":
+        return 0.0
+    settings, is_exact = _plan_route(scheme, checks)
+    nodes, arcs = scheme.graph.n_nodes, 2 * scheme.graph.n_edges
+    how = asdict(settings) if not is_exact else None if trace is None else _horizon(scheme, trace)
+    if how is not None:
+        with suppress(RecordError):
+            store, name = _name_summary(scheme, how)
+            if store.path(*name).exists():
+                return 0.0
+    if is_exact:
+        # A walk that remembers its last hop has a state for each arc.
+        states = arcs * (1 if scheme.walk.kind in _MEMORYLESS else arcs / nodes)
+        return _EXACT_S * nodes * states * _HORIZON_LEGS * scheme.price.hops
+    return nodes * (_REHEARSAL_S + _REHEARSED_HOP_S * scheme.price.hops)
 
 
 def _priors(scheme: Scheme) -> FloatArray:
@@ -89,10 +111,10 @@ def _priors(scheme: Scheme) -> FloatArray:
 
 
 def _posteriors(scheme: Scheme, trace: TrainingTrace, rows: IntArray) -> FloatArray:
-    """Who made each delivery: by opener and last hop where that is known, else by the prior."""
+    """Return the makers of each delivery: by opener and last hop where that is known, else by the prior."""
     if not len(rows):
         return np.zeros((0, scheme.graph.n_nodes))
-    if scheme.recipients == 1 or not scheme.openings.joint.size:
+    if scheme.has_exact_law or not scheme.openings.joint.size:
         return normalised(_priors(scheme)[trace.node[rows]])
     heads = np.repeat(np.arange(scheme.graph.n_nodes), scheme.graph.degrees)
     # Entries of a node's neighbours ascend, so an arc is found by its two ends.
@@ -101,60 +123,46 @@ def _posteriors(scheme: Scheme, trace: TrainingTrace, rows: IntArray) -> FloatAr
     return normalised(scheme.openings.joint[arcs] + 1e-12 * scheme.source_prior)
 
 
-def _exact(scheme: Scheme, chain: Chain, trace: TrainingTrace, rows: IntArray, progress: Progress) -> Route:
+def _horizon(scheme: Scheme, trace: TrainingTrace) -> int:
+    """Return the return time above which all are pooled."""
     # A budget may allow no update at all.
-    leg_hops = float(trace.hops.mean()) if len(trace) else scheme.price.hops
-    horizon = math.ceil(_HORIZON_LEGS * leg_hops)
+    return math.ceil(_HORIZON_LEGS * (float(trace.hops.mean()) if len(trace) else scheme.price.hops))
+
+
+def _measure_exactly(scheme: Scheme, trace: TrainingTrace, rows: IntArray, progress: Progress) -> Route:
+    horizon = _horizon(scheme, trace)
     n_nodes, often = scheme.graph.n_nodes, scheme.source_prior
-    sums = _Sums(2 * scheme.law.support.lo, horizon)
-    posteriors = np.zeros((len(rows), n_nodes))
-    own = np.empty((n_nodes, 2))
-    for number, delivery in enumerate(chain.deliveries(scheme.law.matrix.toarray(), horizon), start=1):
+    # Masses by return time, and of all above the horizon, with the entropy and the hits of their posteriors.
+    shortest = 2 * scheme.law.support.lo
+    edges = geometric_starts(shortest, max(horizon + 1, shortest + 1), _BINS + 1)
+    sums, posteriors, own = np.zeros((len(edges), 3)), np.zeros((len(rows), n_nodes)), np.empty((n_nodes, 2))
+    for number, delivery in enumerate(scheme.chain.deliveries(scheme.law.matrix.toarray(), horizon), start=1):
         node = delivery.destination
-        own[node] = sums.add(delivery, float(often[node]))
-        asked = np.flatnonzero(trace.node[rows] == node)
-        weight = last_hop_joint(delivery, trace.return_time[rows[asked]], trace.last_hop[rows[asked]])
-        posteriors[np.ix_(asked, delivery.sources)] = normalised(weight)
+        by_time, late = _masses(delivery.joint).sum(axis=1), _masses(delivery.beyond).sum(axis=0)
+        sums += often[node] * np.vstack((np.add.reduceat(by_time, edges[:-1], axis=0), late))
+        own[node] = (by_time.sum(axis=0) + late)[1:]
+        places = np.flatnonzero(trace.node[rows] == node)
+        weight = last_hop_joint(delivery, trace.return_time[rows[places]], trace.last_hop[rows[places]])
+        posteriors[np.ix_(places, delivery.sources)] = normalised(weight)
         progress("exact posteriors", number, n_nodes, "destinations")
+    lows, highs = edges.tolist(), [edge - 1 for edge in edges[1:].tolist()] + [None]
     priors = normalised(_priors(scheme))
     worst = int(own[:, 0].argmin())
     summary = {
-        "kind": f"exact, return times above {horizon} hops told apart only as such",
+        "kind": f"exact, return times above {horizon} hops pooled",
         "observer": "last-hop",
         **_entropies(float(often @ own[:, 0])),
         "prior_node_entropy_nats": float(often @ special.entr(priors).sum(axis=1)),
         "hit_ratio": float(often @ own[:, 1]),
         "blind_hit_ratio": float(often @ priors.max(axis=1)),
-        "by_return_time": sums.rows(),
+        "by_return_time": [
+            {"lo": low, "hi": high, "share": float(mass), **_entropies(entropy / mass), "hit_ratio": float(hits / mass)}
+            for low, high, (mass, entropy, hits) in zip(lows, highs, sums, strict=True)
+            if mass > 0
+        ],
         "worst_destination": {"node": worst, **_entropies(float(own[worst, 0])), "hit_ratio": float(own[worst, 1])},
     }
     return Route(summary, posteriors)
-
-
-class _Sums:
-    """Masses of deliveries by return time, with the entropy and the hits of their posteriors."""
-
-    def __init__(self, shortest: int, horizon: int) -> None:
-        self._edges = geometric_starts(shortest, max(horizon + 1, shortest + 1), _BINS + 1)
-        self._sums = np.zeros((len(self._edges), 3))
-
-    def add(self, delivery: DeliveryLaw, share: float) -> tuple[float, float]:
-        """Add one destination, which gets ``share`` of all deliveries; return its mean entropy and hit ratio."""
-        by_time = _masses(delivery.joint).sum(axis=1)
-        late = _masses(delivery.beyond).sum(axis=0)
-        binned = np.add.reduceat(by_time, self._edges[:-1], axis=0)
-        self._sums += share * np.vstack((binned, late))
-        _, entropy, hits = by_time.sum(axis=0) + late
-        return float(entropy), float(hits)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the bins that can happen: range of return times, share of deliveries, entropy, hit ratio."""
-        lows, highs = self._edges.tolist(), [edge - 1 for edge in self._edges[1:].tolist()] + [None]
-        return [
-            {"lo": low, "hi": high, "share": float(mass), **_entropies(entropy / mass), "hit_ratio": float(hits / mass)}
-            for low, high, (mass, entropy, hits) in zip(lows, highs, self._sums, strict=True)
-            if mass > 0
-        ]
 
 
 def _masses(joint: FloatArray) -> FloatArray:
@@ -169,28 +177,52 @@ def _entropies(nats: float) -> dict[str, float]:
     return {"node_entropy_nats": float(nats), "node_entropy_bits": float(nats) / math.log(2)}
 
 
-def _audited(scheme: Scheme, settings: AuditSettings, progress: Progress) -> dict[str, Any]:
-    """Measure what the auditor can of a large network, or of what is sealed for several."""
+def _compute_once(scheme: Scheme, how: Any, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the means for a scheme; those of an earlier run are read from the user's cache folder."""
+    # A cache that cannot be read or written costs time, nothing else.
+    with suppress(RecordError):
+        store, name = _name_summary(scheme, how)
+        if (stored := store.load(*name)) is not None:
+            return dict(stored)
+    summary = dict(plain(compute()))
+    with suppress(RecordError):
+        store, name = _name_summary(scheme, how)
+        store.save(*name, summary)
+    return summary
+
+
+def _name_summary(scheme: Scheme, how: Any) -> tuple[JobStore, tuple[dict[str, Any], list[Any]]]:
+    """Return where means are stored, and under which name those of a scheme."""
+    if (folder := cache_folder()) is None:
+        raise RecordError("there is no folder to store results in")
+    parts = [scheme.graph.digest, law_digest(scheme.law.rows), scheme.walk.kind, scheme.recipients]
+    return JobStore(folder / "anonymity"), ({"code": source_stamp(), "how": how}, parts)
+
+
+def _audit_route(scheme: Scheme, settings: AuditSettings, progress: Progress) -> dict[str, Any]:
+    """Estimate what receivers learn on a large network, or from updates sealed for several."""
     observers: Mapping[str, Any] = audit(scheme, settings, progress=progress).record().result["observers"]
-    found, prior = observers["last-hop"], observers["prior"]["overall"]
-    kept = ("lo", "hi", "share", "node_entropy_nats", "node_entropy_bits", "hit_ratio", "hit_ratio_interval")
-    shown = ("node_entropy_nats", "node_entropy_bits", "hit_ratio", "hit_ratio_interval", "blind_hit_ratio")
+    report, prior = observers["last-hop"], observers["prior"]["overall"]
+    means = ("node_entropy_nats", "node_entropy_bits", "hit_ratio", "hit_ratio_interval")
+    whole, columns = (*means, "blind_hit_ratio", "node_entropy_nats_interval"), ("lo", "hi", "share", *means)
     return {
-        "kind": f"measured on {found['scored_updates']} updates, {found['posterior']}",
+        "kind": f"estimated from {report['scored_updates']:,} simulated updates",
         "observer": "last-hop",
-        **{name: found["overall"][name] for name in (*shown, "node_entropy_nats_interval")},
+        **{name: report["overall"][name] for name in whole},
         "prior_node_entropy_nats": prior["node_entropy_nats"],
-        "by_return_time": [{name: row[name] for name in kept} for row in found["by_return_time"]],
+        "by_return_time": [{name: row[name] for name in columns} for row in report["by_return_time"]],
         "worst_destination": None,
     }
 
 
-def _audit_settings(scheme: Scheme, seed: int, exact_nodes: int) -> AuditSettings:
-    """Return the settings of an audit that takes some ten seconds where it rehearses."""
-    return AuditSettings(
+def _plan_route(scheme: Scheme, checks: CheckSpec) -> tuple[AuditSettings, bool]:
+    """Return settings of an audit that takes some ten seconds where it rehearses, and whether it would be exact."""
+    settings = AuditSettings(
         observers=("prior", "last-hop"),
-        updates=_AUDITED_UPDATES if scheme.recipients == 1 else _SEVERAL_UPDATES,
-        seed=seed,
-        exact_nodes=exact_nodes,
+        updates=_AUDITED_UPDATES if scheme.has_exact_law else _SEVERAL_UPDATES,
+        seed=_AUDIT_SEED,
+        exact_nodes=checks.exact_nodes,
         rehearsed_hops=_REHEARSED_HOPS,
     )
+    plan = make_plan(scheme, settings)
+    return settings, plan.posterior == "exact" and not plan.samples_destinations

@@ -1,4 +1,4 @@
-"""How kernels are compiled: one place for the options, and the one instruction numba has no name for."""
+"""Compiles kernels: one place for numba's options, and a prefetch instruction, for which numba has no name."""
 
 from __future__ import annotations
 
@@ -13,34 +13,35 @@ from veilwalk.engine import njit
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-
-def kernel(function: _Function) -> _Function:
-    """Compile a function that Python calls; its ``prange`` loops run on every thread."""
-    return cast(_Function, njit(cache=True, parallel=True, error_model="numpy")(function))
-
-
-def serial(function: _Function) -> _Function:
-    """Compile a function that Python calls, for one thread: parallel ones take seconds longer to compile."""
-    return cast(_Function, njit(cache=True, error_model="numpy")(function))
-
-
-def part(function: _Function) -> _Function:
-    """Compile a function that kernels call, always as part of its caller."""
-    return cast(_Function, njit(cache=True, error_model="numpy", forceinline=True)(function))
-
-
-# What only kernels of this room call makes no arrays, so it need not count who holds those it is given: numba's counts,
-# two atomic operations an array and call, took most of the time of functions as short as these.
+# Kernels release the GIL, so that the main thread can answer an interrupt while they run.
+_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "nogil": True}
+# Functions that allocate no arrays need no reference counts of their arguments: two atomic operations an array and
+# call took most of the time of functions as short as these.
 _UNCOUNTED: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False}
 
 
-def inlined(function: _Function) -> _Function:
-    """Compile a function that kernels call, always as part of its caller; it may not make arrays."""
+def jit_parallel(function: _Function) -> _Function:
+    """Compile a function that Python calls; its ``prange`` loops run on every thread."""
+    return cast(_Function, njit(parallel=True, **_OPTIONS)(function))
+
+
+def jit(function: _Function) -> _Function:
+    """Compile a function for one thread; parallel ones take seconds longer to compile."""
+    return cast(_Function, njit(**_OPTIONS)(function))
+
+
+def jit_inline(function: _Function) -> _Function:
+    """Compile a function that kernels call into its caller."""
+    return cast(_Function, njit(cache=True, error_model="numpy", forceinline=True)(function))
+
+
+def jit_inline_nogc(function: _Function) -> _Function:
+    """Compile a function that kernels call into its caller; it may not allocate arrays."""
     return cast(_Function, njit(forceinline=True, **_UNCOUNTED)(function))
 
 
-def apart(function: _Function) -> _Function:
-    """Compile a function that kernels call, by itself: with its caller it would run out of registers; as above."""
+def jit_noinline_nogc(function: _Function) -> _Function:
+    """Compile a function by itself where its caller would run out of registers; it may not allocate arrays."""
     return cast(_Function, njit(**_UNCOUNTED)(function))
 
 
@@ -61,5 +62,5 @@ def _prefetch(_context: Any, array: types.Array, _index: types.Integer) -> Any:
     return types.void(array, _index), generate
 
 
-#: ``prefetch(array, index)`` asks for the cache line of ``array[index]`` and does not wait for it.
+#: ``prefetch(array, index)`` requests the cache line of ``array[index]`` without waiting for it.
 prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))

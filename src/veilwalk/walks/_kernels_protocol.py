@@ -1,8 +1,18 @@
-"""Kernels of the whole protocol: tokens that walk, arrive, and are sealed for the next destination, or for several.
+"""Plays the protocol: walks the paths of tokens, and then looks up what happens along them.
 
-Sealed for one, lanes go through their hops side by side, each by its own clock. A lane that has made its quota stops at
-that very arrival, in the middle of a block of words; the next call draws the block again and passes over the hops
-already made. Sealed for several, tokens walk some hops at a time, and what happens at each hop is then looked up.
+The path of a token does not depend on its recipients: it is a function of the seed and of its lane. So the lanes of a
+group first walk many hops in turn, which hides the time of their lookups, and then one loop goes along each path. A
+lane that has made its quota of updates stops on its path; the next call goes on from there.
+
+Some walks are a table of equally likely moves: row after row of ``width`` nodes, or, with ``width`` 0, rows of any
+length that start at ``offsets``. Hop ``h`` is then served by word ``h // digits`` of the lane's stream.
+
+Others have a rule. ``metropolis``: a uniform neighbour y of x is proposed and taken with probability
+min(1, deg x / deg y); else the token stays, which is a hop like any other. ``non-backtracking``: uniform over the
+neighbours but the one the token came from; at a leaf it goes back. Hop ``h`` of these has the words from ``h * words``
+on of its stream: the first chooses, the last is the coin.
+
+Nodes, widths and counts are uint64 inside the kernels, so that indexing needs no sign test.
 """
 
 from __future__ import annotations
@@ -12,612 +22,312 @@ from typing import Any
 import numba
 import numpy as np
 
-from veilwalk.walks._compile import inlined, kernel, prefetch, serial
-from veilwalk.walks._kernels_laws import BATCH, draw_destination, draw_set
-from veilwalk.walks._kernels_paths import onward, way_of_memory
+from veilwalk.walks._compile import jit, jit_inline_nogc, jit_parallel, prefetch
+from veilwalk.walks._kernels_laws import BATCH, TAG_BITS, TAG_MASK, draw_set
 from veilwalk.walks._kernels_random import (
     DESTINATION_NUMBERS,
     HALF,
     MASK,
-    ONE,
     START,
+    U1,
     ZERO,
     block_words,
     choice,
     fill_words,
     split_words,
 )
-from veilwalk.walks._moves import METROPOLIS
+from veilwalk.walks._tables import METROPOLIS, TABLE
 
-#: Lanes that one thread plays side by side.
-GROUP = 8
-
-# Columns of the lanes' state between calls.
-POSITION = 0
-CLOCK = 1
-SOURCE = 2
-GOAL = 3
-SEALED_AT = 4
-DRAWS = 5
-FIRST_NODE = 6
-FIRST_CLOCK = 7
-LAST_NODE = 8
-LAST_CLOCK = 9
-BEFORE_NODE = 10
-BEFORE_CLOCK = 11
-FIRST_FROM = 12
-LAST_TO = 13
-BEFORE_TO = 14
-# The lane's number in its run, which names its stream: lanes may be played a few at a time.
-JOB = 15
-N_COLUMNS = 16
+# Columns of the state of a lane between calls: its token, and its number in the run, which names its stream,
+POSITION, BACK, PATH_START, PATH_END, JOB = range(5)
+# the ciphertext,
+CLOCK, SOURCE, SEALED_AT, DRAWS, TAG = range(5, 10)
+# and the sightings of it and of the one before.
+FIRST_NODE, FIRST_FROM, FIRST_CLOCK, LAST_NODE, LAST_TO, LAST_CLOCK = range(10, 16)
+BEFORE_NODE, BEFORE_TO, BEFORE_CLOCK = range(16, 19)
+N_COLUMNS = 19
 
 _TWO = np.uint64(2)
-_STOPPED = np.iinfo(np.int64).max
+# The -1 of a token that came from nowhere yet: no node.
+_NOWHERE = MASK << HALF | MASK
+# Blocks of words that are drawn at a time, for all lanes together: they stay in the first cache.
+_BLOCKS = 64
 
 Array = Any
 
 
-@inlined
-def arrive(record: Any, state: Array, lane: int, tokens: int, node: Any, came_from: Any, now: int, seen: int) -> None:
-    """Fill the record of an arrival; ``seen`` is the clock of the token's visit before, or -1."""
-    record.replica = state[lane, JOB] // tokens
-    record.token = state[lane, JOB] % tokens
-    record.source = state[lane, SOURCE]
+@jit
+def place_tokens(n_nodes: Any, seed: Any, first_job: Any, state: Array) -> None:
+    """Put the token of every lane from ``first_job`` on on its first node."""
+    for lane in range(state.shape[0]):
+        for column in range(N_COLUMNS):
+            state[lane, column] = 0
+        job = first_job + np.uint64(lane)
+        word, _, _, _ = block_words(seed, job, START, ZERO, ZERO)
+        state[lane, JOB] = np.int64(job)
+        state[lane, POSITION] = np.int64(choice(seed, job, DESTINATION_NUMBERS, word, n_nodes))
+        state[lane, BACK] = -1
+
+
+@jit_inline_nogc
+def _hop_by_rule(walk: Any, seed: Any, job: Any, number: Any, word: Any, coin: Any, here: Any, before: Any) -> Any:
+    """Return the node that a walk with a rule goes to from ``here``, where it came to from ``before``.
+
+    ``word`` chooses, and has ``number`` in its stream; ``coin`` decides.
+    """
+    first, degree = here * walk.width, walk.width
+    if degree == ZERO:
+        first = np.uint64(walk.offsets[here])
+        degree = np.uint64(walk.offsets[here + U1]) - first
+    if walk.kind == METROPOLIS:
+        node = np.uint64(walk.table[first + choice(seed, job, number, word, degree)])
+        if walk.width == ZERO:
+            other_degree = np.uint64(walk.offsets[node + U1]) - np.uint64(walk.offsets[node])
+            if other_degree > degree and choice(seed, job, number + U1, coin, other_degree) >= degree:
+                node = here
+        return node
+    # The entry that leads back is left out, unless there is none, or no other. Entries are in the order of their nodes.
+    forward = np.uint64(before != _NOWHERE and degree > U1)
+    entry = first + choice(seed, job, number, word, degree - forward)
+    entry += forward & np.uint64(np.uint64(walk.table[entry]) >= before)
+    return np.uint64(walk.table[entry])
+
+
+@jit_inline_nogc
+def _hop_by_table(walk: Any, seed: Any, job: Any, number: Any, word: Any, move: Any, node: Any) -> Any:
+    """Return the next node of a walk that is a table of moves: the row's entry ``move``, or one drawn by ``word``."""
+    if walk.width > ZERO:
+        return np.uint64(walk.table[node * walk.width + np.uint64(move)])
+    first = np.uint64(walk.offsets[node])
+    n_choices = np.uint64(walk.offsets[node + U1]) - first
+    return np.uint64(walk.table[first + choice(seed, job, number, word, n_choices)])
+
+
+@jit_inline_nogc
+def _prefetch_row(walk: Any, node: Any) -> None:
+    """Request the moves of a node that a later hop reads."""
+    if walk.width > ZERO:
+        prefetch(walk.table, node * walk.width)
+    else:
+        prefetch(walk.offsets, node)
+
+
+@jit
+def _walk_paths(walk: Any, seed: Any, lanes: Array, n_hops: int, state: Array, paths: Array) -> None:
+    """Write into ``paths[lane, :n_hops + 1]`` the next hops of these lanes, from where their paths end.
+
+    Paths end with a block of words, unless they are the last. Lanes go in turn, so that the lookups of one hide behind
+    those of the others.
+    """
+    n_lanes = lanes.shape[0]
+    n_blocks = max(1, _BLOCKS // n_lanes)
+    size, digits, n_words = n_blocks * n_lanes, walk.digits, walk.words
+    block_hops = 4 * digits if walk.kind == TABLE else 4 // n_words
+    jobs, blocks = np.empty(size, np.uint64), np.empty(size, np.uint64)
+    nodes, backs = np.empty(n_lanes, np.uint64), np.empty(n_lanes, np.uint64)
+    words, moves = np.empty((4, size), np.uint64), np.zeros((4, digits, size), np.uint32)
+    for turn in range(n_lanes):
+        lane = lanes[turn]
+        nodes[turn], backs[turn] = np.uint64(state[lane, POSITION]), np.uint64(state[lane, BACK])
+        paths[lane, 0] = state[lane, POSITION]
+        for block in range(n_blocks):
+            jobs[block * n_lanes + turn] = np.uint64(state[lane, JOB])
+            blocks[block * n_lanes + turn] = np.uint64(state[lane, PATH_END] // block_hops + block)
+    hop = 0
+    while hop < n_hops:
+        fill_words(words, size, seed, jobs, blocks, walk.span, walk.limit)
+        if walk.kind == TABLE and walk.width > ZERO:
+            split_words(moves, words, size, walk.width)
+        for block in range(n_blocks):
+            for part in range(0, 4, n_words):
+                for digit in range(digits):
+                    hop += 1
+                    if hop > n_hops:
+                        break
+                    first, last = block * n_lanes, part + n_words - 1
+                    if walk.kind == TABLE:
+                        for turn in range(n_lanes):
+                            place = first + turn
+                            number, move = (blocks[place] << _TWO) | np.uint64(part), moves[part, digit, place]
+                            node = _hop_by_table(walk, seed, jobs[place], number, words[part, place], move, nodes[turn])
+                            _prefetch_row(walk, node)
+                            nodes[turn] = node
+                            paths[lanes[turn], hop] = np.int32(node)
+                        continue
+                    for turn in range(n_lanes):
+                        place = first + turn
+                        number, word = (blocks[place] << _TWO) | np.uint64(part), words[part, place]
+                        here, coin = nodes[turn], words[last, place]
+                        node = _hop_by_rule(walk, seed, jobs[place], number, word, coin, here, backs[turn])
+                        _prefetch_row(walk, node)
+                        nodes[turn], backs[turn] = node, here
+                        paths[lanes[turn], hop] = np.int32(node)
+        for place in range(size):
+            blocks[place] += np.uint64(n_blocks)
+    for turn in range(n_lanes):
+        lane = lanes[turn]
+        state[lane, POSITION], state[lane, BACK] = np.int64(nodes[turn]), np.int64(backs[turn])
+        state[lane, PATH_START] = state[lane, PATH_END]
+        state[lane, PATH_END] += n_hops
+
+
+@jit_parallel
+def trace_paths(walk: Any, seed: Any, group: int, state: Array, paths: Array) -> None:
+    """Write into ``paths[lane]`` the path of the token of every lane."""
+    n_lanes = paths.shape[0]
+    for turn in numba.prange((n_lanes + group - 1) // group):
+        lanes = np.arange(turn * group, min(n_lanes, (turn + 1) * group))
+        _walk_paths(walk, seed, lanes, paths.shape[1] - 1, state, paths)
+
+
+@jit_inline_nogc
+def _record(record: Any, state: Array, tokens: int, node: Any, came_from: Any, now: int, last_visit: int) -> None:
+    """Fill the record of an arrival; ``last_visit`` is the clock of the token's visit before, or -1."""
+    record.replica = state[JOB] // tokens
+    record.token = state[JOB] % tokens
+    record.source = state[SOURCE]
     record.destination = np.int64(node)
     record.last_hop = np.int64(came_from)
     record.clock = now
-    record.leg_hops = now - state[lane, SEALED_AT]
-    record.return_time = now - seen if seen >= 0 else -1
-    record.first_sight_node = state[lane, FIRST_NODE]
-    record.previous_sight_node = state[lane, BEFORE_NODE]
+    record.leg_hops = now - state[SEALED_AT]
+    record.return_time = now - last_visit if last_visit >= 0 else -1
+    record.first_sight_node = state[FIRST_NODE]
+    record.previous_sight_node = state[BEFORE_NODE]
     record.first_sight_clock = -1
     record.first_sight_hops = -1
     record.previous_sight_clock = -1
     record.previous_sight_to = -1
     record.first_sight_from = -1
-    if state[lane, BEFORE_NODE] >= 0:
-        record.previous_sight_clock = state[lane, BEFORE_CLOCK]
-        record.previous_sight_to = state[lane, BEFORE_TO]
-    if state[lane, FIRST_NODE] >= 0:
-        record.first_sight_from = state[lane, FIRST_FROM]
-        record.first_sight_clock = state[lane, FIRST_CLOCK]
-        record.first_sight_hops = state[lane, FIRST_CLOCK] - state[lane, SEALED_AT]
+    if state[BEFORE_NODE] >= 0:
+        record.previous_sight_clock = state[BEFORE_CLOCK]
+        record.previous_sight_to = state[BEFORE_TO]
+    if state[FIRST_NODE] >= 0:
+        record.first_sight_from = state[FIRST_FROM]
+        record.first_sight_clock = state[FIRST_CLOCK]
+        record.first_sight_hops = state[FIRST_CLOCK] - state[SEALED_AT]
 
 
-@inlined
-def seal(state: Array, lane: int, node: Any, goal: Any, now: int) -> None:
-    """Let ``node`` send its update to ``goal``: a new ciphertext, which nobody has seen."""
-    state[lane, SOURCE] = np.int64(node)
-    state[lane, GOAL] = np.int64(goal)
-    state[lane, SEALED_AT] = now
-    state[lane, DRAWS] += 1
-    state[lane, BEFORE_NODE] = state[lane, LAST_NODE]
-    state[lane, BEFORE_CLOCK] = state[lane, LAST_CLOCK]
-    state[lane, BEFORE_TO] = state[lane, LAST_TO]
-    state[lane, FIRST_NODE] = -1
-    state[lane, LAST_NODE] = -1
-
-
-@inlined
-def sight(state: Array, lane: int, watching: Array, node: Any, came_from: Any, now: int) -> None:
-    """Note what watching nodes see of a hop: one that holds the ciphertext, one that has just sent it on."""
-    if state[lane, LAST_NODE] >= 0 and watching[came_from]:
-        state[lane, LAST_TO] = np.int64(node)
+@jit_inline_nogc
+def _sight(state: Array, watching: Array, node: Any, came_from: Any, now: int) -> None:
+    """Note the sightings of a hop: by a watching node that holds the ciphertext, or has just sent it on."""
+    if state[LAST_NODE] >= 0 and watching[came_from]:
+        state[LAST_TO] = np.int64(node)
     if watching[node]:
-        if state[lane, FIRST_NODE] < 0:
-            state[lane, FIRST_NODE] = np.int64(node)
-            state[lane, FIRST_FROM] = np.int64(came_from)
-            state[lane, FIRST_CLOCK] = now
-        state[lane, LAST_NODE] = np.int64(node)
-        state[lane, LAST_CLOCK] = now
-        state[lane, LAST_TO] = -1
+        if state[FIRST_NODE] < 0:
+            state[FIRST_NODE] = np.int64(node)
+            state[FIRST_FROM] = np.int64(came_from)
+            state[FIRST_CLOCK] = now
+        state[LAST_NODE] = np.int64(node)
+        state[LAST_CLOCK] = now
+        state[LAST_TO] = -1
 
 
-@serial
-def start_lanes(
-    n_nodes: Any,
-    law_offsets: Array,
-    law_columns: Array,
-    law_keep: Array,
-    law_other: Array,
-    seed: Any,
-    first_job: Any,
-    state: Array,
-    visits: Array,
+@jit_inline_nogc
+def _seal(
+    law: Any, by_number: Any, seed: Any, node: Any, now: int, batch: Array, state: Array, shelf: Array, members: Array
 ) -> None:
-    """Put the lanes from ``first_job`` on each on a drawn node that has just sealed for its first destination."""
+    """Let ``node`` seal its update for the next recipients: a new ciphertext, which no colluder has sighted."""
+    job, source = np.uint64(state[JOB]), np.int64(node)
+    state[TAG] = draw_set(law, by_number, seed, job, source, now, state[DRAWS], batch, shelf, members)
+    state[DRAWS] += 1
+    state[SOURCE] = source
+    state[SEALED_AT] = now
+    state[BEFORE_NODE] = state[LAST_NODE]
+    state[BEFORE_CLOCK] = state[LAST_CLOCK]
+    state[BEFORE_TO] = state[LAST_TO]
+    state[FIRST_NODE] = -1
+    state[LAST_NODE] = -1
+
+
+@jit
+def start_lanes(law: Any, recipients: int, by_number: Any, seed: Any, state: Array, shelves: Array) -> None:
+    """Let every lane's first node seal for its first recipients."""
+    batch, members = np.empty((3, BATCH), np.uint64), np.empty(recipients, np.int64)
     for lane in range(state.shape[0]):
-        job = first_job + np.uint64(lane)
-        word, _, _, _ = block_words(seed, job, START, ZERO, ZERO)
-        node = choice(seed, job, DESTINATION_NUMBERS, word, n_nodes)
-        goal = draw_destination(law_offsets, law_columns, law_keep, law_other, seed, job, node, ZERO)
-        for column in range(N_COLUMNS):
-            state[lane, column] = 0
-        state[lane, POSITION] = np.int64(node)
-        state[lane, SOURCE] = np.int64(node)
-        state[lane, GOAL] = np.int64(goal)
-        state[lane, DRAWS] = 1
-        state[lane, FIRST_NODE] = -1
         state[lane, LAST_NODE] = -1
-        state[lane, BEFORE_NODE] = -1
-        state[lane, JOB] = np.int64(job)
-        visits[np.uint64(lane) * n_nodes + node] = 0
+        shelves[lane, state[lane, POSITION]] = 0
+        _seal(law, by_number, seed, state[lane, POSITION], 0, batch, state[lane], shelves[lane], members)
 
 
-@kernel
-def run_lanes(
-    table: Array,
-    offsets: Array,
-    width: Any,
-    digits: int,
-    span: Any,
-    limit: Any,
-    n_nodes: Any,
-    law_offsets: Array,
-    law_columns: Array,
-    law_keep: Array,
-    law_other: Array,
-    watching: Array,
-    tokens: int,
-    seed: Any,
-    state: Array,
-    visits: Array,
-    quotas: Array,
-    rows: Array,
-    out: Array,
-) -> None:
-    """Run each lane until it has made its quota of updates; lane l's records go to ``out[rows[l]:]``.
-
-    With an empty ``out`` nothing is recorded.
-    """
-    n_lanes = state.shape[0]
-    recording = out.shape[0] > 0
-    watched = watching.shape[0] > 0
-    block_hops = 4 * digits
-    for group in numba.prange((n_lanes + GROUP - 1) // GROUP):
-        low = group * GROUP
-        size = min(GROUP, n_lanes - low)
-        jobs = np.zeros(size, np.uint64)
-        blocks = np.zeros(size, np.uint64)
-        positions = np.zeros(size, np.uint64)
-        goals = np.zeros(size, np.uint64)
-        shelves = np.zeros(size, np.uint64)
-        bases = np.zeros(size, np.int64)
-        skips = np.full(size, _STOPPED, np.int64)
-        made = np.zeros(size, np.int64)
-        # No arrival happens between two visits of a goal, so what is read when sealing holds on arrival.
-        goal_seen = np.zeros(size, np.int64)
-        words = np.empty((4, size), np.uint64)
-        live = 0
-        for lane in range(size):
-            jobs[lane] = np.uint64(state[low + lane, JOB])
-            shelves[lane] = np.uint64(low + lane) * n_nodes
-            positions[lane] = np.uint64(state[low + lane, POSITION])
-            goals[lane] = np.uint64(state[low + lane, GOAL])
-            goal_seen[lane] = visits[shelves[lane] + goals[lane]]
-            clock = state[low + lane, CLOCK]
-            blocks[lane] = np.uint64(clock // block_hops)
-            bases[lane] = clock - clock % block_hops
-            if quotas[low + lane] > 0:
-                skips[lane] = clock % block_hops
-                live += 1
-        while live > 0:
-            fill_words(words, size, seed, jobs, blocks, span, limit)
-            for part in range(4):
-                row = words[part]
-                for hop in range(part * digits, (part + 1) * digits):
-                    for lane in range(size):
-                        word = row[lane]
-                        if width > ZERO:
-                            row[lane] = (word * width) & MASK
-                        if hop < skips[lane]:
-                            continue
-                        came_from = positions[lane]
-                        if width > ZERO:
-                            node = np.uint64(table[came_from * width + ((word * width) >> HALF)])
-                            prefetch(table, node * width)
-                        else:
-                            first = np.uint64(offsets[came_from])
-                            n_choices = np.uint64(offsets[came_from + ONE]) - first
-                            number = (blocks[lane] << _TWO) | np.uint64(part)
-                            node = np.uint64(table[first + choice(seed, jobs[lane], number, word, n_choices)])
-                            prefetch(offsets, node)
-                        positions[lane] = node
-                        now = bases[lane] + hop + 1
-                        visits[shelves[lane] + node] = now
-                        if watched:
-                            sight(state, low + lane, watching, node, came_from, now)
-                        if node != goals[lane]:
-                            continue
-                        if recording:
-                            record = out[rows[low + lane] + made[lane]]
-                            arrive(record, state, low + lane, tokens, node, came_from, now, goal_seen[lane])
-                        draw = np.uint64(state[low + lane, DRAWS])
-                        goal = draw_destination(
-                            law_offsets, law_columns, law_keep, law_other, seed, jobs[lane], node, draw
-                        )
-                        seal(state, low + lane, node, goal, now)
-                        goals[lane] = goal
-                        goal_seen[lane] = visits[shelves[lane] + goal]
-                        made[lane] += 1
-                        if made[lane] == quotas[low + lane]:
-                            state[low + lane, CLOCK] = now
-                            state[low + lane, POSITION] = np.int64(node)
-                            skips[lane] = _STOPPED
-                            live -= 1
-            for lane in range(size):
-                if skips[lane] != _STOPPED:
-                    skips[lane] = 0
-                    bases[lane] += block_hops
-                    blocks[lane] += ONE
-
-
-@serial
-def run_lane(
-    table: Array,
-    width: Any,
-    digits: int,
-    span: Any,
-    limit: Any,
-    law_offsets: Array,
-    law_columns: Array,
-    law_keep: Array,
-    law_other: Array,
-    tokens: int,
-    seed: Any,
-    state: Array,
-    visits: Array,
-    quota: int,
-    out: Array,
-) -> None:
-    """Run one lane by itself, as :func:`run_lanes` would; unwatched, on a table of one width.
-
-    There are no other lanes to hide the time of a lookup behind; with its place in a register it takes two thirds.
-    """
-    recording = out.shape[0] > 0
-    block_hops = 4 * digits
-    jobs, blocks = np.full(1, np.uint64(state[0, JOB])), np.zeros(1, np.uint64)
-    words = np.empty((4, 1), np.uint64)
-    now = state[0, CLOCK]
-    blocks[0] = np.uint64(now // block_hops)
-    skip = now % block_hops
-    node, goal = np.uint64(state[0, POSITION]), np.uint64(state[0, GOAL])
-    goal_seen = visits[goal]
-    made = 0
-    while made < quota:
-        fill_words(words, 1, seed, jobs, blocks, span, limit)
-        for part in range(4):
-            word = words[part, 0]
-            for hop in range(part * digits, (part + 1) * digits):
-                drawn = word * width
-                word = drawn & MASK
-                if hop < skip:
-                    continue
-                came_from = node
-                node = np.uint64(table[came_from * width + (drawn >> HALF)])
-                now += 1
-                visits[node] = now
-                if node != goal:
-                    continue
-                if recording:
-                    arrive(out[made], state, 0, tokens, node, came_from, now, goal_seen)
-                draw = np.uint64(state[0, DRAWS])
-                goal = draw_destination(law_offsets, law_columns, law_keep, law_other, seed, jobs[0], node, draw)
-                seal(state, 0, node, goal, now)
-                goal_seen = visits[goal]
-                made += 1
-                if made == quota:
-                    state[0, CLOCK] = now
-                    state[0, POSITION] = np.int64(node)
-                    return
-        skip = 0
-        blocks[0] += ONE
-
-
-@kernel
-def run_memory_lanes(
-    kind: int,
-    offsets: Array,
-    table: Array,
-    reverse: Array,
-    n_words: int,
-    n_nodes: Any,
-    law_offsets: Array,
-    law_columns: Array,
-    law_keep: Array,
-    law_other: Array,
-    watching: Array,
-    tokens: int,
-    seed: Any,
-    state: Array,
-    last_backs: Array,
-    visits: Array,
-    quotas: Array,
-    rows: Array,
-    out: Array,
-) -> None:
-    """Run each lane until it has made its quota of updates; lane l's records go to ``out[rows[l]:]``.
-
-    With an empty ``out`` nothing is recorded. Between calls ``last_backs`` holds for each lane the entry that leads
-    back to where the token came from, -1 before its first hop.
-    """
-    n_lanes = state.shape[0]
-    recording = out.shape[0] > 0
-    watched = watching.shape[0] > 0
-    block_hops = 4 // n_words
-    for group in numba.prange((n_lanes + GROUP - 1) // GROUP):
-        low = group * GROUP
-        size = min(GROUP, n_lanes - low)
-        jobs = np.zeros(size, np.uint64)
-        blocks = np.zeros(size, np.uint64)
-        positions = np.zeros(size, np.uint64)
-        backs = np.zeros(size, np.uint64)
-        goals = np.zeros(size, np.uint64)
-        bases = np.zeros(size, np.int64)
-        skips = np.full(size, _STOPPED, np.int64)
-        made = np.zeros(size, np.int64)
-        # No arrival happens between two visits of a goal, so what is read when sealing holds on arrival.
-        goal_seen = np.zeros(size, np.int64)
-        words = np.empty((4, size), np.uint64)
-        live = 0
-        for lane in range(size):
-            jobs[lane] = np.uint64(state[low + lane, JOB])
-            positions[lane] = np.uint64(state[low + lane, POSITION])
-            backs[lane] = np.uint64(last_backs[low + lane])
-            goals[lane] = np.uint64(state[low + lane, GOAL])
-            goal_seen[lane] = visits[np.uint64(low + lane) * n_nodes + goals[lane]]
-            clock = state[low + lane, CLOCK]
-            blocks[lane] = np.uint64(clock // block_hops)
-            bases[lane] = clock - clock % block_hops
-            if quotas[low + lane] > 0:
-                skips[lane] = clock % block_hops
-                live += 1
-        while live > 0:
-            fill_words(words, size, seed, jobs, blocks, ONE, ZERO)
-            for hop in range(block_hops):
-                part = hop * n_words
-                coin_part = part + n_words - 1
-                for lane in range(size):
-                    if hop < skips[lane]:
-                        continue
-                    job = jobs[lane]
-                    word = words[part, lane]
-                    coin = words[coin_part, lane]
-                    number = (blocks[lane] << _TWO) | np.uint64(part)
-                    came_from = positions[lane]
-                    first = np.uint64(offsets[came_from])
-                    degree = np.uint64(offsets[came_from + ONE]) - first
-                    now = bases[lane] + hop + 1
-                    if kind == METROPOLIS:
-                        node = np.uint64(table[first + choice(seed, job, number, word, degree)])
-                        other_degree = np.uint64(offsets[node + ONE]) - np.uint64(offsets[node])
-                        if other_degree > degree and choice(seed, job, number + ONE, coin, other_degree) >= degree:
-                            node = came_from
-                    else:
-                        entry = onward(seed, job, number, word, first, degree, backs[lane])
-                        backs[lane] = np.uint64(reverse[entry])
-                        node = np.uint64(table[entry])
-                    prefetch(offsets, node)
-                    positions[lane] = node
-                    visits[np.uint64(low + lane) * n_nodes + node] = now
-                    if watched:
-                        sight(state, low + lane, watching, node, came_from, now)
-                    if node != goals[lane]:
-                        continue
-                    if recording:
-                        record = out[rows[low + lane] + made[lane]]
-                        arrive(record, state, low + lane, tokens, node, came_from, now, goal_seen[lane])
-                    draw = np.uint64(state[low + lane, DRAWS])
-                    goal = draw_destination(law_offsets, law_columns, law_keep, law_other, seed, job, node, draw)
-                    seal(state, low + lane, node, goal, now)
-                    goals[lane] = goal
-                    goal_seen[lane] = visits[np.uint64(low + lane) * n_nodes + goal]
-                    made[lane] += 1
-                    if made[lane] == quotas[low + lane]:
-                        state[low + lane, CLOCK] = now
-                        state[low + lane, POSITION] = np.int64(node)
-                        last_backs[low + lane] = np.int64(backs[lane])
-                        skips[lane] = _STOPPED
-                        live -= 1
-            for lane in range(size):
-                if skips[lane] != _STOPPED:
-                    skips[lane] = 0
-                    bases[lane] += block_hops
-                    blocks[lane] += ONE
-
-
-@serial
-def start_several(
-    n_nodes: Any,
-    offsets: Array,
-    columns: Array,
-    weights: Array,
-    keep: Array,
-    other: Array,
-    seed: Any,
-    first_job: Any,
-    starts: Array,
-    state: Array,
-    visits: Array,
-    stamps: Array,
-    drawn: Array,
-) -> None:
-    """Put every lane on its first node, which has just sealed for its first recipients."""
-    n_columns, batch = state.shape[1], np.empty((3, BATCH), np.uint64)
-    for lane in range(state.shape[0]):
-        node = starts[lane]
-        for column in range(n_columns):
-            state[lane, column] = -1
-        state[lane, POSITION] = node
-        state[lane, SOURCE] = node
-        state[lane, CLOCK] = 0
-        state[lane, SEALED_AT] = 0
-        job = first_job + np.uint64(lane)
-        state[lane, JOB] = np.int64(job)
-        visits[lane, node] = 0
-        draw_set(n_nodes, offsets, columns, weights, keep, other, seed, job, node, 0, batch, stamps[lane], drawn)
-
-
-@serial
-def _ways_of_tables(
-    table: Array,
-    offsets: Array,
-    width: Any,
-    digits: int,
-    span: Any,
-    limit: Any,
-    seed: Any,
-    state: Array,
-    due: Array,
-    ways: Array,
-) -> None:
-    """Write into ``ways[lane, 1:]`` the next hops of the lanes ``due``, from ``ways[lane, 0]`` at their clocks.
-
-    The walk is a table of moves; clocks are at the start of a block of words, and hops fill whole blocks. Lanes go in
-    turn, so that the lookups of one hide behind those of the others.
-    """
-    n_due, block_hops = due.shape[0], 4 * digits
-    n_blocks = (ways.shape[1] - 1) // block_hops
-    size = n_blocks * n_due
-    jobs, blocks, nodes = np.empty(size, np.uint64), np.empty(size, np.uint64), np.empty(n_due, np.uint64)
-    for turn in range(n_due):
-        nodes[turn] = np.uint64(ways[due[turn], 0])
-        for block in range(n_blocks):
-            jobs[block * n_due + turn] = np.uint64(state[due[turn], JOB])
-            blocks[block * n_due + turn] = np.uint64(state[due[turn], CLOCK] // block_hops + block)
-    words, moves = np.empty((4, size), np.uint64), np.empty((4, digits, size), np.uint32)
-    fill_words(words, size, seed, jobs, blocks, span, limit)
-    if width > ZERO:
-        split_words(moves, words, size, width)
-    hop = 0
-    for block in range(n_blocks):
-        for part in range(4):
-            for digit in range(digits):
-                hop += 1
-                for turn in range(n_due):
-                    place = block * n_due + turn
-                    if width > ZERO:
-                        node = np.uint64(table[nodes[turn] * width + np.uint64(moves[part, digit, place])])
-                        prefetch(table, node * width)
-                    else:
-                        first = np.uint64(offsets[nodes[turn]])
-                        n_choices = np.uint64(offsets[nodes[turn] + ONE]) - first
-                        number = (blocks[place] << _TWO) | np.uint64(part)
-                        drawn = choice(seed, jobs[place], number, words[part, place], n_choices)
-                        node = np.uint64(table[first + drawn])
-                        prefetch(offsets, node)
-                    nodes[turn] = node
-                    ways[due[turn], hop] = np.int64(node)
-
-
-@inlined
+@jit_inline_nogc
 def _open_along(
-    way: Array,
-    at: int,
-    quota: int,
-    n_nodes: Any,
-    offsets: Array,
-    columns: Array,
-    weights: Array,
-    keep: Array,
-    other: Array,
+    path: Array,
+    law: Any,
+    by_number: Any,
     watching: Array,
     tokens: int,
     seed: Any,
-    lane: int,
-    state: Array,
-    visits: Array,
-    stamps: Array,
     batch: Array,
-    drawn: Array,
-    made: int,
+    members: Array,
+    state: Array,
+    shelf: Array,
+    count: int,
+    quota: int,
     row: int,
     out: Array,
-) -> Any:
-    """Let a lane go on from ``way[at]`` until it has made its quota or the way ends; return where and how many."""
-    job, now, sealed = np.uint64(state[lane, JOB]), state[lane, CLOCK], state[lane, SEALED_AT]
-    while made < quota and at + 1 < way.shape[0]:
-        came_from, node = way[at], way[at + 1]
-        at += 1
+) -> int:
+    """Go along the path of a lane until its quota of updates is made or the path ends; return how many are made."""
+    start, end, now, tag = state[PATH_START], state[PATH_END], state[CLOCK], state[TAG]
+    watched, recording = watching.shape[0] > 0, out.shape[0] > 0
+    while count < quota and now < end:
+        place = np.uint64(now - start)
+        node = np.uint64(path[place + U1])
         now += 1
-        seen = visits[node]
-        visits[node] = now
-        if watching.shape[0] > 0:
-            sight(state, lane, watching, node, came_from, now)
-        if stamps[node] != sealed:
+        entry = shelf[node]
+        shelf[node] = now << TAG_BITS
+        if watched:
+            _sight(state, watching, node, np.uint64(path[place]), now)
+        if entry & TAG_MASK != tag:
             continue
-        if out.shape[0] > 0:
-            arrive(out[row + made], state, lane, tokens, node, came_from, now, seen)
-        seal(state, lane, node, -1, now)
-        draw_set(n_nodes, offsets, columns, weights, keep, other, seed, job, node, now, batch, stamps, drawn)
-        sealed = now
-        made += 1
-    state[lane, CLOCK] = now
-    return at, made
+        if recording:
+            _record(out[row + count], state, tokens, node, path[place], now, entry >> TAG_BITS)
+        _seal(law, by_number, seed, node, now, batch, state, shelf, members)
+        tag = state[TAG]
+        count += 1
+    state[CLOCK] = now
+    return count
 
 
-@kernel
-def run_several(
-    memory: Any,
-    kind: int,
-    offsets: Array,
-    table: Array,
-    reverse: Array,
-    n_words: int,
-    width: Any,
-    digits: int,
-    span: Any,
-    limit: Any,
-    n_nodes: Any,
-    law_offsets: Array,
-    law_columns: Array,
-    law_weights: Array,
-    law_keep: Array,
-    law_other: Array,
+@jit_parallel
+def run_lanes(
+    walk: Any,
+    law: Any,
     recipients: int,
+    by_number: Any,
     watching: Array,
     tokens: int,
     seed: Any,
+    group: int,
+    leg_hops: int,
     state: Array,
-    visits: Array,
-    stamps: Array,
-    ways: Array,
-    places: Array,
-    backs: Array,
+    shelves: Array,
+    paths: Array,
     quotas: Array,
     rows: Array,
     out: Array,
 ) -> None:
     """Run each lane until it has made its quota of updates; lane l's records go to ``out[rows[l]:]``.
 
-    ``ways`` holds for each lane the nodes that it walks over next, ``places`` how far along them it is, ``backs`` the
-    entry that leads back at their end. With an empty ``out`` nothing is recorded.
+    ``paths`` holds for each lane the nodes that it walks over next. It walks as many hops at a time as they have room
+    for, but few more than its updates need at ``leg_hops`` each. With an empty ``out`` nothing is recorded.
     """
-    n_lanes, last = state.shape[0], ways.shape[1] - 1
-    for group in numba.prange((n_lanes + GROUP - 1) // GROUP):
-        drawn, batch = np.empty(recipients, np.int64), np.empty((3, BATCH), np.uint64)
-        made, due = np.zeros(GROUP, np.int64), np.empty(GROUP, np.int64)
-        low, high, live = group * GROUP, min(n_lanes, (group + 1) * GROUP), True
-        while live:
-            n_due, live = 0, False
+    n_lanes, most_hops = state.shape[0], paths.shape[1] - 1
+    block_hops = 4 * walk.digits if walk.kind == TABLE else 4 // walk.words
+    for turn in numba.prange((n_lanes + group - 1) // group):
+        low, high = turn * group, min(n_lanes, (turn + 1) * group)
+        members, batch = np.empty(recipients, np.int64), np.empty((3, BATCH), np.uint64)
+        counts, due, n_due = np.zeros(group, np.int64), np.empty(group, np.int64), 1
+        while n_due > 0:
+            n_due, hops = 0, block_hops
             for lane in range(low, high):
-                if made[lane - low] == quotas[lane] or places[lane] < last:
-                    continue
-                due[n_due] = lane
-                n_due += 1
-                ways[lane, 0], places[lane] = ways[lane, last], 0
-                if memory:
-                    back = np.uint64(backs[lane])
-                    job, clock = np.uint64(state[lane, JOB]), state[lane, CLOCK]
-                    back = way_of_memory(kind, offsets, table, reverse, n_words, seed, job, clock, back, ways[lane])
-                    backs[lane] = np.int64(back)
-            if not memory and n_due > 0:
-                _ways_of_tables(table, offsets, width, digits, span, limit, seed, state, due[:n_due], ways)
-            for lane in range(low, high):
-                places[lane], made[lane - low] = _open_along(
-                    ways[lane], places[lane], quotas[lane], n_nodes, law_offsets, law_columns, law_weights, law_keep,
-                    law_other, watching, tokens, seed, lane, state, visits[lane], stamps[lane], batch, drawn,
-                    made[lane - low], rows[lane], out,
+                counts[lane - low] = _open_along(
+                    paths[lane], law, by_number, watching, tokens, seed, batch, members, state[lane], shelves[lane],
+                    counts[lane - low], quotas[lane], rows[lane], out,
                 )  # fmt: skip
-                live |= made[lane - low] < quotas[lane]
+                if counts[lane - low] < quotas[lane]:
+                    due[n_due] = lane
+                    n_due += 1
+                    hops = max(hops, (quotas[lane] - counts[lane - low]) * leg_hops)
+            if n_due > 0:
+                hops = min(most_hops, (hops + block_hops - 1) // block_hops * block_hops)
+                _walk_paths(walk, seed, due[:n_due], hops, state, paths)

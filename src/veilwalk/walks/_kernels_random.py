@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from veilwalk.walks._compile import inlined
+from veilwalk.walks._compile import jit_inline_nogc, jit_noinline_nogc
 
 # numba turns a mix of signed and unsigned 64-bit numbers into floats: every constant is typed.
 _MULTIPLIER_0 = np.uint64(0xD2511F53)
@@ -26,9 +26,8 @@ _WEYL_1 = np.uint64(0xBB67AE85)
 MASK = np.uint64(0xFFFFFFFF)
 HALF = np.uint64(32)
 ZERO = np.uint64(0)
-ONE = np.uint64(1)
+U1 = np.uint64(1)
 _TWO = np.uint64(2)
-_THREE = np.uint64(3)
 _PURPOSE_SHIFT = np.uint64(24)
 _ATTEMPT_SHIFT = np.uint64(16)
 _MANTISSA_LOW = np.uint64(11)
@@ -48,7 +47,7 @@ Word = Any
 Words = tuple[Any, Any, Any, Any]
 
 
-@inlined
+@jit_inline_nogc
 def philox(c0: Word, c1: Word, c2: Word, c3: Word, k0: Word, k1: Word) -> Words:
     """Return the four words of counter ``c`` under key ``k``."""
     for _ in range(10):
@@ -63,14 +62,14 @@ def philox(c0: Word, c1: Word, c2: Word, c3: Word, k0: Word, k1: Word) -> Words:
     return c0, c1, c2, c3
 
 
-@inlined
+@jit_inline_nogc
 def block_words(seed: Word, job: Word, purpose: Word, attempt: Word, block: Word) -> Words:
     """Return block ``block`` (below 2**48) of a job's stream for one purpose."""
     tag = (purpose << _PURPOSE_SHIFT) | (attempt << _ATTEMPT_SHIFT) | (block >> HALF)
     return philox(block & MASK, tag, job & MASK, job >> HALF, seed & MASK, seed >> HALF)
 
 
-@inlined
+@jit_noinline_nogc
 def replacement_word(seed: Word, job: Word, word: Word, span: Word, limit: Word) -> Word:
     """Return the word that stands in for a rejected one."""
     attempt = ZERO
@@ -78,10 +77,10 @@ def replacement_word(seed: Word, job: Word, word: Word, span: Word, limit: Word)
         first, _, _, _ = block_words(seed, job, RETRY, attempt, word)
         if ((first * span) & MASK) >= limit:
             return first
-        attempt += ONE
+        attempt += U1
 
 
-@inlined
+@jit_inline_nogc
 def fill_words(words: Any, n_lanes: int, seed: Word, jobs: Any, blocks: Any, span: Word, limit: Word) -> None:
     """Fill ``words[:, lane]`` with the accepted words of block ``blocks[lane]`` of job ``jobs[lane]``.
 
@@ -102,22 +101,22 @@ def fill_words(words: Any, n_lanes: int, seed: Word, jobs: Any, blocks: Any, spa
                     words[part, lane] = replacement_word(seed, jobs[lane], word, span, limit)
 
 
-@inlined
+@jit_inline_nogc
 def split_words(digits: Any, words: Any, n_lanes: int, base: Word) -> None:
     """Write into ``digits[part, place, lane]`` the leading digits of every word in ``base``.
 
     Apart from the walk itself this is a loop over lanes that the compiler turns into vector instructions.
     """
     bits = ZERO
-    while (ONE << bits) < base:
-        bits += ONE
-    if base == ONE << bits:
+    while (U1 << bits) < base:
+        bits += U1
+    if base == U1 << bits:
         # The digits of a power of two stand in the word as they are.
         for part in range(4):
             for place in range(digits.shape[1]):
                 shift = HALF - bits * np.uint64(place + 1)
                 for lane in range(n_lanes):
-                    digits[part, place, lane] = np.uint32((words[part, lane] >> shift) & (base - ONE))
+                    digits[part, place, lane] = np.uint32((words[part, lane] >> shift) & (base - U1))
         return
     for part in range(4):
         for place in range(digits.shape[1]):
@@ -127,7 +126,7 @@ def split_words(digits: Any, words: Any, n_lanes: int, base: Word) -> None:
                 digits[part, place, lane] = np.uint32(product >> HALF)
 
 
-@inlined
+@jit_inline_nogc
 def choice(seed: Word, job: Word, number: Word, word: Word, n_choices: Word) -> Word:
     """Return one of ``n_choices`` equally likely values from a word, which has ``number`` in its stream."""
     product = word * n_choices
@@ -139,7 +138,7 @@ def choice(seed: Word, job: Word, number: Word, word: Word, n_choices: Word) -> 
     return product >> HALF
 
 
-@inlined
+@jit_inline_nogc
 def unit_interval(high: Word, low: Word) -> Any:
     """Return a number in [0, 1) with 53 random bits."""
     return np.float64((high << _MANTISSA_HIGH) | (low >> _MANTISSA_LOW)) * 2.0**-53

@@ -83,10 +83,12 @@ def write_trace(path: Path, chunks: Iterable[Updates], *, graph: Graph, seed: in
     try:
         with os.fdopen(handle, "wb") as stream:
             with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-                written = _Written()
+                n_chunks = n_updates = 0
                 try:
                     for chunk in chunks:
-                        written = _append(archive, chunk, written)
+                        with archive.open(_member(n_chunks), "w", force_zip64=True) as member:
+                            np.lib.format.write_array(member, chunk, allow_pickle=False)
+                        n_chunks, n_updates = n_chunks + 1, n_updates + len(chunk)
                 except KeyboardInterrupt as error:
                     interruption = error
                 trace = Trace(
@@ -95,21 +97,21 @@ def write_trace(path: Path, chunks: Iterable[Updates], *, graph: Graph, seed: in
                     seed=seed,
                     version=__version__,
                     params=params,
-                    n_updates=written.updates,
-                    n_chunks=written.chunks,
+                    n_updates=n_updates,
+                    n_chunks=n_chunks,
                     complete=interruption is None,
                 )
-                archive.writestr(_HEADER, _header_json(trace))
+                header = {name: value for name, value in asdict(trace).items() if name != "path"}
+                archive.writestr(_HEADER, json.dumps(plain({"format": _FORMAT, **header}), indent=2))
             stream.flush()
             os.fsync(stream.fileno())
         draft.chmod(0o644)
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise RecordError(f"cannot write {path}: {error.strerror or error}") from error
-    except BaseException:
+    finally:
+        # It is gone already where it has got its name.
         draft.unlink(missing_ok=True)
-        raise
     if interruption is not None:
         raise interruption
     return trace
@@ -132,23 +134,6 @@ def read_trace(path: Path, *, graph: Graph | None = None) -> Trace:
             f"{path} is a trace on graph {trace.graph_digest[:12]}: not on {graph.digest[:12]} as asked"
         )
     return trace
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    chunks: int = 0
-    updates: int = 0
-
-
-def _append(archive: zipfile.ZipFile, chunk: Updates, written: _Written) -> _Written:
-    with archive.open(_member(written.chunks), "w", force_zip64=True) as member:
-        np.lib.format.write_array(member, chunk, allow_pickle=False)
-    return _Written(written.chunks + 1, written.updates + len(chunk))
-
-
-def _header_json(trace: Trace) -> str:
-    header = {name: value for name, value in asdict(trace).items() if name != "path"}
-    return json.dumps(plain({"format": _FORMAT, **header}), indent=2)
 
 
 def _member(number: int) -> str:

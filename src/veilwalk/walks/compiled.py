@@ -1,9 +1,18 @@
-"""What kernels of other rooms are made with: ways to compile, the weights of a law, the chance of an opening."""
+"""Exports what kernels of other packages use: decorators, the weights of a law, the chance of an opening."""
 
-from veilwalk.walks._compile import kernel, part, serial
-from veilwalk.walks._kernels_laws import weight_of
-from veilwalk.walks._kernels_openings import chance
+from veilwalk.walks._compile import jit, jit_inline, jit_inline_nogc, jit_noinline_nogc, jit_parallel
+from veilwalk.walks._kernels_laws import chance, weight_of
 from veilwalk.walks._kernels_random import ZERO
-from veilwalk.walks._laws import set_rows
+from veilwalk.walks._tables import build_law_tables
 
-__all__ = ["ZERO", "chance", "kernel", "part", "serial", "set_rows", "weight_of"]
+__all__ = [
+    "ZERO",
+    "build_law_tables",
+    "chance",
+    "jit",
+    "jit_inline",
+    "jit_inline_nogc",
+    "jit_noinline_nogc",
+    "jit_parallel",
+    "weight_of",
+]

@@ -1,11 +1,13 @@
-"""Watch a run: a page in the browser, live while it is made, a replay afterwards, or one file that stands alone."""
+"""Watch a run: a page in the browser, live while it goes on, a replay afterwards, or one file that stands alone."""
 
-from veilwalk.watch._documents import Document, Source
-from veilwalk.watch._feed import Feed
-from veilwalk.watch._layout import layout
-from veilwalk.watch._node import NodeSource
-from veilwalk.watch._open import open_source
-from veilwalk.watch._page import export_page
-from veilwalk.watch._server import application, serve
+from typing import TYPE_CHECKING
 
-__all__ = ["Document", "Feed", "NodeSource", "Source", "application", "export_page", "layout", "open_source", "serve"]
+from veilwalk.core.rooms import open_room
+
+if TYPE_CHECKING:
+    from veilwalk.watch._documents import Document, Source, describe_data, draw_network, layout
+    from veilwalk.watch._node import NodeSource
+    from veilwalk.watch._run import PlayedWalk
+    from veilwalk.watch._server import SCRIPTS, Feed, application, export_page, open_source, read_part, serve, to_line
+else:
+    __getattr__, __all__ = open_room(__name__)

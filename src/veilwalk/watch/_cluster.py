@@ -10,131 +10,102 @@ from typing import Any
 from veilwalk.audit import Answer
 from veilwalk.core.errors import ConfigError
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.node.cluster import (
-    EVENTS,
-    TRAIL,
-    cluster_configs,
-    manifest_in,
-    message_bytes,
-    read_trail,
-    set_up_cluster,
-    settings_in,
-)
-from veilwalk.watch._documents import MAP, Document, network
-from veilwalk.watch._guesses import blind_answers, posterior
+from veilwalk.node import cluster
+from veilwalk.watch._documents import MAP, Document, Source, describe_data, draw_network
+from veilwalk.watch._run import answer_blindly, describe_posterior
 
-_COLUMNS = ("update", "token", "source", "node", "last_hop", "hops", "return_time", "clock", "tail", "seen")
 _UNKNOWN = -1
+# Settings that the page lists.
+_FACTS = ("graph", "law", "walks", "partition", "learner")
 _KILLED = "kill: its process ended, and was started again"
 
 
-class ClusterSource:
-    """A cluster: who held something, and who made an update, between one look and the next."""
+class ClusterSource(Source):
+    """A cluster: the nodes that held something, and that made an update, between two readings."""
 
     def __init__(self, folder: Path) -> None:
-        settings = settings_in(folder, {})
-        if settings is None:
+        spec = cluster.read_cluster_spec(folder, {})
+        if spec is None:
             raise ConfigError(f"{folder} holds no cluster")
-        self._folder, self._settings = folder, settings
-        self._names = [path.parent.name for path in cluster_configs(folder)]
-        self._size = message_bytes(manifest_in(folder))
-        self._offset, self._introduced = 0, False
+        self._folder, self._spec, self._offset = folder, spec, 0
+        self._names = [path.parent.name for path in cluster.cluster_configs(folder)]
+        self._size = cluster.message_bytes(cluster.manifest_in(folder))
+        about = {
+            "kind": "about",
+            "what": "cluster",
+            "title": f"{len(self._names)} real nodes on this machine learn {describe_data(spec.learning.data)}",
+            "knows": "What the owner of all nodes can see",
+            "map": f"{MAP} It is read twice a second: most hops, and the recipients of updates, are not seen.",
+            "facts": [[name, spec.options[name].default] for name in _FACTS],
+            "message_bytes": self._size,
+            "observers": ["prior"],
+        }
+        super().__init__(about, draw_network(parse_graph_spec(spec.graph), labels=self._names))
         self._openers: list[int] = []
-        self._seen: list[int] = []
+        self._holders: list[int] = []
         self._points: list[Document] = []
         self._blind: list[Answer] = []
-        self._guessed = 0
-        self.ready = True
-        self.finished = False
+        self._n_guesses = 0
 
-    def study(self) -> Iterator[Document]:
-        """Find out what each node, as a receiver, can say blindly: a look sees no hop, and so no return time."""
-        self._blind = blind_answers(set_up_cluster(self._settings).scenario.scheme)
-        # A cluster that has ended is looked at no more.
+    def compute(self) -> Iterator[Document]:
+        """Compute the blind guess of each receiver: readings see no hop, and so no return time."""
+        self._blind = answer_blindly(cluster.set_up_cluster(self._spec).scenario.scheme)
+        # A cluster that has ended is read no more.
         yield from self._guesses()
 
-    def look(self) -> Iterator[Document]:
-        """Yield what the trail has more."""
-        if not self._introduced:
-            self._introduced = True
-            yield self._about()
-            yield network(parse_graph_spec(self._settings.graph), labels=self._names)
-        lines, self._offset = read_trail(self._folder / TRAIL, self._offset)
+    def _read(self) -> Iterator[Document]:
+        lines, self._offset = cluster.read_trail(self._folder / cluster.TRAIL, self._offset)
         rows: list[dict[str, Any]] = []
-        points, first = len(self._points), len(self._openers)
+        points = len(self._points)
         for line in lines:
             rows += self._deliveries(line)
             yield from self._events(line)
-            self._score(line)
+            if (score := line.get("score")) is not None:
+                spent = {"update": line["iteration"], "hops": line["hops"], "sent_bytes": line["hops"] * self._size}
+                scores = {"seconds": line["t"], "loss": score["loss"], "accuracy": score.get("accuracy"), "scores": {}}
+                self._points.append(spent | scores)
         if rows:
-            columns = {name: [row[name] for row in rows] for name in _COLUMNS}
-            yield {"kind": "deliveries", "from": first, "every": 1} | columns
+            yield {"kind": "deliveries"} | {name: [row[name] for row in rows] for name in rows[0]}
             yield {"kind": "state", "stages": {}, "finished": False}
         if len(self._points) > points:
             yield {"kind": "points", "algorithm": "private-walk", "points": self._points}
         yield from self._guesses()
         yield from self._end()
 
-    def _about(self) -> Document:
-        settings = self._settings
-        return {
-            "kind": "about",
-            "what": "cluster",
-            "title": f"{len(self._names)} real nodes on this machine learn {settings.data}",
-            "folder": self._folder.name,
-            "knows": "What whoever runs all nodes can see",
-            "map": f"{MAP} Looks are half a second apart: most hops, and who sealed for whom, are not seen.",
-            "facts": [
-                ["network", settings.graph],
-                ["law", settings.law or "as recommended for the network"],
-                ["walks", settings.walks],
-                ["partition", settings.partition],
-                ["learner", settings.learner],
-            ],
-            "updates": settings.updates,
-            "message_bytes": self._size,
-            "observers": ["prior"],
-            "algorithms": ["private-walk"],
-        }
+    def _maker(self, row: int) -> int | None:
+        """Return who made an update: of one walk the node that updated before; of several that is not known."""
+        return self._openers[row - 1] if row and self._spec.end.walks == 1 else None
 
     def _deliveries(self, line: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """A row for every update made since the look before, in the order of the counts that nodes know."""
-        self._seen = [*dict.fromkeys([*self._seen, *line.get("held", [])])]
+        """Yield a row for every update since the reading before, in the order of the counts that nodes know."""
+        self._holders = [*dict.fromkeys([*self._holders, *line.get("held", [])])]
         for node in line.get("made", []):
-            # Of one walk whoever updated before is the maker of what was opened; of several it is not known which.
-            known = self._settings.walks == 1 and self._openers
-            row = dict.fromkeys(("last_hop", "hops", "return_time"), _UNKNOWN)
-            yield row | {
-                "source": self._openers[-1] if known else _UNKNOWN,
+            maker = self._maker(len(self._openers))
+            yield dict.fromkeys(("last_hop", "hops", "return_time"), _UNKNOWN) | {
+                "source": _UNKNOWN if maker is None else maker,
                 "update": len(self._openers) + 1,
                 "token": 0,
                 "node": node,
                 "clock": line["hops"],
                 "tail": [],
-                "seen": self._seen,
+                "seen": self._holders,
             }
             self._openers.append(node)
-            self._seen = []
+            self._holders = []
 
     def _events(self, line: dict[str, Any]) -> Iterator[Document]:
         for name, node, by in line.get("events", []):
-            what, _, text = EVENTS.get(name, _KILLED).partition(": ")
-            said = ", ".join(part for part in (self._names[node], text, f"{by} times" if by > 1 else "") if part)
-            yield {"kind": "event", "at": len(self._openers), "what": what, "node": node, "text": said}
-
-    def _score(self, line: dict[str, Any]) -> None:
-        if (score := line.get("score")) is not None:
-            spent = {"update": line["iteration"], "hops": line["hops"], "sent_bytes": line["hops"] * self._size}
-            found = {"seconds": line["t"], "loss": score["loss"], "accuracy": score.get("accuracy"), "scores": {}}
-            self._points = [*self._points, spent | found]
+            what, _, text = cluster.EVENTS.get(name, _KILLED).partition(": ")
+            words = (self._names[node], text, f"{by} times" if by > 1 else "")
+            text = ", ".join(word for word in words if word)
+            yield {"kind": "event", "at": len(self._openers), "what": what, "node": node, "text": text}
 
     def _guesses(self) -> Iterator[Document]:
-        while self._blind and self._guessed < len(self._openers):
-            row, self._guessed = self._guessed, self._guessed + 1
+        while self._blind and self._n_guesses < len(self._openers):
+            row, self._n_guesses = self._n_guesses, self._n_guesses + 1
             node = self._openers[row]
-            source = self._openers[row - 1] if row and self._settings.walks == 1 else None
             given = f"node {self._names[node]} could open it; nothing else"
-            yield posterior("prior", self._blind[node], row=row, source=source, given=given)
+            yield describe_posterior("prior", self._blind[node], row=row, source=self._maker(row), given=given)
 
     def _end(self) -> Iterator[Document]:
         """The result is written when every node has the finished model."""
@@ -145,9 +116,8 @@ class ClusterSource:
         result = json.loads(path.read_text())
         spread = 2 * result["hops_per_update_expected_error"]
         hops = result["hops_per_update_predicted"]
-        within = [max(hops - spread, 0.0), hops + spread]
         how = f"{result['hops_per_update_prediction']}; 95% of such runs fall about within"
-        yield {"kind": "price", "hops": hops, "how": how, "interval": within}
+        yield {"kind": "price", "hops": hops, "how": how, "interval": [max(hops - spread, 0.0), hops + spread]}
         text = f"every node has the finished model ({result['ended_by']})"
         yield {"kind": "event", "at": len(self._openers), "what": "end", "text": text}
         yield {"kind": "state", "stages": {}, "finished": True}

@@ -19,7 +19,7 @@ from tools.accounting.mixtures import (  # noqa: E402
 
 from veilwalk.core.errors import InvalidParameterError  # noqa: E402
 from veilwalk.core.randomness import task_generator  # noqa: E402
-from veilwalk.learning import Array, NodePrivacyAccountant, NoisyUpdate  # noqa: E402
+from veilwalk.learning import Array, epsilon_of  # noqa: E402
 
 Mixture = Sequence[tuple[float, Array]]
 
@@ -156,7 +156,7 @@ def test_two_updates_compose_as_integrated(weight: float) -> None:
 def test_known_senders_are_one_gaussian() -> None:
     """Twelve updates of multiplier 3 are one of 3 / sqrt 12; the unknown case with weight 1 is the same."""
     expected = dp_accounting.get_epsilon_gaussian(3 / math.sqrt(12), 1e-5)
-    assert NodePrivacyAccountant().compose(NoisyUpdate(3.0), 12).get_epsilon(1e-5) == pytest.approx(expected)
+    assert epsilon_of(3.0, 1e-5, updates=12) == pytest.approx(expected)
     certain = against_one().compose(hidden(3.0, 1.0), 12).get_epsilon(1e-5)
     assert expected <= certain <= expected + 1e-3
     assert against_one().get_epsilon(1e-5) == 0.0
@@ -197,7 +197,7 @@ def test_weights_are_rounded_up_only() -> None:
 def test_what_the_observer_is_certain_of_counts_as_known() -> None:
     """Weight one is the known case to the last digit, weight nought nothing."""
     certain = against_one().observed(2.0, [1.0, 1.0, 0.0, 1.0]).get_epsilon(1e-5)
-    assert certain == NodePrivacyAccountant().compose(NoisyUpdate(2.0), 3).get_epsilon(1e-5)
+    assert certain == epsilon_of(2.0, 1e-5, updates=3)
     assert against_one().observed(2.0, [0.0, 0.0]).get_epsilon(1e-5) == 0.0
 
 

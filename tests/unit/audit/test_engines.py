@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from veilwalk.audit import AuditSettings, audit, collusion
+from veilwalk.audit import AuditSettings, audit, audit_collusion
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
 from veilwalk.design import Scheme, choose_scheme
@@ -64,8 +64,8 @@ def test_settings_name_the_files(tmp_path: Path) -> None:
 def test_the_curve_over_colluders_agrees_too(pool: Executor) -> None:
     """Each of its audits is jobs."""
     settings = AuditSettings(updates=2_000)
-    rows = collusion(EXACT, settings, [2, 10]).result["rows"]
-    assert collusion(EXACT, settings, [2, 10], executor=pool).result["rows"] == rows
+    rows = audit_collusion(EXACT, settings, [2, 10]).result["rows"]
+    assert audit_collusion(EXACT, settings, [2, 10], executor=pool).result["rows"] == rows
 
 
 def test_a_refusal_in_another_process_is_the_same_line(pool: Executor) -> None:

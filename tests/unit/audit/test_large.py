@@ -39,10 +39,12 @@ def test_looked_up_candidates_know_no_more_than_exact_posteriors(graph: Graph) -
     assert large["last-hop"].node_entropy_nats < blind
 
 
-def test_a_graph_that_is_large_is_looked_up_without_being_asked() -> None:
+def test_a_graph_that_is_large_is_looked_up_without_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same numbers as where by-class is asked for by name."""
     scheme = choose_scheme(random_regular(80, 3, seed=1), "uniform-node", support=(2, 3))
-    named, large = audit(scheme, SETTINGS), audit(scheme, SETTINGS, posterior="auto", large_nodes=80)
+    named = audit(scheme, SETTINGS)
+    monkeypatch.setattr("veilwalk.core.sizes.LARGE_NODES", 80)
+    large = audit(scheme, SETTINGS, posterior="auto")
     assert [one.report for one in named.findings.values()] == [one.report for one in large.findings.values()]
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
+from tests.helpers.known_runs import know
 
-from veilwalk.audit import Sightings, audit
-from veilwalk.audit._scene import source_flows
-from veilwalk.audit.inference.exact import FromLaw
-from veilwalk.audit.inference.first_sight import ColluderPosteriors
-from veilwalk.audit.observers.single import WindowPosteriors
-from veilwalk.chains import DeliveryLaw, NodeChain, chain_of
+from veilwalk.audit import AuditSettings, audit
+from veilwalk.audit._knowledge import source_flows
+from veilwalk.audit._observers import ExactSights, Window
+from veilwalk.audit._play import Run, Sightings, Truth
+from veilwalk.audit._timings import LawTiming
+from veilwalk.chains import DeliveryLaw, NodeChain
 from veilwalk.core.arrays import FloatArray, normalised
+from veilwalk.core.stats import Estimate
 from veilwalk.core.support import DistanceSupport
-from veilwalk.core.walk import SIMPLE
 from veilwalk.design import DestinationLaw, Scheme, choose_scheme
 from veilwalk.graphs import Graph
 
@@ -66,11 +67,15 @@ def to_one(weight: FloatArray) -> FloatArray:
     return np.asarray(weight / weight.sum())
 
 
-def source_priors(law: FloatArray) -> FloatArray:
-    """The prior of every destination under a law given as a table."""
+def scheme_of(law: FloatArray) -> Scheme:
+    """A law given as a table."""
     support = DistanceSupport(1, 9, allow_neighbours=True)
-    scheme = Scheme(GRAPH, DestinationLaw(support, GRAPH.digest, sparse.csr_array(law)))
-    return normalised(source_flows(scheme).toarray().T)
+    return Scheme(GRAPH, DestinationLaw(support, GRAPH.digest, sparse.csr_array(law)))
+
+
+def source_priors(law: FloatArray) -> FloatArray:
+    """The prior of every destination."""
+    return normalised(source_flows(scheme_of(law)).toarray().T)
 
 
 def test_the_prior_is_the_long_run_of_sources_times_the_law() -> None:
@@ -86,7 +91,7 @@ def test_without_timing_the_posterior_is_the_prior() -> None:
     """A horizon of zero leaves only that the update came: the return-time posterior is the prior itself."""
     prior = source_priors(LAW)
     for delivery in CHAIN.deliveries(LAW, 0):
-        got = FromLaw(delivery, N_NODES).posterior(sightings(return_time=[4, 50]), use_last_hop=False).weights
+        got = LawTiming(delivery, N_NODES).posterior(sightings(return_time=[4, 50]), use_last_hop=False).weights
         np.testing.assert_allclose(got, np.tile(prior[delivery.destination], (2, 1)), atol=1e-12, rtol=0)
 
 
@@ -107,7 +112,7 @@ def test_return_time_and_last_hop_read_the_right_entries() -> None:
     beyond = np.array([[20.0, 5.0], [1.0, 3.0]])
     delivery = DeliveryLaw(1, np.array([0, 3]), np.array([2, 4]), joint, beyond)
     seen = sightings(return_time=[1, 2, 3, 99], last_hop=[3, 0, 3, 0])
-    hop, time = (FromLaw(delivery, 5).posterior(seen, use_last_hop=use).weights for use in (True, False))
+    hop, time = (LawTiming(delivery, 5).posterior(seen, use_last_hop=use).weights for use in (True, False))
     for row, (a, b) in enumerate([(7, 8), (9, 10), (1, 3), (20, 5)]):
         np.testing.assert_allclose(hop[row], [0, 0, a / (a + b), 0, b / (a + b)], atol=1e-15)
     for row, (a, b) in enumerate([(5 + 7, 6 + 8), (9 + 11, 10 + 12), (21, 8), (21, 8)]):
@@ -117,8 +122,11 @@ def test_return_time_and_last_hop_read_the_right_entries() -> None:
 def test_the_window_posterior_is_the_law_times_the_window_likelihood() -> None:
     """P_ij L_ij at one return time, L from the dense absorbing chain; P_ij alone would miss it."""
     kappa, radius, times = 15, 2, np.arange(2001)
-    chain = chain_of(GRAPH, SIMPLE)
-    posterior = WindowPosteriors(chain, LAW, np.full(7, kappa), window_radius=radius)
+    sighted = sightings(destination=list(range(N_NODES)), return_time=[kappa] * N_NODES)
+    nobody, truth = np.zeros(0, dtype=np.int64), Truth(np.zeros(N_NODES, dtype=np.int64), np.arange(N_NODES))
+    run = Run(sighted, truth, Estimate(1.0, 1.0, 1.0), nobody, complete=True)
+    knowledge, window = know(scheme_of(LAW), AuditSettings(window_radius=radius), run), Window()
+    window.fit(knowledge)
     for node in range(N_NODES):
         pmf, arriving = [np.zeros(N_NODES)], STEP[:, node]
         for _ in times[1:]:
@@ -129,7 +137,7 @@ def test_the_window_posterior_is_the_law_times_the_window_likelihood() -> None:
         total = seen.sum(axis=0)
         centre = (times[: kappa + 1] @ seen) / np.where(total > 0, total, 1)
         likelihood = np.where(np.abs(times[:, None] - centre) <= radius + 1e-9, table, 0).sum(axis=0)
-        got = posterior.at(node, sightings(return_time=[kappa])).weights[0]
+        got = window.posterior(knowledge, np.array([node])).weights[0]
         np.testing.assert_allclose(got, to_one(LAW[:, node] * likelihood), atol=1e-9, rtol=0)
         assert np.abs(got - to_one(LAW[:, node])).max() > 1e-3
 
@@ -150,7 +158,7 @@ def first_exits() -> FloatArray:
 def test_first_sight_is_bayes_on_the_absorbing_chain() -> None:
     """For every destination, every last free node and every colluder next to it: which colluder adds nothing."""
     exits, mu = first_exits(), long_run(LAW)
-    adversary = ColluderPosteriors(CHAIN, LAW, COLLUDERS)
+    adversary = ExactSights(CHAIN, LAW, COLLUDERS)
     checked = 0
     for destination in COLLUDERS.tolist():
         for y in FREE:

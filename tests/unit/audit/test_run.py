@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veilwalk.audit import AuditSettings, audit, play
+from veilwalk.audit import AuditSettings, audit
+from veilwalk.audit._play import play_updates
 from veilwalk.design import choose_scheme
 from veilwalk.graphs import random_regular
 from veilwalk.walks import iter_protocol
@@ -31,11 +32,11 @@ def interrupted_after(chunks: int) -> Any:
 
 def test_an_interrupt_keeps_what_was_played(monkeypatch: pytest.MonkeyPatch) -> None:
     """The updates so far are those of the whole run, and the record says that it is not complete."""
-    whole = play(SCHEME, SETTINGS)
+    whole = play_updates(SCHEME, SETTINGS)
     monkeypatch.setattr("veilwalk.design._scheme.iter_protocol", interrupted_after(3))
-    kept = play(SCHEME, SETTINGS)
-    assert (whole.complete, len(whole.seen)) == (True, 4000)
-    assert (kept.complete, len(kept.seen)) == (False, 1200)
+    kept = play_updates(SCHEME, SETTINGS)
+    assert (whole.complete, len(whole.sightings)) == (True, 4000)
+    assert (kept.complete, len(kept.sightings)) == (False, 1200)
     for lane in range(8):
         mine = kept.truth.lane == lane
         np.testing.assert_array_equal(
@@ -50,4 +51,4 @@ def test_an_interrupt_before_the_first_chunk_is_passed_on(monkeypatch: pytest.Mo
     """There is nothing to audit yet."""
     monkeypatch.setattr("veilwalk.design._scheme.iter_protocol", interrupted_after(0))
     with pytest.raises(KeyboardInterrupt):
-        play(SCHEME, SETTINGS)
+        play_updates(SCHEME, SETTINGS)

@@ -7,30 +7,30 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from tests.helpers.known_runs import know
 from tests.helpers.token_stories import GRAPH, LAW, Twin, members
 
-from veilwalk.audit import AuditSettings, audit, choose_colluders, play
-from veilwalk.audit.inference.filter import Filter, MemberLog, segments
-from veilwalk.audit.inference.sampled_filter import SampledFilter
-from veilwalk.audit.observers._filtered import Filtered, FilteredAlone
-from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
+from veilwalk.audit import AuditSettings, Coalition, audit, choose_colluders, measure_eclipse, play_cheaters
+from veilwalk.audit._filter import EVERY, ExactFilter, MemberLog, SampledFilter, record_segments
+from veilwalk.audit._kernels_paths import GUESS, MAKER, ONE_VICTIM
+from veilwalk.audit._members import FilterObserver, LoneObserver
+from veilwalk.audit._play import play_updates
+from veilwalk.core.arrays import BoolArray, FloatArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
-from veilwalk.design import DestinationLaw, Scheme, choose_scheme, far_law
+from veilwalk.design import DestinationLaw, Scheme, choose_scheme
 from veilwalk.graphs import random_regular
 
 SETTINGS = AuditSettings(updates=1_200, replicas=4, seed=5)
-FAR = far_law(GRAPH, 2)
+FAR = choose_scheme(GRAPH, "far:2").law
 PATHS = 20_000
 
 
-def following(
-    scheme: Scheme, settings: AuditSettings, member: BoolArray, *, longest: int, most: int
-) -> list[MemberLog]:
+def watched(scheme: Scheme, settings: AuditSettings, member: BoolArray, *, longest: int, most: int) -> list[MemberLog]:
     """Return segments of a run that are not too long and end with what somebody else made."""
-    run = play(scheme, settings)
-    lanes, clock = run.truth.lane, run.seen.clock
-    rows = np.flatnonzero(member[run.seen.destination])
+    run = play_updates(scheme, settings)
+    lanes, clock = run.truth.lane, run.sightings.clock
+    rows = np.flatnonzero(member[run.sightings.destination])
     ends = np.array(
         [
             (first, last)
@@ -38,7 +38,7 @@ def following(
             if lanes[first] == lanes[last] and last > first + 1 and clock[last] - clock[first] <= longest
         ][:most]
     )
-    return segments(scheme, settings, seen=run.seen, lanes=lanes, ends=ends, member=member)
+    return record_segments(know(scheme, settings, run), ends, member)
 
 
 def apart(one: FloatArray, other: FloatArray | list[FloatArray]) -> FloatArray:
@@ -48,7 +48,7 @@ def apart(one: FloatArray, other: FloatArray | list[FloatArray]) -> FloatArray:
 
 def sampled(scheme: Scheme, *, counted: bool, own_draws: bool = True, particles: int = PATHS) -> SampledFilter:
     """Return the filter with many paths."""
-    return SampledFilter(scheme, scheme.chain.states, counted=counted, particles=particles, own_draws=own_draws)
+    return SampledFilter(scheme, counted=counted, particles=particles, own_draws=own_draws)
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_sampled_paths_give_what_all_stories_give(
 ) -> None:
     """For one recipient and for several; stories in which sets are redrawn at every hop are told apart."""
     scheme, member = Scheme(GRAPH, law, Walk(kind), recipients=recipients), members(2, 8)
-    logs = following(scheme, SETTINGS, member, longest=24, most=5)
+    logs = watched(scheme, SETTINGS, member, longest=24, most=5)
     assert len(logs) == 5
-    found = sampled(scheme, counted=counted).opened(logs, member)
+    found = sampled(scheme, counted=counted).infer_opened(logs, member)
     told = [Twin(kind, law, recipients, counted=counted).answers(log, member) for log in logs]
     assert apart(found, [weights for weights, _ in told]).max() < 0.02
     mutant = Twin(kind, law, recipients, counted=counted, redrawn=True)
     assert apart(found, [mutant.answers(log, member)[0] for log in logs]).max() > 0.05
-    first, rows = sampled(scheme, counted=False).first_sights(logs, member)
+    first, rows = sampled(scheme, counted=False).infer_first_sights(logs, member)
     assert len(first) == len(rows) > 0
     assert apart(first, [weights for _, sights in told for weights in sights]).max() < 0.02
 
@@ -90,58 +90,94 @@ def small() -> tuple[Scheme, AuditSettings, BoolArray]:
 def test_for_one_recipient_it_is_the_exact_filter_but_for_noise() -> None:
     """Also on segments of thousands of hops; and who forgets its own draws is told apart."""
     scheme, settings, member = small()
-    logs = following(scheme, settings, member, longest=10**9, most=12)
-    exact = Filter(scheme.chain.states, scheme.law.matrix, counted=True).opened(logs, member)
-    few, many = (sampled(scheme, counted=True, particles=n).opened(logs, member) for n in (100, 1_000))
+    logs = watched(scheme, settings, member, longest=10**9, most=12)
+    exact = ExactFilter(scheme, distinct_counts=EVERY).infer_opened(logs, member)
+    few, many = (sampled(scheme, counted=True, particles=n).infer_opened(logs, member) for n in (100, 1_000))
     assert apart(many, exact).mean() < 0.05
     assert apart(many, exact).mean() < apart(few, exact).mean()
-    forgetful = sampled(scheme, counted=True, own_draws=False, particles=1_000).opened(logs, member)
+    forgetful = sampled(scheme, counted=True, own_draws=False, particles=1_000).infer_opened(logs, member)
     assert apart(forgetful, exact).mean() > 0.1
 
 
 def test_answers_depend_on_the_seed_and_on_nothing_else() -> None:
     """The same again to the last digit, whatever the threads; other paths with another seed."""
     scheme, settings, member = small()
-    logs = following(scheme, settings, member, longest=400, most=4)
-    once, again = (sampled(scheme, counted=False, particles=50).held(logs, member) for _ in range(2))
+    logs = watched(scheme, settings, member, longest=400, most=4)
+    once, again = (sampled(scheme, counted=False, particles=50).infer_all(logs, member) for _ in range(2))
     np.testing.assert_array_equal(once[0], again[0])
     np.testing.assert_array_equal(once[1], again[1])
-    other = SampledFilter(scheme, scheme.chain.states, counted=False, particles=50, seed=9)
-    assert (other.held(logs, member)[0] != once[0]).any()
+    other = SampledFilter(scheme, counted=False, particles=50, seed=9)
+    assert (other.infer_all(logs, member)[0] != once[0]).any()
 
 
-def test_every_ciphertext_that_was_held_is_answered_once() -> None:
-    """By when it was last held; the one at the end by its opening."""
+def test_every_update_is_answered_once() -> None:
+    """Of those between two openings by members, but for the first, which a member made."""
     scheme, settings, member = small()
-    logs = following(scheme, settings, member, longest=400, most=4)
-    filtered = sampled(scheme, counted=False, particles=50)
-    weights, rows = filtered.held(logs, member)
-    expected: list[IntArray] = [log.row[log.new] for log in logs]
-    np.testing.assert_array_equal(rows, np.concatenate(expected))
+    logs = watched(scheme, settings, member, longest=400, most=4)
+    filtered = sampled(scheme, counted=True, particles=50)
+    weights, rows = filtered.infer_all(logs, member)
+    np.testing.assert_array_equal(rows, np.concatenate([log.row[0] + 2 + np.arange(log.updates) for log in logs]))
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
     assert filtered.lost == 0.0
     assert not weights[:, member].any()
 
 
 def test_observers_of_several_recipients_say_that_paths_were_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With how many; no relay is certain where the token does not turn; of all updates fewer are named than of opened.
+    """With how many; no relay is certain where the token does not turn; the coalition answers for all honest updates.
 
-    The mutant of a coalition that is asked about what it opened only would expect to name as many of all.
+    Members read more than they open, and hold more than they read.
     """
-    for kind in (Filtered, FilteredAlone):
-        monkeypatch.setattr(kind, "particles", 60)
+    for kind in (FilterObserver, LoneObserver):
+        monkeypatch.setattr(kind.__init__, "__defaults__", (60, True))
+    monkeypatch.setattr(Coalition.__init__, "__defaults__", (60, True, True))
     graph = random_regular(40, 3, seed=1)
-    several = Scheme(graph, far_law(graph, 3), Walk("non-backtracking"), recipients=4)
+    several = Scheme(graph, choose_scheme(graph, "far:3").law, Walk("non-backtracking"), recipients=4)
     asked = "memory,neighbour,coalition,linked-coalition"
     found = audit(several, observers=asked, updates=4_000, colluders=5, scored_by_filter=64)
     for name in ("memory", "neighbour", "coalition"):
-        assert found[name].how == "estimated: sampled paths, 60 at a time"
+        assert found[name].how == "estimated from 60 sampled paths"
         assert found[name].scored.facts["particles"] == 60
     assert found["neighbour"].scored.facts["certain_to_a_relay"] == 0.0
-    facts = found["coalition"].scored.facts
-    assert 0.4 < facts["held_of_all"] < 1.0
-    assert facts["expected_hits_of_all"] < 0.9 * found["coalition"].overall["top_posterior"]
-    assert [row["linked"] for row in found["linked-coalition"].by_linked_updates][:2] == [1, 2]
+    report = found["coalition"].report
+    shares = {row["of"]: row["share"] for row in report["by_knowledge"]}
+    assert 0.0 < shares["opened"] < shares["read"] < 1.0 - shares["never held"]
+    assert shares["read"] + shares["held, not read"] + shares["never held"] == pytest.approx(1.0)
+    assert sum(row["updates"] for row in report["by_maker"][:-1]) == report["scored_updates"]
+    linked = {(row["of"], row["linked"]) for row in found["linked-coalition"].by_linked_updates}
+    assert {("opened", 2), ("read", 1), ("read", 2)} <= linked
+    rows = {row["name"]: row["share"] for row in found.members}
+    assert rows["opens"] == pytest.approx(5 / 40, abs=0.03)
+    assert rows["reads"] > 1.5 * rows["opens"]
+    assert rows["makes"] == pytest.approx(rows["reads"], abs=0.1)
+    assert rows["active-maker"] > 0.7
+    assert rows["eclipse-3"] == pytest.approx(1.0)
+    assert rows["eclipse-2"] == pytest.approx(1 / 3)
+    assert rows["eclipse-1"] == 0.0
+
+
+def test_members_that_cheat_know_whom_they_seal_for() -> None:
+    """The next maker, but where the path begins; honest members of the same run expect nobody.
+
+    With the simple walk a relay that hands a ciphertext over and gets another one back knows who made it, too.
+    """
+    graph = random_regular(40, 3, seed=1)
+    several = Scheme(graph, choose_scheme(graph, "far:3").law, Walk("non-backtracking"), recipients=4)
+    member = np.isin(np.arange(40), choose_colluders(graph, 4, 7))
+    victim = int(np.flatnonzero(~member)[0])
+    run, lanes = play_cheaters(several, member, aim=ONE_VICTIM, victim=victim, updates=6_000)
+    mine = run[:, MAKER] == victim
+    assert (run[mine, GUESS] == victim).mean() > 0.7
+    assert mine.mean() > 2.5 / 40
+    assert set(np.unique(lanes)) <= set(range(32))
+    honest, _ = play_cheaters(several, member, updates=6_000)
+    assert (honest[:, GUESS] == -1).all()
+    assert (honest[:, MAKER] == victim).mean() < 2.0 / 40
+    blank, _ = play_cheaters(several, member, aim=ONE_VICTIM, victim=victim, updates=6_000, train_probability=0.5)
+    expected = blank[:, GUESS] == victim
+    assert (blank[expected, MAKER] == victim).mean() == pytest.approx(0.5, abs=0.06)
+    turning = Scheme(graph, several.law, Walk("simple"), recipients=4)
+    rows = {row["name"]: row["share"] for row in measure_eclipse(turning)}
+    assert rows["eclipse-1"] == pytest.approx(1 / 9)
 
 
 def test_what_would_take_hours_is_refused() -> None:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from veilwalk.audit import SCORES, estimate, score
+from veilwalk.audit import SCORES, estimate_over_lanes, score_posteriors
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.support import DistanceSupport
 
@@ -18,7 +18,7 @@ HOPS_AWAY = np.array([0, 1, 2, 2, 2, 3, 3])
 
 
 def scored(posterior: list[float], source: int) -> dict[str, float]:
-    row = score(np.array([posterior]), np.array([source]), HOPS_AWAY, SUPPORT)[0]
+    row = score_posteriors(np.array([posterior]), np.array([source]), HOPS_AWAY, SUPPORT)[0]
     return dict(zip(SCORES, row.tolist(), strict=True))
 
 
@@ -89,9 +89,9 @@ def test_rows_are_scored_each_for_itself() -> None:
     """A table gives what its rows give one by one."""
     table = np.random.default_rng(1).dirichlet(np.full(7, 0.3), size=20)
     sources = np.random.default_rng(2).integers(0, 7, 20)
-    together = score(table, sources, HOPS_AWAY, SUPPORT)
+    together = score_posteriors(table, sources, HOPS_AWAY, SUPPORT)
     for row in range(20):
-        alone = score(table[row : row + 1], sources[row : row + 1], HOPS_AWAY, SUPPORT)
+        alone = score_posteriors(table[row : row + 1], sources[row : row + 1], HOPS_AWAY, SUPPORT)
         np.testing.assert_allclose(together[row], alone[0], rtol=1e-14)
 
 
@@ -109,7 +109,7 @@ def test_intervals_hold_as_often_as_they_say(spread: float) -> None:
     ours = naive = 0
     for _ in range(400):
         values = correlated(rng, lanes, spread)
-        found = estimate(values, lanes)
+        found = estimate_over_lanes(values, lanes)
         ours += found.low <= 0.3 <= found.high
         # The named mutant: every update counted as an independent sample.
         naive += bool(abs(values.mean() - 0.3) <= 1.96 * values.std(ddof=1) / math.sqrt(len(values)))
@@ -120,7 +120,7 @@ def test_intervals_hold_as_often_as_they_say(spread: float) -> None:
 
 def test_the_interval_of_two_lanes_by_hand() -> None:
     """Means 1 and 3: 2 +- 12.706, the 97.5% point of Student's t with one degree of freedom."""
-    found = estimate(np.array([0.0, 2.0, 3.0, 3.0]), np.array([0, 0, 4, 4]))
+    found = estimate_over_lanes(np.array([0.0, 2.0, 3.0, 3.0]), np.array([0, 0, 4, 4]))
     assert found.mean == 2
     assert found.high - found.mean == pytest.approx(math.tan(math.pi * 0.475), rel=1e-9)
     assert found.mean - found.low == pytest.approx(math.tan(math.pi * 0.475), rel=1e-9)
@@ -128,7 +128,7 @@ def test_the_interval_of_two_lanes_by_hand() -> None:
 
 def test_one_lane_says_nothing_about_its_spread() -> None:
     """The mean is there; the interval is everything."""
-    found = estimate(np.array([1.0, 2.0]), np.array([3, 3]))
+    found = estimate_over_lanes(np.array([1.0, 2.0]), np.array([3, 3]))
     assert (found.mean, found.low, found.high) == (1.5, -math.inf, math.inf)
 
 
@@ -137,7 +137,7 @@ def test_intervals_of_shares_stay_within_bounds(share: bool) -> None:
     """Of few hits in few lanes: Wilson's by hand with as many updates as spread so far; inside nothing changes."""
     values, lanes = np.zeros(40), np.repeat(np.arange(8), 5)
     values[0] = 1.0
-    found = estimate(values, lanes, share=share)
+    found = estimate_over_lanes(values, lanes, share=share)
     assert found.mean == pytest.approx(1 / 40)
     assert (found.low < 0) == (not share)
     if share:
@@ -151,7 +151,7 @@ def test_intervals_of_shares_stay_within_bounds(share: bool) -> None:
         assert 0 < found.low < found.mean < found.high < 1
     even = np.tile([0.0, 1.0, 1.0, 0.0, 0.0], 8)
     even[:5] = 1.0
-    assert estimate(even, lanes, share=True) == estimate(even, lanes)
+    assert estimate_over_lanes(even, lanes, share=True) == estimate_over_lanes(even, lanes)
 
 
 @pytest.mark.parametrize("hits", [0, 3, 40])
@@ -159,26 +159,26 @@ def test_few_hits_or_misses_are_no_certainty(hits: int) -> None:
     """Lanes that agree by chance, as all must where all hit or none: Wilson's for as many updates as there are."""
     values, lanes = np.zeros(40), np.arange(40)
     values[:hits] = 1.0
-    found = estimate(values, lanes, share=True)
+    found = estimate_over_lanes(values, lanes, share=True)
     t, mean = 2.0226909200367595, hits / 40
     root = math.sqrt(mean * (1 - mean) / 40 + t**2 / (4 * 40**2))
     # Where some hit and some do not, forty lanes of one spread by 1/39 more than as many updates would.
     near = 1e-9 if hits in {0, 40} else 0.03
     assert found.high - found.low == pytest.approx(2 * t * root / (1 + t**2 / 40), rel=near)
     assert found.low <= mean <= found.high
-    by_lanes = estimate(values, lanes)
+    by_lanes = estimate_over_lanes(values, lanes)
     assert (by_lanes.low == by_lanes.high) == (hits in {0, 40})
 
 
 def test_what_is_the_same_every_time_is_certain() -> None:
     """A guess among many that are equally likely is worth a hundredth of a hit, each time."""
-    found = estimate(np.full(40, 0.01), np.repeat(np.arange(8), 5), share=True)
+    found = estimate_over_lanes(np.full(40, 0.01), np.repeat(np.arange(8), 5), share=True)
     assert (found.low, found.high) == pytest.approx((0.01, 0.01), abs=1e-9)
 
 
 def test_one_lane_leaves_a_share_anywhere() -> None:
     """From nothing to all."""
-    found = estimate(np.array([1.0, 0.0]), np.array([3, 3]), share=True)
+    found = estimate_over_lanes(np.array([1.0, 0.0]), np.array([3, 3]), share=True)
     assert (found.mean, found.low, found.high) == (0.5, 0.0, 1.0)
 
 
@@ -188,7 +188,7 @@ def test_wilsons_intervals_hold_as_often_as_they_say() -> None:
     ours = normal = 0
     for _ in range(400):
         values = (rng.random(len(lanes)) < 0.004).astype(np.float64)
-        inside, plain = estimate(values, lanes, share=True), estimate(values, lanes)
+        inside, plain = estimate_over_lanes(values, lanes, share=True), estimate_over_lanes(values, lanes)
         assert 0 <= inside.low <= inside.mean <= inside.high <= 1
         ours += inside.low <= 0.004 <= inside.high
         normal += plain.low <= 0.004 <= plain.high

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers.known_runs import know
 
-from veilwalk.audit import AuditSettings, audit, make_plan, play
-from veilwalk.audit.inference.paths import from_path
-from veilwalk.audit.inference.rehearsed import Sets, colluder_numbers, follow_paths, follow_sealed
+from veilwalk.audit import AuditSettings, audit, make_plan
+from veilwalk.audit._play import play_updates
+from veilwalk.audit._sampled import SetLaw, follow_paths, path_posterior
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.design import Scheme, choose_scheme
@@ -19,20 +20,11 @@ from veilwalk.walks import draw_recipients, token_paths
 
 EDGES = [(0, 1), (1, 2), (2, 3), (3, 1), (1, 4), (4, 5), (5, 6), (6, 7), (7, 4), (2, 6), (7, 8), (8, 3)]
 GRAPH = Graph.from_edges(9, np.array(EDGES))
-COLLUDERS = np.array([2, 8])
-MEMBER = colluder_numbers(9, COLLUDERS)
 SEVERAL = Scheme(GRAPH, choose_scheme(GRAPH, "far:2").law, recipients=2)
 PATHS = token_paths(GRAPH, hops=60, lanes=2, seed=4)
 SMALL = random_regular(60, 3, seed=1)
 EIGHT = choose_scheme(SMALL, "far:2", walk="non-backtracking", recipients=8)
 CHEAP = AuditSettings(updates=40_000, rehearsed_hops=20_000, colluders=6)
-
-
-def sets_of(scheme: Scheme) -> Sets:
-    """The law of its sets."""
-    found = Sets.of(scheme)
-    assert found is not None
-    return found
 
 
 def opened_slowly(path: IntArray, then: int, *, forgets: bool) -> FloatArray:
@@ -65,33 +57,23 @@ def made_slowly(path: IntArray, *, forgets: bool = False) -> tuple[FloatArray, F
 
 def test_openings_are_followed_along_the_path() -> None:
     """As sums over all sets give them; a set redrawn at every hop misses."""
-    made, _ = follow_sealed(PATHS, sets_of(SEVERAL), MEMBER)
+    made, _ = follow_paths(PATHS, SetLaw.from_scheme(SEVERAL), np.zeros(9, dtype=np.bool_))
     for lane, path in enumerate(PATHS):
         np.testing.assert_allclose(made[lane, 0], made_slowly(path)[0], atol=1e-6, rtol=0)
         assert np.abs(made[lane, 0] - made_slowly(path, forgets=True)[0]).max() > 0.05
 
 
-def test_one_recipient_is_the_paper() -> None:
-    """Followed as one of several, one recipient gives what the paper's own kernel gives; of uneven laws too."""
-    for law in ("far:2", "uniform-distance"):
-        scheme = choose_scheme(GRAPH, law, support=None if law == "far:2" else (2, 3))
-        two = sets_of(Scheme(GRAPH, scheme.law, recipients=2))
-        one = Sets(1, two.weights, two.eligible, two.even, two.pace, two.slope)
-        ours, _ = follow_sealed(PATHS, one, MEMBER)
-        np.testing.assert_allclose(ours[:, :1], follow_paths(PATHS, scheme.law), atol=1e-6, rtol=0)
-
-
 def test_who_knows_the_path() -> None:
     """Its posterior is that of sums over all sets."""
     settings = AuditSettings(updates=64, replicas=4, seed=4)
-    run = play(SEVERAL, settings)
-    late = np.flatnonzero(run.seen.clock < 400)
-    found = from_path(SEVERAL, settings, seen=run.seen.at(late), lanes=run.truth.lane[late])
+    run = play_updates(SEVERAL, settings)
+    late = np.flatnonzero(run.sightings.clock < 400)
+    found = path_posterior(know(SEVERAL, settings, run), late)
     assert found.how == "exact: every hop is known"
     walked = token_paths(GRAPH, hops=400, lanes=4, seed=4)
     assert len(late) > 20
     for row in range(0, len(late), 8):
-        clock, lane = run.seen.clock[late[row]], run.truth.lane[late[row]]
+        clock, lane = run.sightings.clock[late[row]], run.truth.lane[late[row]]
         path = walked[lane][: clock + 1]
         weights = np.bincount(path, weights=made_slowly(path)[1][clock], minlength=9)
         np.testing.assert_allclose(found.weights[row], weights / weights.sum(), atol=1e-5, rtol=0)
@@ -107,7 +89,7 @@ def test_observers_are_calibrated() -> None:
         low, high = row["hit_ratio_interval"]
         slack = (high - low) / 2
         assert low - slack < row["top_posterior"] < high + slack, name
-    assert found["prior"].how == "estimated: sampled paths, sets summed out"
+    assert found["prior"].how == "estimated from sampled paths"
     last_hop = found["last-hop"]
     assert found["return-time"].node_entropy_nats > last_hop.node_entropy_nats > found["path"].node_entropy_nats
     assert last_hop.worst_percent is not None
@@ -129,8 +111,8 @@ def test_a_recipient_that_is_not_first_learns_nothing() -> None:
     """
     colluders = np.array([3, 17, 40])
     settings = AuditSettings(updates=400, replicas=4)
-    run = play(EIGHT, settings, colluders)
-    seen, lanes = run.seen, run.truth.lane
+    run = play_updates(EIGHT, settings, colluders)
+    seen, lanes = run.sightings, run.truth.lane
     paths = token_paths(SMALL, hops=int(seen.clock.max()), lanes=4, seed=settings.seed, walk=EIGHT.walk)
     too_late = 0
     for row in np.flatnonzero(lanes[1:] == lanes[:-1]) + 1:
@@ -164,10 +146,12 @@ def test_what_is_for_one_recipient_says_so(options: dict[str, Any], message: str
     assert "\n" not in str(caught.value)
 
 
-def test_large_graphs_without_tables() -> None:
+def test_large_graphs_without_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a far law everybody is a candidate; the law is never made a table, and posteriors are by class."""
     scheme = choose_scheme(random_regular(200, 3, seed=2), "far:3", walk="non-backtracking", recipients=8)
-    found = audit(scheme, updates=6_000, large_nodes=100, scored_by_few=1_500)
+    monkeypatch.setattr("veilwalk.core.sizes.LARGE_NODES", 100)
+    monkeypatch.setattr("veilwalk.audit._timings.SCORED_BY_FEW", 1_500)
+    found = audit(scheme, updates=6_000)
     assert found.plan.looked_up
     assert list(found) == ["prior", "return-time", "last-hop"]
     assert "matrix" not in vars(scheme.law)

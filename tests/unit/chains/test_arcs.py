@@ -13,7 +13,7 @@ from tests.helpers.dense_walks import arc_hitting_law, arc_steps, hitting_law
 from tests.helpers.graphs import PETERSEN_EDGES, clique_edges, cube_edges, cycle_edges, path_edges, star_edges
 
 from veilwalk.chains import ArcChain
-from veilwalk.chains._arc_chain import ArcPotentials
+from veilwalk.chains._openings import SetPotentials
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
 from veilwalk.graphs import Graph, random_regular
@@ -154,7 +154,7 @@ def test_mean_hitting_times_are_exact(name: str) -> None:
 @pytest.mark.parametrize("name", TURNING)
 def test_the_dense_solve_is_exact_and_knows_where_nodes_are_entered(name: str) -> None:
     """Means, and entries against the law summed over the arcs by which the target is reached."""
-    chain, potentials = chain_on(name), ArcPotentials(chain_on(name))
+    chain, potentials = chain_on(name), SetPotentials(chain_on(name).states)
     step = chain.transition_matrix.toarray()
     for node in range(chain.n_nodes):
         means, entries = potentials.solve_hits(node)
@@ -273,4 +273,4 @@ def test_unfit_requests_are_refused() -> None:
     with pytest.raises(ResourceLimitError, match="need 2400 bytes"):
         chain.mean_hitting_times(memory_bytes=2399)
     with pytest.raises(GraphError, match="ring"):
-        ArcPotentials(chain_on("odd ring"))
+        SetPotentials(chain_on("odd ring").states)

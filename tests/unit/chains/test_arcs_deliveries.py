@@ -16,7 +16,8 @@ from tests.helpers.token_chains import (
     hops_apart,
 )
 
-from veilwalk.chains import ArcChain, ArcUpdates, DeliveryLaw, NodeChain
+from veilwalk.chains import ArcChain, DeliveryLaw, NodeChain
+from veilwalk.chains._arc_chain import ArcUpdates
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
 from veilwalk.graphs import Graph
 

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from fractions import Fraction
-from itertools import combinations
-from math import comb
+from itertools import combinations, permutations
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 from veilwalk import chains
-from veilwalk.chains._openings import SetPotentials
+from veilwalk.chains._openings import SetPotentials, list_sets
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph, distances, hypercube, random_regular, ring
+from veilwalk.walks import run_protocol
 
 CUBE = [(a, a ^ bit) for a in range(8) for bit in (1, 2, 4) if a < a ^ bit]
 # A hub, a leaf and cycles of several lengths.
 KITE = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (4, 5), (5, 2), (5, 6)]
 GRAPHS = {"cube": (8, CUBE), "kite": (7, KITE)}
 WALKS = ["simple", "non-backtracking"]
+WHOLE = Fraction(1)
 # Where it came from and where it is; the beginning has no past.
 Place = tuple[int, int]
 
@@ -49,11 +51,19 @@ def moves(near: dict[int, list[int]], place: Place, walk: str) -> dict[Place, Fr
     return {(here, way): Fraction(1, len(ways)) for way in ways}
 
 
-def opened(name: str, walk: str, begin: Place, chosen: set[int], horizon: int) -> list[dict[Place, Fraction]]:
+def opened(
+    name: str,
+    walk: str,
+    begin: Place,
+    chosen: set[int],
+    horizon: int,
+    *,
+    unit: Any = WHOLE,
+) -> list[dict[Place, Any]]:
     """P(opened at hop t by a node that was entered from another), by following every path."""
-    near, token, law = neighbours(name), {begin: Fraction(1)}, []
+    near, token, law = neighbours(name), {begin: unit}, []
     for _ in range(horizon):
-        after: dict[Place, Fraction] = defaultdict(Fraction)
+        after: dict[Place, Any] = defaultdict(type(unit))
         for place, weight in token.items():
             for to, chance in moves(near, place, walk).items():
                 after[to] += weight * chance
@@ -62,73 +72,35 @@ def opened(name: str, walk: str, begin: Place, chosen: set[int], horizon: int) -
     return law
 
 
-def survival_with_sets_summed_out(
-    name: str, walk: str, source: int, *, far: int, k: int, horizon: int
-) -> list[Fraction]:
-    """E[s(R_t)], over places and visited sets: no set of recipients is ever drawn."""
-    near = neighbours(name)
-    hops, queue = {source: 0}, [source]
-    for here in queue:
-        for way in near[here]:
-            if way not in hops:
-                hops[way] = hops[here] + 1
-                queue.append(way)
-    eligible = frozenset(node for node, hop in hops.items() if hop >= far)
-    size, token, law = len(eligible), {((-1, source), frozenset[int]()): Fraction(1)}, []
-    for _ in range(horizon):
-        after: dict[tuple[Place, frozenset[int]], Fraction] = defaultdict(Fraction)
-        for (place, met), weight in token.items():
-            for to, chance in moves(near, place, walk).items():
-                after[to, met | ({to[1]} & eligible)] += weight * chance
-        token = after
-        kept = (w * Fraction(comb(size - len(met), k), comb(size, k)) for (_, met), w in token.items())
-        law.append(sum(kept, Fraction(0)))
-    return law
-
-
 @pytest.mark.parametrize("walk", WALKS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_given_set_opens_as_counted_path_by_path(name: str, walk: str) -> None:
-    """Joint law of hop, last hop and opener, by fractions; the whole law and the mean are its sums."""
-    chain = chains.chain_of(graph(name), Walk(walk))
+    """The chance of each opener from every state: the first hops by fractions, the sum over hops by all paths."""
+    chain, network = chains.chain_of(graph(name), Walk(walk)), graph(name)
     for source, chosen in [(0, [3, 5, 6]), (1, [4, 6]), (2, [0, 4, 5, 6])]:
-        got = chain.opening_law(source, chosen, 2000)
-        want = opened(name, walk, (-1, source), set(chosen), 12)
-        for hop, ways in enumerate(want, start=1):
-            expected = [float(ways.get((int(a), int(b)), 0)) for a, b in zip(got.came_from, got.opener, strict=True)]
-            np.testing.assert_allclose(got.pmf[hop], expected, atol=1e-15)
-            assert sum(ways.values()) == pytest.approx(got.pmf[hop].sum(), abs=1e-14)
-        np.testing.assert_allclose(got.pmf.sum(axis=0), got.chances, atol=1e-13)
-        assert np.arange(2001) @ got.pmf.sum(axis=1) == pytest.approx(got.mean_hops, rel=1e-12)
-        assert got.by_recipient.sum() == pytest.approx(1, abs=1e-13)
-
-
-@pytest.mark.parametrize("walk", WALKS)
-@pytest.mark.parametrize("name", GRAPHS)
-def test_all_sets_together_thin_the_range_of_the_walk(name: str, walk: str) -> None:
-    """The mean over every set of K equals E[C(E - R_t, K)] / C(E, K) over visited sets."""
-    chain, hops, far = chains.chain_of(graph(name), Walk(walk)), distances(graph(name)), 2
-    for source in (0, 2):
-        eligible = np.flatnonzero(hops[source] >= far)
-        for k in range(1, len(eligible) + 1):
-            laws = [chain.opening_law(source, s, 9).pmf.sum(axis=1) for s in combinations(eligible.tolist(), k)]
-            survival = 1 - np.mean(laws, axis=0).cumsum()
-            want = survival_with_sets_summed_out(name, walk, source, far=far, k=k, horizon=9)
-            np.testing.assert_allclose(survival[1:], [float(share) for share in want], atol=1e-14)
+        for place, state in enumerate(np.flatnonzero(chain.state_nodes == source)):
+            begin = (-1 if walk == "simple" else int(network.neighbours(source)[place]), source)
+            got = chain.opening_chances(int(state), np.array(chosen))
+            for horizon, unit in ((12, WHOLE), (2000, 1.0)):
+                want = np.zeros(len(chosen))
+                for ways in opened(name, walk, begin, set(chosen), horizon, unit=unit):
+                    for (_, opener), chance in ways.items():
+                        want[chosen.index(opener)] += float(chance)
+                assert np.all(want <= got + 1e-12)
+            np.testing.assert_allclose(got, want, atol=1e-12)
 
 
 @pytest.mark.parametrize("walk", ["simple", "lazy", "metropolis", "non-backtracking"])
 def test_one_recipient_is_a_destination(walk: str) -> None:
-    """Hitting times and their laws are those that the chain had before."""
-    network = graph("kite")
-    chain = chains.chain_of(network, Walk(walk))
-    means = chain.mean_hitting_times()
-    laws = {int(j): pmf[:, :, k] for js, pmf in chain.hitting_laws(30) for k, j in enumerate(js)}
+    """It opens for sure, after the mean hitting time that the chain computes without potentials."""
+    chain = chains.chain_of(graph("kite"), Walk(walk))
+    means, potentials = chain.mean_hitting_times(), SetPotentials(chain.states)
     for source, target in [(0, 6), (3, 1), (5, 4), (6, 2)]:
-        got = chain.opening_law(source, [target], 30)
-        assert got.mean_hops == pytest.approx(means[source, target], rel=1e-12)
-        np.testing.assert_allclose(got.pmf.sum(axis=1), laws[target][:31, source], atol=1e-14)
-        assert got.by_recipient == pytest.approx(1)
+        hops, entries = potentials.solve_hits(target)
+        own = chain.state_nodes == source
+        assert hops[own].mean() == pytest.approx(means[source, target], rel=1e-12)
+        np.testing.assert_allclose(entries.sum(axis=1), 1.0, atol=1e-13)
+        assert chain.opening_chances(int(np.argmax(own)), np.array([target])) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("walk", WALKS)
@@ -174,10 +146,9 @@ def test_the_mean_over_sets_covers_the_mean_over_all_sets(walk: str) -> None:
         for source in range(network.n_nodes):
             pairs = list(combinations(np.flatnonzero(far[source]).tolist(), k))
             want = np.zeros(network.n_nodes)
-            for pair in pairs:
-                found = chain.opening_law(source, pair)
-                want[found.recipients] += found.by_recipient / len(pairs)
             if walk == "simple":
+                for pair in pairs:
+                    want[list(pair)] += chain.opening_chances(source, np.array(pair)) / len(pairs)
                 # Each entry has a binomial spread at most; four of its standard errors.
                 assert np.all(np.abs(got.by_node[source] - want) <= 4 * np.sqrt(want * (1 - want) / 400) + 1e-12)
         assert got.by_node.sum(axis=1) == pytest.approx(1)
@@ -196,7 +167,7 @@ def test_the_same_seed_draws_the_same_sets() -> None:
 
 
 def test_what_cannot_be_drawn_is_refused_in_one_line() -> None:
-    """No recipient, more than a row holds, the source itself, somebody twice, somebody unknown."""
+    """No recipient, more than a row holds, one set alone, a ring, too little memory."""
     network = graph("cube")
     chain = chains.chain_of(network, Walk("simple"))
     far = distances(network) >= 2
@@ -206,12 +177,42 @@ def test_what_cannot_be_drawn_is_refused_in_one_line() -> None:
             chain.mean_openings(law, k, n_sets=2, seed=0)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="sets = 1"):
         chain.mean_openings(law, 2, n_sets=1, seed=0)
-    for recipients in ([], [0, 3], [3, 3], [8], [-1], [2.5]):
-        with pytest.raises(InvalidParameterError, match="recipients"):
-            chain.opening_law(0, recipients)  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameterError, match="source = 9"):
-        chain.opening_law(9, [1])
     with pytest.raises(GraphError, match="ring"):
-        chains.chain_of(ring(6), Walk("non-backtracking")).opening_law(0, [3])
+        chains.chain_of(ring(6), Walk("non-backtracking")).opening_chances(0, np.array([3]))
     with pytest.raises(ResourceLimitError):
-        SetPotentials(chain.states, chain.node_shares, memory_bytes=1000)
+        SetPotentials(chain.states, memory_bytes=1000)
+
+
+def test_listed_sets_have_the_chances_of_draws_without_replacement() -> None:
+    """Against every order of drawing; a mutant that multiplies the chances of one draw each is told apart."""
+    row = np.array([0.0, 0.4, 0.1, 0.0, 0.3, 0.2])
+    for size in (1, 2, 3, 4):
+        sets, got = list_sets(row, size)
+        assert got.sum() == pytest.approx(1.0, rel=1e-12)
+        for chosen, chance in zip(sets.tolist(), got, strict=True):
+            want = 0.0
+            for order in permutations(chosen):
+                left, product = 1.0, 1.0
+                for node in order:
+                    product *= row[node] / left
+                    left -= row[node]
+                want += product
+            assert chance == pytest.approx(want, rel=1e-12)
+
+
+@pytest.mark.parametrize("walk", ["simple", "lazy", "metropolis", "non-backtracking"])
+def test_arrivals_by_arc_are_those_of_plays(walk: str) -> None:
+    """Last hops of openers and their sources, uneven rows: against a play; a mutant that turns arcs round fails."""
+    network = graph("kite")
+    far = (distances(network) >= 2) * np.arange(1, 8)
+    law = sparse.csr_array(far / far.sum(axis=1, keepdims=True))
+    exact = chains.chain_of(network, Walk(walk)).mean_openings(law, 2)
+    records = run_protocol(network, law, updates=200_000, seed=3, walk=Walk(walk), recipients=2)
+    heads = np.repeat(np.arange(7), network.degrees)
+    arcs = np.searchsorted(heads * 7 + network.indices, records["destination"] * 7 + records["last_hop"])
+    played = np.zeros_like(exact.joint)
+    np.add.at(played, (arcs, records["source"]), 1 / len(records))
+    assert exact.joint.sum() == pytest.approx(1.0, rel=1e-9)
+    # Updates of a lane follow each other: four standard errors of independent ones, half as wide again.
+    assert np.all(np.abs(played - exact.joint) < 6 * np.sqrt(exact.joint / len(records)) + 1e-4)
+    assert exact.mean_hops == pytest.approx(records["leg_hops"].mean(), rel=0.01)

@@ -13,16 +13,16 @@ import pytest
 import typer
 from tests.helpers.cli import Cli
 
-from veilwalk.audit import INFERENCES, OBSERVERS, SCORES, AuditSettings
-from veilwalk.audit.inference import Posterior
-from veilwalk.audit.inference.exact import HandedOver
-from veilwalk.audit.observers._filtered import Filtered
+from veilwalk.audit import OBSERVERS, SCORES, AuditSettings, Posterior
+from veilwalk.audit._members import Coalition, FilterObserver
+from veilwalk.audit._plan import INFERENCES
+from veilwalk.audit._timings import PlainTiming
 from veilwalk.cli import _output
 from veilwalk.cli._main import app
 from veilwalk.core.walk import WALKS
 from veilwalk.design import LAWS
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.training import TrainSettings, scheme_of
+from veilwalk.training import build_scheme, make_spec
 
 GRAPH = ["--graph", "rrg:30:3:seed=1"]
 SMALL = ["audit", *GRAPH, "--support", "2:3", "--updates", "3000", "--colluders", "4"]
@@ -113,7 +113,8 @@ def test_a_curve_over_colluders(run: Cli, tmp_path: Path) -> None:
 
 def test_the_strongest_coalition_is_run_or_said_not_to_be(run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the table of observers and in the curve, with the reason; standard error names the others too."""
-    monkeypatch.setattr(Filtered, "_per_minute", lambda _: 3.0)
+    for kind in (FilterObserver, Coalition):
+        monkeypatch.setattr(kind, "answers_per_minute", lambda _observer, _plan: 3.0)
     code, out, err = run([*SMALL, "--law", "paper", "--colluders", "4,12"])
     assert code == 0
     words = " ".join(out.split())
@@ -168,10 +169,10 @@ def test_the_plain_walk_names_every_source(run: Cli, monkeypatch: pytest.MonkeyP
     assert list(found["observers"]) == ["prior", "last-hop"]
     assert names_every_source(found)
 
-    def blindfolded(local: HandedOver, seen: Any, *, use_last_hop: bool) -> Posterior:
+    def blindfolded(local: PlainTiming, seen: Any, *, use_last_hop: bool) -> Posterior:
         return Posterior(np.full((len(seen), len(local.candidates)), 1 / len(local.candidates)), f"{use_last_hop}")
 
-    monkeypatch.setattr(HandedOver, "posterior", blindfolded)
+    monkeypatch.setattr(PlainTiming, "posterior", blindfolded)
     assert not names_every_source(run.json(plain))
 
 
@@ -190,7 +191,7 @@ def test_a_law_from_a_file(run: Cli, tmp_path: Path, suffix: str) -> None:
 def test_a_distance_law_from_a_file_fits_any_graph(run: Cli, tmp_path: Path) -> None:
     """The closed form, written without a graph, is spread over the one that is audited."""
     path = tmp_path / "law.json"
-    assert run(["design", "--nodes", "30", "--degree", "3", "--support", "2:3", "--out", str(path)])[0] == 0
+    assert run(["paper", "law", "--nodes", "30", "--degree", "3", "--support", "2:3", "--out", str(path)])[0] == 0
     by_file = run.json([*SMALL, "--law", str(path), "--observers", "prior"])
     by_name = run.json([*SMALL, "--law", "paper", "--observers", "prior"])
     assert by_file["observers"] == by_name["observers"]
@@ -216,7 +217,7 @@ def refused(arguments: list[str], culprit: str, run: Cli, folder: Path) -> None:
 
 
 BAD = {
-    "colluders, all": (["--colluders", "30"], "colluders = 30: must be from 1 to 29"),
+    "colluders, all": (["--colluders", "30"], "colluders = '30': must be fewer than all 30"),
     "colluders, none": (["--colluders", "0"], "colluders = 0"),
     "colluders, not a number": (["--colluders", "three"], "three"),
     "colluders, no share": (["--colluders", "0%"], "colluders = 0"),
@@ -308,7 +309,7 @@ def test_without_a_word_on_the_scheme_it_attacks_what_train_uses(run: Cli) -> No
     """And its first line says so; any part that is given asks for another scheme."""
     spec = "rrg:60:3:seed=1"
     graph, quick = parse_graph_spec(spec), ["--graph", spec, "--updates", "600", "--observers", "prior"]
-    trained = scheme_of(graph, TrainSettings(graph=spec))
+    trained = build_scheme(graph, make_spec(graph=spec))
     found = run.json(["audit", *quick])["params"]
     assert (found["law"], found["walk"], found["recipients"]) == (
         trained.law.name,
@@ -378,3 +379,11 @@ def test_without_matplotlib_the_record_is_written_all_the_same(
     assert [path.name for path in tmp_path.iterdir()] == ["audit.json"]
     assert out.endswith(f"wrote {tmp_path / 'audit.json'}\n")
     assert err.startswith("figures are left out: matplotlib is missing")
+
+
+def test_what_is_counted_over_all_members_says_that_it_is_not_sampled(run: Cli) -> None:
+    """No number stands beside an empty interval."""
+    _, out, _ = run(["audit", "--graph", "complete:5", "--updates", "500"])
+    rows = [line for line in out.splitlines() if "neighbours know it for certain" in line]
+    assert rows
+    assert all(re.search(r"not sampled|\d% to \d", line) for line in rows), rows

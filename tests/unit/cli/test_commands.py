@@ -16,7 +16,7 @@ from tests.helpers.cli import Cli, without_compiling
 
 from veilwalk.design import DestinationLaw, DistanceLaw, load_law
 
-PAPER = ["design", "--nodes", "300", "--degree", "3", "--support", "2:6", "--window", "5", "--tail", "0.3"]
+PAPER = ["paper", "law", "--nodes", "300", "--degree", "3", "--support", "2:6", "--window", "5", "--tail", "0.3"]
 LONG = "x" * 300
 DESIGN_KEYS = {
     "return_time_design",
@@ -82,6 +82,14 @@ def test_design_on_a_graph_gives_a_law_per_node(run: Cli, tmp_path: Path) -> Non
     law = load_law(out)
     assert isinstance(law, DestinationLaw)
     np.testing.assert_array_equal(law.matrix.toarray(), matrix)
+
+
+def test_the_papers_law_on_a_graph_is_the_default_design(run: Cli) -> None:
+    """``paper law --graph`` has the paper's own parameters, and their defaults are those of ``design``."""
+    place = ["--graph", "rrg:40:3:seed=2", "--support", "2:4"]
+    law = ["paper", "law", *place]
+    assert run.json(law) == run.json(["design", *place])
+    assert run.json([*law, "--window", "3"])["window_radius"] == 3
 
 
 def test_design_writes_a_distance_law(run: Cli, tmp_path: Path) -> None:
@@ -156,8 +164,8 @@ def test_paper_reproduce_writes_four_files_a_figure(run: Cli, tmp_path: Path) ->
 
 
 BAD = {
-    "degree below 3": ([*PAPER[:3], "--degree", "2"], "degree = 2"),
-    "odd edge ends": (["design", "--nodes", "301", "--degree", "3"], "nodes * degree = 903"),
+    "degree below 3": ([*PAPER[:4], "--degree", "2"], "degree = 2"),
+    "odd edge ends": (["paper", "law", "--nodes", "301", "--degree", "3"], "nodes * degree = 903"),
     "support beyond the diameter": ([*PAPER, "--support", "2:12"], "2:12"),
     "support beyond the graph": (["design", "--graph", "rrg:40:3", "--support", "2:40"], "2:40"),
     "neighbours without the flag": (
@@ -177,8 +185,15 @@ BAD = {
         "--support = '2:99999999999': must be within",
     ),
     "window negative": ([*PAPER, "--window", "-1"], "window = -1"),
-    "nodes not a number": (["design", "--nodes", "many", "--degree", "3"], "--nodes"),
-    "nothing to design": (["design"], "give --graph, or both --nodes and --degree"),
+    "nodes not a number": (["paper", "law", "--nodes", "many", "--degree", "3"], "--nodes = 'many': must be a whole"),
+    "nothing to design for": (["design"], "give --graph or --roster"),
+    "nothing to print a law for": (["paper", "law", "--degree", "3"], "give both --nodes and --degree"),
+    "nothing to recommend for": (["recommend"], "give --graph or --roster"),
+    "two networks": (["recommend", "--graph", "ring:9", "--members", "20"], "--members = 20"),
+    "too few members": (["recommend", "--members", "2"], "--members = 2"),
+    "a number left out": (["graph", "info"], "SPEC is not given"),
+    "more colluders than nodes": (["audit", "--graph", "rrg:12:3:seed=1", "--colluders", "200%"], "colluders = '200%'"),
+    "a figure before its folder": (["paper", "reproduce", "fig9"], "figure = 'fig9'"),
     "both kinds of design": ([*PAPER, "--graph", "ring:9"], "leave them out with --graph"),
     "formulas": ([*PAPER, "--formulas", "guessed"], "guessed"),
     "graph kind": (["graph", "info", "moon:3"], "moon:3"),
@@ -198,6 +213,25 @@ BAD = {
     "folder's name too long": (["init", LONG], "File name too long"),
     "watched name too long": (["watch", LONG], "File name too long"),
 }
+
+
+MOVED = {
+    "--nodes": "paper law",
+    "--formulas": "paper law",
+    "--tail": "paper law",
+    "--frontier": "frontier",
+    "--keep": "recommend",
+    "--engine": "executor",
+}
+
+
+@pytest.mark.parametrize("flag", MOVED)
+def test_a_flag_that_moved_names_its_place(flag: str, run: Cli) -> None:
+    """In one line, whatever else is given."""
+    code, out, err = run(["design", "--graph", "ring:9", flag, "3"])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{flag} is " in err
+    assert MOVED[flag] in err
 
 
 @pytest.mark.parametrize("case", BAD)

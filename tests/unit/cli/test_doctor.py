@@ -15,8 +15,10 @@ from types import SimpleNamespace
 import pytest
 from tests.helpers.cli import Cli
 
-from veilwalk.cli import _doctor_checks as checks
-from veilwalk.cli._doctor_checks import EXTRAS, Finding
+from veilwalk.cli import _doctor as checks
+from veilwalk.cli._doctor import EXTRAS, Finding
+from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
+from veilwalk.training import CLUSTER
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,12 +35,27 @@ def test_a_machine_that_runs_the_tests_is_well(run: Cli, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_node_is_checked_with_its_machine(run: Cli, tmp_path: Path) -> None:
+    """``doctor node.toml``: the node's disk and files, after everything else; what is no such file is one line."""
+    (config, *_) = prepare_or_resume(
+        set_up_cluster(CLUSTER.read({"graph": "rrg:6:3:seed=1", "suite": "x25519"})), tmp_path / "c"
+    )
+    report = run.json(["doctor", str(config)])
+    names = [finding["name"] for finding in report["findings"]]
+    assert report["ok"]
+    assert names[8] == "extras"
+    assert {"node, settings", "node, keys"} <= set(names[9:])
+    for wrong in (["doctor", str(tmp_path / "no.toml")], ["doctor", str(config), "--state", str(tmp_path)]):
+        code, out, err = run(wrong)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+
+
 def test_every_extra_is_known_to_the_page_and_to_the_doctor() -> None:
-    """But for those that only this repository needs, and trackers too large to look for."""
+    """But for those that only this repository needs."""
     extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
     table = (ROOT / "docs" / "reference" / "cli.md").read_text().partition("## Extras")[2].partition("\n## ")[0]
     assert extras == set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))
-    assert extras - set(EXTRAS) == {"bench", "dev", "docs", "mlflow", "trackio", "wandb"}
+    assert extras - set(EXTRAS) == {"bench", "dev", "docs"}
 
 
 def test_what_fails_is_said_with_its_cure_and_ends_with_1(
@@ -129,8 +146,8 @@ def test_each_trouble_has_its_words(
 def test_no_place_for_compiled_kernels_is_one_line(tmp_path: Path) -> None:
     """Not a traceback and a plea to report it: numba's own complaint, said as a user can mend it, by both."""
     lacking = (
-        "import numba.core.caching as c, sys\n"
-        "c.CacheImpl._locator_classes = []\n"
+        "import numba, sys\n"
+        "numba.config.CACHE_LOCATOR_CLASSES = 'ZipCacheLocator'\n"
         "from veilwalk.cli import main; main(sys.argv[1:])"
     )
     answers = [

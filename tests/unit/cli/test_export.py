@@ -12,21 +12,21 @@ from tests.helpers.cli import Cli
 
 from veilwalk.learning import load_data, load_model, make_learner
 from veilwalk.node import load_config
-from veilwalk.node.cluster import ClusterSettings, prepare_or_resume, set_up_cluster
+from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
 from veilwalk.node.members import encode_params, load_manifest, load_root_public_key
 from veilwalk.node.spool import FolderDisk, Spool
-from veilwalk.training import RunFolder
+from veilwalk.training import CLUSTER, RunFolder
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from veilwalk.training import Scenario, TrainSettings, run_training
+    from veilwalk.training import Scenario, make_spec, run_training
 
     out = tmp_path_factory.mktemp("run") / "run"
-    settings = TrainSettings(
+    settings = make_spec(
         graph="rrg:20:3:seed=1", support="2:3", updates=60, attack=0, learner="softmax", compare="plain-walk"
     )
-    run_training(Scenario.of(settings), settings, out=out)
+    run_training(Scenario.from_spec(settings), out=out)
     return out
 
 
@@ -89,7 +89,7 @@ def put_model(config: Path, kind: str, iteration: int, value: float) -> None:
 
 def test_finding_b1_a_node_hands_over_its_model(tmp_path: Path, run: Cli) -> None:
     """Of a cluster the finished one; before the end the newest, when asked for; of one node its own."""
-    setup = set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=1", suite="x25519"))
+    setup = set_up_cluster(CLUSTER.defaults.change(graph="rrg:6:3:seed=1", suite="x25519"))
     out, to = tmp_path / "c", ["--to", str(tmp_path / "m.npz")]
     configs = prepare_or_resume(setup, out)
     assert "no model yet" in run(["export", str(out), *to])[2]

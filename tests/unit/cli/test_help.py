@@ -11,11 +11,12 @@ import pytest
 import typer
 from tests.helpers.cli import Cli
 
-from veilwalk.audit import INFERENCES
+from veilwalk.audit._plan import INFERENCES
 from veilwalk.audit._settings import PLACEMENTS
 from veilwalk.cli._main import app
-from veilwalk.design import FORMULAS, OBJECTIVES
 from veilwalk.design._channel import OBSERVERS
+from veilwalk.design._optimal import OBJECTIVES
+from veilwalk.design._paper import FORMULAS
 from veilwalk.node import Suite
 from veilwalk.training import SCHEMES
 
@@ -30,7 +31,10 @@ CHOICES = {
     ("train", "--scheme"): set(SCHEMES),
     ("design", "--objective"): set(OBJECTIVES),
     ("design", "--observer"): set(OBSERVERS),
-    ("design", "--formulas"): set(FORMULAS),
+    ("frontier", "--observer"): set(OBSERVERS),
+    ("design", "--suite"): SUITES,
+    ("recommend", "--suite"): SUITES,
+    ("paper law", "--formulas"): set(FORMULAS),
 }
 
 
@@ -69,6 +73,15 @@ def test_no_flag_asks_for_a_type(group: tuple[str, ...], run: Cli) -> None:
         if not hasattr(command, "commands"):
             shown = run([*group, name, "--help"])[1]
             assert not [line for line in shown.splitlines() if line.strip().startswith("--") and "<str>" in line]
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=" ".join)
+def test_help_fits_two_screens(group: tuple[str, ...], run: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two screens of 40 lines, 80 columns wide."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for name, command in command_of(" ".join(group)).commands.items():
+        if not hasattr(command, "commands") and name not in {"train", "up"}:
+            assert len(run([*group, name, "--help"])[1].splitlines()) <= 80, name
 
 
 def test_the_module_is_the_command() -> None:

@@ -12,12 +12,13 @@ import pytest
 from tests.helpers.cli import Cli
 
 from veilwalk.node import Suite
-from veilwalk.node.members import _keyfile, load_node_keys, load_root_key, load_root_public_key
+from veilwalk.node.members import _keys, load_node_keys, load_root_key, load_root_public_key
 
 
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_keyfile, "ARGON2_COST", {"iterations": 1, "lanes": 1, "memory_kib": 64})
+    for name in ("ARGON2_COST", "ARGON2_LEAST"):
+        monkeypatch.setattr(_keys, name, {"iterations": 1, "lanes": 1, "memory_kib": 64})
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.units import readable_seconds
 from veilwalk.design import choose_scheme, save_scheme
 from veilwalk.graphs import Graph, read_graph, ring
-from veilwalk.node import RunRules, Suite
+from veilwalk.node import Suite
 from veilwalk.node.members import new_node_keys, new_root_key, read_manifest_draft, read_roster_draft
 from veilwalk.node.peer._law_files import read_law
 
@@ -46,14 +45,17 @@ def test_a_design_on_a_file_of_names_runs_on_a_roster_of_these_names(network: Pa
     assert (code, err) == (0, "")
     seconds = 5 * 2 * choose_scheme(read_graph(network), "law.npz").price.hops
     assert f"all 5 updates take at least {readable_seconds(seconds)}: hops per update times the dwell" in out
-    for flag in ("--features", "--classes", "--dwell", "--hop", "--away", "--spare", "--days", "--rows"):
+    for flag in ("--features", "--classes", "--dwell", "--hop", "--away", "--days", "--rows"):
         code, _, err = run([*manifest, flag, "-1", "--out", "refused.json"])
         assert (code, err.startswith(f"veilwalk: {flag} = -1")) == (2, True), err
     # 4 x 2 weights and 2 biases, two bytes each; what no version may change stays, said or not.
     assert run([*manifest, "--previous", "manifest.json", "--dwell", "40", "--out", "next.json"])[0] == 0
-    # Twenty times as long for an update: what was walked until now stays possible.
-    rules = [RunRules.from_text(read_manifest_draft(Path(name)).walk) for name in ("manifest.json", "next.json")]
-    assert rules[1].possible(time.time() + 60) >= rules[0].possible(time.time())
+    assert [read_manifest_draft(Path(name)).rules.dwell_s for name in ("manifest.json", "next.json")] == [2, 40]
+    without_updates = manifest[: manifest.index("--updates")]
+    code, _, err = run([*without_updates, "--out", "refused.json"])
+    assert (code, err.startswith("veilwalk: --updates is not given")) == (2, True), err
+    assert run([*without_updates, "--previous", "manifest.json", "--dwell", "2", "--out", "same.json"])[0] == 0
+    assert read_manifest_draft(Path("same.json")).rules.updates == 5
     for name in ("manifest.json", "next.json"):
         assert (read_manifest_draft(Path(name)).payload, read_manifest_draft(Path(name)).body_bytes) == ("fp16", 20)
 
@@ -106,3 +108,50 @@ def test_records_have_the_names_beside_the_numbers(network: Path, run: Cli) -> N
         code, out, _ = run([verb, "--graph", "ring:7", *options, "--json"])
         assert code == 0
         assert "labels" not in json.loads(out), verb
+
+
+def test_what_a_later_manifest_does_not_name_stays_as_it_was(network: Path, run: Cli) -> None:
+    """Also the dwell that was tried, and the test set; what changes is shown before it is handed out."""
+    new_root_key(Path("root"))
+    for number, name in enumerate(NAMES):
+        new_node_keys(Path("keys", name), node_id=name, address=f"h:{7100 + number}", suite=Suite.X25519)
+    cards = [f"keys/{name}" for name in NAMES]
+    assert run(["roster", "make", *cards, "--edges", "network.csv", "--out", "roster.json"])[0] == 0
+    assert "too few to hide anybody" in run(["roster", "sign", "roster.json", "--root", "root"])[1]
+    np.savez("test.npz", features=np.zeros((2, 4), np.float32), labels=np.zeros(2, np.int64))
+    manifest = ["node", "manifest", "--root", "root", "--roster", "roster.json", "--features", "4", "--classes", "2"]
+    first = [*manifest, "--updates", "50", "--walks", "2", "--target-accuracy", "0.9", "--test", "test.npz"]
+    first += ["--accept", "norm:2", "--evaluations", "7", "--norm-bound", "9", "--law", "far:2", "--recipients", "2"]
+    assert run([*first, "--out", "manifest.json"])[0] == 0
+    code, out, err = run([*manifest, "--previous", "manifest.json", "--away", "5", "--out", "next.json"])
+    assert (code, err) == (0, "")
+    before, after = (read_manifest_draft(Path(name)) for name in ("manifest.json", "next.json"))
+    assert after.spec == before.spec.change(away=5.0)
+    assert (after.norm_bound, after.test_digest) == (9.0, before.test_digest)
+    agreed, _, changes = out.partition("changes from version 1")
+    assert ["away", "5.0"] in [line.split() for line in agreed.splitlines()]
+    shown = [line.split() for line in changes.splitlines()]
+    assert ["away", "60.0", "5.0"] in shown
+    assert not any(line[:1] in (["dwell"], ["updates"]) for line in shown)
+
+
+def test_a_law_file_is_named_again(network: Path, run: Cli) -> None:
+    """No rule takes its place unasked."""
+    assert run(["design", "--graph", "file:network.csv", "--law", "uniform-node", "--out", "law.npz"])[0] == 0
+    new_root_key(Path("root"))
+    for number, name in enumerate(NAMES):
+        new_node_keys(Path("keys", name), node_id=name, address=f"h:{7100 + number}", suite=Suite.X25519)
+    cards = [f"keys/{name}" for name in NAMES]
+    assert run(["roster", "make", *cards, "--edges", "network.csv", "--out", "roster.json"])[0] == 0
+    assert run(["roster", "sign", "roster.json", "--root", "root"])[0] == 0
+    manifest = ["node", "manifest", "--root", "root", "--roster", "roster.json", "--features", "4", "--classes", "2"]
+    first = [*manifest, "--law", "law.npz", "--updates", "5", "--allow-sandwich", "--out", "manifest.json"]
+    assert run(first)[0] == 0
+    code, _, err = run([*manifest, "--previous", "manifest.json", "--out", "next.json"])
+    assert (code, err.startswith("veilwalk: --law is not given")) == (2, True), err
+
+
+def test_a_flag_that_is_gone_says_so(run: Cli) -> None:
+    """Nodes keep no spare copies."""
+    code, out, err = run(["node", "manifest", "--spare", "1"])
+    assert (code, out, err.count("\n"), "--spare is gone" in err) == (2, "", 1, True)

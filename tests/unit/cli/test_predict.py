@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from tests.helpers.cli import Cli
 
 from veilwalk.learning import load_model, make_learner, predict, save_model
-from veilwalk.training import Scenario, TrainSettings, run_training
+from veilwalk.training import Scenario, make_spec, run_training
 
 
 def write(path: Path, rows: list[list[Any]]) -> None:
@@ -28,11 +30,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kinds = rng.integers(2, size=200)
     table = [[900 + 50 * kind + rng.normal(), -5 + rng.normal(), ("hen", "owl")[kind]] for kind in kinds]
     write(folder / "train.csv", [["weight", "depth", "label"], *table])
-    settings = TrainSettings(
+    settings = make_spec(
         graph="rrg:20:3:seed=1", support="2:3", data=f"csv:{folder / 'train.csv'}", partition="iid",
         learner="softmax:learning_rate=1", updates=300, attack=0, compare="none",
     )  # fmt: skip
-    run_training(Scenario.of(settings), settings, out=folder / "run")
+    run_training(Scenario.from_spec(settings), out=folder / "run")
     return folder
 
 
@@ -64,8 +66,8 @@ def test_rows_without_labels_are_only_predicted(place: Path, run: Cli) -> None:
 
 def test_the_bundled_rows_are_those_held_out(run: Cli, tmp_path: Path) -> None:
     """The accuracy is the record's: by another seed, rows of the training would be among them."""
-    settings = TrainSettings(graph="rrg:20:3:seed=1", support="2:3", updates=40, attack=0, compare="none", seed=5)
-    run_training(Scenario.of(settings), settings, out=tmp_path / "run")
+    settings = make_spec(graph="rrg:20:3:seed=1", support="2:3", updates=40, attack=0, compare="none", seed=5)
+    run_training(Scenario.from_spec(settings), out=tmp_path / "run")
     accuracy = json.loads((tmp_path / "run" / "record.json").read_text())["algorithms"]["private-walk"]["accuracy"]
     out = run(["predict", str(tmp_path / "run"), "--data", "digits"])[1]
     assert f"accuracy {accuracy:.2%} on 359 rows" in out
@@ -80,11 +82,11 @@ def test_numbers_come_back_in_their_own_unit(tmp_path: Path, run: Cli) -> None:
     table = [[x, 1000 + 300 * x + rng.normal()] for x in rng.random(200)]
     write(tmp_path / "t.csv", [["x", "y"], *table])
     data = f"csv:{tmp_path / 't.csv'}:target=y"
-    settings = TrainSettings(
+    settings = make_spec(
         graph="rrg:20:3:seed=1", support="2:3", data=data, partition="iid",
         learner="linear:learning_rate=0.3:local_steps=5", updates=300, attack=0, compare="none",
     )  # fmt: skip
-    run_training(Scenario.of(settings), settings, out=tmp_path / "run")
+    run_training(Scenario.from_spec(settings), out=tmp_path / "run")
     code, out, _ = run(["predict", str(tmp_path / "run"), "--data", data, "--to", str(tmp_path / "p.csv")])
     assert code == 0
     assert float(out.rsplit("r2 ", 1)[1]) > 0.9
@@ -138,6 +140,51 @@ def test_a_model_file_must_be_of_its_learner(place: Path, run: Cli) -> None:
         "must be the one that this model is of"
         in run(["predict", str(other), "--data", data, "--learner", "softmax"])[2]
     )
+
+
+def test_code_that_a_folder_names_runs_only_when_allowed(
+    tmp_path: Path, run: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run folder of somebody else must not execute a module by being looked at."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("theirs.py").write_text(
+        "from pathlib import Path\n"
+        "from veilwalk.learning import SoftmaxLearner\n"
+        "Path('executed').touch()\n"
+        "class Own(SoftmaxLearner):\n    pass\n"
+    )
+    spec = make_spec(graph="rrg:20:3:seed=1", support="2:3", updates=10, attack=0, compare="none", learner="theirs:Own")
+    run_training(Scenario.from_spec(spec), out=tmp_path / "run")
+    Path("executed").unlink()
+    for arguments in (["predict", "run", "--data", "digits"], ["export", "run", "--to", "model.onnx"]):
+        monkeypatch.delitem(sys.modules, "theirs", raising=False)
+        code, out, err = run(arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "theirs:Own" in err
+        assert "--allow-code" in err
+    assert not Path("executed").exists()
+    assert run(["export", "run", "--to", "model.npz"])[0] == 0
+    assert not Path("executed").exists()
+    assert run(["predict", "run", "--data", "digits", "--allow-code"])[0] == 0
+    assert Path("executed").exists()
+
+
+def test_models_and_predictions_are_their_owners(place: Path, run: Cli) -> None:
+    """Whatever the umask; and no cell is a formula."""
+    write(place / "odd.csv", [["weight", "depth", "label"], [900, -5, "=1+1"], [950, -5, "owl"]])
+    before = os.umask(0o022)
+    try:
+        run(["predict", str(place / "run"), "--data", f"csv:{place / 'odd.csv'}", "--to", str(place / "odd-said.csv")])
+        run(["export", str(place / "run"), "--to", str(place / "mine.npz")])
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+    assert [(place / name).stat().st_mode & 0o777 for name in ("odd-said.csv", "mine.npz")] == [0o600, 0o600]
+    assert [row["label"] for row in csv.DictReader((place / "odd-said.csv").read_text().splitlines())] == [
+        "'=1+1",
+        "owl",
+    ]
 
 
 def test_labels_that_no_class_is_called_by_say_nothing(place: Path, run: Cli) -> None:

@@ -59,16 +59,14 @@ def test_a_draft_is_not_valid_before_it_is_signed(place: Path, run: Cli) -> None
     assert (code, "x.sig: No such file" in err) == (2, True)
 
 
-def test_members_come_and_go(place: Path, run: Cli) -> None:
-    """A changed roster names the one before it, and follows it."""
-    new_node_keys(place / "e", node_id="e", address="h:7104", suite=Suite.X25519)
-    (place / "net").write_text("a c\nc d\nd e\ne a\n")
-    options = ["--previous", "roster.json", "--remove", "b", "--edges", "net", "--days", "7", "--out", "next.json"]
-    assert run(["roster", "make", "e/card.json", *options])[0] == 0
+def test_links_change(place: Path, run: Cli) -> None:
+    """A changed roster names the one before it, and follows it; renew takes other links, too."""
+    (place / "net").write_text("a c\nc b\nb d\nd a\n")
+    assert run(["roster", "renew", "--edges", "net", "--days", "7"])[0] == 0
     assert run(["roster", "sign", "next.json", "--root", "root", "--current", "roster.json"])[0] == 0
     check = ["roster", "check", "next.json", "--root-public", "root/root.pub", "--current", "roster.json"]
     assert run(check)[0] == 0
-    assert read_roster_draft(place / "next.json").ids == ("a", "c", "d", "e")
+    assert read_roster_draft(place / "next.json").neighbours("a") == ("c", "d")
 
 
 def test_rotation_needs_everybody_s_new_card(place: Path, run: Cli) -> None:
@@ -87,7 +85,7 @@ def test_rotation_needs_everybody_s_new_card(place: Path, run: Cli) -> None:
 
 def test_a_fork_is_not_signed(place: Path, run: Cli) -> None:
     """Two versions 2: the second is refused when the first is what members hold; and --current cannot be forgotten."""
-    change = ["roster", "make", "--previous", "roster.json", "--graph", "complete:4"]
+    change = ["roster", "renew"]
     for days, out in (("5", "two.json"), ("6", "other.json")):
         assert run([*change, "--days", days, "--out", out])[0] == 0
     code, _, err = run(["roster", "sign", "two.json", "--root", "root"])
@@ -120,25 +118,15 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     ),
     "wrong size": (["make", *NAMES, "--graph", "ring:5", "--out", "x"], 2, "of 4 nodes, one for each member"),
     "bad spec": (["make", *NAMES, "--graph", "star:4", "--out", "x"], 2, "star"),
-    "no cards": (["make", "--graph", "ring:4", "--out", "x"], 2, "needs members' cards"),
-    "remove without previous": (["make", *NAMES, "--graph", "ring:4", "--remove", "a", "--out", "x"], 2, "nobody to"),
+    "no cards": (["make", "--graph", "ring:4", "--out", "x"], 2, "CARD is not given"),
     "bad id": (["make", *NAMES, "--graph", "ring:4", "--network", "12", "--out", "x"], 2, "network id: must be 32"),
-    "id with previous": (
-        ["make", "--previous", "roster.json", "--network", "0f", "--graph", "ring:4", "--out", "x"],
-        2,
-        "for a first roster only",
-    ),
     "bad days": (["make", *NAMES, "--graph", "ring:4", "--days", "0", "--out", "x"], 2, "days = 0"),
     "card missing": (["make", "nobody", "--graph", "ring:4", "--out", "x"], 2, "nobody: No such file"),
     "card twice": (["make", "a", "a", "--graph", "ring:4", "--out", "x"], 2, "a second card for a"),
     "card is a roster": (["make", "roster.json", "--graph", "ring:4", "--out", "x"], 2, "roster.json: "),
-    "other suite": (
-        ["make", "hybrid", "--previous", "roster.json", "--graph", "ring:5", "--out", "x"],
-        2,
-        "of suite 2",
-    ),
+    "other suite": (["add", "hybrid", "--to", "a", "--out", "x"], 2, "of suite 2"),
     "rotate other suite": (["rotate", "roster.json", "hybrid", "--out", "x"], 2, "of suite 2"),
-    "rotate no cards": (["rotate", "roster.json", "--out", "x"], 2, "no card of a"),
+    "rotate no cards": (["rotate", "roster.json", "--out", "x"], 2, "CARD is not given"),
     "sign nothing": (["sign", "nothing", "--root", "root"], 2, "nothing: No such file"),
     "sign with a node's keys": (["sign", "roster.json", "--root", "a"], 2, "root.key: No such file"),
     "sign garbage": (["sign", "garbage", "--root", "root"], 2, "garbage: not JSON"),
@@ -187,7 +175,10 @@ def test_one_command_adds_a_member_and_one_removes_it(place: Path, run: Cli) -> 
     assert (code, "--to is not given: must be the members that e is to be next to" in err) == (2, True)
     code, out, _ = run(["roster", "add", "e/e.json", "--to", "a,c", "--days", "7"])
     assert code == 0
-    hint = out.rstrip().rpartition("next: ")[2].replace("DIR", "root").split()
+    # The keys of this test have no password; the page's have one.
+    (place / "password").write_text("correct horse\n")
+    (place / "password").chmod(0o600)
+    hint = out.rstrip().rpartition("next: ")[2].replace("DIR", "root").replace("FILE", "password").split()
     assert hint[:2] == ["veilwalk", "roster"]
     assert run(hint[1:])[0] == 0
     signed(run)
@@ -203,9 +194,38 @@ def test_one_command_adds_a_member_and_one_removes_it(place: Path, run: Cli) -> 
 
 def test_new_keys_keep_their_neighbours(place: Path, run: Cli) -> None:
     new_node_keys(place / "again", node_id="b", address="h:7109", suite=Suite.X25519)
-    assert run(["roster", "add", "again"])[0] == 0
+    before = read_roster_draft(place / "roster.json").member("b")
+    code, out, _ = run(["roster", "add", "again", "--replace", "b"])
+    assert code == 0
     draft = read_roster_draft(place / "next.json")
     assert (draft.member("b").address, draft.neighbours("b")) == ("h:7109", ("a", "c"))
+    # Whoever signs sees which key and which address it replaces, and signs after a look at them.
+    for words in (out, run(["roster", "sign", "next.json", "--root", "root", "--current", "roster.json"])[1]):
+        shown = "".join(words.split())
+        for value in (before.fingerprint, draft.member("b").fingerprint, before.address, "h:7109"):
+            assert value in shown
+        assert "compare every new fingerprint" in words
+
+
+def test_finding_7_no_card_takes_the_place_of_a_member_unasked(place: Path, run: Cli) -> None:
+    """A card made anywhere with a member's name was taken, key and address, without a word."""
+    new_node_keys(place / "again", node_id="b", address="h:7109", suite=Suite.X25519)
+    code, _, err = run(["roster", "add", "again"])
+    assert (code, "--replace is not given: must be given as b" in err) == (2, True), err
+    assert not Path("next.json").exists()
+    code, _, err = run(["roster", "add", "again", "--replace", "b", "--to", "a,c"])
+    assert (code, "--to = 'a,c': must be left out" in err) == (2, True), err
+    code, _, err = run(["roster", "add", "again", "--replace", "c"])
+    assert (code, "--replace" in err) == (2, True), err
+
+
+def test_changes_are_shown_before_they_are_signed(place: Path, run: Cli) -> None:
+    """Edges, epochs, who comes and goes: what the keeper signs is what it saw."""
+    code, out, _ = run(["roster", "remove", "b", "--link", "a,c"])
+    assert (code, "b leaves" in out, "a - b" in out, "a - c" in out) == (0, True, True, True)
+    words = run(["roster", "sign", "next.json", "--root", "root", "--current", "roster.json"])[1]
+    assert words.count("b leaves") == 1
+    assert "as before" in run(["roster", "renew", "--out", "same.json"])[1]
 
 
 def test_a_roster_is_renewed_before_it_ends(place: Path, run: Cli) -> None:
@@ -243,7 +263,7 @@ def test_a_law_is_designed_for_a_roster_by_names(place: Path, run: Cli) -> None:
     with np.load(place / "l.npz") as law:
         assert law["labels"].tolist() == six
     code, _, err = run(["design", "--roster", "r.json", "--graph", "ring:6"])
-    assert (code, "left out with --graph" in err) == (2, True)
+    assert (code, "not both" in err) == (2, True)
 
 
 def test_cards_of_all_members_fit_into_one_folder(place: Path, run: Cli) -> None:
@@ -302,7 +322,7 @@ def test_edges_of_several_and_links_of_who_stays(place: Path, run: Cli) -> None:
     code, _, err = run(["roster", "remove", "b", "--link", "b,d"])
     assert (code, err) == (2, "veilwalk: --link = 'b,d': must be two members that stay, A,B\n")
     code, _, err = run(["roster", "add", "a", "--to", "c,a"])
-    assert (code, err) == (2, "veilwalk: --to = 'c,a': must be others than who joins\n")
+    assert (code, "--replace is not given" in err) == (2, True)
 
 
 def test_two_members_cannot_have_one_address(place: Path, run: Cli) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from tests.helpers.cli import Cli, without_compiling
 
-from veilwalk.cli._config import collected, parsed
+from veilwalk.cli._options import merge_settings, parse_assignment
 from veilwalk.core.errors import ConfigError, InputFileError
+from veilwalk.training import TRAIN
 
 SMALL = [
     "train", "--graph", "rrg:30:3:seed=1", "--support", "2:3", "--updates", "120", "--attack", "40",
@@ -57,7 +58,7 @@ def test_json_is_versioned_and_alone_on_standard_output(run: Cli) -> None:
     assert list(found["algorithms"]) == ["private-walk", "plain-walk"]
     assert set(found) == {
         "kind", "version", "seed", "params", "format", "network", "data", "equal_hops", "algorithms",
-        "content_attack", "membership", "sample", "privacy", "warnings",
+        "content_attack", "sample", "privacy", "sites", "warnings",
     }  # fmt: skip
 
 
@@ -74,12 +75,12 @@ def test_noise_prints_epsilon_beside_accuracy_and_against_whom(run: Cli) -> None
 def test_flags_win_over_sets_and_sets_over_the_file(tmp_path: Path, run: Cli) -> None:
     """And the resolved settings are kept."""
     config = tmp_path / "c.toml"
-    config.write_text('graph = "rrg:30:3:seed=1"\nsupport = "2:3"\nupdates = 60\nseed = 1\ntokens = 3\nattack = 0\n')
-    arguments = ["train", "--config", str(config), "--set", "seed=2", "--set", "tokens=2", "--tokens", "1", "--json"]
+    config.write_text('graph = "rrg:30:3:seed=1"\nsupport = "2:3"\nupdates = 60\nseed = 1\nwalks = 3\nattack = 0\n')
+    arguments = ["train", "--config", str(config), "--set", "seed=2", "--set", "walks=2", "--walks", "1", "--json"]
     code, out, _ = run([*arguments, "--compare", "none"])
     params = json.loads(out)["params"]
     assert code == 0
-    assert (params["updates"], params["seed"], params["tokens"]) == (60, 2, 1)
+    assert (params["updates"], params["seed"], params["walks"]) == (60, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -94,24 +95,24 @@ def test_flags_win_over_sets_and_sets_over_the_file(tmp_path: Path, run: Cli) ->
 )
 def test_sets_are_read_as_toml_or_as_text(entry: str, expected: tuple[str, Any]) -> None:
     """The first equals sign parts key and value."""
-    assert parsed(entry) == expected
+    assert parse_assignment(entry) == expected
 
 
 @pytest.mark.parametrize("entry", ["a", "=1"])
 def test_bad_sets_are_refused(entry: str) -> None:
     """By what was written."""
     with pytest.raises(ConfigError, match="--set"):
-        parsed(entry)
+        parse_assignment(entry)
 
 
 def test_bad_files_are_refused(tmp_path: Path) -> None:
     """Not there, not TOML."""
     with pytest.raises(InputFileError, match="No such file"):
-        collected(tmp_path / "none.toml", [], {})
+        merge_settings(TRAIN, tmp_path / "none.toml", [], {})
     bad = tmp_path / "bad.toml"
     bad.write_text("a = ")
     with pytest.raises(InputFileError, match="not TOML"):
-        collected(bad, [], {})
+        merge_settings(TRAIN, bad, [], {})
 
 
 def test_a_run_is_kept_and_resumed_by_its_folder_alone(tmp_path: Path, run: Cli) -> None:
@@ -155,7 +156,7 @@ def test_resume_needs_a_run(tmp_path: Path, run: Cli) -> None:
             ["--law", "uniform"],
             "far:R, paper, paper-printed, paper-exact, optimal, plain (for design and audit)",
         ),
-        (["--partition", "natural:hosp"], "must be by a column that the data have, one of label (not hosp)"),
+        (["--partition", "natural:hosp"], "must be natural:COLUMN with one of the columns label"),
         (["--law", "law.npz"], "law.npz"),
         (["--walk", "least-recent"], "walk = 'least-recent'"),
         (["--compare", "fedavg"], "compare = 'fedavg'"),
@@ -184,7 +185,7 @@ def test_real_labels_need_another_learner(tmp_path: Path, run: Cli) -> None:
     """Which ones, in words."""
     np.savez(tmp_path / "d.npz", features=np.eye(50), labels=np.linspace(0, 1, 50))
     message = refused(["train", "--graph", "rrg:30:3:seed=1", "--data", f"npz:{tmp_path / 'd.npz'}"], run)
-    assert message.endswith("must be linear, mlp or sklearn where labels are real numbers\n")
+    assert message.endswith("must be linear or mlp where labels are real numbers\n")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ def test_a_diverging_run_stops_and_keeps_what_was_good(tmp_path: Path, run: Cli)
     kept = tmp_path / "run" / "checkpoints" / "private-walk.npz"
     assert f"{kept} keeps the model after update" in message
     with np.load(kept) as archive:
-        assert np.isfinite(archive["model-0"]).all()
+        assert np.isfinite(archive["model/weight"]).all()
 
 
 @pytest.mark.parametrize("name", ["checkpoints/private-walk.npz", "config.toml", "run.json"])
@@ -247,3 +248,28 @@ def test_a_learner_of_ones_own_with_wrong_shapes_is_refused(tmp_path: Path) -> N
     assert shown.returncode == 2
     assert "w of shape (4,)" in shown.stderr
     assert without_compiling(shown.stderr).count("\n") == 1
+
+
+def test_without_an_audit_the_table_has_dashes(run: Cli) -> None:
+    """And says why; several walks have their line all the same."""
+    small = ["train", "--graph", "rrg:20:3:seed=1", "--updates", "40", "--attack", "0", "--audit", "none"]
+    code, out, err = run([*small, "--compare", "plain-walk", "--walks", "2"])
+    assert (code, err) == (0, "")
+    rows = {line.split()[0]: line.split() for line in out.splitlines() if line}
+    assert rows["private-walk"][-3:] == ["-", "-", "(-)"]
+    assert rows["plain-walk"][-3:] == ["0.000", "100%", "(33.33%)"]
+    assert "not measured (--audit none)" in out
+    assert "2 walks train a model each" in out
+    assert "None" not in out
+
+
+def test_flags_of_version_0_2_say_what_replaces_them(run: Cli) -> None:
+    """Also in a file, which names the key."""
+    assert "walks" in refused(["train", "--set", "tokens=2"], run)
+    assert "--walks" in refused(["train", "--tokens", "2"], run)
+    assert "examples.comparisons" in refused(["train", "--set", "membership=5"], run)
+    assert "examples/trackers.py" in refused(["train", "--track", "wandb:here"], run)
+
+
+def test_an_option_of_nodes_is_refused_by_train(run: Cli) -> None:
+    assert "dwell = 1: must be left out" in refused(["train", "--set", "dwell=1"], run)

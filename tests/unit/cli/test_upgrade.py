@@ -10,26 +10,27 @@ import pytest
 from tests.helpers.cli import Cli
 
 from veilwalk.node import load_config
-from veilwalk.node.cluster import ClusterSettings, prepare_or_resume, set_up_cluster
+from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
 from veilwalk.node.members import load_root_key
 from veilwalk.node.members._signed import sign_file
 from veilwalk.node.spool import FolderDisk, Spool
 from veilwalk.node.spool._tables import FORMAT
+from veilwalk.training import CLUSTER
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cluster whose first node has run."""
     monkeypatch.chdir(tmp_path)
-    prepare_or_resume(set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2", suite="x25519")), tmp_path / "c")
+    prepare_or_resume(set_up_cluster(CLUSTER.defaults.change(graph="rrg:6:3:seed=2", suite="x25519")), tmp_path / "c")
     Spool(FolderDisk(load_config(tmp_path / "c" / "n0" / "node.toml").state)).close()
     return tmp_path / "c"
 
 
 def make_old(folder: Path, kind: str) -> None:
-    """Sign a roster or a manifest as 0.1 wrote it."""
+    """Sign a roster or a manifest as 0.2 wrote it."""
     path = folder / f"{kind}.json"
-    before = path.read_bytes().replace(f"veilwalk-{kind}-2".encode(), f"veilwalk-{kind}-1".encode())
+    before = path.read_bytes().replace(f"veilwalk-{kind}-3".encode(), f"veilwalk-{kind}-2".encode())
     assert before != path.read_bytes()
     sign_file(path, kind, before, load_root_key(folder / "root"))
 
@@ -45,12 +46,12 @@ def make_old(folder: Path, kind: str) -> None:
         ("roster", "node manifest --root c/root --roster c/roster.json --features 1 --classes 2 --updates 1 --out m"),
     ],
 )
-def test_signed_files_of_0_1_are_refused_in_one_line(cluster: Path, run: Cli, kind: str, command: str) -> None:
+def test_signed_files_of_0_2_are_refused_in_one_line(cluster: Path, run: Cli, kind: str, command: str) -> None:
     make_old(cluster, kind)
     code, out, err = run(command.split())
     assert (code, out, err.count("\n")) == (2, "", 1)
-    ours = f"this one reads veilwalk-{kind}-2"
-    assert err.endswith(f"{kind}.json: veilwalk-{kind}-1 is of an older version, {ours}: make the run anew\n")
+    ours = f"this one reads veilwalk-{kind}-3"
+    assert err.endswith(f"{kind}.json: veilwalk-{kind}-2 is of an older version, {ours}: make the run anew\n")
 
 
 @pytest.mark.parametrize(("other", "age"), [(0, "an older"), (FORMAT + 1, "a newer")])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from veilwalk.core.config import decode, read_toml, to_toml
+from veilwalk.core.config import decode, encode, read_toml, to_toml
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
 
 
@@ -87,3 +90,64 @@ def test_toml_is_read_and_written(tmp_path: Path) -> None:
         read_toml(path)
     with pytest.raises(InputFileError, match=r"none\.toml: No such file"):
         read_toml(tmp_path / "none.toml")
+
+
+class Colour(IntEnum):
+    """A numbered choice."""
+
+    RED = 1
+    BLUE = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What a signed file holds."""
+
+    key: bytes
+    colour: Colour
+    edges: tuple[tuple[str, str], ...] = ()
+    keys: Mapping[int, bytes] = field(default_factory=dict)
+    parts: tuple[Inner, ...] = ()
+    before: bytes | None = None
+
+
+RECORD = Record(key=b"\0\1", colour=Colour.BLUE, edges=(("a", "b"),), keys={3: b"k"}, parts=(Inner(wait_s=2.0),))
+
+
+def test_a_record_comes_back_from_json() -> None:
+    """Bytes, numbered choices, tuples, mappings by number, and dataclasses in lists."""
+    text = json.loads(json.dumps(encode(RECORD)))
+    assert text == {
+        "key": "AAE=", "colour": 2, "edges": [["a", "b"]], "keys": {"3": "aw=="}, "parts": [{"wait_s": 2.0}],
+        "before": None,
+    }  # fmt: skip
+    assert decode(Record, text, dashes=False) == RECORD
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("key", "?"),
+        ("key", 3),
+        ("colour", 3),
+        ("colour", True),
+        ("colour", "1"),
+        ("edges", "ab"),
+        ("edges", [["a"]]),
+        ("edges", [["a", "b", "c"]]),
+        ("edges", [["a", 1]]),
+        ("keys", {"03": "aw=="}),
+        ("keys", {"x": "aw=="}),
+        ("keys", {"²": "aw=="}),
+        ("keys", {"3": 1}),
+        ("keys", []),
+        ("parts", [1]),
+        ("parts", [{"wait": 1}]),
+        ("edges", "x" * 1_000_000),
+    ],
+)
+def test_a_record_out_of_form_is_refused_in_one_short_line(key: str, value: Any) -> None:
+    with pytest.raises((ConfigError, InvalidParameterError), match=key) as refused:
+        decode(Record, encode(RECORD) | {key: value}, dashes=False)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 250

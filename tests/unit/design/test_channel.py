@@ -8,16 +8,16 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.helpers.present import present
 
 from veilwalk.chains import chain_of
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
+from veilwalk.core.stats import geometric_starts
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
 from veilwalk.design import (
     Channel,
-    derive_channel,
     design,
-    exposure,
     law_by_distance,
 )
 from veilwalk.design import _channel as subject
@@ -51,42 +51,49 @@ def by_hand(law: Floats, prior: Floats, channel: Channel) -> tuple[float, float,
 @pytest.mark.parametrize("observer", ["return-time", "last-hop"])
 def test_exposure_is_bayes_rule_spelt_out(walk: str, observer: str) -> None:
     """Entropy, hit ratio and their blind versions; columns of the channel are probabilities."""
-    channel = derive_channel(chain_of(GRAPH, Walk(walk)), LAW, observer=observer)
+    channel = Channel.derive(chain_of(GRAPH, Walk(walk)), LAW, observer=observer)
     for nodes, table in zip(channel.sources, channel.tables, strict=True):
         np.testing.assert_allclose(table.sum(axis=0), 1.0, rtol=1e-9)
         assert table.shape[1] == len(nodes)
-    found = exposure(LAW, channel)
+    found = channel.expose(LAW)
+    blind_entropy, blind_hits = found.blind_node_entropy, found.blind_hit_ratio
+    assert blind_entropy is not None
+    assert blind_hits is not None
+    assert found.weight_by_source is not None
     entropy, hits, known = by_hand(LAW.matrix.toarray(), LAW.source_prior, channel)
     np.testing.assert_allclose(found.weight_by_source, known, rtol=1e-9)
-    assert known[found.best_known_sources(1)[0]] == pytest.approx(known.max(), rel=1e-9)
-    assert found.node_entropy_nats == pytest.approx(entropy, rel=1e-9)
-    assert found.hit_ratio == pytest.approx(hits, rel=1e-9)
+    best_known = found.to_dict(GRAPH.degrees)["best_known_sources"][0]
+    assert known[best_known["node"]] == pytest.approx(known.max(), rel=1e-9)
+    assert found.node_entropy.mean == pytest.approx(entropy, rel=1e-9)
+    assert present(found.hit_ratio).mean == pytest.approx(hits, rel=1e-9)
     blind = Channel(observer, "none", 0, channel.sources, tuple(np.ones((1, len(own))) for own in channel.sources))
     entropy, hits, _ = by_hand(LAW.matrix.toarray(), LAW.source_prior, blind)
-    assert found.blind_node_entropy_nats == pytest.approx(entropy, rel=1e-9)
-    assert found.blind_hit_ratio == pytest.approx(hits, rel=1e-9)
-    assert found.node_entropy_nats < found.blind_node_entropy_nats
-    assert found.hit_ratio > found.blind_hit_ratio
+    assert blind_entropy.mean == pytest.approx(entropy, rel=1e-9)
+    assert blind_hits.mean == pytest.approx(hits, rel=1e-9)
+    assert found.node_entropy.mean < blind_entropy.mean
+    assert present(found.hit_ratio).mean > blind_hits.mean
 
 
 def test_destinations_average_to_the_whole_and_the_worst_come_first() -> None:
     """Weighted by how often each is a destination, which is how often it is a source."""
-    channel = derive_channel(chain_of(GRAPH, Walk("simple")), LAW)
-    found = exposure(LAW, channel)
-    own = exposure(LAW, channel).node_entropy_by_destination
-    assert own @ LAW.source_prior == pytest.approx(found.node_entropy_nats, rel=1e-9)
-    assert found.hit_ratio_by_destination @ LAW.source_prior == pytest.approx(found.hit_ratio, rel=1e-9)
-    worst = found.worst_destinations(3)
+    channel = Channel.derive(chain_of(GRAPH, Walk("simple")), LAW)
+    found = channel.expose(LAW)
+    own = np.asarray(found.node_entropy_by_destination)
+    assert own @ LAW.source_prior == pytest.approx(found.node_entropy.mean, rel=1e-9)
+    assert np.asarray(found.hit_ratio_by_destination) @ LAW.source_prior == pytest.approx(
+        present(found.hit_ratio).mean, rel=1e-9
+    )
+    worst = [row["node"] for row in found.to_dict(GRAPH.degrees)["worst_destinations"]]
     assert own[worst[0]] == own.min()
-    assert list(own[worst]) == sorted(own)[:3]
+    assert list(own[worst]) == sorted(own)[: len(worst)]
 
 
 @pytest.mark.parametrize("walk", ["simple", "non-backtracking"])
 def test_classes_merge_return_times_and_lose_little(walk: str) -> None:
     """Each class is a sum over delivery laws; telling all times apart leaves less, by less than a thousandth."""
     chain = chain_of(GRAPH, Walk(walk))
-    channel = derive_channel(chain, LAW)
-    starts = subject.class_starts(channel.horizon)
+    channel = Channel.derive(chain, LAW)
+    starts = geometric_starts(1, channel.horizon + 1, subject._CLASSES)
     horizon = int(8 * LAW.mean_hops(chain.mean_hitting_times()))
     fine = []
     for delivery in chain.deliveries(LAW.matrix.toarray(), horizon):
@@ -96,10 +103,10 @@ def test_classes_merge_return_times_and_lose_little(walk: str) -> None:
         if delivery.destination == 5:
             for row, (first, stop) in enumerate(zip(starts, [*starts[1:], horizon + 2], strict=True)):
                 np.testing.assert_allclose(channel.tables[5][row], shares[first:stop].sum(axis=0), atol=1e-9)
-    apart = exposure(LAW, Channel("return-time", "every hop", horizon, channel.sources, tuple(fine)))
-    merged = exposure(LAW, channel)
-    assert apart.node_entropy_nats < merged.node_entropy_nats < 1.0005 * apart.node_entropy_nats
-    assert apart.hit_ratio > merged.hit_ratio > 0.985 * apart.hit_ratio
+    apart = Channel("return-time", "every hop", horizon, channel.sources, tuple(fine)).expose(LAW)
+    merged = channel.expose(LAW)
+    assert apart.node_entropy.mean < merged.node_entropy.mean < 1.0005 * apart.node_entropy.mean
+    assert present(apart.hit_ratio).mean > present(merged.hit_ratio).mean > 0.985 * present(apart.hit_ratio).mean
 
 
 @pytest.mark.parametrize("walk", ["simple", "non-backtracking"])
@@ -110,22 +117,22 @@ def test_large_graphs_get_a_named_approximation(walk: str, monkeypatch: pytest.M
         graph = random_regular(size, 3, seed=1)
         law = law_by_distance(graph, DistanceSupport(2, 4), np.ones(5))
         chain = chain_of(graph, Walk(walk))
-        exact = derive_channel(chain, law)
+        exact = Channel.derive(chain, law)
         with monkeypatch.context() as patch:
             patch.setattr(subject, "EXACT_NODES", 20)
             patch.setattr(subject, "_FEWER_CLASSES", 32)
-            near = derive_channel(chain, law)
+            near = Channel.derive(chain, law)
             with pytest.raises(ResourceLimitError, match="last-hop"):
-                derive_channel(chain, law, observer="last-hop")
+                Channel.derive(chain, law, observer="last-hop")
         assert exact.kind == "exact"
         assert near.kind.startswith("approximate")
-        got, want = (exposure(law, each).node_entropy_nats for each in (near, exact))
+        got, want = (each.expose(law).node_entropy.mean for each in (near, exact))
         assert got == pytest.approx(want, rel=0.005)
         off.append(exact.distance_to(near))
     assert 0 < off[1] < off[0] < 0.05
     target, horizon = 7, near.horizon
     laws = {int(node): pmf[:, :, at].copy() for own, pmf in chain.hitting_laws(horizon) for at, node in enumerate(own)}
-    starts = subject.class_starts(horizon)
+    starts = geometric_starts(1, horizon + 1, subject._CLASSES)
     for place, source in enumerate(near.sources[target][:4]):
         hits = laws[target][:, source]
         twice = np.convolve(hits, hits)[: horizon + 1]
@@ -146,9 +153,9 @@ def test_what_cannot_be_is_refused() -> None:
     """Observers nobody knows, more memory than allowed, a ring that never turns."""
     chain = chain_of(GRAPH, Walk("simple"))
     with pytest.raises(InvalidParameterError, match="return-time, last-hop"):
-        derive_channel(chain, LAW, observer="window")
+        Channel.derive(chain, LAW, observer="window")
     with pytest.raises(ResourceLimitError, match="GiB"):
-        derive_channel(chain, LAW, memory_bytes=1000)
+        Channel.derive(chain, LAW, memory_bytes=1000)
 
 
 def test_a_graph_of_one_cycle_has_no_long_run_for_a_walk_that_never_turns() -> None:
@@ -156,7 +163,7 @@ def test_a_graph_of_one_cycle_has_no_long_run_for_a_walk_that_never_turns() -> N
     graph: Graph = ring(9)
     law = law_by_distance(graph, DistanceSupport(2, 4), np.ones(5))
     with pytest.raises(GraphError, match="ring"):
-        derive_channel(chain_of(graph, Walk("non-backtracking")), law)
+        Channel.derive(chain_of(graph, Walk("non-backtracking")), law)
 
 
 def test_channels_of_other_classes_are_compared_by_those_they_share() -> None:

@@ -21,7 +21,7 @@ LAW = DistanceLaw(SUPPORT, np.array([0.25, 0.75]))
 def test_a_distance_law_shares_each_shell_evenly() -> None:
     """P_ij = p(l)/A_i(l), rows sum to one, nothing outside the support."""
     graph = random_regular(30, 3, seed=1)
-    matrix = LAW.on(graph).matrix.toarray()
+    matrix = LAW.place_on(graph).matrix.toarray()
     apart = distances(graph)
     for node in range(30):
         for distance, share in ((2, 0.25), (3, 0.75)):
@@ -33,19 +33,19 @@ def test_a_distance_law_shares_each_shell_evenly() -> None:
 def test_an_empty_shell_gives_its_share_to_the_others() -> None:
     """The middle of a path of five has nodes at distance 2 only: they get everything."""
     path = Graph.from_edges(5, [(0, 1), (1, 2), (2, 3), (3, 4)])
-    np.testing.assert_allclose(LAW.on(path).matrix.toarray()[2], [0.5, 0, 0, 0, 0.5])
+    np.testing.assert_allclose(LAW.place_on(path).matrix.toarray()[2], [0.5, 0, 0, 0, 0.5])
 
 
 def test_a_node_with_nobody_in_the_support_makes_the_law_infeasible() -> None:
     """In a complete graph nobody is two hops away; the message names a node."""
     with pytest.raises(InfeasibleDesignError, match="node 0"):
-        LAW.on(complete(6))
+        LAW.place_on(complete(6))
 
 
 def test_the_source_prior_is_stationary() -> None:
     """pi P = pi on an irregular graph, where it is far from uniform."""
     path = Graph.from_edges(6, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 2)])
-    law = LAW.on(path)
+    law = LAW.place_on(path)
     np.testing.assert_allclose(law.source_prior @ law.matrix.toarray(), law.source_prior, atol=1e-14)
     assert law.source_prior.sum() == pytest.approx(1, abs=1e-14)
     assert np.ptp(law.source_prior) > 0.05
@@ -53,7 +53,7 @@ def test_the_source_prior_is_stationary() -> None:
 
 def test_a_law_that_cannot_leave_one_side_has_no_prior() -> None:
     """Even distances on a bipartite graph: updates stay on the side they started on."""
-    law = DistanceLaw(DistanceSupport(2, 2), np.array([1.0])).on(hypercube(4))
+    law = DistanceLaw(DistanceSupport(2, 2), np.array([1.0])).place_on(hypercube(4))
     with pytest.raises(InfeasibleDesignError, match="widen the support"):
         _ = law.source_prior
 
@@ -63,13 +63,13 @@ def test_mean_hops_is_the_double_sum() -> None:
     graph = ring(9)
     apart = distances(graph).astype(float)
     hitting = apart * (9 - apart)
-    law = LAW.on(graph)
+    law = LAW.place_on(graph)
     assert law.mean_hops(hitting) == pytest.approx(0.25 * 2 * 7 + 0.75 * 3 * 6, rel=1e-12)
 
 
 def test_laws_belong_to_their_graph() -> None:
     """Another graph of the same size is refused."""
-    law = LAW.on(random_regular(30, 3, seed=1))
+    law = LAW.place_on(random_regular(30, 3, seed=1))
     law.check_graph(random_regular(30, 3, seed=1))
     with pytest.raises(InvalidParameterError, match="graph"):
         law.check_graph(random_regular(30, 3, seed=2))
@@ -78,7 +78,7 @@ def test_laws_belong_to_their_graph() -> None:
 @pytest.mark.parametrize("suffix", [".json", ".npz"])
 def test_laws_come_back_from_files_unchanged(tmp_path: Path, suffix: str) -> None:
     """Both kinds, both formats, to the last bit."""
-    by_node = LAW.on(random_regular(30, 3, seed=1))
+    by_node = LAW.place_on(random_regular(30, 3, seed=1))
     for law in (LAW, by_node):
         path = tmp_path / f"law{suffix}"
         save_law(path, law)

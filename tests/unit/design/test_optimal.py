@@ -14,9 +14,9 @@ from veilwalk.chains import NodeChain
 from veilwalk.core.arrays import normalised
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.support import DistanceSupport
-from veilwalk.design import Channel, Problem, balanced, law_by_distance
+from veilwalk.design import Channel, law_by_distance
 from veilwalk.design import _optimal as subject
-from veilwalk.design._optimal import HitRatio, entropy_gradient
+from veilwalk.design._optimal import HitRatio, Problem, entropy_gradient
 from veilwalk.graphs import Graph, barabasi_albert, erdos_renyi, random_regular
 
 Floats = npt.NDArray[np.float64]
@@ -33,7 +33,7 @@ def sample_problem(name: str, *, share: float = math.inf, even: bool = True, obs
     """A small problem with a channel drawn at random, strongly informative so that the best law is far from simple."""
     graph, support = GRAPHS[name]
     law = law_by_distance(graph, support, np.ones(support.hi + 1))
-    law = balanced(law) if even else law
+    law = law.balance() if even else law
     rng = np.random.default_rng(7)
     usable = np.ascontiguousarray(law.matrix.toarray().T > 0)
     sources = tuple(np.flatnonzero(row) for row in usable)
@@ -128,7 +128,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
     ratio = HitRatio(problem.channel)
 
     def smooth_hits(at: Floats, _: Channel) -> tuple[float, Floats]:
-        found = ratio.at(at, 200.0)
+        found = ratio.evaluate(at, 200.0)
         return found.smooth, found.gradient
 
     for value_and_gradient in (entropy_gradient, smooth_hits):
@@ -146,7 +146,7 @@ def test_bounds_hold_for_other_laws() -> None:
     for _ in range(50):
         other = problem.nearest(rng.normal(scale=2.0, size=problem.hops.shape)).joint
         assert entropy_gradient(other, problem.channel)[0] <= most.bound
-        assert ratio.at(other, 200.0).value >= least.bound
+        assert ratio.evaluate(other, 200.0).value >= least.bound
         score, rows, price = rng.normal(size=problem.hops.shape), rng.normal(size=len(problem.hops)), rng.random()
         assert float((score * other).sum()) <= problem.bound_linear(score, rows, price) + 1e-12
 
@@ -168,7 +168,7 @@ def test_with_nothing_to_see_the_balanced_uniform_law_is_best() -> None:
     """One observation only: the entropy is that of the prior, and scaling the uniform law already maximises it."""
     problem = sample_problem("ba", observations=1)
     graph: Graph = GRAPHS["ba"][0]
-    law = balanced(law_by_distance(graph, GRAPHS["ba"][1], np.ones(5)))
+    law = law_by_distance(graph, GRAPHS["ba"][1], np.ones(5)).balance()
     np.testing.assert_allclose(problem.solve().joint.T * graph.n_nodes, law.matrix.toarray(), atol=1e-6)
 
 

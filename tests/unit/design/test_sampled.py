@@ -9,22 +9,28 @@ import pytest
 from scipy import special
 
 from veilwalk.chains import NodeChain
-from veilwalk.cli._design_tables import print_design
+from veilwalk.cli._design import print_design
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.support import DistanceSupport
-from veilwalk.core.walk import SIMPLE
-from veilwalk.design import design, make_law, sample_legs
+from veilwalk.design import Scheme, choose_scheme, design
+from veilwalk.design._design import sample_legs
 from veilwalk.graphs import Graph, barabasi_albert, distances, random_regular
 
 SUPPORT = DistanceSupport(2, 3)
 GRAPHS = [random_regular(60, 3, seed=1), barabasi_albert(60, 2, seed=1)]
 
 
+@pytest.fixture(autouse=True)
+def large_from_fifty_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take these graphs for too large for tables of all pairs."""
+    monkeypatch.setattr("veilwalk.design._registry.LARGE_NODES", 50)
+
+
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_means_are_right_within_their_intervals(graph: Graph) -> None:
     """Overall, by distance and by degree; the mean over all pairs, law or no law, is the mutant."""
-    law = make_law("uniform-node", graph, SUPPORT)
-    found = sample_legs(graph, law, SIMPLE, legs=40_000)
+    law = choose_scheme(graph, "uniform-node", support=SUPPORT).law
+    found = sample_legs(Scheme(graph, law), legs=40_000)
     hitting = NodeChain.simple(graph).mean_hitting_times()
     legs = law.source_prior[:, None] * law.matrix.toarray()
     wide = found.hops.high - found.hops.low
@@ -42,23 +48,23 @@ def test_means_are_right_within_their_intervals(graph: Graph) -> None:
 
 def test_the_blind_entropy_is_that_of_the_posterior_columns() -> None:
     """Against a plain sum over destinations."""
-    found = design(GRAPHS[1], "uniform-node", support=SUPPORT, large_nodes=50)
+    found = design(GRAPHS[1], "uniform-node", support=SUPPORT)
     law = found.scheme.law
     legs = law.source_prior[:, None] * law.matrix.toarray()
     columns = legs / legs.sum(axis=0)
     expected = float(legs.sum(axis=0) @ special.entr(columns).sum(axis=0))
-    assert found.blind_node_entropy_nats == pytest.approx(expected, rel=1e-12)
+    assert found.exposure.node_entropy.mean == pytest.approx(expected, rel=1e-12)
 
 
 def test_laws_that_need_tables_of_all_pairs_are_refused() -> None:
     """By name."""
     with pytest.raises(InvalidParameterError, match=r"^law = 'optimal'"):
-        design(GRAPHS[0], "optimal", support=SUPPORT, large_nodes=50)
+        design(GRAPHS[0], "optimal", support=SUPPORT)
 
 
 def test_one_design_serves_large_graphs(capsys: pytest.CaptureFixture[str]) -> None:
     """Estimated, and said to be; what cannot be had is refused, and so is what would do nothing."""
-    found = design(GRAPHS[0], "uniform-node", support=SUPPORT, large_nodes=50)
+    found = design(GRAPHS[0], "uniform-node", support=SUPPORT)
     print_design(found)
     shown = capsys.readouterr().out
     assert "hops per update, estimated" in shown
@@ -68,9 +74,9 @@ def test_one_design_serves_large_graphs(capsys: pytest.CaptureFixture[str]) -> N
     assert low < record["mean_iteration_hops"] < high
     assert np.isfinite(record["blind_node_entropy_nats"])
     assert json.dumps(found.record().to_dict())
-    even = design(GRAPHS[1], "uniform-node", support=SUPPORT, large_nodes=50, balanced=True)
+    even = design(GRAPHS[1], "uniform-node", support=SUPPORT, balanced=True)
     assert even.scheme.prior_range == pytest.approx([1, 1])
-    assert design(GRAPHS[1], "uniform-node", support=SUPPORT, large_nodes=50).scheme.prior_range[1] > 1.1
+    assert design(GRAPHS[1], "uniform-node", support=SUPPORT).scheme.prior_range[1] > 1.1
     for option in ({"budget_hops": 50.0}, {"observer": "last-hop"}, {"objective": "hit-ratio"}, {"window_radius": 3}):
         with pytest.raises(InvalidParameterError, match=f"^{next(iter(option))} = "):
-            design(GRAPHS[0], "uniform-node", support=SUPPORT, large_nodes=50, **option)
+            design(GRAPHS[0], "uniform-node", support=SUPPORT, **option)

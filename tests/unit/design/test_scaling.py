@@ -16,8 +16,9 @@ from scipy import sparse
 from veilwalk.chains import NodeChain
 from veilwalk.core.errors import InfeasibleDesignError
 from veilwalk.core.support import DistanceSupport
-from veilwalk.design import balanced, law_by_distance
-from veilwalk.design._scaling import scaled, total_support
+from veilwalk.design import law_by_distance
+from veilwalk.design._law import total_support
+from veilwalk.design._optimal import scale_to_margins
 from veilwalk.graphs import Graph, barabasi_albert, erdos_renyi, torus
 
 Floats = npt.NDArray[np.float64]
@@ -52,7 +53,7 @@ def test_scaling_is_the_projection_a_general_solver_finds(share: float) -> None:
     prior = law.source_prior
     budget = share * law.mean_hops(hops)
     with np.errstate(divide="ignore"):
-        found = scaled(np.log(table), prior, hops=hops, budget=budget)
+        found = scale_to_margins(np.log(table), prior, hops=hops, budget=budget)
     np.testing.assert_allclose(found.joint.sum(axis=0), prior, rtol=1e-9)
     np.testing.assert_allclose(found.joint.sum(axis=1), prior, rtol=1e-9)
     assert (found.joint * hops).sum() <= budget * (1 + 1e-12)
@@ -62,25 +63,25 @@ def test_scaling_is_the_projection_a_general_solver_finds(share: float) -> None:
 def test_a_start_changes_nothing_but_the_time() -> None:
     """From the scales of another budget, and where the price falls back to nothing."""
     graph = erdos_renyi(30, 5.0, seed=3)
-    law = balanced(law_by_distance(graph, DistanceSupport(2, 3), np.ones(4)))
+    law = law_by_distance(graph, DistanceSupport(2, 3), np.ones(4)).balance()
     hops = NodeChain.simple(graph).mean_hitting_times()
     free = law.mean_hops(hops)
     with np.errstate(divide="ignore"):
         table = np.log(law.matrix.toarray())
     prior = np.full(30, 1 / 30)
-    tight = scaled(table, prior, hops=hops, budget=0.97 * free)
+    tight = scale_to_margins(table, prior, hops=hops, budget=0.97 * free)
     assert tight.price > 0
     for budget in (0.98 * free, 0.9701 * free, 1.1 * free):
-        cold, warm = (scaled(table, prior, hops=hops, budget=budget, start=at) for at in (None, tight))
+        cold, warm = (scale_to_margins(table, prior, hops=hops, budget=budget, start=at) for at in (None, tight))
         np.testing.assert_allclose(warm.joint, cold.joint, atol=1e-9)
-    assert scaled(table, prior, hops=hops, budget=1.1 * free, start=tight).price == 0
+    assert scale_to_margins(table, prior, hops=hops, budget=1.1 * free, start=tight).price == 0
 
 
 def test_balanced_laws_are_doubly_stochastic_and_keep_ratios() -> None:
     """Rows and columns sum to one, every node is a source equally often; P_ij P_kl / (P_il P_kj) is unchanged."""
     graph = barabasi_albert(40, 2, seed=2)
     law = law_by_distance(graph, DistanceSupport(2, 4), np.ones(5))
-    even = balanced(law)
+    even = law.balance()
     np.testing.assert_allclose(np.asarray(even.matrix.sum(axis=0)).ravel(), 1.0, atol=1e-9)
     np.testing.assert_allclose(even.source_prior, 1 / 40, atol=1e-11)
     before, after = law.matrix.toarray(), even.matrix.toarray()
@@ -118,7 +119,7 @@ def test_pairs_no_balanced_law_can_use_get_exactly_nothing() -> None:
     law = law_by_distance(broom, DistanceSupport(2, 3), np.ones(4))
     want = usable_by_definition(law.matrix.toarray() > 0)
     assert want.sum() < (law.matrix.toarray() > 0).sum()
-    np.testing.assert_array_equal(balanced(law).matrix.toarray() > 0, want)
+    np.testing.assert_array_equal(law.balance().matrix.toarray() > 0, want)
 
 
 def test_a_support_without_a_balanced_law_is_said() -> None:
@@ -127,7 +128,7 @@ def test_a_support_without_a_balanced_law_is_said() -> None:
     law = law_by_distance(path, DistanceSupport(2, 2), np.ones(3))
     assert not usable_by_definition(law.matrix.toarray() > 0).any()
     with pytest.raises(InfeasibleDesignError, match="choose a wider support"):
-        balanced(law)
+        law.balance()
 
 
 def test_a_budget_below_the_least_is_refused_with_what_was_reached() -> None:
@@ -137,7 +138,7 @@ def test_a_budget_below_the_least_is_refused_with_what_was_reached() -> None:
     with np.errstate(divide="ignore"):
         table = np.log(law_by_distance(graph, DistanceSupport(2, 3), np.ones(4)).matrix.toarray())
     with pytest.raises(InfeasibleDesignError, match="budget of 5 hops"):
-        scaled(table, np.full(30, 1 / 30), hops=hops, budget=5.0)
+        scale_to_margins(table, np.full(30, 1 / 30), hops=hops, budget=5.0)
 
 
 def test_where_all_pairs_cost_the_same_the_budget_is_kept_or_not() -> None:
@@ -148,6 +149,6 @@ def test_where_all_pairs_cost_the_same_the_budget_is_kept_or_not() -> None:
     with np.errstate(divide="ignore"):
         table = np.log(law.matrix.toarray())
     needed = law.mean_hops(hops)
-    assert scaled(table, law.source_prior, hops=hops, budget=needed).price == 0
+    assert scale_to_margins(table, law.source_prior, hops=hops, budget=needed).price == 0
     with pytest.raises(InfeasibleDesignError, match="hops were reached"):
-        scaled(table, law.source_prior, hops=hops, budget=0.99 * needed)
+        scale_to_margins(table, law.source_prior, hops=hops, budget=0.99 * needed)

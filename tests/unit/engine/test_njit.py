@@ -9,8 +9,6 @@ import numba
 import pytest
 from tests.helpers.half_kernel import half_kernel
 
-from veilwalk.core.version import __version__
-
 PACKAGE = Path(__file__).parents[3] / "src" / "veilwalk"
 
 
@@ -27,9 +25,24 @@ def test_kernels_are_kept_in_the_users_cache(tmp_path: Path, monkeypatch: pytest
     """Each version in a folder of its own; the user's own kernels, with numba's decorator, stay where they were."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert kept_in(tmp_path).parent == tmp_path / "cache" / "veilwalk" / f"kernels-{__version__}"
+    place = kept_in(tmp_path)
+    assert place.parent.parent == tmp_path / "cache" / "veilwalk"
+    assert place.parent.name.startswith("kernels-")
     assert not list((tmp_path / "__pycache__").glob("*.nb?"))
-    assert vars(numba.config)["CACHE_DIR"] == ""
+    assert vars(numba.config)["CACHE_LOCATOR_CLASSES"] == ""
+
+
+def test_environments_share_kernels_of_equal_sources_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same code in another folder is not compiled again; other code of the same name is."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    halves = []
+    for folder, divisor in (("first", 2), ("second", 2), ("third", 4)):
+        place = tmp_path / folder / "kernels"
+        place.mkdir(parents=True)
+        halves.append(half_kernel(place, decorator="veilwalk.engine", divisor=divisor))
+    assert [half(3) for half in halves] == [1.5, 1.5, 0.75]
+    assert [sum(half.stats.cache_hits.values()) for half in halves] == [0, 1, 0]
 
 
 def test_a_folder_that_is_named_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

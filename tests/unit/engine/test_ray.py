@@ -13,7 +13,8 @@ from tests.helpers import jobs as work
 from veilwalk.audit import audit
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
-from veilwalk.design import choose_scheme, sample_legs
+from veilwalk.design import choose_scheme
+from veilwalk.design._design import sample_legs
 from veilwalk.engine import JobStore, iter_jobs, open_engine, run_jobs
 from veilwalk.engine._store import encode_result
 from veilwalk.experiments import sweep
@@ -61,10 +62,10 @@ def test_an_audit_and_sampled_legs_are_the_same_on_ray(ray_cluster: Any) -> None
     scheme = choose_scheme(graph, "uniform-node", support=(2, 3), walk=Walk("non-backtracking"))
     asked: dict[str, Any] = {"updates": 2_000, "observers": "prior,last-hop,first-sight,path", "posterior": "rehearsed"}
     here = audit(scheme, **asked, rehearsed_hops=3_000).record().to_json()
-    legs = sample_legs(graph, scheme.law, scheme.walk, legs=200)
+    legs = sample_legs(scheme, legs=200)
     with open_engine("ray") as executor:
         assert audit(scheme, **asked, rehearsed_hops=3_000, executor=executor).record().to_json() == here
-        assert sample_legs(graph, scheme.law, scheme.walk, legs=200, executor=executor).by_distance == legs.by_distance
+        assert sample_legs(scheme, legs=200, executor=executor).by_distance == legs.by_distance
 
 
 def test_a_training_sweep_is_the_same_on_ray(ray_cluster: Any) -> None:
@@ -86,7 +87,7 @@ def test_a_lost_node_loses_no_finished_job(ray_cluster: Any, tmp_path: Path) -> 
     with open_engine("ray") as executor:
         running = iter_jobs(work.noted, jobs, executor=executor, **options)
         found = [next(running) for _ in range(3)]
-        finished = [job for job in jobs if store.found(WHAT, job) is not None]
+        finished = [job for job in jobs if store.load(WHAT, job) is not None]
         ray_cluster.remove_node(doomed, allow_graceful=False)
         found += list(running)
     assert found == [job * job for job in jobs]

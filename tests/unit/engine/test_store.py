@@ -62,12 +62,12 @@ def test_a_file_is_named_by_what_and_job(tmp_path: Path) -> None:
 def test_a_damaged_file_counts_as_missing(tmp_path: Path, damage: str) -> None:
     """It is done again; a pickle planted there is not opened."""
     store = JobStore(tmp_path)
-    store.keep(WHAT, 1, {"values": np.arange(1000.0)})
+    store.save(WHAT, 1, {"values": np.arange(1000.0)})
     path, data = store.path(WHAT, 1), bytearray(store.path(WHAT, 1).read_bytes())
     data[len(data) // 2] ^= 255
     evil = pickle.dumps(_Evil(str(tmp_path / "ran")))
     path.write_bytes({"cut": bytes(data[:500]), "flipped": bytes(data), "pickle": evil, "empty": b""}[damage])
-    assert store.found(WHAT, 1) is None
+    assert store.load(WHAT, 1) is None
     assert not (tmp_path / "ran").exists()
 
 

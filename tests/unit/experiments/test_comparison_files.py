@@ -11,7 +11,7 @@ from scipy import optimize
 from tools.rivals.sweep import RoutePlan
 
 from veilwalk.experiments import SweepPlan, sweep
-from veilwalk.learning import NodePrivacyAccountant, NoisyUpdate
+from veilwalk.learning import epsilon_of
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "examples" / "comparisons").glob("*.toml"))
@@ -72,31 +72,28 @@ def test_the_published_noise_is_that_of_the_published_bounds() -> None:
 
 def test_what_is_published_as_network_noise_is_local_privacy_already() -> None:
     """Twelve Gaussians compose to one: against everybody, with the sender known, it is less than epsilon 10."""
-    accountant = NodePrivacyAccountant().compose(NoisyUpdate(3.07), MOST)
-    assert accountant.get_epsilon(DELTA) == pytest.approx(5.61, abs=0.01)
-    assert NodePrivacyAccountant().compose(NoisyUpdate(14.68), MOST).get_epsilon(DELTA) == pytest.approx(1.0, abs=0.01)
+    assert epsilon_of(3.07, DELTA, updates=MOST) == pytest.approx(5.61, abs=0.01)
+    assert epsilon_of(14.68, DELTA, updates=MOST) == pytest.approx(1.0, abs=0.01)
 
 
-def test_a_sweep_that_only_learns_learns_the_same() -> None:
-    """The models of train, without what leaks; epsilon is there, entropy is not."""
+def test_a_sweep_without_an_audit_learns_the_same() -> None:
+    """The models of a whole run, without what leaks; epsilon is there, entropy is not."""
     settings = {"graph": "rrg:20:3:seed=1", "scheme": "paper", "updates": 40, "attack": 0, "compare": "gossip"}
-    settings |= {"learner": "softmax", "clip": 1.0, "noise": 0.5, "membership": 10}
-    learnt, trained = (sweep(kind, settings=settings).rows for kind in ("learn", "train"))
-    for one, other in zip(learnt, trained, strict=True):
-        for key in ("algorithm", "accuracy", "loss", "epsilon", "hops_per_update", "membership_auc"):
-            assert one[key] == other[key]
-        assert "node_entropy_nats" not in one
+    settings |= {"learner": "softmax", "clip": 1.0, "noise": 0.5}
+    learnt, trained = (sweep("train", settings=settings | {"audit": audit}).rows for audit in ("none", "auto"))
+    assert "node_entropy_nats" in trained[0]
+    measures = trained[0].keys() - {"node_entropy_nats", "hit_ratio"}
+    assert {"algorithm", "accuracy", "loss", "epsilon", "hops_per_update"} <= measures
+    assert learnt[0].keys() == measures
+    for quick, whole in zip(learnt, trained, strict=True):
+        assert {key: quick[key] for key in measures} == {key: whole[key] for key in measures}
 
 
-def test_a_sweep_that_only_learns_spoils_and_tests_models_too() -> None:
-    """And counts for epsilon what a budget of hops let it make, as train does."""
+def test_a_sweep_without_an_audit_spoils_and_tests_models_too() -> None:
     settings = {"graph": "rrg:20:3:seed=1", "scheme": "paper", "updates": 40, "attack": 0, "compare": "none"}
-    settings |= {"learner": "softmax", "clip": 1.0, "noise": 0.5, "max-hops": 600, "membership": 10}
+    settings |= {"learner": "softmax", "clip": 1.0, "noise": 0.5, "max-hops": 600, "audit": "none"}
     settings |= {"poison": "sign-flip:10", "poisoners": 0.3, "accept": "norm:50"}
-    (learnt,), (trained,) = (sweep(kind, settings=settings).rows for kind in ("learn", "train"))
-    for key in ("accuracy", "loss", "epsilon", "hops_per_update", "membership_auc"):
-        assert learnt[key] == trained[key], key
+    (learnt,) = sweep("train", settings=settings).rows
     for left_out in ("poison", "accept"):
-        (mutant,) = sweep("learn", settings={key: settings[key] for key in settings if key != left_out}).rows
+        (mutant,) = sweep("train", settings={key: settings[key] for key in settings if key != left_out}).rows
         assert mutant["loss"] != learnt["loss"]
-        assert mutant["membership_auc"] != learnt["membership_auc"]

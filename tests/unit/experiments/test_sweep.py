@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 from tests.helpers.cli import Cli
 
+from veilwalk.audit import audit
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.tables import csv_table, parquet_table
+from veilwalk.design import choose_scheme, recommend
 from veilwalk.engine import JobStore, open_engine
-from veilwalk.experiments import SweepPlan, predicted, sweep
+from veilwalk.experiments import SweepPlan, sweep
+from veilwalk.graphs import random_regular
+from veilwalk.training import Scenario, make_spec
 
 TRAIN: dict[str, Any] = {
     "graph": "rrg:20:3:seed=1",
@@ -44,16 +48,16 @@ def test_a_grid_is_every_combination_with_every_case() -> None:
         kind="train",
         settings=TRAIN,
         grid={"partition": ["iid", "shards:2"], "seed": [1, 2]},
-        cases=[{"tokens": 1}, {"tokens": 2}],
+        cases=[{"walks": 1}, {"walks": 2}],
     )
     jobs = plan.jobs()
-    assert [(job["tokens"], job["partition"], job["seed"]) for job in jobs[:3]] == [
+    assert [(job["walks"], job["partition"], job["seed"]) for job in jobs[:3]] == [
         (1, "iid", 1),
         (1, "iid", 2),
         (1, "shards:2", 1),
     ]
     assert len(jobs) == 8
-    assert plan.swept == ["tokens", "partition", "seed"]
+    assert plan.swept == ["walks", "partition", "seed"]
 
 
 def test_a_training_sweep_is_the_same_in_processes(tmp_path: Path) -> None:
@@ -69,6 +73,20 @@ def test_a_training_sweep_is_the_same_in_processes(tmp_path: Path) -> None:
     summary = here.summary()
     assert [(row["partition"], row["runs"]) for row in summary] == [("iid", 2), ("dirichlet:0.3", 2)]
     assert summary[0]["loss_low"] < summary[0]["loss"] < summary[0]["loss_high"]
+
+
+def test_an_audit_attacks_the_scheme_that_train_uses() -> None:
+    """By default the recommended one, as ``audit --graph`` does; the paper's where it is named."""
+    settings = {key: value for key, value in AUDIT.items() if key != "support"}
+    (default,) = sweep("audit", settings=settings).rows
+    auto, paper = sweep("audit", settings=settings, grid={"scheme": ["auto", "paper"]}).rows
+    graph = random_regular(20, 3, seed=1)
+    trained = Scenario.from_spec(make_spec(**TRAIN)).scheme
+    assert trained.law.name == recommend(graph).scheme.law.name == "far:2" != choose_scheme(graph).law.name
+    for row, scheme in ((default, trained), (auto, trained), (paper, choose_scheme(graph))):
+        expected = audit(scheme, observers="last-hop", updates=500)
+        assert row["hops_per_update"] == expected.hops_per_update.mean
+        assert row["hit_ratio"] == expected["last-hop"].hit_ratio
 
 
 def test_more_seeds_keep_what_was_done(tmp_path: Path) -> None:
@@ -109,13 +127,13 @@ def test_designs_are_swept_too() -> None:
 def test_the_first_case_tells_what_all_take(tmp_path: Path) -> None:
     """It is kept; with all done nothing is left."""
     plan, store = SweepPlan(kind="audit", settings=AUDIT, grid={"seed": [1, 2, 3]}), JobStore(tmp_path)
-    found = predicted(plan, workers=2, store=store)
+    found = plan.estimate_cost(workers=2, store=store)
     assert (found["jobs"], found["done"], found["error"]) == (3, 0, None)
     assert found["seconds"] == found["seconds_each"] > 0
     assert found["memory_bytes"] > 10_000_000
-    assert predicted(plan, workers=2, store=store)["done"] == 1
+    assert plan.estimate_cost(workers=2, store=store)["done"] == 1
     sweep(plan, store=store)
-    assert predicted(plan, workers=2, store=store)["seconds"] == 0.0
+    assert plan.estimate_cost(workers=2, store=store)["seconds"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -123,6 +141,8 @@ def test_the_first_case_tells_what_all_take(tmp_path: Path) -> None:
     [
         ({"kind": "fly"}, "kind"),
         ({"kind": "routes"}, "tools.rivals.sweep"),
+        ({"kind": "learn"}, 'audit = "none"'),
+        ({"kind": "train", "settings": {"dwell": 1.0}}, "dwell"),
         ({"kind": ["train"]}, "kind"),
         ({"kind": "train", "settings": 3}, "settings"),
         ({"kind": "train", "grid": [1]}, "grid"),

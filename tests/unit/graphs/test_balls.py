@@ -16,7 +16,7 @@ def test_a_ball_is_what_lies_within(graph: Graph, radius: int) -> None:
     apart = distances(graph).astype(np.int64)
     found = balls(graph, radius)
     for node in range(graph.n_nodes):
-        nodes, hops = found.of(node)
+        nodes, hops = found.row(node)
         assert nodes[0] == node
         assert sorted(nodes) == np.flatnonzero(apart[node] <= radius).tolist()
         assert np.array_equal(hops, apart[node, nodes])
@@ -28,7 +28,7 @@ def test_centers_may_repeat_and_come_in_any_order() -> None:
     graph = random_regular(60, 3, seed=1)
     whole, some = balls(graph, 2), balls(graph, 2, [7, 3, 7])
     for row, node in enumerate((7, 3, 7)):
-        assert np.array_equal(some.of(row)[0], whole.of(node)[0])
+        assert np.array_equal(some.row(row)[0], whole.row(node)[0])
 
 
 def test_what_cannot_be_is_refused() -> None:

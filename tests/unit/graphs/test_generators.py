@@ -124,14 +124,14 @@ def test_random_geometric_joins_what_is_near() -> None:
     from veilwalk.core.randomness import task_generator
     from veilwalk.graphs._generators import _GRAPH_STREAM
 
-    graph = graphs.random_geometric(120, 0.25, seed=3)
+    graph = _generators.random_geometric(120, 0.25, seed=3)
     points = task_generator(3, _GRAPH_STREAM).random((120, 2))
     near = np.linalg.norm(points[:, np.newaxis] - points, axis=2) <= 0.25
     assert np.array_equal(graph.adjacency.toarray() > 0, near & ~np.eye(120, dtype=np.bool_))
     assert graph.digest == graphs.parse_graph_spec("geometric:120:0.25:seed=3").digest
-    assert graphs.random_geometric(6, 1.5, seed=1).digest == graphs.complete(6).digest
+    assert _generators.random_geometric(6, 1.5, seed=1).digest == graphs.complete(6).digest
     with pytest.raises(GraphError):
-        graphs.random_geometric(50, 0.01, seed=1)
+        _generators.random_geometric(50, 0.01, seed=1)
 
 
 def test_watts_strogatz_limits() -> None:

@@ -12,7 +12,7 @@ from veilwalk.core.records import Record
 from veilwalk.design import choose_scheme
 from veilwalk.graphs import random_regular
 from veilwalk.learning import load_data, train
-from veilwalk.training import Scenario
+from veilwalk.training import Scenario, make_spec
 
 SETTING = {"learning_rate": 0.3, "local_steps": 10, "fade": 10}
 
@@ -76,12 +76,12 @@ def test_single_models_are_those_that_nodes_hold_after_each_round() -> None:
     """After r rounds of a longer run they are as accurate as at the end of a run of r rounds; before any, all alike."""
     scheme = choose_scheme(random_regular(12, 3, seed=1), "paper", support="2:2")
     data = load_data("digits", seed=3)
-    scenario = Scenario.make(scheme, data=data, partition="dirichlet:0.3", learner="softmax", seed=1)
+    scenario = Scenario.build(scheme, make_spec(seed=1), data=data, partition="dirichlet:0.3", learner="softmax")
     found = {}
     for rounds in (1, 2, 3):
-        trace = scenario.trace("gossip", updates=12 * rounds, seed=1)
+        trace = scenario.change(updates=12 * rounds).trace("gossip")
         own = OwnModels(trace)
-        run = train(scenario.task("gossip", seed=1), trace, observe=own.see)
+        run = train(scenario.task("gossip"), trace, observe=own.see)
         found[rounds] = own.accuracies(run, scenario)
         held = [scenario.learner.evaluate(params, data.test)["accuracy"] for params in run.models]
         assert found[rounds][-1] == pytest.approx(sum(held) / 12, rel=1e-12)

@@ -98,11 +98,11 @@ def test_numbers_of_answers_are_those_of_the_pages_they_link_to(page: str) -> No
 def test_the_table_of_choices_is_the_commands() -> None:
     """Every network asked about has its lines, in the form that the command's answer takes."""
     said = {
-        "kept": False,
+        "meets_floor": False,
         "design": {
             "recipients": 16, "law": "far:4", "walk": "non-backtracking", "mean_iteration_hops": 21.64,
-            "bytes_per_update": 1.11e6, "node_entropy_nats": 5.555, "node_entropy_kept": 0.9745,
-            "top_posterior": [0.02, 0.015], "predecessor": {"knows_first_hop": {"mean": 0.103}},
+            "bytes_per_update": 1.11e6, "node_entropy_nats": 5.555, "node_entropy_share": 0.9745,
+            "hit_ratio_interval": [0.015, 0.02], "predecessor": {"knows_first_hop": {"mean": 0.103}},
             "colluders_first_sight": [{"share": 0.1, "named": {"mean": 0.101}}],
         },
     }  # fmt: skip

@@ -8,13 +8,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veilwalk.audit import audit
-from veilwalk.audit.inference import Posterior
-from veilwalk.audit.observers import OBSERVERS, Observer, Place
+from veilwalk.audit import OBSERVERS, Knowledge, Observer, Posterior, audit
 from veilwalk.chains import CHAINS, NodeChain
+from veilwalk.core.arrays import IntArray
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import WALKS, Walk
-from veilwalk.design import LAWS, LawKind, Made, Request, Scheme, choose_scheme, design, law_by_distance, make_law
+from veilwalk.design import (
+    LAWS,
+    LawKind,
+    LawRequest,
+    LawResult,
+    Scheme,
+    choose_scheme,
+    design,
+    law_by_distance,
+)
 from veilwalk.graphs import Graph, random_regular
 from veilwalk.walks import TABLES
 
@@ -26,15 +34,15 @@ def drowsy_moves(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     """Each node lists itself three times as often as its neighbours: three hops of four it stays."""
     width = 4 * 3
     rows = np.repeat(np.arange(graph.n_nodes, dtype=np.int32), width).reshape(-1, width)
-    rows[:, :3] = graph.neighbour_table
+    rows[:, :3] = graph.indices.reshape(-1, 3)
     return np.arange(graph.n_nodes + 1) * width, rows.reshape(-1)
 
 
-def farthest(request: Request) -> Made:
+def farthest(request: LawRequest) -> LawResult:
     """Only the farthest distance of the support."""
     weight = np.zeros(request.support.hi + 1)
     weight[-1] = 1.0
-    return Made(law=law_by_distance(request.graph, request.support, weight))
+    return LawResult(law=law_by_distance(request.graph, request.support, weight))
 
 
 class Gullible(Observer):
@@ -42,10 +50,10 @@ class Gullible(Observer):
 
     name, sees = "gullible", "the neighbour it came from, and believes it"
 
-    def posterior(self, place: Place) -> Posterior:
+    def posterior(self, knowledge: Knowledge, rows: IntArray) -> Posterior:
         """Name the neighbour."""
-        weights = np.zeros((len(place.seen), self.scene.graph.n_nodes))
-        weights[np.arange(len(weights)), place.seen.last_hop] = 1.0
+        weights = np.zeros((len(rows), knowledge.graph.n_nodes))
+        weights[np.arange(len(rows)), knowledge.sightings.last_hop[rows]] = 1.0
         return Posterior(weights, "a belief")
 
 
@@ -76,7 +84,7 @@ def test_a_toy_walk_is_priced_and_played_alike() -> None:
 @pytest.mark.usefixtures("toys")
 def test_a_toy_law_is_designed_audited_and_refuses_what_it_does_not_take() -> None:
     """By its name, everywhere."""
-    law = make_law("farthest", GRAPH, SUPPORT)
+    law = choose_scheme(GRAPH, "farthest", support=SUPPORT).law
     assert law.name == "farthest"
     found = design(GRAPH, "farthest", support=SUPPORT)
     assert abs(found.scheme.law.matrix - law.matrix).max() == 0
@@ -87,7 +95,7 @@ def test_a_toy_law_is_designed_audited_and_refuses_what_it_does_not_take() -> No
 @pytest.mark.usefixtures("toys")
 def test_a_toy_observer_is_scored_beside_the_others() -> None:
     """It is wrong whenever nobody at the support's distances is a neighbour: always; and it says how it knows."""
-    scheme = Scheme(GRAPH, make_law("uniform-node", GRAPH, SUPPORT), Walk("simple"))
+    scheme = Scheme(GRAPH, choose_scheme(GRAPH, "uniform-node", support=SUPPORT).law, Walk("simple"))
     found = audit(scheme, updates=4_000, observers=("prior", "gullible"))
     assert found["gullible"].hit_ratio == 0.0 < found["prior"].hit_ratio
     assert (found["gullible"].how, found["gullible"].node_entropy_nats) == ("a belief", 0.0)

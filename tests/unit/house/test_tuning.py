@@ -12,7 +12,7 @@ from tools.pages.tuning import GRID, TUNING_SEED, Setting, Tried, accuracy_of, b
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import random_regular
 from veilwalk.learning import ALGORITHMS, Data, Partition, load_data, train
-from veilwalk.training import Scenario
+from veilwalk.training import Scenario, make_spec
 
 UPDATES = 24
 
@@ -50,9 +50,9 @@ def test_what_is_tried_is_what_a_run_of_its_own_gives(algorithm: str) -> None:
     scheme, data = problem()
     held = without_test_rows(data)
     setting = Setting(learning_rate=0.3, local_steps=5)
-    scenario = Scenario.make(scheme, data=held, partition="iid", learner=setting.spec(), seed=TUNING_SEED)
-    trace = scenario.trace(algorithm, updates=UPDATES, seed=TUNING_SEED)
-    alone = train(scenario.task(algorithm, seed=TUNING_SEED), trace)
+    spec = make_spec(seed=TUNING_SEED, updates=UPDATES)
+    scenario = Scenario.build(scheme, spec, data=held, partition="iid", learner=setting.spec())
+    alone = train(scenario.task(algorithm), scenario.trace(algorithm))
     found = accuracy_of(setting, scheme, held, "iid", algorithm, updates=UPDATES)
     assert found == alone.points[-1].accuracy
 

@@ -58,7 +58,7 @@ CLEAN = train(task(), TRACE, evaluations=4)
 @pytest.mark.parametrize("kind", ["sign-flip:10", "nan", "random:3"])
 def test_t10_a_tenth_of_poisoners_costs_less_than_two_points(kind: str) -> None:
     """With the tests; without them the run is lost, which is what shows that there was something to refuse."""
-    poison = Poison.of(kind, 0.1)
+    poison = Poison.parse(kind, 0.1)
     run = train(task(acceptance=STRICT, poison=poison), TRACE, evaluations=4)
     assert accuracy(run) > accuracy(CLEAN) - 0.02
     assert run.received["refused_poisoned"] > 0
@@ -86,7 +86,7 @@ def test_tests_that_refuse_nothing_change_nothing() -> None:
 
 def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path: Path) -> None:
     """What nodes hold, how old models are and what was refused is in the checkpoint."""
-    about: dict[str, Any] = {"acceptance": STRICT, "poison": Poison.of("sign-flip:10", 0.1)}
+    about: dict[str, Any] = {"acceptance": STRICT, "poison": Poison.parse("sign-flip:10", 0.1)}
     whole = train(task(**about), TRACE, evaluations=4)
     path = tmp_path / "c.npz"
 
@@ -105,7 +105,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path: Path) -> None:
     assert went_on.points == whole.points
     for name, array in whole.params.items():
         assert went_on.params[name].tobytes() == array.tobytes()
-        assert load_checkpoint(path, identity=None).sound[0][name].tobytes() == array.tobytes()
+        assert load_checkpoint(path, identity=None).honest_models[0][name].tobytes() == array.tobytes()
 
 
 def loss_of(params: Params) -> float:
@@ -118,7 +118,7 @@ def test_a_model_is_held_against_the_best_that_was_accepted() -> None:
     held = Held(params={"a": np.array([2.0])}, age=10, loss=1.0)
 
     def accepted(rule: Acceptance, value: float, age: int = 11) -> bool:
-        return rule.look({"a": np.array([value])}, held, age=age, loss_of=loss_of)[0]
+        return rule.test({"a": np.array([value])}, held, age=age, loss_of=loss_of)[0]
 
     assert accepted(STRICT, 1.1)
     assert not accepted(STRICT, 1.11)
@@ -127,10 +127,10 @@ def test_a_model_is_held_against_the_best_that_was_accepted() -> None:
     # A model of 2 is good enough for a node that refused it twice: it was lucky once, and forgets it.
     refused = held
     for _ in range(2):
-        passed, least = STRICT.look({"a": np.array([2.0])}, refused, age=11, loss_of=loss_of)
+        passed, least = STRICT.test({"a": np.array([2.0])}, refused, age=11, loss_of=loss_of)
         assert not passed
         refused = Held(params=held.params, age=10, loss=least)
-    assert STRICT.look({"a": np.array([2.0])}, refused, age=11, loss_of=loss_of) == (True, 2.0)
+    assert STRICT.test({"a": np.array([2.0])}, refused, age=11, loss_of=loss_of) == (True, 2.0)
     assert accepted(Acceptance(max_step=0.5), 2.5)
     assert not accepted(Acceptance(max_step=0.5), 2.6)
     assert accepted(Acceptance(max_step=0.5), 2.6, age=12)
@@ -142,17 +142,17 @@ def test_a_model_is_held_against_the_best_that_was_accepted() -> None:
 def test_a_model_without_any_loss_is_forgotten_like_others() -> None:
     """Anybody can make one for rows of one class; were it the measure for ever, all honest models would be refused."""
     rule, held, losses = Acceptance(max_loss_ratio=1.5), Held(params={}, loss=2.0), []
-    assert rule.look({}, held, age=1, loss_of=lambda _: 0.0) == (True, 0.0)
+    assert rule.test({}, held, age=1, loss_of=lambda _: 0.0) == (True, 0.0)
     is_accepted, least = False, 0.0
     while not is_accepted:
-        is_accepted, least = rule.look({}, Held(params={}, loss=least), age=1, loss_of=lambda _: 1.0)
+        is_accepted, least = rule.test({}, Held(params={}, loss=least), age=1, loss_of=lambda _: 1.0)
         losses.append(least)
         assert len(losses) < 60
 
 
 def test_a_drift_that_shows_in_no_step_goes_through() -> None:
     """What the tests do not catch, kept so that nobody claims more: all poisoners push one way, an update's length."""
-    run = train(task(acceptance=STRICT, poison=Poison.of("drift", 0.1)), TRACE, evaluations=4)
+    run = train(task(acceptance=STRICT, poison=Poison.parse("drift", 0.1)), TRACE, evaluations=4)
     assert run.received["accepted_poisoned"] > 10 * run.received["refused_poisoned"]
 
 
@@ -161,18 +161,18 @@ def test_a_drift_that_shows_in_no_step_goes_through() -> None:
 )
 def test_tests_that_cannot_be_are_refused_by_name(text: str) -> None:
     with pytest.raises(InvalidParameterError, match="accept"):
-        Acceptance.of(text)
+        Acceptance.parse(text)
 
 
 def test_words_become_rules() -> None:
-    assert Acceptance.of("none") is None
-    assert Acceptance.of("finite") == Acceptance()
-    assert Acceptance.of("loss:1.5,norm:2e-1") == Acceptance(max_loss_ratio=1.5, max_step=0.2)
-    assert Poison.of("none", 0.1) is None
-    assert Poison.of("sign-flip", 0.1) == Poison(kind="sign-flip", scale=10, share=0.1)
+    assert Acceptance.parse("none") is None
+    assert Acceptance.parse("finite") == Acceptance()
+    assert Acceptance.parse("loss:1.5,norm:2e-1") == Acceptance(max_loss_ratio=1.5, max_step=0.2)
+    assert Poison.parse("none", 0.1) is None
+    assert Poison.parse("sign-flip", 0.1) == Poison(kind="sign-flip", scale=10, share=0.1)
     for text, share in (("flip", 0.1), ("nan:x", 0.1), ("nan", 1.0), ("random:0", 0.1)):
         with pytest.raises(InvalidParameterError):
-            Poison.of(text, share)
+            Poison.parse(text, share)
 
 
 def test_gossip_is_neither_tested_nor_spoilt() -> None:

@@ -44,7 +44,7 @@ def state() -> TrainingState:
     """Something of every kind."""
     return TrainingState(
         models=[{"a": np.arange(3.0), "b": np.ones((2, 2), np.float32)} for _ in range(2)],
-        kept=[{"velocity/a": np.ones(3)}, {}],
+        node_states=[{"velocity/a": np.ones(3)}, {}],
         done=3,
         points=[POINT],
     )
@@ -60,8 +60,8 @@ def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
         assert list(mine) == ["a", "b"]
         assert mine["b"].dtype == np.float32
         assert mine["a"].tobytes() == saved["a"].tobytes()
-    assert found.kept[0]["velocity/a"].tolist() == [1, 1, 1]
-    assert found.kept[1] == {}
+    assert found.node_states[0]["velocity/a"].tolist() == [1, 1, 1]
+    assert found.node_states[1] == {}
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_forgetting_what_nodes_keep_would_be_noticed(tmp_path: Path) -> None:
     with pytest.raises(KilledError):
         train(task(), trace, checkpoint=path, evaluations=12, observe=lambda row, *_: _stop(row))
     found = load_checkpoint(path, identity=identity)
-    found.kept = [{} for _ in found.kept]
+    found.node_states = [{} for _ in found.node_states]
     save_checkpoint(path, found, identity=identity)
     wrong = train(task(), trace, checkpoint=path, evaluations=12)
     assert wrong.params["weight"].tobytes() != train(task(), trace).params["weight"].tobytes()
@@ -179,9 +179,9 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
 
 def test_checkpoints_are_not_written_more_often_than_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first and the last, when there is no time between."""
-    from veilwalk.learning import _checkpoint
+    from veilwalk.learning import _training
 
     written: list[int] = []
-    monkeypatch.setattr(_checkpoint, "save_checkpoint", lambda _, held, **__: written.append(held.done))
+    monkeypatch.setattr(_training, "save_checkpoint", lambda _, held, **__: written.append(held.done))
     train(task(), plain_trace(GRAPH, updates=40, seed=1), checkpoint=tmp_path / "c.npz", every_s=3600.0)
     assert written == [0, 40]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import tracemalloc
 import zipfile
 from importlib import resources
 from pathlib import Path
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from veilwalk.core.errors import InputFileError, InvalidParameterError
-from veilwalk.learning import Array, Partition, data_of, load_data, require_fit
+from veilwalk.learning import Array, Partition, data_of, load_data, read_archive, require_fit
 
 SHARED_MNIST = Path(__file__).parents[4] / "shared" / "data" / "mnist"
 
@@ -96,7 +98,7 @@ def test_mnist_itself_is_read() -> None:
         (lambda content: content + b"x", "cut short or too long"),
         (lambda content: content[:10], "is not an IDX file"),
         (lambda content: b"\0\0\x08\x01" + content[4:], "is not an IDX file"),
-        (lambda content: content[:4] + b"\xff" * 12 + content[16:], "announces"),
+        (lambda content: content[:4] + b"\xff" * 12 + content[16:], "unpacks to"),
     ],
 )
 def test_damaged_idx_files_are_refused(tmp_path: Path, change: object, says: str, *, packed: bool) -> None:
@@ -249,11 +251,12 @@ FIT = Partition(np.zeros((3, 4), dtype=np.float32), np.array([0, 1, 2]))
         (FIT, 2, "label 2 in row 2: need 0 to 1"),
         (Partition(FIT.features, np.array([0, -1, 2])), 3, "label -1 in row 1"),
         (Partition(FIT.features, np.array([0.5, 1, 2])), 3, "need whole numbers, classes from 0"),
+        (Partition(FIT.features, np.array([0.0, 1.0, 2.0])), 3, "need whole numbers, classes from 0"),
         (Partition(FIT.features, np.array(["a", "b", "c"])), 3, "one number as label each"),
         (Partition(FIT.features[:, :2], FIT.labels), 3, "rows have 2 features: need 4"),
         (Partition(FIT.features[:2], FIT.labels), 3, r"features have shape \(2, 4\), labels \(3,\)"),
-        (Partition(np.full((3, 4), np.inf), FIT.labels), 3, "row 0 is not finite"),
-        (Partition(FIT.features, np.array([0.5, np.nan, 2])), 0, "row 1 is not finite"),
+        (Partition(np.full((3, 4), np.inf), FIT.labels), 3, "row 0 are not finite"),
+        (Partition(FIT.features, np.array([0.5, np.nan, 2])), 0, "label of row 1 is missing"),
     ],
 )
 def test_rows_are_held_against_what_a_learner_was_made_for(data: Partition, classes: int, says: str | None) -> None:
@@ -318,21 +321,56 @@ def test_archives_that_are_none_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "odd.npz", "w") as archive:
         archive.writestr("features.npy", b"not an array")
         archive.writestr("labels.npy", b"nor this")
-    with pytest.raises(InputFileError, match="one row of features for each label"):
+    with pytest.raises(InputFileError, match="is not an npz archive"):
         load_data(f"npz:{tmp_path / 'odd.npz'}")
 
 
-def test_an_archive_that_would_fill_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the size it announces, before it is unpacked."""
-    monkeypatch.setattr("veilwalk.learning._data._LARGEST_BYTES", 100)
+def write_bomb(path: Path, shape: tuple[int, ...], content: int) -> None:
+    """Write an archive whose array announces ``shape``, and holds so many bytes of zeros, packed."""
+    header = io.BytesIO()
+    about = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, about)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("features.npy", "w") as stream:
+        stream.write(header.getvalue())
+        for _ in range(content >> 20):
+            stream.write(bytes(1 << 20))
+
+
+def test_an_archive_that_would_fill_memory_is_refused(tmp_path: Path) -> None:
+    """By the size that it announces, or its arrays do, before memory is taken; no advice to load code."""
+    write_bomb(tmp_path / "bomb.npz", (8 << 20,), 64 << 20)
+    assert (tmp_path / "bomb.npz").stat().st_size < 1 << 20
+    tracemalloc.start()
     with pytest.raises(InputFileError, match="unpacks to"):
-        load_data(write_npz(tmp_path, **GOOD))
+        read_archive(tmp_path / "bomb.npz", limit=1 << 20)
+    # The header promises a petabyte.
+    write_bomb(tmp_path / "liar.npz", (1 << 47,), 1 << 20)
+    with pytest.raises(InputFileError, match="size that its header announces") as caught:
+        load_data(f"npz:{tmp_path / 'liar.npz'}")
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+    assert "pickle" not in str(caught.value)
+    np.savez(tmp_path / "code.npz", features=np.array([{"any": "object"}], dtype=object))
+    with pytest.raises(InputFileError) as caught:
+        load_data(f"npz:{tmp_path / 'code.npz'}")
+    assert "pickle" not in str(caught.value)
+
+
+def test_a_packed_idx_file_takes_memory_as_bytes_come(tmp_path: Path) -> None:
+    """A short file that announces a gigabyte is refused without taking it."""
+    header = (0x803).to_bytes(4, "big") + b"".join(size.to_bytes(4, "big") for size in (1 << 20, 32, 32))
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + bytes(1000)))
+    tracemalloc.start()
+    with pytest.raises(InputFileError, match="cut short"):
+        load_data(f"mnist:{tmp_path}")
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("spec", ["", "digits:8", "mnist", "npz:", "csv:", "parquet", "cifar10"])
 def test_unknown_specs_are_refused_with_what_there_is(spec: str) -> None:
     """One line."""
-    with pytest.raises(InvalidParameterError, match="must be digits, mnist:DIR, npz:FILE, csv:FILE"):
+    with pytest.raises(InvalidParameterError, match="must be digits, mnist:DIR, npz:FILE"):
         load_data(spec)
 
 

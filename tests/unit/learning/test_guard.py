@@ -20,12 +20,12 @@ from veilwalk.learning import (
     StepContext,
     TrainingTask,
     apply_update,
-    candidate_losses,
     central_trace,
     guarded,
     make_learner,
     train,
 )
+from veilwalk.training import candidate_losses
 
 OWN = '''
 import numpy as np

@@ -12,13 +12,14 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.graphs import random_regular
 from veilwalk.learning import (
     CostModel,
+    Stopping,
+    TrainingTrace,
     central_trace,
     gossip_trace,
-    ledger,
+    make_ledger,
     plain_trace,
     sealed_bytes,
 )
-from veilwalk.learning._trace import TrainingTrace
 
 GRAPH = random_regular(40, 3, seed=3)
 COST = CostModel(bandwidth_bytes_per_s=1000, latency_s=0.5, compute_s=2.0)
@@ -48,7 +49,7 @@ def legs(hops: list[int], models: list[int], recipients: int = 1) -> TrainingTra
 
 def test_a_private_walk_pays_for_every_hop() -> None:
     """Hops, bytes and seconds, by hand."""
-    found = ledger(legs([3, 5], [0, 0]), COST, params_bytes=100)
+    found = make_ledger(legs([3, 5], [0, 0]), COST, params_bytes=100)
     size = sealed_bytes(100)
     assert found.hops.tolist() == [0, 3, 8]
     assert found.sent_bytes.tolist() == [0, 3 * size, 8 * size]
@@ -57,7 +58,7 @@ def test_a_private_walk_pays_for_every_hop() -> None:
 
 def test_a_slot_for_each_recipient_is_paid_for() -> None:
     """Sixteen slots of 1.2 kB, and the key of their hints, with every hop."""
-    found = ledger(legs([3, 5], [0, 0], recipients=16), COST, params_bytes=100)
+    found = make_ledger(legs([3, 5], [0, 0], recipients=16), COST, params_bytes=100)
     slots = 16 * (1 + 1120 + 64 + 16) + 32 - (1120 + 64 + 16)
     assert found.message_bytes == sealed_bytes(100) + slots
     assert found.sent_bytes.tolist() == [0, 3 * found.message_bytes, 8 * found.message_bytes]
@@ -65,15 +66,15 @@ def test_a_slot_for_each_recipient_is_paid_for() -> None:
 
 def test_tokens_share_the_time_and_not_the_bytes() -> None:
     """Two tokens with the same legs: twice the hops of one, in the time of one."""
-    one = ledger(legs([4, 4], [0, 0]), COST, params_bytes=100)
-    two = ledger(legs([4, 4, 4, 4], [0, 1, 0, 1]), COST, params_bytes=100)
+    one = make_ledger(legs([4, 4], [0, 0]), COST, params_bytes=100)
+    two = make_ledger(legs([4, 4, 4, 4], [0, 1, 0, 1]), COST, params_bytes=100)
     assert two.hops[-1] == 2 * one.hops[-1]
     assert two.seconds[-1] == pytest.approx(one.seconds[-1])
 
 
 def test_gossip_pays_for_every_directed_edge_each_round() -> None:
     """40 nodes of degree 3: 120 messages a round, sent side by side, three after another at each node."""
-    found = ledger(gossip_trace(GRAPH, rounds=2), COST, params_bytes=100)
+    found = make_ledger(gossip_trace(GRAPH, rounds=2), COST, params_bytes=100)
     assert found.hops[-1] == 240
     assert found.message_bytes == 100
     assert found.seconds[-1] == pytest.approx(2 * (2.0 + 0.5 + 3 * 0.1))
@@ -81,10 +82,10 @@ def test_gossip_pays_for_every_directed_edge_each_round() -> None:
 
 def test_plain_and_central() -> None:
     """One bare message an update, or none."""
-    plain = ledger(plain_trace(GRAPH, updates=10, seed=1), COST, params_bytes=100)
+    plain = make_ledger(plain_trace(GRAPH, updates=10, seed=1), COST, params_bytes=100)
     assert plain.sent_bytes[-1] == 1000
     assert plain.seconds[-1] == pytest.approx(10 * (0.5 + 0.1 + 2.0))
-    central = ledger(central_trace(updates=10), COST, params_bytes=100)
+    central = make_ledger(central_trace(updates=10), COST, params_bytes=100)
     assert central.sent_bytes[-1] == 0
     assert central.seconds[-1] == pytest.approx(20.0)
 
@@ -107,11 +108,11 @@ def test_a_small_model_costs_what_it_always_did() -> None:
 
 def test_a_budget_cuts_before_it_is_exceeded() -> None:
     """Exactly what fits, by hops and by bytes."""
-    found = ledger(legs([3, 5, 2], [0, 0, 0]), COST, params_bytes=100)
-    assert found.up_to(max_hops=8, max_bytes=math.inf) == 2
-    assert found.up_to(max_hops=7, max_bytes=math.inf) == 1
-    assert found.up_to(max_hops=math.inf, max_bytes=10 * found.message_bytes - 1) == 2
-    assert found.up_to(max_hops=2, max_bytes=math.inf) == 0
+    ledger = make_ledger(legs([3, 5, 2], [0, 0, 0]), COST, params_bytes=100)
+    assert Stopping(max_hops=8).budget(ledger)[0] == 2
+    assert Stopping(max_hops=7).budget(ledger)[0] == 1
+    assert Stopping(max_bytes=10 * ledger.message_bytes - 1).budget(ledger)[0] == 2
+    assert Stopping(max_hops=2).budget(ledger)[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ def test_arrays_come_back_by_name(suffix: str, tmp_path: Path) -> None:
 def test_a_graph_predicts_what_the_learner_does(spec: str, n_classes: int, tmp_path: Path) -> None:
     """ONNX's own evaluator, on rows that nobody trained on."""
     reference: Any = pytest.importorskip("onnx.reference")
+    pytest.importorskip("torch")
     learner: Any = make_learner(spec, n_features=4, n_classes=n_classes)
     rng = np.random.default_rng(1)
     params = {name: rng.normal(size=array.shape).astype(np.float32) for name, array in learner.init_params(rng).items()}
@@ -46,10 +47,8 @@ def test_a_graph_predicts_what_the_learner_does(spec: str, n_classes: int, tmp_p
     if not n_classes:
         np.testing.assert_allclose(found[0], outputs, rtol=1e-5)
         return
-    label, probabilities = found
-    np.testing.assert_array_equal(label, outputs.argmax(axis=1))
     shares = np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(probabilities, shares, rtol=1e-4)
+    np.testing.assert_allclose(found[0], shares, rtol=1e-4)
 
 
 def test_what_cannot_be_written_or_read_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +61,7 @@ def test_what_cannot_be_written_or_read_is_said_in_one_line(tmp_path: Path, monk
         with pytest.raises(ConfigError, match=r"pip install 'veilwalk\[export\]'"):
             save_model(tmp_path / name, ARRAYS, learner="softmax")
     (tmp_path / "bad.npz").write_bytes(b"no archive")
-    with pytest.raises(InputFileError, match=r"bad\.npz: not a model"):
+    with pytest.raises(InputFileError, match=r"bad\.npz: is not an npz archive"):
         load_model(tmp_path / "bad.npz")
     with pytest.raises(InputFileError, match="No such file"):
         load_model(tmp_path / "none.npz")
@@ -73,5 +72,5 @@ def test_what_cannot_be_written_or_read_is_said_in_one_line(tmp_path: Path, monk
 def test_a_damaged_safetensors_file_is_named(tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
     (tmp_path / "bad.safetensors").write_bytes(b"\xff" * 20)
-    with pytest.raises(InputFileError, match="not a model"):
+    with pytest.raises(InputFileError, match="is not a model"):
         load_model(tmp_path / "bad.safetensors")

@@ -1,6 +1,10 @@
-"""Partitioners one by one, their specs, and the adapter for strangers' partitioners."""
+"""Partitions by specification, and the adapter for partitioners of other libraries."""
 
 from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,18 +15,11 @@ from veilwalk.learning import (
     PARTITION_KINDS,
     Array,
     Data,
-    DirichletPartitioner,
-    GraphCorrelatedPartitioner,
-    IidPartitioner,
-    NaturalIdPartitioner,
     Partition,
-    Partitioner,
     Partitions,
-    PathologicalPartitioner,
-    ShardPartitioner,
     load_data,
+    make_partitions,
     parse_partition_spec,
-    partitions_of,
 )
 
 LABELS = np.repeat(np.arange(5), 40)
@@ -33,7 +30,13 @@ def rows(labels: Array = LABELS) -> Partition:
     return Partition(np.arange(len(labels), dtype=np.float32)[:, np.newaxis], labels)
 
 
-def classes_of(parts: Partitions) -> list[int]:
+def deal(spec: str, *, nodes: int, data: Data | Partition | None = None, seed: int = 42) -> Partitions:
+    """Deal rows to the nodes of a ring."""
+    partitioner = parse_partition_spec(spec, graph=parse_graph_spec(f"ring:{nodes}"), seed=seed)
+    return make_partitions(partitioner, rows() if data is None else data)
+
+
+def count_classes(parts: Partitions) -> list[int]:
     return [len(np.unique(part.labels)) for part in parts]
 
 
@@ -44,146 +47,106 @@ def skew(parts: Partitions) -> float:
 
 def test_iid_parts_are_even_and_mixed() -> None:
     """Sizes differ by at most one; every node sees nearly every class."""
-    parts = IidPartitioner(num_partitions=7).bind(rows())
+    parts = deal("iid", nodes=7)
     assert parts.sizes.max() - parts.sizes.min() <= 1
-    assert min(classes_of(parts)) == 5
+    assert min(count_classes(parts)) == 5
 
 
 def test_dirichlet_parts_grow_more_skewed_as_alpha_falls() -> None:
     """From near even to nearly one class a node."""
-    found = [skew(DirichletPartitioner(5, "label", alpha, 1).bind(rows())) for alpha in (100.0, 1.0, 0.1)]
-    assert found[0] < 0.35
-    assert found == sorted(found)
-    assert found[2] > 0.7
+    shares = [skew(deal(f"dirichlet:{alpha}", nodes=5)) for alpha in (100.0, 1.0, 0.1)]
+    assert shares[0] < 0.35
+    assert shares == sorted(shares)
+    assert shares[2] > 0.7
 
 
-def test_dirichlet_respects_the_least_size_and_alpha_by_node() -> None:
-    """Also with one alpha for each node: a larger one gets more."""
-    parts = DirichletPartitioner(4, "label", 1.0, min_partition_size=20).bind(rows())
-    assert parts.sizes.min() >= 20
-    favoured = DirichletPartitioner(2, "label", [50.0, 5.0], 1).bind(rows())
-    assert favoured.sizes[0] > 3 * favoured.sizes[1]
-
-
-def test_self_balancing_evens_the_sizes() -> None:
-    """A node that has its share gets no more classes."""
-    plain = DirichletPartitioner(5, "label", 0.3, 1).bind(rows())
-    balanced = DirichletPartitioner(5, "label", 0.3, 1, self_balancing=True).bind(rows())
-    assert balanced.sizes.max() < plain.sizes.max()
-
-
-def test_filling_gives_every_node_a_row_where_draws_would_not() -> None:
-    """100 nodes for 200 rows at alpha 0.05: refused by drawing, possible by filling."""
-    with pytest.raises(InvalidParameterError, match=r"^min_partition_size = 1: .* 10 draws"):
-        DirichletPartitioner(100, "label", 0.05, min_partition_size=1).deal(LABELS)
-    parts = DirichletPartitioner(100, "label", 0.05, min_partition_size=1, fill=True).bind(rows())
+def test_dirichlet_gives_every_node_a_row() -> None:
+    """100 nodes for 200 rows at alpha 0.05: by draws alone most would have none."""
+    parts = deal("dirichlet:0.05", nodes=100)
     assert parts.sizes.min() == 1
     assert parts.sizes.sum() == 200
 
 
-def test_unshuffled_dirichlet_rows_stand_class_by_class() -> None:
-    """And shuffled ones do not."""
-    plain = DirichletPartitioner(3, "label", 5.0, 1, shuffle=False).bind(rows())
-    mixed = DirichletPartitioner(3, "label", 5.0, 1).bind(rows())
-    assert all(np.array_equal(part.labels, np.sort(part.labels)) for part in plain)
-    assert not all(np.array_equal(part.labels, np.sort(part.labels)) for part in mixed)
-
-
 def test_shards_give_each_node_few_classes() -> None:
     """Two shards of a class-sorted list hold at most four classes, mostly two."""
-    parts = ShardPartitioner(20, "label", num_shards_per_partition=2).bind(rows())
-    assert max(classes_of(parts)) <= 4
-    assert np.mean(classes_of(parts)) < 2.5
+    parts = deal("shards:2", nodes=20)
+    assert max(count_classes(parts)) <= 4
+    assert np.mean(count_classes(parts)) < 2.5
     assert set(parts.sizes) == {10}
 
 
-def test_shards_by_size_keep_or_leave_the_last() -> None:
-    """200 rows in shards of 30: six whole ones and a rest of 20."""
-    assert ShardPartitioner(3, "label", shard_size=30).bind(rows()).sizes.tolist() == [60, 60, 60]
-    kept = ShardPartitioner(3, "label", shard_size=30, keep_incomplete_shard=True).bind(rows())
-    assert kept.sizes.sum() == 200
-    both = ShardPartitioner(3, "label", num_shards_per_partition=1, shard_size=30).bind(rows())
-    assert both.sizes.tolist() == [30, 30, 30]
-
-
-@pytest.mark.parametrize("mode", ["random", "deterministic", "first-deterministic"])
-def test_pathological_nodes_have_exactly_so_many_classes(mode: str) -> None:
+def test_pathological_nodes_have_exactly_so_many_classes() -> None:
     """And classes are shared evenly by those that have them."""
-    parts = PathologicalPartitioner(10, "label", 2, mode).bind(rows())  # type: ignore[arg-type]
-    assert classes_of(parts) == [2] * 10
+    parts = deal("pathological:2", nodes=10)
+    assert count_classes(parts) == [2] * 10
     assert parts.sizes.sum() == 200
 
 
-def test_natural_ids_make_one_node_a_value() -> None:
-    """By a column of the data, in the order of its values."""
-    writer = np.array(["b", "a", "c", "a"])
+def test_natural_values_make_one_node_each() -> None:
+    """By a column of the data, in the order of its values; an unknown column is refused with those there are."""
     train = rows(np.array([0, 1, 0, 1]))
-    data = Data(name="x", train=train, test=train, columns={"writer": writer})
-    parts = NaturalIdPartitioner("writer").bind(data)
+    data = Data(name="x", train=train, test=train, columns={"writer": np.array(["b", "a", "c", "a"])})
+    parts = deal("natural:writer", nodes=3, data=data)
     assert [part.features.ravel().tolist() for part in parts] == [[1, 3], [0], [2]]
-    with pytest.raises(InvalidParameterError, match=r"^partition_by = 'hospital': must be one of label, writer"):
-        NaturalIdPartitioner("hospital").bind(data)
+    assert "b to 1" in parts.remark
+    with pytest.raises(InvalidParameterError, match=r"^partition = 'natural:hospital'.*label, writer"):
+        deal("natural:hospital", nodes=3, data=data)
 
 
-def test_graph_correlation_makes_neighbours_alike() -> None:
+def test_graph_correlation_makes_neighbours_similar() -> None:
     """The share of edges between nodes with the same main class rises with the correlation; at 0 it is chance."""
     graph = parse_graph_spec("rrg:100:3:seed=1")
-    labels = np.repeat(np.arange(5), 400)
-    edges = graph.edges()
+    data, edges = rows(np.repeat(np.arange(5), 400)), graph.edges()
 
-    def alike(correlation: float) -> float:
-        parts = GraphCorrelatedPartitioner(graph, correlation).bind(rows(labels))
-        main = np.array([np.bincount(part.labels).argmax() for part in parts])
+    def deal_by(correlation: float) -> Partitions:
+        return make_partitions(parse_partition_spec(f"graph:{correlation}", graph=graph, seed=42), data)
+
+    def share_of_similar(correlation: float) -> float:
+        main = np.array([np.bincount(part.labels).argmax() for part in deal_by(correlation)])
         return float(np.mean(main[edges[:, 0]] == main[edges[:, 1]]))
 
-    found = [alike(correlation) for correlation in (0.0, 0.5, 1.0)]
-    assert found[0] < 0.35
-    assert found[1] > 0.55
-    pure = GraphCorrelatedPartitioner(graph, 1.0).bind(rows(labels))
-    assert set(pure.sizes) == {20}
-    assert np.mean(np.array(classes_of(pure)) == 1) > 0.9
-    even = GraphCorrelatedPartitioner(graph, 0.0).bind(rows(labels))
-    assert min(classes_of(even)) >= 3
+    assert share_of_similar(0.0) < 0.35
+    assert share_of_similar(0.5) > 0.55
+    assert set(deal_by(1.0).sizes) == {20}
+    assert np.mean(np.array(count_classes(deal_by(1.0))) == 1) > 0.9
+    assert min(count_classes(deal_by(0.0))) >= 3
 
 
 @pytest.mark.parametrize(
-    ("partitioner", "name"),
+    ("spec", "nodes"),
     [
-        (IidPartitioner(201), "num_partitions"),
-        (IidPartitioner(0), "num_partitions"),
-        (DirichletPartitioner(3, "label", 0.0), "alpha"),
-        (DirichletPartitioner(3, "label", float("nan")), "alpha"),
-        (DirichletPartitioner(3, "label", [1.0, 2.0]), "alpha"),
-        (DirichletPartitioner(30, "label", 1.0, min_partition_size=10), "min_partition_size"),
-        (DirichletPartitioner(3, "label", 1.0, min_partition_size=-1), "min_partition_size"),
-        (ShardPartitioner(3, "label"), "shard_size"),
-        (ShardPartitioner(100, "label", num_shards_per_partition=3), "num_shards_per_partition"),
-        (ShardPartitioner(3, "label", num_shards_per_partition=0), "num_shards_per_partition"),
-        (ShardPartitioner(3, "label", shard_size=100), "shard_size"),
-        (PathologicalPartitioner(3, "label", 6), "num_classes_per_partition"),
-        (PathologicalPartitioner(2, "label", 2), "num_classes_per_partition"),
-        (PathologicalPartitioner(100, "label", 5), "num_classes_per_partition"),
-        (PathologicalPartitioner(10, "label", 2, "by-luck"), "class_assignment_mode"),  # type: ignore[arg-type]
-        (GraphCorrelatedPartitioner(parse_graph_spec("ring:5"), 1.5), "correlation"),
-        (GraphCorrelatedPartitioner(parse_graph_spec("ring:201"), 0.5), "num_partitions"),
+        ("dirichlet:0", 3),
+        ("dirichlet:nan", 3),
+        ("shards:3", 100),
+        ("shards:0", 3),
+        ("pathological:6", 3),
+        ("pathological:1", 3),
+        ("pathological:5", 100),
+        ("graph:1.5", 5),
     ],
 )
-def test_what_cannot_be_is_refused_by_the_name_of_the_parameter(partitioner: Partitioner, name: str) -> None:
-    """Before any loop that would not end."""
-    with pytest.raises(InvalidParameterError, match=f"^{name} = "):
-        partitioner.deal(LABELS)
+def test_what_cannot_be_is_refused_in_the_words_of_the_user(spec: str, nodes: int) -> None:
+    """With the specification, before any loop that would not end; no name of a library's parameter."""
+    with pytest.raises(InvalidParameterError) as caught:
+        deal(spec, nodes=nodes)
+    assert (caught.value.name, caught.value.value) == ("partition", spec)
+    assert "num_" not in str(caught.value)
+
+
+@pytest.mark.parametrize("spec", ["iid", "dirichlet:1", "shards:1", "pathological:2", "graph:0.5"])
+def test_more_nodes_than_rows_are_refused(spec: str) -> None:
+    """Every node needs a row."""
+    with pytest.raises(InvalidParameterError, match=r"^graph = '201 nodes'.*at most 200"):
+        deal(spec, nodes=201)
 
 
 def test_partitions_are_slices_of_one_block() -> None:
-    """Views, in order, as a sequence and by load_partition."""
-    parts = IidPartitioner(7).bind(rows())
-    assert parts.num_partitions == len(parts) == 7
+    """Views, in order, as a sequence."""
+    parts = deal("iid", nodes=7)
+    assert len(parts) == 7
     assert np.shares_memory(parts[3].features, parts.rows.features)
     assert np.array_equal(np.concatenate([part.labels for part in parts]), parts.rows.labels)
-    assert np.array_equal(parts[-1].labels, parts.load_partition(6).labels)
     assert [len(part) for part in parts[2:4]] == parts.sizes[2:4].tolist()
-    with pytest.raises(InvalidParameterError, match="partition_id = 7"):
-        parts.load_partition(7)
     with pytest.raises(IndexError):
         parts[7]
     with pytest.raises(InvalidParameterError, match="sizes"):
@@ -215,32 +178,72 @@ class Foreign:
 @pytest.mark.parametrize("kind", ["rows", "table", "partition"])
 def test_any_object_with_the_two_members_is_taken(kind: str) -> None:
     """Whatever load_partition gives of the three things we know."""
-    parts = partitions_of(Foreign(kind), rows())
+    parts = make_partitions(Foreign(kind), rows())
     assert [part.features[:2, 0].tolist() for part in parts] == [[0, 2], [1, 3]]
     assert parts.rows.features.dtype == np.float32
-    assert partitions_of(parts, rows()) is parts
-    assert partitions_of(IidPartitioner(4), rows()).num_partitions == 4
+    assert make_partitions(parts, rows()) is parts
+    assert len(deal("iid", nodes=4)) == 4
 
 
 def test_other_objects_are_refused() -> None:
     """By what they lack or gave."""
     with pytest.raises(InvalidParameterError, match="load_partition and num_partitions"):
-        partitions_of(object(), rows())
+        make_partitions(object(), rows())
     with pytest.raises(InvalidParameterError, match="columns features and labels"):
-        partitions_of(Foreign("none"), rows())
+        make_partitions(Foreign("none"), rows())
 
 
-SPECS = ["iid", "dirichlet:0.3", "shards:2", "pathological:2", "graph:0.8", "natural:label", "groups:label"]
+class FlwrLike:
+    """A partitioner of flwr-datasets as its base class has it: no data set yet, and none can be counted before."""
+
+    def __init__(self) -> None:
+        self.dataset: Any = None
+
+    def is_dataset_assigned(self) -> bool:
+        """Return whether it has data."""
+        return self.dataset is not None
+
+    @property
+    def num_partitions(self) -> int:
+        """One for each class; asked too early, it fails as the library does."""
+        if self.dataset is None:
+            raise AttributeError("The dataset field should be set before using it.")
+        return len(set(self.dataset.columns["label"].tolist()))
+
+    def load_partition(self, partition_id: int) -> object:
+        """Rows of one class, as a table of the library's own."""
+        chosen = np.flatnonzero(self.dataset.columns["label"] == partition_id)
+        table = {name: column[chosen] for name, column in self.dataset.columns.items()}
+
+        class Dataset(dict[str, Any]):
+            column_names = tuple(table)
+
+        return Dataset(table)
+
+
+def test_a_partitioner_of_flwr_datasets_is_given_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels, row numbers and columns; what it returns are rows of ours. Without the library a line says so."""
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(InvalidParameterError, match="datasets installed"):
+        make_partitions(FlwrLike(), rows())
+    library: Any = ModuleType("datasets")
+    library.Dataset = SimpleNamespace(from_dict=lambda table: SimpleNamespace(columns=table))
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    parts = make_partitions(FlwrLike(), rows())
+    assert [part.features[0, 0] for part in parts] == [0, 40, 80, 120, 160]
+    assert count_classes(parts) == [1] * 5
+
+
+SPECS = ["iid", "dirichlet:0.3", "shards:2", "pathological:2", "graph:0.8", "natural:label"]
 
 
 def test_every_kind_has_a_spec_that_works_on_digits() -> None:
-    """For 300 nodes where the kind does not say otherwise; there are ten classes to be grouped."""
-    many, few, data = parse_graph_spec("rrg:300:3:seed=1"), parse_graph_spec("ring:5"), load_data("digits")
+    """For 300 nodes where the kind does not say otherwise; natural:label makes ten."""
+    graph, data = parse_graph_spec("rrg:300:3:seed=1"), load_data("digits")
     assert [spec.partition(":")[0] for spec in SPECS] == list(PARTITION_KINDS)
     for spec in SPECS:
-        grouped = spec.startswith("groups")
-        parts = parse_partition_spec(spec, graph=few if grouped else many, seed=0).bind(data)
-        assert parts.num_partitions == (10 if spec.startswith("natural") else 5 if grouped else 300)
+        parts = parse_partition_spec(spec, graph=graph, seed=0).deal(data)
+        assert len(parts) == (10 if spec.startswith("natural") else 300)
         assert parts.sizes.min() >= 1
         assert parts.sizes.sum() == len(data.train)
 
@@ -254,7 +257,6 @@ def test_bad_specs_are_refused_with_how_to_write_them(spec: str) -> None:
 
 def test_the_seed_of_a_spec_matters() -> None:
     """Another seed, another partition."""
-    graph = parse_graph_spec("ring:10")
-    one, two, other = (parse_partition_spec("iid", graph=graph, seed=seed).deal(LABELS) for seed in (0, 0, 1))
-    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
-    assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    first, again, other = (deal("iid", nodes=10, seed=seed).rows.features for seed in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)

@@ -7,61 +7,35 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veilwalk.core.errors import InputFileError, InvalidParameterError
+from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning import load_data
 
+
 # In the format of OpenML's houses, version 2; the numbers are made up.
-HEADER = """% houses
-@relation houses
-@attribute median_income real
-@attribute housing_median_age integer
-@attribute 'total rooms' numeric
-@attribute binaryClass {P, N}
-@data
-"""
-
-
 @pytest.fixture(scope="module")
 def houses(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a small file in their format."""
+    """Return a small table with classes by name."""
     rng = np.random.default_rng(1)
     lines = [
         f"{income:.4f},{rng.integers(1, 52)},{rng.integers(2, 40_000)},{'P' if income + rng.normal() > 4 else 'N'}"
         for income in rng.gamma(4, 1, 200)
     ]
-    path = tmp_path_factory.mktemp("arff") / "houses.arff"
-    path.write_text(HEADER + "\n".join(lines) + "\n")
+    path = tmp_path_factory.mktemp("houses") / "houses.csv"
+    path.write_text("\n".join(("income,age,rooms,price", *lines)) + "\n")
     return path
 
 
-def test_openml_rows_at_length_one(houses: Path) -> None:
+def test_rows_at_length_one(houses: Path) -> None:
     """Columns of mean 0 and deviation 1 in the training part, then every row at length one; classes by name."""
-    plain, scaled = (load_data(f"arff:{houses}:scale={kind}", seed=1) for kind in ("range", "rows"))
+    plain, scaled = (load_data(f"csv:{houses}:scale={kind}", seed=1) for kind in ("range", "rows"))
     assert plain.class_names == scaled.class_names == ("N", "P")
     assert (len(scaled.train), len(scaled.test), scaled.n_features) == (160, 40, 3)
     rows = plain.train.features.astype(np.float64)
     rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     assert scaled.train.features == pytest.approx(rows / np.linalg.norm(rows, axis=1, keepdims=True), abs=1e-4)
     assert np.linalg.norm(scaled.test.features, axis=1) == pytest.approx(np.ones(40), abs=1e-5)
-    raw = load_data(f"arff:{houses}", seed=1)
+    raw = load_data(f"csv:{houses}", seed=1)
     assert np.array_equal(scaled.scaler.apply(raw.test.features), scaled.test.features)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("nothing\n", "is not an ARFF file"),
-        (HEADER, "has no rows"),
-        (HEADER + "1.0,2,3,?\n1.0,2,3,P\n", "row 0, column binaryClass: is missing"),
-        (HEADER.replace("real", "string") + "a,2,3,P\n", "is not an ARFF file"),
-    ],
-)
-def test_an_arff_file_that_is_none_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    """In one line."""
-    path = tmp_path / "x.arff"
-    path.write_text(text)
-    with pytest.raises(InputFileError, match=message):
-        load_data(f"arff:{path}")
 
 
 def test_some_classes_and_smaller_images() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.randomness import task_generator
-from veilwalk.learning import LEARNERS, MlpLearner, SoftmaxLearner, make_learner
+from veilwalk.learning import LEARNERS, MlpLearner, SoftmaxLearner, list_options, make_learner
 
 OWN = '''
 import numpy as np
@@ -64,12 +64,11 @@ def test_names_and_options() -> None:
 
 #: Rows that a learner can be made for.
 USUAL = {"n_features": 4, "n_classes": 3}
-SIZES = {"linear": {"n_features": 4, "n_classes": 0}, "factorisation": {"n_features": 2, "n_classes": 0}}
+SIZES = {"linear": {"n_features": 4, "n_classes": 0}}
 
 
 def test_every_name_makes_a_learner_that_starts() -> None:
     """What is listed works."""
-    pytest.importorskip("sklearn")
     for name in LEARNERS:
         params = make_learner(name, **SIZES.get(name, USUAL)).init_params(task_generator(0))
         assert all(isinstance(array, np.ndarray) for array in params.values())
@@ -88,20 +87,21 @@ def test_a_users_own_class_or_function_is_found_where_the_command_runs() -> None
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        ("perceptron", "softmax, linear, mlp, factorisation, sklearn or module:Class"),
-        ("", "softmax, linear, mlp, factorisation, sklearn or module:Class"),
+        ("perceptron", "softmax, linear, mlp or module:Class"),
+        ("", "softmax, linear, mlp or module:Class"),
         ("no_such_module:Class", "cannot be imported"),
         ("my_own_learner:Absent", "has no Absent"),
         ("my_own_learner:nothing", "not a class or function"),
         ("my_own_learner:broken", "init_params, update and evaluate"),
         ("../evil:Class", "module:Class"),
         ("softmax:lr=1", r"options among learning_rate, batch_size, local_steps, momentum, fade \(not lr\)"),
-        ("mlp:depth=3", r"options among hidden, learning_rate, batch_size, local_steps, momentum, fade \(not depth\)"),
+        ("mlp:depth=3", r"options among learning_rate, batch_size, local_steps, momentum, fade, hidden \(not depth\)"),
         ("softmax:n_classes=3", "not n_classes"),
-        ("sklearn:momentum=3", r"options among learning_rate, batch_size \(not momentum\)"),
+        ("sklearn", "examples.sklearn_learner:SklearnLearner"),
+        ("factorisation:users=3", "examples.comparisons.factorisation:FactorisationLearner"),
         ("softmax:learning_rate=abc", "^learning_rate = 'abc': must be a number$"),
         ("softmax:batch_size=1.5", "^batch_size = 1.5: must be a whole number$"),
-        ("linear", "^learner = 'linear': must be softmax, mlp or sklearn where labels are classes"),
+        ("linear", "^learner = 'linear': must be softmax or mlp where labels are classes"),
         ("my_own_learner:Mean:height=2", r"one that takes n_features, n_classes, height \(.*'height'"),
         ("softmax:batch_size=", "followed by name=value"),
     ],
@@ -115,22 +115,21 @@ def test_what_is_no_learner_is_refused_in_one_line(spec: str, says: str) -> None
 
 def test_real_labels_take_a_learner_for_them() -> None:
     """The one for classes says which."""
-    with pytest.raises(InvalidParameterError, match="must be linear, mlp or sklearn where labels are real"):
+    with pytest.raises(InvalidParameterError, match="must be linear or mlp where labels are real"):
         make_learner("softmax", n_features=4, n_classes=0)
 
 
 def test_the_options_listed_are_those_the_learners_have() -> None:
     """And the reference lists each of them, with its default."""
-    pytest.importorskip("sklearn")
     text = (Path(__file__).parents[3] / "docs" / "reference" / "training.md").read_text()
-    for name, kind in LEARNERS.items():
+    for name in LEARNERS:
+        options = list_options(name)
         made = make_learner(name, **SIZES.get(name, USUAL))
         has = {field.name: field.default for field in dataclasses.fields(made)}  # type: ignore[arg-type]
-        assert {*kind.options} == {*has} - {"n_features", "n_classes", "estimator_fn", "rows"}
-        assert kind.usage == name + "".join(f"[:{option}=..]" for option in kind.options)
+        assert {*options} == {*has} - {"n_features", "n_classes", "rows"}
         row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
-        assert [f"`{option}` [{has[option]:g}]" in row for option in kind.options] == [True] * len(kind.options)
-        assert row.count("[") == len(kind.options)
+        assert [f"`{option}` [{has[option]:g}]" in row for option in options] == [True] * len(options)
+        assert row.count("[") == len(options)
 
 
 def test_a_learner_that_lacks_a_package_is_told_what_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veilwalk.cli._train_tables import print_training
+from veilwalk.cli._train import print_training
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.randomness import task_generator
 from veilwalk.graphs import distances, parse_graph_spec
@@ -18,11 +18,11 @@ from veilwalk.learning import (
     Params,
     Partition,
     StepContext,
+    make_partitions,
     parse_partition_spec,
-    partitions_of,
 )
 from veilwalk.report import training_report
-from veilwalk.training import Scenario, TrainSettings, run_training
+from veilwalk.training import Scenario, make_spec, run_training
 
 
 def some_data(n_rows: int = 12) -> Partition:
@@ -84,15 +84,15 @@ def test_what_shares_out_classes_refuses_real_labels(spec: str) -> None:
     """With what to use instead."""
     partitioner = parse_partition_spec(spec, graph=parse_graph_spec("ring:4"), seed=0)
     with pytest.raises(
-        InvalidParameterError, match="must be iid, graph:CORRELATION, natural:COLUMN or groups:COLUMN where labels are"
+        InvalidParameterError, match="must be iid, graph:CORRELATION or natural:COLUMN where labels are"
     ):
-        partitions_of(partitioner, some_data())
+        make_partitions(partitioner, some_data())
 
 
 def test_neighbours_hold_like_amounts() -> None:
     """Real labels by tenths: in a pure partition labels differ less between neighbours than between others."""
     graph, data = parse_graph_spec("ring:40"), some_data(400)
-    parts = partitions_of(parse_partition_spec("graph:1", graph=graph, seed=1), data)
+    parts = make_partitions(parse_partition_spec("graph:1", graph=graph, seed=1), data)
     assert sorted(len(part) for part in parts) == [10] * 40
     means = np.array([part.labels.mean() for part in parts])
     gaps, away = np.abs(means[:, None] - means), distances(graph)
@@ -108,7 +108,7 @@ def test_columns_of_others_keep_real_labels() -> None:
         def load_partition(self, partition_id: int) -> dict[str, list[object]]:
             return {"features": [[float(partition_id)]], "labels": [0.25]}
 
-    parts = partitions_of(Halves(), some_data())
+    parts = make_partitions(Halves(), some_data())
     assert [part.labels.tolist() for part in parts] == [[0.25], [0.25]]
     assert parts[0].labels.dtype == np.float32
 
@@ -132,7 +132,7 @@ def test_a_run_ends_with_what_is_explained(
     prices: str, tmp_path: Path, learner: str, partition: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Trained by every algorithm, attacked, printed, reported; no accuracy anywhere, and nothing that misses it."""
-    settings = TrainSettings(
+    settings = make_spec(
         data=prices,
         learner=f"{learner}:learning_rate=0.1",
         partition=partition,
@@ -140,9 +140,9 @@ def test_a_run_ends_with_what_is_explained(
         support="2:3",
         updates=200,
         attack=20,
-        tokens=2,
+        walks=2,
     )
-    record = run_training(Scenario.of(settings), settings, out=tmp_path / "run").record()
+    record = run_training(Scenario.from_spec(settings), out=tmp_path / "run").record()
     found = record.result["algorithms"]["private-walk"]
     assert (found["accuracy"], record.result["data"]["classes"]) == (None, 0)
     assert found["scores"]["r2"] > 0.8
@@ -157,6 +157,6 @@ def test_a_run_ends_with_what_is_explained(
 
 def test_the_classifier_is_refused_before_anything_is_trained(prices: str) -> None:
     """With the learners there are."""
-    settings = TrainSettings(data=prices, partition="iid", graph="rrg:20:3:seed=1", support="2:3", updates=20)
-    with pytest.raises(InvalidParameterError, match="learner = 'softmax': must be linear, mlp or sklearn"):
-        Scenario.of(settings)
+    settings = make_spec(data=prices, partition="iid", graph="rrg:20:3:seed=1", support="2:3", updates=20)
+    with pytest.raises(InvalidParameterError, match="learner = 'softmax': must be linear or mlp"):
+        Scenario.from_spec(settings)

@@ -13,10 +13,9 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from veilwalk.core.errors import InputFileError  # noqa: E402
 from veilwalk.core.randomness import task_generator  # noqa: E402
 from veilwalk.learning import Array, Partition, SoftmaxLearner, StepContext  # noqa: E402
-from veilwalk.learning.torch_learner import TorchLearner, partition_of_dataset  # noqa: E402
+from veilwalk.learning.torch_learner import TorchLearner  # noqa: E402
 
 
 def some_data(n_rows: int = 20) -> Partition:
@@ -127,19 +126,6 @@ def test_a_node_without_data_changes_nothing() -> None:
     learner = TorchLearner(module_fn=linear)
     params = learner.init_params(task_generator(0))
     assert learner.update(params, some_data(0), context()).num_examples == 0
-
-
-def test_a_dataset_becomes_a_partition() -> None:
-    """Images are flattened, bytes stay as they are, labels whole numbers."""
-    images = torch.arange(2 * 3 * 4, dtype=torch.uint8).reshape(2, 3, 4)
-    dataset = torch.utils.data.TensorDataset(images, torch.tensor([1, 0]))
-    part = partition_of_dataset(dataset)
-    assert part.features.shape == (2, 12)
-    assert part.features.dtype == np.float32
-    assert part.features[1, 0] == 12
-    assert part.labels.tolist() == [1, 0]
-    with pytest.raises(InputFileError, match="no rows"):
-        partition_of_dataset([])
 
 
 def test_torch_is_imported_only_where_it_is_asked_for() -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.helpers.traces import private_trace
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
-from veilwalk.design import make_law
+from veilwalk.design import choose_scheme
 from veilwalk.graphs import distances, random_regular
-from veilwalk.learning import private_trace, trace_of
+from veilwalk.learning import trace_of
 from veilwalk.walks import run_protocol
 
 GRAPH = random_regular(40, 3, seed=3)
-LAW = make_law("uniform-node", GRAPH, DistanceSupport(2, 4)).matrix
+LAW = choose_scheme(GRAPH, "uniform-node", support=DistanceSupport(2, 4)).law.matrix
 
 
 def test_a_trace_is_the_protocol_in_order_of_time() -> None:

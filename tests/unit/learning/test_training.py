@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers.traces import private_trace
 
 from veilwalk.core.errors import InvalidParameterError, TrainingError
 from veilwalk.core.support import DistanceSupport
-from veilwalk.design import make_law
+from veilwalk.design import choose_scheme
 from veilwalk.graphs import random_regular
 from veilwalk.learning import (
     Array,
@@ -25,20 +26,19 @@ from veilwalk.learning import (
     TrainingTask,
     UpdateResult,
     apply_update,
-    average,
+    average_params,
     candidate_models,
     central_trace,
     choose_model,
     gossip_trace,
     init_generator,
     plain_trace,
-    private_trace,
     train,
     update_generator,
 )
 
 GRAPH = random_regular(20, 3, seed=3)
-LAW = make_law("uniform-node", GRAPH, DistanceSupport(2, 3)).matrix
+LAW = choose_scheme(GRAPH, "uniform-node", support=DistanceSupport(2, 3)).law.matrix
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def test_several_tokens_hand_out_the_best_of_their_mean_and_their_ends() -> None
     assert run.points[-1].chosen.startswith("walk ")
     assert run.points[-1].loss == 0.0
     assert abs(float(run.params["at"].mean())) == 1.0
-    assert EitherSide().evaluate(average(run.models), task().held_out)["loss"] > 0.5
+    assert EitherSide().evaluate(average_params(run.models), task().held_out)["loss"] > 0.5
     run = train(task(), private_trace(GRAPH, LAW, updates=30, seed=4, tokens=3))
     losses = {
         name: Chaser().evaluate(params, task().held_out)["loss"]
@@ -154,8 +154,8 @@ def test_several_tokens_hand_out_the_best_of_their_mean_and_their_ends() -> None
 def test_the_mean_of_models_has_their_types() -> None:
     """Whole numbers are rounded; one model alone is itself."""
     models = [{"n": np.array([1, 2, 3])}, {"n": np.array([2, 2, 4])}]
-    assert average(models)["n"].tolist() == [2, 2, 4]
-    assert average(models[:1]) is models[0]
+    assert average_params(models)["n"].tolist() == [2, 2, 4]
+    assert average_params(models[:1]) is models[0]
 
 
 def test_without_rows_to_compare_by_one_end_is_handed_out() -> None:

@@ -14,17 +14,16 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from tests.helpers.manifests import make_test_manifest
 
 from veilwalk.core.walk import SIMPLE
 from veilwalk.learning import Partition, UpdateResult
-from veilwalk.node.cluster._files import free_ports
+from veilwalk.node.cluster import free_ports, visits_per_link
 from veilwalk.node.link._limits import Limits
 from veilwalk.node.link._port import Port
-from veilwalk.node.members import _keyfile
+from veilwalk.node.members import RunRules, _keys
 from veilwalk.node.members._keys import NodeKeys, new_node_keys, new_root_key
-from veilwalk.node.members._manifest import Manifest, array_specs
 from veilwalk.node.members._roster import Roster
-from veilwalk.node.members._rules import RunRules
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
 from veilwalk.node.peer._node import Node
@@ -39,7 +38,8 @@ from veilwalk.node.spool._register import Register
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stretch passwords quickly; test_keyfiles holds the real cost."""
-    monkeypatch.setattr(_keyfile, "ARGON2_COST", {"iterations": 1, "lanes": 1, "memory_kib": 64})
+    for name in ("ARGON2_COST", "ARGON2_LEAST"):
+        monkeypatch.setattr(_keys, name, {"iterations": 1, "lanes": 1, "memory_kib": 64})
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ class Network:
             return {
                 "tallies": register.tallies(),
                 "messages": register.messages(),
-                "given": register.execute("SELECT peer, seq FROM given"),
+                "given": [(row.peer, row.key) for row in register.messages() if row.given],
                 "final": None if final is None else np.frombuffer(register.inline(final)),
                 "checkpoint": None if checkpoint is None else np.frombuffer(register.inline(checkpoint)),
                 "walks": dict(register.walks()),
@@ -200,19 +200,15 @@ def network(tmp_path: Path) -> Callable[..., Network]:
             edges=tuple(sorted(edges)),  # type: ignore[arg-type]
         )
         learner = Tally(n_nodes)
-        manifest = Manifest(
+        manifest = make_test_manifest(
+            learner.init_params(np.random.default_rng(0)),
             run_id=roster.network,
-            arrays=array_specs(learner.init_params(np.random.default_rng(0))),
-            suite=Suite.X25519,
-            norm_bound=1e6,
-            learner="tally",
-            walk="",
-            law_digest="0" * 64,
             graph_digest=roster.graph_digest,
-            seed=0,
-            recipients=recipients,
+            spec={"learner": "tally", "recipients": recipients},
         )
         rules = rules or RunRules(walk=SIMPLE, updates=20, late_hops=1e9)
+        often = visits_per_link(roster.graph(), recipients=recipients, walk=rules.walk)
+        rules = replace(rules, visits_per_link=rules.visits_per_link or often)
         logs = {name: io.StringIO() for name in names}
         parts = {
             name: NodeParts(

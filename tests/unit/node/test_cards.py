@@ -21,11 +21,12 @@ from cryptography.x509.oid import NameOID
 from tests.helpers.keys import new_keys
 
 from veilwalk.core.errors import CryptoError, InputFileError
+from veilwalk.node.members import first_roster
 from veilwalk.node.members._keys import (
     NodeKeys,
     _self_signed,
 )
-from veilwalk.node.members._member import Member, make_card, member_from_dict, read_card, spki_sha256
+from veilwalk.node.members._roster import Member, make_card, read_card, spki_sha256
 from veilwalk.node.sealing._kem import Suite
 
 
@@ -37,7 +38,8 @@ def test_a_changed_card_is_refused(folder: Path) -> None:
         with pytest.raises((CryptoError, InputFileError)):
             read_card(text.replace(old, new).encode(), "card")
     other = json.loads(text)
-    other["member"]["kem"]["0"], other["member"]["kem"]["1"] = other["member"]["kem"]["1"], other["member"]["kem"]["0"]
+    kem = other["member"]["kem"]
+    kem["0"], kem["1"] = kem["1"], kem["0"]
     changed = (json.dumps(other, sort_keys=True, separators=(",", ":")) + "\n").encode()
     with pytest.raises(CryptoError, match="not signed by the key it names"):
         read_card(changed, "card")
@@ -57,13 +59,14 @@ def test_a_card_with_a_key_that_nothing_can_be_sealed_to_is_refused(folder: Path
     """Whoever drew that member would set the walk aside, and its neighbours could not end the run."""
     keys = new_keys(folder / "keys", suite=suite)
     good = keys.member.kem[1]
+    other = new_keys(folder / "other", node_id="zz", suite=suite)
     spoilt = replace(keys.member, kem={0: keys.member.kem[0], 1: good[:-32] + LOW_ORDER[point]})
     assert read_card(make_card(keys.member, suite, keys.tls_key), "card")[0].kem[1] == good
     with pytest.raises(InputFileError, match="can be sealed to"):
         read_card(make_card(spoilt, suite, keys.tls_key), "card")
     # Nor is a roster read that has one.
     with pytest.raises(InputFileError, match="can be sealed to"):
-        member_from_dict(spoilt.to_dict(), suite, "roster")
+        first_roster({spoilt.id: spoilt, "zz": other.member}, [(spoilt.id, "zz")], suite=suite, now=1, days=1)
 
 
 def certificate(
@@ -97,7 +100,7 @@ def test_certificates_we_would_not_make_are_refused(folder: Path, case: str) -> 
     """They become trust anchors: an authority among them could vouch for others."""
     kem = new_keys(folder / "keys").member.kem
     assert Member(id="a", address="h:1", certificate=certificate(), kem=kem).id == "a"
-    with pytest.raises(InputFileError, match="tls_cert of a: must be a self-signed Ed25519 leaf"):
+    with pytest.raises(InputFileError, match="certificate of a: must be a self-signed Ed25519 leaf"):
         Member(id="a", address="h:1", certificate=CERTIFICATES[case](), kem=kem)
 
 

@@ -11,23 +11,33 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.helpers.cli import Cli
 
-from veilwalk.core.errors import ConfigError, InputFileError, ProtocolError, VeilwalkError
+from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, VeilwalkError
+from veilwalk.design import choose_scheme
+from veilwalk.graphs import parse_graph_spec
 from veilwalk.node import load_config, node_status
-from veilwalk.node.cluster import ClusterSettings, prepare_or_resume, set_up_cluster
+from veilwalk.node.cluster import (
+    _advice,
+    advise_node,
+    prepare_or_resume,
+    set_up_cluster,
+)
+from veilwalk.node.members import load_root_key, read_signed_manifest, sign_manifest
 from veilwalk.node.peer import check_node, drain_node, is_running
 from veilwalk.node.peer._assemble import assemble, read_partition
+from veilwalk.training import CLUSTER
 
 
 @pytest.fixture
 def configs(tmp_path: Path) -> list[Path]:
     """A cluster that is prepared and does not run."""
-    setup = set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=1", suite="x25519", updates=100_000))
+    setup = set_up_cluster(CLUSTER.defaults.change(graph="rrg:6:3:seed=1", suite="x25519", updates=100_000))
     return prepare_or_resume(setup, tmp_path / "c")
 
 
@@ -94,20 +104,6 @@ def test_finding_b4_bad_data_are_refused_at_start(case: str, configs: list[Path]
     assert str(refused.value) == what
     code, out, _ = run(["node", "check", str(configs[1]), "--no-peers", "--json"])
     assert (code, json.loads(out)["ok"]) == (1, False)
-
-
-def test_a_clock_by_which_the_run_is_not_made_yet_is_named(
-    configs: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would believe no update of the others': by the check and by the start, with by how much it is behind."""
-    assert looked(configs[0])["clock"][0]
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now - 1200)
-    ok, what = looked(configs[0])["clock"]
-    assert not ok
-    assert "ahead of this clock" in what
-    with pytest.raises(ProtocolError, match=r"1[12][0-9][0-9] s ahead of this clock"):
-        assemble(load_config(configs[0]))
 
 
 def test_each_fault_is_said_of_its_part(configs: list[Path]) -> None:
@@ -223,3 +219,43 @@ def test_data_that_are_no_table_are_named_and_not_the_learner(tmp_path: Path, wh
     with pytest.raises(InputFileError) as refused:
         read_partition(path)
     assert str(refused.value) == f"data {path}: {none if what == 'number' else other}"
+
+
+def advised(config: Path) -> dict[str, tuple[bool, str]]:
+    return {found.name: (found.ok, found.what) for found in advise_node(config)}
+
+
+def test_finding_9_members_that_never_train_are_named(tmp_path: Path) -> None:
+    """K as large as the law allows: the others seal only for each other, and n2, n5, n6, n7 made 0 of 60 updates."""
+    scheme = choose_scheme(parse_graph_spec("rrg:8:3:seed=1"), "far:2", walk="non-backtracking", recipients=4)
+    # Two sets of four that nobody leaves: whichever the walk comes to, the other four never train.
+    idle = tuple(str(node) for node in scheme.idle_nodes)
+    assert idle in {("2", "5", "6", "7"), ("0", "1", "3", "4")}
+    assert not replace(scheme, recipients=2).idle_nodes.size
+    spec = CLUSTER.defaults.change(graph="rrg:8:3:seed=1", law="far:2", recipients=4)
+    with pytest.raises(InvalidParameterError, match=rf"^recipients = 4: .*{', '.join(idle)} may never train"):
+        set_up_cluster(spec)
+    # Members that come and go make it so under a manifest that was good: every one of them can see it.
+    config, *_ = prepare_or_resume(set_up_cluster(spec.change(recipients=2, suite="x25519")), tmp_path / "c")
+    assert advised(config)["network"][0]
+    root = load_root_key(tmp_path / "c" / "root")
+    manifest = read_signed_manifest(tmp_path / "c" / "manifest.json", root.public_key())
+    sign_manifest(tmp_path / "c" / "manifest.json", replace(manifest, spec=manifest.spec.change(recipients=4)), root)
+    ok, what = advised(config)["network"]
+    names = ", ".join(f"n{name}" for name in idle)
+    assert (ok, f"{names} never train" in what) == (False, True)
+
+
+def test_a_node_says_when_its_network_hides_nobody_and_when_its_machine_is_too_slow(
+    configs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything starts; the keeper learns from each member which dwell it needs."""
+    found = advised(configs[0])
+    assert found["network"][0]
+    assert "too few to hide anybody" in found["network"][1]
+    assert "this machine needs" in found["dwell"][1]
+    monkeypatch.setattr(_advice, "measured_dwell", lambda *_, **__: 3.5)
+    ok, what = advised(configs[0])["dwell"]
+    assert (ok, "tell the keeper (--dwell 3.5)" in what) == (True, True)
+    (configs[1].parent.parent / "roster.json").unlink()
+    assert advised(configs[1]) == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,29 +13,31 @@ import pytest
 from tests.campaigns.chaos_plan import tally_plan
 
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, ProtocolError, SpoolError
-from veilwalk.core.locks import lock_file
+from veilwalk.core.files import lock_file
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.node import ClusterSettings, load_config
+from veilwalk.node import load_config
 from veilwalk.node.cluster import (
+    SETTINGS,
     Cluster,
     ClusterStatus,
     cluster_record,
     prepare_cluster,
     prepare_or_resume,
+    read_cluster_spec,
     run_cluster,
     set_up_cluster,
     stop_cluster,
 )
-from veilwalk.node.cluster._settings import SETTINGS
 from veilwalk.node.members import load_manifest, load_root_key, load_root_public_key
 from veilwalk.node.members._signed import sign_file
 from veilwalk.node.peer import is_running
 from veilwalk.node.spool import FolderDisk, Spool
+from veilwalk.training import CLUSTER
 
 
 def test_a_record_needs_a_finished_model(tmp_path: Path) -> None:
     """What is missing is on a disk: neither the graph nor a peer is to blame."""
-    setup = set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2", updates=5))
+    setup = set_up_cluster(CLUSTER.defaults.change(graph="rrg:6:3:seed=2", updates=5))
     first, *_ = prepare_or_resume(setup, tmp_path / "c")
     Spool(FolderDisk(load_config(first).state)).close()
     with pytest.raises(SpoolError, match="no node has a finished model"):
@@ -43,42 +46,59 @@ def test_a_record_needs_a_finished_model(tmp_path: Path) -> None:
 
 def test_the_simple_walk_is_refused_for_new_clusters(tmp_path: Path) -> None:
     """Unless it is allowed by name; without a word the walk does not turn back."""
-    assert set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2")).scenario.scheme.walk.kind == "non-backtracking"
+    assert (
+        set_up_cluster(CLUSTER.defaults.change(graph="rrg:6:3:seed=2")).scenario.scheme.walk.kind == "non-backtracking"
+    )
     with pytest.raises(InvalidParameterError, match="walk = 'simple': must be non-backtracking"):
-        set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2", walk="simple"))
-    allowed = set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2", walk="simple", allow_sandwich=True))
+        set_up_cluster(CLUSTER.defaults.change(graph="rrg:6:3:seed=2", walk="simple"))
+    allowed = set_up_cluster(CLUSTER.defaults.change(graph="rrg:6:3:seed=2", walk="simple", allow_sandwich=True))
     configs = prepare_or_resume(allowed, tmp_path / "c")
     assert prepare_or_resume(allowed, tmp_path / "c") == configs
     with pytest.raises(ConfigError, match="holds a cluster with walk = simple, not None"):
-        prepare_or_resume(set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2")), tmp_path / "c")
+        prepare_or_resume(set_up_cluster(CLUSTER.defaults.change(graph="rrg:6:3:seed=2")), tmp_path / "c")
+
+
+def test_a_cluster_that_is_there_keeps_its_settings(tmp_path: Path) -> None:
+    """What is given again must be the same, by any spelling; what is not given is as it was."""
+    spec = CLUSTER.defaults.change(graph="rrg:6:3:seed=2", hop=0.5, target_accuracy=0.9)
+    assert read_cluster_spec(tmp_path / "c", {}) is None
+    prepare_or_resume(set_up_cluster(spec), tmp_path / "c")
+    assert read_cluster_spec(tmp_path / "c", {}) == spec
+    for same in ({"hop": 0.5}, {"hop_s": 0.5}, {"target-accuracy": 0.9}, {"graph": "rrg:6:3:seed=2"}):
+        assert read_cluster_spec(tmp_path / "c", same) == spec
+    for other in ({"hop": 0.4}, {"hop_s": 0.4}, {"target-accuracy": 0.8}, {"target_accuracy": 0.8}, {"dwell": 1.0}):
+        with pytest.raises(ConfigError, match="holds a cluster with"):
+            read_cluster_spec(tmp_path / "c", other)
+    with pytest.raises(InvalidParameterError, match="poison"):
+        read_cluster_spec(tmp_path / "c", {"poison": "nan"})
 
 
 def test_a_cluster_seals_for_as_many_as_it_is_told(tmp_path: Path) -> None:
     """The manifest says for how many; more than anybody may choose from, or than a frame has room for, is refused."""
     graph = "rrg:10:3:seed=2"
     # Hops that take long: else the least time that a member may be away hides the difference.
-    setup = set_up_cluster(ClusterSettings(graph=graph, law="far:2", recipients=4, hop=1.0))
+    setup = set_up_cluster(CLUSTER.defaults.change(graph=graph, law="far:2", recipients=4, hop=1.0))
     prepare_or_resume(setup, tmp_path / "c")
     manifest = load_manifest(
         tmp_path / "c" / "manifest.json", load_root_public_key(tmp_path / "c" / "root" / "root.pub")
     )
     assert manifest.recipients == 4
-    one = set_up_cluster(ClusterSettings(graph=graph, law="far:2", recipients=1, hop=1.0)).plan().rules
-    assert setup.plan().rules.starve_hops < one.starve_hops
+    one = set_up_cluster(CLUSTER.defaults.change(graph=graph, law="far:2", recipients=1, hop=1.0)).plan().figures
+    assert setup.plan().figures.starve_hops < one.starve_hops
     with pytest.raises(InvalidParameterError, match="recipients = 7: must be at most 6: node 0 has no more"):
-        set_up_cluster(ClusterSettings(graph=graph, law="far:2", recipients=7))
+        set_up_cluster(CLUSTER.defaults.change(graph=graph, law="far:2", recipients=7))
     for bad in (0, 70_000):
         with pytest.raises(InvalidParameterError, match=f"recipients = {bad}: must be"):
-            ClusterSettings(graph=graph, recipients=bad)
+            set_up_cluster(CLUSTER.defaults.change(graph=graph, recipients=bad))
 
 
 def test_a_cluster_of_the_format_before_is_refused_in_one_line(tmp_path: Path) -> None:
-    setup = set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=2"))
+    setup = set_up_cluster(CLUSTER.defaults.change(graph="rrg:6:3:seed=2"))
     prepare_or_resume(setup, tmp_path / "c")
     path = tmp_path / "c" / "manifest.json"
-    before = path.read_bytes().replace(b"manifest-2", b"manifest-1").replace(b'"recipients":1,', b"")
+    before = path.read_bytes().replace(b"manifest-3", b"manifest-2")
     sign_file(path, "manifest", before, load_root_key(tmp_path / "c" / "root"))
-    with pytest.raises(InputFileError, match="veilwalk-manifest-1 is of an older version"):
+    with pytest.raises(InputFileError, match="veilwalk-manifest-2 is of an older version"):
         prepare_or_resume(setup, tmp_path / "c")
 
 
@@ -88,7 +108,7 @@ def test_a_cluster_is_stopped_whatever_it_is_called(tmp_path: Path, monkeypatch:
     prepare_cluster(folder, tally_plan(parse_graph_spec("ring:4"), updates=20))
     (folder / SETTINGS).write_text("{}")
     # The learner of the plan is no part of the package.
-    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path.cwd()), *sys.path]))
     monkeypatch.chdir(tmp_path)
     state = folder / "n0" / "state"
     with Cluster([Path("c/n0/node.toml")]):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.helpers.manifests import make_test_manifest
 
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, VeilwalkError
-from veilwalk.core.walk import SIMPLE, Walk
+from veilwalk.core.walk import Walk
 from veilwalk.node import Limits, NodeConfig, RunRules, load_config
+from veilwalk.node.members import RunFigures, parse_manifest
 from veilwalk.node.spool._failpoints import FAILPOINTS, arm
 
 ROOT = Path(__file__).parents[3]
@@ -99,45 +102,40 @@ def test_every_key_is_documented() -> None:
             assert f"`{entry.name}`" in text or entry.name == "limits", entry.name
 
 
-def test_rules_travel_as_one_line_of_text() -> None:
-    rules = RunRules(walk=Walk("non-backtracking"), updates=400, late_hops=7070, hop_s=0.02, dwell_s=1.5)
-    signed = (
-        "non-backtracking updates=400 target=0 evaluations=40 late=7070 starve=1e+12 hop=0.02 dwell=1.5 "
-        "spare=0 clip=0 noise=0"
+def test_rules_are_what_the_manifest_says() -> None:
+    """The options of the run as they were given, and its figures."""
+    manifest = make_test_manifest(
+        spec={"walk": "non-backtracking", "updates": 400, "hop": 0.02, "dwell": 1.5, "target_accuracy": 0.925},
+        figures=RunFigures(late_hops=7070.0, clip=0.5, noise=2.0, rows=10, most_updates=3, decay=9),
     )
-    assert rules.to_text() == signed
-    assert RunRules.from_text(signed) == rules
+    rules = parse_manifest(manifest.to_bytes(), "m").rules
+    assert rules == RunRules(
+        walk=Walk("non-backtracking"), updates=400, target=0.925, late_hops=7070, hop_s=0.02, dwell_s=1.5,
+        clip=0.5, noise=2.0, rows=10, most_updates=3, decay=9,
+    )  # fmt: skip
     assert rules.late_s == 7070 * 1.5
-    until = RunRules(walk=SIMPLE, updates=10, target=0.925, evaluations=7, late_hops=1)
-    assert RunRules.from_text(until.to_text()) == until
-    many = RunRules(walk=SIMPLE, updates=123_456_789, late_hops=1)
-    assert RunRules.from_text(many.to_text()).updates == 123_456_789
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("spec", "figures"),
     [
-        "",
-        "simple",
-        "simple updates=10",
-        "lazy updates=10 late=5",
-        "simple updates=10 late=5 color=3",
-        "simple updates=10 updates=11 late=5",
-        "simple updates=ten late=5",
-        "simple updates=10 late=nan",
-        "simple updates=0 late=5",
-        "simple updates=10 late=5 target=1.5",
-        "simple updates=10 late=5 target=-0.5",
-        "simple updates=10 late=5 evaluations=0",
-        "simple updates=10 late=5 evaluations=2.5",
-        "simple updates=10 late=5 mix=0",
-        "least-recent updates=10 late=5",
-        "simple updates=5000000000 late=5",
+        ({"walk": "lazy"}, {}),
+        ({"walk": None}, {}),
+        ({"dwell": None}, {}),
+        ({"updates": 5_000_000_000}, {}),
+        ({"updates": 99, "walks": 65}, {}),
+        ({"recipients": None}, {}),
+        ({"accept": "loss:1.5"}, {"noise": 1.0, "clip": 1.0}),
+        ({}, {"late_hops": float("nan")}),
+        ({}, {"late_hops": 0.0}),
+        ({}, {"noise": 1.0}),
+        ({}, {"rows": 10}),
+        ({}, {"decay": -1}),
     ],
 )
-def test_rules_that_make_no_sense_are_refused(text: str) -> None:
+def test_rules_that_make_no_sense_are_refused(spec: dict[str, Any], figures: dict[str, Any]) -> None:
     with pytest.raises((ConfigError, InvalidParameterError)):
-        RunRules.from_text(text)
+        make_test_manifest(spec=spec, figures=RunFigures(**({"late_hops": 9.0} | figures)))
 
 
 def test_failpoints_are_armed_by_name() -> None:

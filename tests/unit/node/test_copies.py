@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.custody import HEADER, open_custody, take
+from tests.helpers.custody import HEADER, deliver, open_custody, take
 
 from veilwalk.node.peer._repeats import Visits
-from veilwalk.node.spool._handover import Discard, Progress, Verdict
+from veilwalk.node.spool import Discard, UpdateOutcome, Verdict
 
 
 def test_finding_06_replays_are_held_alike_whoever_opened_them(tmp_path: Path) -> None:
@@ -21,13 +21,13 @@ def test_finding_06_replays_are_held_alike_whoever_opened_them(tmp_path: Path) -
     stories = {}
     went: dict[bytes, list[int]] = {}
     for body in (mine, others):
-        custody = open_custody(tmp_path / body.decode(), dwells=True)
+        custody = open_custody(tmp_path / body.decode())
         now = 0.0
         custody.visits = Visits(3, pause_s=1.0, life_s=100.0, clock=lambda: now)  # noqa: B023  called in this turn
         first = take(custody, 1, body)
         if body is mine:
-            done = Progress(message=None, model=b"m", header=HEADER, epoch=0, iteration=2)
-            custody.progress(first.row, done)
+            done = UpdateOutcome(message=None, model=b"m", header=HEADER, epoch=0, iteration=2)
+            custody.replace(first.row, done)
         else:
             custody.drop(first.row.id, "handed on")
         story, seq = [], 2
@@ -45,7 +45,7 @@ def test_finding_06_replays_are_held_alike_whoever_opened_them(tmp_path: Path) -
             went.setdefault(body, []).append(len([row for row in onward if row is not None]))
             for row in onward:
                 if row is not None:
-                    custody.delivered(str(row.peer), row.seq or 0)
+                    deliver(custody, row)
         stories[body] = story
         custody.spool.close()
     assert (stories[mine], went[mine]) == (stories[others], went[others])
@@ -57,7 +57,7 @@ def test_finding_06_copies_are_held_alike_while_the_first_is_trained_on(tmp_path
     mine, others = b"mine" + b"u" * 16, b"other" + b"u" * 16
     stories: dict[bytes, list[Any]] = {}
     for body in (mine, others):
-        custody = open_custody(tmp_path / body.decode(), dwells=True)
+        custody = open_custody(tmp_path / body.decode())
         custody.visits = Visits(2, pause_s=1.0)
         first = take(custody, 1, body)
         assert first.for_us is (body is mine)
@@ -67,7 +67,7 @@ def test_finding_06_copies_are_held_alike_while_the_first_is_trained_on(tmp_path
             stories.setdefault(body, []).append((taken.wait_s, len(custody.spool.tables.messages())))
         assert any(wait_s for wait_s, _ in stories[body])
         custody.spool.close()
-        again = open_custody(tmp_path / body.decode(), dwells=True)
+        again = open_custody(tmp_path / body.decode())
         # Of the copies that a restart finds one is trained on, at most.
         assert sum(for_us for _, for_us in again.recover()) == (body is mine)
         again.spool.close()
@@ -76,7 +76,7 @@ def test_finding_06_copies_are_held_alike_while_the_first_is_trained_on(tmp_path
 
 def test_finding_06_what_was_given_up_here_goes_on_when_it_comes_again(tmp_path: Path) -> None:
     """As a walk that was behind: nothing is made of it, and still nobody sees by its bytes who opened it."""
-    custody = open_custody(tmp_path, dwells=True)
+    custody = open_custody(tmp_path)
     body = b"mine" + b"u" * 16
     first = take(custody, 1, body)
     assert first.for_us
@@ -90,13 +90,13 @@ def test_finding_06_what_was_given_up_here_goes_on_when_it_comes_again(tmp_path:
 
 
 def test_finding_06_a_restart_does_not_forget_which_are_copies(tmp_path: Path) -> None:
-    custody = open_custody(tmp_path, dwells=True)
+    custody = open_custody(tmp_path)
     body = b"mine" + b"u" * 16
     first = take(custody, 1, body)
-    custody.progress(first.row, Progress(message=None, model=b"m", header=HEADER, epoch=0, iteration=2))
+    custody.replace(first.row, UpdateOutcome(message=None, model=b"m", header=HEADER, epoch=0, iteration=2))
     take(custody, 2, body)
     custody.spool.close()
-    again = open_custody(tmp_path, dwells=True)
+    again = open_custody(tmp_path)
     ((row, for_us),) = again.recover()
     assert not for_us
     onward = again.pin(row.id)

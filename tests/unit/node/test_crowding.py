@@ -45,8 +45,7 @@ def test_finding_02_a_network_full_of_garbage_goes_on(network: Make, dwell_s: fl
         await net.until(lambda: net.tally("updates") >= 3)
         size = net.nodes["n0"].message_bytes
         for node in net.nodes.values():
-            for peer in await node.desk.storage(fill, node.desk.custody, size):
-                node._wake(peer)
+            node.wake(await node.scheduler.store(fill, node.scheduler.custody, size))
         before, hops = net.tally("updates"), net.tally("hops")
         await net.until(lambda: net.tally("updates") >= before + 10, timeout_s=60)
         assert net.tally("hops") > hops + 6 * 3 * QUOTA

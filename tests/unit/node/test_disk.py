@@ -16,15 +16,15 @@ from typing import Any, cast
 
 import pytest
 from tests.campaigns import forgetful_disk, power_loss
-from tests.helpers.custody import Opener, take
+from tests.helpers.custody import Opener, deliver, relay, take
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.core.walk import SIMPLE
-from veilwalk.node.peer._custody import Custody
+from veilwalk.node.peer._custody import Custody, Place
 from veilwalk.node.peer._draws import OsDraws
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.sealing import Header
-from veilwalk.node.spool import FolderDisk, Progress, Spool, Verdict, open_read_only
+from veilwalk.node.spool import FolderDisk, Spool, UpdateOutcome, Verdict, open_read_only
 from veilwalk.node.spool._tables import FORMAT
 
 NEIGHBOUR = "a"
@@ -38,31 +38,30 @@ def custody_on(disk: Any, inline_bytes: int = 0) -> Custody:
         next_hop=NextHop(walk=SIMPLE, neighbours=(NEIGHBOUR, "b")),
         draws=OsDraws(),
         quota=4,
-        dwells=False,
     )
 
 
-def progress(header: Header, number: int = 0) -> Progress:
+def progress(header: Header, number: int = 0) -> UpdateOutcome:
     model = b"model" + bytes([number])
-    return Progress(message=b"anew" + model, model=model, header=header, epoch=0, iteration=2, counts=("updates",))
+    return UpdateOutcome(message=b"anew" + model, model=model, header=header, epoch=0, iteration=2, counts=("updates",))
 
 
 def work(custody: Custody, attempt: Callable[[Callable[[], Any]], Any]) -> None:
     """Take one message to relay and one to train on, train, hand both on; each step until it succeeds."""
-    attempt(lambda: None if custody.spool.tables.taken(NEIGHBOUR) else take(custody, 1, b"relayed"))
-    attempt(lambda: None if custody.spool.tables.taken(NEIGHBOUR) == 2 else take(custody, 2, MINE))
-    (number,) = (row.id for row in custody.spool.tables.messages() if row.peer is None)
+    attempt(lambda: take(custody, 1, b"relayed"))
+    attempt(lambda: take(custody, 2, MINE))
+    (number,) = (row.id for row in custody.spool.tables.messages() if custody.place_of(row) is Place.OPENING)
 
     def train() -> None:
         found = custody.examine(number)
         if found is not None and found[1] is not None:
-            custody.progress(found[0], progress(found[1].header))
+            custody.replace(found[0], progress(found[1].header))
 
     attempt(train)
-    for row in custody.spool.tables.messages():
-        assert row.peer is not None
-        attempt(partial(custody.give, row.peer, row.seq or 0))
-        attempt(partial(custody.delivered, row.peer, row.seq or 0))
+    for waiting in custody.spool.tables.messages():
+        row = attempt(partial(custody.pin, waiting.id))
+        attempt(partial(custody.give, row.peer, row.key))
+        attempt(partial(custody.deliver, row.peer, row.key))
     attempt(lambda: take(custody, 3, b"one more"))
 
 
@@ -159,7 +158,7 @@ def test_finding_21_a_real_disk_that_is_full(tmp_path: Path) -> None:
             with pytest.raises(SpoolError, match="No space left"):
                 _take_all(custody, body)
         assert len(custody.spool._disk.names()) == custody.spool.tables.tallies().get("taken", 0)
-        taken = custody.spool.tables.taken(NEIGHBOUR) or 0
+        taken = custody.spool.tables.tally("taken")
         (mount / "filler").unlink()
         assert take(custody, taken + 1, body).verdict is Verdict.TAKEN
         custody.spool.close()
@@ -180,7 +179,7 @@ def test_finding_22_times_of_files_do_not_tell_when_a_node_trained(tmp_path: Pat
     found = custody.examine(row.id)
     assert found is not None
     assert found[1] is not None
-    custody.progress(found[0], progress(found[1].header))
+    custody.replace(found[0], progress(found[1].header))
     for path in [*(tmp_path / "messages").iterdir(), tmp_path / "spool.db-wal"]:
         assert path.stat().st_mtime == path.stat().st_atime == 0, path
     custody.spool.tidy()
@@ -195,12 +194,12 @@ def test_finding_22_the_log_of_the_database_keeps_no_history(tmp_path: Path, whe
     """Raw bytes of the whole folder: nothing is left of the row of a message that was handed on."""
     custody = custody_on(FolderDisk(tmp_path), 1 << 20)
     first = b"first of all" + os.urandom(5000)
-    row = take(custody, 1, first).row
-    custody.delivered(row.peer, row.seq)
+    row = relay(custody, 1, first)
+    deliver(custody, row)
     assert any(row.digest in path.read_bytes() for path in tmp_path.glob("spool.db*"))
     for seq in range(2, 80 if when == "after many commits" else 3):
-        another = take(custody, seq, os.urandom(5000)).row
-        custody.delivered(another.peer, another.seq)
+        another = relay(custody, seq, os.urandom(5000))
+        deliver(custody, another)
     if when == "on the beat":
         custody.spool.tidy()
     if when == "at the end":
@@ -229,10 +228,10 @@ def test_the_log_is_wiped_when_nobody_waits_for_the_disk(
     monkeypatch.setattr(FolderDisk, "_wipe", noting)
     for seq in range(1, 300):
         step = "take"
-        row = take(custody, seq, b"message").row
+        row = relay(custody, seq, b"message")
         if delivers:
             step = "let go"
-            custody.delivered(row.peer, row.seq)
+            deliver(custody, row)
     assert len(found) >= 2
     assert {step for step, _ in found} == {"let go" if delivers else "take"}
     assert all(commits <= 128 for _, commits in found)
@@ -264,11 +263,11 @@ def test_finding_22_a_power_cut_while_the_log_is_wiped_loses_nothing(tmp_path: P
 def test_a_log_is_wiped_also_while_somebody_looks_but_later(tmp_path: Path) -> None:
     """Whoever reads is not waited for."""
     custody = custody_on(FolderDisk(tmp_path), 1 << 20)
-    row = take(custody, 1, os.urandom(5000)).row
+    row = relay(custody, 1, os.urandom(5000))
     with closing(sqlite3.connect(tmp_path / "spool.db")) as reader:
         reader.execute("BEGIN")
         assert reader.execute("SELECT count(*) FROM message").fetchone() == (1,)
-        custody.delivered(row.peer, row.seq)
+        deliver(custody, row)
         begun = time.monotonic()
         custody.spool.tidy()
         assert time.monotonic() - begun < 5
@@ -284,9 +283,9 @@ def test_finding_22_pages_that_are_free_are_wiped_and_do_not_grow_in_number(tmp_
     custody = custody_on(disk, 1 << 20)
     gone = []
     for seq, length in enumerate((50, 900, 3000, 4096, 5000, 8184, 20_000, 65_536), 1):
-        row = take(custody, seq, os.urandom(length)).row
+        row = relay(custody, seq, os.urandom(length))
         gone += [row.digest, custody.spool.read(row)[-40:]]
-        custody.delivered(row.peer, row.seq)
+        deliver(custody, row)
     custody.spool.tidy()
     size = (tmp_path / "spool.db").stat().st_size
     for _ in range(5):
@@ -312,7 +311,7 @@ def test_finding_24_what_is_said_of_a_full_disk_names_no_file(tmp_path: Path, mo
     with monkeypatch.context() as patch:
         patch.setattr("os.write", full)
         with pytest.raises(SpoolError) as of_a_model:
-            custody.progress(found[0], progress(found[1].header))
+            custody.replace(found[0], progress(found[1].header))
         with pytest.raises(SpoolError) as of_a_message:
             take(custody, 2, b"relayed")
     assert str(of_a_model.value) == str(of_a_message.value)
@@ -360,5 +359,5 @@ def test_a_version_that_stands_in_one_of_two_places_only_is_damage(tmp_path: Pat
         database.execute("PRAGMA user_version=77")
     disk = FolderDisk(tmp_path)
     assert disk.mended
-    assert len(custody_on(disk).spool.tables.messages()) == 1
+    assert custody_on(disk).spool.tables.messages() == []
     disk.close()

@@ -60,13 +60,15 @@ def test_finding_14_a_password_that_came_by_a_pipe_serves_for_every_later_roster
     shutil.rmtree(tmp_path / "c" / "n1" / "keys")
     member = roster.member("n1")
     keys = new_node_keys(
-        tmp_path / "c" / "n1" / "keys", node_id="n1", address=member.address, suite=roster.suite, password=b"pw"
+        tmp_path / "c" / "n1" / "keys", node_id="n1", address=member.address, suite=roster.suite, password=b"password"
     )
     now = int(time.time())
-    roster = changed_roster(roster, roster.edges, cards={"n1": keys.member}, removed=[], now=now, days=9)
+    roster = changed_roster(
+        roster, roster.edges, cards={"n1": keys.member}, replaced=["n1"], removed=[], now=now, days=9
+    )
     sign_roster(tmp_path / "c" / "roster.json", roster, root)
     read, write = os.pipe()
-    os.write(write, b"pw\n")
+    os.write(write, b"password\n")
     os.close(write)
     ring = key_ring(replace(load_config(configs[1]), password_file=Path(f"/dev/fd/{read}")))
     os.close(read)

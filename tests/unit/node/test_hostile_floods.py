@@ -14,13 +14,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.helpers.members import forged_final, garbage, greet, message_for, offer, size_of, slow
+from tests.helpers.members import ack, garbage, greet, message_for, offer, size_of, slow
 
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.node import Limits, RunRules
 from veilwalk.node.link import dialing_context, listening_context
 from veilwalk.node.link._connection import dial
-from veilwalk.node.link._wire import Ack, Cancel, Frame, Hello, Nak, Ping, Refusal, Wire
+from veilwalk.node.link._wire import Frame, Go, Hello, Nak, Offer, Ping, Refusal, Wire
 from veilwalk.node.spool import Spool
 
 Make = Callable[..., Any]
@@ -28,21 +28,20 @@ STRAIGHT = RunRules(walk=Walk("non-backtracking"), updates=400, late_hops=1e9)
 
 
 @contextlib.asynccontextmanager
-async def takes_nothing(net: Any, name: str, *, cancels_in_s: float) -> AsyncIterator[None]:
-    """Somebody at the address of ``name`` who refuses every message, and takes its time to hear of those cancelled."""
+async def takes_nothing(net: Any, name: str) -> AsyncIterator[None]:
+    """Somebody at the address of ``name`` who refuses every message."""
 
     async def answer(frame: Frame) -> Frame:
         match frame:
             case Hello():
                 hello: Hello = net.parts[name].membership.hello(b"incarnat")
                 return hello
-            case Cancel():
-                await asyncio.sleep(cancels_in_s)
-                return Ack(frame.seq)
             case Ping():
                 return Ping()
+            case Offer() | Go():
+                return Refusal(frame.key, Nak.BUSY)
             case _:
-                return Refusal(frame.seq, Nak.BUSY)
+                raise AssertionError(frame)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         wire = Wire("listener", message_bytes=size_of(net))
@@ -63,13 +62,11 @@ async def takes_nothing(net: Any, name: str, *, cancels_in_s: float) -> AsyncIte
 
 
 @contextlib.asynccontextmanager
-async def beside_one_that_takes_nothing(
-    network: Make, *, pin_s: float, cancels_in_s: float = 0.0
-) -> AsyncIterator[tuple[Any, Any]]:
+async def beside_one_that_takes_nothing(network: Make, *, pin_s: float = 0.0) -> AsyncIterator[tuple[Any, Any]]:
     """A network and its node n1, between n0, which works, and n2, which does not."""
     limits = Limits(retry_s=0.1, connect_s=2.0, answer_s=2.0, pin_s=pin_s)
     net = network(4, starts=False, rules=STRAIGHT, limits=limits)
-    async with takes_nothing(net, "n2", cancels_in_s=cancels_in_s):
+    async with takes_nothing(net, "n2"):
         await net.start("n0", "n1")
         await net.until(lambda: net.nodes["n1"].links_up == 2)
         yield net, net.nodes["n1"]
@@ -88,7 +85,7 @@ def test_what_is_crowded_out_while_it_is_worked_on_takes_nothing_else_along(
         net = network(4, starts=False, rules=rules)
         net.change("n1", task=slow(net.parts["n1"].task, 1.5))
         await net.start("n1")
-        custody = net.nodes["n1"].desk.custody
+        custody = net.nodes["n1"].scheduler.custody
         # The first of those that may go, as it is now and then.
         custody._draws = SimpleNamespace(below=lambda _: 0)
         bad, honest = await greet(net, "n0", "n1"), await greet(net, "n2", "n1")
@@ -96,14 +93,14 @@ def test_what_is_crowded_out_while_it_is_worked_on_takes_nothing_else_along(
         same = os.urandom(16)
         for seq, update in enumerate((same, same, None, None, None, None), start=1):
             options: dict[str, Any] = {"walk_tag": os.urandom(8), "update_id": update}
-            assert await offer(bad, seq, message_for(net, "n1", counts=[0.0] * 4, **options)) == Ack(seq)
+            assert await offer(bad, seq, message_for(net, "n1", counts=[0.0] * 4, **options)) == ack(seq)
             if seq == 4:
                 await net.until(lambda: net.tally("updates") == 1)
         await net.until(lambda: net.tally("crowded_out") == 2)
-        assert await offer(honest, 1, garbage(net, "n1")) == Ack(1)
+        assert await offer(honest, 1, garbage(net, "n1")) == ack(1)
         await net.until(lambda: net.tally("updates") == 2)
         for seq in (2, 3):
-            assert await offer(honest, seq, garbage(net, "n1")) == Ack(seq)
+            assert await offer(honest, seq, garbage(net, "n1")) == ack(seq)
         brought = [row for row in custody.spool.tables.messages() if row.came_from == "n2"]
         assert len([custody.spool.read(row) for row in brought]) == 3
         assert net.nodes["n1"].events["storage_troubles"] == 0
@@ -114,52 +111,26 @@ def test_what_is_crowded_out_while_it_is_worked_on_takes_nothing_else_along(
     asyncio.run(main())
 
 
-def test_a_message_does_not_wait_until_a_neighbour_has_heard_of_all_that_was_cancelled(network: Make) -> None:
-    """There may be a thousand such numbers, ten seconds for each answer: what waits behind them goes another way."""
-
-    async def main() -> tuple[int, int]:
-        async with beside_one_that_takes_nothing(network, pin_s=0.5, cancels_in_s=0.7) as (net, node):
-            custody, message = node.desk.custody, garbage(net, "n1")
-
-            def left() -> None:
-                """What is left when a neighbour was passed by thirty times; and one message more for it."""
-                with custody.spool.transaction() as register:
-                    for _ in range(30):
-                        row = register.add_message(custody.spool.store(message), came_from="n0", peer="n2")
-                        register.drop(row, undelivered=True)
-                    register.add_message(custody.spool.store(message), came_from="n0", peer="n2")
-
-            await node.desk.storage(left)
-            node._wake("n2")
-            await net.until(lambda: net.tally("taken", "n0"), timeout_s=10)
-            return net.tally("rerouted", "n1"), len(custody.spool.tables.cancelled("n2"))
-
-    rerouted, left_to_cancel = asyncio.run(main())
-    assert rerouted == 1
-    # Long before n2 had heard of all of them.
-    assert left_to_cancel > 15
-
-
 def test_a_neighbour_that_takes_nothing_holds_few_walks_up(network: Make) -> None:
     """It is there, so no walk is missed, and each would wait for it: after the first it is passed by for a while."""
 
     async def main() -> None:
         async with beside_one_that_takes_nothing(network, pin_s=0.3) as (net, node):
-            assert not node.gone()
+            assert not node.avoided()
             # Not for the first time.
             node._out_links["n2"]._shunned_times = 16
             node._out_links["n2"]._shunned_until = time.monotonic()
-            waiting = node.desk.custody.spool.tables.pinned_to
+            waiting = node.scheduler.custody.spool.tables.pinned_to
             while not waiting("n2"):
-                await node.desk.create(first=False)
+                await node.scheduler.create(first=False)
             await net.until(lambda: net.tally("rerouted", "n1"))
-            await net.until(lambda: node.gone() == {"n2"}, timeout_s=5)
+            await net.until(lambda: node.avoided() == {"n2"}, timeout_s=5)
             for _ in range(10):
-                await node.desk.create(first=False)
+                await node.scheduler.create(first=False)
             assert not waiting("n2")
             assert node.links_up == 2
             node._out_links["n2"]._shunned_until = 0.0
-            assert not node.gone()
+            assert not node.avoided()
 
     asyncio.run(main())
 
@@ -172,9 +143,9 @@ def test_a_member_that_was_busy_for_a_moment_gets_messages_again_soon(network: M
         net = network(4, rules=replace(STRAIGHT, updates=100_000), limits=limits)
         await net.start()
         links = [net.nodes[name]._out_links["n1"] for name in ("n0", "n2")]
-        net.nodes["n1"].desk.draining = True
+        net.nodes["n1"].scheduler.draining = True
         await net.until(lambda: all(link._shunned_until for link in links), 20)
-        net.nodes["n1"].desk.draining = False
+        net.nodes["n1"].scheduler.draining = False
         back_at, before = time.monotonic(), net.tally("taken", "n1")
         shunned_s = max(link._shunned_until for link in links) - back_at
         await net.until(lambda: net.tally("taken", "n1") > before)
@@ -198,10 +169,10 @@ def test_a_neighbour_that_starts_later_is_not_passed_by(network: Make) -> None:
         node = net.nodes["n1"]
         await net.until(lambda: node.links_up == 1)
         while not net.tally("rerouted", "n1"):
-            await node.desk.create(first=False)
+            await node.scheduler.create(first=False)
             await asyncio.sleep(0.1)
         await asyncio.sleep(0.2)
-        assert not node.gone()
+        assert not node.avoided()
         await net.start("n2")
         await net.until(lambda: net.tally("taken", "n2"), timeout_s=5)
         await net.stop()
@@ -217,16 +188,16 @@ def test_a_neighbour_that_was_busy_is_better_than_none(network: Make) -> None:
         net = network(4, starts=False, rules=STRAIGHT, limits=limits)
         await net.start("n1", "n2")
         node = net.nodes["n1"]
-        await net.until(lambda: node.gone() == {"n0"})
+        await net.until(lambda: node.avoided() == {"n0"})
         node._out_links["n2"]._shunned_until = time.monotonic() + 60
-        custody, message = node.desk.custody, garbage(net, "n1")
+        custody, message = node.scheduler.custody, garbage(net, "n1")
 
         def bring() -> Any:
             """A message that would not go straight back, if there were another."""
             with custody.spool.transaction() as register:
                 return register.add_message(custody.spool.store(message), came_from="n2")
 
-        node.desk._settle(await node.desk.storage(bring), for_us=False)
+        node.scheduler._settle(await node.scheduler.store(bring), for_us=False)
         await net.until(lambda: net.tally("hops", "n1"), timeout_s=5)
         assert net.tally("rerouted", "n1") == 0
         await net.stop()
@@ -240,7 +211,7 @@ def test_a_neighbour_that_comes_again_and_again_leaves_the_disk_to_others(networ
     async def main() -> None:
         net = network(4, starts=False)
         await net.start("n1")
-        storage, may_go_on = net.nodes["n1"].desk._storage, threading.Event()
+        storage, may_go_on = net.nodes["n1"].scheduler._storage, threading.Event()
         # A disk that is slower than handshakes are.
         writing = asyncio.create_task(storage.do(may_go_on.wait, 20))
         await asyncio.sleep(0.1)
@@ -250,7 +221,7 @@ def test_a_neighbour_that_comes_again_and_again_leaves_the_disk_to_others(networ
             await connection.send(net.parts["n0"].membership.hello(os.urandom(8)))
         await asyncio.sleep(0.2)
         # Beside it the links to neighbours that are away look after what waits for them.
-        assert storage._thread._work_queue.qsize() <= 4
+        assert storage._thread._work_queue.qsize() <= 8
         assert len(net.nodes["n1"]._in_links._open) <= 10
         may_go_on.set()
         await writing
@@ -260,33 +231,3 @@ def test_a_neighbour_that_comes_again_and_again_leaves_the_disk_to_others(networ
         await net.stop()
 
     asyncio.run(main())
-
-
-def test_a_word_on_the_end_that_nobody_fetches_is_taken_for_no_walk(network: Make) -> None:
-    """Anybody's word is passed on, and waits for a neighbour that is away: walks are missed all the same."""
-
-    async def main() -> Any:
-        net = network(4, starts=False, rules=RunRules(walk=SIMPLE, updates=400, late_hops=20))
-        await net.start("n0", "n1")
-        custody = net.nodes["n1"].desk.custody
-
-        def bring() -> Any:
-            with custody.spool.transaction() as register:
-                return register.add_message(
-                    custody.spool.store(forged_final(net, "n1", "n3", [9.0] * 4)), came_from="n0"
-                )
-
-        net.nodes["n0"].drain()
-        net.nodes["n1"].desk._settle(await net.nodes["n1"].desk.storage(bring), for_us=True)
-        await net.until(lambda: [row.peer for row in net.look("n1")["messages"]] == ["n2"])
-        # It is late after a second, and puts its alarm off by a moment.
-        net.nodes["n1"]._watches._age._spread = 0.1
-        net.nodes["n1"]._watches.came()
-        await net.until(lambda: net.tally("created", "n1"), timeout_s=10)
-        await net.stop()
-        return net
-
-    net = asyncio.run(main())
-    assert net.tally("created", "n1") >= 1
-    # The word is there still: it waits for n2, which never came.
-    assert next(row.fixed for row in net.look("n1")["messages"] if row.peer == "n2") == 1

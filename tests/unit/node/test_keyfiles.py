@@ -15,12 +15,14 @@ from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from tests.helpers.keys import new_keys
 
 from veilwalk.core.errors import ConfigError, CryptoError, InputFileError, SpoolError
-from veilwalk.node.members import _keyfile
-from veilwalk.node.members._keyfile import read_password, read_secret, write_secret
+from veilwalk.node.members import _keys
 from veilwalk.node.members._keys import (
     load_node_keys,
     load_root_key,
     new_root_key,
+    read_password,
+    read_secret,
+    write_secret,
 )
 
 ABOUT = {"kind": "test"}
@@ -99,7 +101,19 @@ def test_a_file_cannot_ask_for_any_amount_of_work(folder: Path, cheap: None, cos
     content = json.loads(path.read_text())
     content["sealed"] |= cost
     path.write_bytes((json.dumps(content, sort_keys=True, separators=(",", ":")) + "\n").encode())
-    with pytest.raises(InputFileError, match="must be between 1 and"):
+    with pytest.raises(InputFileError, match="must be between"):
+        read_secret(path, about=ABOUT, length=32, password=b"right")
+
+
+@pytest.mark.parametrize("cost", [{"memory_kib": 8 * 1024}, {"iterations": 1}])
+def test_a_password_that_is_hardly_stretched_is_refused(folder: Path, cost: dict[str, int]) -> None:
+    """A careless tool wrote such a file: who steals it tries passwords a thousand times as fast."""
+    path = folder / "key"
+    write_secret(path, b"s" * 32, about=ABOUT, password=b"right")
+    content = json.loads(path.read_text())
+    content["sealed"] |= cost
+    path.write_bytes((json.dumps(content, sort_keys=True, separators=(",", ":")) + "\n").encode())
+    with pytest.raises(InputFileError, match=next(iter(cost))):
         read_secret(path, about=ABOUT, length=32, password=b"right")
 
 
@@ -150,7 +164,7 @@ def test_files_of_somebody_else_are_refused() -> None:
     """A key another user owns is one another user can change."""
     fields = (stat.S_IFREG | 0o600, 0, 0, 1, os.geteuid() + 4242, 0, 0, 0, 0, 0)
     with pytest.raises(SpoolError, match="belongs to user"):
-        _keyfile._refuse_loose(Path("key"), os.stat_result(fields), 0o077, "600")
+        _keys._refuse_loose(Path("key"), os.stat_result(fields), 0o077, "600")
 
 
 def test_a_key_is_never_overwritten(folder: Path) -> None:
@@ -175,7 +189,12 @@ def test_a_full_disk_is_a_storage_error(folder: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     ("content", "password"),
-    [(b"pw", b"pw"), (b"pw\n", b"pw"), (b"a b \r\nmore\n", b"a b "), (b"x" * 1024, b"x" * 1024)],
+    [
+        (b"password", b"password"),
+        (b"password\n", b"password"),
+        (b"pass word \r\nmore\n", b"pass word "),
+        (b"x" * 1024, b"x" * 1024),
+    ],
 )
 def test_the_first_line_is_the_password(folder: Path, content: bytes, password: bytes) -> None:
     """Without its line end, and with its spaces."""
@@ -185,23 +204,23 @@ def test_the_first_line_is_the_password(folder: Path, content: bytes, password: 
     assert read_password(path) == password
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"\r\nsecond", b"x" * 1025, b"x" * 5000 + b"\n"])
-def test_empty_and_endless_passwords_are_refused(folder: Path, content: bytes) -> None:
-    """An empty first line is a mistake, not a password."""
+@pytest.mark.parametrize("content", [b"", b"\n", b"x", b"1234567\nsecond", b"x" * 1025, b"x" * 5000])
+def test_short_and_endless_passwords_are_refused(folder: Path, content: bytes) -> None:
+    """An empty first line is a mistake, not a password; one of a byte protects nothing."""
     path = folder / "password"
     path.write_bytes(content)
     path.chmod(0o600)
-    with pytest.raises(ConfigError, match="1 to 1024 bytes"):
+    with pytest.raises(ConfigError, match="8 to 1024 bytes"):
         read_password(path)
 
 
 def test_a_password_comes_from_a_descriptor(folder: Path) -> None:
     """A pipe at /dev/fd/N has no mode to check; a loose file has."""
     reader, writer = os.pipe()
-    os.write(writer, b"piped\n")
+    os.write(writer, b"password\n")
     os.close(writer)
     try:
-        assert read_password(Path(f"/dev/fd/{reader}")) == b"piped"
+        assert read_password(Path(f"/dev/fd/{reader}")) == b"password"
     finally:
         os.close(reader)
     (folder / "password").write_bytes(b"pw\n")
@@ -217,15 +236,15 @@ def test_a_systemd_credential_is_roots_and_readable_by_an_access_list(
 ) -> None:
     """Which shows as mode 440; elsewhere, or of another owner, that mode is refused."""
     path = folder / "password"
-    path.write_bytes(b"pw\n")
+    path.write_bytes(b"password\n")
     path.chmod(0o600)
     found = list(path.stat())
     found[0], found[4] = 0o100440, 0
-    monkeypatch.setattr("veilwalk.node.members._keyfile.os.fstat", lambda _: os.stat_result(found))
+    monkeypatch.setattr("veilwalk.node.members._keys.os.fstat", lambda _: os.stat_result(found))
     with pytest.raises(SpoolError, match="mode 440 lets others in"):
         read_password(path)
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder))
-    assert read_password(path) == b"pw"
+    assert read_password(path) == b"password"
     found[4] = 12345
     with pytest.raises(SpoolError, match="mode 440 lets others in"):
         read_password(path)

@@ -19,7 +19,7 @@ from veilwalk.node.members._keys import (
     new_root_key,
     rotate_node_keys,
 )
-from veilwalk.node.members._member import read_card
+from veilwalk.node.members._roster import read_card
 from veilwalk.node.sealing._context import SealContext
 from veilwalk.node.sealing._envelope import open_header, seal
 from veilwalk.node.sealing._kem import Suite

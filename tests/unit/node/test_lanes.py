@@ -12,23 +12,25 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.campaigns import schedules
-from tests.helpers.members import greet, message_for, offer
+from tests.helpers.manifests import make_test_manifest
+from tests.helpers.members import greet, hand_in, message_for, offer
 from tests.unit.node.conftest import FolderReader, Tally
 
 from veilwalk.core.errors import InvalidParameterError, ProtocolError
 from veilwalk.core.walk import SIMPLE
-from veilwalk.node import ClusterSettings, RunRules
+from veilwalk.node import RunRules
 from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
 from veilwalk.node.link import Limits
 from veilwalk.node.members import changed_manifest, encode_params
 from veilwalk.node.peer._age import AgeWatch, Watches, watches
 from veilwalk.node.peer._assemble import membership_files
 from veilwalk.node.peer._config import load_config
-from veilwalk.node.peer._ends import vouch
+from veilwalk.node.peer._ends import sign_end
 from veilwalk.node.peer._model import node_model
 from veilwalk.node.peer._status import node_status, unfinish_node
 from veilwalk.node.sealing import Header
 from veilwalk.node.spool import Discard, FolderDisk, Spool, of_lane
+from veilwalk.training import CLUSTER
 
 Make = Callable[..., Any]
 TWO = RunRules(walk=SIMPLE, updates=800, late_hops=1e9, walks=2)
@@ -38,30 +40,18 @@ FIRST, SECOND = b"\0walk-a1", b"\1walk-b1"
 def model(net: Any, name: str, kind: str, lane: int) -> Any:
     """What a node has on disk of a lane: updates and counts; None where there is nothing."""
     with FolderReader(net.folder / f"state-{name}") as register:
-        found = register.model(of_lane(kind, lane))
+        found = register.model(kind, lane)
         return None if found is None else (found.iteration, np.frombuffer(register.inline(found)).tolist())
 
 
 def final_of(net: Any, lane: int, by: str, counts: list[float], *, signed_for: int | None = None) -> bytes:
-    """A finished model of a lane that ``by`` vouches for, perhaps as one of another lane, sealed for n1."""
-    digest = hashlib.sha256(np.array(counts).tobytes()).digest()
-    word = vouch(
-        net.keys[by],
-        net.parts[by].membership.manifest.run_id,
-        400,
-        digest,
-        lane=lane if signed_for is None else signed_for,
-    )
-    tag = bytes([lane]) + bytes(7)
-    return message_for(net, "n1", counts=counts, iteration=400, final=True, walk_tag=tag, vouch=word)
-
-
-def test_rules_say_walks_only_where_there_are_several() -> None:
-    """So the manifest of a run with one walk is the same text as ever; and one without the word means one."""
-    one = replace(TWO, walks=1)
-    assert "walks" not in one.to_text()
-    assert TWO.to_text() == one.to_text() + " walks=2"
-    assert [RunRules.from_text(rules.to_text()) for rules in (one, TWO)] == [one, TWO]
+    """The end of a lane that members sign, perhaps as one of another lane, sealed for n1."""
+    body, run = np.array(counts).tobytes(), net.parts["n1"].membership.manifest.run_id
+    for name in by.split():
+        digest, of = hashlib.sha256(np.array(counts).tobytes()).digest(), lane if signed_for is None else signed_for
+        body += sign_end(net.keys[name], run, 400, digest, lane=of)
+    signed, tag = np.frombuffer(body).tolist(), bytes([lane]) + bytes(7)
+    return message_for(net, "n1", counts=signed, iteration=400, final=True, walk_tag=tag)
 
 
 @pytest.mark.parametrize("walks", [0, 65, 2.0])
@@ -99,13 +89,13 @@ def test_a_header_says_what_its_lane_allows(case: dict[str, Any], allowed: bool)
     assert TWO.allow(header, body_bytes=8) is allowed
 
 
-def test_a_manifest_keeps_its_walks(network: Make) -> None:
+def test_a_manifest_keeps_its_walks() -> None:
     """Walks on their way are numbered by them."""
-    manifest = replace(network(4).parts["n0"].membership.manifest, walk=TWO.to_text())
-    assert changed_manifest(manifest, walk=replace(TWO, updates=900).to_text()).version == 2
+    manifest = make_test_manifest(spec={"walks": 2, "updates": 800})
+    assert changed_manifest(manifest, spec=manifest.spec.change(updates=900)).version == 2
     for walks in (1, 3):
         with pytest.raises(ProtocolError, match="walks"):
-            changed_manifest(manifest, walk=replace(TWO, walks=walks).to_text())
+            changed_manifest(manifest, spec=manifest.spec.change(walks=walks))
 
 
 def test_a_neighbour_may_bring_one_message_more_for_each_walk() -> None:
@@ -264,32 +254,25 @@ def test_hunger_is_counted_by_lane() -> None:
     assert watches(1.0, 2.0, n_nodes=4, step_s=0.1, walks=3).lanes == (0, 1, 2)
 
 
-def test_an_end_is_believed_of_its_own_lane_only(network: Make) -> None:
-    """Words given for one lane are none for another: signed for it, or added to those that another lane has."""
+def test_an_end_is_taken_of_its_own_lane_only(network: Make) -> None:
+    """Signatures under one lane are none for another: given for it, or added to those that another lane has."""
     counts = [100.0] * 4
 
     async def main() -> Any:
-        net = network(4, starts=False, rules=TWO)
+        net = network(4, starts=False, rules=replace(TWO, signatures=2))
         await net.start("n1")
-        connection = await greet(net, "n0", "n1")
-        forged = final_of(net, 1, "n0", counts, signed_for=0), final_of(net, 0, "n0", counts, signed_for=1)
-        for seq, message in enumerate(forged, start=1):
-            await offer(connection, seq, message)
-        await net.until(lambda: net.tally("refused") == 2)
-        # One neighbour's word in each lane: two words, and still one of each.
-        await offer(connection, 3, final_of(net, 0, "n0", counts))
-        await net.until(lambda: net.tally("unbelieved") == 1)
-        await offer(connection, 4, final_of(net, 1, "n2", counts))
-        await net.until(lambda: net.tally("unbelieved") == 2)
+        for lane, by, signed_for in ((1, "n0 n2", 0), (0, "n0 n2", 1), (0, "n0", 0), (1, "n2", 1)):
+            await hand_in(net, "n1", final_of(net, lane, by, counts, signed_for=signed_for))
+        await net.until(lambda: net.tally("taken") == 4)
+        await asyncio.sleep(0.6)
         assert [model(net, "n1", "final", lane) for lane in (0, 1)] == [None, None]
-        await offer(connection, 5, final_of(net, 1, "n0", counts))
+        await hand_in(net, "n1", final_of(net, 1, "n0", counts))
         await net.until(lambda: model(net, "n1", "final", 1) is not None)
         assert model(net, "n1", "final", 0) is None
         assert not node_status(net.folder / "state-n1").finished
-        await offer(connection, 6, final_of(net, 0, "n2", counts))
+        await hand_in(net, "n1", final_of(net, 0, "n2", counts))
         await net.until(lambda: model(net, "n1", "final", 0) is not None)
         assert node_status(net.folder / "state-n1").finished
-        connection.close()
         await net.stop()
         return net
 
@@ -308,22 +291,23 @@ def test_who_has_a_new_disk_gets_the_ends_of_all_lanes(network: Make) -> None:
     async def main() -> Any:
         net = network(4, starts=False, rules=replace(TWO, updates=2, walks=2))
         await net.start("n1")
-        desk = net.nodes["n1"].desk
+        desk = net.nodes["n1"].scheduler
         connection = await greet(net, "n0", "n1")
         for seq, tag in enumerate((FIRST, SECOND), start=1):
             await offer(connection, seq, message_for(net, "n1", walk_tag=tag, counts=[0.0] * 4, iteration=0))
             await net.until(lambda seq=seq: net.tally("updates") == seq)
-        before = len(await desk.storage(desk.custody.spool.tables.pinned_to, "n0"))
+        await net.until(lambda: net.tally("ends") == 2)
+        before = len(await desk.store(desk.custody.spool.tables.pinned_to, "n0"))
         # It left, and is back without what it was told.
-        await desk.storage(desk.custody.part_from, "n0")
+        await desk.store(desk.custody.part_from, "n0")
         for _ in range(3):
-            await desk._study.bid_farewell("n0")
-        waiting = await desk.storage(desk.custody.spool.tables.pinned_to, "n0")
+            await desk._queue.bid_farewell("n0")
+        waiting = await desk.store(desk.custody.spool.tables.pinned_to, "n0")
         connection.close()
         await net.stop()
-        return before, [row.fixed for row in waiting]
+        return before, sorted(row.end_lane for row in waiting)
 
-    assert asyncio.run(main()) == (2, [1, 2])
+    assert asyncio.run(main()) == (2, [0, 1])
 
 
 def put_models(config: Path, walks: int, **models: tuple[int, float]) -> None:
@@ -339,13 +323,14 @@ def put_models(config: Path, walks: int, **models: tuple[int, float]) -> None:
         for name, (iteration, value) in models.items():
             params: Any = {spec.name: np.full(spec.shape, value, spec.dtype) for spec in found.manifest.arrays}
             stored = spool.store(encode_params(found.manifest, params))
-            tables.set_model(name.replace("_", " "), stored, tag=bytes(8), iteration=iteration)
+            kind, _, lane = name.partition("_")
+            tables.set_model(kind, stored, lane=int(lane or 0), tag=bytes(8), iteration=iteration)
     spool.close()
 
 
 def test_without_a_test_set_one_end_is_exported(tmp_path: Path) -> None:
     """The first walk's end, or before the end its newest model; not the mean, which may be worse than all."""
-    setup = set_up_cluster(ClusterSettings(graph="rrg:6:3:seed=1", suite="x25519", walks=2))
+    setup = set_up_cluster(CLUSTER.defaults.change(graph="rrg:6:3:seed=1", suite="x25519", walks=2))
     configs = prepare_or_resume(setup, tmp_path / "c")
     put_models(configs[0], 2, checkpoint=(7, 1.0), checkpoint_1=(9, 2.0))
     put_models(configs[1], 2, checkpoint=(7, 1.0), final_1=(200, 6.0))
@@ -372,7 +357,7 @@ def test_without_a_test_set_one_end_is_exported(tmp_path: Path) -> None:
 
 def test_with_a_public_test_set_the_best_end_is_exported(tmp_path: Path) -> None:
     """Whether it is the mean or an end; all members have the same set, so all hand out the same model."""
-    settings = ClusterSettings(graph="rrg:6:3:seed=1", suite="x25519", walks=2, target_accuracy=0.99)
+    settings = CLUSTER.defaults.change(graph="rrg:6:3:seed=1", suite="x25519", walks=2, target_accuracy=0.99)
     configs = prepare_or_resume(set_up_cluster(settings), tmp_path / "c")
     # All numbers alike say nothing of the digit; the mean of opposite ones says as little, and is less sure of it.
     put_models(configs[0], 2, final=(200, 3.0), final_1=(200, -3.0))

@@ -17,7 +17,7 @@ from tests.helpers.followers import FOREVER, NOW, small_cluster
 from veilwalk.core.errors import ConfigError
 from veilwalk.graphs import distances, parse_graph_spec
 from veilwalk.node import load_config, node_status
-from veilwalk.node.cluster._files import free_ports, node_ids
+from veilwalk.node.cluster import free_ports, node_ids
 from veilwalk.node.members import (
     LawRule,
     changed_roster,
@@ -90,14 +90,17 @@ def test_a_rule_is_the_law_of_that_name() -> None:
     """Row by row what design makes of it; and whoever has nobody so far seals for the farthest there are."""
     from types import SimpleNamespace
 
-    from veilwalk.design import choose_scheme, far_law
+    from veilwalk.design import choose_scheme
 
     graph = parse_graph_spec("rrg:40:3:seed=2")
     apart, names = distances(graph), node_ids(40)
     roster: Any = SimpleNamespace(
         distances=lambda node: {names[j]: int(hops) for j, hops in enumerate(apart[names.index(node)])}
     )
-    laws = {"far:3": far_law(graph, 3), "uniform-node:2:4": choose_scheme(graph, "uniform-node", support=(2, 4)).law}
+    laws = {
+        "far:3": choose_scheme(graph, "far:3").law,
+        "uniform-node:2:4": choose_scheme(graph, "uniform-node", support=(2, 4)).law,
+    }
     for text, law in laws.items():
         rows = law.matrix.toarray()
         for node, row in zip(names, rows, strict=True):
@@ -112,9 +115,13 @@ def test_a_rule_is_the_law_of_that_name() -> None:
 
 def test_a_law_in_a_file_goes_by_names_and_says_whom_it_lacks(network: Make, tmp_path: Path) -> None:
     """Members it does not name are left out, and said; who is not named itself is told what to do."""
-    from veilwalk.design import far_law, save_law
+    from veilwalk.design import choose_scheme, save_law
 
-    save_law(tmp_path / "law.npz", far_law(parse_graph_spec("ring:5"), 2), labels=["n0", "n1", "n2", "n3", "old"])
+    save_law(
+        tmp_path / "law.npz",
+        choose_scheme(parse_graph_spec("ring:5"), "far:2").law,
+        labels=["n0", "n1", "n2", "n3", "old"],
+    )
     law = read_law(tmp_path / "law.npz", ["n0", "n1", "n2", "n3", "new"], "n0")
     assert law.row.shares == pytest.approx({"n2": 0.5, "n3": 0.5})
     with pytest.raises(ConfigError, match="does not name new: it needs a law of the new members, or one by rule"):

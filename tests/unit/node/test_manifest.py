@@ -14,10 +14,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.manifests import make_test_manifest
 
 from veilwalk.core.errors import CryptoError, InputFileError, InvalidParameterError, ProtocolError, VeilwalkError
 from veilwalk.node.members import _manifest
 from veilwalk.node.members._manifest import (
+    SIGNATURE_BYTES,
     ArraySpec,
     Manifest,
     array_specs,
@@ -42,13 +44,13 @@ def manifest(**options: Any) -> Manifest:
         "arrays": array_specs(PARAMS),
         "suite": Suite.HYBRID,
         "norm_bound": 100.0,
-        "learner": "softmax:rate=0.1",
-        "walk": "simple",
         "law_digest": "ab" * 32,
         "graph_digest": "cd" * 32,
-        "seed": 7,
+        "n_features": 64,
+        "n_classes": 10,
+        "spec": {"seed": 7, "learner": "softmax:rate=0.1"} | options.pop("spec", {}),
     }
-    return Manifest(**(settled | options))
+    return make_test_manifest(**(settled | options))
 
 
 def test_a_signed_manifest_comes_back(tmp_path: Path) -> None:
@@ -70,28 +72,31 @@ def test_the_text_is_the_one_the_page_describes() -> None:
     """A golden text: other programs must be able to write it."""
     small = manifest(arrays=(ArraySpec(name="w", shape=(2, 3), dtype="<f4"),))
     expected = (
-        '{"arrays":[{"dtype":"<f4","name":"w","shape":[2,3]}],"bucket":0,"expires":null,'
-        f'"format":"veilwalk-manifest-2","graph_digest":"{"cd" * 32}","law":"","law_digest":"{"ab" * 32}",'
-        '"learner":"softmax:rate=0.1","norm_bound":100.0,'
-        '"prev_digest":null,"recipients":1,'
-        '"run":"000102030405060708090a0b0c0d0e0f","seed":7,"suite":2,"test_digest":"","version":1,"walk":"simple"}\n'
+        '{"arrays":[{"dtype":"<f4","name":"w","shape":[2,3]}],"expires":null,'
+        '"figures":{"clip":0.0,"decay":0,"hops_per_update":0.0,"late_hops":1000000000.0,"most_updates":0,"noise":0.0,'
+        '"rows":0,"signatures":1,"starve_hops":1000000000000.0,"visits_per_link":0.0},'
+        f'"format":"veilwalk-manifest-3","graph_digest":"{"cd" * 32}","law_digest":"{"ab" * 32}",'
+        '"n_classes":10,"n_features":64,"network":"AAECAwQFBgcICQoLDA0ODw==","norm_bound":100.0,"prev_digest":null,'
+        '"run_id":"AAECAwQFBgcICQoLDA0ODw==","spec":{"accept":"none","alarm_hops":10000000.0,"allow_sandwich":false,'
+        '"away":60.0,"clip":0.0,"delta":1e-05,"dwell":0.0,"epsilon":0.0,"evaluations":40,"hop":0.05,"law":null,'
+        '"learner":"softmax:rate=0.1","most_updates":0,"noise":0.0,"payload":"fp32","protect":"node","recipients":1,'
+        '"seed":7,"target_accuracy":null,"updates":400,"walk":"simple","walks":1},'
+        '"suite":2,"test_digest":"","version":1}\n'
     )
     assert small.to_bytes() == expected.encode()
 
 
-def test_a_run_of_before_is_refused_in_one_line() -> None:
-    """Not misread: its messages have no slots."""
-    text = manifest().to_bytes().replace(b"manifest-2", b"manifest-1").replace(b'"recipients":1,', b"")
-    with pytest.raises(
-        InputFileError, match=r"^run\.json: veilwalk-manifest-1 is of an older version, .*: make the run anew$"
-    ):
+def test_a_manifest_of_before_is_refused_in_one_line() -> None:
+    """Not misread: its rules were a line of text."""
+    text = manifest().to_bytes().replace(b"manifest-3", b"manifest-2")
+    with pytest.raises(InputFileError, match=r"^run\.json: veilwalk-manifest-2 is of an older version"):
         parse_manifest(text, "run.json")
 
 
 def test_sizes_follow_from_the_arrays() -> None:
     """Bytes of a model, and the bucket that holds it."""
     assert manifest().body_bytes == 64 * 10 * 4 + 10 * 8 + 8
-    assert manifest().bucket_bytes == bucket_for(manifest().body_bytes)
+    assert manifest().bucket_bytes == bucket_for(manifest().body_bytes + SIGNATURE_BYTES)
 
 
 def test_the_byte_order_of_this_machine_does_not_show() -> None:
@@ -108,13 +113,12 @@ def test_the_byte_order_of_this_machine_does_not_show() -> None:
         ({"norm_bound": 0.0}, "norm_bound = 0.0"),
         ({"norm_bound": float("nan")}, "norm_bound = nan"),
         ({"norm_bound": float("inf")}, "norm_bound = inf"),
-        ({"recipients": 0}, "recipients = 0"),
-        ({"recipients": 1.5}, "recipients = 1.5"),
-        ({"recipients": 65_536}, "recipients = 65536: must be at most 65535, what a frame has room for"),
-        ({"seed": -1}, "seed = -1"),
-        ({"seed": 1.5}, "seed = 1.5"),
-        ({"learner": "a\nb"}, "learner"),
-        ({"walk": "x" * 401}, "walk"),
+        ({"spec": {"recipients": 65_536}}, "recipients = 65536: must be at most 65535"),
+        ({"spec": {"learner": "a\nb"}}, "learner"),
+        ({"spec": {"learner": "x" * 401}}, "learner"),
+        ({"spec": {"learner": None}}, "learner"),
+        ({"n_features": 0}, "n_features = 0"),
+        ({"n_classes": -1}, "n_classes = -1"),
         ({"arrays": (ArraySpec(name="w", shape=(2**30, 8), dtype="<f8"),)}, "body_bytes"),
     ],
 )
@@ -160,11 +164,11 @@ def test_digests_are_hexadecimal(digest: str) -> None:
 
 def test_a_law_is_a_rule_or_a_file() -> None:
     """One of the two, and a rule that nodes can work out."""
-    assert manifest(law="far:4", law_digest="").law == "far:4"
-    assert manifest(law="uniform-node:2:6", law_digest="").law == "uniform-node:2:6"
-    for law, digest in (("", ""), ("far:4", "ab" * 32), ("far:1", ""), ("paper", ""), ("uniform-node:4:3", "")):
+    assert manifest(spec={"law": "far:4"}, law_digest="").law == "far:4"
+    assert manifest(spec={"law": "uniform-node:2:6"}, law_digest="").law == "uniform-node:2:6"
+    for law, digest in ((None, ""), ("far:4", "ab" * 32), ("far:1", ""), ("paper", ""), ("uniform-node:4:3", "")):
         with pytest.raises(InvalidParameterError, match=r"^law = "):
-            manifest(law=law, law_digest=digest)
+            manifest(spec={"law": law}, law_digest=digest)
 
 
 def changed(change: Callable[[dict[str, Any]], object]) -> bytes:
@@ -174,19 +178,33 @@ def changed(change: Callable[[dict[str, Any]], object]) -> bytes:
 
 
 MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "unknown field": (lambda c: c.update(extra=1), "unknown field 'extra'"),
-    "missing field": (lambda c: c.pop("walk"), "lacks the field 'walk'"),
+    "unknown field": (lambda c: c.update(extra=1), "extra"),
+    "missing field": (lambda c: c.pop("spec"), "spec"),
+    "missing field with a default": (lambda c: c.pop("test_digest"), "as this version writes it"),
     "other format": (lambda c: c.update(format="x"), "not a manifest of this version"),
-    "another bucket": (lambda c: c.update(bucket=1), "the bucket is not the one of this model"),
-    "norm a whole number": (lambda c: c.update(norm_bound=1), "norm_bound: must be a float"),
-    "seed true": (lambda c: c.update(seed=True), "seed: must be a int"),
-    "suite text": (lambda c: c.update(suite="2"), "suite must be one of"),
-    "array of objects": (lambda c: c["arrays"][0].update(dtype="|O"), "dtype = "),
-    "array shape text": (lambda c: c["arrays"][0].update(shape="12"), "shape: must be a list"),
-    "array name a number": (lambda c: c["arrays"][0].update(name=1), "name: must be a str"),
-    "array field more": (lambda c: c["arrays"][0].update(fill=0), "unknown field 'fill'"),
+    "norm a whole number": (lambda c: c.update(norm_bound=1), "as this version writes it"),
+    "norm text": (lambda c: c.update(norm_bound="1"), "norm_bound"),
+    "version true": (lambda c: c.update(version=True), "version"),
+    "suite text": (lambda c: c.update(suite="2"), "suite"),
+    "suite unknown": (lambda c: c.update(suite=9), "suite"),
+    "array of objects": (lambda c: c["arrays"][0].update(dtype="|O"), "dtype"),
+    "array shape text": (lambda c: c["arrays"][0].update(shape="12"), "shape"),
+    "array name a number": (lambda c: c["arrays"][0].update(name=1), "name"),
+    "array field more": (lambda c: c["arrays"][0].update(fill=0), "fill"),
     "arrays missing": (lambda c: c.update(arrays=[]), "arrays"),
-    "run short": (lambda c: c.update(run="00"), "run: must be 32"),
+    "run short": (lambda c: c.update(run_id="AAAA"), "run_id"),
+    "run no base64": (lambda c: c.update(run_id="?"), "run_id"),
+    "an option more": (lambda c: c["spec"].update(colour=1), "colour"),
+    "an option of a simulation": (lambda c: c["spec"].update(poison="nan"), "poison"),
+    "an option missing": (lambda c: c["spec"].pop("away"), "as this version writes it"),
+    "an option by its other name": (lambda c: c["spec"].update(dwell_s=c["spec"].pop("dwell")), "this version writes"),
+    "seed negative": (lambda c: c["spec"].update(seed=-1), "seed"),
+    "recipients none": (lambda c: c["spec"].update(recipients=0), "recipients"),
+    "recipients half": (lambda c: c["spec"].update(recipients=1.5), "recipients"),
+    "spec no table": (lambda c: c.update(spec=[]), "spec"),
+    "figures no table": (lambda c: c.update(figures=1), "figures"),
+    "figure more": (lambda c: c["figures"].update(beauty=1.0), "beauty"),
+    "lateness never": (lambda c: c["figures"].update(late_hops=0.0), "late_hops"),
 }
 
 
@@ -210,12 +228,17 @@ PLAIN: st.SearchStrategy[Any] = (
 
 
 @settings(max_examples=200, deadline=None)
-@given(field=st.sampled_from(sorted(json.loads(manifest().to_bytes()))), value=PLAIN, inner=st.booleans())
-def test_no_document_crashes_the_parser(field: str, value: Any, inner: bool) -> None:
+@given(
+    field=st.sampled_from(sorted(json.loads(manifest().to_bytes()))),
+    value=PLAIN,
+    inner=st.sampled_from(["", "arrays", "spec", "figures"]),
+)
+def test_no_document_crashes_the_parser(field: str, value: Any, inner: str) -> None:
     """Any value anywhere: accepted with its own bytes, or refused on purpose."""
 
     def change(content: dict[str, Any]) -> None:
-        place = content["arrays"][0] if inner else content
+        place = content[inner] if inner else content
+        place = place[0] if isinstance(place, list) else place
         place[sorted(place)[len(field) % len(place)] if inner else field] = value
 
     raw = changed(change)
@@ -235,7 +258,12 @@ def test_an_oversized_file_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_two_runs_differ_in_their_digest() -> None:
     """Whatever field changes."""
-    changes: list[dict[str, Any]] = [{"run_id": bytes(16)}, {"seed": 8}, {"norm_bound": 101.0}, {"suite": Suite.X25519}]
+    changes: list[dict[str, Any]] = [
+        {"run_id": bytes(16)},
+        {"n_classes": 8},
+        {"norm_bound": 101.0},
+        {"suite": Suite.X25519},
+    ]
     digests = {manifest().digest, *(replace(manifest(), **change).digest for change in changes)}
     assert len(digests) == len(changes) + 1
 

@@ -56,11 +56,13 @@ def test_finding_10_a_manifest_follows_the_one_before_and_keeps_what_messages_mu
     from tests.unit.node.test_manifest import manifest
 
     first = manifest()
-    second = changed_manifest(first, walk="non-backtracking")
+    second = changed_manifest(first, spec=first.spec.change(walk="non-backtracking"))
     assert (second.version, second.prev_digest) == (2, first.digest)
-    for change in ({"recipients": 2}, {"seed": 8}, {"payload": "int8"}, {"arrays": first.arrays[:1]}):
+    for change in ({"recipients": 2}, {"seed": 8}, {"payload": "int8"}, {"walks": 2}):
         with pytest.raises(ProtocolError, match=f"version 2 has other {next(iter(change))}: that needs a new run"):
-            changed_manifest(first, **change)
+            changed_manifest(first, spec=first.spec.change(**change))
+    with pytest.raises(ProtocolError, match="version 2 has other arrays"):
+        changed_manifest(first, arrays=first.arrays[:1])
 
 
 def test_finding_10_a_new_manifest_is_followed_while_running(tmp_path: Path) -> None:
@@ -68,8 +70,8 @@ def test_finding_10_a_new_manifest_is_followed_while_running(tmp_path: Path) -> 
     configs, root, _ = small_cluster(tmp_path / "c")
     path, log = tmp_path / "c" / "manifest.json", tmp_path / "log"
     first = read_signed_manifest(path, root.public_key())
-    second = changed_manifest(first, walk=first.walk.replace("updates=5", "updates=9"), law="uniform-node:2:2")
-    bad = replace(changed_manifest(second), recipients=first.recipients + 1)
+    second = changed_manifest(first, spec=first.spec.change(updates=9, law="uniform-node:2:2"))
+    bad = replace(changed_manifest(second), spec=second.spec.change(recipients=first.recipients + 1))
     with log.open("wb") as stream:
         command = [sys.executable, "-m", "veilwalk.node", str(configs[1])]
         node = subprocess.Popen(command, stderr=stream)
@@ -126,7 +128,6 @@ def test_finding_11_a_node_whose_folder_was_put_back_works_on(network: Make) -> 
         return net
 
     net = asyncio.run(main())
-    assert net.tally("put_back", "n1") >= 1
     assert not any("far ahead" in log.getvalue() for log in net.logs.values())
     assert {float(net.look(name)["final"].sum()) for name in net.names} == {160.0}
 
@@ -157,11 +158,11 @@ def test_a_node_of_version_0_1_is_told_apart_at_once() -> None:
     """Its greeting is shorter: nobody waits for the rest. With one that speaks more, what both do is spoken."""
     wire = Wire("listener", message_bytes=64)
     with pytest.raises(
-        ProtocolError, match=r"a peer speaks protocol 1 \(version 0\.1\), this node protocol 2: upgrade"
+        ProtocolError, match=r"a peer speaks protocol 1 \(version 0\.1\), this node protocol 3: upgrade"
     ):
         wire.feed(b"\x01\x01" + bytes(64))
     ours = Hello(PROTOCOL, PROTOCOL, 1, bytes(32), 1, bytes(32), bytes(16), bytes(8))
     assert encode(ours)[1] == PROTOCOL
     assert agreed_protocol(replace(ours, highest=9)) == PROTOCOL
-    with pytest.raises(ProtocolError, match="a peer speaks protocols 3 to 9, this node protocol 2: upgrade this node"):
-        agreed_protocol(replace(ours, highest=9, lowest=3))
+    with pytest.raises(ProtocolError, match="a peer speaks protocols 4 to 9, this node protocol 3: upgrade this node"):
+        agreed_protocol(replace(ours, highest=9, lowest=4))

@@ -18,7 +18,7 @@ import pytest
 from veilwalk.core.errors import InvalidParameterError, TransportError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import Node, RunRules
-from veilwalk.node.cluster._files import free_ports
+from veilwalk.node.cluster import free_ports
 from veilwalk.node.peer._health import BEAT_S, QUIET_S, HealthWatch
 from veilwalk.node.peer._incidents import Incidents
 from veilwalk.node.peer._log import Log
@@ -91,8 +91,8 @@ def test_metrics_ask_the_node_and_nothing_behind_it(tmp_path: Path) -> None:
         events: ClassVar = {"storage_troubles": 0}
         roster = SimpleNamespace(expires=time.time() + 3.5 * 86400)
         manifest = SimpleNamespace(expires=time.time() + 5.5 * 86400)
-        desk = SimpleNamespace(
-            storage=nothing,
+        scheduler = SimpleNamespace(
+            store=nothing,
             custody=SimpleNamespace(spool=SimpleNamespace(tables=SimpleNamespace(messages=None, is_finished=1))),
         )
 
@@ -127,6 +127,24 @@ def test_metrics_ask_the_node_and_nothing_behind_it(tmp_path: Path) -> None:
         "manifest_days_left 5",
     ):
         assert f"\nveilwalk_{line}\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [("127.0.0.1:9100", 200), ("LOCALHOST", 200), ("[::1]:9100", 200), ("evil.example:9100", 403), ("", 403)],
+)
+def test_finding_17_a_page_of_somebody_else_reads_nothing(host: str, code: int) -> None:
+    """A name of its own that points at this machine is no name of it (DNS rebinding)."""
+
+    async def main() -> str:
+        server, (port,) = MetricsServer([], Log(), {}), free_ports(1)
+        await server.start("127.0.0.1", port)
+        try:
+            return await ask(port, f"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        finally:
+            server.close()
+
+    assert asyncio.run(main()).startswith(f"HTTP/1.1 {code} ")
 
 
 def test_statistics_are_of_one_moment(network: Callable[..., Any]) -> None:
@@ -239,7 +257,7 @@ def test_what_tells_of_trainings_is_told_once_a_day(network: Callable[..., Any])
             said.append(
                 (look.dwell_overruns, look.discarded, tuple(note for note in look.notes if "day before" in note))
             )
-            await node.desk.storage(node.desk.custody.count, name)
+            await node.scheduler.store(node.scheduler.custody.count, name)
         await net.stop()
         return said
 

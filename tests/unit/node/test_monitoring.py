@@ -19,7 +19,7 @@ import pytest
 
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules
-from veilwalk.node.cluster._files import free_ports
+from veilwalk.node.cluster import free_ports
 from veilwalk.node.peer._health import HealthWatch
 from veilwalk.node.peer._incidents import Incidents
 from veilwalk.node.peer._metrics import MetricsServer

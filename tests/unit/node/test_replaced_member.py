@@ -30,9 +30,8 @@ def test_running_neighbours_let_a_replaced_member_in(network: Make) -> None:
         shutil.rmtree(net.folder / "state-n1")
         address = net.roster.member("n1").address
         keys = new_node_keys(net.folder / "new", node_id="n1", address=address, suite=net.roster.suite)
-        roster = changed_roster(
-            net.roster, net.roster.edges, cards={"n1": keys.member}, removed=[], now=int(time.time()), days=1
-        )
+        new: Any = {"cards": {"n1": keys.member}, "replaced": ["n1"], "removed": []}
+        roster = changed_roster(net.roster, net.roster.edges, **new, now=int(time.time()), days=1)
         for name in ("n0", "n2", "n3"):
             await net.nodes[name].follow(roster, net.keys[name])
         net.change("n1", keys=keys, membership=replace(net.parts["n1"].membership, roster=roster))

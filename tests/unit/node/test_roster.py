@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.helpers.manifests import make_test_manifest
 from tests.helpers.rosters import DAY, EDGES, NOW, ROOT, first, member, members, successor, written
 
 from veilwalk.core.errors import (
@@ -18,7 +19,7 @@ from veilwalk.core.errors import (
     ProtocolError,
 )
 from veilwalk.node.members import _roster
-from veilwalk.node.members._manifest import Manifest, array_specs, sign_manifest
+from veilwalk.node.members._manifest import sign_manifest
 from veilwalk.node.members._roster import (
     Roster,
     check_succession,
@@ -77,19 +78,7 @@ def test_order_of_cards_and_edges_does_not_matter() -> None:
 def test_the_context_of_messages_is_the_roster_s() -> None:
     """Run, suite, epoch and bucket; a manifest of another network is refused."""
     roster = first()
-    arrays = array_specs({"w": np.zeros((100, 100))})
-    manifest = Manifest(
-        run_id=b"r" * 16,
-        network=roster.network,
-        arrays=arrays,
-        suite=Suite.X25519,
-        norm_bound=1.0,
-        learner="linear",
-        walk="simple",
-        law_digest="0" * 64,
-        graph_digest=roster.graph().digest,
-        seed=0,
-    )
+    manifest = make_test_manifest({"w": np.zeros((100, 100))}, run_id=b"r" * 16, network=roster.network)
     context = roster.seal_context(manifest)
     assert context.run_id == b"r" * 16
     assert (context.suite, context.epoch, context.bucket_bytes) == (Suite.X25519, 0, manifest.bucket_bytes)
@@ -244,17 +233,6 @@ def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
 
 def test_a_manifest_is_no_roster(tmp_path: Path) -> None:
     """Signed by the same root, laid where the roster belongs."""
-    manifest = Manifest(
-        run_id=bytes(16),
-        arrays=array_specs({"w": np.zeros(3)}),
-        suite=Suite.X25519,
-        norm_bound=1.0,
-        learner="",
-        walk="",
-        law_digest="0" * 64,
-        graph_digest="0" * 64,
-        seed=0,
-    )
-    sign_manifest(tmp_path / "roster.json", manifest, ROOT)
+    sign_manifest(tmp_path / "roster.json", make_test_manifest(), ROOT)
     with pytest.raises(CryptoError):
         load_roster(tmp_path / "roster.json", ROOT.public_key(), NOW)

@@ -48,8 +48,8 @@ def test_finding_08_a_message_outlives_harmless_versions_of_the_roster(network: 
             following = changed_roster(roster, roster.edges, cards={}, removed=[], now=NOW, days=days)
             for name in net.names:
                 await net.nodes[name].follow(following, net.keys[name])
-        desk = net.nodes["n0"].desk
-        desk._settle(await desk.storage(desk.custody.create, message, "started"), for_us=False)
+        desk = net.nodes["n0"].scheduler
+        desk._settle(await desk.store(desk.custody.create, message, "started"), for_us=False)
         await net.until(lambda: net.tally("updates", "n2") >= 1)
         await net.stop()
         return net
@@ -159,7 +159,7 @@ def test_a_new_roster_reaches_custody_in_the_storage_thread(network: Make) -> No
     async def main() -> None:
         net = network(4, starts=False)
         await net.start()
-        custody = net.nodes["n1"].desk.custody
+        custody = net.nodes["n1"].scheduler.custody
         watch(custody)
         watch(custody.visits)
         following = replace(net.roster, version=2, prev_digest=net.roster.digest)
@@ -169,7 +169,7 @@ def test_a_new_roster_reaches_custody_in_the_storage_thread(network: Make) -> No
 
     asyncio.run(main())
     assert {"opener", "next_hop", "allowed"} <= writers.keys()
-    assert all(name.startswith("storage") for name in writers.values())
+    assert all(writer.startswith("storage") for writer in writers.values())
 
 
 def test_a_roster_with_a_wrong_key_for_this_very_node_is_refused(network: Make, tmp_path: Any) -> None:

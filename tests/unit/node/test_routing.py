@@ -70,7 +70,7 @@ def test_the_non_backtracking_walk_turns_back_only_at_a_leaf() -> None:
 def test_nodes_playing_their_rules_walk_as_the_simulator_does(walk: str) -> None:
     """Mean hops of a leg agree with the compiled protocol's, within four standard errors; another walk's do not."""
     graph = parse_graph_spec("rrg:12:3:seed=4")
-    law = DistanceLaw(DistanceSupport(2, 3), np.array([0.5, 0.5])).on(graph)
+    law = DistanceLaw(DistanceSupport(2, 3), np.array([0.5, 0.5])).place_on(graph)
     legs = played_by_nodes(graph, law, walk, 4000)
     hops = {
         kind: run_protocol(graph, law.matrix, updates=200_000, seed=1, walk=Walk(kind))["leg_hops"]
@@ -157,7 +157,7 @@ def test_who_leaves_the_roster_leaves_the_row() -> None:
 
 def test_a_row_is_read_from_a_law_file(tmp_path: Path) -> None:
     graph = parse_graph_spec("ring:6")
-    law = DistanceLaw(DistanceSupport(2, 3), np.array([0.75, 0.25])).on(graph)
+    law = DistanceLaw(DistanceSupport(2, 3), np.array([0.75, 0.25])).place_on(graph)
     save_law(tmp_path / "law.npz", law)
     names = [f"n{i}" for i in range(6)]
     law_read = read_law(tmp_path / "law.npz", names, "n1")

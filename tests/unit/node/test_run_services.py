@@ -184,8 +184,8 @@ def test_a_roster_is_read_once_and_followed_by_every_run_that_can() -> None:
             done.append((name, f"follows with {keys}"))
             node.roster = roster
 
-        desk = SimpleNamespace(draining=False)
-        node = SimpleNamespace(roster=first, manifest=None, desk=desk, follow=follow)
+        scheduler = SimpleNamespace(draining=False)
+        node = SimpleNamespace(roster=first, manifest=None, scheduler=scheduler, follow=follow)
 
         def news(current: Any) -> Any:
             done.append((name, "reads"))

@@ -164,7 +164,7 @@ def test_finding_14_the_password_of_several_runs_is_read_once(tmp_path: Path, mo
     """By the node, not by each run: a pipe cannot be read again."""
     config, *_ = two_runs(tmp_path / "c", updates=5)
     read, write = os.pipe()
-    os.write(write, b"pw\n")
+    os.write(write, b"password\n")
     os.close(write)
     config.write_text(f'password_file = "/dev/fd/{read}"\n{config.read_text()}')
     rings: list[KeyRing] = []
@@ -184,4 +184,4 @@ def test_finding_14_the_password_of_several_runs_is_read_once(tmp_path: Path, mo
     run_node(config)
     os.close(read)
     (ring,) = rings
-    assert ring._password == b"pw"
+    assert ring._password == b"password"

@@ -27,4 +27,4 @@ def test_a_seed_is_played_the_same_again() -> None:
 
 @pytest.mark.parametrize("mutant", schedules.MUTANTS)
 def test_nodes_that_are_wrong_are_caught(mutant: str) -> None:
-    assert schedules.caught(mutant, range(80), until=1)
+    assert schedules.caught(mutant, range(120), until=1)

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.helpers.members import greet, message_for, offer
+from tests.helpers.members import ack, greet, message_for, offer
 
 from veilwalk.core.errors import VeilwalkError
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.node import RunRules
-from veilwalk.node.link._wire import Ack
 
 Make = Callable[..., Any]
 
@@ -72,7 +71,7 @@ def test_a_branch_that_is_behind_is_given_up(network: Make) -> None:
         connection = await greet(net, "n0", "n1")
         for seq, iteration in enumerate((7, 5, 7, 8, 9), start=1):
             message = message_for(net, "n1", counts=[0.0] * 4, iteration=iteration)
-            assert await offer(connection, seq, message) == Ack(seq)
+            assert await offer(connection, seq, message) == ack(seq)
             await net.until(lambda seq=seq: net.tally("updates") + net.tally("forks") == seq)
         connection.close()
         await net.stop()
@@ -132,7 +131,7 @@ def test_every_message_stays_the_dwell_time_trained_or_not(network: Make) -> Non
             net.change(name, task=replace(net.parts[name].task, learner=Slow(net.parts[name].task.learner)))
         await net.start()
         for node in net.nodes.values():
-            watch(node.desk)
+            watch(node.scheduler)
         await net.until(net.finished, 60)
         await net.stop()
 
@@ -270,7 +269,7 @@ def test_what_was_about_to_begin_at_the_stop_is_no_fault(network: Make) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
         net = network(4, starts=False)
         await net.start("n0")
-        desk = net.nodes["n0"].desk
+        desk = net.nodes["n0"].scheduler
         desk._spawn(desk._pin(1, 0.0))
         desk.close()
         await asyncio.sleep(0.1)

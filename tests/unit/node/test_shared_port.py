@@ -12,15 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.helpers.members import greet, message_for, offer, size_of
+from tests.helpers.members import ack, greet, message_for, offer, size_of
 
 from veilwalk.core.errors import ConfigError, SpoolError, TransportError, VeilwalkError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import Limits, RunRules
 from veilwalk.node.link import NO_RUN, Port
 from veilwalk.node.link._connection import dial, dialing_context
-from veilwalk.node.link._wire import Ack, Hello
-from veilwalk.node.peer._ends import vouch, voucher
+from veilwalk.node.link._wire import Hello
+from veilwalk.node.peer._ends import sign_end, valid_signatures
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
 
@@ -66,7 +66,7 @@ def test_a_connection_goes_to_the_run_that_its_hello_names(network: Make) -> Non
         await other.start("n1")
         for run, seq in ((net, 1), (other, 1), (other, 2)):
             connection = await greet(run, "n0", "n1")
-            assert await offer(connection, seq, message_for(run, "n3", counts=[float(seq)] * 4)) == Ack(seq)
+            assert await offer(connection, seq, message_for(run, "n3", counts=[float(seq)] * 4)) == ack(seq)
             connection.close()
         assert (net.tally("taken", "n1"), other.tally("taken", "n1")) == (1, 2)
         await net.stop("n1")
@@ -84,7 +84,7 @@ def test_a_connection_goes_to_the_run_that_its_hello_names(network: Make) -> Non
         with pytest.raises(VeilwalkError, match="a peer does not have this run"):
             net.parts["n0"].membership.check_hello(answer)
         connection = await greet(other, "n0", "n1")
-        assert await offer(connection, 3, message_for(other, "n3", counts=[3.0] * 4)) == Ack(3)
+        assert await offer(connection, 3, message_for(other, "n3", counts=[3.0] * 4)) == ack(3)
         connection.close()
         await stop(net, other)
 
@@ -123,7 +123,7 @@ def test_a_message_of_one_run_is_opened_in_no_other(network: Make) -> None:
         assert openers[1].open(message) is None
         for run in (other, net):
             connection = await greet(run, "n0", "n1")
-            assert await offer(connection, 1, message) == Ack(1)
+            assert await offer(connection, 1, message) == ack(1)
             connection.close()
         await net.until(lambda: net.tally("updates", "n1") == 1)
         await asyncio.sleep(0.3)
@@ -138,9 +138,9 @@ def test_a_word_for_the_end_of_one_run_does_not_count_in_another(network: Make) 
     """A member signs for a model in one run only."""
     net = network(4)
     digest = hashlib.sha256(b"model").digest()
-    word = vouch(net.keys["n2"], b"a" * 16, 20, digest)
-    assert voucher(net.roster, b"a" * 16, word, 20, digest) == "n2"
-    assert voucher(net.roster, b"b" * 16, word, 20, digest) is None
+    signed = sign_end(net.keys["n2"], b"a" * 16, 20, digest)
+    assert set(valid_signatures(net.roster, b"a" * 16, signed, 20, digest)) == {"n2"}
+    assert valid_signatures(net.roster, b"b" * 16, signed, 20, digest) == {}
 
 
 def test_finding_18_half_open_connections_are_few_for_all_runs_together(network: Make) -> None:

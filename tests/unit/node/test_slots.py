@@ -14,11 +14,10 @@ from scipy import stats
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.geometry import CLEAR_BYTES
-from veilwalk.node.sealing import _kem, _slots
+from veilwalk.node.sealing import Opener, _kem, _slots
 from veilwalk.node.sealing._context import SealContext
 from veilwalk.node.sealing._envelope import open_body, open_header, seal
 from veilwalk.node.sealing._kem import KemPrivateKey, Suite, kem_private_key, kem_public_bytes, new_kem_secret
-from veilwalk.node.sealing._opener import Opener
 
 PRIME = 2**255 - 19
 RARE = 1e-9

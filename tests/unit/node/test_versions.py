@@ -16,11 +16,10 @@ import pytest
 from veilwalk.core.errors import InputFileError, ProtocolError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node.link._wire import PROTOCOLS, Hello, State, Wire, agreed_protocol, encode
-from veilwalk.node.members._keyfile import read_secret
+from veilwalk.node.members import RunRules
+from veilwalk.node.members._keys import read_secret
 from veilwalk.node.members._manifest import parse_manifest
-from veilwalk.node.members._member import read_card
-from veilwalk.node.members._roster import parse_roster
-from veilwalk.node.members._rules import RunRules
+from veilwalk.node.members._roster import parse_roster, read_card
 from veilwalk.node.members._signed import canonical_json
 from veilwalk.node.spool import FolderDisk, Spool
 
@@ -51,7 +50,7 @@ def test_two_versions_speak_the_highest_that_both_do(
     [
         (1, 1, r"speaks protocol 1 \(version 0\.1\), this node protocols 2 to 3: upgrade the peer"),
         (4, 9, "speaks protocols 4 to 9, this node protocols 2 to 3: upgrade this node"),
-        (5, 2, "speaks protocols 5 to 2, this node protocols 2 to 3"),
+        (5, 2, r"speaks protocols 5 to 2 \(version 0\.2\), this node protocols 2 to 3"),
     ],
 )
 def test_where_there_is_none_both_lists_are_named(lowest: int, highest: int, said: str) -> None:
@@ -68,6 +67,16 @@ def test_a_greeting_of_any_version_is_of_one_length() -> None:
     assert wire.state is State.IDLE
     with pytest.raises(ProtocolError, match="frame type 9: not known"):
         wire.feed(b"\x09")
+
+
+@pytest.mark.parametrize("kind", ["roster", "manifest"])
+def test_finding_18_nobody_holds_version_0(network: Make, kind: str) -> None:
+    """It is one below the first, and was greeted as a neighbour that is late."""
+    membership = network(4).parts["n0"].membership
+    hello = membership.hello(b"incarnat")
+    assert membership.check_hello(hello) == OURS
+    with pytest.raises(ProtocolError, match=f"{kind} version 0"):
+        membership.check_hello(replace(hello, **{f"{kind}_version": 0}))
 
 
 def events(net: Any, name: str, kind: str) -> list[dict[str, Any]]:
@@ -133,8 +142,7 @@ def filled(folder: Path) -> bytes:
     spool = Spool(FolderDisk(folder))
     with spool.transaction() as register:
         register.count("hops", 5)
-        register.execute("INSERT INTO claim VALUES ('a', x'00', 3, 'b')")
-        register.execute("INSERT INTO link (peer, sent, taken) VALUES ('a', 41, 12)")
+        register.greet("a", b"incarnat")
     spool.close()
     return spool.incarnation
 
@@ -157,9 +165,9 @@ def test_a_format_that_is_no_number_is_damage_and_no_fault(tmp_path: Path, noted
 @pytest.mark.parametrize(
     ("ours", "read"),
     [
-        ("veilwalk-roster-2", lambda data, _: parse_roster(data, "file")),
-        ("veilwalk-manifest-2", lambda data, _: parse_manifest(data, "file")),
-        ("veilwalk-card-1", lambda data, _: read_card(data, "file")),
+        ("veilwalk-roster-3", lambda data, _: parse_roster(data, "file")),
+        ("veilwalk-manifest-3", lambda data, _: parse_manifest(data, "file")),
+        ("veilwalk-card-2", lambda data, _: read_card(data, "file")),
         ("veilwalk-key-1", lambda _, path: read_secret(path, about={}, length=1, password=None)),
     ],
 )

@@ -9,10 +9,11 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from tests.helpers.custody import Opener, take
+from tests.helpers.custody import Opener, deliver, relay, take
 
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import parse_graph_spec
+from veilwalk.node.cluster import visits_per_link
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._draws import OsDraws
 from veilwalk.node.peer._repeats import Visits, allowed_visits
@@ -22,53 +23,53 @@ from veilwalk.node.spool._handover import Verdict
 from veilwalk.node.spool._spool import Spool
 
 
-def graph_of(spec: str) -> tuple[Any, list[str], list[tuple[str, str]]]:
-    graph = parse_graph_spec(spec)
-    names = [f"n{node}" for node in range(graph.n_nodes)]
-    edges = [(names[a], names[int(b)]) for a in range(graph.n_nodes) for b in graph.neighbours(a) if a < b]
-    return graph, names, edges
-
-
-@pytest.mark.parametrize("spec", ["rrg:10:4:seed=1", "ring:8"])
-def test_honest_walks_seldom_come_that_often(spec: str) -> None:
-    """Exact visits of an absorbed walk, for every destination; one visit less would be too often for some."""
-    graph, names, edges = graph_of(spec)
-    allowed = allowed_visits(names, edges, "n0")
+def step_of(graph: Any) -> Any:
     step = np.zeros((graph.n_nodes, graph.n_nodes))
     for node in range(graph.n_nodes):
         step[node, graph.neighbours(node)] = 1 / graph.degrees[node]
-    chances = []
-    for goal in range(1, graph.n_nodes):
-        left = [node for node in range(graph.n_nodes) if node != goal]
-        visits = np.linalg.inv(np.eye(len(left)) - step[np.ix_(left, left)])[0, 0]
-        chances.append((1 - 1 / visits) ** allowed)
-    assert max(chances) <= 1e-4 < max(chances) ** ((allowed - 1) / allowed)
+    return step
+
+
+def chance_of_more(step: Any, me: int, goals: set[int], allowed: int) -> float:
+    """How likely a simple walk from a node comes back more often before it meets a goal: exact."""
+    left = [me, *(node for node in range(len(step)) if node not in goals | {me})]
+    visits = np.linalg.inv(np.eye(len(left)) - step[np.ix_(left, left)])[0, 0]
+    return 0.0 if visits <= 1 + 1e-9 else float((1 - 1 / visits) ** allowed)
+
+
+@pytest.mark.parametrize("spec", ["rrg:10:4:seed=1", "ring:8", "torus:4:4", "ba:12:2:seed=1"])
+def test_honest_walks_seldom_come_that_often(spec: str) -> None:
+    """Exact, for every node and every destination; one visit less would be too often for some."""
+    graph = parse_graph_spec(spec)
+    step, often = step_of(graph), visits_per_link(graph)
+    chances, fewer = [], []
+    for me in range(graph.n_nodes):
+        allowed = allowed_visits(int(graph.degrees[me]), often)
+        goals = [goal for goal in range(graph.n_nodes) if goal != me]
+        chances.append(max(chance_of_more(step, me, {goal}, allowed) for goal in goals))
+        fewer.append(max(chance_of_more(step, me, {goal}, allowed - 1) for goal in goals))
+    assert max(chances) <= 1e-4 < max(fewer)
 
 
 def test_finding_02_sealed_for_several_fewer_visits_are_honest() -> None:
     """Exact, for many sets of recipients and with half of each away: still once in 10,000; garbage rests far sooner."""
-    graph, names, edges = graph_of("rrg:24:3:seed=1")
-    alone, allowed = (allowed_visits(names, edges, "n0", recipients=count) for count in (1, 16))
-    step = np.zeros((graph.n_nodes, graph.n_nodes))
-    for node in range(graph.n_nodes):
-        step[node, graph.neighbours(node)] = 1 / graph.degrees[node]
-    rng = np.random.default_rng(1)
+    graph = parse_graph_spec("rrg:24:3:seed=1")
+    alone, allowed = (allowed_visits(3, visits_per_link(graph, recipients=count)) for count in (1, 16))
+    step, rng = step_of(graph), np.random.default_rng(1)
     for count in (16, 8):
         for _ in range(300):
-            goals = rng.choice(np.arange(1, graph.n_nodes), count, replace=False)
-            left = [node for node in range(graph.n_nodes) if node not in goals]
-            visits = np.linalg.inv(np.eye(len(left)) - step[np.ix_(left, left)])[0, 0]
-            assert visits == 1 or (1 - 1 / visits) ** allowed <= 1e-4
+            goals = set(rng.choice(np.arange(1, graph.n_nodes), count, replace=False).tolist())
+            assert chance_of_more(step, 0, goals, allowed) <= 1e-4
     assert allowed < alone / 1.5
 
 
 @pytest.mark.parametrize(("spec", "recipients"), [("rrg:10:4:seed=1", 1), ("rrg:24:3:seed=1", 16)])
 def test_finding_02_a_walk_that_does_not_turn_round_comes_by_less_often(spec: str, recipients: int) -> None:
     """Played: of walks from a neighbour of this node, hardly any comes here more often than is allowed."""
-    graph, names, edges = graph_of(spec)
-    straight = Walk("non-backtracking")
-    allowed = allowed_visits(names, edges, "n0", recipients=recipients, walk=straight)
-    assert allowed < allowed_visits(names, edges, "n0", recipients=recipients)
+    graph, straight = parse_graph_spec(spec), Walk("non-backtracking")
+    links = int(graph.degrees[0])
+    allowed = allowed_visits(links, visits_per_link(graph, recipients=recipients, walk=straight))
+    assert allowed < allowed_visits(links, visits_per_link(graph, recipients=recipients))
     rng = np.random.default_rng(2)
     often = 0
     for _ in range(4000):
@@ -82,8 +83,9 @@ def test_finding_02_a_walk_that_does_not_turn_round_comes_by_less_often(spec: st
     assert often <= 3
 
 
-def test_a_network_in_two_parts_has_no_limit() -> None:
-    assert allowed_visits(["a", "b", "c", "d"], [("a", "b"), ("c", "d")], "a") == 10**9
+def test_where_the_manifest_does_not_say_nothing_comes_too_often() -> None:
+    assert allowed_visits(3, 0.0) == 10**9
+    assert allowed_visits(1, 0.5) == 1
 
 
 def test_the_wait_grows_and_is_bounded() -> None:
@@ -119,17 +121,14 @@ def test_finding_02_what_came_too_often_waits_and_goes_first_when_it_is_crowded(
         next_hop=NextHop(walk=SIMPLE, neighbours=("a", "b")),
         draws=OsDraws(),
         quota=2,
-        dwells=False,
         visits=Visits(1, pause_s=1.0),
     )
     garbage = b"garbage"
-    first = take(custody, 1, garbage)
-    assert first.row is not None
-    custody.delivered(str(first.row.peer), first.row.seq or 0)
+    deliver(custody, relay(custody, 1, garbage))
     resting = [take(custody, seq, garbage) for seq in (2, 3)]
     assert [taken.wait_s for taken in resting] == [1.0, 4.0]
     assert all(taken.row is not None and taken.row.peer is None for taken in resting)
-    assert not custody.has_a_walk()
+    assert not custody.has_a_walk(1.0)
     assert resting[0].row is not None
     moved = custody.pin(resting[0].row.id)
     assert moved is not None
@@ -153,12 +152,12 @@ def test_a_node_that_is_cut_off_lets_nothing_grow_old(network: Any) -> None:
     async def main() -> dict[str, float]:
         net = network(4, starts=False)
         await net.start("n1")
-        await net.until(lambda: net.nodes["n1"].desk.custody.visits._asleep_s > 1.0)
+        await net.until(lambda: net.nodes["n1"].scheduler.custody.visits._asleep_s > 1.0)
         await net.start("n0", "n2", "n3")
         await net.until(lambda: net.nodes["n1"].links_up == 2)
-        before = {name: net.nodes[name].desk.custody.visits._asleep_s for name in net.names}
+        before = {name: net.nodes[name].scheduler.custody.visits._asleep_s for name in net.names}
         await asyncio.sleep(3.0)
-        after = {name: net.nodes[name].desk.custody.visits._asleep_s for name in net.names}
+        after = {name: net.nodes[name].scheduler.custody.visits._asleep_s for name in net.names}
         await net.stop()
         return {name: after[name] - before[name] for name in net.names}
 

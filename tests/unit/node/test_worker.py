@@ -23,10 +23,10 @@ from veilwalk.core.walk import SIMPLE
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.learning import Partition, make_learner
 from veilwalk.node import RunRules
-from veilwalk.node.cluster import prepare_cluster
-from veilwalk.node.cluster._dwell import LEAST_DWELL_S, measured_dwell, trial_data
+from veilwalk.node.cluster import LEAST_DWELL_S, measured_dwell, prepare_cluster, trial_data
 from veilwalk.node.members import (
     Manifest,
+    RunFigures,
     array_specs,
     decode_params,
     encode_params,
@@ -123,7 +123,9 @@ def killers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     plan = tally_plan(parse_graph_spec("ring:4"), updates=20)
     learner = Killer(n_features=4, n_classes=1)
-    return prepare_cluster(tmp_path / "cluster", replace(plan, learner=learner, learner_spec="killer:Killer"))
+    return prepare_cluster(
+        tmp_path / "cluster", replace(plan, learner=learner, spec=plan.spec.change(learner="killer:Killer"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -270,17 +272,12 @@ def test_noise_and_clipping_are_the_simulators_and_the_noise_is_the_systems(clus
     assert np.std(spread) == pytest.approx(1.0, rel=0.2)
     with pytest.raises(InvalidParameterError, match="clip"):
         RunRules(walk=SIMPLE, updates=9, late_hops=9, noise=1.0)
-    text = RunRules(walk=SIMPLE, updates=9, late_hops=9, clip=0.5, noise=2.0).to_text()
-    assert RunRules.from_text(text).noise == 2.0
-    assert "rows" not in text
     # Rows for themselves: step size x noise x clip / rows; after its share of updates a node hands on what came.
     one, other = update(clip=0.5, noise=20.0, rows=10), update(clip=0.5, noise=20.0, rows=10)
     spread = np.concatenate([(one[name] - other[name]).ravel() for name in one])
     assert np.std(spread) == pytest.approx(0.1 * 20 * 0.5 / 10 * 2**0.5, rel=0.2)
     spent = update(clip=0.5, noise=2.0, most_updates=3, step=3)
     assert params_distance(spent, first) == 0
-    rules = RunRules(walk=SIMPLE, updates=9, late_hops=9, clip=0.5, noise=2.0, rows=10, most_updates=3, decay=9)
-    assert RunRules.from_text(rules.to_text()) == rules
     with pytest.raises(InvalidParameterError, match=r"^rows = 10"):
         RunRules(walk=SIMPLE, updates=9, late_hops=9, rows=10)
 
@@ -290,9 +287,9 @@ def test_what_hangs_under_noise_is_tried_again_without_data(
     cluster: list[Path], monkeypatch: pytest.MonkeyPatch, noise: float
 ) -> None:
     """The same model, so that nobody sees that data made it hang; without noise, this node's own model."""
-    rules = RunRules(walk=SIMPLE, updates=9, late_hops=9, clip=0.5, noise=noise)
     worker = object.__new__(Worker)
-    worker._manifest = replace(manifest_of(cluster[0]), walk=rules.to_text())
+    figures = RunFigures(late_hops=9.0, clip=0.5, noise=noise)
+    worker._manifest = replace(manifest_of(cluster[0]), figures=figures)
     attempts: list[Lesson] = []
 
     def hang_once(attempt: Lesson) -> Learnt:

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ import pytest
 
 from veilwalk.core.records import Record
 from veilwalk.report import training_report
-from veilwalk.report._training_figures import _rings
-from veilwalk.training import Scenario, TrainSettings, run_training
+from veilwalk.report._training import _rings
+from veilwalk.training import RunSpec, Scenario, make_spec, run_training
 
-SMALL = TrainSettings(graph="rrg:30:3:seed=1", support="2:3", updates=120, attack=40, evaluations=5)
+SMALL = make_spec(graph="rrg:30:3:seed=1", support="2:3", updates=120, attack=40, evaluations=5)
 
 
 class Reader(HTMLParser):
@@ -52,8 +51,8 @@ def read(path: Path) -> Reader:
     return reader
 
 
-def trained(settings: TrainSettings) -> Record:
-    return run_training(Scenario.of(settings), settings).record()
+def trained(settings: RunSpec) -> Record:
+    return run_training(Scenario.from_spec(settings)).record()
 
 
 @pytest.fixture(scope="module")
@@ -129,14 +128,14 @@ def test_what_was_not_done_is_said(record: Record, tmp_path: Path) -> None:
     assert "central SGD" not in page.text
 
 
-def test_noise_and_tokens_have_their_lines(tmp_path: Path) -> None:
-    """Epsilon with its case; what several tokens do and do not promise."""
-    noisy = trained(replace(SMALL, noise=1.0, clip=0.2, tokens=2, attack=0, compare="plain-walk"))
+def test_noise_and_walks_have_their_lines(tmp_path: Path) -> None:
+    """Epsilon with its case; what several walks do and do not promise."""
+    noisy = trained(SMALL.change(noise=1.0, clip=0.2, walks=2, attack=0, compare="plain-walk"))
     page = read(training_report(noisy, tmp_path / "r.html"))
     assert "epsilon" in page.text
     assert "(everybody, sender known)" in page.text
     assert "epsilon stands above, against everybody, sender known." in page.text
-    assert "2 tokens train each for itself" in page.text
+    assert "2 walks train a model each" in page.text
     assert "sealed independently" in page.text
 
 
@@ -186,6 +185,6 @@ def test_nodes_stand_on_rings_by_distance(record: Record) -> None:
 
 def test_a_run_without_an_update_has_a_report(tmp_path: Path) -> None:
     """A byte buys none, not even the plain walk's: there is no price to compare with."""
-    settings = replace(SMALL, updates=20, max_bytes=1, attack=0, compare="plain-walk")
+    settings = SMALL.change(updates=20, max_bytes=1, attack=0, compare="plain-walk")
     page = read(training_report(trained(settings), tmp_path / "report.html"))
     assert "after 0 updates and 0 hops" in page.text

@@ -13,7 +13,7 @@ from tools.rivals.walks_figure import walk_files
 from veilwalk.core.records import Record
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design import make_law
+from veilwalk.design import choose_scheme
 from veilwalk.engine import open_engine
 from veilwalk.graphs import random_regular
 
@@ -23,7 +23,7 @@ WALKS = (SIMPLE, Walk("non-backtracking"))
 @pytest.fixture(scope="module")
 def record() -> Record:
     graph = random_regular(60, 3, seed=1)
-    law = make_law("uniform-node", graph, DistanceSupport(2, 4))
+    law = choose_scheme(graph, "uniform-node", support=DistanceSupport(2, 4)).law
     observers = ("path", "first-sight")
     asked: dict[str, Any] = {"updates": 60_000, "seed": 3, "colluders": 6, "rehearsed_hops": 40_000}
     return compare_walks(graph, law, WALKS, observers=observers, **asked)
@@ -58,7 +58,7 @@ def test_what_is_lost_is_what_the_prior_had(record: Record) -> None:
 def test_prices_agree_with_the_comparison(record: Record) -> None:
     """The same law, given as bare rows: hops per update within both intervals; relative to the first."""
     graph = random_regular(60, 3, seed=1)
-    law = make_law("uniform-node", graph, DistanceSupport(2, 4))
+    law = choose_scheme(graph, "uniform-node", support=DistanceSupport(2, 4)).law
     priced = price_walks(graph, law.matrix, WALKS, hops=2_000_000, seed=8)
     for one, other in zip(priced, record.result["rows"], strict=True):
         assert one["walk"] == other["walk"]
@@ -82,7 +82,7 @@ def test_the_record_draws_the_same_figure_twice(record: Record, tmp_path: Path) 
 def test_the_comparison_is_the_same_in_processes() -> None:
     """Audits and prices alike: the engine has no say."""
     graph, walks = random_regular(20, 3, seed=1), WALKS[:2]
-    law = make_law("uniform-node", graph, DistanceSupport(2, 3))
+    law = choose_scheme(graph, "uniform-node", support=DistanceSupport(2, 3)).law
     asked: dict[str, Any] = {"updates": 1_000, "seed": 3, "colluders": 3, "rehearsed_hops": 2_000}
     here = compare_walks(graph, law, walks, **asked).to_json()
     prices = price_walks(graph, law.matrix, walks, hops=20_000, seed=3, replicas=12)

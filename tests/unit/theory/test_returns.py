@@ -11,7 +11,7 @@ import pytest
 from veilwalk import theory
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.support import DistanceSupport
-from veilwalk.theory import printed
+from veilwalk.theory import _returns, printed
 
 WALK = theory.WalkModel(n_nodes=300, degree=3)
 MODEL = theory.AnonymityModel(walk=WALK, support=DistanceSupport(2, 6))
@@ -64,7 +64,7 @@ def test_design_return_time_halves_the_survival_of_the_covered_ones() -> None:
 def test_retroceding_returns_agree_with_a_tree_walk(degree: int) -> None:
     """First returns on the tree by dynamic programming over the depth, in rational arithmetic."""
     depth = {1: Fraction(1)}
-    got = theory.retroceding_pmf(np.arange(41), model=theory.WalkModel(n_nodes=1000, degree=degree))
+    got = _returns.retroceding_pmf(np.arange(41), model=theory.WalkModel(n_nodes=1000, degree=degree))
     for time in range(2, 41):
         step: dict[int, Fraction] = {}
         for level, mass in depth.items():
@@ -76,7 +76,7 @@ def test_retroceding_returns_agree_with_a_tree_walk(degree: int) -> None:
 
 def test_retroceding_returns_sum_to_one_over_c_minus_one() -> None:
     """Erratum 6: 1/(c-1) is P(RETRO), where the paper writes P(not RETRO)."""
-    pmf = theory.retroceding_pmf(np.arange(3000), model=WALK)
+    pmf = _returns.retroceding_pmf(np.arange(3000), model=WALK)
     assert pmf.sum() == pytest.approx(1 / 2, abs=1e-9)
 
 

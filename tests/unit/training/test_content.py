@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,37 +9,40 @@ import numpy as np
 import pytest
 
 from veilwalk.core.arrays import FloatArray
+from veilwalk.learning import train
 from veilwalk.training import (
     Evidence,
+    EvidenceCollector,
     Scenario,
-    TrainSettings,
     attacked_rows,
     content_attack,
     gather_evidence,
+    make_spec,
     route_anonymity,
+    run_training,
 )
 
-BASE = TrainSettings(graph="rrg:30:3:seed=1", support="2:3", updates=500, attack=140)
+BASE = make_spec(graph="rrg:30:3:seed=1", support="2:3", updates=500, attack=140)
 HOWS = {
     "batch 32": BASE,
-    "local steps": replace(BASE, learner="softmax:learning_rate=0.1:local_steps=5:batch_size=8"),
-    "some noise": replace(BASE, clip=0.1, noise=0.3),
-    "much noise": replace(BASE, clip=0.1, noise=100.0),
+    "local steps": BASE.change(learner="softmax:learning_rate=0.1:local_steps=5:batch_size=8"),
+    "some noise": BASE.change(clip=0.1, noise=0.3),
+    "much noise": BASE.change(clip=0.1, noise=100.0),
 }
 
 
 @cache
 def route() -> FloatArray:
-    scenario = Scenario.of(BASE)
-    trace = scenario.trace("private-walk", updates=BASE.updates, seed=BASE.seed)
-    return route_anonymity(scenario.scheme, trace, attacked_rows(trace, BASE.attack), seed=BASE.seed).posteriors
+    scenario = Scenario.from_spec(BASE)
+    trace = scenario.trace("private-walk")
+    return route_anonymity(scenario.scheme, trace, attacked_rows(trace, BASE.checks.attack)).posteriors
 
 
 @cache
 def gathered(how: str) -> tuple[Scenario, Evidence]:
-    scenario = Scenario.of(HOWS[how])
-    trace = scenario.trace("private-walk", updates=BASE.updates, seed=BASE.seed)
-    return scenario, gather_evidence(scenario, trace, attacked_rows(trace, BASE.attack), seed=BASE.seed)
+    scenario = Scenario.from_spec(HOWS[how])
+    trace = scenario.trace("private-walk")
+    return scenario, gather_evidence(scenario, trace, attacked_rows(trace, BASE.checks.attack))
 
 
 @cache
@@ -114,29 +116,62 @@ def test_evidence_for_the_wrong_candidates_is_worth_nothing() -> None:
 
 def test_several_tokens_are_counted_each_for_itself() -> None:
     """Whoever has only had another token has no difference to take apart: all candidates alike."""
-    settings = replace(BASE, tokens=3, updates=150)
-    scenario = Scenario.of(settings)
-    trace = scenario.trace("private-walk", updates=150, seed=settings.seed, tokens=3)
+    settings = BASE.change(walks=3, updates=150)
+    scenario = Scenario.from_spec(settings)
+    trace = scenario.trace("private-walk")
     rows = attacked_rows(trace, 60)
-    counts = gather_evidence(scenario, trace, rows, seed=settings.seed).by_name["count"]
+    counts = gather_evidence(scenario, trace, rows).by_name["count"]
     for row, found in zip(rows, counts, strict=True):
         earlier = (trace.node[:row] == trace.node[row]) & (trace.model[:row] == trace.model[row])
         assert (np.ptp(found[np.isfinite(found)]) > 0) == earlier.any()
 
 
 def test_it_says_how_far_it_is() -> None:
-    """By candidates tried, which are many for each delivery; the last word is all of them."""
+    """By parts of the evidence, six for each delivery; the last word is all of them."""
     told: list[tuple[str, int, int]] = []
-    scenario = Scenario.of(BASE)
-    trace = scenario.trace("private-walk", updates=150, seed=BASE.seed)
+    scenario = Scenario.from_spec(BASE.change(updates=150))
+    trace = scenario.trace("private-walk")
     rows = attacked_rows(trace, 20)
     gather_evidence(
         scenario,
         trace,
         rows,
-        seed=7,
         progress=lambda *said: told.append(said[:3]),
     )
-    assert told[-1] == ("content attack", 20 * 6 * 30, 20 * 6 * 30)
-    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
-    assert len(told) >= 20 * 6
+    assert told == [("content attack", done, 20 * 6) for done in range(1, 20 * 6 + 1)]
+
+
+def test_a_run_that_is_watched_gives_the_evidence_of_one_trained_again() -> None:
+    """To the last bit, from the one training of the run; a resumed training, which is watched late, is not complete."""
+    scenario = Scenario.from_spec(BASE.change(updates=200))
+    trace = scenario.trace("private-walk")
+    rows, task = attacked_rows(trace, 40), scenario.task("private-walk")
+    collector = EvidenceCollector(scenario, trace, rows)
+    watched = train(task, trace, evaluations=7, observe=collector.observe)
+    again = gather_evidence(scenario, trace, rows)
+    assert collector.is_complete(rows)
+    assert not collector.is_complete(rows[:-1])
+    assert np.array_equal(collector.evidence.sources, again.sources)
+    for name, values in again.by_name.items():
+        assert values.tobytes() == collector.evidence.by_name[name].tobytes()
+    assert watched.updates == 200
+    late = EvidenceCollector(scenario, trace, rows)
+    late.observe(3, watched.params, watched.params)
+    assert not late.is_complete(rows)
+
+
+def test_a_run_trains_its_private_walk_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack watches; only a run that ends early is trained once more, and says the same of content."""
+    runs: list[int] = []
+
+    def count(*arguments: Any, **options: Any) -> Any:
+        runs.append(1)
+        return gather_evidence(*arguments, **options)
+
+    monkeypatch.setattr("veilwalk.training._run.gather_evidence", count)
+    spec = BASE.change(updates=150, attack=30, compare="none", evaluations=3)
+    whole = run_training(Scenario.from_spec(spec)).record().result
+    assert (runs, len(whole["content_attack"])) == ([], 11)
+    early = spec.change(max_hops=int(0.9 * whole["algorithms"]["private-walk"]["hops"]))
+    assert run_training(Scenario.from_spec(early)).record().result["content_attack"]
+    assert runs == [1]

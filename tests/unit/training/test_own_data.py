@@ -14,13 +14,12 @@ from tests.helpers.cli import Cli
 import veilwalk as vw
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning import (
-    IidPartitioner,
-    NaturalIdPartitioner,
     Partition,
     StepContext,
     UpdateResult,
     data_of,
-    partitions_of,
+    make_partitions,
+    parse_partition_spec,
 )
 from veilwalk.training import train
 
@@ -90,7 +89,7 @@ class Watcher:
 
 
 def scheme_of(spec: str) -> Any:
-    return vw.recommended_scheme(vw.parse_graph_spec(spec))
+    return vw.recommend(vw.parse_graph_spec(spec)).scheme
 
 
 @pytest.mark.parametrize("ending", ["graphml", "json", "txt"])
@@ -101,9 +100,8 @@ def test_rows_go_to_the_node_of_their_name(tmp_path: Path, ending: str) -> None:
     labels = scheme.graph.labels
     for node, part in enumerate(run.scenario.partitions):
         assert set(part.features[:, 0].tolist()) == {SITES.index(labels[node])}
-    by_object = train(
-        scheme, data=write_sites(tmp_path), learner=Watcher(), partition=NaturalIdPartitioner("site"), **SMALL
-    )
+    partitioner = parse_partition_spec("natural:site", graph=scheme.graph, seed=0)
+    by_object = train(scheme, data=write_sites(tmp_path), learner=Watcher(), partition=partitioner, **SMALL)
     assert by_object.scenario.partitions.sizes.tolist() == run.scenario.partitions.sizes.tolist()
     assert np.array_equal(by_object.scenario.partitions.rows.features, run.scenario.partitions.rows.features)
 
@@ -205,10 +203,10 @@ def test_built_in_learners_scale_unless_told_otherwise(kind: type) -> None:
 def test_rows_dealt_out_before_are_scaled_as_held_out_rows_are() -> None:
     """Partitions made from data that no run has scaled yet give the run that the partitioner gives."""
     scheme, data = scheme_of("rrg:20:3:seed=1"), data_of(IDS, np.arange(600) / 7, seed=7)
-    partitioner = IidPartitioner(20, 7)
+    partitioner = parse_partition_spec("iid", graph=scheme.graph, seed=7)
     runs = [
         train(scheme, data=data, learner="linear", partition=partition, **SMALL)
-        for partition in (partitioner, partitions_of(partitioner, data))
+        for partition in (partitioner, make_partitions(partitioner, data))
     ]
     for one, other in zip(*(run.scenario.partitions for run in runs), strict=True):
         assert one.features.tobytes() == other.features.tobytes()

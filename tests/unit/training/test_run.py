@@ -7,7 +7,6 @@ import json
 import math
 import shutil
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,18 @@ import pytest
 from veilwalk.audit import AuditSettings, audit
 from veilwalk.core.errors import InputFileError, InvalidParameterError
 from veilwalk.core.records import Record
-from veilwalk.learning import NodePrivacyAccountant, NoisyUpdate, TrainingTrace, train
+from veilwalk.learning import TrainingTrace, epsilon_of, train
 from veilwalk.training import (
-    TRAIN_FORMAT,
     Evidence,
     RunFolder,
+    RunSpec,
     Scenario,
-    TrainSettings,
+    _content,
     _run,
     attacked_rows,
     content_attack,
     gather_evidence,
+    make_spec,
     route_anonymity,
     run_training,
 )
@@ -35,11 +35,11 @@ from veilwalk.training._content import attack_bytes
 
 Prepared = tuple[Scenario, TrainingTrace]
 LEARNER = "softmax:learning_rate=0.3"
-SMALL = TrainSettings(graph="rrg:30:3:seed=1", support="2:3", learner=LEARNER, updates=240, attack=60, evaluations=6)
+SMALL = make_spec(graph="rrg:30:3:seed=1", support="2:3", learner=LEARNER, updates=240, attack=60, evaluations=6)
 
 
-def trained(settings: TrainSettings, **options: Any) -> Record:
-    return run_training(Scenario.of(settings), settings, **options).record()
+def trained(settings: RunSpec, **options: Any) -> Record:
+    return run_training(Scenario.from_spec(settings), **options).record()
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def record() -> Record:
 
 @pytest.fixture(scope="module")
 def prepared() -> Prepared:
-    scenario = Scenario.of(SMALL)
-    return scenario, scenario.trace("private-walk", updates=SMALL.updates, seed=SMALL.seed)
+    scenario = Scenario.from_spec(SMALL)
+    return scenario, scenario.trace("private-walk")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Record, Path]:
 def test_the_record_says_what_was_gained_and_what_it_cost(record: Record) -> None:
     """Every algorithm, at the same updates; versioned."""
     found = record.to_dict()
-    assert found["format"] == TRAIN_FORMAT == "veilwalk-train-1"
+    assert found["format"] == "veilwalk-train-1"
     assert list(found["algorithms"]) == ["private-walk", "paper-walk", "plain-walk", "gossip", "central"]
     for run in found["algorithms"].values():
         assert run["updates"] == 240
@@ -74,7 +74,7 @@ def test_the_record_says_what_was_gained_and_what_it_cost(record: Record) -> Non
     assert plain["hops_per_update"] == 1
     assert gossip["hops_per_update"] == 3
     assert found["equal_hops"] == 240
-    assert gossip["single_models"]["looked_at"] == 16
+    assert gossip["single_models"]["models"] == 16
 
 
 def test_comparisons_name_the_maker_with_certainty(record: Record) -> None:
@@ -115,15 +115,15 @@ def test_route_posteriors_of_a_run_are_proper(prepared: Prepared) -> None:
     """They sum to one, and hold the truth possible."""
     scenario, trace = prepared
     rows = np.arange(0, 240, 7)
-    route = route_anonymity(scenario.scheme, trace, rows, seed=SMALL.seed)
+    route = route_anonymity(scenario.scheme, trace, rows)
     assert route.posteriors.sum(axis=1) == pytest.approx(np.ones(len(rows)))
     assert (route.posteriors[np.arange(len(rows)), trace.source[rows]] > 0).all()
 
 
-@pytest.mark.parametrize(("exact_nodes", "kind"), [(500, "exact, "), (10, "measured on ")])
+@pytest.mark.parametrize(("exact_nodes", "kind"), [(500, "exact, "), (10, "estimated from ")])
 def test_a_run_says_how_its_anonymity_is_known(exact_nodes: int, kind: str) -> None:
     """Exact where the network is small enough, measured beyond."""
-    found = trained(replace(SMALL, walk="non-backtracking", attack=0, compare="none", exact_nodes=exact_nodes))
+    found = trained(SMALL.change(walk="non-backtracking", attack=0, compare="none", exact_nodes=exact_nodes))
     leak = found.result["algorithms"]["private-walk"]["anonymity"]
     assert leak["kind"].startswith(kind)
     assert 0 < leak["hit_ratio"] < 0.3
@@ -132,12 +132,12 @@ def test_a_run_says_how_its_anonymity_is_known(exact_nodes: int, kind: str) -> N
 
 def test_several_tokens_save_time_and_promise_nothing() -> None:
     """The stated rule is an average; what routes tell is that of one token, and it says why."""
-    one, three = (trained(replace(SMALL, tokens=tokens, compare="none", attack=0)).result for tokens in (1, 3))
+    one, three = (trained(SMALL.change(walks=tokens, compare="none", attack=0)).result for tokens in (1, 3))
     first, third = one["algorithms"]["private-walk"], three["algorithms"]["private-walk"]
     assert third["seconds_modelled"] < 0.6 * first["seconds_modelled"]
-    assert third["single_models"]["looked_at"] == 3
-    assert first["anonymity"]["tokens"] is None
-    assert "sealed independently" in third["anonymity"]["tokens"]
+    assert third["single_models"]["models"] == 3
+    assert first["anonymity"]["walks"] is None
+    assert "sealed independently" in third["anonymity"]["walks"]
 
 
 def test_attacked_deliveries_have_a_past(prepared: Prepared) -> None:
@@ -156,12 +156,12 @@ def test_evidence_is_what_the_attacker_could_compute(prepared: Prepared) -> None
     """One delivery by hand: models from training that stops there, losses candidate by candidate."""
     scenario, trace = prepared
     rows = attacked_rows(trace, 60)
-    evidence = gather_evidence(scenario, trace, rows, seed=SMALL.seed)
+    evidence = gather_evidence(scenario, trace, rows)
     place = 31
     row = int(rows[place])
     node = int(trace.node[row])
     own = int(np.flatnonzero(trace.node[:row] == node)[-1])
-    task = scenario.task("private-walk", seed=SMALL.seed)
+    task = scenario.task("private-walk")
     received, before, earlier = (
         train(task, trace.first(stop), evaluations=1).params for stop in (row, row - 1, own + 1)
     )
@@ -188,7 +188,7 @@ def test_good_evidence_names_the_maker_and_noise_adds_nothing(prepared: Prepared
     scenario, trace = prepared
     rows = attacked_rows(trace, 60)
     sources = trace.source[rows]
-    route = route_anonymity(scenario.scheme, trace, rows, seed=SMALL.seed).posteriors
+    route = route_anonymity(scenario.scheme, trace, rows).posteriors
     noise = np.random.default_rng(1).normal(size=route.shape)
     noise[np.arange(60), trace.node[rows]] = -np.inf
     telling = noise.copy()
@@ -210,11 +210,11 @@ def test_good_evidence_names_the_maker_and_noise_adds_nothing(prepared: Prepared
 
 def test_noise_is_accounted_against_everybody() -> None:
     """The node with most updates, sender known, and no smaller figure; central has none."""
-    settings = replace(SMALL, noise=2.0, clip=0.1, attack=0)
+    settings = SMALL.change(noise=2.0, clip=0.1, attack=0)
     found = trained(settings).result["privacy"]
-    trace = Scenario.of(settings).trace("private-walk", updates=settings.updates, seed=settings.seed)
+    trace = Scenario.from_spec(settings).trace("private-walk")
     most = int(np.bincount(trace.node).max())
-    known = NodePrivacyAccountant().compose(NoisyUpdate(2.0), most).get_epsilon(1e-5)
+    known = epsilon_of(2.0, 1e-5, updates=most)
     private = found["algorithms"]["private-walk"]
     assert private["most_updates_of_a_node"] == most
     assert private["epsilon_sender_known"] == pytest.approx(known)
@@ -226,23 +226,23 @@ def test_noise_is_accounted_against_everybody() -> None:
 
 def test_a_run_that_ended_because_of_what_it_learnt_counts_all_it_might_have_made() -> None:
     """When it ended is told by the data. A budget of hops is not: what lies beyond it could never be made."""
-    whole = replace(SMALL, noise=0.5, clip=0.1, attack=0, compare="none")
+    whole = SMALL.change(noise=0.5, clip=0.1, attack=0, compare="none")
     most = trained(whole).result["privacy"]["algorithms"]["private-walk"]
-    early = trained(replace(whole, target_accuracy=0.3)).result
-    assert early["algorithms"]["private-walk"]["updates"] < whole.updates
+    early = trained(whole.change(target_accuracy=0.3)).result
+    assert early["algorithms"]["private-walk"]["updates"] < whole.end.updates
     assert early["privacy"]["algorithms"]["private-walk"] == most
-    short = trained(replace(whole, max_hops=1000)).result["privacy"]["algorithms"]["private-walk"]
+    short = trained(whole.change(max_hops=1000)).result["privacy"]["algorithms"]["private-walk"]
     assert short["most_updates_of_a_node"] < most["most_updates_of_a_node"]
 
 
 def test_what_an_older_version_kept_of_epsilon_is_not_believed(tmp_path: Path) -> None:
     """It may hold a figure for unknown senders."""
-    settings = replace(SMALL, noise=2.0, clip=0.1, attack=0, compare="none", updates=40)
-    scenario = Scenario.of(settings)
-    first = run_training(scenario, settings, out=tmp_path / "run").record()
+    settings = SMALL.change(noise=2.0, clip=0.1, attack=0, compare="none", updates=40)
+    scenario = Scenario.from_spec(settings)
+    first = run_training(scenario, out=tmp_path / "run").record()
     part = tmp_path / "run" / "parts" / "attribution.json"
     part.write_text(json.dumps(json.loads(part.read_text()) | {"privacy": {"sentence": "epsilon <= 0.1"}}))
-    again = run_training(scenario, settings, out=tmp_path / "run", resume=True).record()
+    again = run_training(scenario, out=tmp_path / "run", resume=True).record()
     assert again.result["privacy"] == first.result["privacy"]
 
 
@@ -294,7 +294,7 @@ def test_a_changed_data_file_is_noticed(tmp_path: Path) -> None:
         np.savez(path, features=rng.random((200, 4)) + shift, labels=rng.integers(3, size=200))
 
     write(0.0)
-    settings = replace(SMALL, data=f"npz:{path}", attack=0, compare="none")
+    settings = SMALL.change(data=f"npz:{path}", attack=0, compare="none")
     trained(settings, out=tmp_path / "run")
     write(0.5)
     with pytest.raises(ValueError, match="is of another run"):
@@ -319,12 +319,12 @@ def test_a_partition_must_have_a_part_for_each_node(tmp_path: Path) -> None:
     path = tmp_path / "data.npz"
     np.savez(path, features=rng.random((200, 4)), labels=rng.integers(3, size=200), writer=np.arange(200) % 12)
     with pytest.raises(InvalidParameterError, match=r"partition = 'natural:writer': must be one that makes 30 parts"):
-        Scenario.of(replace(SMALL, data=f"npz:{path}", partition="natural:writer"))
+        Scenario.from_spec(SMALL.change(data=f"npz:{path}", partition="natural:writer"))
 
 
 def test_stopping_early_is_said(tmp_path: Path) -> None:
     """Each algorithm for itself."""
-    runs = trained(replace(SMALL, target_accuracy=0.5, max_hops=3000, attack=0)).result["algorithms"]
+    runs = trained(SMALL.change(target_accuracy=0.5, max_hops=3000, attack=0)).result["algorithms"]
     assert runs["plain-walk"]["reason"] == "accuracy 0.5 reached"
     assert runs["private-walk"]["updates"] < 240
     assert runs["central"]["updates"] < 240
@@ -332,7 +332,7 @@ def test_stopping_early_is_said(tmp_path: Path) -> None:
 
 def test_a_budget_that_allows_no_update_leaves_the_first_model() -> None:
     """It is said so, and what the scheme hides is told as ever."""
-    found = trained(replace(SMALL, max_hops=1, attack=0, compare="paper-walk")).result
+    found = trained(SMALL.change(max_hops=1, attack=0, compare="paper-walk")).result
     for run in found["algorithms"].values():
         assert (run["updates"], run["hops"], run["reason"]) == (0, 0, "budget of hops spent")
         assert run["anonymity"]["node_entropy_nats"] > 1
@@ -341,12 +341,12 @@ def test_a_budget_that_allows_no_update_leaves_the_first_model() -> None:
 
 def test_a_smaller_payload_is_recorded_counted_and_another_run(tmp_path: Path) -> None:
     """Fewer bytes for every algorithm that sends; the folder keeps the word, and goes on by it."""
-    settings = replace(SMALL, payload="int8", learner="mlp:hidden=128", compare="gossip,central", updates=60, attack=0)
-    run = run_training(Scenario.of(settings), settings, out=tmp_path / "run")
-    plain = replace(settings, payload="fp32")
-    whole = run_training(Scenario.of(plain), plain)
+    settings = SMALL.change(payload="int8", learner="mlp:hidden=128", compare="gossip,central", updates=60, attack=0)
+    run = run_training(Scenario.from_spec(settings), out=tmp_path / "run")
+    plain = settings.change(payload="fp32")
+    whole = run_training(Scenario.from_spec(plain))
     assert run.record().params["payload"] == "int8"
-    assert "payload" not in whole.record().params
+    assert whole.record().params["payload"] == "fp32"
     # 64 x 128 and 128 x 10 in matrices, and 138 beside them.
     assert sum(array.size for array in run.model.values()) == 9610
     for name in ("private-walk", "gossip"):
@@ -354,21 +354,20 @@ def test_a_smaller_payload_is_recorded_counted_and_another_run(tmp_path: Path) -
     assert run.trainings["gossip"].costs.message_bytes == 9472 + 9472 // 32 + 4 * 138
     one, two = (each.trainings["central"].params["weight"] for each in (run, whole))
     assert np.array_equal(one, two)
-    assert RunFolder(tmp_path / "run").settings({}).payload == "int8"
+    assert RunFolder(tmp_path / "run").spec({}).learning.payload == "int8"
 
 
 def test_an_attack_too_large_for_the_machine_is_left_out_with_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By what it would take; the rest is as ever, and a run that is gone on with says the same."""
-    few = replace(SMALL, updates=60, attack=22, compare="none")
-    scenario = Scenario.of(few)
-    trace = scenario.trace("private-walk", updates=few.updates, seed=few.seed)
-    model = scenario.learner.init_params(np.random.default_rng(1))
-    needed = attack_bytes(scenario, trace, attacked_rows(trace, few.attack), model)
-    monkeypatch.setattr(_run, "DEFAULT_MEMORY_BYTES", needed)
+    few = SMALL.change(updates=60, attack=22, compare="none")
+    scenario = Scenario.from_spec(few)
+    trace = scenario.trace("private-walk")
+    needed = attack_bytes(scenario, trace, attacked_rows(trace, few.checks.attack))
+    monkeypatch.setattr(_content, "DEFAULT_MEMORY_BYTES", needed)
     assert trained(few).result["content_attack"]
-    monkeypatch.setattr(_run, "DEFAULT_MEMORY_BYTES", needed - 1)
+    monkeypatch.setattr(_content, "DEFAULT_MEMORY_BYTES", needed - 1)
     found = trained(few, out=tmp_path / "run").result
     assert found["content_attack"] is None
     assert found["sample"]["posterior"] is not None
@@ -379,13 +378,13 @@ def test_an_attack_too_large_for_the_machine_is_left_out_with_a_word(
 
 def test_the_memory_of_the_attack_is_what_it_takes() -> None:
     """Within a tenth of what is measured; a network whose candidates' updates outweigh all else."""
-    few = replace(SMALL, learner="mlp:hidden=150", updates=40, attack=1)
-    scenario = Scenario.of(few)
-    trace = scenario.trace("private-walk", updates=few.updates, seed=few.seed)
-    rows = attacked_rows(trace, few.attack)
-    predicted = attack_bytes(scenario, trace, rows, scenario.learner.init_params(np.random.default_rng(1)))
+    few = SMALL.change(learner="mlp:hidden=150", updates=40, attack=1)
+    scenario = Scenario.from_spec(few)
+    trace = scenario.trace("private-walk")
+    rows = attacked_rows(trace, few.checks.attack)
+    predicted = attack_bytes(scenario, trace, rows)
     tracemalloc.start()
-    gather_evidence(scenario, trace, rows, seed=few.seed)
+    gather_evidence(scenario, trace, rows)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak == pytest.approx(predicted, rel=0.1)

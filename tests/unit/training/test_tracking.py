@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers.cli import Cli
 
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import random_regular
 from veilwalk.learning import Params, Partition, Point, StepContext, UpdateResult
-from veilwalk.training import TRACKERS, open_tracker, trackers, train
+from veilwalk.training import open_trackers, train
 
 POINT = Point(update=3, clock=4, hops=5, sent_bytes=6, seconds=0.5, loss=0.25, accuracy=0.75, scores={"f1": 0.5})
 
@@ -97,134 +97,76 @@ def test_tables_are_there_before_the_end_and_the_same_after_a_stop(scheme: Schem
         assert (tmp_path / "run" / name).read_text() == (tmp_path / "whole" / name).read_text()
 
 
-@pytest.mark.parametrize("name", TRACKERS)
-def test_a_tracker_that_is_missing_is_said_in_one_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, {"tensorboard": "tensorboardX"}.get(name, name), None)
-    with pytest.raises(ConfigError, match=rf"pip install 'veilwalk\[{name}\]' brings it"):
-        open_tracker(name, {})
-    with pytest.raises(InvalidParameterError, match="track = 'tensorbord'"):
-        open_tracker("tensorbord", {})
-
-
-def test_what_a_tracker_cannot_do_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No store, no server, nobody logged in: theirs to say, and no fault of ours; at the start and later."""
-
-    class Failing(Shaped):
-        def log(self, values: Mapping[str, float]) -> None:
-            del values
-            raise OSError("no route\nto host")
-
-    monkeypatch.setitem(sys.modules, "wandb", Failing())
+def test_a_tracker_that_is_missing_is_one_line_before_anything_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with (
-        pytest.raises(ConfigError, match=r"^--track wandb:here failed: no route to host$"),
-        trackers(["wandb:here"], {}) as told,
+        pytest.raises(ConfigError, match=r"pip install 'veilwalk\[tensorboard\]' brings it"),
+        open_trackers(["tensorboard"], {}),
     ):
-        told("private-walk", POINT)
-    monkeypatch.setitem(sys.modules, "wandb", object())
-    with pytest.raises(ConfigError, match=r"^--track wandb failed: .*init"):
-        open_tracker("wandb", {})
+        pytest.fail("it was opened")
 
 
-class Shaped:
-    """What wandb and trackio have in common."""
-
-    def __init__(self) -> None:
-        self.heard: list[Any] = []
-
-    def init(self, **about: Any) -> None:
-        """Begin."""
-        self.heard.append(about)
-
-    def log(self, values: Mapping[str, float]) -> None:
-        """Hear."""
-        self.heard.append(dict(values))
-
-    def finish(self) -> None:
-        """End."""
-        self.heard.append("finished")
+@pytest.mark.parametrize(
+    ("spec", "need"),
+    [("tensorbord", "tensorboard"), *((f"{name}:here", "examples/trackers.py") for name in ("wandb", "mlflow"))],
+)
+def test_other_trackers_are_refused_by_name(spec: str, need: str) -> None:
+    """With what there is; those of version 0.2 with where they are."""
+    with pytest.raises(InvalidParameterError, match=need) as refused, open_trackers([spec], {}):
+        pytest.fail("it was opened")
+    assert refused.value.name == "track"
 
 
-@pytest.mark.parametrize("name", ["wandb", "trackio"])
-def test_one_adapter_serves_both_and_closes_whatever_happens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = Shaped()
-    monkeypatch.setitem(sys.modules, name, library)
-
-    def failing() -> None:
-        with trackers([f"{name}:here"], {"seed": 1}) as told:
-            told("private-walk", POINT)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        failing()
-    begun, logged, ended = library.heard
-    assert begun == {"project": "here", "config": {"seed": 1}}
-    assert logged["private-walk/f1"] == 0.5
-    assert logged["private-walk/update"] == 3
-    assert ended == "finished"
-
-
-def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
-    """The real package: records of the event file, in TensorFlow's framing, hold name, step and number."""
+def test_what_a_tracker_cannot_do_is_said_in_one_line(tmp_path: Path) -> None:
+    """A folder that cannot be made, which is known at the first evaluation."""
     pytest.importorskip("tensorboardX", reason="the extra tensorboard is not installed")
+    (tmp_path / "file").write_text("no folder")
+    with (
+        pytest.raises(ConfigError, match=r"^--track failed: .*file") as refused,
+        open_trackers([f"tensorboard:{tmp_path / 'file' / 'events'}"], {}) as track,
+    ):
+        track("private-walk", POINT)
+    assert "\n" not in str(refused.value)
+
+
+def test_finding_b3_events_may_lie_in_the_folder_of_the_run(tmp_path: Path, run: Cli) -> None:
+    """The documented line: the folder of the run is empty when the run begins it; resumed, the run adds no events."""
+    pytest.importorskip("tensorboardX", reason="the extra tensorboard is not installed")
+    out, events = tmp_path / "run", tmp_path / "run" / "events"
+    small = ["--graph", "rrg:12:3:seed=1", "--scheme", "paper", "--updates", "20", "--attack", "0", "--compare", "none"]
+    track = ["--out", str(out), "--track", f"tensorboard:{events}"]
+    code, _, err = run(["train", *small, "--audit", "none", *track])
+    assert (code, err) == (0, "")
+    (path,) = events.iterdir()
+    assert {tag for tag, _, _ in read_scalars(path)} >= {"private-walk/loss", "private-walk/accuracy"}
+    assert (out / "record.json").exists()
+    assert run(["train", "--resume", *track])[0] == 0
+    assert [one.name for one in events.iterdir()] == [path.name]
+
+
+def read_scalars(path: Path) -> list[tuple[str, int, float]]:
+    """Return name, step and number of every scalar in an event file, which has TensorFlow's framing."""
     from tensorboardX.proto.event_pb2 import Event
 
-    with trackers([f"tensorboard:{tmp_path}"], {"seed": 1}) as told:
-        told("private-walk", POINT)
-        told("private-walk", replace(POINT, update=4, loss=0.125))
-    (path,) = tmp_path.iterdir()
     data, events = path.read_bytes(), []
     while data:
         size = int.from_bytes(data[:8], "little")
         events.append(Event.FromString(data[12 : 12 + size]))
         data = data[16 + size :]
-    found = [
-        (value.tag, event.step, value.simple_value)
-        for event in events
-        for value in event.summary.value
-        if value.tag.endswith(("/loss", "/f1"))
-    ]
-    assert sorted(found) == [
+    return [(value.tag, event.step, value.simple_value) for event in events for value in event.summary.value]
+
+
+def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
+    """The real package: name, step and number."""
+    pytest.importorskip("tensorboardX", reason="the extra tensorboard is not installed")
+    with open_trackers([f"tensorboard:{tmp_path}"], {"seed": 1}) as track:
+        track("private-walk", POINT)
+        track("private-walk", replace(POINT, update=4, loss=0.125))
+    (path,) = tmp_path.iterdir()
+    scalars = [scalar for scalar in read_scalars(path) if scalar[0].endswith(("/loss", "/f1"))]
+    assert sorted(scalars) == [
         ("private-walk/f1", 3, 0.5),
         ("private-walk/f1", 4, 0.5),
         ("private-walk/loss", 3, 0.25),
         ("private-walk/loss", 4, 0.125),
     ]
-
-
-def test_mlflow_keeps_what_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real package, in a folder of its own; no server."""
-    mlflow: Any = pytest.importorskip("mlflow", reason="too large for every test run: pip install 'veilwalk[mlflow]'")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "runs").as_uri())
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    with trackers(["mlflow:here"], {"seed": 1}) as told:
-        told("private-walk", POINT)
-        run = mlflow.active_run().info.run_id
-    client = mlflow.MlflowClient()
-    (metric,) = client.get_metric_history(run, "private-walk/f1")
-    assert (metric.step, metric.value) == (3, 0.5)
-    assert client.get_run(run).data.params == {"seed": "1"}
-
-
-def test_wandb_writes_a_run_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real package, offline: its file holds the name of the number."""
-    pytest.importorskip("wandb", reason="too large for every test run: pip install 'veilwalk[wandb]'")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    with trackers(["wandb:here"], {"seed": 1}) as told:
-        told("private-walk", POINT)
-    (path,) = tmp_path.rglob("*.wandb")
-    # A process of its own writes the file, and ends after we have gone on.
-    deadline = time.monotonic() + 60
-    while b"private-walk/f1" not in path.read_bytes():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
-def test_trackio_writes_a_run_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real package, in a folder of its own."""
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path))
-    pytest.importorskip("trackio", reason="too large for every test run: pip install 'veilwalk[trackio]'")
-    with trackers(["trackio:here"], {"seed": 1}) as told:
-        told("private-walk", POINT)
-    assert any(b"private-walk/f1" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from veilwalk.graphs import Graph
-from veilwalk.walks._moves import digits_per_word
+from veilwalk.walks._tables import digits_per_word
 
 
 def philox(counter: list[int], key: list[int]) -> list[int]:

@@ -100,7 +100,7 @@ def test_the_set_is_summed_out_to_the_last_bit(
 
 
 def test_the_exponential_is_right_to_the_last_digits() -> None:
-    from veilwalk.walks._kernels_openings import decay
+    from veilwalk.walks._kernels_laws import decay
 
     for x in (0.0, 1e-300, 1e-9, 0.1, 0.34, 0.35, 1.0, 17.3, 700.0, 745.0, 800.0, np.inf):
         assert decay(x) == pytest.approx(np.exp(-x), rel=4e-16, abs=1e-320)
@@ -119,13 +119,14 @@ def test_without_cupy_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
             raise ImportError("No module named 'cupy'")
         return real(name, *rest)
 
-    monkeypatch.delitem(sys.modules, "veilwalk.walks._cuda", raising=False)
+    _device.open_cuda.cache_clear()
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(InvalidParameterError, match=r"veilwalk\[cuda\]"):
         walks.iter_protocol(GRAPHS["regular"], far_law(GRAPHS["regular"]), updates=3, seed=1, device="cuda")
 
 
 def test_the_text_is_one_program() -> None:
-    text = _device.program_text()
-    for kernel in ("run_lanes", "run_several", "walk_legs", "tell_legs"):
+    text = _device.load_program()
+    for kernel in ("start_lanes", "run_lanes", "walk_legs", "weigh_legs"):
         assert f" {kernel}(" in text

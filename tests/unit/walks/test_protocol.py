@@ -16,8 +16,8 @@ from veilwalk.core.arrays import BoolArray, FloatArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph, random_regular
-from veilwalk.walks._laws import alias_rows
 from veilwalk.walks._protocol import Updates
+from veilwalk.walks._tables import build_law_tables
 
 
 def uniform_law(graph: Graph) -> FloatArray:
@@ -193,7 +193,7 @@ def test_an_abandoned_run_leaves_what_it_gave(petersen: Graph) -> None:
 def test_alias_tables_hold_the_law(any_graph: Graph) -> None:
     """Summing the slots of an alias table gives back each row."""
     law = uniform_law(any_graph) if any_graph.n_nodes < 3 else skewed_law(any_graph)
-    aliases = alias_rows(any_graph, law)
+    aliases = build_law_tables(any_graph, law, 1)
     for node in range(any_graph.n_nodes):
         part = slice(int(aliases.offsets[node]), int(aliases.offsets[node + 1]))
         columns, keep, other = aliases.columns[part], aliases.keep[part], aliases.other[part]

@@ -13,13 +13,13 @@ import pytest
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
-from veilwalk.design import make_law
+from veilwalk.design import choose_scheme
 from veilwalk.engine import JobStore, open_engine
 from veilwalk.graphs import random_regular
 from veilwalk.walks import ExcludedRows, iter_protocol, run_protocol
 
 GRAPH = random_regular(24, 3, seed=5)
-LAW = make_law("uniform-node", GRAPH, DistanceSupport(2, 3)).matrix
+LAW = choose_scheme(GRAPH, "uniform-node", support=DistanceSupport(2, 3)).law.matrix
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "simple": (LAW, {}),
     "tokens": (LAW, {"tokens": 3, "replicas": 5, "burn_in": 2}),

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from veilwalk.walks import _kernels_random as random_kernels
-from veilwalk.walks._compile import serial
-from veilwalk.walks._moves import digits_per_word
+from veilwalk.walks._compile import jit
+from veilwalk.walks._tables import digits_per_word
 
 # Random123 1.14.0, tests/kat_vectors, lines "philox4x32 10": counter, key, output.
 KNOWN_ANSWERS = [
@@ -76,7 +76,7 @@ def test_accepted_words_give_every_digit_string_equally_often(width: int) -> Non
         assert last - first - rejected == (1 << 32) // span
 
 
-@serial
+@jit
 def rejected_words(span: Any, limit: Any, n_jobs: int) -> tuple[int, int]:
     """Return how many words the plain stream has below the limit, and how many are left after filling."""
     jobs = np.arange(n_jobs).astype(np.uint64)
@@ -97,7 +97,7 @@ def test_biased_words_are_replaced() -> None:
     assert after == 0
 
 
-@serial
+@jit
 def count_choices(counts: Any, n_draws: int, n_choices: Any) -> None:
     """Count what ``choice`` makes of the words of one stream."""
     for number in range(n_draws):

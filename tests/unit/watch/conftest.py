@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from veilwalk.training import Scenario, TrainSettings, run_training
+from veilwalk.training import Scenario, make_spec, run_training
 from veilwalk.watch import Feed, open_source
 
-SETTINGS = TrainSettings(
+SETTINGS = make_spec(
     graph="rrg:20:3:seed=1", law="uniform-node", support="2:3", walk="simple", updates=120, attack=0, evaluations=5,
     compare="plain-walk",
 )  # fmt: skip
@@ -21,7 +21,7 @@ SETTINGS = TrainSettings(
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that has ended."""
     folder = tmp_path_factory.mktemp("watched") / "run"
-    run_training(Scenario.of(SETTINGS), SETTINGS, out=folder)
+    run_training(Scenario.from_spec(SETTINGS), out=folder)
     return folder
 
 

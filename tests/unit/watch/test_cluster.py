@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from veilwalk.graphs import distances, parse_graph_spec
-from veilwalk.node import ClusterSettings, NodeStatus, load_config
+from veilwalk.node import NodeStatus, load_config
 from veilwalk.node.cluster import TRAIL, ClusterStatus, Trail, prepare_or_resume, read_trail, set_up_cluster
 from veilwalk.node.spool import FolderDisk, Spool
+from veilwalk.training import CLUSTER
 from veilwalk.watch import Feed, NodeSource, open_source
 
 IDLE = NodeStatus(finished=False, iteration=0, in_custody=0, tallies={})
@@ -24,7 +25,7 @@ IDLE = NodeStatus(finished=False, iteration=0, in_custody=0, tallies={})
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trail]:
     """A cluster whose nodes were looked at six times."""
     folder = tmp_path_factory.mktemp("own") / "cluster"
-    settings = ClusterSettings(
+    settings = CLUSTER.defaults.change(
         graph="rrg:10:3:seed=2", law="uniform-node", support="2:2", updates=4, suite="x25519", dwell=0.0
     )
     configs = prepare_or_resume(set_up_cluster(settings), folder)
@@ -68,14 +69,14 @@ def test_a_page_of_a_cluster_says_who_opened_and_what_went_wrong(prepared: tuple
     """Deliveries by who updated, makers by who did before; kill and lost walk are events; the end is the result's."""
     folder, _ = prepared
     source = open_source(folder)
-    found = list(source.look())
+    found = list(source.read_news())
     (rows,) = (one for one in found if one["kind"] == "deliveries")
     assert rows["node"] == [3, 5, 7]
     assert rows["source"] == [-1, 3, 5]
     assert rows["seen"] == [[3], [], []]
     events = [(one["what"], one["node"]) for one in found if one["kind"] == "event"]
     assert events == [("kill", 2), ("lost walk", 7)]
-    guesses = list(source.study())
+    guesses = list(source.compute() or ())
     assert [(one["row"], one["observer"]) for one in guesses] == [(0, "prior"), (1, "prior"), (2, "prior")]
     # Blind, a receiver knows the law and no more: makers are two hops away here.
     weights = np.array(guesses[0]["weights"])
@@ -86,7 +87,7 @@ def test_a_page_of_a_cluster_says_who_opened_and_what_went_wrong(prepared: tuple
     assert not source.finished
     result = {"hops_per_update_expected_error": 1.0, "hops_per_update_predicted": 9.0, "ended_by": "updates"}
     (folder / "result.json").write_text(json.dumps(result | {"hops_per_update_prediction": "exact"}))
-    ended = list(source.look())
+    ended = list(source.read_news())
     assert [one["kind"] for one in ended] == ["price", "event", "state"]
     assert ended[0]["interval"] == [7.0, 11.0]
 

@@ -6,13 +6,14 @@ import asyncio
 import base64
 import hashlib
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.watch import Feed, application, serve
-from veilwalk.watch._page import SCRIPTS, alone, part
+from veilwalk.watch import SCRIPTS, Document, Feed, Source, application, export_page, read_part, serve
 
 pytest.importorskip("starlette", reason="the extra watch is not installed")
 
@@ -21,24 +22,19 @@ pytest.importorskip("starlette", reason="the extra watch is not installed")
 PLACE = "secret"
 
 
-class Told:
+class TwoDocuments(Source):
     """A source that has two things to say."""
 
     finished = True
-    ready = True
 
-    def look(self) -> list[dict[str, Any]]:
+    def read_news(self) -> Iterator[Document]:
         """Say both."""
-        return [{"kind": "about", "title": "</script><b>"}, {"kind": "event", "text": "two"}]
-
-    def study(self) -> list[dict[str, Any]]:
-        """Say nothing more."""
-        return []
+        yield from ({"kind": "about", "title": "</script><b>"}, {"kind": "event", "text": "two"})
 
 
 @pytest.fixture(scope="module")
 def feed() -> Feed:
-    found = Feed(Told())
+    found = Feed(TwoDocuments())
     found.gather()
     return found
 
@@ -105,9 +101,9 @@ def test_the_page_may_ask_nobody_else_for_anything(feed: Feed) -> None:
         if name != "data:,":
             assert asked(app, f"/secret/{name}")[0] == 200, name
     for name in (*SCRIPTS, "page.css", "page.html"):
-        outside = set(re.findall(r"(?:https?:)?//[a-z][\w.-]+\.[a-z]+", part(name))) - {"http://www.w3.org"}
+        outside = set(re.findall(r"(?:https?:)?//[a-z][\w.-]+\.[a-z]+", read_part(name))) - {"http://www.w3.org"}
         assert not outside, name
-        assert "style=" not in part(name) or name.endswith(".js"), "the policy forbids it"
+        assert "style=" not in read_part(name) or name.endswith(".js"), "the policy forbids it"
 
 
 def test_events_go_on_where_a_page_had_stopped(feed: Feed) -> None:
@@ -123,9 +119,9 @@ def test_events_go_on_where_a_page_had_stopped(feed: Feed) -> None:
     assert asked(app, "/wrong/events", last_event_id="9" * 5000)[0] == 404
 
 
-def test_one_file_runs_its_own_script_and_no_other(feed: Feed) -> None:
+def test_one_file_runs_its_own_script_and_no_other(feed: Feed, tmp_path: Path) -> None:
     """The policy names the very texts by hash; what documents say cannot end the element they stand in."""
-    page = alone(feed.lines(0))
+    page = export_page(feed.lines, tmp_path / "page.html").read_text()
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)
     assert policy is not None
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
@@ -140,4 +136,4 @@ def test_one_file_runs_its_own_script_and_no_other(feed: Feed) -> None:
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_a_port_that_is_none_is_refused_by_name(feed: Feed, port: int) -> None:
     with pytest.raises(InvalidParameterError, match=f"port = {port}: must be from 0 to 65535"):
-        serve(feed, port=port, tell=print)
+        serve(feed, port=port, announce=print)

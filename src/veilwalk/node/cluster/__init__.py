@@ -1,45 +1,52 @@
 """Many nodes on one machine, and what is computed before a run: manifests and how late is late."""
 
-from veilwalk.node.cluster._care import cluster_configs, look_at_cluster, stop_cluster, watching
-from veilwalk.node.cluster._files import ClusterPlan, prepare_cluster
-from veilwalk.node.cluster._lost_walks import (
-    late_after_hops,
-    late_on_regular,
-    lost_walk_rules,
-    starved_after_hops,
-)
-from veilwalk.node.cluster._manifest_request import RunRequest, make_manifest
-from veilwalk.node.cluster._processes import Cluster, ClusterStatus, run_cluster
-from veilwalk.node.cluster._record import cluster_record, manifest_in, message_bytes
-from veilwalk.node.cluster._settings import ClusterSettings, prepare_or_resume, rules_in, set_up_cluster, settings_in
-from veilwalk.node.cluster._trail import EVENTS, TRAIL, Trail, read_trail
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "EVENTS",
-    "TRAIL",
-    "Cluster",
-    "ClusterPlan",
-    "ClusterSettings",
-    "ClusterStatus",
-    "RunRequest",
-    "Trail",
-    "cluster_configs",
-    "cluster_record",
-    "late_after_hops",
-    "late_on_regular",
-    "look_at_cluster",
-    "lost_walk_rules",
-    "make_manifest",
-    "manifest_in",
-    "message_bytes",
-    "prepare_cluster",
-    "prepare_or_resume",
-    "read_trail",
-    "rules_in",
-    "run_cluster",
-    "set_up_cluster",
-    "settings_in",
-    "starved_after_hops",
-    "stop_cluster",
-    "watching",
-]
+from veilwalk.core.rooms import open_room
+
+if TYPE_CHECKING:
+    from veilwalk.node.cluster._advice import advise_node
+    from veilwalk.node.cluster._files import (
+        ClusterPlan,
+        ClusterSetup,
+        cluster_record,
+        free_ports,
+        manifest_in,
+        message_bytes,
+        node_ids,
+        prepare_cluster,
+        prepare_or_resume,
+        read_cluster_spec,
+        set_up_cluster,
+    )
+    from veilwalk.node.cluster._lost_walks import (
+        AWAY_S,
+        late_after_hops,
+        lost_walk_rules,
+        simulated_waits,
+        starved_after_hops,
+        visits_per_link,
+    )
+    from veilwalk.node.cluster._manifest import (
+        LEAST_DWELL_S,
+        describe_manifest,
+        describe_manifest_changes,
+        make_manifest,
+        measured_dwell,
+        read_previous,
+        trial_data,
+    )
+    from veilwalk.node.cluster._network import count_candidates, describe_crowd
+    from veilwalk.node.cluster._processes import (
+        SETTINGS,
+        Cluster,
+        ClusterStatus,
+        cluster_configs,
+        look_at_cluster,
+        run_cluster,
+        stop_cluster,
+        watching,
+    )
+    from veilwalk.node.cluster._trail import EVENTS, TRAIL, Trail, read_trail
+else:
+    __getattr__, __all__ = open_room(__name__)

@@ -1,40 +1,54 @@
-"""A whole network on one machine: keys, roster, manifest, law, data and a configuration for every node."""
+"""A whole network on one machine: keys, roster, manifest, law, data and a configuration for every node, in one folder.
+
+A folder with the file ``cluster.json`` is a whole cluster; that file holds its run (:class:`RunSpec`).
+"""
 
 from __future__ import annotations
 
 import json
-import os
+import math
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veilwalk.core.errors import RecordError, SpoolError
-from veilwalk.core.records import write_atomically
+from veilwalk.core.errors import ConfigError, InputFileError, RecordError, SpoolError
+from veilwalk.core.geometry import MessageGeometry
+from veilwalk.core.records import Record, plain, write_atomically
+from veilwalk.node.cluster._manifest import draft_manifest, settle_run
+from veilwalk.node.cluster._network import choose_node_scheme
+from veilwalk.node.cluster._processes import SETTINGS, ClusterStatus
 from veilwalk.node.link import Limits
 from veilwalk.node.members import (
     Manifest,
-    RunRules,
-    array_specs,
+    RunFigures,
+    decode_params,
     edges_of_graph,
     first_roster,
+    load_manifest,
+    load_root_public_key,
     new_node_keys,
     new_root_key,
+    new_run_walk,
     sign_manifest,
     sign_roster,
 )
-from veilwalk.node.peer import file_digest, learner_text
-from veilwalk.node.sealing import RUN_ID_BYTES, Suite
+from veilwalk.node.peer import file_digest, load_config, node_status
+from veilwalk.node.sealing import Suite, check_recipients
+from veilwalk.training import CLUSTER, RunSpec
 
 if TYPE_CHECKING:
     from veilwalk.design import DestinationLaw
     from veilwalk.graphs import Graph
-    from veilwalk.learning import Learner, Partition
+    from veilwalk.learning import Learner, Params, Partition
+    from veilwalk.training import Scenario
 
+#: What the models of a cluster must be given: features, classes and how rows were scaled.
+DATA_FACTS = "data.json"
 _DAYS = 30.0
 _TEST = "test.npz"
 
@@ -48,31 +62,119 @@ class ClusterPlan:
         law: Who seals for whom.
         partitions: The data of each node.
         learner: The model.
-        learner_spec: Its name, by which nodes make it.
-        rules: The walk and its end.
-        seed: Seed of training; never of the walk.
-        suite: How messages are sealed.
+        spec: The run, with nothing left open.
+        figures: What was worked out from it.
         limits: Patience of every node.
-        norm_bound: Largest norm of a model that is accepted.
-        recipients: For how many a message is sealed.
-        payload: How the numbers of a model travel.
-        test: The public test set, for rules with a target.
+        test: The public test set, for runs with a target.
     """
 
     graph: Graph
     law: DestinationLaw
     partitions: Sequence[Partition]
     learner: Learner
-    learner_spec: str
     n_classes: int
-    rules: RunRules
-    seed: int
-    suite: Suite = Suite.HYBRID
+    spec: RunSpec
+    figures: RunFigures
     limits: Limits = field(default_factory=Limits)
-    norm_bound: float = 1e6
-    recipients: int = 1
-    payload: str = "fp32"
     test: Partition | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClusterSetup:
+    """A cluster before it starts: the run, and the scenario built from it."""
+
+    spec: RunSpec
+    scenario: Scenario
+
+    def plan(self) -> ClusterPlan:
+        """Return what the nodes are to run; where the dwell is open, the node with most data tries it."""
+        scenario, scheme = self.scenario, self.scenario.scheme
+        spec, figures, _ = settle_run(
+            scheme,
+            self.spec.change(learner=str(scenario.spec.learning.learner)),
+            scenario.learner,
+            protection=scenario.protection,
+            trial=max(scenario.partitions, key=len),
+            law=f"far:{scheme.law.far}" if scheme.law.far else "",
+        )
+        return ClusterPlan(
+            graph=scheme.graph,
+            law=scheme.law,
+            partitions=scenario.partitions,
+            learner=scenario.learner,
+            n_classes=scenario.data.n_classes,
+            spec=spec,
+            figures=figures,
+            test=None if spec.end.target_accuracy is None else scenario.data.test,
+        )
+
+    def evaluate(self, params: Params) -> Mapping[str, float]:
+        """Return how good a model is on held-out data."""
+        return self.scenario.learner.evaluate(params, self.scenario.data.test)
+
+
+def set_up_cluster(spec: RunSpec) -> ClusterSetup:
+    """Build and check everything that ``spec`` names."""
+    from veilwalk.graphs import parse_graph_spec
+    from veilwalk.training import Scenario
+
+    if spec.scheme.recipients is not None:
+        check_recipients(spec.scheme.recipients)
+    scheme = choose_node_scheme(parse_graph_spec(spec.graph), spec)
+    new_run_walk(scheme.walk, allow_sandwich=spec.scheme.allow_sandwich)
+    scheme.require_everybody()
+    learning = spec.learning
+    scenario = Scenario.build(
+        scheme,
+        spec,
+        data=learning.data,
+        partition=learning.partition,
+        learner=learning.learner,
+        usual_partition="iid",
+    )
+    return ClusterSetup(spec=spec, scenario=scenario)
+
+
+def read_cluster_spec(out: Path, values: Mapping[str, Any]) -> RunSpec | None:
+    """Return the run of the cluster in ``out``, None where there is none; ``values`` must agree with it."""
+    path = out / SETTINGS
+    if not path.exists():
+        return None
+    # A run that this version does not speak is refused here, in one line, and not by every node.
+    manifest_in(out)
+    try:
+        spec = CLUSTER.read(json.loads(path.read_text()), where=str(path))
+    except (OSError, ValueError, TypeError, AttributeError, ConfigError) as error:
+        raise InputFileError(f"{path}: not the settings of a cluster ({error})") from None
+    there = spec.options
+    for name, one in CLUSTER.read(values).options.items():
+        old, new = there[name].default, one.default
+        if values.keys() & {name, one.key} and old != new:
+            raise ConfigError(f"{out} holds a cluster with {one.key} = {old}, not {new}: choose another folder")
+    return spec
+
+
+def manifest_in(out: Path) -> Manifest:
+    """Return the signed manifest of the cluster in ``out``."""
+    return load_manifest(out / "manifest.json", load_root_public_key(out / "root" / "root.pub"))
+
+
+def prepare_or_resume(setup: ClusterSetup, out: Path) -> list[Path]:
+    """Return the configurations of the cluster in ``out``, made now or before with the same settings."""
+    from veilwalk.training import data_facts
+
+    wanted = setup.spec.params(CLUSTER)
+    configs = [out / name / "node.toml" for name in node_ids(setup.scenario.graph.n_nodes)]
+    if read_cluster_spec(out, wanted) is not None:
+        return configs
+    if out.exists() and any(out.iterdir()):
+        raise ConfigError(f"{out} is not empty and holds no cluster: choose another folder")
+    prepare_cluster(out, setup.plan())
+    # Read by predict, which scales rows as the nodes' rows were.
+    write_atomically(out / DATA_FACTS, json.dumps({"data": plain(data_facts(setup.scenario))}).encode() + b"\n")
+    # Last: a folder with this file is complete.
+    write_atomically(out / SETTINGS, json.dumps(wanted, indent=2).encode() + b"\n")
+    return configs
 
 
 def node_ids(n_nodes: int) -> list[str]:
@@ -87,45 +189,36 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
     ``addresses`` are theirs, ``host:port``; free ports of loopback unless given.
     """
     from veilwalk.design import save_law
-    from veilwalk.learning import init_generator
 
     ids = node_ids(plan.graph.n_nodes)
     where = addresses or [f"127.0.0.1:{port}" for port in free_ports(len(ids))]
+    suite = Suite[plan.spec.scheme.suite.upper()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         root = new_root_key(folder / "root")
         members = {
-            name: new_node_keys(folder / name / "keys", node_id=name, address=address, suite=plan.suite).member
+            name: new_node_keys(folder / name / "keys", node_id=name, address=address, suite=suite).member
             for name, address in zip(ids, where, strict=True)
         }
         # Members are numbered as the nodes are, whatever these are called elsewhere.
         edges = edges_of_graph(replace(plan.graph, labels=None), ids)
-        roster = first_roster(members, edges, suite=plan.suite, now=int(time.time()), days=_DAYS)
+        roster = first_roster(members, edges, suite=suite, now=int(time.time()), days=_DAYS)
         sign_roster(folder / "roster.json", roster, root)
         # A rule follows whatever becomes of the members; any other law is written for these, by their names.
-        rule = f"far:{plan.law.far}" if plan.law.far else ""
+        rule = f"far:{plan.law.far}" if plan.law.far else None
         if not rule:
             save_law(folder / "law.npz", plan.law, labels=ids)
         if plan.test is not None:
             np.savez(folder / _TEST, features=plan.test.features, labels=plan.test.labels)
-        first = plan.learner.init_params(init_generator(plan.seed))
-        manifest = Manifest(
-            run_id=os.urandom(RUN_ID_BYTES),
-            network=roster.network,
-            arrays=array_specs(first),
-            suite=plan.suite,
-            norm_bound=plan.norm_bound,
-            learner=learner_text(
-                plan.learner_spec, n_features=plan.partitions[0].features.shape[1], n_classes=plan.n_classes
-            ),
-            walk=plan.rules.to_text(),
-            law=rule,
+        manifest = draft_manifest(
+            plan.spec.change(law=rule),
+            plan.figures,
+            plan.learner,
+            roster,
+            n_features=plan.partitions[0].features.shape[1],
+            n_classes=plan.n_classes,
             law_digest="" if rule else file_digest(folder / "law.npz", "law"),
             test_digest="" if plan.test is None else file_digest(folder / _TEST, "test"),
-            graph_digest=plan.graph.digest,
-            seed=plan.seed,
-            recipients=plan.recipients,
-            payload=plan.payload,
         )
         sign_manifest(folder / "manifest.json", manifest, root)
         law = "" if rule else 'law = "../law.npz"\n'
@@ -151,7 +244,8 @@ def _prepare_node(folder: Path, name: str, plan: ClusterPlan, index: int, law: s
     data = plan.partitions[index]
     np.savez(mine / "data.npz", features=data.features, labels=data.labels)
     (mine / "data.npz").chmod(0o600)
-    consent = f"learner = {json.dumps(plan.learner_spec)}\n" if ":" in plan.learner_spec.partition("=")[0] else ""
+    learner = str(plan.spec.learning.learner)
+    consent = f"learner = {json.dumps(learner)}\n" if ":" in learner.partition("=")[0] else ""
     test = "" if plan.test is None else f'test = "../{_TEST}"\n'
     limits = "".join(f"{key} = {getattr(plan.limits, key)}\n" for key in Limits.__slots__)
     text = (
@@ -162,3 +256,56 @@ def _prepare_node(folder: Path, name: str, plan: ClusterPlan, index: int, law: s
     path = mine / "node.toml"
     write_atomically(path, text.encode())
     return path
+
+
+def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, seconds: float) -> Record:
+    """Return what came out, beside what was predicted."""
+    from veilwalk.learning import choose_model
+
+    scenario = setup.scenario
+    manifest = manifest_in(out)
+    final = node_status(load_config(out / node_ids(scenario.graph.n_nodes)[0] / "node.toml").state, with_models=True)
+    if not final.models:
+        raise SpoolError(f"{out}: no node has a finished model on its disk")
+    models = [decode_params(manifest, one) for one in final.models]
+    # As a node chooses, who may have no test set.
+    chosen, params = choose_model(models, setup.evaluate if manifest.test_digest else None)
+    scores = setup.evaluate(params)
+    hops, updates = status.total("hops"), status.total("updates")
+    price = scenario.scheme.price
+    size = message_bytes(manifest)
+    names = (
+        *("farewells", "duplicates", "rerouted", "created", "forks", "merged", "retired", "discarded", "refused"),
+        *("damaged", "set_aside", "unbelieved", "learner_failures", "out_of_time", "dwell_overruns"),
+    )
+    return Record(
+        kind="cluster",
+        seed=setup.spec.seed,
+        params=setup.spec.params(CLUSTER),
+        result={
+            "nodes": scenario.graph.n_nodes,
+            "updates": updates,
+            "walks": setup.spec.end.walks,
+            "chosen": chosen,
+            "ended_by": "updates" if final.iteration >= setup.spec.end.updates else "target accuracy",
+            "accuracy": scores.get("accuracy"),
+            "loss_nats": scores["loss"],
+            "hops": hops,
+            "hops_per_update": hops / updates,
+            "hops_per_update_predicted": price.hops,
+            "hops_per_update_prediction": price.kind,
+            # A leg is nearly geometric, so its spread is about its mean.
+            "hops_per_update_expected_error": price.hops / math.sqrt(updates),
+            "message_bytes": size,
+            "bytes_sent": (hops + status.total("farewells")) * size,
+            "seconds": seconds,
+            "counts": {name: status.total(name) for name in names},
+        },
+    )
+
+
+def message_bytes(manifest: Manifest) -> int:
+    """Return the length of every message of a run."""
+    return MessageGeometry(
+        key_bytes=manifest.suite.enc_bytes, bucket_bytes=manifest.bucket_bytes, recipients=manifest.recipients
+    ).message_bytes

@@ -20,6 +20,8 @@ from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.node.link import Limits
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from veilwalk.core.arrays import FloatArray, IntArray
     from veilwalk.design import Scheme
     from veilwalk.graphs import Graph
@@ -30,19 +32,17 @@ AWAY_S = 60.0
 _STALLED = 2
 # What nobody can open is waited for longer than what nobody has seen: a new walk must be opened by all before that.
 _STARVE_FACTOR = 1.5
-
-
-def late_on_regular(n_nodes: int, degree: int, *, alarm_hops: float) -> float:
-    """Return after how many hops a node of a random regular graph is late: (N/c') ln(X c').
-
-    A node's age passes t on about a share c' e^(-c' t / N) of the hops, c' = (c - 2)/(c - 1) being the chance that a
-    walk leaves for good rather than straight back; one such passing in ``alarm_hops`` = X hops is asked for.
-    """
-    validate.integer(n_nodes=n_nodes, degree=degree)
-    validate.at_least(3, n_nodes=n_nodes, degree=degree)
-    escape = (degree - 2) / (degree - 1)
-    validate.more_than(1 / escape, alarm_hops=alarm_hops)
-    return n_nodes / escape * math.log(alarm_hops * escape)
+# Nodes of the largest network whose Laplacian is inverted, which takes seconds; directed edges of the largest whose
+# non-backtracking walk is solved for from every node.
+_MOST_NODES, _MOST_ARCS = 4000, 400
+_GROUPS = 16
+# Student's t with 15 degrees of freedom: 95 % on both sides.
+_STUDENT = 2.131
+# The tail is drawn through the times that so many gaps exceed: enough to be steady, rare enough to be the tail.
+_FAR_GAPS, _NEAR_GAPS = 200, 4000
+# A lane plays so many mean waits, so that few are cut off at its end; waits are counted in so many parts of the mean.
+_LANE_WAITS, _PARTS = 200, 100
+_MOST_PLAYED = 4_000_000
 
 
 def late_after_hops(graph: Graph, *, alarm_hops: float, walk: Walk = SIMPLE) -> int:
@@ -124,9 +124,7 @@ def starved_after_hops(scheme: Scheme, *, alarm_hops: float) -> int:
     geometric, is drawn out, and a 95 % margin added; where the network is too large for that, as with one.
     """
     validate.more_than(1, alarm_hops=alarm_hops)
-    if scheme.recipients > 1:
-        from veilwalk.node.cluster._gaps import simulated_waits
-
+    if not scheme.has_exact_law:
         waits = simulated_waits(scheme, seed=1)
         if waits is not None:
             found, margin = waits.late_after(alarm_hops)
@@ -141,3 +139,117 @@ def starved_after_hops(scheme: Scheme, *, alarm_hops: float) -> int:
         late = float(np.sum(rates * np.exp(-rates * middle))) * alarm_hops < 1
         low, high = (low, middle) if late else (middle, high)
     return math.ceil(high)
+
+
+# ---- visits --------------------------------------------------------------------------------------------------------
+
+
+def visits_per_link(graph: Graph, *, recipients: int = 1, walk: Walk = SIMPLE) -> float:
+    """Return how often a walk comes to a member on its way to a recipient, on average, for each link of the member.
+
+    It is the most of all members. With several recipients the walk ends at the first that it meets. Half as many are
+    counted on, those that are hardest to reach from the member: some may be away. The simple walk comes by as often as
+    a member has links, times the resistance between it and the goals; a non-backtracking one less often, which is
+    counted where the network is small, and passed over elsewhere. 0 where the network is too large for either.
+    """
+    nodes = graph.n_nodes
+    if nodes > _MOST_NODES:
+        return 0.0
+    laplacian = np.zeros((nodes, nodes))
+    for a, b in graph.edges():
+        laplacian[[a, b], [b, a]] -= 1
+        laplacian[[a, b], [a, b]] += 1
+    spread: FloatArray = np.asarray(np.linalg.inv(laplacian + 1 / nodes), np.float64)
+    is_straight = walk.kind == "non-backtracking" and int(np.trace(laplacian)) <= _MOST_ARCS
+    most = 0.0
+    for me in range(nodes):
+        resistance = spread[me, me] + np.diag(spread) - 2 * spread[me]
+        order = np.argsort(resistance, kind="stable")
+        goals = order[order != me][-((recipients + 1) // 2) :]
+        if is_straight:
+            visits = _count_straight_visits(laplacian, me, set(goals.tolist())) / laplacian[me, me]
+        else:
+            visits = _resistance_to(spread, me, goals)
+        most = max(most, visits)
+    return float(most)
+
+
+def _resistance_to(spread: FloatArray, me: int, goals: IntArray) -> float:
+    """Return the resistance between a node and some others that are one; ``spread`` inverts the Laplacian."""
+    first, *others = goals.tolist()
+    near = [me, *others]
+    potential = spread[np.ix_(near, near)] - spread[near, first][:, None] - spread[first, near] + spread[first, first]
+    if not others:
+        return float(potential[0, 0])
+    return float(potential[0, 0] - potential[0, 1:] @ np.linalg.solve(potential[1:, 1:], potential[1:, 0]))
+
+
+def _count_straight_visits(laplacian: FloatArray, me: int, goals: set[int]) -> float:
+    """Return how often, on average, a non-backtracking walk that came to ``me`` is there before it meets a goal."""
+    near = [[int(b) for b in np.flatnonzero(row < 0)] for row in laplacian]
+    arcs = [(a, b) for a, row in enumerate(near) for b in row if not {a, b} & goals]
+    place = {arc: number for number, arc in enumerate(arcs)}
+    stays = np.eye(len(arcs))
+    for (a, b), number in place.items():
+        onward = [c for c in near[b] if c != a] or near[b]
+        for c in onward:
+            if c not in goals:
+                stays[number, place[b, c]] -= 1 / len(onward)
+    mine = np.array([float(b == me) for _, b in arcs])
+    return float(np.linalg.solve(stays, mine)[mine > 0].max(initial=1.0))
+
+
+# ---- simulated waits -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    """Gaps, counted: ``counts[g, t]`` lasted t times ``unit`` hops in group g of ``hops[g]`` hops."""
+
+    counts: IntArray
+    hops: FloatArray
+    unit: int = 1
+
+    def late_after(self, alarm_hops: float) -> tuple[float, float]:
+        """Return after how many hops fewer than one gap in ``alarm_hops`` hops is still open, and the 95 % margin."""
+        every = np.ones(len(self.hops), dtype=bool)
+        found = self._late_after(every, alarm_hops)
+        without = [self._late_after(every & (np.arange(len(every)) != left), alarm_hops) for left in range(len(every))]
+        # The jackknife: groups are independent.
+        spread = math.sqrt((len(without) - 1) * float(np.var(without)))
+        return self.unit * found, self.unit * _STUDENT * spread
+
+    def alarms(self, late: float) -> float:
+        """Return how many gaps last longer than ``late``, per hop."""
+        return float(self.counts[:, math.floor(late / self.unit) + 1 :].sum() / self.hops.sum())
+
+    def _late_after(self, groups: npt.NDArray[np.bool_], alarm_hops: float) -> float:
+        # longer[t]: gaps of more than t hops.
+        longer = self.counts[groups].sum(axis=0)[::-1].cumsum()[::-1]
+        longer = np.append(longer[1:], 0)
+        rare = longer * alarm_hops < self.hops[groups].sum()
+        far, near = (int(np.flatnonzero(longer >= count)[-1]) for count in (_FAR_GAPS, _NEAR_GAPS))
+        if bool(rare[far]) or near >= far:
+            return float(np.argmax(rare))
+        slope = math.log(longer[near] / longer[far]) / (far - near)
+        return far + math.log(longer[far] * alarm_hops / self.hops[groups].sum()) / slope
+
+
+def simulated_waits(scheme: Scheme, *, seed: int) -> Gaps | None:
+    """Play the protocol and count the hops between two openings by the same node; None where that would take long."""
+    updates = max(_GROUPS * _LANE_WAITS * scheme.graph.n_nodes, 50 * _NEAR_GAPS)
+    if updates > _MOST_PLAYED:
+        return None
+    unit = max(1, math.floor(scheme.price.hops * scheme.graph.n_nodes / _PARTS))
+    played = np.concatenate(list(scheme.iter_updates(updates=updates, seed=seed, replicas=_GROUPS)))
+    found = []
+    hops = np.zeros(_GROUPS)
+    for group in range(_GROUPS):
+        lane = played[played["replica"] == group]
+        hops[group] = lane["clock"].max() - lane["clock"].min()
+        # Openings by one node side by side, in the order of their times.
+        lane = lane[np.lexsort((lane["clock"], lane["destination"]))]
+        again = lane["destination"][1:] == lane["destination"][:-1]
+        found.append(np.bincount(np.diff(lane["clock"])[again] // unit))
+    longest = max(len(counts) for counts in found)
+    return Gaps(np.array([np.pad(counts, (0, longest - len(counts))) for counts in found]), hops, unit)

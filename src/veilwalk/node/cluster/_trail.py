@@ -16,8 +16,8 @@ from typing import Any
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.learning import Params
+from veilwalk.node.cluster._files import manifest_in
 from veilwalk.node.cluster._processes import ClusterStatus
-from veilwalk.node.cluster._record import manifest_in
 from veilwalk.node.members import decode_params
 from veilwalk.node.peer import NodeStatus, load_config, node_status
 

@@ -1,25 +1,44 @@
-"""Connections between neighbours: frames, TLS, the two ends of a link, limits."""
+"""Connections between neighbours: frames, TLS, the port, limits."""
 
-from veilwalk.node.link._connection import dialing_context, listening_context
-from veilwalk.node.link._inlinks import InLinks
+from veilwalk.node.link._connection import Connection, dial, dialing_context, listening_context
 from veilwalk.node.link._limits import Limits, TokenBucket
-from veilwalk.node.link._outlink import OutLink
-from veilwalk.node.link._pace import answer_spread
+from veilwalk.node.link._pace import PING_SPREAD_S, answer_spread, due_within, wait_until
 from veilwalk.node.link._port import Port
-from veilwalk.node.link._wire import NO_RUN, PROTOCOLS, Hello, Offer, agreed_protocol
+from veilwalk.node.link._wire import (
+    NO_RUN,
+    PROTOCOLS,
+    Ack,
+    Frame,
+    Go,
+    Hello,
+    Nak,
+    Offer,
+    Ping,
+    Refusal,
+    agreed_protocol,
+)
 
 __all__ = [
     "NO_RUN",
+    "PING_SPREAD_S",
     "PROTOCOLS",
+    "Ack",
+    "Connection",
+    "Frame",
+    "Go",
     "Hello",
-    "InLinks",
     "Limits",
+    "Nak",
     "Offer",
-    "OutLink",
+    "Ping",
     "Port",
+    "Refusal",
     "TokenBucket",
     "agreed_protocol",
     "answer_spread",
+    "dial",
     "dialing_context",
+    "due_within",
     "listening_context",
+    "wait_until",
 ]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
 
 from veilwalk.core.errors import CryptoError, ProtocolError, TransportError
 from veilwalk.node.link._names import addresses_of
-from veilwalk.node.link._wire import Frame, Release, Role, Wire
+from veilwalk.node.link._wire import Frame, Role, Wire
 from veilwalk.node.members import Member, NodeKeys, spki_sha256
 from veilwalk.node.sealing import Bytes
 from veilwalk.node.spool import hit
@@ -23,8 +22,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, role: Role, *, message_bytes: int) -> None:
         self.wire = Wire(role, message_bytes=message_bytes)
-        #: Called with the number of a message the peer has long handed on.
-        self.on_release: Callable[[int], None] = lambda _: None
         #: The most a send waits for a peer that reads nothing.
         self.stall_s = _STALL_S
         self.peer_spki = b""
@@ -36,10 +33,6 @@ class Connection(asyncio.BufferedProtocol):
         self._broken: str | None = None
         # What is waited for while there is nothing to do; set also when the connection ends.
         self._idle: asyncio.Event | None = None
-        # When whoever waits has waited long enough, and what looks then, or earlier.
-        self._due = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_late = False
         self._writable = asyncio.Event()
         self._writable.set()
         self.closed = asyncio.Event()
@@ -87,25 +80,23 @@ class Connection(asyncio.BufferedProtocol):
         """Go on."""
         self._writable.set()
 
-    async def receive(self, timeout_s: float) -> Frame:
-        """Return the next frame.
+    async def receive(self, timeout_s: float | None) -> Frame:
+        """Return the next frame, which must come within that time, if one is given.
 
         Raises:
             TransportError: The connection is gone, or nothing came in time.
             ProtocolError: The peer broke the protocol.
         """
-        found, self._next = self._next, None
-        if self._broken is not None:
-            raise ProtocolError(self._broken)
-        if found is not None:
-            return found
-        if self._transport is None or self.closed.is_set():
-            raise TransportError("a peer closed the connection")
-        loop = asyncio.get_running_loop()
-        self._waiting = loop.create_future()
-        self._look_by(loop.time() + timeout_s)
+        frame, self._next = self._next, None
+        if frame is not None and self._broken is None:
+            return frame
+        self._check_open()
+        self._waiting = asyncio.get_running_loop().create_future()
         try:
-            return await self._waiting
+            async with asyncio.timeout(timeout_s):
+                return await self._waiting
+        except TimeoutError:
+            raise TransportError("a peer did not answer in time") from None
         finally:
             self._waiting = None
 
@@ -116,18 +107,16 @@ class Connection(asyncio.BufferedProtocol):
             TransportError: The connection is gone.
             ProtocolError: The peer broke the protocol.
         """
-        if self._transport is None or self.closed.is_set():
-            raise TransportError("a peer closed the connection")
-        self._idle, self._is_late = wake, False
-        self._look_by(asyncio.get_running_loop().time() + timeout_s)
+        self._check_open()
+        self._idle = wake
         try:
-            await wake.wait()
+            async with asyncio.timeout(timeout_s):
+                await wake.wait()
+        except TimeoutError:
+            return False
         finally:
             self._idle = None
-        if self._is_late:
-            return False
-        if self.closed.is_set():
-            raise ProtocolError(self._broken) if self._broken else TransportError("a peer closed the connection")
+        self._check_open()
         return True
 
     async def send(self, frame: Frame, body: Bytes = b"") -> None:
@@ -136,24 +125,16 @@ class Connection(asyncio.BufferedProtocol):
         Raises:
             TransportError: The connection is gone, or the peer has stopped reading.
         """
-        self.begin(frame, body)
         view = memoryview(body)
+        # Together, or the peer would wake up for the frame alone.
+        self._write(self.wire.send(frame), view[:_PIECE])
+        if body:
+            hit("send.piece")
         for start in range(_PIECE, len(view), _PIECE):
             await self._room()
             self._write(view[start : start + _PIECE])
             hit("send.piece")
         await self._room()
-
-    def begin(self, frame: Frame, body: Bytes = b"") -> None:
-        """Send a frame, and of the message that it announces the first piece, which is all of a short one.
-
-        Raises:
-            TransportError: The connection is gone.
-        """
-        # Together, or the peer would wake up for the frame alone.
-        self._write(self.wire.send(frame), memoryview(body)[:_PIECE])
-        if body:
-            hit("send.piece")
 
     def close(self) -> None:
         """Cut the connection; nothing that matters is lost with it."""
@@ -178,38 +159,19 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.writelines([part for part in parts if part])
 
     def _came(self, frame: Frame) -> None:
-        if isinstance(frame, Release):
-            self.on_release(frame.seq)
-        elif self._waiting is not None and not self._waiting.done():
+        if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(frame)
         else:
             self._next = frame
 
-    def _look_by(self, due: float) -> None:
-        """See at ``due`` whether somebody waits still. One timer lasts for many frames: each of its own costs more."""
-        self._due = due
-        if self._timer is None or self._timer.when() > due:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = asyncio.get_running_loop().call_at(due, self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        if self._waiting is None and self._idle is None:
-            return
-        if asyncio.get_running_loop().time() < self._due:
-            self._look_by(self._due)
-        elif self._idle is not None:
-            self._is_late = True
-            self._idle.set()
-        else:
-            self._fail(TransportError("a peer did not answer in time"))
+    def _check_open(self) -> None:
+        if self._broken is not None:
+            raise ProtocolError(self._broken)
+        if self._transport is None or self.closed.is_set():
+            raise TransportError("a peer closed the connection")
 
     def _ended(self) -> None:
         self.closed.set()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self._idle is not None:
             self._idle.set()
 

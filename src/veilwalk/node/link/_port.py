@@ -15,16 +15,49 @@ from typing import Protocol
 from veilwalk.core.errors import ConfigError, ProtocolError, TransportError
 from veilwalk.node.link._connection import Connection, accept
 from veilwalk.node.link._door import Door
-from veilwalk.node.link._host import Host, TurnedAway
 from veilwalk.node.link._limits import Limits
+from veilwalk.node.link._pace import due_within, wait_until
 from veilwalk.node.link._wire import NO_RUN, Hello, agreed_protocol
+
+#: A handshake begins at a random moment within this.
+HANDSHAKE_SPREAD_S = 0.1
+
+
+class TurnedAway(Protocol):
+    """Notes that somebody was turned away, and which neighbour it was, where it was one."""
+
+    def __call__(self, why: str, /, *, peer: str = "") -> None:
+        """Note it."""
+        ...
+
+
+class RunNode(Protocol):
+    """The node of one run, as the port sees it."""
+
+    @property
+    def message_bytes(self) -> int:
+        """Length of every message of the run."""
+        ...
+
+    @property
+    def degree(self) -> int:
+        """How many neighbours it has."""
+        ...
+
+    def hello(self) -> Hello:
+        """Return what this node says first."""
+        ...
+
+    def neighbour_of(self, spki: bytes) -> str | None:
+        """Return which neighbour shows that TLS key, if any."""
+        ...
 
 
 class RunLinks(Protocol):
     """The links of one run, as the port sees them."""
 
     @property
-    def host(self) -> Host:
+    def host(self) -> RunNode:
         """The node they are of."""
         ...
 
@@ -98,6 +131,8 @@ class Port:
         assert self._context is not None  # noqa: S101  the door opens after it is set
         connection: Connection | None = None
         try:
+            # As of all answers: how long a handshake takes must not say how busy this node is.
+            await wait_until(due_within(HANDSHAKE_SPREAD_S))
             connection = await accept(connected, self._context, timeout_s=self._limits.connect_s)
             connection.stall_s = self._limits.answer_s
             self._new.add(connection)
@@ -130,7 +165,7 @@ class Port:
 
     def _without_run(self) -> Hello:
         """Return a HELLO that tells a neighbour of no run that is here."""
-        hello = next(iter(self._runs.values())).host.hello(0)
+        hello = next(iter(self._runs.values())).host.hello()
         return replace(hello, run=NO_RUN, manifest_version=0, manifest_digest=bytes(32), incarnation=bytes(8))
 
     def _check_known(self, connection: Connection) -> None:

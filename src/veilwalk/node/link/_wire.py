@@ -2,8 +2,9 @@
 
 Each directed edge of the network has one connection. Its dialer hands messages over, one at a time, in two steps: it
 offers one, which the listener holds and does not use, and then gives it. Up to there it may go another way; from there
-on it is the listener's. ``TRANSITIONS`` is the whole protocol; everything it does not list is refused. Every frame has
-a fixed length, so that nothing a peer sends decides how much memory is taken: a message is as long as the run says.
+on it is the listener's, which knows it by its key however often it is asked. ``TRANSITIONS`` is the whole protocol;
+everything it does not list is refused. Every frame has a fixed length, so that nothing a peer sends decides how much
+memory is taken: a message is as long as the run says.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import ClassVar, Literal
 
 from veilwalk.core.errors import ProtocolError
 
-PROTOCOL = 2
+PROTOCOL = 3
 #: All that this node speaks: two neighbours use the highest that both do.
 PROTOCOLS = range(PROTOCOL, PROTOCOL + 1)
 # The first whose greeting is as below.
-_FIRST = 2
+_FIRST = 3
 #: What a HELLO names that refuses a run.
 NO_RUN = bytes(16)
-# Numbers are kept in tables whose numbers are signed.
+# Versions are numbers in files and tables, whose numbers are signed.
 _LARGEST = 2**63 - 1
 
 
@@ -38,16 +39,13 @@ class Nak(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who speaks which protocols, in which run, under which roster and manifest, and which disk numbers what it offers.
+    """Who speaks which protocols, in which run, under which roster and manifest, with which disk.
 
-    Its layout and length are those of every protocol from 2 on, so any two can read each other's. What a later one has
+    Its layout and length are those of every protocol from 3 on, so any two can read each other's. What a later one has
     to say besides is a frame of its own, sent after both greetings, and only where the protocol that both speak has it.
-    ``settled`` is the last number on this link that its sender is done with: of the dialer, the last before those it
-    has yet to hand over; of the listener, the last it took. So each notices where the other's disk, or its own, was
-    put back to an earlier day.
     """
 
-    layout: ClassVar[struct.Struct] = struct.Struct(">BBQ32sQ32s16s8sQ")
+    layout: ClassVar[struct.Struct] = struct.Struct(">BBQ32sQ32s16s8s")
 
     highest: int
     lowest: int
@@ -57,64 +55,45 @@ class Hello:
     manifest_digest: bytes
     run: bytes
     incarnation: bytes
-    settled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A message with its number on this link; its bytes follow the frame."""
+    """A message under its idempotency key; its bytes follow the frame."""
 
-    layout: ClassVar[struct.Struct] = struct.Struct(">QI32s")
+    layout: ClassVar[struct.Struct] = struct.Struct(">16sI32s")
 
-    seq: int
+    key: bytes
     length: int
     digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """To an offer: the message of that number is here whole, and held. To what is given or cancelled: done, on disk."""
+    """To an offer: the message of that key is here whole, and held. To what is given: taken, on disk."""
 
-    layout: ClassVar[struct.Struct] = struct.Struct(">Q")
+    layout: ClassVar[struct.Struct] = struct.Struct(">16s")
 
-    seq: int
+    key: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """NAK: the message of that number was not taken; the dialer keeps it."""
+    """NAK: the message of that key was not taken; the dialer keeps it."""
 
-    layout: ClassVar[struct.Struct] = struct.Struct(">QB")
+    layout: ClassVar[struct.Struct] = struct.Struct(">16sB")
 
-    seq: int
+    key: bytes
     code: int
 
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """The message of that number is the listener's to use; said again, to hear whether it took it."""
+    """The message of that key is the listener's to use; said again, to hear whether it took it."""
 
-    layout: ClassVar[struct.Struct] = struct.Struct(">Q")
+    layout: ClassVar[struct.Struct] = struct.Struct(">16s")
 
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """The message of that number went another way: it is not to be taken any more."""
-
-    layout: ClassVar[struct.Struct] = struct.Struct(">Q")
-
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """The message of that number has long been handed on: the dialer may drop its spare copy."""
-
-    layout: ClassVar[struct.Struct] = struct.Struct(">Q")
-
-    seq: int
+    key: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +103,10 @@ class Ping:
     layout: ClassVar[struct.Struct] = struct.Struct("")
 
 
-Frame = Hello | Offer | Ack | Refusal | Cancel | Release | Ping | Go
+Frame = Hello | Offer | Ack | Refusal | Go | Ping
 Role = Literal["dialer", "listener"]
 
-_CODES: dict[type[Frame], int] = {Hello: 1, Offer: 2, Ack: 3, Refusal: 4, Cancel: 5, Release: 6, Ping: 7, Go: 8}
+_CODES: dict[type[Frame], int] = {Hello: 1, Offer: 2, Ack: 3, Refusal: 4, Go: 5, Ping: 6}
 _KINDS = {code: kind for kind, code in _CODES.items()}
 
 
@@ -138,9 +117,7 @@ class State(Enum):
     GREETED = "greeted"
     IDLE = "idle"
     OFFERED = "offered"
-    HELD = "held"
     GIVEN = "given"
-    CANCELLING = "cancelling"
     PINGED = "pinged"
 
 
@@ -149,23 +126,13 @@ TRANSITIONS: dict[tuple[Role, State, type[Frame]], State] = {
     ("dialer", State.NEW, Hello): State.GREETED,
     ("listener", State.GREETED, Hello): State.IDLE,
     ("dialer", State.IDLE, Offer): State.OFFERED,
-    ("listener", State.OFFERED, Ack): State.HELD,
+    ("listener", State.OFFERED, Ack): State.IDLE,
     ("listener", State.OFFERED, Refusal): State.IDLE,
-    ("dialer", State.HELD, Go): State.GIVEN,
     ("dialer", State.IDLE, Go): State.GIVEN,
     ("listener", State.GIVEN, Ack): State.IDLE,
     ("listener", State.GIVEN, Refusal): State.IDLE,
-    ("dialer", State.IDLE, Cancel): State.CANCELLING,
-    ("dialer", State.HELD, Cancel): State.CANCELLING,
-    ("listener", State.CANCELLING, Ack): State.IDLE,
     ("dialer", State.IDLE, Ping): State.PINGED,
     ("listener", State.PINGED, Ping): State.IDLE,
-    ("listener", State.IDLE, Release): State.IDLE,
-    ("listener", State.OFFERED, Release): State.OFFERED,
-    ("listener", State.HELD, Release): State.HELD,
-    ("listener", State.GIVEN, Release): State.GIVEN,
-    ("listener", State.CANCELLING, Release): State.CANCELLING,
-    ("listener", State.PINGED, Release): State.PINGED,
 }
 
 
@@ -182,7 +149,7 @@ class Wire:
         self._peer: Role = "listener" if role == "dialer" else "dialer"
         #: Length of every message of the run; of a listener's run once it knows which.
         self.message_bytes = message_bytes
-        self._expected: int | None = None
+        self._expected: bytes | None = None
         self._small = bytearray(1 + max(kind.layout.size for kind in _CODES))
         self._offer: Offer | None = None
         self._have = 0
@@ -197,8 +164,8 @@ class Wire:
     def send(self, frame: Frame) -> bytes:
         """Return the bytes of ``frame``; those of an offered message are the caller's to send after it."""
         self.state = self._after(self._role, frame)
-        if isinstance(frame, Offer | Go | Cancel):
-            self._expected = frame.seq
+        if isinstance(frame, Offer | Go):
+            self._expected = frame.key
         return encode(frame)
 
     def buffer(self) -> memoryview:
@@ -273,8 +240,8 @@ class Wire:
 
     def _complete(self, frame: Frame) -> Frame:
         self.state = self._after(self._peer, frame)
-        if isinstance(frame, Ack | Refusal) and frame.seq != self._expected:
-            raise ProtocolError(f"a peer answered number {frame.seq}: {self._expected} was offered")
+        if isinstance(frame, Ack | Refusal) and frame.key != self._expected:
+            raise ProtocolError("a peer answered another key than it was asked about")
         return frame
 
     def _require(self, sender: Role, kind: type[Frame]) -> State:
@@ -307,7 +274,7 @@ def _refuse_first(highest: int) -> None:
 
 def _no_common(lowest: int, highest: int, spoken: range) -> ProtocolError:
     who = "the peer" if highest < spoken[0] else "this node"
-    old = " (version 0.1)" if highest == 1 else ""
+    old = {1: " (version 0.1)", 2: " (version 0.2)"}.get(highest, "")
     ours = _named(spoken[0], spoken[-1])
     return ProtocolError(f"a peer speaks {_named(lowest, highest)}{old}, this node {ours}: upgrade {who}")
 

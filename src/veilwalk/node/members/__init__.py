@@ -1,108 +1,74 @@
 """Who takes part in a run and by which rules: keys, cards, roster, manifest, and models as the manifest lists them."""
 
-from veilwalk.node.members._drafts import (
-    changed_roster,
-    edges_after,
-    edges_of_graph,
-    first_roster,
-    parse_network,
-    read_cards,
-    rotated_roster,
-)
-from veilwalk.node.members._encoding import decode_params, encode_params, params_distance, params_norm
-from veilwalk.node.members._keyfile import make_private_directory, read_password
-from veilwalk.node.members._keys import (
-    KeyRing,
-    NodeKeys,
-    delete_old_keys,
-    load_node_keys,
-    load_root_key,
-    load_root_public_key,
-    new_node_keys,
-    new_root_key,
-    rotate_node_keys,
-)
-from veilwalk.node.members._law_rule import LawRule
-from veilwalk.node.members._manifest import (
-    Manifest,
-    array_specs,
-    changed_manifest,
-    check_manifest_time,
-    load_manifest,
-    parse_manifest,
-    read_manifest_draft,
-    read_signed_manifest,
-    sign_manifest,
-)
-from veilwalk.node.members._member import Member, spki_sha256
-from veilwalk.node.members._roster import (
-    Roster,
-    check_succession,
-    check_time,
-    load_roster,
-    read_roster_draft,
-    read_signed_roster,
-    sign_roster,
-)
-from veilwalk.node.members._rules import NODE_WALKS, RunRules, final_tag, new_run_walk, node_walk
-from veilwalk.node.members._signed import (
-    canonical_json,
-    parse_canonical,
-    read_bounded,
-    require_unsigned,
-    signature_path,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "NODE_WALKS",
-    "KeyRing",
-    "LawRule",
-    "Manifest",
-    "Member",
-    "NodeKeys",
-    "Roster",
-    "RunRules",
-    "array_specs",
-    "canonical_json",
-    "changed_manifest",
-    "changed_roster",
-    "check_manifest_time",
-    "check_succession",
-    "check_time",
-    "decode_params",
-    "delete_old_keys",
-    "edges_after",
-    "edges_of_graph",
-    "encode_params",
-    "final_tag",
-    "first_roster",
-    "load_manifest",
-    "load_node_keys",
-    "load_root_key",
-    "load_root_public_key",
-    "load_roster",
-    "make_private_directory",
-    "new_node_keys",
-    "new_root_key",
-    "new_run_walk",
-    "node_walk",
-    "params_distance",
-    "params_norm",
-    "parse_canonical",
-    "parse_manifest",
-    "parse_network",
-    "read_bounded",
-    "read_cards",
-    "read_manifest_draft",
-    "read_password",
-    "read_roster_draft",
-    "read_signed_manifest",
-    "read_signed_roster",
-    "require_unsigned",
-    "rotate_node_keys",
-    "rotated_roster",
-    "sign_manifest",
-    "sign_roster",
-    "signature_path",
-    "spki_sha256",
-]
+from veilwalk.core.rooms import open_room
+
+if TYPE_CHECKING:
+    from veilwalk.node.members._drafts import (
+        changed_roster,
+        describe_changes,
+        edges_after,
+        edges_of_graph,
+        first_roster,
+        join_edges,
+        parse_network,
+        read_cards,
+        rotated_roster,
+    )
+    from veilwalk.node.members._encoding import decode_params, encode_params, params_distance, params_norm
+    from veilwalk.node.members._keys import (
+        KeyRing,
+        NodeKeys,
+        check_password,
+        load_node_keys,
+        load_root_key,
+        load_root_public_key,
+        make_private_directory,
+        new_node_keys,
+        new_root_key,
+        read_password,
+        rotate_node_keys,
+    )
+    from veilwalk.node.members._manifest import (
+        SIGNATURE_BYTES,
+        ArraySpec,
+        LawRule,
+        Manifest,
+        RunFigures,
+        RunRules,
+        array_specs,
+        changed_manifest,
+        check_manifest_time,
+        final_tag,
+        load_manifest,
+        new_run_walk,
+        node_walk,
+        parse_manifest,
+        read_manifest_draft,
+        read_signed_manifest,
+        sign_manifest,
+    )
+    from veilwalk.node.members._roster import (
+        Member,
+        Roster,
+        check_succession,
+        check_time,
+        load_roster,
+        parse_roster,
+        read_card,
+        read_roster_draft,
+        read_signed_roster,
+        sign_roster,
+        spki_sha256,
+    )
+    from veilwalk.node.members._signed import (
+        canonical_json,
+        parse_canonical,
+        read_bounded,
+        require_unsigned,
+        sign_file,
+        signature_path,
+    )
+else:
+    __getattr__, __all__ = open_room(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.node.members._keys import CARD_NAME
-from veilwalk.node.members._member import CARD_LIMIT, Member, read_card
-from veilwalk.node.members._roster import Roster
+from veilwalk.node.members._roster import CARD_LIMIT, Member, Roster, read_card
 from veilwalk.node.members._signed import decode_hex, read_bounded
 from veilwalk.node.sealing import RUN_ID_BYTES, Suite
 
@@ -81,6 +81,69 @@ def edges_after(
     return tuple(sorted(edge for edge in found if not gone & set(edge)))
 
 
+def join_edges(
+    previous: Roster, cards: Iterable[str], *, to: Iterable[str], replaced: Iterable[str] = ()
+) -> tuple[tuple[str, str], ...]:
+    """Return the edges of ``previous`` with those who join next to the members ``to``, and not to each other.
+
+    Raises:
+        InvalidParameterError: ``to`` is missing for a newcomer, or given where nobody joins.
+    """
+    check_replaced(previous, cards, replaced)
+    neighbours, new = list(to), sorted(set(cards) - set(previous.ids))
+    if new and not neighbours:
+        raise InvalidParameterError("to", None, f"the members that {new[0]} is to be next to, separated by commas")
+    if neighbours and not new:
+        raise InvalidParameterError("to", ",".join(neighbours), "left out: a member that is replaced keeps its edges")
+    for name in neighbours:
+        if name not in previous.ids:
+            raise InvalidParameterError("to", name, f"among the members of version {previous.version}")
+    return edges_after(previous, added=[(name, neighbour) for name in new for neighbour in neighbours])
+
+
+def check_replaced(previous: Roster, cards: Iterable[str], replaced: Iterable[str]) -> None:
+    """Refuse a card with the id of a member unless that id is named: it takes the member's place, keys and address."""
+    known, named = set(cards) & set(previous.ids), set(replaced)
+    for name in sorted(known - named):
+        need = f"given as {name}: the card has the name of a member, whose place it would take"
+        raise InvalidParameterError("replace", None, need)
+    for name in sorted(named - known):
+        raise InvalidParameterError("replace", name, "a member of whom there is a card")
+
+
+def describe_changes(previous: Roster, roster: Roster) -> list[tuple[str, str, str]]:
+    """Return what a version changes as rows of what, before and now: all that the root's keeper signs."""
+    rows: list[tuple[str, str, str]] = []
+    before, now = ({member.id: member for member in one.members} for one in (previous, roster))
+    for name in sorted(before.keys() | now.keys()):
+        old, new = before.get(name), now.get(name)
+        if old is None or new is None:
+            what = "leaves" if new is None else "joins"
+            rows += [(f"{name} {what}", *_pair(old, new, "fingerprint")), ("", *_pair(old, new, "address"))]
+            continue
+        if old.fingerprint != new.fingerprint:
+            rows.append((f"{name}: TLS fingerprint", old.fingerprint, new.fingerprint))
+        if old.address != new.address:
+            rows.append((f"{name}: address", old.address, new.address))
+        changed = [epoch for epoch in sorted(old.kem.keys() & new.kem.keys()) if old.kem[epoch] != new.kem[epoch]]
+        rows += [(f"{name}: sealing key of epoch {epoch}", *_key_digests(old, new, epoch)) for epoch in changed]
+    rows += [("edge", " - ".join(edge), "") for edge in sorted(set(previous.edges) - set(roster.edges))]
+    rows += [("edge", "", " - ".join(edge)) for edge in sorted(set(roster.edges) - set(previous.edges))]
+    if roster.epoch != previous.epoch:
+        rows.append(("epoch", str(previous.epoch), str(roster.epoch)))
+    return rows
+
+
+def _pair(old: Member | None, new: Member | None, name: str) -> tuple[str, str]:
+    before, now = ("" if member is None else str(getattr(member, name)) for member in (old, new))
+    return before, now
+
+
+def _key_digests(old: Member, new: Member, epoch: int) -> tuple[str, str]:
+    before, now = (hashlib.sha256(member.kem[epoch]).hexdigest() for member in (old, new))
+    return before, now
+
+
 def first_roster(
     members: Mapping[str, Member], edges: Edges, *, suite: Suite, now: int, days: float, network: bytes | None = None
 ) -> Roster:
@@ -109,11 +172,13 @@ def changed_roster(
     removed: Iterable[str],
     now: int,
     days: float,
+    replaced: Iterable[str] = (),
 ) -> Roster:
     """Return the version after ``previous`` with other members and edges, in the same epoch.
 
-    A card replaces the member of that id, keys and all, or adds it; nobody else changes.
+    A card adds a member; one of those ``replaced`` takes the place of the member of that id, keys and all.
     """
+    check_replaced(previous, cards, replaced)
     members = {member.id: member for member in previous.members}
     for node_id in removed:
         if members.pop(node_id, None) is None:
@@ -134,8 +199,9 @@ def rotated_roster(
 ) -> Roster:
     """Return the version after ``previous`` in the next epoch: same members and edges, their new keys from cards.
 
-    A card must carry the TLS key the roster knows, and the same sealing key for the epoch that now begins. Messages are
-    sealed in it from ``seals_from`` on; until then everybody has time to get the file.
+    A card must carry the TLS key the roster knows, and the same sealing key for the epoch that now begins. Cards of
+    others than members are passed over. Messages are sealed in the epoch from ``seals_from`` on; until then everybody
+    has time to get the file.
     """
     epoch = previous.epoch + 1
     if previous.rolls_over and now < previous.seals_from:
@@ -152,9 +218,6 @@ def rotated_roster(
         if card.kem.get(epoch, member.kem[epoch]) != member.kem[epoch]:
             raise ConfigError(f"the card of {member.id} has another key for epoch {epoch} than the roster announced")
         members[member.id] = replace(card, kem={**card.kem, **member.kem})
-    unknown = sorted(cards.keys() - members.keys())
-    if unknown:
-        raise ConfigError(f"{unknown[0]} is no member; to add one, make a roster instead")
     return _successor(previous, members, previous.edges, epoch=epoch, now=now, days=days, seals_from=seals_from)
 
 

@@ -1,12 +1,17 @@
-"""The run manifest: what a model looks like on the wire, and what all members agree to run. The root signs it."""
+"""The run manifest: what a model looks like on the wire, and what all members agree to run. The root signs it.
+
+It holds the specification of the run as the keeper gave it (:class:`veilwalk.training.RunSpec`, the options of ``node
+manifest``), and the figures that the keeper's machine worked out from it. :class:`RunRules` is what nodes make of both.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,49 +19,312 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from veilwalk.core import validate
-from veilwalk.core.errors import InputFileError, InvalidParameterError, ProtocolError, VeilwalkError
-from veilwalk.core.payload import array_bytes, check_payload
-from veilwalk.node.members._history import check_dates, check_first_link, check_follows
-from veilwalk.node.members._law_rule import LawRule
-from veilwalk.node.members._member import MAX_EPOCH, parse_suite
-from veilwalk.node.members._rules import walks_in
+from veilwalk.core.errors import ConfigError, InvalidParameterError, ProtocolError
+from veilwalk.core.payload import array_bytes
+from veilwalk.core.walk import Walk
 from veilwalk.node.members._signed import (
-    canonical_json,
-    check_fields,
-    check_format,
+    check_dates,
+    check_first_link,
+    check_follows,
+    check_text,
     decode_hex,
-    parse_canonical,
     read_bounded,
+    read_record,
     read_signed,
     sign_file,
+    write_record,
 )
-from veilwalk.node.sealing import (
-    DIGEST_BYTES,
-    RUN_ID_BYTES,
-    Suite,
-    bucket_code,
-    bucket_for,
-    check_recipients,
-    need_length,
-)
+from veilwalk.node.sealing import DIGEST_BYTES, RUN_ID_BYTES, Header, Suite, bucket_for, check_recipients, need_length
+from veilwalk.training import MANIFEST, RunSpec
 
 if TYPE_CHECKING:
     # Types only: learning takes long to import, and a node must start quickly.
     from veilwalk.learning import Params
+    from veilwalk.node.members._roster import Roster
 
 DTYPES = ("<f2", "<f4", "<f8", "<i4", "<i8")
 """What arrays may hold, always little-endian."""
 
-_FORMAT = "veilwalk-manifest-2"
+#: The walks that a node can play: it forwards everything it gets, at once, whomever it came from.
+NODE_WALKS = ("simple", "non-backtracking")
+
+MAX_UPDATES = 2**32 - 2
+#: A walk is one of so many at most.
+MAX_WALKS = 64
+#: Of a member under the end of a walk: the SHA-256 of its TLS key, and an Ed25519 signature.
+SIGNATURE_BYTES = 32 + 64
+_TAG_BYTES = 8
+# A message is opened within so many times the hops that one takes on average, save once in three million; and what has
+# not been, with all the time that is allowed for members that are away, so many times over, nobody waits for any more.
+_TAIL = 15
+_PATIENCE = 4
+_FAR = re.compile(r"far:([1-9][0-9]{0,3})", re.ASCII)
+_UNIFORM = re.compile(r"uniform-node:([1-9][0-9]{0,3}):([1-9][0-9]{0,3})", re.ASCII)
+
+_FORMAT = "veilwalk-manifest-3"
 #: What no later version of a manifest may change: messages under way, and models on disk, would fit no more.
-FIXED = ("run_id", "network", "suite", "arrays", "payload", "recipients", "seed")
+FIXED = ("run_id", "network", "suite", "arrays", "payload", "recipients", "seed", "walks", "bucket_bytes")
 _KIND = "manifest"
 _FILE_LIMIT = 4 * 1024 * 1024
 _MAX_ARRAYS = 10_000
 _MAX_DIMENSIONS = 8
 _MAX_SIZE = 2**31
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}", re.ASCII)
-_TEXT = re.compile(r"[ -~]{0,400}", re.ASCII)
+_TEXT = re.compile(r"[ -~]{1,400}", re.ASCII)
+
+
+def node_walk(walk: Walk) -> Walk:
+    """Return ``walk``, or refuse one that nodes cannot play."""
+    if walk.kind not in NODE_WALKS:
+        raise InvalidParameterError("walk", str(walk), "one of " + ", ".join(NODE_WALKS))
+    return walk
+
+
+def new_run_walk(walk: Walk, *, allow_sandwich: bool) -> Walk:
+    """Return ``walk``, or refuse for a new run one that goes straight back, unless that is allowed by name.
+
+    Who hands a message to a neighbour and gets another one straight back knows for certain who made it.
+    """
+    if node_walk(walk).kind == "simple" and not allow_sandwich:
+        need = "non-backtracking: a relay next to the maker would know it for certain (--allow-sandwich)"
+        raise InvalidParameterError("walk", str(walk), need)
+    return walk
+
+
+# ---- rules ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFigures:
+    """What the keeper's machine works out from the specification of a run and its network.
+
+    Attributes:
+        late_hops: A node that has seen no walk for so many hops makes one (:func:`.late_after_hops`).
+        starve_hops: So does one that has opened nothing for so many (:func:`.starved_after_hops`).
+        hops_per_update: By design, from one update of a walk to the next; 0 where it is not said.
+        visits_per_link: How often the same bytes come to a member on their way, on average, for each link of it; 0
+            where it is not said.
+        clip: Largest Euclidean norm of an update, or of a row's gradient where there are ``rows``; 0 does not clip.
+        noise: Standard deviation of the noise, in units of ``clip``; 0 adds none.
+        rows: What sums over rows are divided by, where single rows are protected; 0 where a whole node is.
+        most_updates: A node that has made so many hands models on as they are; 0: no such limit.
+        decay: An update counts less the older the model is, and nothing after so many; 0: always the same.
+        signatures: So many members must sign the end of a walk.
+    """
+
+    late_hops: float
+    starve_hops: float = 1e12
+    hops_per_update: float = 0.0
+    visits_per_link: float = 0.0
+    clip: float = 0.0
+    noise: float = 0.0
+    rows: int = 0
+    most_updates: int = 0
+    decay: int = 0
+    signatures: int = 1
+
+    def __post_init__(self) -> None:
+        measured = {"late_hops": self.late_hops, "starve_hops": self.starve_hops}
+        sizes = {"hops_per_update": self.hops_per_update, "visits_per_link": self.visits_per_link}
+        sizes |= {"clip": self.clip, "noise": self.noise}
+        validate.finite(**measured, **sizes)
+        validate.more_than(0, **measured)
+        validate.at_least(0, **sizes)
+        validate.integer(1, signatures=self.signatures)
+        validate.integer(0, rows=self.rows, most_updates=self.most_updates, decay=self.decay)
+        if self.rows and not self.clip:
+            raise InvalidParameterError("rows", self.rows, "given with clip: rows are protected by clipping them")
+        if self.noise and not self.clip:
+            raise InvalidParameterError("noise", self.noise, "given with clip: noise hides only what is bounded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRules(RunFigures):
+    """The rules of a run as its nodes follow them: the figures, and what the specification says.
+
+    Attributes:
+        walk: How messages walk.
+        updates: The model is finished after so many updates.
+        target: It is also finished when it reaches this accuracy on the run's public test set; 0 never.
+        evaluations: About how often it is tried on that set (:func:`veilwalk.learning.evaluation_points`).
+        hop_s: Seconds a hop takes, by which nodes count hops they do not see.
+        dwell_s: Seconds a message stays at every node, trained or not; 0 sends it on at once, and then a neighbour
+            that keeps time can tell who trained.
+        walks: So many models walk at once, each with its share of the updates; the run's is their mean. Which one a
+            walk carries is its lane, from 0.
+        max_loss_ratio: A model whose loss on a node's own rows is more than so many times the least of those accepted
+            there is refused; 0 for no such test (:class:`veilwalk.learning.Acceptance`).
+        max_step: So is one farther from the node's own last model than so much for each update between; 0: none.
+    """
+
+    walk: Walk
+    updates: int
+    target: float = 0.0
+    evaluations: int = 40
+    hop_s: float = 0.05
+    dwell_s: float = 0.0
+    walks: int = 1
+    max_loss_ratio: float = 0.0
+    max_step: float = 0.0
+
+    def __post_init__(self) -> None:
+        RunFigures.__post_init__(self)
+        node_walk(self.walk)
+        validate.integer(1, updates=self.updates, evaluations=self.evaluations, walks=self.walks)
+        if not 0.0 <= self.target <= 1.0:
+            raise InvalidParameterError("target", self.target, "from 0 to 1")
+        if self.updates > MAX_UPDATES:
+            raise InvalidParameterError("updates", self.updates, f"at most {MAX_UPDATES}")
+        if self.walks > min(MAX_WALKS, self.updates):
+            raise InvalidParameterError("walks", self.walks, f"at most {MAX_WALKS}, and no more than updates")
+        sizes = {"dwell_s": self.dwell_s, "max_loss_ratio": self.max_loss_ratio, "max_step": self.max_step}
+        validate.finite(hop_s=self.hop_s, **sizes)
+        validate.more_than(0, hop_s=self.hop_s)
+        validate.at_least(0, **sizes)
+        if self.noise and self.max_loss_ratio:
+            need = "without loss where there is noise, which does not cover tests on a node's own rows; norm is allowed"
+            raise InvalidParameterError("accept", f"loss:{self.max_loss_ratio:g}", need)
+
+    @classmethod
+    def of(cls, spec: RunSpec, figures: RunFigures) -> RunRules:
+        """Return the rules of a specification that leaves nothing open, and its figures."""
+        end, timing, acceptance = spec.end, spec.timing, spec.learning.acceptance
+        return cls(
+            walk=Walk(str(spec.scheme.walk)),
+            updates=end.updates,
+            walks=end.walks,
+            target=end.target_accuracy or 0.0,
+            evaluations=end.evaluations,
+            hop_s=timing.hop_s,
+            dwell_s=timing.dwell_s or 0.0,
+            max_loss_ratio=0.0 if acceptance is None else acceptance.max_loss_ratio,
+            max_step=0.0 if acceptance is None else acceptance.max_step,
+            **{one.name: getattr(figures, one.name) for one in fields(RunFigures)},
+        )
+
+    @property
+    def late_s(self) -> float:
+        """Seconds without a visit after which a node makes a walk."""
+        return self.late_hops * max(self.hop_s, self.dwell_s)
+
+    @property
+    def starve_s(self) -> float:
+        """Seconds without opening a message after which a node makes a walk."""
+        return self.starve_hops * max(self.hop_s, self.dwell_s)
+
+    @property
+    def lanes(self) -> range:
+        """The numbers of the run's walks."""
+        return range(self.walks)
+
+    def share(self, lane: int) -> int:
+        """Return how many of the updates are that lane's; what does not divide goes to the first ones."""
+        return self.updates // self.walks + (lane < self.updates % self.walks)
+
+    @property
+    def seconds(self) -> float:
+        """How long the run takes by design: the hops of its longest walk, each of which dwells."""
+        return self.share(0) * self.hops_per_update * self.dwell_s
+
+    @property
+    def life_s(self) -> float:
+        """Seconds after which what is still on its way is waited for by nobody."""
+        if not self.hops_per_update:
+            return _PATIENCE * self.starve_s
+        return _PATIENCE * (self.late_s + _TAIL * self.hops_per_update * max(self.hop_s, self.dwell_s))
+
+    def lane_of(self, walk_tag: bytes) -> int:
+        """Return in which lane the walk of that tag is; where there are several, the first byte says it."""
+        return walk_tag[0] if self.walks > 1 else 0
+
+    def new_tag(self, lane: int) -> bytes:
+        """Return a name for a walk that is made in that lane."""
+        tag = os.urandom(_TAG_BYTES)
+        return bytes([lane]) + tag[1:] if self.walks > 1 else tag
+
+    def allow(self, header: Header, *, body_bytes: int) -> bool:
+        """Return whether a header says nothing but what one of this run can say.
+
+        Whoever can seal can write any number there: what is out of bounds must harm nobody.
+        """
+        if header.dummy:
+            return not header.final
+        signed = header.body_length - body_bytes
+        if signed % SIGNATURE_BYTES or not 0 <= signed <= header.final * self.signatures * SIGNATURE_BYTES:
+            return False
+        if header.made_at > header.iteration:
+            return False
+        lane, tag = self.lane_of(header.walk_tag), header.walk_tag
+        if lane not in self.lanes:
+            return False
+        if header.final:
+            # Before the last update only a target ends a run.
+            least = 1 if self.target else self.share(lane)
+            return tag == final_tag(lane) and least <= header.iteration <= self.share(lane)
+        return tag != final_tag(lane) and header.iteration < self.share(lane)
+
+
+def final_tag(lane: int) -> bytes:
+    """Return what stands in the place of a walk's tag where the model of that lane is finished."""
+    return bytes([lane]) + bytes(_TAG_BYTES - 1)
+
+
+# ---- law -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LawRule:
+    """A destination law as a rule: evenly over everybody at distances ``nearest`` to ``farthest``, None for any.
+
+    ``far:4`` is everybody at distance 4 or more, ``uniform-node:2:6`` everybody at distances 2 to 6. Every member works
+    out for whom it may seal from the roster alone: when members join or leave no new law is needed.
+    """
+
+    nearest: int
+    farthest: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.nearest < 2:
+            raise InvalidParameterError("law", str(self), "of distance 2 or more: a neighbour would know the source")
+        if self.farthest is not None and self.farthest < self.nearest:
+            raise InvalidParameterError("law", str(self), "of a farthest distance not below the nearest")
+
+    @classmethod
+    def of(cls, text: str) -> LawRule:
+        """Read a rule from its text.
+
+        Raises:
+            InvalidParameterError: It is none.
+        """
+        if found := _FAR.fullmatch(text):
+            return cls(int(found[1]))
+        if found := _UNIFORM.fullmatch(text):
+            return cls(int(found[1]), int(found[2]))
+        raise InvalidParameterError("law", text[:80], "a rule, far:R or uniform-node:LO:HI, such as far:4")
+
+    def __str__(self) -> str:
+        return f"far:{self.nearest}" if self.farthest is None else f"uniform-node:{self.nearest}:{self.farthest}"
+
+    def shares(self, roster: Roster, node: str) -> Mapping[str, float]:
+        """Return how likely ``node`` seals for each other member.
+
+        Where nobody is so far, or so near, it is whoever is farthest: a change of the network must not stop a run.
+
+        Raises:
+            ConfigError: The node is next to all others, who would know whom an update came from.
+        """
+        apart = roster.distances(node)
+        most = self.farthest or max(apart.values())
+        chosen = [member for member, hops in apart.items() if self.nearest <= hops <= most]
+        if not chosen:
+            reach = max(apart.values())
+            if reach < 2:
+                raise ConfigError(f"{node} is next to all other members: the law {self} needs one two hops away")
+            chosen = [member for member, hops in apart.items() if hops == reach]
+        return {member: 1 / len(chosen) for member in sorted(chosen)}
+
+
+# ---- manifest ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,18 +354,16 @@ class Manifest:
         run_id: 16 bytes, fresh for each run.
         network: Whose members run it, by the id in their roster; the run's own id unless given.
         arrays: The model; fixes the order, shape and type of every array.
-        payload: How their numbers travel (:mod:`veilwalk.core.payload`).
         suite: How messages are sealed.
+        spec: The run, with nothing left open: walk, number of recipients, learner and dwell are said. Its law is a rule
+            (:class:`LawRule`), which follows every change of the roster, or None where it is a file.
+        figures: What was worked out from it.
+        n_features: Numbers in a row of everybody's data.
+        n_classes: Classes; 0 for real labels.
         norm_bound: The largest Euclidean norm of a model that is accepted.
-        learner: The learner and its settings, as its own text.
-        walk: The walk and the other rules all members follow, as their own text.
-        law: The destination law as a rule (:class:`LawRule`), by which it follows every change of the roster; empty
-            where it is a file.
         law_digest: SHA-256 of the file of the destination law (hexadecimal); empty where it is a rule.
-        graph_digest: The digest of the graph that law and rules were designed for.
-        recipients: For how many members a message is sealed, the first of whom opens it.
+        graph_digest: The digest of the graph that law and figures were made for.
         test_digest: SHA-256 of the public test set (hexadecimal); empty where the run has none.
-        seed: Seed of the learner's own draws (start, batches). Walks draw from the OS source.
         version: 1 for the first, then one more each time.
         prev_digest: Digest of the version before, None for the first.
         expires: Seconds since 1970 from when it is not accepted any more; None for never.
@@ -106,16 +372,14 @@ class Manifest:
     run_id: bytes
     arrays: tuple[ArraySpec, ...]
     suite: Suite
-    norm_bound: float
-    learner: str
-    walk: str
+    spec: RunSpec
+    figures: RunFigures
+    n_features: int
+    n_classes: int
     graph_digest: str
-    seed: int
-    payload: str = "fp32"
-    law: str = ""
+    norm_bound: float = 1e6
     law_digest: str = ""
     network: bytes = b""
-    recipients: int = 1
     test_digest: str = ""
     version: int = 1
     prev_digest: bytes | None = None
@@ -123,31 +387,80 @@ class Manifest:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "network", self.network or self.run_id)
+        object.__setattr__(self, "norm_bound", float(self.norm_bound))
+        # Without what is no business of nodes: the network and the data that a simulation would have.
+        object.__setattr__(self, "spec", MANIFEST.read(self.spec.params(MANIFEST)))
         need_length(RUN_ID_BYTES, run_id=self.run_id, network=self.network)
         if not 1 <= len(self.arrays) <= _MAX_ARRAYS or len({spec.name for spec in self.arrays}) != len(self.arrays):
             raise InvalidParameterError("arrays", f"{len(self.arrays)} arrays", f"1 to {_MAX_ARRAYS}, no name twice")
-        check_payload(self.payload)
         validate.more_than(0, norm_bound=self.norm_bound)
         validate.finite(norm_bound=self.norm_bound)
-        validate.integer(seed=self.seed)
-        validate.at_least(0, seed=self.seed)
-        check_recipients(self.recipients)
-        for name in ("learner", "walk"):
-            if not _TEXT.fullmatch(getattr(self, name)):
-                raise InvalidParameterError(name, getattr(self, name)[:80], "at most 400 printable ASCII characters")
-        if bool(self.law) == bool(self.law_digest):
-            raise InvalidParameterError("law", self.law, "a rule, or a file named by law_digest, and not both")
-        if self.law:
-            LawRule.of(self.law)
+        validate.integer(1, n_features=self.n_features, version=self.version)
+        validate.integer(0, n_classes=self.n_classes, expires=self.expires or 0)
+        self._check_spec()
         for name in ("law_digest", "graph_digest", "test_digest"):
             if getattr(self, name) or name == "graph_digest":
                 decode_hex(getattr(self, name), DIGEST_BYTES, name)
-        validate.integer(version=self.version, expires=self.expires or 0)
-        validate.at_least(1, version=self.version)
-        if self.version >= MAX_EPOCH:
-            raise InvalidParameterError("version", self.version, f"below {MAX_EPOCH}")
         check_first_link(self.version, self.prev_digest)
-        bucket_for(self.body_bytes)
+        _ = self.bucket_bytes
+
+    def _check_spec(self) -> None:
+        scheme, learning = self.spec.scheme, self.spec.learning
+        for name, value in {
+            "walk": scheme.walk,
+            "dwell": self.spec.timing.dwell_s,
+            "learner": learning.learner,
+        }.items():
+            if value is None:
+                raise InvalidParameterError(name, value, "settled: a manifest leaves nothing open")
+        check_recipients(scheme.recipients or 0)
+        if not _TEXT.fullmatch(self.learner):
+            raise InvalidParameterError("learner", self.learner[:80], "at most 400 printable ASCII characters")
+        if (scheme.law is None) == (not self.law_digest):
+            raise InvalidParameterError("law", scheme.law, "a rule, or a file named by law_digest, and not both")
+        if scheme.law is not None:
+            LawRule.of(scheme.law)
+        _ = self.rules
+
+    @cached_property
+    def rules(self) -> RunRules:
+        """The rules that nodes follow."""
+        return RunRules.of(self.spec, self.figures)
+
+    @property
+    def learner(self) -> str:
+        """The spec of the learner."""
+        return str(self.spec.learning.learner)
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """The shape of everybody's data, for :func:`veilwalk.learning.make_learner`."""
+        return {"n_features": self.n_features, "n_classes": self.n_classes}
+
+    @property
+    def law(self) -> str:
+        """The rule of the destination law; empty where it is a file."""
+        return self.spec.scheme.law or ""
+
+    @property
+    def recipients(self) -> int:
+        """For how many members a message is sealed, the first of whom opens it."""
+        return self.spec.scheme.recipients or 1
+
+    @property
+    def payload(self) -> str:
+        """How the numbers of a model travel (:mod:`veilwalk.core.payload`)."""
+        return self.spec.learning.payload
+
+    @property
+    def seed(self) -> int:
+        """Seed of the learner's own draws (start, batches). Walks draw from the OS source."""
+        return self.spec.seed
+
+    @property
+    def walks(self) -> int:
+        """How many models walk at once."""
+        return self.spec.end.walks
 
     @cached_property
     def body_bytes(self) -> int:
@@ -156,49 +469,17 @@ class Manifest:
 
     @cached_property
     def bucket_bytes(self) -> int:
-        """What every body of the run is padded to: the smallest bucket that holds the model."""
-        return bucket_for(self.body_bytes)
+        """What every body of the run is padded to: the smallest bucket that holds the model, signed as an end."""
+        return bucket_for(self.body_bytes + SIGNATURE_BYTES * self.figures.signatures)
 
     def to_bytes(self) -> bytes:
         """Return the manifest as canonical JSON."""
-        arrays = [{"dtype": spec.dtype, "name": spec.name, "shape": list(spec.shape)} for spec in self.arrays]
-        return canonical_json(
-            {
-                "arrays": arrays,
-                "bucket": bucket_code(self.bucket_bytes),
-                "expires": self.expires,
-                "format": _FORMAT,
-                "graph_digest": self.graph_digest,
-                "law": self.law,
-                "law_digest": self.law_digest,
-                "learner": self.learner,
-                **({} if self.network == self.run_id else {"network": self.network.hex()}),
-                "norm_bound": float(self.norm_bound),
-                **({} if self.payload == "fp32" else {"payload": self.payload}),
-                "prev_digest": None if self.prev_digest is None else self.prev_digest.hex(),
-                "recipients": int(self.recipients),
-                "run": self.run_id.hex(),
-                "seed": int(self.seed),
-                "suite": int(self.suite),
-                "test_digest": self.test_digest,
-                "version": int(self.version),
-                "walk": self.walk,
-            }
-        )
+        return write_record(self, _FORMAT, spec=self.spec.params(MANIFEST))
 
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the canonical text."""
         return hashlib.sha256(self.to_bytes()).digest()
-
-
-_FIELDS = (
-    *("arrays", "bucket", "expires", "format", "graph_digest", "law", "law_digest", "learner"),
-    *("norm_bound", "prev_digest", "recipients", "run", "seed", "suite", "test_digest", "version", "walk"),
-)
-_TEXTS = ("graph_digest", "law", "law_digest", "learner", "payload", "test_digest", "walk")
-#: What was not there from the beginning is left out where it says what was so then.
-_LATER = {"network": "", "payload": "fp32"}
 
 
 def array_specs(params: Params) -> tuple[ArraySpec, ...]:
@@ -211,35 +492,8 @@ def array_specs(params: Params) -> tuple[ArraySpec, ...]:
 
 def parse_manifest(data: bytes, name: str) -> Manifest:
     """Return the manifest in ``data``, checked; its signature is :func:`load_manifest`'s business."""
-    found = parse_canonical(data, name)
-    check_format(found, _FORMAT, name)
-    content = check_fields(_LATER | found, (*_LATER, *_FIELDS), name)
-    if content["network"] == content["run"]:
-        raise InputFileError(f"{name}: network: must be left out where it is the run's own")
-    if found.get("payload") == _LATER["payload"]:
-        raise InputFileError(f"{name}: payload: must be left out where it is {_LATER['payload']}")
-    try:
-        manifest = Manifest(
-            run_id=decode_hex(content["run"], RUN_ID_BYTES, "run"),
-            network=decode_hex(content["network"] or content["run"], RUN_ID_BYTES, "network"),
-            arrays=tuple(_array_spec(entry, name) for entry in _typed(content, "arrays", list)),
-            suite=parse_suite(content["suite"], name),
-            norm_bound=_typed(content, "norm_bound", float),
-            seed=_typed(content, "seed", int),
-            recipients=_typed(content, "recipients", int),
-            version=_typed(content, "version", int),
-            prev_digest=None
-            if content["prev_digest"] is None
-            else decode_hex(content["prev_digest"], DIGEST_BYTES, "prev_digest"),
-            expires=None if content["expires"] is None else _typed(content, "expires", int),
-            **{field: _typed(content, field, str) for field in _TEXTS},
-        )
-    except InputFileError:
-        raise
-    except VeilwalkError as error:
-        raise InputFileError(f"{name}: {error}") from None
-    if manifest.to_bytes() != data:
-        raise InputFileError(f"{name}: the bucket is not the one of this model")
+    manifest = read_record(Manifest, data, _FORMAT, name, spec=MANIFEST.read)
+    check_text(manifest.to_bytes(), data, name)
     return manifest
 
 
@@ -279,11 +533,9 @@ def check_manifest_follows(manifest: Manifest, current: Manifest | None, name: s
     if current is not None and manifest.run_id != current.run_id:
         raise ProtocolError(f"{name}: of another run than the one before: a new run begins with an empty state folder")
     check_follows(manifest, current, name)
-    for field in FIXED if current is not None else ():
-        if getattr(manifest, field) != getattr(current, field):
-            raise ProtocolError(f"{name}: version {manifest.version} has other {field}: that needs a new run")
-    if current is not None and walks_in(manifest.walk) != walks_in(current.walk):
-        raise ProtocolError(f"{name}: version {manifest.version} has other walks: that needs a new run")
+    for one in FIXED if current is not None else ():
+        if getattr(manifest, one) != getattr(current, one):
+            raise ProtocolError(f"{name}: version {manifest.version} has other {one}: that needs a new run")
 
 
 def check_manifest_time(manifest: Manifest, now: float, name: str) -> None:
@@ -296,17 +548,3 @@ def changed_manifest(previous: Manifest, **changes: Any) -> Manifest:
     manifest = replace(previous, **changes, version=previous.version + 1, prev_digest=previous.digest)
     check_manifest_follows(manifest, previous, "manifest")
     return manifest
-
-
-def _array_spec(content: object, name: str) -> ArraySpec:
-    fields = check_fields(content, ("dtype", "name", "shape"), f"{name}: arrays")
-    shape = _typed(fields, "shape", list)
-    return ArraySpec(name=_typed(fields, "name", str), shape=tuple(shape), dtype=_typed(fields, "dtype", str))
-
-
-def _typed(content: Mapping[str, Any], field: str, kind: type) -> Any:
-    value = content[field]
-    # Exactly that type: JSON's true is no number here.
-    if type(value) is not kind:
-        raise InputFileError(f"{field}: must be a {kind.__name__}")
-    return value

@@ -2,49 +2,194 @@
 
 Each version names the digest of the one before it, so that a history cannot be rewritten, and ends by itself, so
 that a node cut off from news notices. A member leaves, or changes a key, by the next version; nothing else revokes.
+A member joins with a *card*, which its TLS key signs.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import NameOID
 
 from veilwalk.core import validate
-from veilwalk.core.errors import GraphError, InputFileError, InvalidParameterError, ProtocolError
-from veilwalk.node.members._history import check_dates, check_first_link, check_follows
+from veilwalk.core.errors import CryptoError, GraphError, InputFileError, InvalidParameterError, ProtocolError
 from veilwalk.node.members._manifest import Manifest
-from veilwalk.node.members._member import MAX_EPOCH, Member, member_from_dict, parse_suite
 from veilwalk.node.members._signed import (
-    canonical_json,
-    check_fields,
-    check_format,
-    decode_hex,
-    parse_canonical,
+    MAX_EPOCH,
+    check_dates,
+    check_first_link,
+    check_follows,
+    check_text,
     read_bounded,
+    read_record,
     read_signed,
     sign_file,
+    write_record,
 )
-from veilwalk.node.sealing import DIGEST_BYTES, RUN_ID_BYTES, SealContext, Suite, need_length
+from veilwalk.node.sealing import RUN_ID_BYTES, SealContext, Suite, check_kem_public_key, need_length
 
 if TYPE_CHECKING:
     from veilwalk.graphs import Graph
 
-_FORMAT = "veilwalk-roster-2"
+CARD_LIMIT = 64 * 1024
+_CARD_FORMAT = "veilwalk-card-2"
+_CARD_KIND = b"veilwalk card signature 1\0"
+_CERTIFICATE_LIMIT = 1024
+_MOST_EPOCHS = 4
+_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
+_ADDRESS = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253}):([1-9][0-9]{0,4})", re.ASCII)
+_FORMAT = "veilwalk-roster-3"
 _KIND = "roster"
 # Two hybrid keys each for some 10,000 members.
 _FILE_LIMIT = 64 * 1024 * 1024
 _MAX_TIME = 253402300800  # the year 10000
-_NUMBERS = ("created", "epoch", "expires", "seals_from", "version")
-_FIELDS = (*_NUMBERS, "edges", "format", "nodes", "prev_digest", "run", "suite")
+
+
+# ---- members -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One node of the roster. ``kem`` maps an epoch to the public key messages of that epoch are sealed to."""
+
+    id: str
+    address: str
+    certificate: bytes
+    kem: Mapping[int, bytes]
+
+    def __post_init__(self) -> None:
+        check_node_id(self.id)
+        match = _ADDRESS.fullmatch(self.address)
+        if not match or int(match[2]) > 65535:
+            raise InputFileError(f"address {self.address[:80]!r} of {self.id}: must be host:port")
+        if not 1 <= len(self.kem) <= _MOST_EPOCHS or not all(0 <= epoch < MAX_EPOCH for epoch in self.kem):
+            raise InputFileError(f"kem of {self.id}: must hold the keys of 1 to {_MOST_EPOCHS} epochs")
+        _check_certificate(self.certificate, self.id)
+        object.__setattr__(self, "kem", MappingProxyType(dict(self.kem)))
+
+    @property
+    def host(self) -> str:
+        """The host part of the address, without brackets."""
+        return self.address.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """The port of the address."""
+        return int(self.address.rpartition(":")[2])
+
+    @cached_property
+    def tls_spki_sha256(self) -> bytes:
+        """SHA-256 of the TLS public key: what a peer is pinned to."""
+        return spki_sha256(self.certificate)
+
+    @property
+    def fingerprint(self) -> str:
+        """The pin in hexadecimal, as people compare it."""
+        return self.tls_spki_sha256.hex()
+
+    def check_keys(self, suite: Suite) -> None:
+        """Refuse sealing keys that are not of ``suite``, or that nothing can be sealed to."""
+        for epoch, key in self.kem.items():
+            need_length(suite.public_key_bytes, **{f"kem_{epoch}_of_{self.id}": key})
+            try:
+                check_kem_public_key(suite, key)
+            except CryptoError:
+                # Every walk would end with whoever draws this member.
+                raise InputFileError(f"kem key of {self.id}: must be one that messages can be sealed to") from None
+
+
+def check_node_id(name: str) -> None:
+    """Refuse what cannot name a node: names stand in certificates and in paths."""
+    if not _ID.fullmatch(name):
+        raise InputFileError(f"member id {name[:64]!r}: must be 1 to 63 of a-z 0-9 . _ - and begin with a-z 0-9")
+
+
+def spki_sha256(certificate: bytes) -> bytes:
+    """Return SHA-256 of the public key in a DER certificate, as ``ssl`` hands it over after a handshake."""
+    try:
+        key = x509.load_der_x509_certificate(certificate).public_key()
+    except _BAD_CERTIFICATE:
+        raise CryptoError("a certificate was refused") from None
+    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Card:
+    """What a member sends to the root to join: public, and signed by its TLS key."""
+
+    member: Member
+    suite: Suite
+    signature: bytes = b""
+
+
+def make_card(member: Member, suite: Suite, tls_key: Ed25519PrivateKey) -> bytes:
+    """Return the card of a member."""
+    content = write_record(_Card(member=member, suite=suite), _CARD_FORMAT)
+    return write_record(_Card(member=member, suite=suite, signature=tls_key.sign(_CARD_KIND + content)), _CARD_FORMAT)
+
+
+def read_card(data: bytes, name: str) -> tuple[Member, Suite]:
+    """Return the member on a card, once it is shown to hold its TLS key."""
+    card = read_record(_Card, data, _CARD_FORMAT, name)
+    check_text(write_record(card, _CARD_FORMAT), data, name)
+    member, suite = card.member, card.suite
+    try:
+        member.check_keys(suite)
+    except InvalidParameterError as error:
+        raise InputFileError(f"{name}: {error}") from None
+    content = write_record(_Card(member=member, suite=suite), _CARD_FORMAT)
+    try:
+        _public_key(member.certificate).verify(card.signature, _CARD_KIND + content)
+    except InvalidSignature:
+        raise CryptoError(f"{name}: not signed by the key it names") from None
+    return member, suite
+
+
+# What the library raises for certificates that are out of form, one way or another.
+_BAD_CERTIFICATE = (
+    *(ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm),
+    *(x509.DuplicateExtension, x509.ExtensionNotFound, x509.InvalidVersion, x509.UnsupportedGeneralNameType),
+)
+
+
+def _check_certificate(certificate: bytes, name: str) -> None:
+    """Refuse what this program would not have made: these certificates become trust anchors of TLS."""
+    if len(certificate) > _CERTIFICATE_LIMIT:
+        raise InputFileError(f"certificate of {name}: must be at most {_CERTIFICATE_LIMIT} bytes")
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    try:
+        parsed = x509.load_der_x509_certificate(certificate)
+        parsed.verify_directly_issued_by(parsed)
+        constraints = parsed.extensions.get_extension_for_class(x509.BasicConstraints).value
+        fit = parsed.subject == subject and not constraints.ca and len(parsed.extensions) == 1
+        fit = fit and isinstance(parsed.public_key(), Ed25519PublicKey)
+    except _BAD_CERTIFICATE:
+        fit = False
+    if not fit:
+        raise InputFileError(f"certificate of {name}: must be a self-signed Ed25519 leaf for that name")
+
+
+def _public_key(certificate: bytes) -> Ed25519PublicKey:
+    key = x509.load_der_x509_certificate(certificate).public_key()
+    assert isinstance(key, Ed25519PublicKey)  # noqa: S101  Member refuses any other
+    return key
+
+
+# ---- roster --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,11 +223,10 @@ class Roster:
 
     def __post_init__(self) -> None:
         need_length(RUN_ID_BYTES, network=self.network)
-        validate.integer(**{name: getattr(self, name) for name in _NUMBERS})
-        validate.at_least(1, version=self.version)
-        validate.at_least(0, epoch=self.epoch, created=self.created, seals_from=self.seals_from)
-        if self.epoch >= MAX_EPOCH - 1 or self.version >= MAX_EPOCH:
-            raise InvalidParameterError("epoch and version", (self.epoch, self.version), f"below {MAX_EPOCH - 1}")
+        validate.integer(1, version=self.version)
+        validate.integer(0, epoch=self.epoch, created=self.created, seals_from=self.seals_from, expires=self.expires)
+        if self.epoch >= MAX_EPOCH - 1:
+            raise InvalidParameterError("epoch", self.epoch, f"below {MAX_EPOCH - 1}")
         if not self.created < self.expires < _MAX_TIME:
             raise InvalidParameterError("expires", self.expires, f"after created ({self.created})")
         if self.rolls_over and not (self.epoch and self.seals_from < self.expires):
@@ -102,6 +246,7 @@ class Roster:
         if len(set(keys)) != len(keys):
             raise InvalidParameterError("nodes", "their sealing keys", "different")
         for member in self.members:
+            member.check_keys(self.suite)
             if sorted(member.kem) != list(self.key_epochs):
                 need = f"those of epochs {' and '.join(map(str, self.key_epochs))}"
                 raise InvalidParameterError(f"sealing keys of {member.id}", sorted(member.kem), need)
@@ -139,11 +284,11 @@ class Roster:
 
     @cached_property
     def _adjacent(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {member.id: [] for member in self.members}
+        adjacent: dict[str, list[str]] = {member.id: [] for member in self.members}
         for a, b in self.edges:
-            found[a].append(b)
-            found[b].append(a)
-        return found
+            adjacent[a].append(b)
+            adjacent[b].append(a)
+        return adjacent
 
     def graph(self) -> Graph:
         """Return the network, its nodes called by their ids."""
@@ -185,13 +330,13 @@ class Roster:
 
         By hand rather than with a Graph, whose kernels take a second to load: a node must start quickly.
         """
-        found, ahead = {node_id: 0}, [node_id]
+        hops, ahead = {node_id: 0}, [node_id]
         for one in ahead:
             for other in self._adjacent[one]:
-                if other not in found:
-                    found[other] = found[one] + 1
+                if other not in hops:
+                    hops[other] = hops[one] + 1
                     ahead.append(other)
-        return found
+        return hops
 
     def kem_key(self, node_id: str, epoch: int) -> bytes:
         """Return the public key that messages of ``epoch`` to ``node_id`` are sealed to."""
@@ -227,21 +372,7 @@ class Roster:
     @cached_property
     def data(self) -> bytes:
         """The roster as canonical JSON."""
-        content: dict[str, Any] = {
-            "created": self.created,
-            "edges": [list(edge) for edge in self.edges],
-            "epoch": self.epoch,
-            "expires": self.expires,
-            "format": _FORMAT,
-            "nodes": [member.to_dict() for member in self.members],
-            "prev_digest": None if self.prev_digest is None else self.prev_digest.hex(),
-            # Called so when a network had one run.
-            "run": self.network.hex(),
-            "seals_from": self.seals_from,
-            "suite": int(self.suite),
-            "version": self.version,
-        }
-        return canonical_json(content)
+        return write_record(self, _FORMAT)
 
     @cached_property
     def digest(self) -> bytes:
@@ -251,28 +382,9 @@ class Roster:
 
 def parse_roster(data: bytes, name: str) -> Roster:
     """Return the roster in ``data``, checked in itself; who signed it and when it holds is :func:`load_roster`'s."""
-    found = parse_canonical(data, name)
-    check_format(found, _FORMAT, name)
-    content = check_fields(found, _FIELDS, name)
-    for field in _NUMBERS:
-        if type(content[field]) is not int:
-            raise InputFileError(f"{name}: {field} must be a whole number")
-    for field in ("edges", "nodes"):
-        if not isinstance(content[field], list):
-            raise InputFileError(f"{name}: {field} must be a list")
-    suite = parse_suite(content["suite"], name)
-    prev = content["prev_digest"]
-    try:
-        return Roster(
-            network=decode_hex(content["run"], RUN_ID_BYTES, f"{name}: run"),
-            suite=suite,
-            prev_digest=None if prev is None else decode_hex(prev, DIGEST_BYTES, f"{name}: prev_digest"),
-            members=tuple(member_from_dict(entry, suite, name) for entry in content["nodes"]),
-            edges=tuple(_edge(entry, name) for entry in content["edges"]),
-            **{field: content[field] for field in _NUMBERS},
-        )
-    except (InvalidParameterError, GraphError) as error:
-        raise InputFileError(f"{name}: {error}") from None
+    roster = read_record(Roster, data, _FORMAT, name)
+    check_text(roster.data, data, name)
+    return roster
 
 
 def load_roster(path: Path, root_public_key: Ed25519PublicKey, now: float, current: Roster | None = None) -> Roster:
@@ -316,10 +428,3 @@ def check_succession(roster: Roster, current: Roster | None, name: str) -> None:
 def sign_roster(path: Path, roster: Roster, root_key: Ed25519PrivateKey) -> None:
     """Write the roster and its signature."""
     sign_file(path, _KIND, roster.data, root_key)
-
-
-def _edge(entry: object, name: str) -> tuple[str, str]:
-    match entry:
-        case [str(a), str(b)]:
-            return a, b
-    raise InputFileError(f"{name}: an edge must be a pair of ids")

@@ -1,7 +1,8 @@
 """Documents the root signs: canonical JSON beside a detached Ed25519 signature in ``<file>.sig``.
 
 There is one way to write a document, so that one digest names it; a reader accepts no other. The signature is
-checked before the bytes are parsed, over the kind of document as well, so that a manifest is never a roster.
+checked before the bytes are parsed, over the kind of document as well, so that a manifest is never a roster. Each
+version names the one before it, so that a history cannot be rewritten.
 """
 
 from __future__ import annotations
@@ -11,20 +12,31 @@ import binascii
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from veilwalk.core.errors import CryptoError, InputFileError, InvalidParameterError
+from veilwalk.core.config import decode, encode
+from veilwalk.core.errors import CryptoError, InputFileError, InvalidParameterError, ProtocolError, VeilwalkError
 from veilwalk.core.records import write_atomically
+from veilwalk.node.sealing import DIGEST_BYTES
+
+if TYPE_CHECKING:
+    from veilwalk.node.members._manifest import Manifest
+    from veilwalk.node.members._roster import Roster
 
 SIGNATURE_SUFFIX = ".sig"
+#: The numbers of versions and epochs are below this.
+MAX_EPOCH = 2**31
 _SIGNATURE_BYTES = 64
 # Base64 of a signature and a newline, with room for an editor's habits.
 _SIGNATURE_FILE_LIMIT = 128
 _FORMAT_DIGITS = 6
 _KINDS = ("manifest", "roster")
+_CLOCK_TOLERANCE_S = 3600
+
+_Record = TypeVar("_Record")
 
 
 def canonical_json(content: Mapping[str, Any]) -> bytes:
@@ -45,6 +57,40 @@ def parse_canonical(data: bytes, name: str) -> dict[str, Any]:
     return dict(content)
 
 
+def write_record(record: object, form: str, **fields: Any) -> bytes:
+    """Return the canonical text of a record: its format and its fields, some of them as given."""
+    return canonical_json({"format": form, **encode(record), **fields})
+
+
+def read_record(kind: type[_Record], data: bytes, form: str, name: str, **readers: Any) -> _Record:
+    """Return the record in ``data``, checked: the inverse of :func:`write_record`.
+
+    ``readers`` make a value of a field that :func:`decode` does not know.
+
+    Raises:
+        InputFileError: It is of another format, out of form, or says what cannot be.
+    """
+    content = parse_canonical(data, name)
+    check_format(content, form, name)
+    del content["format"]
+    try:
+        for field, read in readers.items():
+            if isinstance(content.get(field), Mapping):
+                content[field] = read(content[field])
+        record = decode(kind, content, dashes=False)
+    except InputFileError as error:
+        raise InputFileError(str(error) if str(error).startswith(name) else f"{name}: {error}") from None
+    except VeilwalkError as error:
+        raise InputFileError(f"{name}: {error}") from None
+    return record
+
+
+def check_text(text: bytes, data: bytes, name: str) -> None:
+    """Refuse a document that says the same as the one text of it in another way."""
+    if text != data:
+        raise InputFileError(f"{name}: not as this version writes it: a field is missing or written another way")
+
+
 def check_fields(content: object, fields: Iterable[str], name: str) -> dict[str, Any]:
     """Return ``content`` if it is an object with exactly ``fields``; name the first that is missing or unknown."""
     if not isinstance(content, dict):
@@ -60,14 +106,14 @@ def check_fields(content: object, fields: Iterable[str], name: str) -> dict[str,
 def check_format(content: Mapping[str, Any], ours: str, name: str) -> None:
     """Refuse a document of another format than ``ours``; asked before its fields, for another format has others."""
     kind, _, number = ours.rpartition("-")
-    found = content.get("format")
-    what, _, other = found.rpartition("-") if isinstance(found, str) else ("", "", "")
+    given = content.get("format")
+    what, _, other = given.rpartition("-") if isinstance(given, str) else ("", "", "")
     if what != kind or not (other.isascii() and other.isdecimal() and len(other) <= _FORMAT_DIGITS):
         raise InputFileError(f"{name}: not a {kind.removeprefix('veilwalk-')} of this version")
     if int(other) > int(number):
-        raise InputFileError(f"{name}: {found} is of a newer version, this one reads {ours}: upgrade veilwalk")
+        raise InputFileError(f"{name}: {given} is of a newer version, this one reads {ours}: upgrade veilwalk")
     if int(other) < int(number):
-        raise InputFileError(f"{name}: {found} is of an older version, this one reads {ours}: make the run anew")
+        raise InputFileError(f"{name}: {given} is of an older version, this one reads {ours}: make the run anew")
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
@@ -107,6 +153,9 @@ def decode_hex(text: object, length: int, name: str) -> bytes:
     if len(data) != length or data.hex() != text:
         raise InputFileError(f"{name}: must be {2 * length} lower-case hexadecimal digits")
     return data
+
+
+# ---- signatures ----------------------------------------------------------------------------------------------------
 
 
 def sign_file(path: Path, kind: str, data: bytes, root_key: Ed25519PrivateKey) -> None:
@@ -154,3 +203,41 @@ def signature_path(path: Path) -> Path:
 
 def _signed_bytes(kind: str, data: bytes) -> bytes:
     return f"veilwalk {kind} signature 1".encode("ascii") + b"\0" + data
+
+
+# ---- versions ------------------------------------------------------------------------------------------------------
+
+
+def check_first_link(version: int, prev_digest: bytes | None) -> None:
+    """Refuse a first version that names one before it, and a later one that does not."""
+    if version >= MAX_EPOCH:
+        raise InvalidParameterError("version", version, f"below {MAX_EPOCH}")
+    if (prev_digest is None) != (version == 1) or len(prev_digest or bytes(DIGEST_BYTES)) != DIGEST_BYTES:
+        raise InvalidParameterError("prev_digest", prev_digest, "absent in version 1, 32 bytes in all others")
+
+
+def check_follows(document: Manifest | Roster, current: Manifest | Roster | None, name: str) -> None:
+    """Refuse a version that does not follow ``current``; the same one again is accepted.
+
+    Raises:
+        ProtocolError: Older, a second one of the same number, after a gap, or after another one.
+    """
+    if current is None or document.digest == current.digest:
+        return
+    version, held = document.version, current.version
+    if version < held:
+        raise ProtocolError(f"{name}: version {version} is older than {held}, which this node holds")
+    if version == held:
+        raise ProtocolError(f"{name}: a second version {version}: the root signed two; ask its keeper")
+    if version > held + 1:
+        raise ProtocolError(f"{name}: version {version} does not follow {held}; load {held + 1} first")
+    if document.prev_digest != current.digest:
+        raise ProtocolError(f"{name}: version {version} follows another {held} than this node holds")
+
+
+def check_dates(version: int, now: float, *, created: int, expires: int | None, name: str) -> None:
+    """Refuse a version that has expired, or that comes from the future by more than clocks differ."""
+    if expires is not None and now >= expires:
+        raise ProtocolError(f"{name}: version {version} expired {now - expires:.0f} s ago")
+    if now < created - _CLOCK_TOLERANCE_S:
+        raise ProtocolError(f"{name}: version {version} begins in {created - now:.0f} s; is this clock right?")

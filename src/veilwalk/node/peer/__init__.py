@@ -1,10 +1,11 @@
 """One node at work: custody, routing, training at destinations, the service around them."""
 
-from veilwalk.node.peer._assemble import learner_text
+from veilwalk.node.peer._assemble import learner_of, own_data
 from veilwalk.node.peer._check import Finding, check_node
 from veilwalk.node.peer._config import NodeConfig, load_config, load_configs
 from veilwalk.node.peer._drain import drain_node, is_running
 from veilwalk.node.peer._draws import OsDraws, RecordedDraws
+from veilwalk.node.peer._ends import signatures_needed
 from veilwalk.node.peer._law_files import file_digest
 from veilwalk.node.peer._metrics import PUBLIC_TALLIES
 from veilwalk.node.peer._model import node_model
@@ -12,7 +13,7 @@ from veilwalk.node.peer._node import Node
 from veilwalk.node.peer._process import run_node
 from veilwalk.node.peer._routing import DestinationRow, NextHop
 from veilwalk.node.peer._status import NodeStatus, node_status, unfinish_node
-from veilwalk.node.peer._trainer import SecretNormal
+from veilwalk.node.peer._trainer import SecretNormal, protection_of
 
 __all__ = [
     "PUBLIC_TALLIES",
@@ -29,11 +30,14 @@ __all__ = [
     "drain_node",
     "file_digest",
     "is_running",
-    "learner_text",
+    "learner_of",
     "load_config",
     "load_configs",
     "node_model",
     "node_status",
+    "own_data",
+    "protection_of",
     "run_node",
+    "signatures_needed",
     "unfinish_node",
 ]

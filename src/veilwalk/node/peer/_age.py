@@ -16,6 +16,8 @@ _FIRST_BY = 4
 _HOPS = 32
 _SLOWEST = 4.0
 _UNDER_WAY = 256
+# Elsewhere hops may be so many times as quick.
+_QUICKER = 2.0
 # Nobody is without an opening for longer than this many times the mean, save as often as false alarms are allowed.
 _OPENINGS = 15
 # A node that slept for this share of its patience has not been waiting, but away.
@@ -59,6 +61,11 @@ class Pace:
             self._last.append(self._clock() - came)
 
     @property
+    def least_hop_s(self) -> float | None:
+        """At least how long a hop takes, by those that were seen here; None before there were any."""
+        return statistics.median(self._last) / _QUICKER if self._last else None
+
+    @property
     def factor(self) -> float:
         """How many times longer than expected hops take; 1 where they are quicker, or too few were seen."""
         if len(self._last) < _HOPS // 2:
@@ -82,7 +89,7 @@ class AgeWatch:
         draws: Draws | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self._late_s = late_s
+        self.late_s = late_s
         self._spread = spread
         #: How long hops take, by which lateness is counted.
         self.pace = pace or Pace(1.0)
@@ -97,7 +104,7 @@ class AgeWatch:
 
     def slept(self, seconds: float) -> None:
         """Note that this process stood still for so long: it could see nothing meanwhile."""
-        if seconds > _AWAY * self._late_s:
+        if seconds > _AWAY * self.late_s:
             self.seen()
         else:
             self._since += seconds
@@ -105,7 +112,7 @@ class AgeWatch:
     @property
     def is_late(self) -> bool:
         """Whether it is time to make a walk."""
-        return self._clock() - self._since >= (self._late_s + self._put_off) * self.pace.factor
+        return self._clock() - self._since >= (self.late_s + self._put_off) * self.pace.factor
 
 
 class Watches:
@@ -120,6 +127,8 @@ class Watches:
         self._hunger = hunger
         #: How long hops take here.
         self.pace = age.pace
+        #: How long nothing may come by.
+        self.late_s = age.late_s
 
     @property
     def lanes(self) -> tuple[int, ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from veilwalk.core.errors import ConfigError, InputFileError, ProtocolError, SpoolError
+from veilwalk.core.errors import ConfigError, InputFileError, SpoolError
 from veilwalk.core.records import write_atomically
 from veilwalk.node.members import (
     KeyRing,
@@ -88,7 +87,7 @@ def assemble(
 
 def load_task(config: NodeConfig, manifest: Manifest, *, index: int) -> Task:
     """Return what the node learns with, on what."""
-    rules = RunRules.from_text(manifest.walk)
+    rules = manifest.rules
     if rules.noise and config.max_loss_ratio:
         raise ConfigError("max_loss_ratio: must be left out: the run's noise does not cover tests on a node's own rows")
     return Task(
@@ -112,8 +111,7 @@ def checked_work(
     """
     roster, manifest = membership.roster, membership.manifest
     check_own_entry(keys, roster)
-    rules = RunRules.from_text(manifest.walk)
-    check_clock(rules)
+    rules = manifest.rules
     index = roster.index(keys.id)
     task: Trainer
     if worker is None:
@@ -124,17 +122,6 @@ def checked_work(
     law = law_of(manifest, roster, keys.id, file=config.law, state=config.state)
     law.on(roster, keys.id)
     return task, rules, law
-
-
-def check_clock(rules: RunRules) -> None:
-    """Refuse to work by a clock by which the run has not been made yet: no update can have been, and none is believed.
-
-    Raises:
-        ProtocolError: This clock is behind, or that of the root's keeper was ahead.
-    """
-    ahead_s = rules.since - time.time()
-    if ahead_s > rules.clocks_s:
-        raise ProtocolError(f"the manifest was made {ahead_s:.0f} s ahead of this clock: is it right?")
 
 
 def check_own_entry(keys: NodeKeys, roster: Roster) -> None:
@@ -170,11 +157,6 @@ def _note_owner(disk: FolderDisk, state: Path, node: str) -> None:
         raise
 
 
-def learner_text(spec: str, *, n_features: int, n_classes: int) -> str:
-    """Return how a manifest names a learner: its spec, and the shape of the data."""
-    return f"{spec} {n_features} {n_classes}"
-
-
 def learner_of(manifest: Manifest, *, consent: str | None) -> Learner:
     """Return the manifest's learner.
 
@@ -182,29 +164,15 @@ def learner_of(manifest: Manifest, *, consent: str | None) -> Learner:
     """
     from veilwalk.learning import LEARNERS, make_learner
 
-    spec, shape = _learner_fields(manifest)
+    spec = manifest.learner
     if spec.partition(":")[0] not in LEARNERS and spec != consent:
         raise ConfigError(
             f"the manifest names the learner {spec[:80]!r}, which is not ours: set learner to the same to run it"
         )
-    learner = make_learner(spec, **shape)
+    learner = make_learner(spec, **manifest.shape)
     if array_specs(learner.init_params(np.random.default_rng(0))) != manifest.arrays:
         raise ConfigError(f"the learner {spec[:80]!r} makes other arrays than the manifest lists")
     return learner
-
-
-def learner_spec(manifest: Manifest) -> str:
-    """Return the spec of the manifest's learner."""
-    return _learner_fields(manifest)[0]
-
-
-def _learner_fields(manifest: Manifest) -> tuple[str, dict[str, int]]:
-    """Return the spec of the manifest's learner, and the shape of the data it is for."""
-    try:
-        spec, n_features, n_classes = manifest.learner.split(" ")
-        return spec, {"n_features": int(n_features), "n_classes": int(n_classes)}
-    except ValueError:
-        raise ConfigError(f"the manifest's learner {manifest.learner[:80]!r}: must be SPEC FEATURES CLASSES") from None
 
 
 def own_data(config: NodeConfig, manifest: Manifest) -> Partition:
@@ -212,7 +180,7 @@ def own_data(config: NodeConfig, manifest: Manifest) -> Partition:
     from veilwalk.learning import require_fit
 
     data = read_partition(config.data)
-    require_fit(data, **_learner_fields(manifest)[1], name=f"data {config.data}")
+    require_fit(data, **manifest.shape, name=f"data {config.data}")
     return data
 
 

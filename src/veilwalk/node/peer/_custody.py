@@ -1,193 +1,599 @@
 """What a node owes: every message it took and has not handed on. Each method is one step that a crash cannot halve.
 
-    offered -> held --given--> taken --not for us, or opened before--> pinned to (peer, number) --> given --done--> gone
-                                |--for us, new id--> trained --> {id noted, old row out, new row, checkpoint} --> ...
-
-A message has its number before it is given, and is offered under that; a receiver holds it, uses it only when
-it is given, and has it on disk before it says so. So a crash anywhere repeats a step, which the receiver knows by its
-number. What was not given may go another way; what was given may be used already, and waits for the answer.
+Where a message can be, and what takes it from there, is a table (:data:`TRANSITIONS`). A message has its key before it
+is given, and is offered under that; a receiver holds it, uses it only when it is given, and has it on disk before it
+says so. So a crash anywhere repeats a step, which the receiver knows by the key. What was not given may go another way;
+what was given may be used already, and waits for the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
 
-from veilwalk.node.peer._ends import VOUCHERS
-from veilwalk.node.peer._intake import Intake
+from veilwalk.node.peer._draws import Draws
+from veilwalk.node.peer._repeats import Visits
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.sealing import Bytes, OpenedHeader, Opener
 from veilwalk.node.spool import (
-    ASKED,
-    ENDS,
+    KEYS_REMEMBERED,
     STEP,
+    DamageError,
     Discard,
-    Progress,
+    Outgoing,
     Register,
     Row,
-    add_claim,
-    forget_claims,
+    SignedEnd,
+    Spool,
+    Stored,
+    Taken,
+    UpdateOutcome,
+    Verdict,
     hit,
     of_lane,
 )
 
+# Remembered in memory, and only so many: whoever can seal can have any number of them given up, without any training.
+_GIVEN_UP = 4096
+# A neighbour forgets the key of a message after so many others: no power cut may bring that many back.
+_MOST_UNSYNCED = KEYS_REMEMBERED // 2
 
-class Custody(Intake):
-    """The messages of one node and the rules they follow. Used by one thread at a time."""
+
+class Place(Enum):
+    """Where a message is."""
+
+    HELD = "held"
+    WAITING = "waiting"
+    OPENING = "opening"
+    PINNED = "pinned"
+    GIVEN = "given"
+
+
+class Event(Enum):
+    """What happens to a message."""
+
+    OFFER = "a neighbour offers it"
+    FORGET = "another offer takes its place, or its epoch ends"
+    TAKE = "the neighbour gives it, and it opens for others"
+    OPEN = "the neighbour gives it, and it opens here"
+    CREATE = "a walk is made here"
+    ANNOUNCE = "an end is told to one neighbour"
+    PASS = "it was opened before"  # noqa: S105  no password
+    TRAIN = "its update takes its place"
+    PIN = "its dwell is over, and a next hop is drawn"
+    REROUTE = "that neighbour is silent, and another is drawn"
+    GIVE = "this node lets it go no other way"
+    DENY = "that neighbour says that it has not taken it"
+    LEAVE = "that neighbour leaves the roster"
+    DELIVER = "that neighbour says that it has taken it"
+    DROP = "it ends here"
+
+
+#: (place, event) -> place; None stands for nowhere. Everything that it does not list is a fault of this node.
+TRANSITIONS: dict[tuple[Place | None, Event], Place | None] = {
+    (None, Event.OFFER): Place.HELD,
+    (Place.HELD, Event.FORGET): None,
+    (Place.HELD, Event.TAKE): Place.WAITING,
+    (Place.HELD, Event.OPEN): Place.OPENING,
+    (None, Event.CREATE): Place.WAITING,
+    (None, Event.ANNOUNCE): Place.PINNED,
+    (Place.OPENING, Event.PASS): Place.WAITING,
+    (Place.OPENING, Event.TRAIN): Place.WAITING,
+    (Place.OPENING, Event.DROP): None,
+    (Place.WAITING, Event.PIN): Place.PINNED,
+    (Place.WAITING, Event.DROP): None,
+    (Place.PINNED, Event.REROUTE): Place.PINNED,
+    (Place.PINNED, Event.GIVE): Place.GIVEN,
+    (Place.PINNED, Event.LEAVE): Place.PINNED,
+    (Place.PINNED, Event.DROP): None,
+    (Place.GIVEN, Event.DENY): Place.PINNED,
+    (Place.GIVEN, Event.DELIVER): None,
+    (Place.GIVEN, Event.LEAVE): Place.PINNED,
+    (Place.GIVEN, Event.DROP): None,
+}
+
+
+def next_place(place: Place | None, event: Event) -> Place | None:
+    """Return where ``event`` takes a message; refuse what the table does not list."""
+    if (place, event) not in TRANSITIONS:
+        raise RuntimeError(f"a message in custody at {place}: {event} cannot happen there")
+    return TRANSITIONS[place, event]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMessage:
+    """A message that is here, and still the neighbour's: in no table, so nothing can open it or pass it on."""
+
+    key: bytes
+    digest: bytes
+    body: Bytes
+    stored: Stored
+
+
+class Custody:
+    """The messages of one node and the rules they follow. Used by the storage thread alone."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        *,
+        opener: Opener,
+        next_hop: NextHop,
+        draws: Draws,
+        quota: int,
+        visits: Visits | None = None,
+        avoided: Callable[[], frozenset[str]] = frozenset,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self.spool = spool
+        self.opener = opener
+        self.next_hop = next_hop
+        self.visits = visits
+        self._draws = draws
+        self._quota = quota
+        # Neighbours that are not there, or were slow lately: with all links up, none, and the walk is the simulator's.
+        self._avoided = avoided
+        self._clock = clock or time.monotonic
+        # By neighbour. A restart forgets them: the neighbour still has each, and offers it again.
+        self.held: dict[str, HeldMessage] = {}
+        # Messages that open here and wait for the training, with the ids of their updates.
+        self._opening: dict[int, bytes] = {}
+        # Messages that wait because they came too often, and those that are too old to go on.
+        self._resting: set[int] = set()
+        self._outlived: set[int] = set()
+        # The ids of those that were opened and given up.
+        self._given_up: deque[bytes] = deque(maxlen=_GIVEN_UP)
+        # Since when a message waits for the answer to GO.
+        self._given_since: dict[int, float] = {}
+        self._unsynced = 0
 
     def follow(self, *, opener: Opener, next_hop: NextHop, allowed_visits: int) -> None:
         """Open, route and slow down as a new roster asks."""
-        self.opener = opener
-        self.held.keep_current(opener)
-        self.next_hop = next_hop
+        self.opener, self.next_hop = opener, next_hop
+        for peer, held in tuple(self.held.items()):
+            if not opener.is_current(held.body):
+                self._forget(peer)
         if self.visits is not None:
             self.visits.allowed = allowed_visits
 
-    def recover(self) -> list[tuple[Row, bool]]:
-        """Return every message in custody, and whether it is for us; damaged ones are thrown away."""
-        found = []
+    def place_of(self, row: Row) -> Place:
+        """Return where a message is."""
+        if row.peer is None:
+            return Place.OPENING if row.id in self._opening else Place.WAITING
+        return Place.GIVEN if row.given else Place.PINNED
+
+    def _move(self, row: Row, event: Event) -> None:
+        """Check that ``event`` may happen to a message where it is, and forget what was noted of it there."""
+        after = next_place(self.place_of(row), event)
+        if after is not Place.WAITING:
+            self._resting.discard(row.id)
+            self._outlived.discard(row.id)
+        self._opening.pop(row.id, None)
+        if after is not Place.GIVEN:
+            self._given_since.pop(row.id, None)
+
+    # Coming in.
+
+    def greet(self, peer: str, incarnation: bytes) -> bool:
+        """Note which disk a neighbour has that is about to offer messages; return whether it is a new one."""
+        if self.spool.tables.is_disk_of(peer, incarnation):
+            return False
+        self._forget(peer)
         with self.spool.transaction() as register:
-            rows = register.messages()
-        for row in rows:
+            register.greet(peer, incarnation)
+        return True
+
+    def hold(self, peer: str, key: bytes, digest: bytes, body: Bytes) -> Verdict:
+        """Keep the message of that key, which a neighbour offers, without using it.
+
+        Raises:
+            SpoolError: It could not be stored.
+        """
+        hit("hold.received")
+        if self.spool.tables.has_taken(peer, key):
+            return Verdict.AGAIN
+        if not self.opener.is_current(body):
+            return Verdict.REFUSED
+        self._forget(peer)
+        try:
+            # A large one is in its file, synced, before it is given: what is left to do then is quick.
+            stored = self.spool.store(body, digest=digest)
+        except DamageError:
+            return Verdict.DAMAGED
+        next_place(None, Event.OFFER)
+        self.held[peer] = HeldMessage(key, digest, body, stored)
+        hit("hold.stored")
+        return Verdict.HELD
+
+    def take(self, peer: str, key: bytes) -> Taken:
+        """Take the message of that key, which is held and now given; once this returns it is safe to say so.
+
+        Raises:
+            SpoolError: It could not be stored, and was not taken.
+        """
+        hit("take.received")
+        if self.spool.tables.has_taken(peer, key):
+            return Taken(Verdict.AGAIN)
+        held = self.held.get(peer)
+        if held is None or held.key != key:
+            self._forget(peer)
+            # The neighbour may send it another way then: it must be certain.
+            self.spool.settle()
+            return Taken(Verdict.UNKNOWN)
+        # Its bytes are where the next that comes by the same connection will be.
+        del self.held[peer]
+        opened = self.opener.open(held.body)
+        for_us = self._is_new(opened)
+        next_place(Place.HELD, Event.OPEN if for_us else Event.TAKE)
+        # Every visit counts, whatever it is.
+        wait_s, is_last = (0.0, False) if self.visits is None else self.visits.visit(held.digest)
+        wait_s = 0.0 if for_us else wait_s
+        row, crowded_out = self._write(peer, held, rests=wait_s > 0)
+        if wait_s:
+            self._resting.add(row.id)
+            if is_last:
+                self._outlived.add(row.id)
+        if opened is not None and for_us:
+            self._opening[row.id] = opened.header.update_id
+        return Taken(Verdict.TAKEN, row, for_us=for_us, wait_s=wait_s, crowded_out=crowded_out)
+
+    def create(self, message: Bytes, count: str) -> Row:
+        """Put a walk made here under way."""
+        with self.spool.transaction() as register:
+            register.count(count)
+            next_place(None, Event.CREATE)
+            return register.add_message(self.spool.store(message), came_from=None)
+
+    def recover(self) -> list[tuple[Row, bool]]:
+        """Return every message in custody, and whether it opens here; damaged ones are thrown away."""
+        rows = []
+        for row in self.spool.tables.messages():
             if self.drop_if_damaged(row):
                 continue
             opened = self.opener.open(self.spool.read(row)) if row.peer is None else None
             for_us = self._is_new(opened)
             if opened is not None and for_us:
-                self._ours[row.id] = opened.header.update_id
-            found.append((row, for_us))
-        return found
+                self._opening[row.id] = opened.header.update_id
+            rows.append((row, for_us))
+        return rows
+
+    def slept(self, seconds: float) -> None:
+        """Note that nothing could come by for so long."""
+        if self.visits is not None:
+            self.visits.slept(seconds)
+
+    def _write(self, peer: str, held: HeldMessage, *, rests: bool) -> tuple[Row, int | None]:
+        """Take a message into custody; return it, and which had to go for it."""
+        try:
+            with self.spool.transaction() as register:
+                register.add_taken(peer, held.key)
+                register.count("taken")
+                crowded_out = self._make_room(register, peer)
+                if rests:
+                    register.count("rested")
+                row = register.add_message(held.stored, came_from=peer)
+                hit("take.before_commit")
+        except BaseException:
+            self.spool.discard(held.stored)
+            raise
+        hit("take.committed")
+        if crowded_out is not None:
+            self._move(crowded_out, Event.DROP)
+        return row, None if crowded_out is None else crowded_out.id
+
+    def _make_room(self, register: Register, peer: str) -> Row | None:
+        """Let one of a neighbour's messages go where it has brought more than it may, and return which.
+
+        No other's is touched for it. Nobody waits for room, so none can be waited for in a circle: what nobody can open
+        must not stop what somebody can. An honest network never has as many messages as one neighbour may bring. What
+        came too often goes first, then any that is not for this node; the oldest of those may be at work.
+        """
+        brought = register.not_given_from(peer)
+        if len(brought) < self._quota:
+            return None
+        resting = [row for row in brought if row.id in self._resting]
+        strange = [row for row in brought if row.id not in self._opening]
+        options = resting or strange or brought[1:] or brought
+        row = options[self._draws.below(len(options))]
+        register.drop(row)
+        register.count("crowded_out")
+        return row
+
+    def _is_new(self, opened: OpenedHeader | None) -> bool:
+        """Return whether a message opens here for the first time.
+
+        What was opened before, or given up, or waits for the training, goes on like what never was: a neighbour may
+        bring it again to see what becomes of it.
+        """
+        if opened is None:
+            return False
+        update_id = opened.header.update_id
+        if update_id in self._opening.values() or update_id in self._given_up:
+            return False
+        return not self.spool.tables.is_opened(update_id)
+
+    def _forget(self, peer: str) -> None:
+        """Forget what a neighbour offered."""
+        held = self.held.pop(peer, None)
+        if held is not None:
+            next_place(Place.HELD, Event.FORGET)
+            self.spool.discard(held.stored)
+
+    # Opening.
 
     def examine(self, number: int) -> tuple[Row, OpenedHeader | None] | None:
-        """Return a held message with its header, if it is to be opened; None if it is gone, damaged or on its way."""
+        """Return a message that opens here, with its header where it is to be worked on; None if it is gone."""
         row = self.spool.tables.message(number)
-        if row is None or row.peer is not None:
-            return None
-        if self.drop_if_damaged(row):
+        if row is None or row.peer is not None or self.drop_if_damaged(row):
             return None
         opened = self.opener.open(self.spool.read(row))
-        if opened is not None and self.spool.tables.is_opened(opened.header.update_id):
-            # It came while the first was being trained on, which had been crowded out meanwhile.
-            self._ours.pop(number, None)
+        if opened is None or self.spool.tables.is_opened(opened.header.update_id):
+            # Its epoch ended, or it came while the first was being trained on, which had been crowded out meanwhile.
+            if row.id in self._opening:
+                self._move(row, Event.PASS)
             return row, None
         return row, opened
 
-    def statistics(self) -> tuple[dict[str, int], int]:
-        """Return all tallies, and how many messages are in custody."""
-        return self.spool.tables.tallies(), len(self.spool.tables.messages())
+    def replace(self, row: Row, outcome: UpdateOutcome) -> Row | None:
+        """Commit what became of an opened message; return the message in its place, or None."""
+        hit("train.sealed")
+        lane, is_end = outcome.lane, outcome.message is None
+        successor: Row | None = None
+        with self.spool.transaction() as register:
+            register.add_opened(outcome.header.update_id, outcome.epoch)
+            # One that was crowded out while it was worked on is gone, and its body is another message's.
+            is_here = register.drop(row)
+            for name in outcome.counts:
+                register.count(name)
+            if outcome.lost:
+                register.count("discarded", outcome.lost)
+            if outcome.model is not None:
+                turn = register.count("turns")
+                register.add_walk(outcome.header.walk_tag, outcome.iteration, turn, outcome.header.made_at)
+                stored, tag = self.spool.store(outcome.model, plain=True), outcome.header.walk_tag
+                register.set_model("checkpoint", stored, lane=lane, tag=tag, iteration=outcome.iteration)
+            if outcome.learner_state is not None:
+                register.set_learner_state(outcome.learner_state)
+            if outcome.step is not None:
+                register.set_mark(of_lane(STEP, lane), repr(outcome.step).encode())
+            self._note_end(register, outcome)
+            if outcome.message is not None:
+                # It goes on as the message it replaces would have: not straight back where that came from.
+                successor = register.add_message(self.spool.store(outcome.message), came_from=row.came_from)
+            hit("finish.before_commit" if is_end else "train.before_commit")
+        hit("finish.committed" if is_end else "train.committed")
+        if is_here:
+            self._move(row, Event.DROP if successor is None else Event.TRAIN)
+        return successor
 
-    def has_a_walk(self) -> bool:
-        """Return whether a message is here that may be a walk: no finished model, nor one that came too often."""
-        return any(not row.fixed and row.id not in self._resting for row in self.spool.tables.messages())
+    def discard(self, row: Row, outcome: Discard) -> None:
+        """Let an opened message go, with what came of it besides."""
+        if row.id in self._opening:
+            self._given_up.append(self._opening[row.id])
+        with self.spool.transaction() as register:
+            is_here = register.drop(row)
+            register.count(outcome.count)
+            if outcome.lost:
+                register.count("discarded", outcome.lost)
+            self._announce(register, outcome.farewells, outcome.lane, again=False)
+        if is_here:
+            self._move(row, Event.DROP)
 
-    def count(self, name: str) -> None:
-        """Add one to a tally; not worth waiting for the disk."""
-        with self.spool.transaction(durable=False) as register:
-            register.count(name)
+    # Ends.
+
+    def announce(self, farewells: Mapping[str, Bytes], lane: int, *, again: bool = True) -> None:
+        """Put the end of a lane under way to neighbours; with ``again`` in the place of one that waits for them."""
+        with self.spool.transaction() as register:
+            self._announce(register, farewells, lane, again=again)
+
+    def sign_end(self, end: SignedEnd, farewells: Mapping[str, Bytes]) -> bool:
+        """Note who has signed the end of a lane, tell the neighbours, and take it where enough have.
+
+        Return whether it is still the one that is being signed here.
+        """
+        with self.spool.transaction() as register:
+            stored = register.model("end", end.lane)
+            if stored is None or stored.digest != hashlib.sha256(end.model).digest():
+                return False
+            register.set_signatures("end", end.lane, end.signatures)
+            if end.is_final:
+                self._take_end(register, end.lane)
+            self._announce(register, farewells, end.lane, again=True)
+        return True
+
+    def _note_end(self, register: Register, outcome: UpdateOutcome) -> None:
+        end = outcome.end
+        if end is None:
+            return
+        stored, final = self.spool.store(end.model, plain=True), register.model("final", end.lane)
+        # One may have been taken since this node looked.
+        place = (end.iteration, stored.digest)
+        if final is not None and (not end.is_final or place <= (final.iteration, final.digest)):
+            self.spool.discard(stored)
+            return
+        register.set_model("end", stored, lane=end.lane, tag=b"", iteration=end.iteration, signatures=end.signatures)
+        if end.is_final:
+            self._take_end(register, end.lane)
+        self._announce(register, outcome.farewells, end.lane, again=True)
+
+    def _take_end(self, register: Register, lane: int) -> None:
+        register.count("ends" if register.model("final", lane) is None else "ends_changed")
+        register.drop_model("final", lane)
+        register.execute("UPDATE model SET kind = 'final' WHERE kind = 'end' AND lane = ?", lane)
+
+    def _announce(self, register: Register, farewells: Mapping[str, Bytes], lane: int, *, again: bool) -> None:
+        for peer, message in farewells.items():
+            told = [row for row in register.pinned_to(peer) if row.end_lane == lane]
+            if told and not again:
+                continue
+            for row in told:
+                if not row.given:
+                    self._move(row, Event.DROP)
+                    register.drop(row)
+            next_place(None, Event.ANNOUNCE)
+            register.add_message(self.spool.store(message), came_from=None, peer=peer, end_lane=lane)
+
+    # Going out.
 
     def pin(self, number: int) -> Row | None:
-        """Draw the next hop of a held message; None if it is gone, or goes now because it is too old."""
+        """Draw the next hop of a message that waits; None if it is gone, or goes now because it is too old."""
         if number in self._outlived:
             self.drop(number, "outlived")
             return None
-        self._let_go(number)
         with self.spool.transaction() as register:
             row = register.message(number)
             if row is None or row.peer is not None:
                 return row
-            row = self._pin(register, row)
+            pinned = register.pin(row, self._draw_next(row.came_from))
             hit("route.before_commit")
         hit("route.committed")
-        return row
+        self._move(row, Event.PIN)
+        return pinned
+
+    def outgoing(self, peer: str) -> Outgoing | None:
+        """Return what is next on the link to ``peer``: what was given first, then the oldest."""
+        for row in self.spool.tables.pinned_to(peer):
+            try:
+                return Outgoing(row.key or b"", row, self.spool.read_unchecked(row), given=bool(row.given))
+            except DamageError:
+                self.drop(row.id, "damaged")
+        return None
+
+    def waits_for(self, peer: str) -> bool:
+        """Return whether anything is to be handed over to ``peer``."""
+        return bool(self.spool.tables.pinned_to(peer))
+
+    def give(self, peer: str, key: bytes) -> bool:
+        """Note that a message is the neighbour's to use, before it is told so; it goes no other way from now on.
+
+        Return whether it may be: it may have gone another way since it was offered.
+        """
+        row = self.spool.tables.pinned(peer, key)
+        if row is None:
+            return False
+        self._move(row, Event.GIVE)
+        # After a power cut, which may undo this, everything pinned counts as given: no need to wait for the disk.
+        with self.spool.transaction(durable=False) as register:
+            register.set_given(row, True)  # noqa: FBT003
+            hit("give.before_commit")
+        hit("give.committed")
+        self._given_since[row.id] = self._clock()
+        return True
+
+    def deny(self, peer: str, key: bytes) -> None:
+        """Note that the neighbour said it did not take a message."""
+        row = self.spool.tables.pinned(peer, key)
+        if row is not None:
+            with self.spool.transaction(durable=False) as register:
+                register.set_given(row, False)  # noqa: FBT003
+            self._move(row, Event.DENY)
+
+    def deliver(self, peer: str, key: bytes) -> None:
+        """Let go of a message that ``peer`` has taken."""
+        hit("send.before_delete")
+        row = self.spool.tables.pinned(peer, key)
+        if row is not None:
+            # Undone by a power cut, it is asked about once more: no need to wait for the disk, but for so many.
+            self._unsynced = (self._unsynced + 1) % _MOST_UNSYNCED
+            with self.spool.transaction(durable=not self._unsynced) as register:
+                register.drop(row)
+                register.count("hops" if row.end_lane is None else "farewells")
+            self._move(row, Event.DELIVER)
+        hit("send.deleted")
+
+    def reroute(self, peer: str, *, avoid: frozenset[str]) -> set[str]:
+        """Pin the messages of a silent neighbour that were not given to others; return to whom."""
+        if set(self.next_hop.neighbours) <= avoid | {peer}:
+            # Nobody else is there.
+            return set()
+        return {str(row.peer) for row in self._pin_anew(peer, Event.REROUTE, avoid=avoid | {peer})}
+
+    def part_from(self, peer: str) -> list[Row]:
+        """Send what was for a neighbour that has left for good another way; return it.
+
+        That neighbour may have passed on what it was given: then there are two walks, which merge. Better than none.
+        """
+        with self.spool.transaction() as register:
+            for row in register.pinned_to(peer):
+                if row.end_lane is not None:
+                    self._move(row, Event.DROP)
+                    register.drop(row)
+        return self._pin_anew(peer, Event.LEAVE, avoid=frozenset())
+
+    def _pin_anew(self, peer: str, event: Event, *, avoid: frozenset[str]) -> list[Row]:
+        places = {Place.PINNED, Place.GIVEN} if event is Event.LEAVE else {Place.PINNED}
+        moved, pinned = [], []
+        with self.spool.transaction() as register:
+            for row in register.pinned_to(peer):
+                if row.end_lane is None and self.place_of(row) in places:
+                    pinned.append(register.pin(row, self._draw_next(row.came_from, avoid=avoid)))
+                    moved.append(row)
+                    register.count("rerouted")
+        for row in moved:
+            self._move(row, event)
+        return pinned
+
+    def _draw_next(self, came_from: str | None, *, avoid: frozenset[str] = frozenset()) -> str:
+        """Draw the next hop of a message that came from there."""
+        passed_by = avoid | self._avoided()
+        if passed_by.issuperset(self.next_hop.neighbours):
+            # Better one that took nothing lately than the one that it waited for in vain.
+            passed_by = avoid
+        return self.next_hop.choose(self._draws, came_from=came_from, avoid=passed_by)
+
+    # Going nowhere.
+
+    def drop(self, number: int, count: str) -> None:
+        """Let a message go for good, and count why."""
+        with self.spool.transaction() as register:
+            row = register.message(number)
+            if row is not None:
+                register.drop(row)
+                register.count(count)
+        if row is not None:
+            self._move(row, Event.DROP)
+
+    def drop_if_damaged(self, row: Row) -> bool:
+        """Let a message go if its bytes are not what was written; return whether it was so."""
+        try:
+            self.spool.read(row)
+        except DamageError:
+            self.drop(row.id, "damaged")
+            return True
+        return False
 
     def expire(self) -> None:
         """Let go of messages whose epoch is over, which nobody opens any more, and of what was opened then."""
         with self.spool.transaction() as register:
             register.forget_opened_before(self.opener.oldest_epoch)
-            rows = register.messages()
-        for row in rows:
+        for row in self.spool.tables.messages():
             if not self.drop_if_damaged(row) and not self.opener.is_current(self.spool.read(row)):
                 self.drop(row.id, "expired")
 
-    def create(self, message: Bytes, count: str, lane: int = 0) -> Row:
-        """Put a walk made here under way."""
-        asked = of_lane(ASKED, lane)
-        with self.spool.transaction() as register:
-            register.count(count)
-            register.set_mark(asked, str(int(register.mark(asked) or 0) + 1).encode())
-            peer = None if self._dwells else self._next(None)
-            return register.add_message(self.spool.store(message), came_from=None, peer=peer)
+    # Looking.
 
-    def progress(self, row: Row | None, done: Progress) -> Row | None:
-        """Put what came of an opened message, if it came of one, in its place; return the new message, if there is."""
-        hit("train.sealed")
-        kind, lane = "final" if done.message is None else "checkpoint", done.lane
-        made: Row | None = None
-        with self.spool.transaction() as register:
-            register.add_opened(done.header.update_id, done.epoch)
-            register.saw_walk(done.header.walk_tag, done.iteration, register.count("turns"), done.header.made_at)
-            register.set_mark(of_lane(ASKED, lane), b"0")
-            if row is not None:
-                self._let_go(row.id)
-                register.drop(row)
-            stored = self.spool.store(done.model, plain=True)
-            register.set_model(of_lane(kind, lane), stored, tag=done.header.walk_tag, iteration=done.iteration)
-            if done.learner_state is not None:
-                register.set_learner_state(done.learner_state)
-            if done.step is not None:
-                register.set_mark(of_lane(STEP, lane), repr(done.step).encode())
-            for name in done.counts:
-                register.count(name)
-            if done.lost:
-                register.count("discarded", done.lost)
-            if kind == "final":
-                forget_claims(register, lane)
-                ends = of_lane(ENDS, lane)
-                register.set_mark(ends, str(int(register.mark(ends) or 0) + 1).encode())
-            if done.message is not None and row is not None:
-                # It goes on as the message it replaces would have: not straight back where that came from.
-                stored = self.spool.store(done.message)
-                onward = None if self._dwells else self._next(row.came_from)
-                made = register.add_message(stored, came_from=row.came_from, owed=row.owed, peer=onward)
-            elif self.spares is not None and row is not None:
-                self.spares.owe(register, row.came_from, row.owed)
-            for peer, farewell in done.farewells.items():
-                self._withdraw(register, peer, lane)
-                register.add_message(self.spool.store(farewell), came_from=None, peer=peer, fixed=1 + lane)
-            hit("train.before_commit" if kind == "checkpoint" else "finish.before_commit")
-        hit("train.committed" if kind == "checkpoint" else "finish.committed")
-        return made
+    def statistics(self) -> tuple[dict[str, int], int]:
+        """Return all tallies, and how many messages are in custody."""
+        return self.spool.tables.tallies(), len(self.spool.tables.messages())
 
-    def discard(self, row: Row, done: Discard) -> None:
-        """Let an opened message go, with what came of it besides."""
-        if row.id in self._ours:
-            self._given_up.append(self._ours[row.id])
-        self._let_go(row.id)
-        with self.spool.transaction() as register:
-            register.drop(row, undelivered=True)
-            register.count(done.count)
-            if done.lost:
-                register.count("discarded", done.lost)
-            if done.claim is not None:
-                add_claim(register, done.claim, lane=done.lane)
-                stored = self.spool.store(done.claimed, plain=True)
-                register.set_model(of_lane("claimed", done.lane), stored, tag=b"", iteration=done.claim.iteration)
-            # As many words on an end as are believed; the model itself once, however often a neighbour asks.
-            self._answer(register, done.farewells, done.lane, most=1 if done.claim is None else VOUCHERS)
-            if self.spares is not None:
-                self.spares.owe(register, row.came_from, row.owed)
+    def has_a_walk(self, patience_s: float) -> bool:
+        """Return whether a message is here that may be a walk.
 
-    def farewell(self, peer: str, message: Bytes, lane: int) -> None:
-        """Put the finished model of a lane under way to a neighbour."""
-        with self.spool.transaction() as register:
-            self._answer(register, {peer: message}, lane)
+        That is no end, nor one that came too often, nor one that was given so long ago that its walk may be elsewhere.
+        """
+        now = self._clock()
+        return any(
+            row.end_lane is None
+            and row.id not in self._resting
+            and not (row.given and now - self._given_since.setdefault(row.id, now) > patience_s)
+            for row in self.spool.tables.messages()
+        )
 
-    def _withdraw(self, register: Register, peer: str, lane: int) -> None:
-        """Let go of an earlier end that waits for a neighbour: of ends there can be ever better ones."""
-        for row in register.pinned_to(peer):
-            if row.fixed == 1 + lane and not self._is_given(register, row):
-                register.drop(row, undelivered=True)
-
-    def _answer(self, register: Register, farewells: Mapping[str, Bytes], lane: int, most: int = 1) -> None:
-        for peer, message in farewells.items():
-            if sum(row.fixed == 1 + lane for row in register.pinned_to(peer)) < most:
-                register.add_message(self.spool.store(message), came_from=None, peer=peer, fixed=1 + lane)
+    def count(self, name: str) -> None:
+        """Add one to a tally; not worth waiting for the disk."""
+        with self.spool.transaction(durable=False) as register:
+            register.count(name)

@@ -1,30 +1,86 @@
 """What a node does with a message that opens for it: check, train, seal for those who may open it next.
 
-Three steps, because training takes long and storage must not wait for it: :meth:`Destination.look` reads what is
-needed, :meth:`Destination.work` computes, and :meth:`veilwalk.node.peer._custody.Custody.progress` writes the result.
+Three steps, because training takes long and storage must not wait for it: :meth:`Destination.read_arrival` reads what
+is needed, :meth:`Destination.work` computes, and :class:`veilwalk.node.peer._custody.Custody` writes the result.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import time
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from veilwalk.core.errors import ProtocolError
+from veilwalk.core.errors import CryptoError, ProtocolError
 from veilwalk.node.members import NodeKeys, RunRules, decode_params, final_tag
-from veilwalk.node.peer._arrival import Arrival, look_at, read_model
 from veilwalk.node.peer._draws import Draws
-from veilwalk.node.peer._ends import MOST_ENDS, is_fresh, is_near, is_overdue, is_vouched, vouch, voucher
+from veilwalk.node.peer._ends import (
+    CountLimits,
+    OwnModel,
+    is_near,
+    join_signatures,
+    sign_end,
+    valid_signatures,
+)
 from veilwalk.node.peer._routing import DestinationRow
 from veilwalk.node.peer._trainer import Lesson, Trainer
-from veilwalk.node.sealing import Header, OpenedHeader, seal
-from veilwalk.node.spool import ASKED, Claim, Discard, Progress, Row, SeenWalk, Spool, claims, hit, of_lane
+from veilwalk.node.sealing import Header, OpenedHeader, open_body, seal
+from veilwalk.node.spool import (
+    STEP,
+    DamageError,
+    Discard,
+    Register,
+    Row,
+    SeenWalk,
+    SignedEnd,
+    Spool,
+    StoredModel,
+    UpdateOutcome,
+    hit,
+    of_lane,
+)
 
 if TYPE_CHECKING:
     from veilwalk.node.members import Manifest, Roster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedEnd:
+    """The end of a lane that is being signed, with what this node knows itself."""
+
+    lane: int
+    model: bytes
+    digest: bytes
+    iteration: int
+    signatures: bytes
+    own: OwnModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """An opened message, with what this node knows of the walks in its lane."""
+
+    row: Row
+    opened: OpenedHeader
+    lane: int
+    message: bytes
+    walks: Mapping[bytes, SeenWalk]
+    own: OwnModel
+    own_tag: bytes
+    final: StoredModel | None
+    final_model: bytes | None
+    end: NotedEnd | None
+    undone: tuple[bytes, ...]
+    state: Mapping[str, bytes]
+    step: int
+
+    @property
+    def body(self) -> bytes | None:
+        """The body of the message; None where it is not what was sealed."""
+        try:
+            return open_body(self.opened, self.message)
+        except CryptoError:
+            return None
 
 
 class Destination:
@@ -39,6 +95,7 @@ class Destination:
         law: DestinationRow,
         draws: Draws,
         keys: NodeKeys,
+        hop_s: Callable[[], float | None],
     ) -> None:
         self.trainer = trainer
         self._manifest = manifest
@@ -47,36 +104,37 @@ class Destination:
         self.law = law
         self.keys = keys
         self._draws = draws
+        #: What a walk may say of itself.
+        self.limits = CountLimits(rules.hops_per_update, hop_s)
 
-    def look(self, spool: Spool, row: Row, opened: OpenedHeader) -> Arrival:
-        """Read what :meth:`work` needs."""
+    # Reading, in the storage thread.
+
+    def read_arrival(self, spool: Spool, row: Row, opened: OpenedHeader) -> Arrival:
+        """Return an opened message with what is known of its lane."""
         lane = self._rules.lane_of(opened.header.walk_tag)
-        return look_at(spool, row, opened, lane=lane, several=self._rules.walks > 1, most=self._rules.share(lane) - 1)
+        with spool.transaction(durable=False) as register:
+            stored, final = register.model("checkpoint", lane), register.model("final", lane)
+            return Arrival(
+                row=row,
+                opened=opened,
+                lane=lane,
+                message=spool.read(row),
+                # Walks of other lanes carry other models: neither is ahead of the other, nor behind it.
+                walks={tag: walk for tag, walk in register.walks().items() if self._rules.walks == 1 or tag[0] == lane},
+                own=self._own_model(spool, register, stored, lane),
+                own_tag=b"" if stored is None else stored.tag,
+                final=final,
+                final_model=read_model(spool, register, final),
+                end=self._noted_end(spool, register, lane),
+                undone=register.undone_ends(lane),
+                state=register.learner_state(),
+                step=register.tally("updates"),
+            )
 
-    def work(self, arrival: Arrival, roster: Roster) -> Progress | Discard:
-        """Return what becomes of an arrival."""
-        header = arrival.opened.header
-        if not self._rules.allow(header, body_bytes=self._manifest.body_bytes):
-            return Discard(count="set_aside")
-        if header.dummy:
-            return Discard(count="dummies")
-        if header.final:
-            return self._finished(arrival, roster)
-        return self._given_up(arrival, roster) or self._trained(arrival, roster)
-
-    def _given_up(self, arrival: Arrival, roster: Roster) -> Discard | None:
-        """Return how a walk ends here; None where it goes on."""
-        header = arrival.opened.header
-        if arrival.final is not None:
-            # Somebody does not know yet: the neighbour that brought it, or one behind it.
-            to = () if arrival.row.came_from is None else (arrival.row.came_from,)
-            lost = header.iteration - header.made_at
-            farewells = self._answer(arrival, roster, to)
-            return Discard(count="retired", lost=lost, farewells=farewells, lane=arrival.lane)
-        if is_fork(header, arrival.walks):
-            return Discard(count="forks")
-        ahead = walks_ahead(header, arrival.walks)
-        return Discard(count="retired", lost=updates_lost(header, ahead)) if ahead else None
+    def read_end(self, spool: Spool, lane: int) -> NotedEnd | None:
+        """Return the end of a lane that is being signed, if there is one."""
+        with spool.transaction(durable=False) as register:
+            return self._noted_end(spool, register, lane)
 
     def new_walk(self, spool: Spool, roster: Roster, lane: int, *, first: bool) -> bytes | None:
         """Return a message that starts a walk from this node's last model of a lane, or from the run's first.
@@ -84,9 +142,9 @@ class Destination:
         None if there is nothing to start: the lane is finished, or its first walk was made here before.
         """
         with spool.transaction(durable=False) as register:
-            stored = register.model(of_lane("checkpoint", lane))
+            stored = register.model("checkpoint", lane)
             # The first walks are made in the order of their lanes.
-            if register.model(of_lane("final", lane)) is not None or (first and register.tally("started") > lane):
+            if register.model("final", lane) is not None or (first and register.tally("started") > lane):
                 return None
             body = read_model(spool, register, stored)
         # Nobody takes one that is done, as it may be under a manifest that asks for fewer updates.
@@ -97,47 +155,124 @@ class Destination:
 
     def farewells(self, spool: Spool, roster: Roster, peer: str) -> dict[int, bytes]:
         """Return what is finished, by lane, sealed for a neighbour that seems not to have it, and has none waiting."""
-        found: dict[int, bytes] = {}
+        messages: dict[int, bytes] = {}
         # To seal takes long, and a neighbour may come with a new disk as often as it likes.
-        waiting = {row.fixed - 1 for row in spool.tables.pinned_to(peer)}
+        waiting = {row.end_lane for row in spool.tables.pinned_to(peer)}
         for lane in set(self._rules.lanes) - waiting:
             with spool.transaction(durable=False) as register:
-                stored = register.model(of_lane("final", lane))
+                stored = register.model("final", lane)
                 model = read_model(spool, register, stored)
             if stored is not None and model is not None:
-                found[lane] = self._farewells(roster, model, stored.iteration, lane, [peer]).get(peer, b"")
-        return {lane: message for lane, message in found.items() if message}
+                end = self._final_end(roster, stored, model)
+                messages[lane] = self.seal_end(end, roster, [peer]).get(peer, b"")
+        return {lane: message for lane, message in messages.items() if message}
 
-    def _trained(self, arrival: Arrival, roster: Roster) -> Progress:
-        header, known = arrival.opened.header, arrival.known
+    def _own_model(self, spool: Spool, register: Register, stored: StoredModel | None, lane: int) -> OwnModel:
+        step = register.mark(of_lane(STEP, lane))
+        return OwnModel(
+            model=read_model(spool, register, stored),
+            # However many updates it has had, it counts for less than all: a later manifest may ask for fewer.
+            iteration=0 if stored is None else min(stored.iteration, self._rules.share(lane) - 1),
+            step=0.0 if step is None else float(step),
+        )
+
+    def _noted_end(self, spool: Spool, register: Register, lane: int) -> NotedEnd | None:
+        stored = register.model("end", lane)
+        model = read_model(spool, register, stored)
+        if stored is None or model is None:
+            return None
+        return NotedEnd(
+            lane=lane,
+            model=model,
+            digest=stored.digest,
+            iteration=stored.iteration,
+            signatures=stored.signatures,
+            own=self._own_model(spool, register, register.model("checkpoint", lane), lane),
+        )
+
+    # Computing, in the training thread.
+
+    def work(self, arrival: Arrival, roster: Roster) -> UpdateOutcome | Discard:
+        """Return what becomes of an arrival."""
+        header = arrival.opened.header
+        if not self._rules.allow(header, body_bytes=self._manifest.body_bytes):
+            return Discard(count="set_aside")
+        if header.dummy:
+            return Discard(count="dummies")
+        if header.final:
+            return self._weigh_end(arrival, roster)
+        return self._end_walk(arrival, roster) or self._go_on(arrival, roster)
+
+    def _go_on(self, arrival: Arrival, roster: Roster) -> UpdateOutcome | Discard:
+        """Return how a walk goes on: by an update of its model, of this node's own, or as it came."""
+        lane = arrival.lane
+        if self.limits.is_possible(arrival.opened.header.iteration, arrival.own.iteration, lane):
+            return self._train(arrival, roster, arrival.body)
+        if self.limits.has_turn(lane):
+            # This node knows better: the model is a liar's, and its own goes on.
+            return self._train(arrival, roster, None)
+        return self._pass_on(arrival, roster)
+
+    def _end_walk(self, arrival: Arrival, roster: Roster) -> Discard | None:
+        """Return how a walk ends here; None where it goes on."""
+        header = arrival.opened.header
+        if arrival.final is not None:
+            # Somebody does not know yet: the neighbour that brought it, or one behind it.
+            lost = header.iteration - header.made_at
+            return Discard(count="retired", lost=lost, farewells=self._answer(arrival, roster), lane=arrival.lane)
+        if is_fork(header, arrival.walks):
+            return Discard(count="forks")
+        ahead = walks_ahead(header, arrival.walks)
+        return Discard(count="retired", lost=updates_lost(header, ahead)) if ahead else None
+
+    def _pass_on(self, arrival: Arrival, roster: Roster) -> UpdateOutcome | Discard:
+        """Return a model as it came, sealed anew: this node cannot tell whether its count is possible.
+
+        It learns nothing from it, and an honest walk loses nothing.
+        """
+        header, body = arrival.opened.header, arrival.body
+        if body is None or not self._is_model(body):
+            return Discard(count="refused")
+        return UpdateOutcome(
+            header=header,
+            epoch=arrival.opened.context.epoch,
+            message=self._seal(roster, header, body),
+            counts=("passed_on",),
+            lane=arrival.lane,
+        )
+
+    def _train(self, arrival: Arrival, roster: Roster, body: bytes | None) -> UpdateOutcome:
+        header, own = arrival.opened.header, arrival.own
         hit("train.opened")
         # Where another walk brought a better model here before, this one goes on with it.
-        merges = known.model is not None and known.iteration > header.iteration and arrival.known_tag != header.walk_tag
-        iteration = known.iteration if merges else header.iteration
-        body = None if self._comes_too_soon(header) else arrival.body
+        merges = own.model is not None and own.iteration > header.iteration and arrival.own_tag != header.walk_tag
+        iteration = own.iteration if merges else header.iteration
         learnt = self.trainer.update(
             Lesson(
-                received=known.model if merges else body,
-                own=known.model,
+                received=own.model if merges else body,
+                own=own.model,
                 iteration=iteration,
                 step=arrival.step,
                 state=arrival.state,
                 lane=arrival.lane,
-                own_iteration=known.iteration,
+                own_iteration=own.iteration,
             )
         )
         hit("train.updated")
         if learnt.own and not merges:
             # The walk that brought it ends here, and one of this node's own model begins: no older than it is, so that
             # whoever holds a newer one goes on with that.
-            iteration = 0 if known.model is None else known.iteration
+            iteration = 0 if own.model is None else own.iteration
             header = replace(header, walk_tag=self._rules.new_tag(arrival.lane), iteration=iteration, made_at=iteration)
         made_at = iteration if merges else header.made_at
         # Without an update there is nothing to count: the model goes on as it came.
         iteration += learnt.state is not None
+        self.limits.on_turn(iteration, own.iteration, arrival.lane)
         about = replace(header, iteration=iteration, made_at=made_at)
         done = iteration >= self._rules.share(arrival.lane) or learnt.reached
-        return Progress(
+        end = SignedEnd(lane=arrival.lane, model=learnt.model, iteration=iteration)
+        is_news = done and (arrival.end is None or arrival.end.iteration <= iteration)
+        return UpdateOutcome(
             message=None if done else self._seal(roster, about, learnt.model),
             model=learnt.model,
             header=replace(header, made_at=made_at),
@@ -145,94 +280,130 @@ class Destination:
             iteration=iteration,
             learner_state=learnt.state,
             counts=(*learnt.counts, *(["merged"] if merges else [])),
-            farewells=self._farewells(roster, learnt.model, iteration, arrival.lane) if done else {},
             step=learnt.moved,
             lost=header.iteration - header.made_at if merges else 0,
             lane=arrival.lane,
+            end=end if is_news else None,
         )
 
-    def _finished(self, arrival: Arrival, roster: Roster) -> Progress | Discard:
-        header, final, lane = arrival.opened.header, arrival.final, arrival.lane
-        body = arrival.body
-        if body is None or not self._is_model(body):
+    def _weigh_end(self, arrival: Arrival, roster: Roster) -> UpdateOutcome | Discard:
+        """Return what becomes of an end that a neighbour tells of."""
+        header, lane, body = arrival.opened.header, arrival.lane, arrival.body or b""
+        size = self._manifest.body_bytes
+        model, entries = body[:size], body[size:]
+        digest = hashlib.sha256(model).digest()
+        if digest in arrival.undone or not self._is_model(model):
             return Discard(count="refused")
-        digest = hashlib.sha256(body).digest()
-        by = voucher(roster, self._manifest.run_id, header.vouch, header.iteration, digest, lane=lane)
-        if by is None or digest in arrival.undone:
-            return Discard(count="refused")
-        # Two walks may both come to an end: all members keep the same one, that of more updates, or of equals either.
-        if final is not None and (header.iteration, digest) <= (final.iteration, final.digest):
-            behind = (header.iteration, digest) < (final.iteration, final.digest)
-            farewells = self._answer(arrival, roster, [by] if behind else [])
-            return Discard(count="duplicates", farewells=farewells, lane=lane)
-        enough = final is not None and arrival.ends >= MOST_ENDS
-        reaches = not enough and self.trainer.reaches_target(body)
-        if enough or (not reaches and (self._comes_too_soon(header) or header.iteration < self._rules.share(lane))):
-            return Discard(count="refused")
-        came = by if by in roster.neighbours(self.keys.id) else arrival.row.came_from
-        claim = Claim(by=by, digest=digest, iteration=header.iteration, brought_by=came or "")
-        if not reaches and not self._is_credible(arrival, roster, body, claim):
-            told = self._passed_on(arrival, roster, body, claim)
-            return Discard(count="unbelieved", claim=claim, claimed=body, farewells=told, lane=lane)
-        return self._end(roster, header, body, arrival.opened.context.epoch)
+        noted, final = arrival.end, arrival.final
+        if noted is not None and noted.digest == digest and noted.iteration == header.iteration:
+            entries += noted.signatures
+        run = self._manifest.run_id
+        valid = valid_signatures(roster, run, entries, header.iteration, digest, lane=lane)
+        is_final = len(valid) >= self._enough(roster)
+        place = header.iteration, digest
+        if final is not None:
+            # One that is taken stays, but for more updates; of two that enough have signed all keep the same.
+            if is_final and place > (final.iteration, final.digest):
+                return self._note_end(arrival, roster, model, valid, is_final=True)
+            behind = not is_final or place != (final.iteration, final.digest)
+            return Discard(count="duplicates", farewells=self._answer(arrival, roster) if behind else {}, lane=lane)
+        is_own_view = self._approves(model, header.iteration, arrival.own, lane)
+        if is_own_view is False and not is_final:
+            return Discard(count="unbelieved")
+        if noted is not None and not is_final:
+            told = valid_signatures(roster, run, noted.signatures, noted.iteration, noted.digest, lane=lane)
+            approved = self._approves(noted.model, noted.iteration, noted.own, lane)
+            if (bool(is_own_view), len(valid), *place) <= (bool(approved), len(told), noted.iteration, noted.digest):
+                return Discard(count="duplicates")
+        return self._note_end(arrival, roster, model, valid, is_final=is_final)
 
-    def _comes_too_soon(self, header: Header) -> bool:
-        """Return whether nobody can have made so many updates yet: then it is a lie, and the model the liar's."""
-        return header.iteration > self._rules.possible(time.time())
-
-    def _passed_on(self, arrival: Arrival, roster: Roster, body: bytes, claim: Claim) -> dict[str, bytes]:
-        """Return somebody's word on an end for the other neighbours, where this node knows too little to judge it.
-
-        So nodes that know nothing, side by side, hear more than one. Once for each member: one that says ever new
-        things is not helped to.
-        """
-        knows = arrival.final is not None or is_fresh(arrival.known, claim.iteration, len(roster.ids))
-        if knows or claim.by in arrival.claims:
-            return {}
-        others = set(roster.neighbours(self.keys.id)) - {claim.by, arrival.row.came_from}
-        word = arrival.opened.header.vouch
-        return self._farewells(roster, body, claim.iteration, arrival.lane, others, word=word)
-
-    def _is_credible(self, arrival: Arrival, roster: Roster, body: bytes, claim: Claim) -> bool:
-        """Return whether a finished model is near what this node knows, or enough members vouch for it."""
-        iteration, known, final = claim.iteration, arrival.known, arrival.final
-        if final is not None and final.tag != final_tag(arrival.lane):
-            # Made here. One that others brought is no knowledge: near it may be far from what this node saw itself.
-            known = replace(known, model=arrival.final_model, iteration=final.iteration)
-        if is_near(self._manifest, known, body, iteration, len(roster.ids)):
-            return True
-        return is_vouched(roster, self.keys.id, arrival.claims.values(), claim)
-
-    def overdue(self, spool: Spool, roster: Roster, lane: int) -> Progress | None:
-        """Return the end that members vouch for, once asking has been in vain; None where it has not."""
-        with spool.transaction(durable=False) as register:
-            stored, vouched = register.model(of_lane("claimed", lane)), claims(register, lane)
-            asked = int(register.mark(of_lane(ASKED, lane)) or 0)
-            model = read_model(spool, register, stored)
-        if stored is None or model is None:
-            return None
-        if not is_overdue(roster, vouched.values(), (stored.digest, stored.iteration), asked=asked):
-            return None
-        header = Header(
-            update_id=os.urandom(16),
-            walk_tag=final_tag(lane),
-            iteration=stored.iteration,
-            body_length=len(model),
-            final=True,
-        )
-        return self._end(roster, header, model, roster.epoch)
-
-    def _end(self, roster: Roster, header: Header, model: bytes, epoch: int) -> Progress:
-        lane = self._rules.lane_of(header.walk_tag)
-        return Progress(
-            message=None,
+    def _note_end(
+        self, arrival: Arrival, roster: Roster, model: bytes, signatures: Mapping[str, bytes], *, is_final: bool
+    ) -> UpdateOutcome:
+        header = arrival.opened.header
+        end = SignedEnd(
+            lane=arrival.lane,
             model=model,
-            header=header,
-            epoch=epoch,
             iteration=header.iteration,
-            farewells=self._farewells(roster, model, header.iteration, lane),
-            lane=lane,
+            signatures=join_signatures(signatures, self._rules.signatures),
+            is_final=is_final,
         )
+        return UpdateOutcome(
+            header=header,
+            epoch=arrival.opened.context.epoch,
+            lane=arrival.lane,
+            end=end,
+            # Of one that is not final the others hear at a random moment.
+            farewells=self.seal_end(end, roster) if is_final else {},
+        )
+
+    def _approves(self, model: bytes, iteration: int, own: OwnModel, lane: int) -> bool | None:
+        """Return whether an end is possible by what this node knows; None where it never trained, and knows nothing.
+
+        One that reaches the run's target is what the run asks for. Else it has all updates, as far as this node can
+        tell, and is near its own last model.
+        """
+        if self.trainer.reaches_target(model):
+            return True
+        if iteration < self._rules.share(lane):
+            return False
+        if own.model is None:
+            return None
+        return self.limits.is_possible(iteration, own.iteration, lane) and is_near(
+            self._manifest, own, model, iteration
+        )
+
+    def sign(self, noted: NotedEnd, roster: Roster, *, signs: bool) -> SignedEnd:
+        """Return the end of a lane with the signatures that count, and with this node's own if it ``signs``."""
+        run, most = self._manifest.run_id, self._enough(roster)
+        valid = valid_signatures(roster, run, noted.signatures, noted.iteration, noted.digest, lane=noted.lane)
+        if signs and self._approves(noted.model, noted.iteration, noted.own, noted.lane):
+            valid[self.keys.id] = sign_end(self.keys, run, noted.iteration, noted.digest, lane=noted.lane)
+        return SignedEnd(
+            lane=noted.lane,
+            model=noted.model,
+            iteration=noted.iteration,
+            signatures=join_signatures(valid, self._rules.signatures),
+            is_final=len(valid) >= most,
+        )
+
+    def seal_end(self, end: SignedEnd, roster: Roster, peers: Iterable[str] | None = None) -> dict[str, bytes]:
+        """Return the end of a lane sealed for ``peers``, or for each neighbour, who does the same: so all get it."""
+        context = roster.seal_context(self._manifest)
+        neighbours = roster.neighbours(self.keys.id)
+        return {
+            peer: seal(
+                context,
+                [roster.kem_key(peer, context.epoch)],
+                walk_tag=final_tag(end.lane),
+                iteration=end.iteration,
+                body=end.model + end.signatures,
+                final=True,
+            )
+            for peer in neighbours
+            if peers is None or peer in peers
+        }
+
+    def _enough(self, roster: Roster) -> int:
+        """Return how many signatures end a lane: of fewer members than that, all."""
+        return min(self._rules.signatures, len(roster.ids))
+
+    def _answer(self, arrival: Arrival, roster: Roster) -> dict[str, bytes]:
+        """Return the finished model for the neighbour that brought a message, and so showed that it lacks it."""
+        if arrival.final is None or arrival.final_model is None or arrival.row.came_from is None:
+            return {}
+        end = self._final_end(roster, arrival.final, arrival.final_model)
+        return self.seal_end(end, roster, [arrival.row.came_from])
+
+    def _final_end(self, roster: Roster, stored: StoredModel, model: bytes) -> SignedEnd:
+        """Return the finished model with the signatures that still count, and this node's own."""
+        run, lane = self._manifest.run_id, stored.lane
+        valid = valid_signatures(roster, run, stored.signatures, stored.iteration, stored.digest, lane=lane)
+        if len(valid) < self._enough(roster):
+            # As after keys were changed: whoever holds it believes it.
+            valid[self.keys.id] = sign_end(self.keys, run, stored.iteration, stored.digest, lane=lane)
+        signatures = join_signatures(valid, self._rules.signatures)
+        return SignedEnd(lane=lane, model=model, iteration=stored.iteration, signatures=signatures, is_final=True)
 
     def _is_model(self, body: bytes) -> bool:
         try:
@@ -241,49 +412,22 @@ class Destination:
             return False
         return True
 
-    def _answer(self, arrival: Arrival, roster: Roster, peers: Iterable[str]) -> dict[str, bytes]:
-        """Return the finished model for neighbours that showed that they do not have it."""
-        if arrival.final is None or arrival.final_model is None:
-            return {}
-        return self._farewells(roster, arrival.final_model, arrival.final.iteration, arrival.lane, peers)
-
-    def _farewells(
-        self,
-        roster: Roster,
-        model: bytes,
-        iteration: int,
-        lane: int,
-        peers: Iterable[str] | None = None,
-        *,
-        word: bytes = b"",
-    ) -> dict[str, bytes]:
-        """Return the finished model sealed for ``peers``, or for each neighbour, who does the same: so all get it.
-
-        With another's ``word`` for it, or this node's own.
-        """
-        neighbours = roster.neighbours(self.keys.id)
-        context = roster.seal_context(self._manifest)
-        run = self._manifest.run_id
-        word = word or vouch(self.keys, run, iteration, hashlib.sha256(model).digest(), lane=lane)
-        return {
-            peer: seal(
-                context,
-                [roster.kem_key(peer, context.epoch)],
-                walk_tag=final_tag(lane),
-                iteration=iteration,
-                body=model,
-                final=True,
-                vouch=word,
-            )
-            for peer in neighbours
-            if peers is None or peer in peers
-        }
-
     def _seal(self, roster: Roster, about: Header, body: bytes) -> bytes:
         context = roster.seal_context(self._manifest)
         goals = self.law.choose(self._draws, context.recipients)
         keys = [roster.kem_key(goal, context.epoch) for goal in goals]
         return seal(context, keys, walk_tag=about.walk_tag, iteration=about.iteration, made_at=about.made_at, body=body)
+
+
+def read_model(spool: Spool, register: Register, stored: StoredModel | None) -> bytes | None:
+    """Return a stored model; a damaged one is as good as none."""
+    if stored is None:
+        return None
+    try:
+        return spool.read(stored)
+    except DamageError:
+        register.count("damaged")
+        return None
 
 
 def is_fork(header: Header, walks: Mapping[bytes, SeenWalk]) -> bool:

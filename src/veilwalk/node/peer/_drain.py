@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilwalk.core.errors import SpoolError
-from veilwalk.core.locks import lock_file
+from veilwalk.core.files import lock_file
 from veilwalk.node.peer._status import node_status
 
 if TYPE_CHECKING:

@@ -1,15 +1,15 @@
-"""Whether a finished model that somebody sends is believed.
+"""What a node believes of what a walk, or its end, says about itself.
 
-Any member can seal any model for any other, and call it the finished one; relays carry it there unread. So a finished
-model has a voucher: a member that holds it and signs so with its TLS key. A node believes one that is near what it
-knows itself, or that as many members vouch for as one liar cannot be, each brought by another neighbour. A node that
-knows too little to judge passes the first word of every member on. Where nothing comes about, because all around it
-wait, it asks by walks of its own, as every node does that sees none: who finished ends them.
+Any member can seal any model for any other, with any number of updates, and call it the finished one; relays carry it
+there unread. So a count is judged by what this node knows itself (:class:`CountLimits`), and an end is signed by
+members that find it possible: one liar, or a few, are not enough to end a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -17,34 +17,90 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from veilwalk.core.errors import ProtocolError
-from veilwalk.node.members import Manifest, NodeKeys, Roster, decode_params, params_distance, params_norm
-from veilwalk.node.spool import Claim
+from veilwalk.node.members import (
+    SIGNATURE_BYTES,
+    Manifest,
+    NodeKeys,
+    Roster,
+    decode_params,
+    params_distance,
+    params_norm,
+)
 
-#: So many neighbours vouching for one model are believed; the only neighbour of a leaf is.
-VOUCHERS = 2
-
-_LABEL = b"veilwalk/2 finished"
+_LABEL = b"veilwalk/3 end"
 _SPKI_BYTES = 32
-#: A claim is believed when so many walks made since, one after the other, came to nothing, and as many vouch for it as
-#: one liar cannot be, who might have swallowed those walks. After a few updates nobody else may have trained.
-ASKS = 3
-_FEW_UPDATES = 10
+# A walk makes no more updates than so many at once, and in time so many times as many as it was designed to: members
+# may leave, and the fewer there are the sooner one of them opens it.
+_HEAD_START, _FASTEST = 30, 4.0
+# Where nothing dwells: less no hop takes.
+_LEAST_HOP_S = 0.001
+# A run that its members cannot end is as bad as one that a few can: less often than this too few of them have trained.
+_TOO_FEW = 1e-6
 
-#: A node takes so many ends of a lane, each better than the one before, and hands each to all neighbours: an honest run
-#: has a few, for its walks merge, and anybody can make a next one that is as good by its digest.
-MOST_ENDS = 16
 
-# A node trains once in as many updates as there are members, about: who has not for five times as many (one in 150)
-# leaves it to its neighbours to know.
-_NEAR_ROUNDS = 5
+def signatures_needed(members: int, updates: int) -> int:
+    """Return how many members must sign the end of a walk of so many updates.
+
+    Neither two of ten nor a tenth of 300 are enough, and as many have trained by then but for one run in a million:
+    updates are counted as spread over all members alike, and no two after one another as of one.
+    """
+    most = max(3, members // 10 + 1)
+    trained = min(updates, 2)
+    while trained < min(most, updates) and math.comb(members, trained) * (trained / members) ** updates < _TOO_FEW:
+        trained += 1
+    return max(1, min(most, trained, members if members < 3 else members - 1))
+
+
+class CountLimits:
+    """How many updates a walk can have had, by this node's own turns and its own clock.
+
+    A count may be so much above this node's own last one as the network can have made since this node's last turn; and
+    all that was believed so may be no more than it can have made since the node first saw a walk. Time that this
+    process did not see is not counted, so a node that was away catches up, and who sets a clock gains nothing.
+    """
+
+    def __init__(
+        self, hops_per_update: float, hop_s: Callable[[], float | None], *, clock: Callable[[], float] | None = None
+    ) -> None:
+        self._hops_per_update = hops_per_update
+        # How long a hop takes at least: None where that is not known yet.
+        self._hop_s = hop_s
+        self._clock = clock or time.monotonic
+        self._begun: float | None = None
+        self._turns: dict[int, float] = {}
+        self._believed: dict[int, int] = {}
+
+    def on_sight(self) -> None:
+        """Note that a message came by: from the first one on the run counts as begun."""
+        if self._begun is None:
+            self._begun = self._clock()
+
+    def has_turn(self, lane: int) -> bool:
+        """Return whether this node has had a turn in a lane since it started."""
+        return lane in self._turns
+
+    def is_possible(self, count: int, own: int, lane: int) -> bool:
+        """Return whether a walk can have had so many updates, where this node's own last model has had ``own``."""
+        if not self._hops_per_update or self._begun is None:
+            return not self._hops_per_update or count <= own + _HEAD_START
+        update_s = self._hops_per_update * (self._hop_s() or _LEAST_HOP_S)
+        now = self._clock()
+        since_turn = _HEAD_START + _FASTEST * (now - self._turns.get(lane, self._begun)) / update_s
+        in_all = _HEAD_START + _FASTEST * (now - self._begun) / update_s - self._believed.get(lane, 0)
+        return count <= own + min(since_turn, in_all)
+
+    def on_turn(self, count: int, own: int, lane: int) -> None:
+        """Note that this node trained a model of so many updates, after one of ``own``."""
+        self._turns[lane] = self._clock()
+        self._believed[lane] = self._believed.get(lane, 0) + max(0, count - own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What a node knows of the run's model.
+class OwnModel:
+    """A node's newest model of a lane.
 
     Attributes:
-        model: Its newest, encoded; None where it has none.
+        model: The model, encoded; None where it has none.
         iteration: Updates that one has had.
         step: How far this node's last update moved the model.
     """
@@ -54,74 +110,57 @@ class Known:
     step: float
 
 
-def vouch(keys: NodeKeys, run_id: bytes, iteration: int, digest: bytes, *, lane: int = 0) -> bytes:
-    """Return this node's word that the model of that SHA-256 is the finished one of a lane."""
+def is_near(manifest: Manifest, own: OwnModel, model: bytes, iteration: int) -> bool:
+    """Return whether a model may be what this node's own has become, however long ago that was.
+
+    It may be away by half the own one's norm, or by twice as many steps as long as this node's last, for in the
+    beginning all of them lead the same way. Who forges an end within that moves the model no further than it could
+    have by updates of its own.
+    """
+    if own.model is None:
+        return False
+    try:
+        params = decode_params(manifest, own.model)
+    except ProtocolError:
+        return False
+    far = max(params_norm(params) / 2, 2 * own.step * abs(iteration - own.iteration))
+    return params_distance(decode_params(manifest, model), params) <= far
+
+
+def sign_end(keys: NodeKeys, run_id: bytes, iteration: int, digest: bytes, *, lane: int = 0) -> bytes:
+    """Return this node's signature under the model of that SHA-256 as the end of a lane."""
     return keys.member.tls_spki_sha256 + keys.tls_key.sign(_statement(run_id, iteration, digest, lane))
 
 
-def voucher(roster: Roster, run_id: bytes, word: bytes, iteration: int, digest: bytes, *, lane: int = 0) -> str | None:
-    """Return whose word it is; None where it is no member's, or was not given for this model."""
-    member = roster.peer_of_certificate(word[:_SPKI_BYTES])
-    if member is None:
-        return None
+def valid_signatures(
+    roster: Roster, run_id: bytes, entries: bytes, iteration: int, digest: bytes, *, lane: int = 0
+) -> dict[str, bytes]:
+    """Return the signatures of members under an end, by member; others count for nothing."""
+    statement = _statement(run_id, iteration, digest, lane)
+    valid: dict[str, bytes] = {}
+    for start in range(0, len(entries), SIGNATURE_BYTES):
+        entry = entries[start : start + SIGNATURE_BYTES]
+        member = roster.peer_of_certificate(entry[:_SPKI_BYTES])
+        if member is not None and member not in valid and _is_signed(roster, member, entry, statement):
+            valid[member] = entry
+    return valid
+
+
+def join_signatures(signatures: Mapping[str, bytes] | Iterable[tuple[str, bytes]], most: int) -> bytes:
+    """Return signatures one after the other, at most so many, in an order that tells nothing."""
+    return b"".join(sorted(dict(signatures).values())[:most])
+
+
+def _is_signed(roster: Roster, member: str, entry: bytes, statement: bytes) -> bool:
     key = x509.load_der_x509_certificate(roster.member(member).certificate).public_key()
     if not isinstance(key, Ed25519PublicKey):
-        return None
+        return False
     try:
-        key.verify(word[_SPKI_BYTES:], _statement(run_id, iteration, digest, lane))
+        key.verify(entry[_SPKI_BYTES:], statement)
     except InvalidSignature:
-        return None
-    return member
-
-
-def is_vouched(roster: Roster, me: str, claims: Iterable[Claim], newest: Claim) -> bool:
-    """Return whether enough members vouch for a model, those of ``claims`` and the newest, each by another neighbour.
-
-    The word of a leaf's only neighbour is enough; what others say, which comes by that one, takes two of them.
-    """
-    neighbours = roster.neighbours(me)
-    enough = min(VOUCHERS, len(neighbours))
-    agree = [newest]
-    # What somebody said who has been left out since counts no more.
-    agree += [
-        claim for claim in claims if _same_end(claim, newest) and claim.by != newest.by and claim.by in roster.ids
-    ]
-    known = sum(claim.by in neighbours for claim in agree)
-    return known >= enough or (len(agree) >= VOUCHERS and len({claim.brought_by for claim in agree}) >= enough)
-
-
-def is_overdue(roster: Roster, claims: Iterable[Claim], end: tuple[bytes, int], *, asked: int) -> bool:
-    """Return whether an end, by digest and updates, is believed because ``asked`` walks came to nothing."""
-    vouchers = sum((claim.digest, claim.iteration) == end and claim.by in roster.ids for claim in claims)
-    return asked >= ASKS and vouchers >= (1 if end[1] <= _FEW_UPDATES else VOUCHERS)
-
-
-def is_fresh(known: Known, iteration: int, members: int) -> bool:
-    """Return whether a node knows enough to judge an end by itself: its own model is as new as one turn leaves it."""
-    return known.model is not None and abs(iteration - known.iteration) <= _NEAR_ROUNDS * members
-
-
-def is_near(manifest: Manifest, known: Known, model: bytes, iteration: int, members: int) -> bool:
-    """Return whether a model is about what this node's own would be by now.
-
-    Not many updates later: so many as pass between two turns of a node. And not far from it: by half its norm, or by
-    twice as many steps as long as this node's last, for in the beginning all of them lead the same way. Who forges an
-    end within that moves the model no further than it could have by updates of its own.
-    """
-    if known.model is None or not is_fresh(known, iteration, members):
         return False
-    try:
-        own = decode_params(manifest, known.model)
-    except ProtocolError:
-        return False
-    far = max(params_norm(own) / 2, 2 * known.step * abs(iteration - known.iteration))
-    return params_distance(decode_params(manifest, model), own) <= far
-
-
-def _same_end(one: Claim, other: Claim) -> bool:
-    return (one.digest, one.iteration) == (other.digest, other.iteration)
+    return True
 
 
 def _statement(run_id: bytes, iteration: int, digest: bytes, lane: int) -> bytes:
-    # A word about one lane is none about another; the first's is that of a run with one walk.
-    return _LABEL + run_id + iteration.to_bytes(4, "big") + digest + (bytes([lane]) if lane else b"")
+    return _LABEL + run_id + bytes([lane]) + iteration.to_bytes(4, "big") + digest

@@ -104,7 +104,7 @@ class Follower:
 
     def _has_new_manifest(self, run: FollowedRun, node: Node) -> bool:
         # Whoever is about to leave does not begin anew.
-        if node.desk.draining or not run.files.has_new_manifest(node.manifest):
+        if node.scheduler.draining or not run.files.has_new_manifest(node.manifest):
             return False
         checked_work(run.config, run.files.load(), self._ring.load())
         return True

@@ -87,8 +87,8 @@ class HealthWatch:
 
     async def beat(self) -> None:
         """Look: to be called every :data:`BEAT_S`."""
-        now, storage = self.clock(), self.node.desk.storage
-        tables = self.node.desk.custody.spool.tables
+        now, storage = self.clock(), self.node.scheduler.store
+        tables = self.node.scheduler.custody.spool.tables
         failures = self.node.events["storage_troubles"]
         try:
             found: NodeStatistics = await self.node.statistics()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from collections import Counter, defaultdict
+from functools import partial
 
 from veilwalk.node.link import TokenBucket
 from veilwalk.node.peer._log import Log
@@ -11,6 +14,8 @@ from veilwalk.node.peer._log import Log
 _LINES_PER_S, _LINES_AT_ONCE = 0.2, 50
 # The first, one that was lost, one that was put back: nobody has so many in the life of a process.
 _MANY_DISKS = 6
+_MINUTE_S = 60.0
+_dice = secrets.SystemRandom()
 
 
 class Incidents:
@@ -30,6 +35,7 @@ class Incidents:
         self._why_away: dict[str, str] = {}
         self._disks: Counter[str] = Counter()
         self._has_failed = False
+        self._ends: dict[int, bytes] = {}
         self.events = {"turned_away": 0, "storage_troubles": 0, "link_losses": 0, "link_faults": 0}
 
     def turned_away(self, why: str, /, *, peer: str = "") -> None:
@@ -63,11 +69,6 @@ class Incidents:
             self._log.event("link_down", peer=peer, why=why)
             self._why_down[peer] = why
 
-    def put_back(self, peer: str) -> None:
-        """Note that a neighbour says it has taken more than this disk knows of; it may be lying: the disk is well."""
-        if self._links[peer].take_if_any():
-            self._log.event("put_back", peer=peer)
-
     def new_disk(self, peer: str) -> None:
         """Note that a neighbour came with another disk than before; of one that always does, say it once."""
         self._disks[peer] += 1
@@ -87,3 +88,13 @@ class Incidents:
         if not self._has_failed:
             self._has_failed = True
             self._log.event("set_aside", why=why)
+
+    def end_taken(self, lane: int, digest: bytes) -> None:
+        """Say, at a random moment, that a walk has ended, or that this node holds another end of it than before.
+
+        Who makes the last update has the finished model first: the moment must not tell.
+        """
+        event = "end_changed" if lane in self._ends else "ended"
+        self._ends[lane] = digest
+        say = partial(self._log.event, event, lane=lane, model=digest.hex()[:8])
+        asyncio.get_running_loop().call_later(_dice.random() * _MINUTE_S, say)

@@ -23,7 +23,6 @@ _LEVEL_OF = {
     "law_lacks_members": "warning",
     "link_down": "warning",
     "link_fault": "error",
-    "put_back": "warning",
     "roster_refused": "warning",
     "run_down": "error",
     "set_aside": "error",

@@ -55,8 +55,8 @@ class Membership:
         """Length of every message of the run, in whichever epoch."""
         return self.roster.seal_context(self.manifest).message_bytes
 
-    def hello(self, incarnation: bytes, *, settled: int = 0) -> Hello:
-        """Return what the node whose disk has that mark says first; ``settled`` is of the link it says it on."""
+    def hello(self, incarnation: bytes) -> Hello:
+        """Return what the node whose disk has that mark says first."""
         roster, manifest = self.roster, self.manifest
         return Hello(
             highest=self.protocols[-1],
@@ -67,7 +67,6 @@ class Membership:
             manifest_digest=manifest.digest,
             run=manifest.run_id,
             incarnation=incarnation,
-            settled=settled,
         )
 
     def check_hello(self, hello: Hello) -> int:
@@ -114,6 +113,8 @@ class Membership:
 def _check_version(
     kind: str, version: int, digest: bytes, held: Roster | Manifest, before: Roster | Manifest | None
 ) -> None:
+    if version < 1:
+        raise ProtocolError(f"a peer holds {kind} version {version}: there is none")
     known = {one.version: one.digest for one in (held, before) if one is not None}
     if known.get(version, digest) != digest:
         raise ProtocolError(f"a peer holds another {kind} version {version}: the root signed two")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import resource
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -90,7 +91,11 @@ class WatchedRun(Protocol):
 
 
 class MetricsServer:
-    """Answers ``/healthz`` and ``/metrics``."""
+    """Answers ``/healthz`` and ``/metrics``.
+
+    On loopback requests under another name are refused: a page of somebody else, whose name points at this machine,
+    reads nothing.
+    """
 
     def __init__(
         self,
@@ -108,6 +113,7 @@ class MetricsServer:
         self._beats: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
         self._asking: dict[asyncio.StreamWriter, None] = {}
+        self._is_local = True
 
     async def start(self, host: str, port: int) -> None:
         """Listen.
@@ -115,6 +121,7 @@ class MetricsServer:
         Raises:
             TransportError: The address cannot be used.
         """
+        self._is_local = host in {"127.0.0.1", "::1", "localhost"}
         try:
             self._server = await asyncio.start_server(self._serve, host, port, limit=_REQUEST_BYTES)
         except OSError as error:
@@ -146,7 +153,10 @@ class MetricsServer:
         try:
             async with asyncio.timeout(_REQUEST_S):
                 request = await reader.readuntil(b"\r\n\r\n")
-            status, body = await self._answer(request.split(b" ", 2)[:2])
+            if self._is_local and not _names_loopback(request):
+                status, body = "403 Forbidden", "this is not served under that name\n"
+            else:
+                status, body = await self._answer(request.split(b" ", 2)[:2])
             head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\n"
             writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode("ascii"))
             await writer.drain()
@@ -204,6 +214,12 @@ class MetricsServer:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         lines += _metric("memory_peak_bytes", "gauge", "most memory used so far", {"": peak})
         return "\n".join(lines) + "\n"
+
+
+def _names_loopback(request: bytes) -> bool:
+    """Return whether the Host of a request is this machine's own; browsers always send one."""
+    hosts = re.findall(rb"(?im)^host:[ \t]*(.*?)[ \t]*\r$", request)
+    return all(re.fullmatch(rb"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", host.lower()) for host in hosts)
 
 
 def _of(run: WatchedRun, why: str) -> str:

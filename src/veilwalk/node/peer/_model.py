@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilwalk.core.errors import ConfigError, SpoolError
-from veilwalk.node.members import Manifest, RunRules, decode_params, load_root_public_key, read_signed_manifest
-from veilwalk.node.peer._assemble import learner_of, learner_spec, public_test
+from veilwalk.node.members import Manifest, decode_params, load_root_public_key, read_signed_manifest
+from veilwalk.node.peer._assemble import learner_of, public_test
 from veilwalk.node.peer._config import NodeConfig, load_config
 from veilwalk.node.peer._status import NodeStatus, node_status
 
@@ -65,10 +65,10 @@ def _chosen(models: Sequence[Params], config: NodeConfig, manifest: Manifest) ->
     """Return which model of several walks a node hands out."""
     from veilwalk.learning import MEAN, choose_model
 
-    spec = learner_spec(manifest)
+    spec = manifest.learner
     if len(models) == 1:
         return NodeModel(params=models[0], learner=spec)
-    test = public_test(config, manifest, RunRules.from_text(manifest.walk))
+    test = public_test(config, manifest, manifest.rules)
     if test is None:
         remark = f"the first of {len(models)} walks: no public test set says whether their mean is better"
         return NodeModel(params=models[0], learner=spec, remark=remark)

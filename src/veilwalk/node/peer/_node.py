@@ -1,30 +1,34 @@
-"""The running node: its links and its desk, from start to stop."""
+"""The running node: its links and its scheduler, from start to stop."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import math
+import secrets
 import ssl
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from veilwalk.core.errors import ConfigError, ProtocolError, TransportError, VeilwalkError
-from veilwalk.node.link import Hello, InLinks, OutLink, Port, answer_spread, dialing_context, listening_context
+from veilwalk.core.errors import ConfigError, ProtocolError, SpoolError, TransportError, VeilwalkError
+from veilwalk.node.link import Hello, Port, answer_spread, dialing_context, listening_context
 from veilwalk.node.members import Manifest, NodeKeys, Roster
 from veilwalk.node.peer._age import watches
 from veilwalk.node.peer._custody import Custody
-from veilwalk.node.peer._desk import Desk
 from veilwalk.node.peer._destination import Destination
 from veilwalk.node.peer._incidents import Incidents
+from veilwalk.node.peer._links import InLinks, OutLink
+from veilwalk.node.peer._neighbours import NeighbourWeights
 from veilwalk.node.peer._parts import NodeParts
 from veilwalk.node.peer._repeats import Visits, allowed_visits
 from veilwalk.node.peer._routing import NextHop
-from veilwalk.node.sealing import Bytes
-from veilwalk.node.spool import Spares, Spool
+from veilwalk.node.peer._scheduler import Scheduler
+from veilwalk.node.spool import Spool
 
 _WATCH_S = 0.25
+_dice = secrets.SystemRandom()
 # Once a minute.
 _TIDY_BEATS = 240
 
@@ -64,16 +68,14 @@ class Node(Incidents):
         self._watches = watches(
             rules.late_s, rules.starve_s, n_nodes=len(self.roster.ids), step_s=step_s, walks=rules.walks
         )
+        self._neighbours = NeighbourWeights()
         custody = Custody(
             spool,
             opener=self._membership.opener(parts.keys),
             next_hop=self._next_hop(self.roster),
             draws=parts.draws,
             quota=quota,
-            dwells=parts.rules.dwell_s > 0,
-            gone=self.gone,
-            offers=self,
-            spares=Spares(spool, most=2 * quota) if parts.rules.spare_s else None,
+            avoided=self.avoided,
             visits=Visits(self._allowed_visits(self.roster), pause_s=step_s, life_s=rules.life_s),
         )
         self._destination = Destination(
@@ -83,21 +85,18 @@ class Node(Incidents):
             law=parts.law.on(self.roster, self.id),
             draws=parts.draws,
             keys=parts.keys,
+            hop_s=lambda: rules.dwell_s or self._watches.pace.least_hop_s,
         )
-        self.desk = Desk(
+        self.scheduler = Scheduler(
             custody,
             self._destination,
+            node=self,
             watches=self._watches,
-            dwell_s=parts.rules.dwell_s,
-            spare_s=parts.rules.spare_s,
-            wake=self._wake,
-            roster=lambda: self.roster,
-            trouble=self.trouble,
-            failed=self.set_aside,
-            new_disk=self.new_disk,
+            neighbours=self._neighbours,
+            dwell_s=rules.dwell_s,
+            step_s=step_s,
         )
-        self._in_links = InLinks(host=self, desk=self.desk, limits=self._limits, port=port)
-        self.desk.debts.release = self._in_links.release
+        self._in_links = InLinks(host=self, scheduler=self.scheduler, limits=self._limits, port=port)
         self._out_links: dict[str, OutLink] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_over = False
@@ -134,7 +133,7 @@ class Node(Incidents):
 
     async def statistics(self) -> NodeStatistics:
         """Return what this node has counted until now."""
-        tallies, held = await self.desk.storage(self.desk.custody.statistics)
+        tallies, held = await self.scheduler.store(self.scheduler.custody.statistics)
         return NodeStatistics(
             tallies=tallies,
             events=dict(self.events),
@@ -149,14 +148,14 @@ class Node(Incidents):
         try:
             host, port = self._parts.listen or (me.host, me.port)
             # What is damaged on disk goes before anything of it could be offered.
-            await self.desk.recover()
+            await self.scheduler.recover()
             await self._in_links.start(host, port, self._listening_context(), version=self.roster.version)
             for peer in neighbours:
                 self._dial(peer)
-            self._start("training", self.desk.train())
+            self._start("training", self.scheduler.train())
             self._start("watch", self._watch())
             if self._parts.starts:
-                await self.desk.create(first=True)
+                await self.scheduler.create(first=True)
             held = {"roster": self.roster.version, "manifest": self.manifest.version}
             self._parts.log.event("started", node=self.id, neighbours=len(neighbours), **held)
             self._say_what_does_not_fit()
@@ -174,11 +173,13 @@ class Node(Incidents):
         keys.check_entry(roster.member(self.id))
         law, membership = parts.law.on(roster, self.id), self._membership.follow(roster)
         # Custody first: it takes what is sealed under either roster, so nothing that comes meanwhile is refused.
-        await self.desk.follow(
+        custody_follow = partial(
+            self.scheduler.custody.follow,
             opener=membership.opener(keys),
             next_hop=self._next_hop(roster),
             allowed_visits=self._allowed_visits(roster),
         )
+        await self.scheduler.store(custody_follow)
         self._destination.law, self._destination.keys = law, keys
         self._parts = replace(parts, keys=keys)
         self._membership = membership
@@ -191,15 +192,15 @@ class Node(Incidents):
             del self._out_links[peer]
         for peer in neighbours:
             self._dial(peer)
-        await self.desk.storage(self.desk.custody.expire)
+        await self.scheduler.store(self.scheduler.custody.expire)
         for peer in before - neighbours:
-            await self.desk.part_from(peer)
+            await self.scheduler.part_from(peer)
         parts.log.event("roster", version=roster.version, epoch=roster.epoch, neighbours=len(neighbours))
         self._say_what_does_not_fit()
 
     def drain(self) -> None:
         """Take nothing new from now on, and make no walk; what is in custody is handed on as ever."""
-        self.desk.draining = True
+        self.scheduler.draining = True
 
     def _say_what_does_not_fit(self) -> None:
         """Say where manifest and law were made for another network than the roster's: the keeper may make new ones."""
@@ -211,9 +212,9 @@ class Node(Incidents):
             why = "law by file and waiting times are those of earlier edges until the next manifest"
             self._parts.log.event("manifest_of_earlier_edges", roster=self.roster.version, why=why)
 
-    def hello(self, settled: int) -> Hello:
-        """Return what this node says first on a link, where it is done with all numbers up to ``settled``."""
-        return self._membership.hello(self.desk.custody.spool.incarnation, settled=settled)
+    def hello(self) -> Hello:
+        """Return what this node says first on a link."""
+        return self._membership.hello(self.scheduler.custody.spool.incarnation)
 
     def check_hello(self, hello: Hello) -> int:
         """Return the protocol to speak; refuse another run or roster, and everybody once the roster's time is over."""
@@ -233,20 +234,27 @@ class Node(Incidents):
         """Return the neighbours that cannot be reached now."""
         return frozenset(peer for peer, link in self._out_links.items() if not link.up)
 
-    def gone(self) -> frozenset[str]:
-        """Return the neighbours that are not there, or took nothing lately: others are drawn, if there are any."""
+    def avoided(self) -> frozenset[str]:
+        """Return the neighbours that are passed by now: not there, without progress lately, or bad by chance of a draw.
+
+        One that does worse than the others is passed by in proportion, so what it does is still seen.
+        """
         links = tuple(self._out_links.items())  # asked by the storage thread
         avoided = frozenset(peer for peer, link in links if link.avoided)
-        # One that took nothing lately is better than one that is not there.
-        return avoided if len(avoided) < len(links) else frozenset(peer for peer, link in links if link.gone)
+        if len(avoided) == len(links):
+            # One that took nothing lately is better than one that is not there.
+            return frozenset(peer for peer, link in links if link.gone)
+        shares = {peer: self._neighbours.share(peer) for peer, _ in links if peer not in avoided}
+        bad = frozenset(peer for peer, share in shares.items() if share < 1 and _dice.random() >= share)
+        # Not all: the best of them stays.
+        return avoided | (bad if len(bad) < len(shares) else bad - {max(shares, key=lambda peer: shares[peer])})
 
     def _next_hop(self, roster: Roster) -> NextHop:
         rules = self._parts.rules
         return NextHop(walk=rules.walk, neighbours=roster.neighbours(self.id))
 
     def _allowed_visits(self, roster: Roster) -> int:
-        recipients = self._membership.manifest.recipients
-        return allowed_visits(roster.ids, roster.edges, self.id, recipients=recipients, walk=self._parts.rules.walk)
+        return allowed_visits(len(roster.neighbours(self.id)), self._parts.rules.visits_per_link)
 
     def _listening_context(self) -> ssl.SSLContext:
         neighbours = self.roster.neighbours(self.id)
@@ -255,7 +263,7 @@ class Node(Incidents):
     def _dial(self, peer: str) -> None:
         parts = self._parts
         context = dialing_context(parts.keys, self.roster.trust_anchors([peer]))
-        link = OutLink(self.roster.member(peer), context, host=self, desk=self.desk, limits=self._limits)
+        link = OutLink(self.roster.member(peer), context, host=self, scheduler=self.scheduler, limits=self._limits)
         self._out_links[peer] = link
         self._start(f"link {peer}", link.run())
 
@@ -266,18 +274,11 @@ class Node(Incidents):
             return
         self._tasks[name] = asyncio.get_running_loop().create_task(work, name=name)
 
-    def offer(self, peer: str, seq: int, digest: bytes, body: Bytes) -> bool:
-        """Offer a message whose number is not on disk yet, if the link is free; return whether it is offered."""
-        return peer in self._out_links and self._out_links[peer].offer(seq, digest, body)
-
-    def withdraw(self, peer: str) -> None:
-        """Break a link off: what was offered came to nothing."""
-        if peer in self._out_links:
-            self._out_links[peer].hang_up()
-
-    def _wake(self, peer: str) -> None:
-        if peer in self._out_links:
-            self._out_links[peer].wake()
+    def wake(self, peers: Iterable[str]) -> None:
+        """Tell links that there is something to send."""
+        for peer in peers:
+            if peer in self._out_links:
+                self._out_links[peer].wake()
 
     async def _watch(self) -> None:
         """Make a walk when none has come by for too long, and keep no history, on a beat that nothing changes."""
@@ -288,9 +289,12 @@ class Node(Incidents):
             # Who stood still, or was cut off, has not been waiting: nothing could have come by.
             passed = clock() - before
             self._watches.slept(passed - _WATCH_S if self.links_up else math.inf)
-            self.desk.custody.slept(passed - _WATCH_S if self.links_up else passed)
-            if beat % _TIDY_BEATS == 0:
-                await self.desk.storage(self.desk.custody.spool.tidy)
+            try:
+                await self.scheduler.store(self.scheduler.custody.slept, passed - _WATCH_S if self.links_up else passed)
+                if beat % _TIDY_BEATS == 0:
+                    await self.scheduler.store(self.scheduler.custody.spool.tidy)
+            except SpoolError as error:
+                self.trouble(str(error))
             try:
                 self._membership.check_still_valid()
             except ProtocolError:
@@ -300,8 +304,8 @@ class Node(Incidents):
                     link.hang_up()
                 continue
             try:
-                if not self.desk.draining:
-                    await self.desk.create_if_late()
+                if not self.scheduler.draining:
+                    await self.scheduler.create_if_late()
             except VeilwalkError as error:
                 self.trouble(str(error))
 
@@ -326,5 +330,5 @@ class Node(Incidents):
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        self.desk.close()
+        self.scheduler.close()
         self._parts.log.event("stopped", node=self.id)

@@ -14,19 +14,12 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-
-import numpy as np
-
-from veilwalk.core.arrays import FloatArray
-from veilwalk.core.walk import SIMPLE, Walk
+from collections.abc import Callable
 
 # An honest ciphertext is delayed by a node with this probability at most.
 _RARE = 1e-4
 _REMEMBERED = 4096
 _LONGEST_PAUSES = 200
-# Directed edges of the largest network whose non-backtracking walk is solved for, a fraction of a second.
-_MOST_ARCS = 400
 
 
 class Visits:
@@ -66,46 +59,12 @@ class Visits:
         self._asleep_s += max(0.0, seconds)
 
 
-def allowed_visits(
-    members: Iterable[str], edges: Iterable[tuple[str, str]], me: str, *, recipients: int = 1, walk: Walk = SIMPLE
-) -> int:
-    """Return how often a walk may come to ``me`` on its way to any recipient, save about once in 10,000 walks.
+def allowed_visits(links: int, visits_per_link: float) -> int:
+    """Return how often a walk may come to a node of so many links, save about once in 10,000 walks.
 
-    With several it ends at the first of them that it meets. Half as many are counted on, those that are hardest to
-    reach from here: some may be away. Walks with memory are taken for simple ones, which come by more often, and so is
-    the non-backtracking one where the network is large.
+    ``visits_per_link`` is the manifest's; where it is 0 nothing comes too often.
     """
-    index = {member: position for position, member in enumerate(members)}
-    laplacian = np.zeros((len(index), len(index)))
-    for one, other in edges:
-        a, b = index[one], index[other]
-        laplacian[[a, b], [b, a]] -= 1
-        laplacian[[a, b], [a, b]] += 1
-    others = [position for member, position in index.items() if member != me]
-    try:
-        resistance = np.diag(np.linalg.inv(laplacian[np.ix_(others, others)]))
-        goals = np.array(others)[np.argsort(resistance, kind="stable")[-min((recipients + 1) // 2, len(others)) :]]
-        if walk.kind == "non-backtracking" and np.trace(laplacian) <= _MOST_ARCS:
-            visits = _straight_visits(laplacian, index[me], set(goals.tolist()))
-        else:
-            kept = [index[me], *(other for other in others if other not in goals)]
-            visits = float(laplacian[index[me], index[me]] * np.linalg.inv(laplacian[np.ix_(kept, kept)])[0, 0])
-    except np.linalg.LinAlgError:
-        # In two parts: the mean number of visits is not bounded by the graph.
+    visits = links * visits_per_link
+    if not visits:
         return 10**9
     return 1 if visits <= 1 + 1e-9 else math.ceil(math.log(_RARE) / math.log1p(-1 / visits))
-
-
-def _straight_visits(laplacian: FloatArray, me: int, goals: set[int]) -> float:
-    """Return how often, on average, a non-backtracking walk that came to ``me`` is there before it meets a goal."""
-    near = [[int(b) for b in np.flatnonzero(row < 0)] for row in laplacian]
-    arcs = [(a, b) for a, row in enumerate(near) for b in row if not {a, b} & goals]
-    place = {arc: number for number, arc in enumerate(arcs)}
-    stays = np.eye(len(arcs))
-    for (a, b), number in place.items():
-        onward = [c for c in near[b] if c != a] or near[b]
-        for c in onward:
-            if c not in goals:
-                stays[number, place[b, c]] -= 1 / len(onward)
-    mine = np.array([float(b == me) for _, b in arcs])
-    return float(np.linalg.solve(stays, mine)[mine > 0].max(initial=1.0))

@@ -16,9 +16,7 @@ from veilwalk.node.spool import (
     Register,
     Spool,
     StoredModel,
-    of_lane,
     open_read_only,
-    undo_end,
 )
 
 
@@ -35,6 +33,7 @@ class NodeStatus:
         manifest_version: Version of the manifest, likewise.
         members_left_out: Members of that roster that the run's law, a file, does not name: nobody seals for them.
         walks: The same for each of the run's walks.
+        ends: SHA-256 of the finished model of each walk that has ended, hexadecimal.
         models: The newest model of each walk that this node has one of, encoded; none where they were not asked for.
     """
 
@@ -46,6 +45,7 @@ class NodeStatus:
     manifest_version: int = 0
     members_left_out: tuple[str, ...] = ()
     walks: tuple[int, ...] = (0,)
+    ends: tuple[str, ...] = ()
     models: tuple[bytes, ...] = ()
 
 
@@ -57,7 +57,7 @@ def node_status(state: Path, *, with_models: bool = False, with_versions: bool =
         try:
             register = Register(database)
             newest = [
-                register.model(of_lane("final", lane)) or register.model(of_lane("checkpoint", lane))
+                register.model("final", lane) or register.model("checkpoint", lane)
                 for lane in range(register.walks_of_run)
             ]
             walks = tuple(0 if model is None else model.iteration for model in newest)
@@ -65,6 +65,7 @@ def node_status(state: Path, *, with_models: bool = False, with_versions: bool =
                 finished=register.is_finished(),
                 iteration=sum(walks),
                 walks=walks,
+                ends=tuple(model.digest.hex() for model in newest if model is not None and model.kind == "final"),
                 in_custody=len(register.messages()),
                 tallies=register.tallies(),
                 roster_version=0 if roster is None else roster.version,
@@ -81,7 +82,7 @@ def node_status(state: Path, *, with_models: bool = False, with_versions: bool =
 def unfinish_node(state: Path) -> bool:
     """Undo the end of the run at the node whose state folder this is, and which does not run; return whether it had.
 
-    The node goes on from its own last model, and believes that finished one no more, whoever vouches for it. Of several
+    The node goes on from its own last model, and takes that finished one no more, whoever has signed it. Of several
     walks all ends are undone.
 
     Raises:
@@ -93,14 +94,14 @@ def unfinish_node(state: Path) -> bool:
     try:
         with spool.transaction() as register:
             lanes = range(register.walks_of_run)
-            finals = {lane: final for lane in lanes if (final := register.model(of_lane("final", lane))) is not None}
+            finals = {lane: final for lane in lanes if (final := register.model("final", lane)) is not None}
             if not finals:
                 return False
             for lane, final in finals.items():
-                undo_end(register, final.digest, lane)
+                register.undo_end(final.digest, lane)
             for row in register.messages():
-                if row.fixed:
-                    register.drop(row, undelivered=True)
+                if row.end_lane is not None:
+                    register.drop(row)
         return True
     finally:
         spool.close()

@@ -259,7 +259,7 @@ class Task:
         before = _least(lesson.state)
         held = Held(params=own, age=lesson.own_iteration, loss=before)
         try:
-            return rule.look(received, held, age=lesson.iteration, loss_of=self._loss)
+            return rule.test(received, held, age=lesson.iteration, loss_of=self._loss)
         except (Exception, SystemExit):  # noqa: BLE001  a learner may be anybody's code
             return False, before
 

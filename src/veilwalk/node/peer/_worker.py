@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from veilwalk.core.errors import ConfigError, LearnerError, ProtocolError, VeilwalkError
-from veilwalk.node.members import Manifest, RunRules, decode_params, parse_manifest
+from veilwalk.node.members import Manifest, decode_params, parse_manifest
 from veilwalk.node.peer._assemble import load_task
 from veilwalk.node.peer._config import load_config
 from veilwalk.node.peer._trainer import OUT_OF_TIME, Learnt, Lesson, Task
@@ -121,7 +121,7 @@ class Worker:
 
     @property
     def _has_noise(self) -> bool:
-        return self._manifest is not None and RunRules.from_text(self._manifest.walk).noise > 0
+        return self._manifest is not None and self._manifest.rules.noise > 0
 
     @property
     def _loading_s(self) -> float | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import io
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
@@ -184,6 +184,33 @@ def open_body_into(opened: OpenedHeader, message: Bytes, out: bytearray | memory
     if len(view) != context.message_bytes:
         raise CryptoError("the body of a message was refused")
     decrypt_body(opened.key, view[context.head_bytes :], context.bucket_bytes, target)
+
+
+class Opener:
+    """The contexts a node opens messages in: those of the epochs around its own."""
+
+    def __init__(self, keys: Iterable[tuple[SealContext, KemPrivateKey]], *, accepted: Iterable[SealContext]) -> None:
+        self._keys = list(keys)
+        self._clear = {context.clear for context in accepted} | {context.clear for context, _ in self._keys}
+
+    @property
+    def oldest_epoch(self) -> int:
+        """The oldest epoch of which a message can still be opened here; 0 where none can."""
+        return min((context.epoch for context, _ in self._keys), default=0)
+
+    def is_current(self, message: Bytes) -> bool:
+        """Return whether version, suite, epoch and bucket are such as members of this run accept now."""
+        return bytes(memoryview(message)[:CLEAR_BYTES]) in self._clear
+
+    def open(self, message: Bytes) -> OpenedHeader | None:
+        """Return the header if the message is for this node."""
+        clear = bytes(memoryview(message)[:CLEAR_BYTES])
+        for context, key in self._keys:
+            if context.clear == clear:
+                opened = open_header(context, key, message)
+                if opened is not None:
+                    return opened
+        return None
 
 
 def _filled(length: int, fill: Callable[[memoryview], None]) -> bytes:

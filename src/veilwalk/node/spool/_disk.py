@@ -21,11 +21,11 @@ from typing import Protocol
 from urllib.parse import quote
 
 from veilwalk.core.errors import SpoolError, VeilwalkError
-from veilwalk.core.locks import lock_file
+from veilwalk.core.files import lock_file
 from veilwalk.node.members import make_private_directory
 from veilwalk.node.sealing import Bytes
-from veilwalk.node.spool._formats import check_format
-from veilwalk.node.spool._salvage import open_or_mend
+from veilwalk.node.spool._salvage import open_or_set_aside
+from veilwalk.node.spool._tables import check_format
 from veilwalk.node.spool._wal import wipe_log
 
 MESSAGES = "messages"
@@ -109,8 +109,8 @@ class FolderDisk:
                 held.callback(os.close, lock_file(folder / "lock"))
                 self._folder = os.open(self._files, os.O_RDONLY | os.O_DIRECTORY)
                 held.callback(os.close, self._folder)
-                #: Whether the database was damaged, and is a new one with what could be read of the old.
-                self.database, self.mended = open_or_mend(folder / "spool.db", _open_database)
+                #: Whether the database was damaged and set aside, and this is a new one.
+                self.database, self.mended = open_or_set_aside(folder / "spool.db", _open_database)
             except BlockingIOError:
                 raise SpoolError(f"{folder}: a node runs with this folder: stop it first") from None
             except OSError as error:
@@ -240,7 +240,7 @@ def open_read_only(folder: Path) -> sqlite3.Connection:
 
 
 def check_storage(folder: Path) -> None:
-    """Refuse a node's folder of a version that this one cannot take over from; damage is mended when a node starts.
+    """Refuse a node's folder of another version; a damaged one is set aside when a node starts.
 
     Raises:
         SpoolError: It is of such a version.

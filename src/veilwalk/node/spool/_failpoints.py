@@ -39,7 +39,6 @@ FAILPOINTS = (
     "train.sealed",
     "train.before_commit",
     "train.committed",
-    "cancel.before_commit",
     "finish.before_commit",
     "finish.committed",
 )

@@ -16,7 +16,7 @@ class Verdict(Enum):
     HELD = "here, and not used"
     TAKEN = "taken"
     AGAIN = "taken before"
-    BUSY = "too many from this neighbour are here already"
+    BUSY = "this node takes nothing new"
     DAMAGED = "not the bytes that were announced"
     REFUSED = "not of this run and epoch"
     UNKNOWN = "not here"
@@ -26,76 +26,79 @@ class Verdict(Enum):
 class Taken:
     """A verdict, and the message where it is now in custody, with how long it is to wait besides its dwell.
 
-    ``body`` has its bytes where it is being offered already; ``crowded_out`` is the message that had to go for it.
+    ``crowded_out`` is the message that had to go for it.
     """
 
     verdict: Verdict
     row: Row | None = None
     for_us: bool = False
     wait_s: float = 0.0
-    body: bytes | None = None
     crowded_out: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What is next on a link: a message with its bytes, or, without one, a number to cancel.
+    """What is next on a link: a message with its key and its bytes.
 
-    ``given`` says that the neighbour was told so before and may be using it already.
+    ``given`` says that the neighbour may be using it already.
     """
 
-    seq: int
-    row: Row | None
+    key: bytes
+    row: Row
     body: bytes
     given: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """What an update leaves behind at its node, all or nothing.
+class SignedEnd:
+    """The end of a lane: a model that members sign, until enough have.
 
     Attributes:
-        message: The model sealed for the next destination; None when the run is finished.
-        model: The model, encoded.
-        header: What the opened message's header said.
-        epoch: Its epoch, for as long as which the id must be remembered.
-        iteration: Updates the model has had, this one included.
-        learner_state: What the learner keeps here; None where no update was made.
-        counts: Tallies to add to.
-        farewells: The finished model sealed for each neighbour, by name.
-        step: How far this node's update moved the model (Euclidean norm); None where none was made.
-        lost: Updates that this node knows to be lost by it.
         lane: Of which of the run's walks it is.
+        model: The model, encoded.
+        iteration: Updates that it has had.
+        signatures: Those known here, one after the other.
+        is_final: Whether they are enough.
     """
 
-    message: bytes | None
+    lane: int
     model: bytes
-    header: Header
-    epoch: int
     iteration: int
-    learner_state: Mapping[str, bytes] | None = None
-    counts: tuple[str, ...] = ()
-    farewells: Mapping[str, bytes] = field(default_factory=dict)
-    step: float | None = None
-    lost: int = 0
-    lane: int = 0
+    signatures: bytes = b""
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """An end of the run that a member vouches for, and this node does not believe yet.
+class UpdateOutcome:
+    """What an opened message leaves behind at its node, all or nothing.
 
     Attributes:
-        by: Who vouches for it.
-        digest: SHA-256 of the model.
-        iteration: Updates that it has had.
-        brought_by: Which neighbour it came from: that member itself where it is one.
+        header: What the opened message's header said.
+        epoch: Its epoch, for as long as which the id must be remembered.
+        message: The model sealed for the next destination; None where the walk ends here.
+        model: This node's newest model, encoded; None where the message changes nothing about that.
+        iteration: Updates that one has had.
+        learner_state: What the learner keeps here; None where no update was made.
+        counts: Tallies to add to.
+        step: How far this node's update moved the model (Euclidean norm); None where none was made.
+        lost: Updates that this node knows to be lost by it.
+        lane: Of which of the run's walks it is.
+        end: The end of the lane, where there is news of it.
+        farewells: That end sealed for each neighbour that is to have it now, by name.
     """
 
-    by: str
-    digest: bytes
-    iteration: int
-    brought_by: str
+    header: Header
+    epoch: int
+    message: bytes | None = None
+    model: bytes | None = None
+    iteration: int = 0
+    learner_state: Mapping[str, bytes] | None = None
+    counts: tuple[str, ...] = ()
+    step: float | None = None
+    lost: int = 0
+    lane: int = 0
+    end: SignedEnd | None = None
+    farewells: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,15 +108,11 @@ class Discard:
     Attributes:
         count: The tally of messages that ended for that reason.
         lost: Updates that are lost with it, as far as this node can tell.
-        farewells: As of :class:`Progress`.
-        claim: What it said about the end of the run.
-        claimed: The model that it said so of.
+        farewells: As of :class:`UpdateOutcome`.
         lane: Of which of the run's walks it is.
     """
 
     count: str
     lost: int = 0
     farewells: Mapping[str, bytes] = field(default_factory=dict)
-    claim: Claim | None = None
-    claimed: bytes = b""
     lane: int = 0

@@ -1,227 +1,289 @@
-"""Every change that is ever made to the tables of a node."""
+"""Every change that is ever made to the tables of a node, inside one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from veilwalk.node.spool._memory import Memory
-from veilwalk.node.spool._tables import Row, Stored
+from veilwalk.node.spool._tables import (
+    KEY_BYTES,
+    KEYS_REMEMBERED,
+    UNDONE,
+    WALKS,
+    Row,
+    SeenWalk,
+    Stored,
+    StoredModel,
+    of_lane,
+)
 
-# So many numbers of a link wait to be cancelled: a neighbour that is there and answers nothing must not fill the table.
-# Of those before, the greeting of the next connection says that they are settled.
-_MOST_CANCELLED = 1000
+_DIGEST_BYTES = 32
+# A walk that did not open here for so many turns of this node is dead, or was forged: whoever seals for a node can give
+# every message a new one, and all that are known are read at every turn.
+_TURNS_REMEMBERED = 1000
+_ROW = f"SELECT message.{', '.join(Row.__slots__)} FROM message JOIN body ON body.id = message.body "  # noqa: S608
+_MODEL = f"SELECT {', '.join(StoredModel.__slots__)} FROM model JOIN body ON body.id = model.body "  # noqa: S608
 
 
-class Register(Memory):
-    """All tables, inside one transaction."""
+class Register:
+    """All tables of one node."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        #: Files that this transaction needs no more.
+        self.dropped_files: list[str] = []
+        #: Files that rows of this transaction are the first to name.
+        self.named_files: list[str] = []
+
+    # Messages.
 
     def add_message(
-        self,
-        stored: Stored,
-        *,
-        came_from: str | None,
-        owed: int | None = None,
-        peer: str | None = None,
-        seq: int | None = None,
-        fixed: int = 0,
+        self, stored: Stored, *, came_from: str | None, peer: str | None = None, end_lane: int | None = None
     ) -> Row:
-        """Take a message into custody; with ``peer`` it is pinned to that link, or ``fixed`` to it.
-
-        Its number there is ``seq``, as :meth:`number` gave it out, or the next. Pinned at once it is written once: to
-        change a row is to write all of it anew, the message with it.
-        """
-        if stored.file is not None:
-            self.named_files.append(stored.file)
-        if peer is not None and seq is None:
-            seq = self.number(peer)
+        """Take a message into custody; with ``peer`` it is pinned to that link."""
+        key = None if peer is None else secrets.token_bytes(KEY_BYTES)
+        body = self._add_body(stored)
         cursor = self._database.execute(
-            "INSERT INTO message (file, bytes, digest, came_from, owed, peer, seq, fixed) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (stored.file, stored.inline, stored.digest, came_from, owed, peer, seq, fixed),
+            "INSERT INTO message (body, came_from, peer, key, end_lane) VALUES (?, ?, ?, ?, ?)",
+            (body, came_from, peer, key, end_lane),
         )
         return Row(
             id=cursor.lastrowid or 0,
+            body=body,
             file=stored.file,
             digest=stored.digest,
             came_from=came_from,
-            owed=owed,
             peer=peer,
-            seq=seq,
-            fixed=fixed,
+            key=key,
+            given=0,
+            end_lane=end_lane,
         )
 
     def pin(self, row: Row, peer: str) -> Row:
-        """Pin a message to the next number of the link to ``peer``; a number it had before is cancelled."""
-        if row.peer is not None:
-            self._cancel(row)
-            self.not_given(row.peer, row.seq or 0)
-        seq = self.number(peer)
-        self._database.execute("UPDATE message SET peer = ?, seq = ? WHERE id = ?", (peer, seq, row.id))
-        return replace(row, peer=peer, seq=seq)
+        """Pin a message to ``peer`` under a new key."""
+        key = secrets.token_bytes(KEY_BYTES)
+        self._database.execute("UPDATE message SET peer = ?, key = ?, given = 0 WHERE id = ?", (peer, key, row.id))
+        return replace(row, peer=peer, key=key, given=0)
 
-    def delete(self, row: Row) -> str | None:
-        """Take a message out of the table, if it is there; its file, if it has one, stays, and is returned."""
-        found = self.execute("DELETE FROM message WHERE id = ? RETURNING file", row.id)
-        self._database.execute("DELETE FROM given WHERE peer = ? AND seq = ?", (row.peer, row.seq))
-        return found[0][0] if found else None
+    def set_given(self, row: Row, given: bool) -> None:  # noqa: FBT001  it is the value
+        """Note whether the neighbour may be using a pinned message."""
+        self._database.execute("UPDATE message SET given = ? WHERE id = ?", (int(given), row.id))
 
-    def drop(self, row: Row, *, undelivered: bool = False) -> None:
-        """Let a message go; its file goes when this transaction is safe.
-
-        One that was pinned but never acknowledged leaves a gap in the numbers of its link: ``undelivered`` fills it.
-        """
-        if undelivered and row.peer is not None:
-            self._cancel(row)
-        # By the table: one that was crowded out while it was worked on is gone, and its file is another message's.
-        file = self.delete(row)
-        if file is not None:
-            self.dropped_files.append(file)
+    def drop(self, row: Row) -> bool:
+        """Let a message go; return whether it was here. Its file goes when this transaction is safe."""
+        gone = self.execute("DELETE FROM message WHERE id = ? RETURNING body", row.id)
+        for (body,) in gone:
+            self._drop_body(body)
+        return bool(gone)
 
     def message(self, number: int) -> Row | None:
         """Return the message of that id, if it is still here."""
-        return next(self._messages("WHERE id = ?", number), None)
+        return next(self._messages("WHERE message.id = ?", number), None)
 
-    def pinned(self, peer: str, seq: int) -> Row | None:
-        """Return the message with that number on the link to ``peer``."""
-        return next(self._messages("WHERE peer = ? AND seq = ?", peer, seq), None)
+    def pinned(self, peer: str, key: bytes) -> Row | None:
+        """Return the message that is pinned to ``peer`` under that key."""
+        return next(self._messages("WHERE peer = ? AND key = ?", peer, key), None)
 
-    def held(self) -> list[Row]:
+    def waiting(self) -> list[Row]:
         """Return the messages without a next hop, oldest first."""
-        return list(self._messages("WHERE peer IS NULL ORDER BY id"))
+        return list(self._messages("WHERE peer IS NULL ORDER BY message.id"))
 
     def pinned_to(self, peer: str) -> list[Row]:
-        """Return the messages for that link in the order of their numbers."""
-        return list(self._messages("WHERE peer = ? ORDER BY seq", peer))
-
-    def next_for(self, peer: str) -> tuple[Row | None, bytes | None, bool, int | None]:
-        """Return the message of the lowest number for that link, its bytes, whether it was given, and what to cancel.
-
-        Each is None, or no, where there is none; the number to cancel is the lowest.
-        """
-        (cancelled,) = self._database.execute("SELECT min(seq) FROM cancelled WHERE peer = ?", (peer,)).fetchone()
-        query = (
-            f"SELECT {', '.join(Row.__slots__)}, bytes, "  # noqa: S608  all of it is ours
-            "EXISTS (SELECT 1 FROM given WHERE given.peer = message.peer AND given.seq = message.seq) "
-            "FROM message WHERE peer = ? ORDER BY seq LIMIT 1"
-        )
-        found = self._database.execute(query, (peer,)).fetchone()
-        if found is None:
-            return None, None, False, cancelled
-        row = Row(**dict(zip(Row.__slots__, found[:-2], strict=True)))
-        return row, found[-2], bool(found[-1]), cancelled
+        """Return the messages for that link: those that were given first, then in the order they came."""
+        return list(self._messages("WHERE peer = ? ORDER BY given DESC, message.id", peer))
 
     def messages(self) -> list[Row]:
         """Return every message, oldest first."""
-        return list(self._messages("ORDER BY id"))
+        return list(self._messages("ORDER BY message.id"))
 
     def not_given_from(self, peer: str) -> list[Row]:
         """Return the messages that neighbour brought and nobody else may have yet, oldest first."""
-        given = "SELECT 1 FROM given WHERE given.peer = message.peer AND given.seq = message.seq"
-        return list(self._messages(f"WHERE came_from = ? AND NOT fixed AND NOT EXISTS ({given}) ORDER BY id", peer))
+        return list(self._messages("WHERE came_from = ? AND NOT given ORDER BY message.id", peer))
 
-    def taken(self, peer: str) -> int | None:
-        """Return the last number taken from that neighbour; None if no message was, or its disk is a new one."""
-        row = self._database.execute("SELECT taken FROM link WHERE peer = ?", (peer,)).fetchone()
-        return None if row is None or row[0] is None else int(row[0])
-
-    def greeted(self, peer: str, incarnation: bytes) -> None:
-        """Note which disk that neighbour has; a new one numbers its messages from the beginning."""
-        self._database.execute(
-            "INSERT INTO link (peer, incarnation) VALUES (?, ?) ON CONFLICT (peer) DO UPDATE SET "
-            "taken = CASE WHEN incarnation IS excluded.incarnation THEN taken END, incarnation = excluded.incarnation",
-            (peer, incarnation),
-        )
-
-    def is_disk_of(self, peer: str, incarnation: bytes) -> bool:
-        """Return whether that neighbour is known by that disk."""
-        return self._one("SELECT 1 FROM link WHERE peer = ? AND incarnation = ?", peer, incarnation) == 1
-
-    def incarnation(self, fresh: bytes) -> bytes:
-        """Return the mark of this disk; ``fresh`` becomes it where there is none yet."""
-        self._database.execute("INSERT OR IGNORE INTO mark VALUES ('incarnation', ?)", (fresh,))
-        return bytes(self._database.execute("SELECT data FROM mark WHERE name = 'incarnation'").fetchone()[0])
-
-    def sent(self, peer: str) -> int:
-        """Return the last number given out on the link to that neighbour."""
-        return self._one("SELECT sent FROM link WHERE peer = ?", peer)
-
-    def set_sent(self, peer: str, seq: int) -> None:
-        """Go on numbering what is for that neighbour after ``seq``."""
-        self._database.execute(
-            "INSERT INTO link (peer, sent) VALUES (?, ?) ON CONFLICT (peer) DO UPDATE SET sent = excluded.sent",
-            (peer, seq),
-        )
-
-    def set_taken(self, peer: str, seq: int) -> None:
-        """Note that number ``seq`` of that neighbour is here, or will never be."""
-        self._database.execute(
-            "INSERT INTO link (peer, taken) VALUES (?, ?) ON CONFLICT (peer) DO UPDATE SET taken = excluded.taken",
-            (peer, seq),
-        )
-
-    def cancelled(self, peer: str) -> list[int]:
-        """Return the numbers on the link to ``peer`` that are to be cancelled."""
-        rows = self._database.execute("SELECT seq FROM cancelled WHERE peer = ? ORDER BY seq", (peer,))
-        return [int(seq) for (seq,) in rows]
-
-    def cancel_done(self, peer: str, seq: int) -> None:
-        """Forget a cancellation the neighbour has confirmed."""
-        self._database.execute("DELETE FROM cancelled WHERE peer = ? AND seq = ?", (peer, seq))
-
-    def give(self, peer: str, seq: int) -> bool:
-        """Note that the message of that number, if it is here, may be used by ``peer`` now; return whether it is."""
-        note = "INSERT OR REPLACE INTO given SELECT peer, seq FROM message WHERE peer = ? AND seq = ?"
-        return self._database.execute(note, (peer, seq)).rowcount == 1
-
-    def not_given(self, peer: str, seq: int) -> None:
-        """Note that ``peer`` does not use the message of that number."""
-        self._database.execute("DELETE FROM given WHERE peer = ? AND seq = ?", (peer, seq))
-
-    def is_given(self, peer: str, seq: int) -> bool:
-        """Return whether the message of that number may be in use by ``peer``."""
-        return self._one("SELECT 1 FROM given WHERE peer = ? AND seq = ?", peer, seq) == 1
-
-    def started(self, boot: bytes) -> None:
+    def note_boot(self, boot: bytes) -> None:
         """Note which start of the machine this is; after another one, all that is pinned may have been given.
 
         What was given is written without waiting for the disk, and so forgotten where the power failed.
         """
-        if self.execute("SELECT 1 FROM mark WHERE name = 'boot' AND data = ?", boot):
-            return
+        if self.mark("boot") != boot:
+            self._database.execute("UPDATE message SET given = 1 WHERE peer IS NOT NULL")
+            self.set_mark("boot", boot)
+
+    # Links.
+
+    def has_taken(self, peer: str, key: bytes) -> bool:
+        """Return whether the message of that key was taken from ``peer``, among the last ones."""
+        return key in self._taken(peer)
+
+    def add_taken(self, peer: str, key: bytes) -> None:
+        """Note that the message of that key was taken from ``peer``."""
+        keys = [*self._taken(peer), key][-KEYS_REMEMBERED:]
         self._database.execute(
-            "INSERT OR IGNORE INTO given SELECT peer, seq FROM message WHERE peer IS NOT NULL AND NOT fixed"
+            "INSERT INTO link VALUES (?, x'', ?) ON CONFLICT (peer) DO UPDATE SET taken = excluded.taken",
+            (peer, b"".join(keys)),
         )
-        self._database.execute("INSERT OR REPLACE INTO mark VALUES ('boot', ?)", (boot,))
+
+    def greet(self, peer: str, incarnation: bytes) -> None:
+        """Note the disk of a neighbour; of another disk than before nothing was taken."""
+        if not self.is_disk_of(peer, incarnation):
+            self._database.execute("INSERT OR REPLACE INTO link VALUES (?, ?, x'')", (peer, incarnation))
+
+    def is_disk_of(self, peer: str, incarnation: bytes) -> bool:
+        """Return whether that neighbour is known by that disk."""
+        return bool(self.execute("SELECT 1 FROM link WHERE peer = ? AND incarnation = ?", peer, incarnation))
+
+    def incarnation(self, fresh: bytes) -> bytes:
+        """Return the mark of this disk; ``fresh`` becomes it where there is none yet."""
+        self._database.execute("INSERT OR IGNORE INTO mark VALUES ('incarnation', ?)", (fresh,))
+        return self.mark("incarnation") or b""
+
+    def _taken(self, peer: str) -> list[bytes]:
+        keys = b"".join(data for (data,) in self.execute("SELECT taken FROM link WHERE peer = ?", peer))
+        return [keys[start : start + KEY_BYTES] for start in range(0, len(keys), KEY_BYTES)]
+
+    # What was opened.
+
+    def is_opened(self, update_id: bytes) -> bool:
+        """Return whether an update of that id was opened here before."""
+        return bool(self.execute("SELECT 1 FROM opened WHERE update_id = ?", update_id))
+
+    def add_opened(self, update_id: bytes, epoch: int) -> None:
+        """Note that an update was opened, for as long as its epoch is accepted."""
+        self._database.execute("INSERT INTO opened VALUES (?, ?)", (update_id, epoch))
+
+    def forget_opened_before(self, epoch: int) -> None:
+        """Forget the ids of epochs that are not accepted any more."""
+        self._database.execute("DELETE FROM opened WHERE epoch < ?", (epoch,))
+
+    def walks(self) -> Mapping[bytes, SeenWalk]:
+        """Return every walk this node was a destination of."""
+        rows = self._database.execute("SELECT tag, iteration, first_turn, last_turn, made_at FROM walk")
+        return {tag: SeenWalk(**dict(zip(SeenWalk.__slots__, numbers, strict=True))) for tag, *numbers in rows}
+
+    def add_walk(self, tag: bytes, iteration: int, turn: int, made_at: int = 0) -> None:
+        """Note that walk ``tag``, made at update ``made_at``, was opened here at this node's turn ``turn``."""
+        self._database.execute(
+            "INSERT INTO walk VALUES (?, ?, ?, ?, ?) ON CONFLICT (tag) DO UPDATE SET "
+            "iteration = max(iteration, excluded.iteration), last_turn = excluded.last_turn, "
+            "made_at = excluded.made_at",
+            (tag, iteration, turn, turn, made_at),
+        )
+        self._database.execute("DELETE FROM walk WHERE last_turn <= ?", (turn - _TURNS_REMEMBERED,))
+
+    # Marks and tallies.
+
+    def mark(self, name: str) -> bytes | None:
+        """Return what is noted under that name."""
+        row = self._database.execute("SELECT data FROM mark WHERE name = ?", (name,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def set_mark(self, name: str, data: bytes) -> None:
+        """Note something under that name."""
+        self._database.execute("INSERT OR REPLACE INTO mark VALUES (?, ?)", (name, data))
+
+    def count(self, name: str, by: int = 1) -> int:
+        """Add to a tally and return it."""
+        return self._one(
+            "INSERT INTO tally VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value "
+            "RETURNING value",
+            name,
+            by,
+        )
+
+    def tally(self, name: str) -> int:
+        """Return a tally; 0 if nothing was counted."""
+        return self._one("SELECT value FROM tally WHERE name = ?", name)
+
+    def tallies(self) -> dict[str, int]:
+        """Return all tallies."""
+        return dict(self._database.execute("SELECT name, value FROM tally"))
+
+    # Models.
+
+    def model(self, kind: str, lane: int = 0) -> StoredModel | None:
+        """Return the ``checkpoint``, ``end`` or ``final`` model of a lane."""
+        row = self._database.execute(f"{_MODEL} WHERE kind = ? AND lane = ?", (kind, lane)).fetchone()
+        return None if row is None else StoredModel(**dict(zip(StoredModel.__slots__, row, strict=True)))
+
+    def set_model(
+        self, kind: str, stored: Stored, *, lane: int = 0, tag: bytes, iteration: int, signatures: bytes = b""
+    ) -> None:
+        """Put a model in the place of the one there was."""
+        self.drop_model(kind, lane)
+        values = kind, lane, self._add_body(stored), tag, iteration, signatures
+        self._database.execute("INSERT INTO model VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def set_signatures(self, kind: str, lane: int, signatures: bytes) -> None:
+        """Note who has signed a model."""
+        self._database.execute("UPDATE model SET signatures = ? WHERE kind = ? AND lane = ?", (signatures, kind, lane))
+
+    def drop_model(self, kind: str, lane: int = 0) -> None:
+        """Let a model go."""
+        for (body,) in self.execute("DELETE FROM model WHERE kind = ? AND lane = ? RETURNING body", kind, lane):
+            self._drop_body(body)
+
+    @property
+    def walks_of_run(self) -> int:
+        """How many walks the run has."""
+        return int(self.mark(WALKS) or 1)
+
+    def is_finished(self) -> bool:
+        """Return whether the finished models of all lanes are here."""
+        return all(self.model("final", lane) is not None for lane in range(self.walks_of_run))
+
+    def undone_ends(self, lane: int = 0) -> tuple[bytes, ...]:
+        """Return the digests of the finished models of a lane that the operator has undone."""
+        digests = self.mark(of_lane(UNDONE, lane)) or b""
+        return tuple(digests[start : start + _DIGEST_BYTES] for start in range(0, len(digests), _DIGEST_BYTES))
+
+    def undo_end(self, digest: bytes, lane: int = 0) -> None:
+        """Let the finished model of a lane go, never to be taken again."""
+        self.set_mark(of_lane(UNDONE, lane), b"".join((*self.undone_ends(lane), digest)))
+        self.drop_model("final", lane)
+        self.drop_model("end", lane)
+
+    def learner_state(self) -> dict[str, bytes]:
+        """Return what the learner keeps at this node, encoded."""
+        return dict(self._database.execute("SELECT name, data FROM learner_state"))
+
+    def set_learner_state(self, state: Mapping[str, bytes]) -> None:
+        """Put ``state`` in the place of what the learner kept."""
+        self._database.execute("DELETE FROM learner_state")
+        self._database.executemany("INSERT INTO learner_state VALUES (?, ?)", state.items())
+
+    # Bytes.
+
+    def inline(self, row: Row | StoredModel) -> bytes:
+        """Return the bytes of a row that has no file; none if the row is gone."""
+        stored = self._database.execute("SELECT bytes FROM body WHERE id = ?", (row.body,)).fetchone()
+        return b"" if stored is None or stored[0] is None else bytes(stored[0])
 
     def files(self) -> set[str]:
         """Return the names of all files that some row needs."""
-        tables = " UNION ".join(f"SELECT file FROM {table}" for table in ("message", "model", "spare"))  # noqa: S608
-        rows = self._database.execute(tables)
-        return {name for (name,) in rows if name is not None}
+        return {name for (name,) in self._database.execute("SELECT file FROM body WHERE file IS NOT NULL")}
 
     def execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Run a statement of a module that has tables of its own."""
+        """Run a statement and return its rows."""
         return self._database.execute(statement, values).fetchall()
 
-    def number(self, peer: str) -> int:
-        """Return the next number on the link to ``peer``, which is given out with this."""
-        return self._one(
-            "INSERT INTO link (peer, sent) VALUES (?, 1) ON CONFLICT (peer) DO UPDATE SET sent = sent + 1 "
-            "RETURNING sent",
-            peer,
-        )
+    def _add_body(self, stored: Stored) -> int:
+        if stored.file is not None:
+            self.named_files.append(stored.file)
+        values = (stored.file, stored.inline, stored.digest)
+        return self._database.execute("INSERT INTO body (file, bytes, digest) VALUES (?, ?, ?)", values).lastrowid or 0
 
-    def _cancel(self, row: Row) -> None:
-        self._database.execute("INSERT INTO cancelled VALUES (?, ?)", (row.peer, row.seq))
-        oldest = "SELECT seq FROM cancelled WHERE peer = ? ORDER BY seq DESC LIMIT 1 OFFSET ?"
-        self._database.execute(
-            f"DELETE FROM cancelled WHERE peer = ? AND seq <= ({oldest})",  # noqa: S608  both are ours
-            (row.peer, row.peer, _MOST_CANCELLED),
-        )
+    def _drop_body(self, body: int) -> None:
+        for (file,) in self.execute("DELETE FROM body WHERE id = ? RETURNING file", body):
+            if file is not None:
+                self.dropped_files.append(file)
 
     def _messages(self, condition: str, *values: object) -> Iterator[Row]:
-        query = f"SELECT {', '.join(Row.__slots__)} FROM message {condition}"  # noqa: S608  both are ours
-        for values_of_row in self._database.execute(query, values):
+        for values_of_row in self._database.execute(_ROW + condition, values).fetchall():
             yield Row(**dict(zip(Row.__slots__, values_of_row, strict=True)))
+
+    def _one(self, query: str, *values: object) -> int:
+        row = self._database.execute(query, values).fetchone()
+        return 0 if row is None else int(row[0])

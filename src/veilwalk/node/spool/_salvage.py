@@ -1,36 +1,29 @@
-"""A database that is no longer what was written: set aside, and what can still be read of it taken over.
+"""A database that is no longer what was written is set aside; the node goes on as one with a new disk.
 
-The node then goes on as one that has lost its disk, which its neighbours notice by the new mark: numbers of links are
-forgotten, for a wrong one would lose messages without a word. Messages that were offered before are offered again, as
-copies, and the destination drops one of the two.
+Neighbours know such a node by the new mark of its disk, and give it the finished model, if there is one. Nothing is
+taken over: what cannot be proven would lose or double a message without a word.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from veilwalk.node.spool._formats import check_format
-from veilwalk.node.spool._tables import FORMAT, TWICE, make_tables, table_names
-from veilwalk.node.spool._wal import log_frames
+from veilwalk.node.spool._tables import FORMAT, TWICE, check_format, make_tables, table_names
 
-# Not the links' numbers, nor what is owed under them.
-_KEPT = ("opened", "walk", "tally", "learner_state", "model")
 # SQLite's codes for a file whose content is wrong; others say that it cannot be read now.
 _DAMAGE = (1, 11, 26)
 
 
-def open_or_mend(path: Path, opened: Callable[[Path], sqlite3.Connection]) -> tuple[sqlite3.Connection, bool]:
+def open_or_set_aside(path: Path, connect: Callable[[Path], sqlite3.Connection]) -> tuple[sqlite3.Connection, bool]:
     """Return the database at ``path``, and whether it had to be set aside and made anew."""
-    log = log_frames(path.with_name(path.name + "-wal"))
     try:
-        database = opened(path)
+        database = connect(path)
         try:
             check_format(database, path)
-            if not log.is_cut(database) and _is_whole(database):
+            if _is_whole(database):
                 return database, False
         except BaseException:
             database.close()
@@ -43,11 +36,10 @@ def open_or_mend(path: Path, opened: Callable[[Path], sqlite3.Connection]) -> tu
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).replace(aside.with_name(aside.name + suffix))
-    database = opened(path)
+    database = connect(path)
     database.execute("BEGIN IMMEDIATE")
     make_tables(database)
-    _take_over(aside, database)
-    database.execute("INSERT INTO tally VALUES ('damaged', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1")
+    database.execute("INSERT INTO tally VALUES ('damaged', 1)")
     database.execute("COMMIT")
     return database, True
 
@@ -63,14 +55,14 @@ def _is_whole(database: sqlite3.Connection) -> bool:
     with contextlib.closing(sqlite3.connect(":memory:")) as model:
         make_tables(model)
         try:
-            return all(_holds(database, table, _columns(model, table)) for table in table_names(model))
+            return all(_is_sound(database, table, _columns(model, table)) for table in table_names(model))
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if not _is_damage(error):
                 raise
             return False
 
 
-def _holds(database: sqlite3.Connection, table: str, columns: dict[str, str]) -> bool:
+def _is_sound(database: sqlite3.Connection, table: str, columns: dict[str, str]) -> bool:
     if any(name not in _columns(database, table) for name in columns):
         return False
     wrong = " OR ".join(f"typeof({name}) NOT IN ('{kind.lower()}', 'null')" for name, kind in columns.items())
@@ -93,25 +85,3 @@ def _is_damage(error: Exception) -> bool:
 def _columns(database: sqlite3.Connection, table: str) -> dict[str, str]:
     """Return names and types of the columns that are written, not those that follow from others."""
     return {str(row[1]): str(row[2]) for row in database.execute(f"PRAGMA table_info({table})")}
-
-
-def _take_over(aside: Path, database: sqlite3.Connection) -> None:
-    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(aside)) as old:
-        for table in _KEPT:
-            names = ", ".join(_columns(database, table))
-            for row in _readable(old, table, names):
-                with contextlib.suppress(sqlite3.Error):
-                    marks = ", ".join("?" * len(row))
-                    database.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)  # noqa: S608  ours
-        for row in _readable(old, "message", "file, bytes, digest"):
-            # Files are looked at by the node itself, before it offers anything.
-            if row[0] is not None or (isinstance(row[1], bytes) and hashlib.sha256(row[1]).digest() == row[2]):
-                with contextlib.suppress(sqlite3.Error):
-                    database.execute("INSERT INTO message (file, bytes, digest) VALUES (?, ?, ?)", row)
-
-
-def _readable(database: sqlite3.Connection, table: str, names: str) -> Iterator[tuple[object, ...]]:
-    """Yield rows that are what was written, until the first that cannot be read."""
-    alike = f"twice IS ({TWICE[table]})" if table in TWICE and table != "message" else "1"
-    with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
-        yield from database.execute(f"SELECT {names} FROM {table} WHERE {alike}")  # noqa: S608  ours

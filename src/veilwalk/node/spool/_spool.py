@@ -47,9 +47,9 @@ class Spool:
         self._digests = ThreadPoolExecutor(1, thread_name_prefix="digest")
         with disk.transaction() as database:
             make_tables(database)
-            #: Tells neighbours whether this disk still knows what it sent them.
+            #: Tells neighbours whether this is the disk that they know.
             self.incarnation = Register(database).incarnation(secrets.token_bytes(_NAME_BYTES))
-            Register(database).started(disk.boot)
+            Register(database).note_boot(disk.boot)
         self._remove_orphans()
 
     @property

@@ -1,61 +1,56 @@
-"""The tables of a node, and their rows as values.
+"""The tables of a node, their rows as values, and the number of their format.
 
-Nothing here knows the time: what is on disk must not tell when anything happened. Where a wrong number would lose a
-message without a word, or end a run, it is written twice (``twice``), by the database itself.
+Nothing here knows the time: what is on disk must not tell when anything happened. State and bytes are apart: to change
+a row in SQLite is to write all of it anew. Where a wrong value would lose or double a message without a word it is
+written twice (``twice``), by the database itself.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from pathlib import Path
 
-#: Counts the changes to these tables that a release has seen; each has its step in ``_formats``.
-FORMAT = 3
-#: Marks that a node keeps besides those of its disk: how far its last update moved the model, the digests of the
-#: finished models that its operator has undone, how many walks it made since it trained last, how many ends it took.
-STEP, UNDONE, ASKED, ENDS = "step", "undone", "asked", "ends"
+from veilwalk.core.errors import SpoolError
+
+#: Counts the changes to these tables.
+FORMAT = 4
+#: Marks that a node keeps for each lane: how far its last update moved the model, and the digests of the finished
+#: models that its operator has undone.
+STEP, UNDONE = "step", "undone"
 #: How many walks the run has, noted where there is more than one.
 WALKS = "walks"
+#: Bytes of the key of a pinned message, and how many keys a node remembers of what it took from each neighbour.
+KEY_BYTES, KEYS_REMEMBERED = 16, 64
 #: What is written twice, by table.
 TWICE = {
-    "message": "quote(peer) || quote(seq) || quote(came_from) || quote(owed) || fixed",
-    "link": "quote(peer) || sent || quote(taken) || quote(incarnation)",
-    "cancelled": "quote(peer) || seq",
-    "given": "quote(peer) || seq",
-    "debt": "quote(peer) || seq",
+    "message": "quote(came_from) || quote(peer) || quote(key) || given || quote(end_lane)",
     "opened": "quote(update_id) || epoch",
     "walk": "quote(tag) || iteration || ' ' || first_turn || ' ' || last_turn || ' ' || made_at",
-    "model": "kind || quote(digest) || quote(tag) || iteration",
+    "model": "kind || lane || quote(tag) || iteration",
 }
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS message (      -- messages in custody, in the order they came
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
+CREATE TABLE IF NOT EXISTS body (         -- bytes of messages and models
+    id INTEGER PRIMARY KEY,
     file TEXT UNIQUE,                     -- where the bytes are, or NULL where they are here
     bytes BLOB,
-    digest BLOB NOT NULL,
+    digest BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS message (      -- messages in custody, in the order they came
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    body INTEGER NOT NULL,
     came_from TEXT,                       -- neighbour, or NULL for a walk made here
-    owed INTEGER,                         -- its number on the link from there: released when it, or its heir, is gone
-    peer TEXT,                            -- pinned next hop, or NULL while held
-    seq INTEGER,                          -- its number on that link
-    fixed INTEGER NOT NULL DEFAULT 0,     -- for that peer and no other: 1 + the lane of a finished model
-    TWICE,
-    UNIQUE (peer, seq)
+    peer TEXT,                            -- pinned next hop, or NULL while it waits
+    key BLOB UNIQUE,                      -- idempotency key, by which that neighbour knows it
+    given INTEGER NOT NULL DEFAULT 0,     -- whether that neighbour may be using it already
+    end_lane INTEGER,                     -- for that neighbour and no other: the end of this lane
+    TWICE
 );
 CREATE TABLE IF NOT EXISTS link (
     peer TEXT PRIMARY KEY,
-    sent INTEGER NOT NULL DEFAULT 0,      -- last number given out
-    taken INTEGER,                        -- last number taken, NULL where none is known
-    incarnation BLOB,                     -- of the neighbour's disk, which numbers what it sends
-    TWICE
+    incarnation BLOB NOT NULL,            -- mark of the neighbour's disk
+    taken BLOB NOT NULL                   -- keys of the last messages taken from it
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS cancelled (peer TEXT, seq INTEGER, TWICE, PRIMARY KEY (peer, seq)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS given (        -- pinned messages that the neighbour may be using already
-    peer TEXT, seq INTEGER, TWICE, PRIMARY KEY (peer, seq)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS spare (        -- copies of messages that were handed on, until released
-    peer TEXT, seq INTEGER, file TEXT, bytes BLOB, digest BLOB NOT NULL, came_from TEXT, PRIMARY KEY (peer, seq)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS debt (peer TEXT, seq INTEGER, TWICE, PRIMARY KEY (peer, seq)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS opened (update_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, TWICE) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS walk (         -- walks this node was a destination of
     tag BLOB PRIMARY KEY,
@@ -65,27 +60,24 @@ CREATE TABLE IF NOT EXISTS walk (         -- walks this node was a destination o
     made_at INTEGER NOT NULL,             -- updates the model had had when the walk was made
     TWICE
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS claim (        -- finished models that members vouch for, and this node does not believe
-    peer TEXT PRIMARY KEY, digest BLOB NOT NULL, iteration INTEGER NOT NULL, brought_by TEXT NOT NULL
-) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tally (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS learner_state (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS model (        -- 'checkpoint': this node's newest, 'final': the finished one,
-                                          -- 'claimed': the newest that a claim is about (of_lane)
-    kind TEXT PRIMARY KEY,
-    file TEXT,
-    bytes BLOB,
-    digest BLOB NOT NULL,
+CREATE TABLE IF NOT EXISTS model (        -- 'checkpoint': this node's newest, 'end': one that is being signed,
+    kind TEXT NOT NULL,                   -- 'final': the finished one
+    lane INTEGER NOT NULL,
+    body INTEGER NOT NULL,
     tag BLOB NOT NULL,
     iteration INTEGER NOT NULL,
-    TWICE
+    signatures BLOB NOT NULL,
+    TWICE,
+    PRIMARY KEY (kind, lane)
 ) WITHOUT ROWID;
 """
 
 
 def of_lane(name: str, lane: int) -> str:
-    """Return what is called ``name`` where there is one walk, for one of several; that of the first is called so."""
+    """Return the name of a mark of one lane; that of the first is the bare name."""
     return f"{name} {lane}" if lane else name
 
 
@@ -102,8 +94,42 @@ def make_tables(database: sqlite3.Connection) -> None:
 
 def table_names(database: sqlite3.Connection) -> list[str]:
     """Return the tables that a database has."""
-    found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-    return [str(name) for (name,) in found]
+    rows = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+    return [str(name) for (name,) in rows]
+
+
+def check_format(database: sqlite3.Connection, path: Path) -> None:
+    """Refuse the database at ``path`` if another version of veilwalk wrote it: that is never damage.
+
+    Raises:
+        SpoolError: It is of another version.
+    """
+    number = _format_number(database)
+    if number is None or number == FORMAT:
+        return
+    age, remedy = ("a newer", "upgrade this one") if number > FORMAT else ("an older", "go on with that version")
+    raise SpoolError(
+        f"{path}: written by {age} version of veilwalk (storage format {number}, this one has {FORMAT}): {remedy}, "
+        "or begin with an empty folder"
+    )
+
+
+def _format_number(database: sqlite3.Connection) -> int | None:
+    """Return the format of a database; None of an empty one, and where it is not certain.
+
+    It is written twice: where only one of the two is another number, it is damage.
+    """
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    if not table_names(database):
+        return None
+    try:
+        mark = database.execute("SELECT data FROM mark WHERE name = 'format'").fetchone()
+    except sqlite3.Error as error:
+        if "no such" not in str(error):
+            raise
+        mark = None
+    # Those of the first versions had neither.
+    return int(version) if (b"0" if mark is None else mark[0]) == b"%d" % version else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,16 +143,17 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A message in custody."""
+    """A message in custody; ``given`` and ``key`` are of its pinned next hop ``peer``."""
 
     id: int
+    body: int
     file: str | None
     digest: bytes
     came_from: str | None
-    owed: int | None
     peer: str | None
-    seq: int | None
-    fixed: int
+    key: bytes | None
+    given: int
+    end_lane: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +161,13 @@ class StoredModel:
     """A model on this node's disk."""
 
     kind: str
+    lane: int
+    body: int
     file: str | None
     digest: bytes
     tag: bytes
     iteration: int
+    signatures: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,14 @@
-// Who opens what is sealed for several, the set summed out (_kernels_openings.py). Walking is one thread a lane; what
-// any set would have done on a leg is told by one thread a leg. Sums are whole numbers, so their order is nothing.
+// Which node opens a ciphertext, with the set of recipients summed out (_kernels_laws.py). One thread walks a lane; one
+// thread weighs a leg, for all sets. Sums are whole numbers, so that their order does not matter.
 
-#define NOTHING 1e-9
+#define NEGLIGIBLE 1e-9
 #define SHARE_UNIT 1099511627776.0
 #define HOP_UNIT 65536.0
 enum { LEGS, HOPS, UNOPENED, N_SUMS };
 
 DEVICE void add(i64 *sum, i64 more) { atomicAdd((u64 *)sum, (u64)more); }
 
-DEVICE i64 units(double share, double unit) { return (i64)(share * unit + 0.5); }
+DEVICE i64 to_units(double share, double unit) { return (i64)(share * unit + 0.5); }
 
 // exp(-x) for x >= 0 by the same sums and products as there.
 DEVICE double decay(double x) {
@@ -32,33 +32,34 @@ DEVICE double decay(double x) {
     return ldexp(sum, -(int)turns);
 }
 
-// The way of every lane, when each of its nodes was last met before, and the clocks at which it seals; behind those
-// that count, up to cut, stands when the last was opened, or the way's end.
-KERNEL walk_legs(WALK_PARAMETERS, SET_PARAMETERS, i64 recipients, u64 walk_seed, u64 set_seed, u64 first_lane,
-                 i64 n_lanes, i64 end, i64 cut, i64 *last_met, i64 *stamps, int *paths, int *earlier,
-                 int *sealed, i64 *n_legs) {
+// Write the path of every lane, when each of its nodes was visited before, and the clocks at which it seals; behind those
+// that count, up to cut, stands the clock at which the last was opened, or the path's end.
+KERNEL walk_legs(WALK_PARAMETERS, LAW_PARAMETERS, i64 recipients, u64 walk_seed, u64 set_seed, u64 first_lane,
+                 i64 n_lanes, i64 end, i64 cut, i64 *shelves, int *paths, int *earlier, int *sealed, i64 *n_legs) {
     const Walk walk = THE_WALK;
-    const Sets sets = THE_SETS;
+    const Law law = THE_LAW;
     for (i64 lane = THREAD; lane < n_lanes; lane += THREADS) {
         u64 job = first_lane + (u64)lane;
-        i64 *met = last_met + lane * n_nodes, *mine = stamps + lane * n_nodes, legs = 0, now = 0;
+        i64 *shelf = shelves + lane * n_nodes, legs = 0, now = 0;
         int *path = paths + lane * (end + 1), *before = earlier + lane * (end + 1), *clocks = sealed + lane * (end + 1);
         Token token = token_at(walk, walk_seed, job, start_node(walk_seed, job, (u32)n_nodes), NOWHERE, 0);
-        draw_set(sets, recipients, set_seed, job, token.node, 0, mine);
+        shelf[token.node] = 0;
+        i64 tag = draw_set(law, recipients, false, set_seed, job, token.node, 0, 0, shelf);
         path[0] = (int)token.node;
         before[0] = -1;
-        met[token.node] = clocks[0] = 0;
+        clocks[0] = 0;
         while (now < end) {
             now++;
             hop(walk, token);
+            i64 entry = shelf[token.node];
             path[now] = (int)token.node;
-            before[now] = (int)met[token.node];
-            met[token.node] = now;
-            if (clocks[legs] > cut || mine[token.node] != clocks[legs]) continue;
+            before[now] = (int)(entry >> TAG_BITS);
+            shelf[token.node] = now << TAG_BITS;
+            if (clocks[legs] > cut || (entry & TAG_MASK) != tag) continue;
             clocks[++legs] = (int)now;
-            if (now <= cut) draw_set(sets, recipients, set_seed, job, token.node, now, mine);
+            if (now <= cut) tag = draw_set(law, recipients, false, set_seed, job, token.node, now, legs, shelf);
         }
-        // A leg that nobody opened is told too, to the end of the way.
+        // A leg that no node opened counts too, to the end of the path.
         if (clocks[legs] <= cut) clocks[++legs] = (int)end;
         n_legs[lane] = legs;
     }
@@ -69,7 +70,7 @@ struct Pool {
     double recipients, eligible, met, met_weight, time, slope;
 };
 
-// The chance that a node met for the first time is a recipient, if none was that was met before it.
+// The chance that a node met for the first time is a recipient, if no node met before it is one.
 DEVICE double chance(Pool &pool, double weight) {
     double hit;
     if (pool.even) {
@@ -90,11 +91,11 @@ DEVICE double chance(Pool &pool, double weight) {
     return hit;
 }
 
-KERNEL tell_legs(const int *paths, const int *earlier, const int *sealed, const i64 *leg_offsets, i64 n_lanes, i64 end,
-                 i64 warm, SET_PARAMETERS, const i64 *eligible, const unsigned char *even, const double *pace,
-                 const double *slopes, i64 recipients, const i64 *indptr, const int *indices, i64 *sums, i64 *made,
+KERNEL weigh_legs(const int *paths, const int *earlier, const int *sealed, const i64 *leg_offsets, i64 n_lanes, i64 end,
+                 i64 warm, LAW_PARAMETERS, const i64 *eligible, const unsigned char *even, const double *pace,
+                 const double *slopes, i64 recipients, const i64 *indptr, const int *indices, i64 *sums, i64 *sources,
                  i64 *arrived, i64 *joint, i64 jointly, i64 *by_hop, i64 longest) {
-    const Sets sets = THE_SETS;
+    const Law law = THE_LAW;
     for (i64 item = THREAD; item < leg_offsets[n_lanes]; item += THREADS) {
         i64 lane = 0;
         for (i64 above = n_lanes; above - lane > 1;) {
@@ -112,16 +113,16 @@ KERNEL tell_legs(const int *paths, const int *earlier, const int *sealed, const 
         Pool pool = {even[source] != 0, (double)recipients, (double)eligible[source], 0.0, 0.0,
                      pace[source],      slopes[source]};
         double alive = 1.0, hops = 0.0;
-        while (now < end && (alive > NOTHING || now < opened)) {
+        while (now < end && (alive > NEGLIGIBLE || now < opened)) {
             now++;
             hops += alive;
             u32 node = (u32)path[now];
             if (before[now] > start || node == source) continue;
-            double weight = weight_of(sets, source, node);
+            double weight = weight_of(law, source, node);
             if (weight == 0.0) continue;
             double share = alive * chance(pool, weight);
             alive -= share;
-            i64 whole = units(share, SHARE_UNIT), arc = indptr[node];
+            i64 whole = to_units(share, SHARE_UNIT), arc = indptr[node];
             while (arc < indptr[node + 1] && indices[arc] != path[now - 1]) arc++;
             if (arc < indptr[node + 1]) {
                 add(arrived + arc, whole);
@@ -134,8 +135,8 @@ KERNEL tell_legs(const int *paths, const int *earlier, const int *sealed, const 
         }
         add(by_hop + longest, later);
         add(sums + lane * N_SUMS + LEGS, 1);
-        add(sums + lane * N_SUMS + HOPS, units(hops, HOP_UNIT));
-        add(sums + lane * N_SUMS + UNOPENED, units(alive, SHARE_UNIT));
-        add(made + lane * n_nodes + source, 1);
+        add(sums + lane * N_SUMS + HOPS, to_units(hops, HOP_UNIT));
+        add(sums + lane * N_SUMS + UNOPENED, to_units(alive, SHARE_UNIT));
+        add(sources + lane * n_nodes + source, 1);
     }
 }

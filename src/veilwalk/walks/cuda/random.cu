@@ -14,6 +14,9 @@ typedef long long i64;
 // Where this thread stands in the grid, and how many there are.
 #define THREAD ((i64)blockIdx.x * blockDim.x + threadIdx.x)
 #define THREADS ((i64)gridDim.x * blockDim.x)
+// Its place among the threads that step together, and for how many of these something holds.
+#define THREAD_OF_WARP ((i64)(threadIdx.x & 31))
+#define COUNT_IN_WARP(holds) __popc(__ballot_sync(0xFFFFFFFFu, holds))
 
 // What a stream is for.
 enum { WALK = 0, RETRY = 1, DESTINATION = 2, START = 4, RECIPIENTS = 5 };

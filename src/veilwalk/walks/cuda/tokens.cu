@@ -1,16 +1,13 @@
-// A token that walks on, hop by hop, whatever its walk: by tables or with memory
-// (_kernels_paths.py). Hop h is served by the same words as there.
+// A token that walks on, hop by hop, by a table of moves or by a rule (_kernels_protocol.py). Hop h is served by the same
+// words as there.
 
-enum { METROPOLIS = 0, NON_BACKTRACKING = 1 };
+enum { TABLE, METROPOLIS, NON_BACKTRACKING };
 #define NOWHERE (~0ull)
 
-#define WALK_PARAMETERS                                                                                        \
-    i64 memory, i64 kind, const i64 *offsets, const int *table, const i64 *reverse, i64 n_words, i64 width, \
-        i64 digits, u64 span, u64 limit
-#define THE_WALK                                                                                          \
-    Walk {                                                                                                \
-        memory != 0, (int)kind, (int)n_words, (int)digits, (u32)width, span, limit, offsets, reverse, table \
-    }
+#define WALK_PARAMETERS                                                                                       \
+    i64 kind, const i64 *offsets, const int *table, i64 n_words, i64 width, i64 digits, \
+        u64 span, u64 limit
+#define THE_WALK Walk{(int)kind, (int)n_words, (int)digits, (u32)width, span, limit, offsets, table}
 
 DEVICE u32 dense_move(const int *table, u32 width, u32 node, u32 *word) {
     u64 product = (u64)*word * width;
@@ -24,11 +21,10 @@ DEVICE u32 ragged_move(const int *table, const i64 *offsets, u64 seed, u64 job, 
 }
 
 struct Walk {
-    bool memory;
     int kind, n_words, digits;
     u32 width;
     u64 span, limit;
-    const i64 *offsets, *reverse;
+    const i64 *offsets;
     const int *table;
 };
 
@@ -45,33 +41,32 @@ DEVICE u32 word_at(const Token &token, int part) {
 }
 
 DEVICE void draw_block(const Walk &walk, Token &token) {
-    if (walk.memory)
-        block_words(token.seed, token.job, WALK, 0, token.block, token.words);
-    else
-        walk_words(token.seed, token.job, token.block, walk.span, walk.limit, token.words);
+    walk_words(token.seed, token.job, token.block, walk.span, walk.limit, token.words);
 }
 
 DEVICE Token token_at(const Walk &walk, u64 seed, u64 job, u32 node, u64 back, i64 clock) {
-    i64 block_hops = walk.memory ? 4 / walk.n_words : 4 * walk.digits;
+    bool by_rule = walk.kind != TABLE;
+    i64 block_hops = by_rule ? 4 / walk.n_words : 4 * walk.digits;
     int within = (int)(clock % block_hops);
     Token token;
     token.seed = seed, token.job = job, token.node = node, token.back = back;
     token.block = (u64)(clock / block_hops);
-    token.part = walk.memory ? within * walk.n_words : within / walk.digits;
-    token.digit = walk.memory ? 0 : within % walk.digits;
+    token.part = by_rule ? within * walk.n_words : within / walk.digits;
+    token.digit = by_rule ? 0 : within % walk.digits;
     draw_block(walk, token);
     token.word = word_at(token, token.part);
     for (int digit = 0; digit < token.digit; digit++) token.word *= walk.width;
     return token;
 }
 
-DEVICE u64 onward(const Token &token, u64 number, u32 word, u64 first, u32 degree) {
+// The entry that leads back is left out, unless there is none, or no other. Entries are in the order of their nodes.
+DEVICE u64 onward(const Walk &walk, const Token &token, u64 number, u32 word, u64 first, u32 degree) {
     if (token.back == NOWHERE || degree == 1) return first + choice(token.seed, token.job, number, word, degree);
     u64 entry = first + choice(token.seed, token.job, number, word, degree - 1);
-    return entry >= token.back ? entry + 1 : entry;
+    return (u64)walk.table[entry] >= token.back ? entry + 1 : entry;
 }
 
-DEVICE void memory_hop(const Walk &walk, Token &token) {
+DEVICE void hop_by_rule(const Walk &walk, Token &token) {
     u64 number = token.block << 2 | (u64)token.part;
     u32 word = word_at(token, token.part), coin = word_at(token, token.part + walk.n_words - 1);
     u64 first = (u64)walk.offsets[token.node];
@@ -82,8 +77,8 @@ DEVICE void memory_hop(const Walk &walk, Token &token) {
         if (other <= degree || choice(token.seed, token.job, number + 1, coin, other) < degree) token.node = node;
         return;
     }
-    u64 entry = onward(token, number, word, first, degree);
-    token.back = (u64)walk.reverse[entry];
+    u64 entry = onward(walk, token, number, word, first, degree);
+    token.back = token.node;
     token.node = (u32)walk.table[entry];
 }
 
@@ -95,8 +90,8 @@ DEVICE void hop(const Walk &walk, Token &token) {
         draw_block(walk, token);
         token.word = token.words[0];
     }
-    if (walk.memory) {
-        memory_hop(walk, token);
+    if (walk.kind != TABLE) {
+        hop_by_rule(walk, token);
         token.part += walk.n_words;
         return;
     }

@@ -64,8 +64,6 @@ function settle() {
   fillObservers();
   show("status", Boolean(run.status));
   if (run.status) $("status-body").replaceChildren(table(["", "now"], run.status.rows), ...run.status.notes.map((note) => element("p", note, "note")));
-  show("cases", Boolean(run.table));
-  if (run.table) $("cases-body").replaceChildren(element("p", run.table.meaning, "note"), table(run.table.columns, run.table.rows));
   change();
 }
 

@@ -1,6 +1,10 @@
 "use strict";
 // A network on a canvas. Edges and nodes are painted once and copied; only what moves is painted anew.
 
+// Names of more nodes would lie on each other.
+const MOST_NAMES = 40;
+const shortName = (name) => (name.length > 14 ? `${name.slice(0, 13)}…` : name);
+
 class GraphMap {
   constructor(canvas) {
     this.canvas = canvas;
@@ -25,7 +29,8 @@ class GraphMap {
   base(shades) {
     const { x, y, edges, nodes } = run.network;
     const { width, height } = this.still;
-    const margin = 18 * this.ratio, side = Math.min(width, height) - 2 * margin;
+    const names = run.network.labels && nodes <= MOST_NAMES ? run.network.labels.map(shortName) : [];
+    const margin = (names.length ? 34 : 18) * this.ratio, side = Math.min(width, height) - 2 * margin;
     this.x = x.map((one) => (width - side) / 2 + (one / 1000) * side);
     this.y = y.map((one) => (height - side) / 2 + (one / 1000) * side);
     this.radius = Math.max(2, Math.min(7, side / this.ratio / 8 / Math.sqrt(nodes))) * this.ratio;
@@ -57,7 +62,27 @@ class GraphMap {
       }
       pen.stroke();
     }
+    this.nameNodes(pen, names);
     this.painted = true;
+  }
+
+  // Write the name of each node below it, on a halo of the ground so that edges do not cross it.
+  nameNodes(pen, names) {
+    this.names = names;
+    pen.font = `${12 * this.ratio}px system-ui, sans-serif`;
+    pen.textAlign = "center";
+    pen.textBaseline = "top";
+    pen.lineJoin = "round";
+    pen.lineWidth = 3 * this.ratio;
+    pen.strokeStyle = this.colour("card");
+    pen.fillStyle = this.colour("quiet");
+    names.forEach((name, node) => {
+      const half = pen.measureText(name).width / 2 + 2 * this.ratio;
+      const x = Math.max(half, Math.min(this.still.width - half, this.x[node]));
+      const y = this.y[node] + this.radius + 3 * this.ratio;
+      pen.strokeText(name, x, y);
+      pen.fillText(name, x, y);
+    });
   }
 
   forget() { this.painted = false; this.colourOfNode = null; }

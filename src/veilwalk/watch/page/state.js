@@ -3,7 +3,7 @@
 
 const run = {
   about: null, network: null, points: {}, posteriors: {}, events: [], state: null, result: null, price: null,
-  table: null, status: null, reached: 0, ended: false,
+  status: null, reached: 0, ended: false,
   rows: { update: [], token: [], source: [], node: [], last_hop: [], hops: [], return_time: [], clock: [], tail: [],
     recipients: [], seen: [] },
 };

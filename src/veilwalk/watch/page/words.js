@@ -134,7 +134,7 @@ function besideTable() {
   for (const [name, points] of Object.entries(run.points)) {
     const last = points.at(-1), leak = run.result && run.result.anonymity[name], made = Math.max(1, last.update);
     const value = last.accuracy === null ? last.loss.toFixed(3) : share(last.accuracy);
-    const named = leak ? share(leak.hit_ratio, 2) : "–";
+    const named = leak && leak.hit_ratio !== null ? share(leak.hit_ratio, 2) : "–";
     lines.push([NAMES[name] || name, value, named, (last.hops / made).toFixed(1), bytes(last.sent_bytes / made)]);
   }
   const found = document.createDocumentFragment(), leak = run.result && run.result.anonymity["private-walk"];

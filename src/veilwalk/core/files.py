@@ -1,0 +1,34 @@
+"""Files of the user's own: locks that one process holds, and the cache folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+
+def cache_folder() -> Path | None:
+    """Return the user's cache folder, which need not exist; None for a user whom the machine does not know."""
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return Path(home) / "veilwalk"
+
+
+def lock_file(path: Path) -> int:
+    """Return a handle that holds ``path`` until it is closed, or its process ends in whatever way.
+
+    The file stays when the lock is let go: removing it would let in two who wait for it.
+
+    Raises:
+        BlockingIOError: Another process holds it.
+        OSError: It cannot be made or locked.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle

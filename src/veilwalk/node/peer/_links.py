@@ -1,0 +1,386 @@
+"""The two ends of the links of a node: taking messages from neighbours, and handing messages over to them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import ssl
+import time
+from collections import defaultdict
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from veilwalk.core.errors import ProtocolError, SpoolError, TransportError
+from veilwalk.node.link import (
+    PING_SPREAD_S,
+    Ack,
+    Connection,
+    Frame,
+    Go,
+    Hello,
+    Limits,
+    Nak,
+    Offer,
+    Ping,
+    Port,
+    Refusal,
+    TokenBucket,
+    dial,
+    due_within,
+    wait_until,
+)
+from veilwalk.node.members import Member
+from veilwalk.node.spool import Outgoing, Verdict, hit
+
+if TYPE_CHECKING:
+    from veilwalk.node.peer._node import Node
+    from veilwalk.node.peer._scheduler import Scheduler
+
+_NAKS = {
+    Verdict.BUSY: Nak.BUSY,
+    Verdict.DAMAGED: Nak.DAMAGED,
+    Verdict.REFUSED: Nak.REFUSED,
+    Verdict.UNKNOWN: Nak.UNKNOWN,
+}
+_FIRST_PAUSE_S = 0.05
+# A link that is down so long is passed by. Shorter breaks, as when both ends follow a new roster, change no walk.
+_DOWN_S = 1.0
+_LOOK_S = 0.25
+# One that was there and kept a message waiting until it went another way is passed by for twice as long, and for up to
+# so many times where it does so again: else a member that takes nothing, and so is never missed, would hold every walk
+# up that comes near it. But one that was busy for a moment, and for whom a model may be sealed, is soon tried again. Of
+# what was some minutes ago nothing is left.
+_SHUNNED, _MOST_SHUNNED_S = 20, 300.0
+_dice = secrets.SystemRandom()
+
+
+class InLinks:
+    """The listener's end of every link of one run."""
+
+    def __init__(self, *, host: Node, scheduler: Scheduler, limits: Limits, port: Port | None = None) -> None:
+        self.host = host
+        self._scheduler = scheduler
+        self._limits = limits
+        self._port = port or Port(limits=limits, turned_away=host.turned_away)
+        self._has_own_port = port is None
+        self._run = b""
+        # Every connection that has named this run, with who converses, and of those that have greeted the one of each
+        # neighbour.
+        self._open: dict[Connection, asyncio.Task[None] | None] = {}
+        self._connections: dict[str, Connection] = {}
+        self._buckets: defaultdict[str, TokenBucket] = defaultdict(lambda: TokenBucket(limits.rate, limits.burst))
+        self._greeting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def start(self, host: str, port: int, context: ssl.SSLContext, *, version: int = 0) -> None:
+        """Listen.
+
+        Raises:
+            TransportError: The address cannot be used.
+        """
+        self.trust(context, version=version)
+        self._run = self.host.hello().run
+        await self._port.open(host, port, self._run, self)
+
+    def trust(self, context: ssl.SSLContext, *, version: int) -> None:
+        """Let in whom ``context``, of that version of the roster, knows, and nobody else from now on."""
+        self._port.trust(context, version)
+
+    async def stop(self) -> None:
+        """Take nothing more."""
+        self._port.leave(self._run, self)
+        tasks = [task for task in self._open.values() if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._has_own_port:
+            await self._port.close()
+
+    def hang_up(self) -> None:
+        """Cut every connection; whoever is still a neighbour dials again."""
+        for connection in self._open:
+            connection.close()
+
+    async def serve(self, connection: Connection, hello: Hello) -> None:
+        """Converse with whoever greeted, until that ends."""
+        self._open[connection] = asyncio.current_task()
+        try:
+            await self._converse(connection, hello)
+        except ProtocolError as error:
+            self.host.turned_away(str(error), peer=self.host.neighbour_of(connection.peer_spki) or "")
+        except SpoolError as error:
+            self.host.trouble(str(error))
+        except TransportError:
+            # The neighbour went away; it dials again when it is back.
+            pass
+        except Exception as error:  # noqa: BLE001  whatever one neighbour brings about ends its connection only
+            self.host.failed(error)
+        finally:
+            del self._open[connection]
+
+    async def _converse(self, connection: Connection, hello: Hello) -> None:
+        idle_s = 3 * self._limits.ping_s + self._limits.transfer_s(self.host.message_bytes)
+        due = due_within(self.host.answer_spread_s)
+        # Again: it may have been left out of the roster while it kept us waiting.
+        peer = self.host.neighbour_of(connection.peer_spki)
+        if peer is None:
+            raise ProtocolError("a TLS key that is no neighbour's")
+        try:
+            self.host.check_hello(hello)
+        except ProtocolError:
+            # So that the other end, too, can tell its operator what does not fit.
+            await connection.send(self.host.hello())
+            raise
+        # Whoever greets anew has lost the connection before: that one is dead, though TCP may not know yet.
+        before = self._connections.get(peer)
+        if before is not None:
+            before.close()
+        self._connections[peer] = connection
+        # One greeting of a neighbour's is written at a time: of those that come meanwhile, each still in its place at
+        # the door, only the last is.
+        async with self._greeting[peer]:
+            if connection.closed.is_set():
+                raise TransportError("a peer closed the connection")
+            self._port.greeted(connection)
+            await self._scheduler.greet(peer, hello.incarnation)
+        await wait_until(due)
+        await connection.send(self.host.hello())
+        while True:
+            await self._answer(peer, connection, idle_s)
+
+    async def _answer(self, peer: str, connection: Connection, idle_s: float) -> None:
+        frame = await connection.receive(idle_s)
+        due = due_within(PING_SPREAD_S if isinstance(frame, Ping) else self.host.answer_spread_s)
+        answer = await self._answer_to(peer, frame, connection)
+        await wait_until(due)
+        await connection.send(answer)
+
+    async def _answer_to(self, peer: str, frame: Frame, connection: Connection) -> Frame:
+        match frame:
+            case Offer():
+                await self._buckets[peer].take()
+                await asyncio.sleep(self._scheduler.neighbours.pause_s(peer))
+                if connection.closed.is_set():
+                    raise TransportError("a peer closed the connection")
+                return await _as_answer(frame.key, self._scheduler.hold(peer, frame, connection.wire.body))
+            case Go():
+                return await _as_answer(frame.key, self._scheduler.take(peer, frame.key))
+            case _:
+                return Ping()
+
+
+async def _as_answer(key: bytes, work: Awaitable[Verdict]) -> Ack | Refusal:
+    try:
+        verdict = await work
+    except SpoolError:
+        return Refusal(key, Nak.STORAGE)
+    return Refusal(key, _NAKS[verdict]) if verdict in _NAKS else Ack(key)
+
+
+class OutLink:
+    """The dialer's end of a link, for as long as the node runs: connect, offer, give, wait, again and again."""
+
+    def __init__(
+        self, member: Member, context: ssl.SSLContext, *, host: Node, scheduler: Scheduler, limits: Limits
+    ) -> None:
+        self.peer = member.id
+        self.up = False
+        self._member = member
+        self._context = context
+        self._host = host
+        self._scheduler, self._custody, self._store = scheduler, scheduler.custody, scheduler.store
+        self._limits = limits
+        self._wake = asyncio.Event()
+        self._connection: Connection | None = None
+        self._stuck_since: float | None = None
+        self._shunned_until, self._shunned_times = 0.0, 1
+        self._last_up = -math.inf
+        # Nothing is known of a link that never was up: others may be starting too.
+        self._gone_at = time.monotonic() + limits.connect_s
+
+    @property
+    def gone(self) -> bool:
+        """Whether the neighbour is known not to be there."""
+        return not self.up and time.monotonic() >= self._gone_at
+
+    @property
+    def avoided(self) -> bool:
+        """Whether nothing is sent its way if there is another: it is not there, or took nothing lately."""
+        return self.gone or time.monotonic() < self._shunned_until
+
+    def hang_up(self) -> None:
+        """Cut the connection; a new one is tried at once."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def wake(self) -> None:
+        """Say that there is something to send."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Keep the link up and hand over whatever is pinned to it, until cancelled."""
+        rescuing = asyncio.get_running_loop().create_task(self._rescue())
+        pause = _FIRST_PAUSE_S
+        try:
+            while True:
+                pause = _FIRST_PAUSE_S if await self._once() else min(2 * pause, self._limits.retry_s)
+                await self._quietly(self._rest(pause))
+        finally:
+            rescuing.cancel()
+
+    async def _once(self) -> bool:
+        """Connect and converse for as long as that goes well; return whether there was a connection."""
+        was_up = False
+        try:
+            self._connection = await self._connect()
+            was_up = True
+            await self._converse(self._connection)
+        except (TransportError, ProtocolError) as error:
+            self._down(str(error))
+        except SpoolError as error:
+            # Whatever was not written is still as it was: the same again.
+            self._host.trouble(str(error))
+            self._down("storage")
+        except Exception as error:  # noqa: BLE001  whatever one neighbour brings about ends its connection only
+            self._host.failed(error)
+            self._down("a fault here")
+        finally:
+            self.hang_up()
+        return was_up
+
+    async def _rescue(self) -> None:
+        """Send what is pinned to a neighbour that is gone, and was not given, another way.
+
+        That is safe at any moment: until it is given, a message is this node's alone, and the neighbour uses nothing
+        that it merely holds. The draw that chose the neighbour is lost, as it is for one that is silent.
+        """
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if self.gone:
+                await self._quietly(self._reroute())
+
+    async def _reroute(self) -> bool:
+        """Send what waits for this neighbour, and was not given, another way; return whether anything was."""
+        if not await self._store(self._custody.waits_for, self.peer):
+            return False
+        self._stuck_since = None
+        return await self._scheduler.reroute(self.peer, silent=self._host.silent())
+
+    async def _quietly(self, work: Awaitable[object]) -> None:
+        try:
+            await work
+        except SpoolError as error:
+            self._host.trouble(str(error))
+        except Exception as error:  # noqa: BLE001  a link never ends by itself
+            self._host.failed(error)
+
+    async def _connect(self) -> Connection:
+        limits = self._limits
+        connection = await dial(
+            self._member, self._context, message_bytes=self._host.message_bytes, timeout_s=limits.connect_s
+        )
+        try:
+            connection.stall_s = limits.answer_s
+            await connection.send(self._host.hello())
+            answer = await connection.receive(limits.connect_s)
+            assert isinstance(answer, Hello)  # noqa: S101  the wire lets nothing else through
+            protocol = self._host.check_hello(answer)
+        except BaseException:
+            connection.close()
+            raise
+        self.up, self._last_up = True, asyncio.get_running_loop().time()
+        self._host.link_up(self.peer, protocol)
+        return connection
+
+    async def _converse(self, connection: Connection) -> None:
+        while True:
+            self._wake.clear()
+            outgoing = await self._store(self._custody.outgoing, self.peer)
+            if outgoing is None:
+                self._stuck_since = None
+                if not await connection.idle(self._wake, self._limits.ping_s):
+                    await connection.send(Ping())
+                    await connection.receive(self._limits.answer_s)
+            elif len(outgoing.body) != self._host.message_bytes:
+                # No peer would take it: it can only be damaged here.
+                await self._store(self._custody.drop_if_damaged, outgoing.row)
+            else:
+                self._note_waiting()
+                if not await self._hand_over(connection, outgoing):
+                    await self._rest(self._limits.retry_s / 8)
+
+    async def _hand_over(self, connection: Connection, outgoing: Outgoing) -> bool:
+        """Offer a message and give it; return whether there is no need to rest before the next."""
+        # What was given before is asked about first: it may be used there already.
+        if outgoing.given:
+            return await self._give(connection, outgoing)
+        hit("send.before_offer")
+        begun = time.monotonic()
+        answer = await self._offer(connection, outgoing)
+        if isinstance(answer, Refusal):
+            if answer.code == Nak.DAMAGED:
+                await self._store(self._custody.drop_if_damaged, outgoing.row)
+            return False
+        hit("send.held")
+        if not await self._store(self._custody.give, self.peer, outgoing.key):
+            # It went another way while it was being offered.
+            return True
+        return await self._give(connection, outgoing, begun=begun)
+
+    async def _offer(self, connection: Connection, outgoing: Outgoing) -> Frame:
+        """Send a message, and return what the neighbour says to it; the two together take a bounded time."""
+        try:
+            async with asyncio.timeout(self._limits.transfer_s(self._host.message_bytes)):
+                frame = Offer(outgoing.key, len(outgoing.body), outgoing.row.digest)
+                await connection.send(frame, outgoing.body)
+                hit("send.offered")
+                return await connection.receive(None)
+        except TimeoutError:
+            raise TransportError("a peer takes too long") from None
+
+    async def _give(self, connection: Connection, outgoing: Outgoing, *, begun: float | None = None) -> bool:
+        """Give a message, or ask whether one that was given is used; return whether it is settled which."""
+        await connection.send(Go(outgoing.key))
+        hit("send.given")
+        answer = await connection.receive(self._limits.transfer_s(self._host.message_bytes))
+        if isinstance(answer, Refusal):
+            # Whoever could not store it does not know it either when asked again: only that is certain.
+            if answer.code == Nak.UNKNOWN:
+                await self._store(self._custody.deny, self.peer, outgoing.key)
+            # What was only asked about is offered next.
+            return begun is None and answer.code == Nak.UNKNOWN
+        hit("send.acked")
+        self._stuck_since = None
+        taken_s = None if begun is None else time.monotonic() - begun
+        await self._scheduler.deliver(self.peer, outgoing, taken_s=taken_s)
+        return True
+
+    async def _rest(self, pause: float) -> None:
+        """Pause for about so long, and then pass the neighbour by if it has kept a message waiting for too long."""
+        await asyncio.sleep(pause * (0.5 + _dice.random()))
+        if self._stuck_since is None and await self._store(self._custody.waits_for, self.peer):
+            self._note_waiting()
+        if self._stuck_since is None:
+            return
+        kept_s = asyncio.get_running_loop().time() - self._stuck_since
+        # Whoever was not there, as one that starts later, kept nothing waiting.
+        was_there = self.up or self._last_up >= self._stuck_since
+        if kept_s > self._limits.pin_s and await self._reroute() and was_there:
+            self._shun(kept_s)
+
+    def _shun(self, kept_s: float) -> None:
+        now = time.monotonic()
+        is_old = now > self._shunned_until + _MOST_SHUNNED_S
+        self._shunned_times = 2 if is_old else min(2 * self._shunned_times, _SHUNNED)
+        self._shunned_until = now + min(self._shunned_times * kept_s, _MOST_SHUNNED_S)
+
+    def _note_waiting(self) -> None:
+        if self._stuck_since is None:
+            self._stuck_since = asyncio.get_running_loop().time()
+
+    def _down(self, why: str) -> None:
+        self._host.link_down(self.peer, was_up=self.up, why=why)
+        if self.up:
+            self._last_up = asyncio.get_running_loop().time()
+            self._gone_at = time.monotonic() + min(_DOWN_S, self._limits.pin_s)
+        self.up = False

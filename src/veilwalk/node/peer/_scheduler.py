@@ -1,0 +1,435 @@
+"""When what is done with each message: dwells, the one storage thread, and the queue of those that open here."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from veilwalk.core.errors import SpoolError
+from veilwalk.node.link import Offer, answer_spread
+from veilwalk.node.members import Roster
+from veilwalk.node.peer._age import Watches
+from veilwalk.node.peer._custody import Custody
+from veilwalk.node.peer._destination import Destination
+from veilwalk.node.peer._neighbours import NeighbourWeights
+from veilwalk.node.peer._trainer import OUT_OF_TIME
+from veilwalk.node.sealing import Bytes, OpenedHeader
+from veilwalk.node.spool import Discard, Outgoing, Row, SignedEnd, UpdateOutcome, Verdict
+
+if TYPE_CHECKING:
+    from veilwalk.node.peer._node import Node
+
+T = TypeVar("T")
+
+_RETRY_STORAGE_S = 1.0
+# The event loop counts in milliseconds from whatever it did last, which after training is another phase than after
+# relaying: a message that dwells is called up this much early, and the rest is waited for exactly.
+_EARLY_S = 0.003
+# An end is signed, and told, at a random moment within so many steps of a walk.
+_TELLING_STEPS = 4
+#: What a disk that fails for a while raises: nothing is lost by trying again.
+_STORAGE_FAILURES = (SpoolError, sqlite3.Error, OSError)
+_dice = secrets.SystemRandom()
+
+
+class StorageThread:
+    """Does one step of storage at a time: custody belongs to this thread, so it needs no locks."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="storage")
+        self._is_closed = False
+
+    async def do(self, work: Callable[..., T], *values: object) -> T:
+        """Do ``work`` in its turn.
+
+        Raises:
+            SpoolError: The disk failed.
+        """
+        if self._is_closed:
+            raise SpoolError("storage: the node is about to stop")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, _as_spool_error, work, values)
+
+    def close(self) -> None:
+        """Finish what was begun, and no more."""
+        self._is_closed = True
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+def _as_spool_error(work: Callable[..., T], values: tuple[object, ...]) -> T:
+    try:
+        return work(*values)
+    except sqlite3.Error as error:
+        # Of looking at the tables, outside of a transaction.
+        raise SpoolError(f"storage: {error}") from error
+
+
+class TrainingQueue:
+    """Works on messages that open here, one at a time, in a thread of its own: storage never waits for training."""
+
+    def __init__(
+        self,
+        custody: Custody,
+        destination: Destination,
+        *,
+        storage: StorageThread,
+        roster: Callable[[], Roster],
+        failed: Callable[[str], None],
+    ) -> None:
+        self._custody = custody
+        self._destination = destination
+        self._store = storage.do
+        self._roster = roster
+        #: Notes that something could not be worked on.
+        self.failed = failed
+        self._training = ThreadPoolExecutor(1, thread_name_prefix="training")
+
+    async def work(self, row: Row, opened: OpenedHeader) -> UpdateOutcome | Discard:
+        """Return what becomes of an opened message; one that makes anything fail is set aside, here and for good."""
+        try:
+            arrival = await self._store(self._destination.read_arrival, self._custody.spool, row, opened)
+            outcome = await self._compute(self._destination.work, arrival, self._roster())
+        except _STORAGE_FAILURES:
+            raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001  it would meet the node again at every start
+            self.failed(type(error).__name__)
+            return Discard(count="set_aside")
+        if isinstance(outcome, UpdateOutcome) and OUT_OF_TIME in outcome.counts:
+            self.failed("an update took longer than training_s")
+        return outcome
+
+    async def new_walk(self, lane: int, *, first: bool) -> bytes | None:
+        """Return a message that starts a walk; None if there is nothing to start."""
+        make = partial(self._destination.new_walk, self._custody.spool, self._roster(), lane, first=first)
+        return await self._store(make)
+
+    async def sign_end(
+        self, lane: int, told: tuple[bytes, bytes] | None
+    ) -> tuple[SignedEnd, Mapping[str, bytes]] | None:
+        """Sign the end of a lane, where it was told before, and put it under way to all neighbours.
+
+        Args:
+            lane: Of which of the run's walks it is.
+            told: Digest and signatures of what they were told last.
+
+        Returns:
+            What they are told, and the messages; None where there is nothing to tell.
+        """
+        noted = await self._store(self._destination.read_end, self._custody.spool, lane)
+        if noted is None:
+            return None
+        is_new = told is None or told[0] != noted.digest
+        end = await self._compute(partial(self._destination.sign, noted, self._roster(), signs=not is_new))
+        if told is not None and (noted.digest, end.signatures) == told:
+            return None
+        farewells = await self._compute(self._destination.seal_end, end, self._roster())
+        return (end, farewells) if await self._store(self._custody.sign_end, end, farewells) else None
+
+    async def bid_farewell(self, peer: str) -> None:
+        """Put what is finished, where anything is, under way to a neighbour."""
+        await self._store(self._bid_farewell, peer)
+
+    def close(self) -> None:
+        """Give up what is being trained."""
+        self._destination.trainer.close()
+        self._training.shutdown(wait=False, cancel_futures=True)
+
+    async def _compute(self, work: Callable[..., T], *values: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._training, work, *values)
+
+    def _bid_farewell(self, peer: str) -> None:
+        for lane, message in self._destination.farewells(self._custody.spool, self._roster(), peer).items():
+            self._custody.announce({peer: message}, lane, again=False)
+
+
+class Scheduler:
+    """Takes messages in, works on those that open here, and gives each to its link when its dwell is over."""
+
+    def __init__(
+        self,
+        custody: Custody,
+        destination: Destination,
+        *,
+        node: Node,
+        watches: Watches,
+        neighbours: NeighbourWeights,
+        dwell_s: float,
+        step_s: float,
+    ) -> None:
+        self.custody = custody
+        self._destination = destination
+        self._node = node
+        self._watches = watches
+        #: What neighbours did.
+        self.neighbours = neighbours
+        self._dwell_s = dwell_s
+        self._telling_s = _TELLING_STEPS * step_s
+        self._storage = StorageThread()
+        #: Does a step of storage in its thread.
+        self.store = self._storage.do
+        #: Whether this node is about to leave, and takes nothing new.
+        self.draining = False
+        self._arrived: dict[int, float] = {}
+        self._to_open: asyncio.Queue[int] = asyncio.Queue()
+        # What is to be done with a message: one moment for each, and none for what is gone.
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Digest and signatures of the end that neighbours were told last, by lane.
+        self._told: dict[int, tuple[bytes, bytes]] = {}
+        self._queue = TrainingQueue(
+            custody, destination, storage=self._storage, roster=lambda: node.roster, failed=node.set_aside
+        )
+
+    async def recover(self) -> None:
+        """Go on with everything that was in custody when the node stopped."""
+        for row, for_us in await self.store(self.custody.recover):
+            self._settle(row, for_us=for_us)
+        for lane in self._watches.lanes:
+            self._tell_later(lane)
+
+    # Asked by links.
+
+    async def greet(self, peer: str, incarnation: bytes) -> None:
+        """Note which disk a neighbour has that is about to offer messages; a new one gets the finished model again."""
+        if await self.store(self.custody.greet, peer, incarnation):
+            self._node.new_disk(peer)
+            await self._queue.bid_farewell(peer)
+            self._node.wake([peer])
+
+    async def hold(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
+        """Keep a message that a neighbour offers, and do nothing with it yet."""
+        try:
+            if self.draining and not await self.store(self.custody.spool.tables.has_taken, peer, offer.key):
+                return Verdict.BUSY
+            return await self.store(self.custody.hold, peer, offer.key, offer.digest, body)
+        except SpoolError as error:
+            self._node.trouble(str(error))
+            raise
+
+    async def take(self, peer: str, key: bytes) -> Verdict:
+        """Take a held message that the neighbour has given; on disk when this returns."""
+        try:
+            taken = await self.store(self.custody.take, peer, key)
+        except SpoolError as error:
+            self._node.trouble(str(error))
+            raise
+        if taken.crowded_out is not None:
+            self._forget(taken.crowded_out)
+        if taken.row is not None:
+            self.neighbours.on_brought(peer, taken.row.digest)
+            if taken.wait_s:
+                self.neighbours.on_junk(taken.row.digest)
+            else:
+                # What comes too often is no sign of life.
+                self._watches.came()
+                self._watches.pace.came(taken.row.id)
+                self._destination.limits.on_sight()
+            self._settle(taken.row, for_us=taken.for_us, wait_s=taken.wait_s)
+        return taken.verdict
+
+    async def deliver(self, peer: str, outgoing: Outgoing, *, taken_s: float | None) -> None:
+        """Let go of what ``peer`` has taken, in that time where it was not only asked about."""
+        if taken_s is not None and outgoing.row.end_lane is None:
+            self.neighbours.on_handed(peer, taken_s)
+        self._watches.pace.went(outgoing.row.id)
+        await self.store(self.custody.deliver, peer, outgoing.key)
+
+    async def reroute(self, peer: str, *, silent: frozenset[str]) -> bool:
+        """Send what waits for ``peer``, and was not given, another way; return whether anything was."""
+        chosen = await self.store(partial(self.custody.reroute, peer, avoid=silent))
+        self._node.wake(chosen)
+        return bool(chosen)
+
+    # Asked by the node.
+
+    async def part_from(self, peer: str) -> None:
+        """Send what waits for a neighbour that has left another way, or nowhere where it was for that one alone."""
+        await self.reroute(peer, silent=frozenset())
+        for row in await self.store(self.custody.part_from, peer):
+            self._settle(row, for_us=False)
+
+    async def create(self, *, first: bool, lanes: Sequence[int] | None = None) -> None:
+        """Make walks, in all lanes or in some: the run's first, or such as take the place of those that seem lost."""
+        for lane in self._watches.lanes if lanes is None else lanes:
+            # Where the run has ended and nobody heard of it, this is the time to say so again.
+            self._tell_later(lane, again=True)
+            message = await self._queue.new_walk(lane, first=first)
+            if message is not None:
+                count = "started" if first else "created"
+                self._settle(await self.store(self.custody.create, message, count), for_us=False)
+            self._watches.opened(lane)
+        self._watches.came()
+
+    async def create_if_late(self) -> None:
+        """Make walks if no message has come by, or none of a lane could be opened, for too long."""
+        if self._watches.is_quiet and await self.store(self.custody.has_a_walk, self._watches.late_s / 2):
+            # One is here: whatever it waits for, it is not lost.
+            self._watches.came()
+        lost = self._watches.lost
+        if lost:
+            await self.create(first=False, lanes=lost)
+
+    async def train(self) -> None:
+        """Work on messages that open here, one after the other, until cancelled."""
+        while True:
+            number = await self._to_open.get()
+            work = self._open
+            while True:
+                try:
+                    await work(number)
+                    break
+                except _STORAGE_FAILURES as error:
+                    # Still here: nothing is lost by trying again.
+                    self._node.trouble(str(error))
+                    await asyncio.sleep(_RETRY_STORAGE_S)
+                except Exception as error:  # noqa: BLE001  a message must not end the node, now or at every start
+                    self._node.set_aside(type(error).__name__)
+                    work = self._set_aside
+
+    def close(self) -> None:
+        """Stop all work; what is in custody waits on disk."""
+        for handle in self._timers.values():
+            handle.cancel()
+        # What has not begun would find the storage closed, and end as a fault that nobody asks for.
+        for task in self._tasks:
+            task.cancel()
+        self._queue.close()
+        self._storage.close()
+        self.custody.spool.close()
+
+    async def _open(self, number: int) -> None:
+        examined = await self.store(self.custody.examine, number)
+        if examined is None:
+            self._arrived.pop(number, None)
+            return
+        row, opened = examined
+        if opened is None:
+            # Its epoch ended while it waited, or it is one of two copies.
+            self._settle(row, for_us=False)
+            return
+        outcome = await self._queue.work(row, opened)
+        if isinstance(outcome, Discard):
+            await self.store(self.custody.discard, row, outcome)
+            self._arrived.pop(number, None)
+            self._node.wake(outcome.farewells)
+            return
+        self._watches.opened(outcome.lane)
+        successor = await self.store(self.custody.replace, row, outcome)
+        if outcome.end is not None:
+            self._node.wake(outcome.farewells)
+            if outcome.end.is_final:
+                self._node.end_taken(outcome.end.lane, hashlib.sha256(outcome.end.model).digest())
+            else:
+                self._tell_later(outcome.end.lane)
+        if successor is not None:
+            # It leaves as the message it replaces would have left, or a whole number of dwells later.
+            now = asyncio.get_running_loop().time()
+            self._arrived[successor.id] = self._arrived.get(number, now)
+            if self._dwell_s and now - self._arrived[successor.id] > self._dwell_s:
+                await self.store(self.custody.count, "dwell_overruns")
+            self._settle(successor, for_us=False)
+        self._arrived.pop(number, None)
+
+    async def _set_aside(self, number: int) -> None:
+        await self.store(self.custody.drop, number, "set_aside")
+        self._arrived.pop(number, None)
+
+    def _forget(self, number: int) -> None:
+        """Wait no more for the moment of a message that is gone: what rests may have long to wait."""
+        self._arrived.pop(number, None)
+        handle = self._timers.pop(number, None)
+        if handle is not None:
+            handle.cancel()
+
+    def _settle(self, row: Row, *, for_us: bool, wait_s: float = 0.0) -> None:
+        """Put a message where it belongs: to the training, to its link, or to the side until its dwell is over."""
+        arrived = self._arrived.setdefault(row.id, asyncio.get_running_loop().time())
+        if row.peer is not None:
+            self._arrived.pop(row.id, None)
+            self._node.wake([row.peer])
+        elif for_us:
+            # When its giver has its answer, which the work on it would delay.
+            due = arrived + answer_spread(self._dwell_s)
+            self._call_at(due, row.id, partial(self._to_open.put_nowait, row.id))
+        else:
+            self._pin_later(row.id, wait_s)
+
+    def _pin_later(self, number: int, wait_s: float = 0.0) -> None:
+        """Let a message go on after a whole number of dwells; one of 0 is over at once."""
+        now = asyncio.get_running_loop().time()
+        arrived = self._arrived.setdefault(number, now)
+        stays_s = max(wait_s, now - arrived)
+        dwell_s = self._dwell_s
+        due = arrived + (max(1, math.ceil(stays_s / dwell_s)) * dwell_s if dwell_s else wait_s)
+        self._call_at(due - _EARLY_S * bool(dwell_s), number, lambda: self._spawn(self._pin(number, due)))
+
+    def _call_at(self, when: float, number: int, call: Callable[[], None]) -> None:
+        def due() -> None:
+            self._timers.pop(number, None)
+            call()
+
+        before = self._timers.pop(number, None)
+        if before is not None:
+            before.cancel()
+        self._timers[number] = asyncio.get_running_loop().call_at(when, due)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _pin(self, number: int, due: float) -> None:
+        try:
+            row = await self.store(self._pin_at, number, due)
+        except SpoolError as error:
+            self._node.trouble(str(error))
+            await asyncio.sleep(_RETRY_STORAGE_S)
+            # When it would leave if it had been trained on and could not be written.
+            self._pin_later(number)
+            return
+        self._arrived.pop(number, None)
+        if row is not None and row.peer is not None:
+            self._node.wake([row.peer])
+
+    def _pin_at(self, number: int, due: float) -> Row | None:
+        time.sleep(max(0.0, due - time.monotonic()))
+        return self.custody.pin(number)
+
+    # Ends.
+
+    def _tell_later(self, lane: int, *, again: bool = False) -> None:
+        """Tell the neighbours of the end of a lane at a random moment; of what comes until then, once."""
+        if again:
+            self._told.pop(lane, None)
+        # Numbers of messages are positive.
+        number = -1 - lane
+        if number not in self._timers:
+            due = asyncio.get_running_loop().time() + _dice.random() * self._telling_s
+            self._call_at(due, number, lambda: self._spawn(self._tell(lane)))
+
+    async def _tell(self, lane: int) -> None:
+        """Tell an end as it came, and once that is done sign it: first signatures must not say who made it."""
+        told = self._told.get(lane)
+        try:
+            news = await self._queue.sign_end(lane, told)
+        except SpoolError as error:
+            self._node.trouble(str(error))
+            self._tell_later(lane)
+            return
+        if news is None:
+            return
+        end, farewells = news
+        digest = hashlib.sha256(end.model).digest()
+        self._told[lane] = digest, end.signatures
+        self._node.wake(farewells)
+        if end.is_final:
+            self._node.end_taken(lane, digest)
+        elif told is None or told[0] != digest:
+            self._tell_later(lane)
