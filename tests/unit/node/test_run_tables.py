@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.helpers.runs import two_runs, wait_for
+from tests.helpers.runs import two_runs
 
 from veilwalk.core.errors import ConfigError, SpoolError, VeilwalkError
 from veilwalk.node import Limits, load_config, load_configs
-from veilwalk.node.members import KeyRing
-from veilwalk.node.peer import _process, check_node, run_node
+from veilwalk.node.peer import check_node
 from veilwalk.node.peer._health import DAILY
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._metrics import MetricsServer
-from veilwalk.node.peer._worker import Worker
 
 NODE = 'keys = "keys"\nroot = "root.pub"\nroster = "roster.json"\n'
 
@@ -134,54 +130,3 @@ def test_a_check_looks_at_every_run_and_reads_the_keys_once(tmp_path: Path) -> N
     named = [one.name for one in check_node(config, run="small", peers=False)]
     assert "small: law" in named
     assert not [name for name in named if "wide" in name]
-
-
-def open_files(folder: Path) -> set[Path]:
-    """What a process has open; it may close some while one looks."""
-    found = set()
-    for entry in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            found.add(entry.readlink())
-    return found
-
-
-def test_a_run_s_worker_has_no_pipe_of_another_s(tmp_path: Path) -> None:
-    """A learner may be anybody's code: it sees the models of its own run only."""
-    workers: list[Worker] = []
-    try:
-        for name in ("small", "wide"):
-            workers.append(Worker(tmp_path / "none.toml", name, others=workers))
-        ours = {Path(f"/proc/self/fd/{worker.pipe.fileno()}").readlink() for worker in workers}
-        theirs = Path(f"/proc/{workers[1].pid}/fd")
-        assert workers[0].pid != workers[1].pid
-        wait_for(lambda: not ours & open_files(theirs), 10)
-    finally:
-        for worker in workers:
-            worker.close()
-
-
-def test_finding_14_the_password_of_several_runs_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the node, not by each run: a pipe cannot be read again."""
-    config, *_ = two_runs(tmp_path / "c", updates=5)
-    read, write = os.pipe()
-    os.write(write, b"password\n")
-    os.close(write)
-    config.write_text(f'password_file = "/dev/fd/{read}"\n{config.read_text()}')
-    rings: list[KeyRing] = []
-
-    class Quiet:
-        def __init__(self, *values: object, **_: object) -> None:
-            rings.extend(value for value in values if isinstance(value, KeyRing))
-
-        async def run(self) -> None:
-            """Do nothing."""
-
-        def close(self) -> None:
-            """Do nothing."""
-
-    monkeypatch.setattr(_process, "Worker", Quiet)
-    monkeypatch.setattr(_process, "_Process", Quiet)
-    run_node(config)
-    os.close(read)
-    (ring,) = rings
-    assert ring._password == b"password"

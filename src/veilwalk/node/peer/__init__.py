@@ -4,14 +4,13 @@ from veilwalk.node.peer._assemble import learner_of, own_data
 from veilwalk.node.peer._check import Finding, check_node
 from veilwalk.node.peer._config import NodeConfig, load_config, load_configs
 from veilwalk.node.peer._drain import drain_node, is_running
-from veilwalk.node.peer._draws import OsDraws, RecordedDraws
 from veilwalk.node.peer._ends import signatures_needed
 from veilwalk.node.peer._law_files import file_digest
 from veilwalk.node.peer._metrics import PUBLIC_TALLIES
 from veilwalk.node.peer._model import node_model
 from veilwalk.node.peer._node import Node
 from veilwalk.node.peer._process import run_node
-from veilwalk.node.peer._routing import DestinationRow, NextHop
+from veilwalk.node.peer._routing import DestinationRow, NextHop, OsDraws
 from veilwalk.node.peer._status import NodeStatus, node_status, unfinish_node
 from veilwalk.node.peer._trainer import SecretNormal, protection_of
 
@@ -24,7 +23,6 @@ __all__ = [
     "NodeConfig",
     "NodeStatus",
     "OsDraws",
-    "RecordedDraws",
     "SecretNormal",
     "check_node",
     "drain_node",

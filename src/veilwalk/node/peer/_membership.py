@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from veilwalk.core.errors import ProtocolError, RecordError, SpoolError
 from veilwalk.core.records import write_atomically
-from veilwalk.node.link import NO_RUN, PROTOCOLS, Hello, agreed_protocol
+from veilwalk.node.link import PROTOCOLS, Hello, agreed_protocol
 from veilwalk.node.members import (
     Manifest,
     NodeKeys,
@@ -76,8 +76,6 @@ class Membership:
             ProtocolError: Such a peer.
         """
         protocol = agreed_protocol(hello, self.protocols)
-        if hello.run == NO_RUN:
-            raise ProtocolError("a peer does not have this run")
         if hello.run != self.manifest.run_id:
             raise ProtocolError("a peer is of another run")
         _check_version("roster", hello.roster_version, hello.roster_digest, self.roster, self.before)
