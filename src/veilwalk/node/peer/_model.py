@@ -55,7 +55,7 @@ def node_model(path: Path, *, run: str | None = None, unfinished: bool = False) 
         raise ConfigError(f"{path}: not finished, its newest model has had {status.iteration} updates: {need}")
     config = load_config(chosen, run)
     manifest = read_signed_manifest(config.manifest, load_root_public_key(config.root))
-    models = [decode_params(manifest, one) for one in node_status(config.state, with_models=True).models]
+    models = [decode_params(manifest, model) for model in node_status(config.state, with_models=True).models]
     if not models:
         raise SpoolError(f"{config.state}: the model went away meanwhile")
     return _chosen(models, config, manifest)
