@@ -20,12 +20,7 @@ from veilwalk.design import DistanceLaw
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.learning import init_generator, load_data, make_learner, make_partitions, parse_partition_spec
 from veilwalk.node import ClusterPlan, Limits, prepare_cluster
-from veilwalk.node.members import (
-    array_specs,
-    load_root_key,
-    read_signed_manifest,
-    sign_manifest,
-)
+from veilwalk.node.members import Manifest, array_specs, load_root_key
 
 #: Runs by the names that operators give them, with their learners.
 LEARNERS = {"small": "softmax", "wide": "mlp:hidden=20"}
@@ -47,12 +42,12 @@ def two_runs(folder: Path, *, updates: int, **limits: float) -> list[Path]:
     )
     configs = prepare_cluster(folder, plan)
     root = load_root_key(folder / "root")
-    first = read_signed_manifest(folder / "manifest.json", root.public_key())
+    first = Manifest.read_signed(folder / "manifest.json", root.public_key())
     wide = make_learner(LEARNERS["wide"], **shape).init_params(init_generator(1))
     second = replace(
         first, run_id=os.urandom(16), spec=first.spec.change(learner=LEARNERS["wide"]), arrays=array_specs(wide)
     )
-    sign_manifest(folder / "wide.json", second, root)
+    second.sign(folder / "wide.json", root)
     for number, config in enumerate(configs):
         tables = "".join(
             f'[[run]]\nname = "{name}"\nmanifest = "../{manifest}"\nlaw = "../law.npz"\ndata = "data.npz"\n'

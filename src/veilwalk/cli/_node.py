@@ -226,6 +226,6 @@ def manifest(
     if warning is not None:
         typer.echo(f"note: {warning}")
     if previous is not None:
-        changes = rooms.cluster.describe_manifest_changes(rooms.members.read_manifest_draft(previous), signed)
+        changes = rooms.cluster.describe_manifest_changes(rooms.members.Manifest.read_draft(previous), signed)
         print_table(f"changes from version {signed.version - 1}", ("what", "before", "now"), changes)
     typer.echo(f"walks are believed lost after {lost}; one false alarm in {spec.timing.alarm_hops:g} hops is expected")

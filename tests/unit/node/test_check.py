@@ -28,7 +28,7 @@ from veilwalk.node.cluster import (
     prepare_or_resume,
     set_up_cluster,
 )
-from veilwalk.node.members import load_root_key, read_signed_manifest, sign_manifest
+from veilwalk.node.members import Manifest, load_root_key
 from veilwalk.node.peer import check_node, drain_node, is_running
 from veilwalk.node.peer._assemble import assemble, read_partition
 from veilwalk.training import CLUSTER
@@ -239,8 +239,8 @@ def test_finding_9_members_that_never_train_are_named(tmp_path: Path) -> None:
     config, *_ = prepare_or_resume(set_up_cluster(spec.change(recipients=2, suite="x25519")), tmp_path / "c")
     assert advised(config)["network"][0]
     root = load_root_key(tmp_path / "c" / "root")
-    manifest = read_signed_manifest(tmp_path / "c" / "manifest.json", root.public_key())
-    sign_manifest(tmp_path / "c" / "manifest.json", replace(manifest, spec=manifest.spec.change(recipients=4)), root)
+    manifest = Manifest.read_signed(tmp_path / "c" / "manifest.json", root.public_key())
+    replace(manifest, spec=manifest.spec.change(recipients=4)).sign(tmp_path / "c" / "manifest.json", root)
     ok, what = advised(config)["network"]
     names = ", ".join(f"n{name}" for name in idle)
     assert (ok, f"{names} never train" in what) == (False, True)

@@ -12,7 +12,7 @@ from tests.helpers.manifests import make_test_manifest
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, VeilwalkError
 from veilwalk.core.walk import Walk
 from veilwalk.node import Limits, NodeConfig, RunRules, load_config
-from veilwalk.node.members import RunFigures, parse_manifest
+from veilwalk.node.members import Manifest, RunFigures
 from veilwalk.node.spool._failpoints import FAILPOINTS, arm
 
 ROOT = Path(__file__).parents[3]
@@ -108,7 +108,7 @@ def test_rules_are_what_the_manifest_says() -> None:
         spec={"walk": "non-backtracking", "updates": 400, "hop": 0.02, "dwell": 1.5, "target_accuracy": 0.925},
         figures=RunFigures(late_hops=7070.0, clip=0.5, noise=2.0, rows=10, most_updates=3, decay=9),
     )
-    rules = parse_manifest(manifest.to_bytes(), "m").rules
+    rules = Manifest.parse(manifest.data, "m").rules
     assert rules == RunRules(
         walk=Walk("non-backtracking"), updates=400, target=0.925, late_hops=7070, hop_s=0.02, dwell_s=1.5,
         clip=0.5, noise=2.0, rows=10, most_updates=3, decay=9,

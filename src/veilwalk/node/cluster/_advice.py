@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from veilwalk.core.errors import VeilwalkError
 from veilwalk.node.cluster._manifest import measured_dwell
 from veilwalk.node.cluster._network import choose_member_scheme, count_candidates, describe_crowd
-from veilwalk.node.members import Manifest, Roster, load_manifest, load_root_public_key, load_roster
+from veilwalk.node.members import Manifest, Roster, load_root_public_key
 from veilwalk.node.peer import (
     Finding,
     NodeConfig,
@@ -39,7 +39,7 @@ def advise_node(path: Path, *, run: str | None = None) -> Iterator[Finding]:
     for config in configs:
         try:
             key = load_root_public_key(config.root)
-            roster, manifest = load_roster(config.roster, key, time.time()), load_manifest(config.manifest, key)
+            roster, manifest = Roster.load(config.roster, key, time.time()), Manifest.load(config.manifest, key)
         except VeilwalkError:
             continue
         of = f"{config.name}: " if config.name else ""

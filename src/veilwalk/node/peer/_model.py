@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilwalk.core.errors import ConfigError, SpoolError
-from veilwalk.node.members import Manifest, decode_params, load_root_public_key, read_signed_manifest
+from veilwalk.node.members import Manifest, decode_params, load_root_public_key
 from veilwalk.node.peer._assemble import learner_of, public_test
 from veilwalk.node.peer._config import NodeConfig, load_config
 from veilwalk.node.peer._status import NodeStatus, node_status
@@ -54,7 +54,7 @@ def node_model(path: Path, *, run: str | None = None, unfinished: bool = False) 
         need = "wait for the end, or ask for the unfinished model (--unfinished)"
         raise ConfigError(f"{path}: not finished, its newest model has had {status.iteration} updates: {need}")
     config = load_config(chosen, run)
-    manifest = read_signed_manifest(config.manifest, load_root_public_key(config.root))
+    manifest = Manifest.read_signed(config.manifest, load_root_public_key(config.root))
     models = [decode_params(manifest, one) for one in node_status(config.state, with_models=True).models]
     if not models:
         raise SpoolError(f"{config.state}: the model went away meanwhile")

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veilwalk.core.errors import SpoolError
+from veilwalk.node.members import Manifest, Roster
 from veilwalk.node.peer._law_files import members_left_out
-from veilwalk.node.peer._membership import kept_manifest, kept_roster
+from veilwalk.node.peer._membership import read_accepted
 from veilwalk.node.spool import (
     MESSAGES,
     FolderDisk,
@@ -51,7 +52,7 @@ class NodeStatus:
 
 def node_status(state: Path, *, with_models: bool = False, with_versions: bool = False) -> NodeStatus:
     """Return the status of the node whose state folder this is; what takes longer to read only where asked for."""
-    roster, manifest = (kept_roster(state), kept_manifest(state)) if with_versions else (None, None)
+    roster, manifest = (read_accepted(Roster, state), read_accepted(Manifest, state)) if with_versions else (None, None)
     try:
         database = open_read_only(state)
         try:

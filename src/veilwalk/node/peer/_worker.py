@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from veilwalk.core.errors import ConfigError, LearnerError, ProtocolError, VeilwalkError
-from veilwalk.node.members import Manifest, decode_params, parse_manifest
+from veilwalk.node.members import Manifest, decode_params
 from veilwalk.node.peer._assemble import load_task
 from veilwalk.node.peer._config import load_config
 from veilwalk.node.peer._trainer import OUT_OF_TIME, Learnt, Lesson, Task
@@ -132,7 +132,7 @@ class Worker:
         if self._manifest is None:
             raise LearnerError("the process that trains was not told what")
         head = {"do": "begin", "index": self._index}
-        return self._ask(head, self._manifest.to_bytes(), limit_s=self._loading_s)
+        return self._ask(head, self._manifest.data, limit_s=self._loading_s)
 
     def _update(self, lesson: Lesson) -> Learnt:
         names = list(lesson.state)
@@ -253,7 +253,7 @@ def _answer(settings: tuple[Path, str], tasks: list[Task], head: dict[str, Any],
     try:
         match head["do"]:
             case "begin":
-                manifest = parse_manifest(parts[0], "manifest")
+                manifest = Manifest.parse(parts[0], "manifest")
                 config = load_config(settings[0], settings[1] or None)
                 tasks[:] = [load_task(config, manifest, index=head["index"])]
                 # From now on: a start that others wait for is not to wait itself.
