@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers.draws import RecordedDraws
 from tests.helpers.manifests import FIGURES, settled_spec
 
 from veilwalk.core.support import DistanceSupport
@@ -28,7 +29,6 @@ from veilwalk.learning import (
 from veilwalk.node import ClusterPlan, Node, load_config, node_status, prepare_cluster
 from veilwalk.node.cluster import node_ids
 from veilwalk.node.members._encoding import decode_params
-from veilwalk.node.peer import RecordedDraws
 from veilwalk.node.peer._assemble import assemble
 from veilwalk.walks import draw_recipients, run_protocol, token_paths
 

@@ -42,8 +42,8 @@ async def followed(config_path: Path, *, ring: KeyRing | None = None) -> AsyncIt
     node, stop = Node(assemble(config, log=log, keys=ring.load())), asyncio.Event()
     running = asyncio.create_task(node.run(stop))
     files = membership_files(config)
-    run: Any = SimpleNamespace(config=config, files=files, log=log, node=node, begin_anew=lambda: None)
-    follower = Follower([run], ring, log)
+    process: Any = SimpleNamespace(config=config, files=files, log=log, node=node, begin_anew=lambda: None)
+    follower = Follower(process, ring)
     following = asyncio.create_task(follower.run(asyncio.Event()))
     try:
         yield node, follower, text

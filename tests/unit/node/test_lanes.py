@@ -26,8 +26,7 @@ from veilwalk.node.peer._age import AgeWatch, Watches, watches
 from veilwalk.node.peer._assemble import membership_files
 from veilwalk.node.peer._config import load_config
 from veilwalk.node.peer._ends import sign_end
-from veilwalk.node.peer._model import node_model
-from veilwalk.node.peer._status import node_status, unfinish_node
+from veilwalk.node.peer._status import node_model, node_status, unfinish_node
 from veilwalk.node.sealing import Header
 from veilwalk.node.spool import Discard, FolderDisk, Spool, of_lane
 from veilwalk.training import CLUSTER

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from veilwalk.core.errors import ProtocolError, RecordError, SpoolError
 from veilwalk.core.records import write_atomically
-from veilwalk.node.link import NO_RUN, PROTOCOLS, Hello, agreed_protocol
+from veilwalk.node.link import PROTOCOLS, Hello, agreed_protocol
 from veilwalk.node.members import Manifest, NodeKeys, Roster, load_root_public_key, signature_path
 from veilwalk.node.sealing import Opener
 
@@ -57,8 +57,6 @@ class Membership:
             ProtocolError: Such a peer.
         """
         protocol = agreed_protocol(hello, self.protocols)
-        if hello.run == NO_RUN:
-            raise ProtocolError("a peer does not have this run")
         if hello.run != self.manifest.run_id:
             raise ProtocolError("a peer is of another run")
         _check_version(hello.roster_version, hello.roster_digest, self.roster)
@@ -162,13 +160,6 @@ class MembershipFiles:
     def keep(self, roster: Roster) -> None:
         """Keep a new version of the roster."""
         keep_accepted(roster, self._roster, self._state)
-
-    def keep_up(self, roster: Roster) -> None:
-        """Keep a new version for a run that does not work now, so that it finds no gap when it does."""
-        held = read_accepted(Roster, self._state, self._root_key)
-        if held is not None:
-            roster.check_follows(held, str(self._roster))
-            self.keep(roster)
 
     def has_new_manifest(self, current: Manifest) -> bool:
         """Return whether there is a new version of the manifest; raises as :meth:`news`."""
