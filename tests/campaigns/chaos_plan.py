@@ -80,7 +80,7 @@ def rules_in_words(spec: str, recipients: int, *, padding: int = 0) -> str:
     plan = tally_plan(
         parse_graph_spec(spec), updates=1, recipients=recipients, padding=padding, walk="non-backtracking"
     )
-    rules = RunRules.of(plan.spec, plan.figures)
+    rules = RunRules.from_spec(plan.spec, plan.figures)
     return f"{spec}: late {rules.late_s:.0f} s, starve {rules.starve_s:.0f} s"
 
 

@@ -127,8 +127,8 @@ def starved_after_hops(scheme: Scheme, *, alarm_hops: float) -> int:
     if not scheme.has_exact_law:
         waits = simulated_waits(scheme, seed=1)
         if waits is not None:
-            found, margin = waits.late_after(alarm_hops)
-            return math.ceil(found + margin)
+            late, margin = waits.late_after(alarm_hops)
+            return math.ceil(late + margin)
     prior = scheme.source_prior
     rates = prior[prior > 0] / scheme.price.hops
     low, high = 0.0, 1.0
@@ -195,8 +195,8 @@ def _count_straight_visits(laplacian: FloatArray, me: int, goals: set[int]) -> f
         for c in onward:
             if c not in goals:
                 stays[number, place[b, c]] -= 1 / len(onward)
-    mine = np.array([float(b == me) for _, b in arcs])
-    return float(np.linalg.solve(stays, mine)[mine > 0].max(initial=1.0))
+    own = np.array([float(b == me) for _, b in arcs])
+    return float(np.linalg.solve(stays, own)[own > 0].max(initial=1.0))
 
 
 # ---- simulated waits -----------------------------------------------------------------------------------------------
@@ -213,11 +213,11 @@ class Gaps:
     def late_after(self, alarm_hops: float) -> tuple[float, float]:
         """Return after how many hops fewer than one gap in ``alarm_hops`` hops is still open, and the 95 % margin."""
         every = np.ones(len(self.hops), dtype=bool)
-        found = self._late_after(every, alarm_hops)
+        late = self._late_after(every, alarm_hops)
         without = [self._late_after(every & (np.arange(len(every)) != left), alarm_hops) for left in range(len(every))]
         # The jackknife: groups are independent.
         spread = math.sqrt((len(without) - 1) * float(np.var(without)))
-        return self.unit * found, self.unit * _STUDENT * spread
+        return self.unit * late, self.unit * _STUDENT * spread
 
     def alarms(self, late: float) -> float:
         """Return how many gaps last longer than ``late``, per hop."""
@@ -241,15 +241,15 @@ def simulated_waits(scheme: Scheme, *, seed: int) -> Gaps | None:
     if updates > _MOST_PLAYED:
         return None
     unit = max(1, math.floor(scheme.price.hops * scheme.graph.n_nodes / _PARTS))
-    played = np.concatenate(list(scheme.iter_updates(updates=updates, seed=seed, replicas=_GROUPS)))
-    found = []
+    deliveries = np.concatenate(list(scheme.iter_updates(updates=updates, seed=seed, replicas=_GROUPS)))
+    histograms = []
     hops = np.zeros(_GROUPS)
     for group in range(_GROUPS):
-        lane = played[played["replica"] == group]
+        lane = deliveries[deliveries["replica"] == group]
         hops[group] = lane["clock"].max() - lane["clock"].min()
         # Openings by one node side by side, in the order of their times.
         lane = lane[np.lexsort((lane["clock"], lane["destination"]))]
         again = lane["destination"][1:] == lane["destination"][:-1]
-        found.append(np.bincount(np.diff(lane["clock"])[again] // unit))
-    longest = max(len(counts) for counts in found)
-    return Gaps(np.array([np.pad(counts, (0, longest - len(counts))) for counts in found]), hops, unit)
+        histograms.append(np.bincount(np.diff(lane["clock"])[again] // unit))
+    longest = max(len(counts) for counts in histograms)
+    return Gaps(np.array([np.pad(counts, (0, longest - len(counts))) for counts in histograms]), hops, unit)

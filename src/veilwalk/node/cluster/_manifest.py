@@ -118,7 +118,7 @@ def make_manifest(
         expires=None if days is None else int(time.time() + days * _DAY_S),
     )
     if before is not None:
-        content = {one.name: getattr(manifest, one.name) for one in fields(manifest)}
+        content = {item.name: getattr(manifest, item.name) for item in fields(manifest)}
         manifest = before.change(
             **{name: value for name, value in content.items() if name not in {"version", "prev_digest"}}
         )
@@ -196,7 +196,7 @@ def describe_manifest(manifest: Manifest) -> list[tuple[str, str]]:
 
 def describe_manifest_changes(previous: Manifest, manifest: Manifest) -> list[tuple[str, str, str]]:
     """Return what a version changes as rows of what, before and now."""
-    before, now = (_flatten(one) for one in (previous, manifest))
+    before, now = (_flatten(document) for document in (previous, manifest))
     return [(name, str(before[name]), str(value)) for name, value in now.items() if before[name] != value]
 
 
@@ -205,7 +205,7 @@ def _flatten(manifest: Manifest) -> dict[str, Any]:
     figures = {f"settled {name}": value for name, value in content["figures"].items()}
     left_out = {"spec", "figures", "version", "prev_digest", "arrays"}
     rest = {name: value for name, value in content.items() if name not in left_out}
-    rest["arrays"] = ", ".join(f"{one.name} {one.dtype} {one.shape}" for one in manifest.arrays)
+    rest["arrays"] = ", ".join(f"{spec.name} {spec.dtype} {spec.shape}" for spec in manifest.arrays)
     return manifest.spec.params(MANIFEST) | figures | rest
 
 

@@ -55,7 +55,7 @@ def choose_member_scheme(graph: Graph, parts: SchemeSpec) -> tuple[Scheme, str]:
         several = recommended.recipients if parts.recipients is None else parts.recipients
         rule = LawRule(recommended.law.far)
         return replace(recommended, walk=walk, recipients=several, designed_for=walk), str(rule)
-    rule = LawRule.of(law)
+    rule = LawRule.parse(law)
     name, support = ("uniform-node", (rule.nearest, rule.farthest)) if rule.farthest else (law, None)
     return choose_scheme(graph, name, support=support, walk=walk, recipients=parts.recipients), str(rule)
 

@@ -82,11 +82,11 @@ def params_norm(params: Mapping[str, Array]) -> float:
     return _root(total)
 
 
-def params_distance(one: Mapping[str, Array], other: Mapping[str, Array]) -> float:
+def params_distance(first: Mapping[str, Array], other: Mapping[str, Array]) -> float:
     """Return the Euclidean norm of the difference of two models of one manifest."""
     total = 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        for name, array in one.items():
+        for name, array in first.items():
             left, right = array.reshape(-1), other[name].reshape(-1)
             for start in range(0, left.size, _BLOCK):
                 block = left[start : start + _BLOCK].astype(np.float64) - right[start : start + _BLOCK]
