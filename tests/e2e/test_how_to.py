@@ -138,7 +138,7 @@ class Followers:
     def sign_and_hand_out(self, version: int) -> None:
         """The keeper's steps after every draft; all running nodes follow."""
         for command in (
-            "veilwalk roster sign next.json --root root --current roster.json --password-file password",
+            "veilwalk roster sign next.json --root root --current roster.json --manifest manifest.json --password-file password",
             "mv next.json roster.json",
             "mv next.json.sig roster.json.sig",
         ):

@@ -31,13 +31,15 @@ def test_finding_13_roster_and_signature_come_in_any_order(
     (changed_roster(roster, roster.edges, cards={}, removed=[], now=NOW, days=9)).sign(tmp_path / "roster.json", root)
 
     async def main() -> str:
-        async with followed(configs[1]) as (node, _, text):
+        async with followed(configs[1]) as (node, follower, text):
             for name in sorted(("roster.json", "roster.json.sig"), key=lambda name: name != first):
                 # Whole at once: half of a file is refused for another reason, which is said too.
                 (tmp_path / name).rename(tmp_path / "c" / name)
                 await until(lambda: "roster_refused" in text.getvalue())
                 await asyncio.sleep(0.2)
-            await until(lambda: node.roster.version == 2)
+                # Also said by /healthz, for as long as it holds.
+                assert bool(follower.refused) == (node.roster.version == 1)
+            await until(lambda: node.roster.version == 2 and not follower.refused)
             return str(text.getvalue())
 
     assert asyncio.run(main()).count("roster_refused") == 1

@@ -118,7 +118,7 @@ def _check_run(config: NodeConfig, membership: Membership) -> Iterator[Finding]:
     try:
         idle, crowd = check_members(manifest, membership.roster, config.law)
         state, what = ("fails", idle) if idle else ("note", crowd) if crowd else ("ok", "everybody trains")
-        yield Finding(state, what, name="network")
+        yield Finding(state, what, "tell the keeper" if idle else "", name="network")
         rules, learner = manifest.rules, learner_of(manifest, consent=config.learner)
         protection, data = protection_of(rules), own_data(config, manifest)
         needed = measured_dwell(learner, data, protection, tested=rules.max_loss_ratio > 0)

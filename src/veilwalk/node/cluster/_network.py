@@ -67,7 +67,7 @@ def check_members(manifest: Manifest, roster: Roster, law: Path | None = None) -
     """
     scheme, _ = choose_member_scheme(roster.graph(), replace(manifest.spec.scheme, law=manifest.law or str(law)))
     idle = ", ".join(scheme.graph.label(int(node)) for node in scheme.idle_nodes)
-    wrong = f"{idle} never train, for the others seal only for each other: tell the keeper" if idle else ""
+    wrong = f"{idle} never train, for the others seal only for each other" if idle else ""
     return wrong, describe_crowd(count_candidates(scheme)) or ""
 
 
