@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from veilwalk.core.errors import ConfigError, CryptoError, ProtocolError, SpoolError, TransportError, VeilwalkError
 from veilwalk.core.findings import Finding
-from veilwalk.node.cluster._manifest import measured_dwell
-from veilwalk.node.cluster._network import check_members
+from veilwalk.node.cluster._manifest import check_members, measured_dwell
 from veilwalk.node.link import dialing_context
 from veilwalk.node.members import Member, NodeKeys, make_private_directory, spki_sha256
 from veilwalk.node.peer import (

@@ -19,8 +19,7 @@ import numpy as np
 from veilwalk.core.errors import ConfigError, InputFileError, RecordError, SpoolError
 from veilwalk.core.geometry import MessageGeometry
 from veilwalk.core.records import Record, plain, write_atomically
-from veilwalk.node.cluster._manifest import draft_manifest, settle_run
-from veilwalk.node.cluster._network import choose_node_scheme
+from veilwalk.node.cluster._manifest import choose_node_scheme, draft_manifest, settle_run
 from veilwalk.node.cluster._processes import SETTINGS, ClusterStatus
 from veilwalk.node.link import Limits
 from veilwalk.node.members import (
