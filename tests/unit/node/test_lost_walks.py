@@ -143,7 +143,7 @@ def test_a_node_is_late_after_the_time_and_a_random_while() -> None:
         clock.now += seconds
         late.append(watch.is_late)
         if seconds == 0.02:
-            watch.seen()
+            watch.reset()
     assert late == [False, True, False, True]
 
 
@@ -174,7 +174,7 @@ def test_finding_04_where_hops_are_slow_lateness_is_longer() -> None:
             pace.came(hop)
             clock.now += 1000.0 if hop % 3 == 0 else took
             pace.went(hop)
-        watch.seen()
+        watch.reset()
         late = []
         for seconds in (10.0 * factor - 0.1, 0.2):
             clock.now += seconds

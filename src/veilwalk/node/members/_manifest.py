@@ -257,7 +257,8 @@ def final_tag(lane: int) -> bytes:
 class LawRule:
     """A destination law as a rule: evenly over everybody at distances ``nearest`` to ``farthest``, None for any.
 
-    ``far:4`` is everybody at distance 4 or more, ``uniform-node:2:6`` everybody at distances 2 to 6. Every member works
+    ``far:4`` is everybody at distance 4 or more, ``uniform-node:2:6`` everybody at distances 2 to 6, and ``far:1``
+    everybody: in a complete network there is no other rule. Every member works
     out for whom it may seal from the roster alone: when members join or leave no new law is needed.
     """
 
@@ -265,8 +266,8 @@ class LawRule:
     farthest: int | None = None
 
     def __post_init__(self) -> None:
-        if self.nearest < 2:
-            raise InvalidParameterError("law", str(self), "of distance 2 or more: a neighbour would know the source")
+        if self.nearest < 1:
+            raise InvalidParameterError("law", str(self), "of distance 1 or more")
         if self.farthest is not None and self.farthest < self.nearest:
             raise InvalidParameterError("law", str(self), "of a farthest distance not below the nearest")
 

@@ -33,7 +33,7 @@ _RETRY_STORAGE_S = 1.0
 # The event loop counts in milliseconds from whatever it did last, which after training is another phase than after
 # relaying: a message that dwells is called up this much early, and the rest is waited for exactly.
 _EARLY_S = 0.003
-# An end is signed, and told, at a random moment within so many steps of a walk.
+# An end is signed, and announced, at a random moment within so many steps of a walk.
 _TELLING_STEPS = 4
 #: What a disk that fails for a while raises: nothing is lost by trying again.
 _STORAGE_FAILURES = (SpoolError, sqlite3.Error, OSError)
@@ -111,23 +111,23 @@ class TrainingQueue:
         return await self._store(make)
 
     async def sign_end(
-        self, lane: int, told: tuple[bytes, bytes] | None
+        self, lane: int, announced: tuple[bytes, bytes] | None
     ) -> tuple[SignedEnd, Mapping[str, bytes]] | None:
-        """Sign the end of a lane, where it was told before, and put it under way to all neighbours.
+        """Sign the end of a lane, where it was announced before, and announce it to all neighbours.
 
         Args:
             lane: Of which of the run's walks it is.
-            told: Digest and signatures of what they were told last.
+            announced: Digest and signatures that were announced last.
 
         Returns:
-            What they are told, and the messages; None where there is nothing to tell.
+            What is announced, and the messages; None where there is nothing to announce.
         """
         noted = await self._store(self._destination.read_end, self._custody.spool, lane)
         if noted is None:
             return None
-        is_new = told is None or told[0] != noted.digest
+        is_new = announced is None or announced[0] != noted.digest
         end = await self._compute(partial(self._destination.sign, noted, self._roster(), signs=not is_new))
-        if told is not None and (noted.digest, end.signatures) == told:
+        if announced is not None and (noted.digest, end.signatures) == announced:
             return None
         farewells = await self._compute(self._destination.seal_end, end, self._roster())
         return (end, farewells) if await self._store(self._custody.sign_end, end, farewells) else None
@@ -181,8 +181,8 @@ class Scheduler:
         # What is to be done with a message: one moment for each, and none for what is gone.
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        # Digest and signatures of the end that neighbours were told last, by lane.
-        self._told: dict[int, tuple[bytes, bytes]] = {}
+        # Digest and signatures of the end that was announced last, by lane.
+        self._announced: dict[int, tuple[bytes, bytes]] = {}
         self._queue = TrainingQueue(
             custody, destination, storage=self._storage, roster=lambda: node.roster, failed=node.set_aside
         )
@@ -223,10 +223,8 @@ class Scheduler:
         if taken.crowded_out is not None:
             self._forget(taken.crowded_out)
         if taken.row is not None:
-            self.neighbours.on_brought(peer, taken.row.digest)
-            if taken.wait_s:
-                self.neighbours.on_junk(taken.row.digest)
-            else:
+            self.neighbours.on_brought(peer, is_junk=taken.wait_s > 0)
+            if not taken.wait_s:
                 # What comes too often is no sign of life.
                 self._watches.came()
                 self._watches.pace.came(taken.row.id)
@@ -266,6 +264,7 @@ class Scheduler:
                 self._settle(await self.store(self.custody.create, message, count), for_us=False)
             self._watches.opened(lane)
         self._watches.came()
+        self.neighbours.on_silence_over()
 
     async def create_if_late(self) -> None:
         """Make walks if no message has come by, or none of a lane could be opened, for too long."""
@@ -407,7 +406,7 @@ class Scheduler:
     def _tell_later(self, lane: int, *, again: bool = False) -> None:
         """Tell the neighbours of the end of a lane at a random moment; of what comes until then, once."""
         if again:
-            self._told.pop(lane, None)
+            self._announced.pop(lane, None)
         # Numbers of messages are positive.
         number = -1 - lane
         if number not in self._timers:
@@ -416,9 +415,9 @@ class Scheduler:
 
     async def _tell(self, lane: int) -> None:
         """Tell an end as it came, and once that is done sign it: first signatures must not say who made it."""
-        told = self._told.get(lane)
+        announced = self._announced.get(lane)
         try:
-            news = await self._queue.sign_end(lane, told)
+            news = await self._queue.sign_end(lane, announced)
         except SpoolError as error:
             self._node.trouble(str(error))
             self._tell_later(lane)
@@ -427,9 +426,9 @@ class Scheduler:
             return
         end, farewells = news
         digest = hashlib.sha256(end.model).digest()
-        self._told[lane] = digest, end.signatures
+        self._announced[lane] = digest, end.signatures
         self._node.wake(farewells)
         if end.is_final:
             self._node.end_taken(lane, digest)
-        elif told is None or told[0] != digest:
+        elif announced is None or announced[0] != digest:
             self._tell_later(lane)
