@@ -122,7 +122,7 @@ class BadWorld(World):
     def __init__(self, kind: str, seed: int, plan: ClusterPlan) -> None:
         self.dice = random.Random(seed)  # noqa: S311  a simulation
         self.loop = VirtualLoop(self.dice)
-        rules, recipients = RunRules.of(plan.spec, plan.figures), plan.spec.scheme.recipients or 1
+        rules, recipients = RunRules.from_spec(plan.spec, plan.figures), plan.spec.scheme.recipients or 1
         self._walks = rules.walks
         self._parts = rule_parts(self.dice, plan.graph, rules, law=plan.law, recipients=recipients, limits=plan.limits)
         self.places = {name: _Place(name, SimulatedDisk(self.dice)) for name in self._parts}
@@ -190,7 +190,7 @@ def main() -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606
     for walks in options.walks:
         plan = shipped_plan(walks, options.recipients)
-        rules = RunRules.of(plan.spec, plan.figures)
+        rules = RunRules.from_spec(plan.spec, plan.figures)
         print(
             f"{NETWORK}, dwell {DWELL_S} s, {rules.walks} walks, late {rules.late_s:g} s, starve {rules.starve_s:g} s"
         )

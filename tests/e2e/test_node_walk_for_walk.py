@@ -113,9 +113,9 @@ def test_the_same_draws_give_the_same_model(tmp_path: Path, spec: str, target: f
 
 
 def assemble_manifest(folder: Path) -> Any:
-    from veilwalk.node.members import load_manifest, load_root_public_key
+    from veilwalk.node.members import Manifest, load_root_public_key
 
-    return load_manifest(folder / "manifest.json", load_root_public_key(folder / "root" / "root.pub"))
+    return Manifest.load(folder / "manifest.json", load_root_public_key(folder / "root" / "root.pub"))
 
 
 @pytest.mark.parametrize(("walk", "payload"), [("simple", "fp32"), ("non-backtracking", "int8")])

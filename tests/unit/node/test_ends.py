@@ -16,7 +16,7 @@ from tests.helpers.members import ack, forged_final, greet, hand_in, message_for
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules, node_status, unfinish_node
 from veilwalk.node.members import SIGNATURE_BYTES, changed_roster
-from veilwalk.node.peer import _incidents, signatures_needed
+from veilwalk.node.peer import _log, signatures_needed
 from veilwalk.node.peer._destination import Destination
 from veilwalk.node.peer._ends import CountLimits, sign_end, valid_signatures
 
@@ -242,7 +242,7 @@ def test_every_change_of_an_end_is_logged_and_counted_and_the_digest_is_shown(
     network: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Finding 20: of two ends that enough members signed all keep the same."""
-    monkeypatch.setattr(_incidents, "_MINUTE_S", 0.0)
+    monkeypatch.setattr(_log, "_MINUTE_S", 0.0)
     models = sorted(([100.0 + step, *[100.0] * 4] for step in range(2)), key=digest)
 
     async def main() -> Any:
@@ -277,8 +277,12 @@ def test_an_operator_can_undo_an_end(network: Make) -> None:
         await hand_in(net, "n1", forged)
         await net.until(lambda: net.tally("ends") == 1)
         await net.stop("n1")
+        (end,) = node_status(net.folder / "state-n1").ends
         assert unfinish_node(net.folder / "state-n1")
         assert not unfinish_node(net.folder / "state-n1")
+        # What an operator tells the others: that it is undone, and which.
+        status = node_status(net.folder / "state-n1")
+        assert (status.finished, status.ends, status.undone) == (False, (), (end,))
         await net.start("n1")
         await hand_in(net, "n1", forged_final(net, "n1", "n0 n2", [100.0] * 5))
         await net.until(lambda: net.tally("refused") == 1)

@@ -30,7 +30,6 @@ from veilwalk.node.members import (
     array_specs,
     decode_params,
     encode_params,
-    load_manifest,
     load_root_public_key,
     params_distance,
 )
@@ -80,7 +79,7 @@ def cluster(tmp_path: Path) -> list[Path]:
 
 
 def manifest_of(config: Path) -> Manifest:
-    return load_manifest(config.parent.parent / "manifest.json", load_root_public_key(load_config(config).root))
+    return Manifest.load(config.parent.parent / "manifest.json", load_root_public_key(load_config(config).root))
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 # Hand-overs that are remembered of each neighbour.
 _TIMES = 8
@@ -122,6 +123,21 @@ class NeighbourWeights:
         if avoided and len(avoided) == len(candidates):
             avoided.discard(min(avoided, key=lambda peer: (candidates[peer].owes, candidates[peer].slow_until)))
         return frozenset(avoided)
+
+    def describe(self, peer: str) -> dict[str, Any]:
+        """Return what a neighbour did since the start, and why it is avoided or slowed now."""
+        neighbour, now = self._neighbour(peer), self._clock()
+        remarks = {
+            "slow": now < neighbour.slow_until,
+            "a walk ended with it": neighbour.owes > 0 and now < neighbour.silent_until,
+            "brings too much": not self.may_bring(peer),
+        }
+        return {
+            "seconds": statistics.median(neighbour.times) if neighbour.times else None,
+            "handed": neighbour.handed,
+            "brought": neighbour.brought,
+            "remark": ", ".join(remark for remark, holds in remarks.items() if holds),
+        }
 
     def may_bring(self, peer: str) -> bool:
         """Return whether a neighbour may bring a message now."""

@@ -18,8 +18,8 @@ from veilwalk.node.peer._age import watches
 from veilwalk.node.peer._assemble import NodeParts
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._destination import Destination
-from veilwalk.node.peer._incidents import Incidents
 from veilwalk.node.peer._links import InLinks, OutLink
+from veilwalk.node.peer._log import Incidents
 from veilwalk.node.peer._neighbours import NeighbourWeights, Visits, allowed_visits
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.peer._scheduler import Scheduler
@@ -129,6 +129,11 @@ class Node(Incidents):
     def links_up(self) -> int:
         """How many neighbours this node is connected to."""
         return sum(link.up for link in self._out_links.values())
+
+    def describe_neighbours(self) -> dict[str, dict[str, Any]]:
+        """Return of each neighbour if it is connected, and what it did."""
+        links = sorted(self._out_links.items())
+        return {peer: {"up": link.up} | self._neighbours.describe(peer) for peer, link in links}
 
     async def statistics(self) -> NodeStatistics:
         """Return what this node has counted until now."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from veilwalk.core.errors import ConfigError, LearnerError, ProtocolError, VeilwalkError
-from veilwalk.node.members import Manifest, decode_params, parse_manifest
+from veilwalk.node.members import Manifest, decode_params
 from veilwalk.node.peer._assemble import load_task
 from veilwalk.node.peer._config import load_config
 from veilwalk.node.peer._trainer import OUT_OF_TIME, Learnt, Lesson, Task
@@ -119,7 +119,7 @@ class Worker:
     def _begin(self) -> bytes:
         if self._manifest is None:
             raise LearnerError("the process that trains was not told what")
-        first: bytes = self._ask((self._manifest.to_bytes(), self._index), limit_s=self._loading_s)
+        first: bytes = self._ask((self._manifest.data, self._index), limit_s=self._loading_s)
         return first
 
     def _update(self, lesson: Lesson) -> Learnt:
@@ -196,7 +196,7 @@ def serve(config: Path, pipe: Connection) -> None:
         try:
             if isinstance(request, tuple):
                 data, index = request
-                task = load_task(load_config(config), parse_manifest(data, "manifest"), index=index)
+                task = load_task(load_config(config), Manifest.parse(data, "manifest"), index=index)
                 # From now on: a start that others wait for is not to wait itself.
                 os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, os.getppid()) + _NICENESS)
                 answer: object = task.first()
