@@ -1,13 +1,14 @@
-"""Draws given beforehand, for playing the same walk twice."""
+"""Draws given beforehand, for playing the same walk twice; and laws of given shares."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.node.peer import DestinationRow, Law, OsDraws
 
 
-class RecordedDraws:
+class RecordedDraws(OsDraws):
     """Draws given beforehand, for playing the same walk twice; a demand that was not recorded is refused."""
 
     def __init__(self, draws: Iterable[int | float]) -> None:
@@ -32,3 +33,8 @@ class RecordedDraws:
             return next(self._draws)
         except StopIteration:
             raise InvalidParameterError("recorded draw", None, "one more") from None
+
+
+def row_law(shares: Mapping[str, float]) -> Law:
+    """Return the law of a node that seals for these members, whatever the roster."""
+    return Law(DestinationRow.from_shares(shares))

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from tests.helpers.draws import row_law
 from tests.helpers.manifests import make_test_manifest
 
 from veilwalk.core.walk import SIMPLE
@@ -28,7 +29,6 @@ from veilwalk.node.peer._assemble import NodeParts
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
 from veilwalk.node.peer._node import Node
-from veilwalk.node.peer._routing import DestinationRow
 from veilwalk.node.peer._trainer import Task
 from veilwalk.node.sealing._kem import Suite
 from veilwalk.node.spool._disk import FolderDisk
@@ -218,7 +218,7 @@ def network(tmp_path: Path) -> Callable[..., Network]:
                     rules=rules,
                 ),
                 rules=rules,
-                law=DestinationRow.of({other: 1 / (n_nodes - 1) for other in names if other != name}),
+                law=row_law({other: 1 / (n_nodes - 1) for other in names if other != name}),
                 disk=cast("Any", None),  # given at each start
                 limits=limits or Limits(retry_s=0.2, connect_s=2.0, answer_s=3.0),
                 starts=starts and index == 0,

@@ -17,13 +17,14 @@ from veilwalk.node.peer._membership import Membership
 from veilwalk.node.peer._node import Node
 from veilwalk.node.peer._observe import METRICS, describe_tallies
 from veilwalk.node.peer._process import run_node
-from veilwalk.node.peer._routing import DestinationRow, NextHop, OsDraws
+from veilwalk.node.peer._routing import DestinationRow, Law, NextHop, OsDraws
 from veilwalk.node.peer._status import NodeStatus, node_model, node_status, unfinish_node
 from veilwalk.node.peer._trainer import SecretNormal, protection_of
 
 __all__ = [
     "METRICS",
     "DestinationRow",
+    "Law",
     "Membership",
     "NextHop",
     "Node",

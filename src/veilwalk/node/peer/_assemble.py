@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 from dataclasses import dataclass, field
 
 from veilwalk.node.link import Limits
-from veilwalk.node.peer._routing import Draws, OsDraws
+from veilwalk.node.peer._routing import OsDraws
 from veilwalk.node.spool import Disk
 
 
@@ -63,7 +63,7 @@ class NodeParts:
     law: Law
     disk: Disk
     limits: Limits = field(default_factory=Limits)
-    draws: Draws = field(default_factory=OsDraws)
+    draws: OsDraws = field(default_factory=OsDraws)
     listen: tuple[str, int] | None = None
     starts: bool = False
     log: Log = field(default_factory=Log)
@@ -155,7 +155,7 @@ def checked_work(
         worker.begin(manifest, index, limit_s=config.training_limit_s(rules.dwell_s))
         task = worker
     law = law_of(manifest, roster, keys.id, file=config.law, state=config.state)
-    law.on(roster, keys.id)
+    law.row_for(roster, keys.id)
     return task, rules, law
 
 
@@ -173,13 +173,13 @@ def is_owned(state: Path, node: str) -> bool:
         ConfigError: It is another member's.
     """
     try:
-        found = (state / _OWNER).read_text(errors="replace").strip()
+        owner = (state / _OWNER).read_text(errors="replace").strip()
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
         raise SpoolError(f"{state / _OWNER}: {error.strerror or error}") from None
-    if found != node:
-        raise ConfigError(f"state {state} is {found[:64]}'s, the keys are {node}'s: each needs a folder of its own")
+    if owner != node:
+        raise ConfigError(f"state {state} is {owner[:64]}'s, the keys are {node}'s: each needs a folder of its own")
     return True
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from veilwalk.core.errors import ConfigError, InputFileError
 from veilwalk.core.records import write_atomically
 from veilwalk.node.members import LawRule, Manifest, Roster, canonical_json, parse_canonical, read_bounded
-from veilwalk.node.peer._routing import DestinationRow, FileLaw, Law, RuleLaw
+from veilwalk.node.peer._routing import DestinationRow, Law
 
 _LAW_LIMIT = 16 * 1024 * 1024
 _ROW_FILE = "law.json"
@@ -24,7 +24,7 @@ def law_of(manifest: Manifest, roster: Roster, node: str, *, file: Path | None, 
     members of the roster of that time, and a later one may have others.
     """
     if manifest.law:
-        return RuleLaw(LawRule.parse(manifest.law))
+        return Law(LawRule.parse(manifest.law))
     stored = _kept_law(state, manifest)
     if stored is not None:
         return stored
@@ -33,11 +33,10 @@ def law_of(manifest: Manifest, roster: Roster, node: str, *, file: Path | None, 
     digest = file_digest(file, "law")
     if digest != manifest.law_digest:
         raise ConfigError(f"law {file}: SHA-256 {digest[:12]}..., the manifest's is {manifest.law_digest[:12]}...")
-    law = read_law(file, roster.ids, node)
-    write_atomically(
-        state / _ROW_FILE, canonical_json({"digest": digest, "names": list(law.names), "shares": law.row.shares})
-    )
-    return law
+    row, names = read_row(file, roster.ids, node)
+    content = {"digest": digest, "names": list(names), "shares": row.shares}
+    write_atomically(state / _ROW_FILE, canonical_json(content))
+    return Law(row, names)
 
 
 def members_left_out(state: Path, manifest: Manifest | None, roster: Roster | None) -> tuple[str, ...]:
@@ -48,14 +47,14 @@ def members_left_out(state: Path, manifest: Manifest | None, roster: Roster | No
     return () if stored is None else stored.left_out(roster)
 
 
-def _kept_law(state: Path, manifest: Manifest) -> FileLaw | None:
+def _kept_law(state: Path, manifest: Manifest) -> Law | None:
     path = state / _ROW_FILE
     if not path.exists():
         return None
     content = parse_canonical(read_bounded(path, _LAW_LIMIT), str(path))
     if content["digest"] != manifest.law_digest or "names" not in content:
         return None
-    return FileLaw(DestinationRow.of(dict(content["shares"])), tuple(content["names"]))
+    return Law(DestinationRow.from_shares(dict(content["shares"])), tuple(content["names"]))
 
 
 def file_digest(path: Path, name: str) -> str:
@@ -66,8 +65,8 @@ def file_digest(path: Path, name: str) -> str:
         raise InputFileError(f"{name} {path}: {error.strerror or error}") from None
 
 
-def read_law(path: Path, members: Sequence[str], node: str) -> FileLaw:
-    """Return the row of ``node`` in a destination law written by ``veilwalk design --graph ... --out law.npz``.
+def read_row(path: Path, members: Sequence[str], node: str) -> tuple[DestinationRow, tuple[str, ...]]:
+    """Return the row of ``node``, and all names, of a destination law that ``veilwalk design --graph`` wrote.
 
     Members are found by name. In a law whose nodes have no names they stand in the order of their names, and must be as
     many. Reads with NumPy alone: a node must start quickly, and needs no more of a law than its row.
@@ -90,7 +89,7 @@ def read_law(path: Path, members: Sequence[str], node: str) -> FileLaw:
     shares = {names[int(column)]: float(share) for column, share in zip(indices[row], data[row], strict=True)}
     if shares.get(node, 0.0) != 0.0:
         raise InputFileError(f"law {path}: {node} may choose itself")
-    return FileLaw(DestinationRow.of(shares), names)
+    return DestinationRow.from_shares(shares), names
 
 
 def _names_of_rows(path: Path, names: tuple[str, ...] | None, size: int, members: Sequence[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,20 +27,8 @@ import math
 import secrets
 
 
-class Draws(Protocol):
-    """A source of the two kinds of draws a node makes."""
-
-    def below(self, count: int) -> int:
-        """Return a whole number from 0 to ``count`` - 1, each as likely."""
-        ...
-
-    def unit(self) -> float:
-        """Return a number from 0 to 1, 1 excluded, with 53 random bits."""
-        ...
-
-
 class OsDraws:
-    """Draws from the operating system's source."""
+    """OsDraws from the operating system's source: of the two kinds that a node makes."""
 
     def below(self, count: int) -> int:
         """Return a whole number from 0 to ``count`` - 1, each as likely."""
@@ -68,7 +56,7 @@ class NextHop:
         if not self.neighbours:
             raise InvalidParameterError("neighbours", self.neighbours, "at least one")
 
-    def choose(self, draws: Draws, *, came_from: str | None, avoid: frozenset[str] = frozenset()) -> str:
+    def choose(self, draws: OsDraws, *, came_from: str | None, avoid: frozenset[str] = frozenset()) -> str:
         """Return the neighbour a message goes to.
 
         Args:
@@ -91,16 +79,16 @@ class DestinationRow:
     cumulative: tuple[float, ...]
 
     @classmethod
-    def of(cls, shares: Mapping[str, float]) -> DestinationRow:
+    def from_shares(cls, shares: Mapping[str, float]) -> DestinationRow:
         """Return the row with the given probabilities.
 
         Raises:
             InvalidParameterError: They are no probabilities.
         """
-        kept = {member: share for member, share in shares.items() if share != 0}
-        if not kept or not all(share > 0 for share in kept.values()) or abs(sum(kept.values()) - 1) > 1e-9:
-            raise InvalidParameterError("law", f"row of {len(kept)} members", "probabilities that sum to 1")
-        return cls(tuple(kept), tuple(accumulate(kept.values())))
+        positive = {member: share for member, share in shares.items() if share != 0}
+        if not positive or not all(share > 0 for share in positive.values()) or abs(sum(positive.values()) - 1) > 1e-9:
+            raise InvalidParameterError("law", f"row of {len(positive)} members", "probabilities that sum to 1")
+        return cls(tuple(positive), tuple(accumulate(positive.values())))
 
     @property
     def shares(self) -> dict[str, float]:
@@ -108,7 +96,7 @@ class DestinationRow:
         before = (0.0, *self.cumulative)
         return {member: self.cumulative[i] - before[i] for i, member in enumerate(self.members)}
 
-    def on(self, roster: Roster, node: str) -> DestinationRow:
+    def restrict(self, roster: Roster, node: str) -> DestinationRow:
         """Return the row under a roster that some have left: those that stay, in the same proportion."""
         members = set(roster.ids)
         if set(self.members) <= members:
@@ -117,14 +105,9 @@ class DestinationRow:
         if not left:
             raise ConfigError(f"of those that {node} may seal for, roster version {roster.version} has none: a new law")
         total = sum(left.values())
-        return DestinationRow.of({member: share / total for member, share in left.items()})
+        return DestinationRow.from_shares({member: share / total for member, share in left.items()})
 
-    def left_out(self, roster: Roster) -> tuple[str, ...]:
-        """Return nobody: what a bare row does not name it may have been meant not to."""
-        del roster
-        return ()
-
-    def choose(self, draws: Draws, count: int = 1) -> tuple[str, ...]:
+    def choose(self, draws: OsDraws, count: int = 1) -> tuple[str, ...]:
         """Return the members to seal for: so many different ones, or all there are, drawn one after the other.
 
         Each draw is in the proportions of those not drawn yet (successive sampling).
@@ -145,49 +128,28 @@ class DestinationRow:
         return tuple(chosen)
 
 
-class Law(Protocol):
-    """For whom a node seals, under whatever roster."""
+@dataclass(frozen=True, slots=True)
+class Law:
+    """For whom a node seals under every roster: by a rule that it works out anew, or by its row of a law in a file.
 
-    def on(self, roster: Roster, node: str) -> DestinationRow:
+    Attributes:
+        source: The rule, or the row.
+        names: All names that the file has; none for a rule, which knows every member.
+    """
+
+    source: LawRule | DestinationRow
+    names: tuple[str, ...] = ()
+
+    def row_for(self, roster: Roster, node: str) -> DestinationRow:
         """Return the row of ``node`` under ``roster``.
 
         Raises:
             ConfigError: There is nobody that it may seal for.
         """
-        ...
+        if isinstance(self.source, DestinationRow):
+            return self.source.restrict(roster, node)
+        return DestinationRow.from_shares(self.source.shares(roster, node))
 
     def left_out(self, roster: Roster) -> tuple[str, ...]:
         """Return the members that nobody seals for, because the law does not know them."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class RuleLaw:
-    """A law that every node works out for itself, under every roster anew."""
-
-    rule: LawRule
-
-    def on(self, roster: Roster, node: str) -> DestinationRow:
-        """Return the row of ``node`` under ``roster``."""
-        return DestinationRow.of(self.rule.shares(roster, node))
-
-    def left_out(self, roster: Roster) -> tuple[str, ...]:
-        """Return nobody: a rule knows every member."""
-        del roster
-        return ()
-
-
-@dataclass(frozen=True, slots=True)
-class FileLaw:
-    """One row of a law in a file, by names, and all the names that the file has."""
-
-    row: DestinationRow
-    names: tuple[str, ...]
-
-    def on(self, roster: Roster, node: str) -> DestinationRow:
-        """Return the row with those that are in ``roster``."""
-        return self.row.on(roster, node)
-
-    def left_out(self, roster: Roster) -> tuple[str, ...]:
-        """Return the members that the file does not name."""
-        return tuple(sorted(set(roster.ids) - set(self.names)))
+        return tuple(sorted(set(roster.ids) - set(self.names))) if self.names else ()
