@@ -82,6 +82,7 @@ class Spec:
         """Refuse an option that is not one of ``known``."""
         for key, _ in self.options:
             if key not in known:
+                refuse_removed(self.parameter, key)
                 options = f"with options among {', '.join(known)}" if known else "without options"
                 raise self.refuse(f"{self.name} {options} (not {key})")
 

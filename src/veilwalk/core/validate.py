@@ -24,6 +24,7 @@ REMOVED: dict[str, dict[str, str]] = {
     "data": {
         "arff": "npz:FILE, which examples/comparisons/arff_to_npz.py writes",
         "ratings": "npz:FILE, which examples/comparisons/ratings_to_npz.py writes",
+        **dict.fromkeys(("only", "pool"), "npz:FILE, which examples/comparisons/prepare_rows.py writes"),
     },
     "engine": {"dask": "ray://HOST:PORT; in Python also executor=Client(...).get_executor()"},
     "kind": {
@@ -40,7 +41,10 @@ REMOVED: dict[str, dict[str, str]] = {
         "predecessor": "coalition, which knows what colluders drew",
         "round": "path, which knows every hop",
     },
-    "partition": {"groups": "natural:COLUMN; examples/comparisons/ratings_to_npz.py writes such a column"},
+    "partition": {
+        "groups": "natural:COLUMN; examples/comparisons/ratings_to_npz.py writes such a column",
+        "pathological": "shards:PER_NODE; in Python also PathologicalPartitioner of flwr-datasets",
+    },
     "posterior": {"estimated": "auto, which is exact at some destinations up to 2000 nodes and rehearsed beyond"},
     "track": dict.fromkeys(("wandb", "trackio", "mlflow"), "tensorboard; examples/trackers.py has the others"),
     "walk": {"least-recent": "non-backtracking, with several recipients (--recipients) for fewer hops"},

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from veilwalk.core.archives import read_archive
 from veilwalk.core.errors import InputFileError, InvalidParameterError
 from veilwalk.core.records import plain, write_atomically
 from veilwalk.core.support import DistanceSupport
@@ -221,7 +221,7 @@ def _load(path: Path) -> _LawFile:
         return _LawFile(law, walk, labels, numbers)
     except OSError as error:
         raise InputFileError(f"law {path}: {error.strerror or error}") from error
-    except (KeyError, ValueError, TypeError, OverflowError, EOFError, zipfile.BadZipFile) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputFileError(f"law {path}: not a law file ({error})") from error
 
 
@@ -233,8 +233,6 @@ def _read(path: Path) -> Mapping[str, Any]:
                 raise InputFileError(f"law {path}: not a law file (no object)")
             return content
         case ".npz":
-            # From memory: NumPy leaves a file open that turns out not to be an archive.
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
+            return read_archive(path)
         case _:
             raise InvalidParameterError("law", str(path), "a .json or .npz file")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from veilwalk.core.archives import name_errors, read_archive
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.records import write_atomically
@@ -20,7 +21,6 @@ from veilwalk.core.rooms import import_extra
 from veilwalk.core.version import __version__
 from veilwalk.learning._contract import Array, Learner, Params, init_generator
 from veilwalk.learning._data import SITE, Data, baseline_score
-from veilwalk.learning._files import name_errors, read_archive
 from veilwalk.learning._learners import LEARNERS, make_learner
 
 MODEL_SUFFIXES = (".npz", ".safetensors", ".pt", ".onnx")

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     # Types only: a node starts without compiled walks.
     from veilwalk.graphs import Graph
 
-_DRAWS = 10
 # As many names as a line has room for.
 _SHOWN_NAMES = 12
 # Classes into which real labels are sorted where neighbours hold like rows.
@@ -143,36 +142,6 @@ def _deal_shards(partitioner: Partitioner, keys: Array) -> list[IntArray]:
     return [rng.permutation(part) for part in parts]
 
 
-def _deal_few_classes(partitioner: Partitioner, keys: Array) -> list[IntArray]:
-    """Draw a few classes for each node; each class is shared evenly among the nodes that have it."""
-    classes, counts = np.unique(keys, return_counts=True)
-    n_nodes, each, spec = partitioner.graph.n_nodes, partitioner.value, partitioner.spec
-    if not 1 <= each <= len(classes) or each * n_nodes < len(classes):
-        least = -(-len(classes) // n_nodes)
-        raise spec.refuse(f"{least} to {len(classes)} classes a node, for {len(classes)} classes and {n_nodes} nodes")
-    rng = task_generator(partitioner.seed)
-    for _ in range(_DRAWS):
-        draws = [rng.choice(len(classes), each, replace=False) for _ in range(n_nodes)]
-        has = np.stack([np.bincount(draw, minlength=len(classes)) for draw in draws])
-        if has.any(axis=0).all():
-            break
-    else:
-        raise spec.refuse(f"more classes a node: {_DRAWS} draws each left a class without a node")
-    holders = has.sum(axis=0)
-    scarce = np.flatnonzero(holders > counts)
-    if scarce.size:
-        first = scarce[0]
-        raise spec.refuse(
-            f"fewer classes a node: class {classes[first]} has {counts[first]} rows for {holders[first]} nodes"
-        )
-    parts: list[list[IntArray]] = [[] for _ in range(n_nodes)]
-    for index, key in enumerate(classes):
-        rows, owners = rng.permutation(np.flatnonzero(keys == key)), np.flatnonzero(has[:, index])
-        for owner, numbers in zip(owners, np.array_split(rows, len(owners)), strict=True):
-            parts[owner].append(numbers)
-    return [rng.permutation(np.concatenate(part)) for part in parts]
-
-
 def _deal_by_regions(partitioner: Partitioner, keys: Array) -> list[IntArray]:
     """Give each class its own region of the graph, then let a share 1 - CORRELATION of the rows change places."""
     if not 0.0 <= partitioner.value <= 1.0:
@@ -285,7 +254,6 @@ PARTITION_KINDS: Mapping[str, PartitionKind] = MappingProxyType(
         "iid": PartitionKind("iid", _deal_evenly, None),
         "dirichlet": PartitionKind("dirichlet:ALPHA", _deal_by_dirichlet, float, by_class=True),
         "shards": PartitionKind("shards:PER_NODE", _deal_shards, int, by_class=True),
-        "pathological": PartitionKind("pathological:CLASSES", _deal_few_classes, int, by_class=True),
         "graph": PartitionKind("graph:CORRELATION", _deal_by_regions, float),
         "natural": PartitionKind("natural:COLUMN", None, str),
     }

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from veilwalk.core import validate
+from veilwalk.core.archives import read_archive
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, TrainingError
 from veilwalk.core.payload import as_received, check_payload
 from veilwalk.core.records import write_atomically
@@ -43,7 +44,6 @@ from veilwalk.learning._contract import (
     stack_models,
     update_generator,
 )
-from veilwalk.learning._files import read_archive
 from veilwalk.learning._learners import guarded
 from veilwalk.learning._mechanism import Protection
 from veilwalk.learning._trace import CostModel, Ledger, TrainingTrace, make_ledger, params_bytes

@@ -268,8 +268,8 @@ def train(
         data: A spec, data, features and labels, or such pairs by site (a dict or a list); a fifth is held out.
         learner: A spec, or any object with ``init_params``, ``update`` and ``evaluate``; without it the usual one.
         partition: How the rows are dealt out: a spec, or any partitioner; None: by the sites of the data, or else iid.
-        scale: How features and real labels are scaled, ``none``, ``range`` or ``rows``. None: as the data say, or else
-            by their range for the package's own learners, and not for others.
+        scale: How features and real labels are scaled, ``none`` or ``range``. None: as the data say, or else by their
+            range for the package's own learners, and not for others.
         out: Folder of the run, so that it can be resumed.
         resume: Continue the run in ``out``, if its data and learner are the same.
         progress: True for a bar on standard error, or a progress callback.

@@ -188,8 +188,7 @@ class LearningSpec(_Specification):
     )
     partition: str | None = option(
         None,
-        "How rows are dealt out to nodes: iid, dirichlet:ALPHA, shards:PER_NODE, pathological:CLASSES, "
-        "graph:CORRELATION or natural:COLUMN.",
+        "How rows are dealt out to nodes: iid, dirichlet:ALPHA, shards:PER_NODE, graph:CORRELATION or natural:COLUMN.",
         "SPEC",
         usual=f"by site where data are one file a site; else {USUAL_PARTITION}, or iid among real nodes",
     )

@@ -109,7 +109,7 @@ def test_the_plain_walk_is_no_scheme_to_train_with() -> None:
 @pytest.mark.parametrize(
     ("partition", "words"),
     [
-        ("pathological:12", "partition = 'pathological:12': must be 1 to 10 classes a node"),
+        ("pathological:12", "partition = 'pathological': must be shards:PER_NODE"),
         ("shards:100", "partition = 'shards:100': must be shards:PER_NODE with 1 to"),
         ("dirichlet:-1", "partition = 'dirichlet:-1': must be dirichlet:ALPHA with ALPHA positive"),
         ("natural:writer", "partition = 'natural:writer': must be natural:COLUMN with one of the columns label"),
