@@ -8,6 +8,8 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Unpack
 
+import numpy as np
+
 from veilwalk.audit._attack import attack_run, grant_knowledge
 from veilwalk.audit._deviations import measure_members
 from veilwalk.audit._members import Coalition
@@ -20,14 +22,17 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.rooms import show_options
-from veilwalk.core.stats import Estimate
+from veilwalk.core.sizes import FEW_NODES
+from veilwalk.core.stats import Estimate, estimate_mean
 from veilwalk.core.tables import frame, html_table
-from veilwalk.design import Scheme
+from veilwalk.design import Scheme, evaluate_scheme
 from veilwalk.engine import Engine, JobStore, open_engine
 from veilwalk.walks import law_digest
 
 # Settings that depend on the machine, or stand elsewhere in the record.
 _NOT_PARAMS = {"seed", "horizon", "memory_bytes"}
+# Pairs that collude in a small network, what each follows, and from which share named it is not worth it.
+_PAIRS, _PAIR_UPDATES, _PAIR_STRETCHES, _PAIR_PATHS, _NOT_WORTH = 8, 2_000, 64, 100, 1 / 3
 # Updates to score for each number of colluders: intervals of about a percentage point.
 _ENOUGH_UPDATES = 6_000
 _COLUMNS = (
@@ -270,6 +275,34 @@ def _run_plan(
         members=measure_members(grant_knowledge(plan, run)) if attacks else [],
         anonymity_floor_nats=floor,
     )
+
+
+def warn_few_members(scheme: Scheme) -> str | None:
+    """Return a warning in plain words where a network is so small that little can be hidden; else None.
+
+    Two members that collude are the strongest coalition of an audit, at some places; the mean has an interval.
+    """
+    n_nodes = scheme.graph.n_nodes
+    if n_nodes > FEW_NODES or scheme.is_direct:
+        return None
+    shares, scheme = [], replace(scheme, train_probability=1.0)
+    for seed in range(_PAIRS):
+        observer = Coalition(particles=_PAIR_PATHS)
+        options = {"colluders": 2, "seed": seed, "scored_by_filter": _PAIR_STRETCHES, "updates": _PAIR_UPDATES}
+        plan = make_plan(scheme, AuditSettings(observers=(observer,), replicas=_PAIRS, **dict[str, Any](options)))
+        run = play_updates(scheme, plan.settings, choose_colluders(scheme.graph, 2, seed))
+        scored, _, _ = attack_run(plan, run, {})
+        shares.append(Findings(observer.name, scored[observer.name]).hit_ratio)
+    pair = estimate_mean(np.array(shares), student=True)
+    hit_ratio = evaluate_scheme(scheme, effort=20, colluders=None).exposure.hit_ratio
+    opener = "" if hit_ratio is None else f"an opener names the maker by its last hop in {hit_ratio.mean:.0%}, "
+    between = f"{max(pair.low, 0.0):.0%} to {min(pair.high, 1.0):.0%} (estimated at {_PAIRS} places)"
+    line = f"{n_nodes} members: {opener}two that collude name it in {between}, blind guesses in "
+    line += f"{1 / (n_nodes - 1):.0%} and {1 / max(n_nodes - 2, 1):.0%} of updates"
+    if pair.mean < _NOT_WORTH:
+        return line
+    cure = "use noise (train --epsilon), or aggregate at a party that all trust"
+    return f"{line}; where two may collude anonymity is not worth its price: {cure}"
 
 
 def _place_jobs(plan: Plan, executor: Executor | None, store: JobStore | None) -> dict[str, Any]:

@@ -38,7 +38,7 @@ _MOVED = {
         "--recipients auto": "is a verb: veilwalk recommend chooses their number for a network",
         "--frontier": "is a verb: veilwalk frontier",
         "--keep": "is a flag of veilwalk recommend",
-        **dict.fromkeys(("--engine", "--work"), "is for Python: veilwalk.design(graph, executor=ENGINE, store=STORE)"),
+        **dict.fromkeys(("--engine", "--work"), "is gone: large networks are sampled here, in a minute or so"),
     },
     "manifest": {"--spare": "is gone: no node keeps spare copies; a lost walk is made anew"},
     "make": dict.fromkeys(("--previous", "--remove"), "is gone: roster add, remove, renew and rotate change a roster"),

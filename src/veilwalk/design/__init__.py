@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from veilwalk.design._design import Design, Sealing, design, evaluate_scheme
     from veilwalk.design._files import choose_scheme, load_law, save_law, save_scheme
     from veilwalk.design._law import DestinationLaw, DistanceLaw, law_by_distance
-    from veilwalk.design._openings import bound_node_entropy, warn_few_members
     from veilwalk.design._optimal import LawDesigner
     from veilwalk.design._paper import (
         WindowDesign,

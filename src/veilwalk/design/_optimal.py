@@ -338,18 +338,6 @@ def _fewest_hits(problem: Problem) -> Optimum:
 
 
 @dataclass(frozen=True, eq=False)
-class OptimisationRound:
-    """One round of optimisation: the best value with the channel held fixed, and with the channel of that best law.
-
-    ``channel_moved`` is the mean total variation distance between the two channels, over all pairs.
-    """
-
-    value_held_fixed: float
-    value_derived_anew: float
-    channel_moved: float
-
-
-@dataclass(frozen=True, eq=False)
 class BestLaw:
     """The best law, its own channel, the optimum behind it, and the channel that was held fixed for the optimum."""
 
@@ -357,7 +345,6 @@ class BestLaw:
     channel: Channel
     optimum: Optimum
     held_fixed: Channel
-    rounds: tuple[OptimisationRound, ...]
 
 
 class LawDesigner:
@@ -401,7 +388,7 @@ class LawDesigner:
         The channel depends on the law: it is derived anew from each optimum until that moves its value by less than it
         may be from the best. The result is the law, ``start`` included, that is best with its own channel.
         """
-        held, rounds = self.channel(start, observer), []
+        held = self.channel(start, observer)
         candidates = [(_objective_value(start, held, objective), start, held)]
         for _ in range(_ROUNDS):
             optimum = self.problem(start, held, budget, balanced=False).solve(objective)
@@ -409,13 +396,12 @@ class LawDesigner:
             anew = self.channel(law, observer)
             value = _objective_value(law, anew, objective)
             candidates.append((value, law, anew))
-            rounds.append(OptimisationRound(optimum.value, value, held.distance_to(anew)))
             if abs(value - optimum.value) <= optimum.gap * optimum.value:
                 break
             held = anew
         pick = max if objective == "entropy" else min
         _, law, channel = pick(candidates, key=lambda candidate: candidate[0])
-        return BestLaw(law, channel, optimum, held, tuple(rounds))
+        return BestLaw(law, channel, optimum, held)
 
     def certify(
         self, name: str, law: DestinationLaw, channel: Channel, *, objective: str = "entropy"

@@ -31,7 +31,7 @@ from veilwalk.graphs import Graph, iter_distances
 _WITH_TABLES = frozenset(
     {"balanced", "budget_hops", "objective", "observer", "window_radius", "tail_probability", "return_time"}
 )
-_SAMPLED = frozenset({"balanced", "seed"})
+_SAMPLED = frozenset({"balanced"})
 _WIDEST = 6
 _FARS = (2, 3, 4, 5)
 # The first of them, from which a law is taken where none is named.
@@ -56,7 +56,6 @@ class LawRequest:
         window_radius: delta, of the window notion.
         tail_probability: delta', which chooses the return time designed for.
         return_time: kappa, instead.
-        seed: of samples, on graphs too large for tables of all pairs.
         far: the least distance of a recipient under the law ``far``; said by its name, ``far:4``.
         memory_bytes: most that tables may take.
     """
@@ -71,7 +70,6 @@ class LawRequest:
     window_radius: int = 5
     tail_probability: float = 0.3
     return_time: float | None = None
-    seed: int = 1
     far: int | None = None
     memory_bytes: int = DEFAULT_MEMORY_BYTES
 
@@ -197,8 +195,8 @@ LAWS: dict[str, LawKind] = {
     "far": LawKind(
         "far:R, such as far:4: evenly over all nodes at distance R or more; any graph, any size",
         _far,
-        options=frozenset({"seed"}),
-        large_options=frozenset({"seed"}),
+        options=frozenset(),
+        large_options=frozenset(),
         whole=True,
     ),
     "paper": LawKind("the paper's closed form, corrected; regular graphs", _paper),
@@ -242,7 +240,7 @@ def make_from_request(law: str | DestinationLaw, request: LawRequest) -> LawResu
         able = _format_names(other for other, kind in LAWS.items() if kind.large_options is not None)
         need = f"one of {able} from {LARGE_NODES} nodes on: others need tables of all pairs"
         raise InvalidParameterError("law", name, need)
-    for option in sorted(request.changed_options() - options - (set() if request.is_large else {"seed"})):
+    for option in sorted(request.changed_options() - options):
         where = f" on {request.graph.n_nodes} nodes" if request.is_large and option in kind.options else ""
         need = f"left out: the law {name} does not use it{where}"
         raise InvalidParameterError(option, getattr(request, option), need)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from veilwalk import learning
+from veilwalk.audit import warn_few_members
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, show_progress, silent
@@ -25,7 +26,7 @@ from veilwalk.core.records import Record
 from veilwalk.core.rooms import show_options
 from veilwalk.core.tables import frame, html_table
 from veilwalk.core.units import readable_bytes
-from veilwalk.design import Scheme, warn_few_members
+from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread
 from veilwalk.graphs import distances
 from veilwalk.learning import Array, Learner, Params, Partition, Partitions, Training, TrainingTrace
@@ -370,7 +371,8 @@ def _run_algorithms(
         if training.learner_failures
     ]
     scheme = scenario.scheme
-    notes = (*warnings, *failures, scheme.relay_warning(), warn_few_members(scheme), leaks.get("left_out"))
+    few = None if spec.checks.audit == "none" else warn_few_members(scheme)
+    notes = (*warnings, *failures, scheme.relay_warning(), few, leaks.get("left_out"))
     return TrainingRun(
         scenario=scenario, trainings=trainings, leaks=leaks, warnings=tuple(note for note in notes if note is not None)
     )

@@ -18,15 +18,14 @@ KEYS = {"law", "walk", "n_nodes", "graph_digest", "support", "balanced", "mean_i
 KEYS |= {"prior_range_nodes", "observer", "channel", "node_entropy_nats", "hit_ratio", "blind_node_entropy_nats"}
 KEYS |= {"blind_hit_ratio", "worst_destinations", "best_known_sources", "window", "certificates"}
 KEYS |= {"mean_iteration_hops_kind", "certain_to_a_relay", "recipients", "node_entropy_kind", "node_entropy_share"}
-KEYS |= {"eligible", "model_bytes", "suite", "message_bytes", "bytes_per_update"}
+KEYS |= {"eclipse", "eligible", "model_bytes", "suite", "message_bytes", "bytes_per_update"}
 
 
 @pytest.mark.parametrize("law", ["uniform-node", "optimal"])
 def test_json_has_the_promised_keys(law: str, run: Cli) -> None:
     """The same for every law, and what belongs to one kind only."""
     found = run.json([*GRAPH, "--law", law])
-    extra = {"rounds"} if law == "optimal" else set()
-    assert set(found) == KEYS | extra
+    assert set(found) == KEYS
     assert found["balanced"] == (law == "optimal")
     assert found["node_entropy_nats"] < found["blind_node_entropy_nats"]
     assert found["channel"]["kind"] == "exact"

@@ -90,13 +90,11 @@ def test_a_start_that_is_best_with_its_own_channel_is_kept(monkeypatch: pytest.M
         tables = tuple(np.zeros_like(table) for table in found.tables)
         for table in tables:
             table[np.arange(table.shape[1]) % len(table), np.arange(table.shape[1])] = 1.0
-        return Channel(observer, "telling", found.horizon, found.sources, tables, found.starts)
+        return Channel(observer, "telling", found.horizon, found.sources, tables)
 
     monkeypatch.setattr(designer, "channel", telling)
     best = designer.optimal(law, law.mean_hops(designer.hops), objective="entropy")
     assert best.law is law
-    assert best.rounds[0].channel_moved > 0.5
-    assert best.rounds[0].value_derived_anew < best.rounds[0].value_held_fixed - 1
 
 
 def test_uniform_node_states_the_prior_it_induces() -> None:
@@ -137,13 +135,11 @@ def test_budgets_are_kept_by_every_law() -> None:
         design(BA, "optimal", support=SUPPORT, budget_hops=12.0)
 
 
-def test_optimal_says_what_was_held_fixed_and_how_far_it_moved() -> None:
-    """One round or more; the channel moves by less than a thousandth; both laws certified on it."""
+def test_optimal_certifies_both_laws_on_the_channel_that_was_held_fixed() -> None:
+    """The best one, and the simple one it began with."""
     found = design(BA, "optimal", support=SUPPORT, observer="last-hop")
     assert found.is_balanced
     assert found.exposure.observer == "last-hop"
-    assert 1 <= len(found.rounds) <= 3
-    assert 0 < found.rounds[-1].channel_moved < 1e-3
     optimal, simple = found.certificates
     assert 0 <= optimal.shortfall < 2e-6 < simple.shortfall < 1e-3
     assert simple.best_found <= simple.bound == optimal.bound
