@@ -35,7 +35,7 @@ from benchmarks.speed.bare_ring import bare_hop
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node.cluster import free_ports
 from veilwalk.node.link import dialing_context, listening_context
-from veilwalk.node.members import NodeKeys, load_manifest, load_node_keys, load_root_public_key, read_signed_roster
+from veilwalk.node.members import Manifest, NodeKeys, Roster, load_node_keys, load_root_public_key
 from veilwalk.node.peer import NextHop, OsDraws, load_config, node_status
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._membership import Membership
@@ -292,8 +292,8 @@ def _mean(once: Callable[[], float]) -> float:
 
 def _secrets(folder: Path) -> tuple[list[NodeKeys], Membership]:
     root = load_root_public_key(folder / "root" / "root.pub")
-    roster = read_signed_roster(folder / "roster.json", root)
-    membership = Membership(manifest=load_manifest(folder / "manifest.json", root), roster=roster)
+    roster = Roster.read_signed(folder / "roster.json", root)
+    membership = Membership(manifest=Manifest.load(folder / "manifest.json", root), roster=roster)
     return [load_node_keys(folder / name / "keys") for name in roster.ids[:2]], membership
 
 

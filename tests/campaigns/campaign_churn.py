@@ -11,15 +11,7 @@ from pathlib import Path
 
 from tests.campaigns.campaign_counts import QUICK, Counts, add, network_of, note, tally
 from tests.campaigns.chaos import ChaosCluster
-from veilwalk.node.members import (
-    Roster,
-    changed_roster,
-    edges_after,
-    load_root_key,
-    new_root_key,
-    read_signed_roster,
-    sign_roster,
-)
+from veilwalk.node.members import Roster, changed_roster, edges_after, load_root_key, new_root_key
 
 _DAYS = 30.0
 _FOLLOWED_S = 60.0
@@ -67,13 +59,13 @@ class _Changes:
         self._cluster = cluster
         self._path = cluster.folder / "roster.json"
         self._root = load_root_key(cluster.folder / "root")
-        self.roster = read_signed_roster(self._path, self._root.public_key())
+        self.roster = Roster.read_signed(self._path, self._root.public_key())
         self._first = self.roster
 
     def follow(self, change: Callable[[Roster], Roster], *, but: str = "") -> bool:
         """Put the next roster in place; return whether everybody works under it before long."""
         self.roster = change(self.roster)
-        sign_roster(self._path, self.roster, self._root)
+        self.roster.sign(self._path, self._root)
         names = [name for name in self._cluster.names if name != but]
         wanted = self.roster.version
         return self._cluster.run_until(
@@ -90,13 +82,13 @@ class _Changes:
             bad = self._first
         else:
             bad = replace(bad, created=_now() - 7200, expires=_now() - 3600)
-        sign_roster(self._path, bad, root)
+        bad.sign(self._path, root)
         end = time.monotonic() + _REFUSED_S
         while time.monotonic() < end:
             self._cluster.tend()
             time.sleep(0.3)
         held = max(_held(self._cluster.folder / name) for name in self._cluster.names)
-        sign_roster(self._path, self.roster, self._root)
+        self.roster.sign(self._path, self._root)
         return held == self.roster.version
 
     def leave(self, name: str) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from scipy import stats
 
-from veilwalk.node.members import load_manifest, load_node_keys, load_root_public_key, read_signed_roster
+from veilwalk.node.members import Manifest, Roster, load_node_keys, load_root_public_key
 from veilwalk.node.sealing import Suite
 
 # Messages that are opened: each slot is tried with every key.
@@ -29,8 +29,8 @@ def front_bytes(suite: Suite, recipients: int) -> int:
 def slot_chances(folder: Path, names: Sequence[str]) -> tuple[float, float]:
     """Return how likely chance gives these places to the recipients, and these hints to the slots."""
     root = load_root_public_key(folder / "root" / "root.pub")
-    manifest = load_manifest(folder / "manifest.json", root)
-    roster = read_signed_roster(folder / "roster.json", root)
+    manifest = Manifest.load(folder / "manifest.json", root)
+    roster = Roster.read_signed(folder / "roster.json", root)
     context = roster.seal_context(manifest)
     keys = [load_node_keys(folder / name / "keys").kem[context.epoch].whole for name in names]
     places = np.zeros((len(names), manifest.recipients))

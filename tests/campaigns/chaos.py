@@ -20,7 +20,7 @@ from tests.campaigns.chaos_checker import Findings, check, holders
 from tests.campaigns.chaos_plan import tally_plan
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node.cluster import free_ports, node_ids, prepare_cluster
-from veilwalk.node.members import load_root_public_key, read_signed_roster
+from veilwalk.node.members import Roster, load_root_public_key
 from veilwalk.node.peer import load_config
 from veilwalk.node.spool import open_read_only
 
@@ -249,7 +249,7 @@ class ChaosCluster:
     def _ports(self) -> list[tuple[int, int]]:
         """The roster's port and the real one of every node."""
         root = load_root_public_key(self.folder / "root" / "root.pub")
-        roster = read_signed_roster(self.folder / "roster.json", root)
+        roster = Roster.read_signed(self.folder / "roster.json", root)
         found = []
         for name in self.names:
             listen = load_config(self.folder / name / "node.toml").listen or ""

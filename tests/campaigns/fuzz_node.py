@@ -116,7 +116,7 @@ _ROSTER = _roster.Roster(
     members=_members(),
     edges=(("a", "b"),),
 )
-_TEMPLATES = {"roster": json.loads(_ROSTER.data), "manifest": json.loads(_MANIFEST.to_bytes())}
+_TEMPLATES = {"roster": json.loads(_ROSTER.data), "manifest": json.loads(_MANIFEST.data)}
 
 
 def _mutated(name: str, data: bytes) -> bytes:
@@ -157,7 +157,7 @@ def roster(data: bytes) -> None:
     """Bytes as a roster: as they are, and as changes to a good one."""
     for text in (data, _mutated("roster", data)):
         try:
-            _roster.parse_roster(text, "roster")
+            _roster.Roster.parse(text, "roster")
         except (InputFileError, CryptoError):
             pass
 
@@ -166,7 +166,7 @@ def manifest(data: bytes) -> None:
     """Bytes as a manifest: as they are, and as changes to a good one."""
     for text in (data, _mutated("manifest", data)):
         try:
-            _manifest.parse_manifest(text, "manifest")
+            _manifest.Manifest.parse(text, "manifest")
         except InputFileError:
             pass
 

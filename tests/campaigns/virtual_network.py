@@ -18,9 +18,9 @@ from veilwalk.learning import Partition
 from veilwalk.node.link import Limits
 from veilwalk.node.members import Manifest, NodeKeys, Roster, RunRules, new_node_keys
 from veilwalk.node.peer import DestinationRow
+from veilwalk.node.peer._assemble import NodeParts
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
-from veilwalk.node.peer._parts import NodeParts
 from veilwalk.node.peer._trainer import Task
 from veilwalk.node.sealing import Suite
 from veilwalk.node.spool import Disk

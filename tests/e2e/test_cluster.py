@@ -21,14 +21,8 @@ from veilwalk.core.arrays import FloatArray
 from veilwalk.graphs import distances, parse_graph_spec
 from veilwalk.node import load_config, node_status
 from veilwalk.node.cluster import TRAIL, read_trail
-from veilwalk.node.members import (
-    changed_manifest,
-    load_root_key,
-    read_signed_manifest,
-    sign_manifest,
-    sign_roster,
-)
-from veilwalk.node.members._roster import Roster, read_signed_roster
+from veilwalk.node.members import Manifest, load_root_key
+from veilwalk.node.members._roster import Roster
 from veilwalk.watch import open_source
 
 COMMAND = [sys.executable, "-c", "from veilwalk.cli import main; main()"]
@@ -247,7 +241,7 @@ def test_nodes_say_what_is_wrong_in_one_line(cluster: tuple[Path, dict[str, obje
         for word in words:
             assert word in lines[0]
 
-    member = read_signed_roster(here / "roster.json", load_root_key(here / "root").public_key()).member("n1")
+    member = Roster.read_signed(here / "roster.json", load_root_key(here / "root").public_key()).member("n1")
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind((member.host, member.port))
@@ -257,12 +251,12 @@ def test_nodes_say_what_is_wrong_in_one_line(cluster: tuple[Path, dict[str, obje
     refused(2, "'startz'")
     config.write_text(good)
     root, manifest = load_root_key(here / "root"), here / "manifest.json"
-    first = read_signed_manifest(manifest, root.public_key())
-    sign_manifest(manifest, changed_manifest(first, spec=first.spec.change(law=None), law_digest="ab" * 32), root)
+    first = Manifest.read_signed(manifest, root.public_key())
+    first.change(spec=first.spec.change(law=None), law_digest="ab" * 32).sign(manifest, root)
     refused(2, "the manifest names a law in a file: set law to it")
     config.write_text('law = "data.npz"\n' + good)
     refused(2, "law", "the manifest's is abab")
-    sign_manifest(manifest, first, root)
+    first.sign(manifest, root)
     config.write_text(good)
     own = here / "n1" / "data.npz"
     kept = own.read_bytes()
@@ -285,7 +279,7 @@ def copy_of(cluster: Path, folder: Path) -> tuple[Path, Ed25519PrivateKey, Roste
     here = folder / "copy"
     shutil.copytree(cluster, here)
     root = load_root_key(here / "root")
-    return here, root, read_signed_roster(here / "roster.json", root.public_key())
+    return here, root, Roster.read_signed(here / "roster.json", root.public_key())
 
 
 def test_an_expired_roster_is_refused_and_an_older_one_too(
@@ -296,12 +290,12 @@ def test_an_expired_roster_is_refused_and_an_older_one_too(
     here, root, roster = copy_of(cluster[0], tmp_path)
     config = str(here / "n1" / "node.toml")
     later = replace(roster, version=2, prev_digest=roster.digest, expires=int(time.time()) - 5)
-    sign_roster(here / "roster.json", later, root)
+    later.sign(here / "roster.json", root)
     ended = veilwalk("node", "run", "--config", config, timeout=30)
     assert ended.returncode == 3
     assert "expired" in ended.stderr
     fork = replace(roster, expires=roster.expires + 1)
-    sign_roster(here / "roster.json", fork, root)
+    fork.sign(here / "roster.json", root)
     ended = veilwalk("node", "run", "--config", config, timeout=30)
     assert ended.returncode == 3
     assert "the root signed two" in ended.stderr
@@ -325,19 +319,19 @@ def test_a_roster_with_a_wrong_key_for_this_node_is_refused_and_mended_by_the_ne
         node = subprocess.Popen([*COMMAND, "node", "run", "--config", str(here / "n1" / "node.toml")], stderr=stream)
     try:
         _wait_for(log, '"started"')
-        sign_roster(here / "roster.json", wrong, root)
+        wrong.sign(here / "roster.json", root)
         node.send_signal(signal.SIGHUP)
         _wait_for(log, '"roster_refused"')
         assert "the sealing key of n1" in log.read_text()
         # It has been noted as the root's word: a start under it is refused in one line.
-        sign_roster(here / "roster.json", mended, root)
+        mended.sign(here / "roster.json", root)
         node.send_signal(signal.SIGHUP)
         _wait_for(log, '"event": "roster", "level": "info", "version": 3')
     finally:
         node.terminate()
         assert node.wait(20) == 0
     shutil.copytree(cluster[0], tmp_path / "other")
-    sign_roster(tmp_path / "other" / "roster.json", wrong, root)
+    wrong.sign(tmp_path / "other" / "roster.json", root)
     ended = veilwalk("node", "run", "--config", str(tmp_path / "other" / "n1" / "node.toml"), timeout=30)
     assert ended.returncode == 2
     assert len(ended.stderr.splitlines()) == 1

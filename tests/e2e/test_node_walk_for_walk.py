@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers.draws import RecordedDraws
 from tests.helpers.manifests import FIGURES, settled_spec
 
 from veilwalk.core.support import DistanceSupport
@@ -28,7 +29,6 @@ from veilwalk.learning import (
 from veilwalk.node import ClusterPlan, Node, load_config, node_status, prepare_cluster
 from veilwalk.node.cluster import node_ids
 from veilwalk.node.members._encoding import decode_params
-from veilwalk.node.peer import RecordedDraws
 from veilwalk.node.peer._assemble import assemble
 from veilwalk.walks import draw_recipients, run_protocol, token_paths
 
@@ -113,9 +113,9 @@ def test_the_same_draws_give_the_same_model(tmp_path: Path, spec: str, target: f
 
 
 def assemble_manifest(folder: Path) -> Any:
-    from veilwalk.node.members import load_manifest, load_root_public_key
+    from veilwalk.node.members import Manifest, load_root_public_key
 
-    return load_manifest(folder / "manifest.json", load_root_public_key(folder / "root" / "root.pub"))
+    return Manifest.load(folder / "manifest.json", load_root_public_key(folder / "root" / "root.pub"))
 
 
 @pytest.mark.parametrize(("walk", "payload"), [("simple", "fp32"), ("non-backtracking", "int8")])

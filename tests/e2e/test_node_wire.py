@@ -29,7 +29,6 @@ from veilwalk.learning import load_data, make_learner, make_partitions, parse_pa
 from veilwalk.node import ClusterPlan, Node, load_config, node_status, prepare_cluster
 from veilwalk.node.link._connection import Connection
 from veilwalk.node.peer._assemble import assemble
-from veilwalk.node.peer._health import DAILY
 from veilwalk.node.peer._log import Log
 from veilwalk.node.sealing import Bytes
 
@@ -115,14 +114,13 @@ async def _run(configs: list[Path], found: Recording, patch: pytest.MonkeyPatch)
         states = [node_status(load_config(path).state) for path in configs]
         if all(state.finished and not state.in_custody for state in states):
             break
-    from veilwalk.node.peer._health import HealthWatch
-    from veilwalk.node.peer._metrics import MetricsServer
+    from veilwalk.node.peer._observe import HealthWatch, MetricsServer
 
     for path, node in zip(configs, nodes.values(), strict=True):
         watch, quiet = HealthWatch(node, load_config(path).state), Log(io.StringIO())
         await watch.beat()
-        run: Any = SimpleNamespace(name="", log=quiet, watch=watch, drained=False)
-        found.metrics.append(await MetricsServer([run], quiet, node.events)._metrics())
+        process: Any = SimpleNamespace(log=quiet, watch=watch, refused="")
+        found.metrics.append(await MetricsServer(process)._metrics())
     stop.set()
     await asyncio.gather(*runs)
     for name in ("hops", "updates", "farewells"):
@@ -250,7 +248,11 @@ def test_logs_and_metrics_tell_nothing_about_updates(recording: Recording) -> No
         assert not TELLING.search(text)
     for metrics in recording.metrics:
         # Two counts of the day before are told, and nothing of this one.
-        daily = [line for line in metrics.splitlines() if any(f"veilwalk_{name}" in line for name in DAILY)]
+        daily = [
+            line
+            for line in metrics.splitlines()
+            if any(f"veilwalk_{name}" in line for name in ("dwell_overruns", "discarded"))
+        ]
         assert {line.split()[-1] for line in daily if line[0] != "#"} <= {"0"}
         told = "\n".join(line for line in metrics.splitlines() if line not in daily)
         told = told.replace("veilwalk_roster_refused", "")

@@ -14,11 +14,7 @@ from typing import Any
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules, load_config
 from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
-from veilwalk.node.members import (
-    KeyRing,
-    load_root_key,
-    read_signed_roster,
-)
+from veilwalk.node.members import KeyRing, Roster, load_root_key
 from veilwalk.node.peer._assemble import assemble, key_ring, membership_files
 from veilwalk.node.peer._follower import Follower
 from veilwalk.node.peer._log import Log
@@ -35,7 +31,7 @@ def small_cluster(folder: Path, **options: Any) -> tuple[list[Path], Any, Any]:
     setup = set_up_cluster(CLUSTER.defaults.change(graph="rrg:6:3:seed=2", updates=5, suite="x25519", **options))
     configs = prepare_or_resume(setup, folder)
     root = load_root_key(folder / "root")
-    return configs, root, read_signed_roster(folder / "roster.json", root.public_key())
+    return configs, root, Roster.read_signed(folder / "roster.json", root.public_key())
 
 
 @asynccontextmanager
@@ -46,8 +42,8 @@ async def followed(config_path: Path, *, ring: KeyRing | None = None) -> AsyncIt
     node, stop = Node(assemble(config, log=log, keys=ring.load())), asyncio.Event()
     running = asyncio.create_task(node.run(stop))
     files = membership_files(config)
-    run: Any = SimpleNamespace(config=config, files=files, log=log, node=node, begin_anew=lambda: None)
-    follower = Follower([run], ring, log)
+    process: Any = SimpleNamespace(config=config, files=files, log=log, node=node, begin_anew=lambda: None)
+    follower = Follower(process, ring)
     following = asyncio.create_task(follower.run(asyncio.Event()))
     try:
         yield node, follower, text

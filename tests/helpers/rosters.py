@@ -12,11 +12,7 @@ from veilwalk.node.members._drafts import (
     first_roster,
 )
 from veilwalk.node.members._keys import _self_signed
-from veilwalk.node.members._roster import (
-    Member,
-    Roster,
-    sign_roster,
-)
+from veilwalk.node.members._roster import Member, Roster
 from veilwalk.node.sealing._kem import Suite, kem_public_bytes, new_kem_secret
 
 NOW = 1_800_000_000
@@ -62,5 +58,5 @@ def successor(previous: Roster, **options: Any) -> Roster:
 
 
 def written(path: Path, roster: Roster, key: Ed25519PrivateKey = ROOT) -> Path:
-    sign_roster(path, roster, key)
+    roster.sign(path, key)
     return path

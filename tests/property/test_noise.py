@@ -28,7 +28,7 @@ from veilwalk.learning import (
 )
 from veilwalk.node import RunRules
 from veilwalk.node.cluster import prepare_cluster
-from veilwalk.node.members import Manifest, array_specs, encode_params, load_manifest, load_root_public_key
+from veilwalk.node.members import Manifest, array_specs, encode_params, load_root_public_key
 from veilwalk.node.peer import load_config
 from veilwalk.node.peer._trainer import Lesson, Task
 
@@ -185,7 +185,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     """A manifest to be filled in."""
     configs = prepare_cluster(tmp_path_factory.mktemp("run") / "c", tally_plan(parse_graph_spec("ring:4"), updates=20))
     root = load_root_public_key(load_config(configs[0]).root)
-    return load_manifest(configs[0].parent.parent / "manifest.json", root)
+    return Manifest.load(configs[0].parent.parent / "manifest.json", root)
 
 
 def visible(task: Task, model: bytes) -> tuple[object, ...]:

@@ -67,7 +67,7 @@ def read_network(graph: str | None, roster: Path | None) -> rooms.graphs.Graph:
     if (graph is None) == (roster is None):
         raise ConfigError("the network: give --graph or --roster, and not both")
     announce_compiling()
-    return read_graph_spec(graph or "") if roster is None else rooms.members.read_roster_draft(roster).graph()
+    return read_graph_spec(graph or "") if roster is None else rooms.members.Roster.read_draft(roster).graph()
 
 
 @app.command("info")

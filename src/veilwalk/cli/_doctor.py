@@ -12,10 +12,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -23,6 +23,7 @@ from veilwalk.cli import _rooms as rooms
 from veilwalk.cli._options import AsJson, File, argument, option
 from veilwalk.cli._output import show_result
 from veilwalk.core.errors import InvalidParameterError, VeilwalkError
+from veilwalk.core.findings import Finding
 from veilwalk.core.sizes import machine_bytes
 from veilwalk.core.units import readable_bytes
 
@@ -49,16 +50,6 @@ _UNFIT = dict.fromkeys(("tmpfs", "ramfs"), "all is lost at power-off")
 _UNFIT |= dict.fromkeys(("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p"), "on another machine")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check: ``ok``, ``note`` or ``fails``; how it is; and what to do, if anything."""
-
-    state: str
-    what: str
-    cure: str = ""
-    name: str = ""
-
-
 def doctor(
     config: Annotated[File, argument("node.toml", "Check a node's files too.")] = None,
     *,
@@ -82,25 +73,23 @@ def doctor(
         return
     if state is not None:
         raise InvalidParameterError("state", str(state), f"left out: {config} names it")
-    machine = run_checks(rooms.node.load_configs(config)[0].state)
-    node = (
-        Finding("ok" if finding.ok else "fails", finding.what, name=f"node, {finding.name}")
-        for finding in rooms.peer.check_node(config, peers=False)
-    )
+    machine = run_checks(rooms.node.load_config(config).state)
+    checks = rooms.cluster.check_node(config, peers=False, whole=False)
+    node = (replace(finding, name=f"node, {finding.name}") for finding in checks)
     show_findings(chain(machine, node), as_json=as_json)
 
 
-def show_findings(findings: Iterable[Any], *, as_json: bool) -> None:
-    """Print findings as they come, or all as JSON; exit with 1 where one fails. Findings of a node will do, too."""
-    rows, states = [], []
+def show_findings(findings: Iterable[Finding], *, as_json: bool) -> None:
+    """Print findings as they come, or all as JSON; exit with 1 where one fails."""
+    rows = []
     for finding in findings:
         rows.append(asdict(finding))
-        states.append(finding.state if isinstance(finding, Finding) else "ok" if finding.ok else "fails")
         if not as_json:
-            words = "; ".join(filter(None, (" ".join(finding.what.split()), rows[-1].get("cure"))))
-            typer.echo(f"{states[-1]:5}  {finding.name}: {words}")
-    show_result({"ok": "fails" not in states, "findings": rows}, lambda: None, as_json=as_json)
-    if "fails" in states:
+            words = "; ".join(filter(None, (" ".join(finding.what.split()), finding.cure)))
+            typer.echo(f"{finding.state:5}  {finding.name}: {words}")
+    fails = any(row["state"] == "fails" for row in rows)
+    show_result({"ok": not fails, "findings": rows}, lambda: None, as_json=as_json)
+    if fails:
         raise typer.Exit(1)
 
 

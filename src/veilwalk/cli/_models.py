@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from veilwalk.cli import _rooms as rooms
-from veilwalk.cli._node import RunName
 from veilwalk.cli._options import File, Text, argument, flag, option
 from veilwalk.cli._output import print_records
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
@@ -111,7 +110,6 @@ def export(
     *,
     to: Annotated[Path, option("Where to: .npz, .safetensors, .pt or .onnx.", "FILE")],
     algorithm: Algorithm = None,
-    run: RunName = None,
     unfinished: Unfinished = False,
     allow_code: AllowCode = False,
 ) -> None:
@@ -127,7 +125,7 @@ def export(
     suffixes = rooms.learning.MODEL_SUFFIXES
     if to.suffix not in suffixes:
         raise InvalidParameterError("to", str(to), f"a file that ends in {', '.join(suffixes)}")
-    model = _read_trained(source, algorithm, run, unfinished=unfinished)
+    model = _read_trained(source, algorithm, unfinished=unfinished)
     if to.suffix == ".onnx":
         # Only a graph needs to know what the learner computes.
         model.require_consent(allow_code=allow_code)
@@ -145,7 +143,6 @@ def predict(
     to: Annotated[File, option("Where the predictions go.", "FILE.csv")] = None,
     learner: Annotated[Text, option("Of a model file: the learner that it was trained with.", "SPEC")] = None,
     algorithm: Algorithm = None,
-    run: RunName = None,
     unfinished: Unfinished = False,
     allow_code: AllowCode = False,
 ) -> None:
@@ -163,7 +160,7 @@ def predict(
     else:
         if learner is not None:
             raise InvalidParameterError("learner", learner, "left out: it is of model files")
-        model = _read_trained(source, algorithm, run, unfinished=unfinished)
+        model = _read_trained(source, algorithm, unfinished=unfinished)
         model.require_consent(allow_code=allow_code)
     scaler = rooms.learning.Scaler.from_facts(model.facts)
     features, labels = rooms.learning.load_rows(data, n_features=model.n_features, seed=model.seed, scaler=scaler)
@@ -194,13 +191,11 @@ def _private_files() -> Iterator[None]:
         os.umask(before)
 
 
-def _read_trained(source: Path, algorithm: str | None, run: str | None, *, unfinished: bool) -> Model:
+def _read_trained(source: Path, algorithm: str | None, *, unfinished: bool) -> Model:
     """Return the model of a run, a cluster or a node."""
     if not source.exists():
         raise InputFileError(f"{source} does not exist: need the folder of a run or cluster, or a node.toml")
     if (source / "run.json").exists():
-        if run is not None:
-            raise InvalidParameterError("run", run, "left out: it is of nodes with several runs")
         folder = rooms.training.RunFolder(source)
         params = folder.model(*([] if algorithm is None else [algorithm]), unfinished=unfinished)
         spec, facts = folder.spec(), _read_facts(source / "record.json")
@@ -212,9 +207,9 @@ def _read_trained(source: Path, algorithm: str | None, run: str | None, *, unfin
         if not (source / "node.toml").exists():
             raise ConfigError(f"{source} holds neither a training run nor a cluster nor a node.toml")
         source /= "node.toml"
-    model = rooms.node.node_model(source, run=run, unfinished=unfinished)
-    if model.remark:
-        typer.echo(f"note: {model.remark}", err=True)
+    model = rooms.node.node_model(source, unfinished=unfinished)
+    for remark in filter(None, (model.remark, model.ends and f"SHA-256 of what ended: {', '.join(model.ends)}")):
+        typer.echo(f"note: {remark}", err=True)
     return Model(params=model.params, learner=model.learner, facts=_read_facts(source / "data.json"))
 
 

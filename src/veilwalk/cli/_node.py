@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +11,8 @@ import typer
 from veilwalk.cli import _rooms as rooms
 from veilwalk.cli._doctor import show_findings
 from veilwalk.cli._keys import PasswordFile, read_optional_password
-from veilwalk.cli._options import AsJson, File, Sets, Text, argument, flag, merge_settings, option, take_options
-from veilwalk.cli._output import console, make_group, print_facts, print_table, show_result
+from veilwalk.cli._options import AsJson, File, Sets, argument, flag, merge_settings, option, take_options
+from veilwalk.cli._output import console, make_group, print_facts, print_records, print_table, show_result
 from veilwalk.core.errors import InvalidParameterError, ProtocolError
 from veilwalk.core.units import readable_seconds
 from veilwalk.training import MANIFEST
@@ -23,7 +22,12 @@ app = make_group("Be one peer of a real network.")
 Config = Annotated[File, argument("CONFIG", "The node's settings. [default: node.toml]")]
 ConfigFile = Annotated[File, option("The same, as a flag.", "FILE", name="--config")]
 _PREVIOUS = "The signed manifest that this one follows, for a run under way; what is not given stays as it is."
-RunName = Annotated[Text, option("Which run, where node.toml has several.", "NAME")]
+_NEIGHBOUR_COLUMNS = {
+    "name": "{name}",
+    "connected": "{up:yes or no}",
+    ">seconds for a message": "{seconds:.3g}",
+    ">share of messages": "{share:.0%}",
+}
 
 
 def settings_file(place: Path | None, flag: Path | None) -> Path:
@@ -41,8 +45,7 @@ def run(config: Config = None, *, config_file: ConfigFile = None) -> None:
 
     node.toml names its keys, the root's public key, roster, manifest, law, its data and a folder for its state; see
     docs/how-to/deploy-on-three-machines.md. Events go to standard error, one JSON object a line. A new version of
-    roster or manifest is followed when its file changes, or at once on SIGHUP. With several [[run]] tables it works in
-    all these runs, at one port and with one key set; see docs/how-to/several-runs-on-one-node.md.
+    roster or manifest is followed when its file changes, or at once on SIGHUP.
 
     Example: veilwalk node run clinic-a/node.toml
     """
@@ -50,9 +53,7 @@ def run(config: Config = None, *, config_file: ConfigFile = None) -> None:
 
 
 @app.command("status")
-def status(
-    config: Config = None, *, config_file: ConfigFile = None, run: RunName = None, as_json: AsJson = False
-) -> None:
+def status(config: Config = None, *, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
     """Print what a node has done, for its operator only.
 
     From its own folder; it need not be running.
@@ -60,22 +61,36 @@ def status(
     Example: veilwalk node status clinic-a/node.toml
     """
     path = settings_file(config, config_file)
-    state = rooms.node.node_status(rooms.node.load_config(path, run).state, with_versions=True)
+    state = rooms.node.node_status(rooms.node.load_config(path).state, with_versions=True)
+    tallies = rooms.peer.describe_tallies(state.tallies, with_own=True)
     facts = {
         "finished": "yes" if state.finished else "no",
-        "updates that its newest model has had": state.iteration,
+        "ends, by SHA-256": ", ".join(digest[:16] for digest in state.ends),
+        "ends undone here, by SHA-256": ", ".join(digest[:16] for digest in state.undone),
+        "updates that its newest model has had": f"{state.iteration} of {state.updates or '?'}",
         "the same of each walk": ", ".join(map(str, state.walks)) if len(state.walks) > 1 else None,
         "messages in custody": state.in_custody,
         "version of roster, of manifest": f"{state.roster_version}, {state.manifest_version}",
         "members that the law lacks": ", ".join(state.members_left_out),
-        **{f"{name.replace('_', ' ')}, counted": count for name, count in sorted(state.tallies.items())},
+        **{f"{metric.name}: {metric.about}": count for metric, count in tallies},
     }
     content = {name: value for name, value in asdict(state).items() if name != "models"}
-    show_result(content, lambda: print_facts(str(path), facts), as_json=as_json)
+
+    def show() -> None:
+        print_facts(str(path), facts)
+        if state.neighbours:
+            rows = [{"name": name} | dict(neighbour) for name, neighbour in state.neighbours.items()]
+            print_records("neighbours, when the node last looked", _NEIGHBOUR_COLUMNS, rows)
+        if 0 < state.updates < state.iteration and not state.finished:
+            typer.echo(
+                "it has more updates than the manifest asks for: the next walk that some member makes ends the run"
+            )
+
+    show_result(content, show, as_json=as_json)
 
 
 @app.command("unfinish")
-def unfinish(config: Config = None, *, config_file: ConfigFile = None, run: RunName = None) -> None:
+def unfinish(config: Config = None, *, config_file: ConfigFile = None) -> None:
     """Undo the end of the run at a node that is stopped.
 
     For a finished model that is not the run's: forged, or made of wrong data. Started again, the node goes on from its
@@ -84,7 +99,7 @@ def unfinish(config: Config = None, *, config_file: ConfigFile = None, run: RunN
     Example: veilwalk node unfinish clinic-a/node.toml
     """
     path = settings_file(config, config_file)
-    undone = rooms.node.unfinish_node(rooms.node.load_config(path, run).state)
+    undone = rooms.node.unfinish_node(rooms.node.load_config(path).state)
     typer.echo(f"{path}: {'goes on from its own last model' if undone else 'was not finished'}")
 
 
@@ -93,7 +108,6 @@ def check(
     config: Config = None,
     *,
     config_file: ConfigFile = None,
-    run: RunName = None,
     peers: Annotated[bool, flag("--peers/--no-peers", "Shake hands with every neighbour.")] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -101,15 +115,14 @@ def check(
 
     Keys, permissions, roster, manifest, data against the manifest, law, ports, disk, clock, whether neighbours answer,
     whether everybody trains under this roster, and the dwell that this machine needs: a line each, ok or fails. The
-    node may be running. Of several runs all are looked at, or the one of --run.
+    node may be running.
 
     Example: veilwalk node check clinic-a1/node.toml
 
     Exit code 1 where something fails.
     """
     path = settings_file(config, config_file)
-    findings = chain(rooms.peer.check_node(path, run=run, peers=peers), rooms.cluster.advise_node(path, run=run))
-    show_findings(findings, as_json=as_json)
+    show_findings(rooms.cluster.check_node(path, peers=peers), as_json=as_json)
 
 
 @app.command("drain")
@@ -117,26 +130,23 @@ def drain(
     config: Config = None,
     *,
     config_file: ConfigFile = None,
-    run: RunName = None,
     timeout: Annotated[float, option("Wait so many seconds until it has stopped.")] = 600.0,
 ) -> None:
     """Have a running node hand on what it holds, then stop.
 
-    It takes nothing new meanwhile. For maintenance: nothing of the run waits on a machine that is away. Of several runs
-    all are drained, or the one of --run: the others go on, and it starts again on SIGHUP or with the node.
+    It takes nothing new meanwhile. For maintenance: nothing of the run waits on a machine that is away.
 
     Example: veilwalk node drain clinic-a1/node.toml
 
     Exit code 3 where it has not stopped in time; it goes on handing out, and stops when it is done.
     """
     path = settings_file(config, config_file)
-    configs = rooms.node.load_configs(path) if run is None else (rooms.node.load_config(path, run),)
-    states = [settings.state for settings in configs]
-    if not any(rooms.peer.is_running(state) for state in states):
+    state = rooms.node.load_config(path).state
+    if not rooms.peer.is_running(state):
         typer.echo("no node runs with this configuration")
         return
     with console().status("draining") as line:
-        done = rooms.peer.drain_node(states, timeout_s=timeout, tell=lambda held: line.update(f"{held} messages held"))
+        done = rooms.peer.drain_node(state, timeout_s=timeout, tell=lambda held: line.update(f"{held} messages held"))
     if not done:
         raise ProtocolError(f"still holds messages after {timeout:g} s: its neighbours take them when they can")
     typer.echo("drained and stopped; it holds nothing")
@@ -147,7 +157,6 @@ def watch(
     config: Config = None,
     *,
     config_file: ConfigFile = None,
-    run: RunName = None,
     own: Annotated[bool, flag("--own", "Also show what this node has trained: for its operator only.")] = False,
     port: Annotated[int, option("Port of the page, on this machine only; 0: any that is free.")] = 0,
 ) -> None:
@@ -159,7 +168,7 @@ def watch(
     Example: veilwalk node watch clinic-a1/node.toml
     """
     rooms.watch.serve(
-        rooms.watch.Feed(rooms.watch.NodeSource(settings_file(config, config_file), run=run, own=own)),
+        rooms.watch.Feed(rooms.watch.NodeSource(settings_file(config, config_file), own=own)),
         port=port,
         announce=typer.echo,
     )
@@ -226,6 +235,6 @@ def manifest(
     if warning is not None:
         typer.echo(f"note: {warning}")
     if previous is not None:
-        changes = rooms.cluster.describe_manifest_changes(rooms.members.read_manifest_draft(previous), signed)
+        changes = rooms.cluster.describe_manifest_changes(rooms.members.Manifest.read_draft(previous), signed)
         print_table(f"changes from version {signed.version - 1}", ("what", "before", "now"), changes)
     typer.echo(f"walks are believed lost after {lost}; one false alarm in {spec.timing.alarm_hops:g} hops is expected")

@@ -77,7 +77,7 @@ def add(
 
     A member has lost a key, and made new ones: veilwalk roster add cards/clinic-a1.json --replace clinic-a1
     """
-    old = rooms.members.read_roster_draft(roster)
+    old = rooms.members.Roster.read_draft(roster)
     members = _read_cards(cards, old)
     neighbours = [] if to is None else [name.strip() for name in to.split(",")]
     edges = rooms.members.join_edges(old, members, to=neighbours, replaced=replace or [])
@@ -99,7 +99,7 @@ def remove(
 
     Example: veilwalk roster remove clinic-b2 --link clinic-a1,clinic-c1
     """
-    old = rooms.members.read_roster_draft(roster)
+    old = rooms.members.Roster.read_draft(roster)
     added = []
     for text in link or []:
         first, *others = _split_names(text, old, "link")
@@ -119,7 +119,7 @@ def renew(*, edges: Edges = None, roster: Before = _NOW, out: Out = _NEXT, days:
 
     Example: veilwalk roster renew --days 90
     """
-    old = rooms.members.read_roster_draft(roster)
+    old = rooms.members.Roster.read_draft(roster)
     pairs = old.edges
     if edges is not None:
         pairs = tuple(rooms.members.edges_of_graph(rooms.graphs.read_graph(edges), set(old.ids)))
@@ -140,7 +140,7 @@ def edges(
 
     Example: veilwalk roster edges roster.json --of clinic-a1
     """
-    version = rooms.members.read_roster_draft(roster)
+    version = rooms.members.Roster.read_draft(roster)
     members = list(version.ids) if of is None else _split_names(of, version, "of")
     addresses = {name: {peer: version.member(peer).address for peer in version.neighbours(name)} for name in members}
     if out is not None:
@@ -172,7 +172,7 @@ def rotate(
 
     Every member first runs veilwalk keys rotate and sends its new card. Hand the roster out before the epoch begins.
     """
-    old = rooms.members.read_roster_draft(roster)
+    old = rooms.members.Roster.read_draft(roster)
     members = _read_cards(cards, old)
     validate.more_than(0, days=days)
     if not 0 <= seals_in <= 24 * days:
@@ -202,19 +202,19 @@ def sign(
 
     Look at the members and fingerprints it prints before handing the two files to everybody.
     """
-    draft = rooms.members.read_roster_draft(roster)
-    rooms.members.check_time(draft, time.time(), str(roster))
+    draft = rooms.members.Roster.read_draft(roster)
+    draft.check_time(time.time(), str(roster))
     if current is None and draft.version > 1:
         raise InvalidParameterError("current", None, f"the roster before version {draft.version}, to sign no fork")
     key = rooms.members.load_root_key(root_dir, password=read_optional_password(password_file))
     held = None
     if current is not None:
         # What another root has signed its members hold, and nobody follows this one from there.
-        held = rooms.members.read_signed_roster(current, key.public_key())
+        held = rooms.members.Roster.read_signed(current, key.public_key())
         if held.digest == draft.digest:
             raise InvalidParameterError("current", str(current), f"the version before {draft.version}, not the same")
-        rooms.members.check_succession(draft, held, str(roster))
-    rooms.members.sign_roster(roster, draft, key)
+        draft.check_follows(held, str(roster))
+    draft.sign(roster, key)
     _print(draft, held)
     typer.echo(f"signed: {roster} and {roster}.sig")
 
@@ -235,8 +235,8 @@ def check(
     Exit code 3 for a bad signature, an expired roster, a rollback, a gap or a fork.
     """
     key = rooms.members.load_root_public_key(root_public)
-    held = None if current is None else rooms.members.read_signed_roster(current, key)
-    _print(rooms.members.load_roster(roster, key, time.time(), held), held)
+    held = None if current is None else rooms.members.Roster.read_signed(current, key)
+    _print(rooms.members.Roster.load(roster, key, time.time(), held), held)
     typer.echo("valid")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.node import load_config, node_status
-from veilwalk.node.peer import PUBLIC_TALLIES, is_running
+from veilwalk.node.peer import describe_tallies, is_running
 from veilwalk.watch._documents import Document, Source
 
 _SILENT = "Whether and when this node trained is not shown; --own shows it, to its operator alone."
@@ -21,10 +21,10 @@ _OWN = "This says what the node itself has trained: for its operator's eyes only
 class NodeSource(Source):
     """One node, by its folder; it need not be running."""
 
-    def __init__(self, config: Path, *, run: str | None = None, own: bool = False) -> None:
-        settings = load_config(config, run)
+    def __init__(self, config: Path, *, own: bool = False) -> None:
+        settings = load_config(config)
         self._state, self._own = settings.state, own
-        name = settings.name or config.resolve().parent.name
+        name = config.resolve().parent.name
         super().__init__({"kind": "about", "what": "node", "title": f"Node {name}", "facts": []})
         self._sent: list[tuple[str, str]] | None = None
 
@@ -46,9 +46,8 @@ class NodeSource(Source):
             ("version of roster", str(status.roster_version)),
             ("version of manifest", str(status.manifest_version)),
         ]
-        if not self._own:
-            return rows + [(text, str(status.tallies.get(name, 0))) for name, text in PUBLIC_TALLIES.items()]
-        own = [(f"{name.replace('_', ' ')}, counted", str(count)) for name, count in sorted(status.tallies.items())]
-        finished = ("finished", "yes" if status.finished else "no")
-        newest = ("updates that its newest model has had", str(status.iteration))
-        return [*rows, finished, newest, *own]
+        if self._own:
+            rows.append(("finished", "yes" if status.finished else "no"))
+            rows.append(("updates that its newest model has had", str(status.iteration)))
+        tallies = describe_tallies(status.tallies, with_own=self._own)
+        return rows + [(metric.about, str(count)) for metric, count in tallies]

@@ -16,7 +16,8 @@ import pytest
 from tests.helpers.cli import Cli
 
 from veilwalk.cli import _doctor as checks
-from veilwalk.cli._doctor import EXTRAS, Finding
+from veilwalk.cli._doctor import EXTRAS
+from veilwalk.core.findings import Finding
 from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
 from veilwalk.training import CLUSTER
 

@@ -13,7 +13,7 @@ from tests.helpers.cli import Cli
 from veilwalk.learning import load_data, load_model, make_learner
 from veilwalk.node import load_config
 from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
-from veilwalk.node.members import encode_params, load_manifest, load_root_public_key
+from veilwalk.node.members import Manifest, encode_params, load_root_public_key
 from veilwalk.node.spool import FolderDisk, Spool
 from veilwalk.training import CLUSTER, RunFolder
 
@@ -77,7 +77,7 @@ def test_an_unfinished_run_is_only_given_when_asked_for(folder: Path, tmp_path: 
 def put_model(config: Path, kind: str, iteration: int, value: float) -> None:
     """Store a model in a node's folder as the node itself would."""
     settings = load_config(config)
-    manifest = load_manifest(settings.manifest, load_root_public_key(settings.root))
+    manifest = Manifest.load(settings.manifest, load_root_public_key(settings.root))
     params: dict[str, Any] = {spec.name: np.full(spec.shape, value, dtype=spec.dtype) for spec in manifest.arrays}
     settings.state.mkdir(mode=0o700)
     spool = Spool(FolderDisk(settings.state))

@@ -14,7 +14,7 @@ from veilwalk.core.units import readable_seconds
 from veilwalk.design import choose_scheme, save_scheme
 from veilwalk.graphs import Graph, read_graph, ring
 from veilwalk.node import Suite
-from veilwalk.node.members import new_node_keys, new_root_key, read_manifest_draft, read_roster_draft
+from veilwalk.node.members import Manifest, Roster, new_node_keys, new_root_key
 from veilwalk.node.peer._law_files import read_law
 
 # As numbers they stand in another order than as text, in which rosters stand.
@@ -50,16 +50,16 @@ def test_a_design_on_a_file_of_names_runs_on_a_roster_of_these_names(network: Pa
         assert (code, err.startswith(f"veilwalk: {flag} = -1")) == (2, True), err
     # 4 x 2 weights and 2 biases, two bytes each; what no version may change stays, said or not.
     assert run([*manifest, "--previous", "manifest.json", "--dwell", "40", "--out", "next.json"])[0] == 0
-    assert [read_manifest_draft(Path(name)).rules.dwell_s for name in ("manifest.json", "next.json")] == [2, 40]
+    assert [Manifest.read_draft(Path(name)).rules.dwell_s for name in ("manifest.json", "next.json")] == [2, 40]
     without_updates = manifest[: manifest.index("--updates")]
     code, _, err = run([*without_updates, "--out", "refused.json"])
     assert (code, err.startswith("veilwalk: --updates is not given")) == (2, True), err
     assert run([*without_updates, "--previous", "manifest.json", "--dwell", "2", "--out", "same.json"])[0] == 0
-    assert read_manifest_draft(Path("same.json")).rules.updates == 5
+    assert Manifest.read_draft(Path("same.json")).rules.updates == 5
     for name in ("manifest.json", "next.json"):
-        assert (read_manifest_draft(Path(name)).payload, read_manifest_draft(Path(name)).body_bytes) == ("fp16", 20)
+        assert (Manifest.read_draft(Path(name)).payload, Manifest.read_draft(Path(name)).body_bytes) == ("fp16", 20)
 
-    roster, graph = read_roster_draft(Path("roster.json")), read_graph(network)
+    roster, graph = Roster.read_draft(Path("roster.json")), read_graph(network)
     assert roster.ids != graph.labels
     assert set(roster.graph().labels or ()) == set(graph.labels or ()) == set(NAMES)
     matrix = choose_scheme(graph, "law.npz").law.matrix.toarray()
@@ -125,7 +125,7 @@ def test_what_a_later_manifest_does_not_name_stays_as_it_was(network: Path, run:
     assert run([*first, "--out", "manifest.json"])[0] == 0
     code, out, err = run([*manifest, "--previous", "manifest.json", "--away", "5", "--out", "next.json"])
     assert (code, err) == (0, "")
-    before, after = (read_manifest_draft(Path(name)) for name in ("manifest.json", "next.json"))
+    before, after = (Manifest.read_draft(Path(name)) for name in ("manifest.json", "next.json"))
     assert after.spec == before.spec.change(away=5.0)
     assert (after.norm_bound, after.test_digest) == (9.0, before.test_digest)
     agreed, _, changes = out.partition("changes from version 1")

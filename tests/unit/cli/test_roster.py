@@ -10,14 +10,7 @@ import pytest
 from tests.helpers.cli import Cli
 
 from veilwalk.node import Suite
-from veilwalk.node.members import (
-    load_root_public_key,
-    load_roster,
-    new_node_keys,
-    new_root_key,
-    read_roster_draft,
-    rotate_node_keys,
-)
+from veilwalk.node.members import Roster, load_root_public_key, new_node_keys, new_root_key, rotate_node_keys
 
 NAMES = ("a", "b", "c", "d")
 
@@ -42,7 +35,7 @@ def test_make_sign_check(place: Path, run: Cli) -> None:
     code, out, err = run(CHECK)
     assert (code, err) == (0, "")
     assert out.rstrip().endswith("valid")
-    roster = load_roster(place / "roster.json", load_root_public_key(place / "root" / "root.pub"), time.time())
+    roster = Roster.load(place / "roster.json", load_root_public_key(place / "root" / "root.pub"), time.time())
     assert roster.neighbours("a") == ("b", "d")
     assert roster.expires - roster.created == 90 * 24 * 3600
     for text in (roster.digest.hex(), roster.network.hex(), "h:7103", roster.member("d").tls_spki_sha256.hex()):
@@ -54,7 +47,7 @@ def test_a_draft_is_not_valid_before_it_is_signed(place: Path, run: Cli) -> None
     code, out, _ = run(["roster", "make", *NAMES, "--graph", "complete:4", "--network", "0f" * 16, "--out", "x"])
     assert code == 0
     assert "drafted, not signed" in out
-    assert read_roster_draft(place / "x").network == b"\x0f" * 16
+    assert Roster.read_draft(place / "x").network == b"\x0f" * 16
     code, _, err = run(["roster", "check", "x", "--root-public", "root/root.pub"])
     assert (code, "x.sig: No such file" in err) == (2, True)
 
@@ -66,7 +59,7 @@ def test_links_change(place: Path, run: Cli) -> None:
     assert run(["roster", "sign", "next.json", "--root", "root", "--current", "roster.json"])[0] == 0
     check = ["roster", "check", "next.json", "--root-public", "root/root.pub", "--current", "roster.json"]
     assert run(check)[0] == 0
-    assert read_roster_draft(place / "next.json").neighbours("a") == ("c", "d")
+    assert Roster.read_draft(place / "next.json").neighbours("a") == ("c", "d")
 
 
 def test_rotation_needs_everybody_s_new_card(place: Path, run: Cli) -> None:
@@ -78,7 +71,7 @@ def test_rotation_needs_everybody_s_new_card(place: Path, run: Cli) -> None:
         rotate_node_keys(place / name)
     assert run(rotate)[0] == 0
     assert run(["roster", "sign", "next.json", "--root", "root", "--current", "roster.json"])[0] == 0
-    assert read_roster_draft(place / "next.json").epoch == 1
+    assert Roster.read_draft(place / "next.json").epoch == 1
     code, _, err = run([*CHECK, "--current", "next.json"])
     assert (code, "version 1 is older than 2" in err) == (3, True)
 
@@ -182,22 +175,22 @@ def test_one_command_adds_a_member_and_one_removes_it(place: Path, run: Cli) -> 
     assert hint[:2] == ["veilwalk", "roster"]
     assert run(hint[1:])[0] == 0
     signed(run)
-    assert read_roster_draft(place / "roster.json").neighbours("e") == ("a", "c")
-    assert read_roster_draft(place / "roster.json").neighbours("b") == ("a", "c")
+    assert Roster.read_draft(place / "roster.json").neighbours("e") == ("a", "c")
+    assert Roster.read_draft(place / "roster.json").neighbours("b") == ("a", "c")
     code, _, err = run(["roster", "remove", "a", "c", "--link", "b,d"])
     assert (code, "falls apart" in err) == (2, True)
     assert run(["roster", "remove", "a", "c", "--link", "b,d", "--link", "d,e"])[0] == 0
     signed(run)
-    last = read_roster_draft(place / "roster.json")
+    last = Roster.read_draft(place / "roster.json")
     assert (last.version, last.ids, last.edges) == (3, ("b", "d", "e"), (("b", "d"), ("d", "e")))
 
 
 def test_new_keys_keep_their_neighbours(place: Path, run: Cli) -> None:
     new_node_keys(place / "again", node_id="b", address="h:7109", suite=Suite.X25519)
-    before = read_roster_draft(place / "roster.json").member("b")
+    before = Roster.read_draft(place / "roster.json").member("b")
     code, out, _ = run(["roster", "add", "again", "--replace", "b"])
     assert code == 0
-    draft = read_roster_draft(place / "next.json")
+    draft = Roster.read_draft(place / "next.json")
     assert (draft.member("b").address, draft.neighbours("b")) == ("h:7109", ("a", "c"))
     # Whoever signs sees which key and which address it replaces, and signs after a look at them.
     for words in (out, run(["roster", "sign", "next.json", "--root", "root", "--current", "roster.json"])[1]):
@@ -232,7 +225,7 @@ def test_a_roster_is_renewed_before_it_ends(place: Path, run: Cli) -> None:
     code, _, err = run(["roster", "renew", "--out", "roster.json"])
     assert (code, "members still hold the one before" in err) == (2, True)
     assert run(["roster", "renew", "--days", "30"])[0] == 0
-    before, after = (read_roster_draft(place / name) for name in ("roster.json", "next.json"))
+    before, after = (Roster.read_draft(place / name) for name in ("roster.json", "next.json"))
     assert (after.members, after.edges, after.epoch) == (before.members, before.edges, before.epoch)
     assert after.expires - after.created == 30 * 24 * 3600
     signed(run)
@@ -245,7 +238,7 @@ def test_edges_are_printed_for_firewalls_and_written_for_others(place: Path, run
     assert run.json(["roster", "edges"])["c"] == {"b": "h:7101", "d": "h:7103"}
     assert run(["roster", "edges", "--out", "network.csv"])[0] == 0
     assert run(["roster", "make", *NAMES, "--edges", "network.csv", "--out", "same.json"])[0] == 0
-    assert read_roster_draft(place / "same.json").edges == read_roster_draft(place / "roster.json").edges
+    assert Roster.read_draft(place / "same.json").edges == Roster.read_draft(place / "roster.json").edges
     code, _, err = run(["roster", "edges", "--of", "z"])
     assert (code, "--of = 'z': must be among the members" in err) == (2, True)
 
@@ -279,7 +272,7 @@ def test_cards_of_all_members_fit_into_one_folder(place: Path, run: Cli) -> None
     cards = sorted(map(str, (place / "cards").glob("*.json")))
     (place / "pair").write_text("clinic-1 clinic-2\n")
     assert run(["roster", "make", *cards, "--edges", "pair", "--out", "two.json"])[0] == 0
-    assert read_roster_draft(place / "two.json").epoch == 1
+    assert Roster.read_draft(place / "two.json").epoch == 1
     code, _, err = run(["keys", "new", "--address", "h:1"])
     assert (code, "--id is not given" in err) == (2, True)
 

@@ -20,14 +20,13 @@ from veilwalk.core.walk import SIMPLE
 from veilwalk.learning import Partition, UpdateResult
 from veilwalk.node.cluster import free_ports, visits_per_link
 from veilwalk.node.link._limits import Limits
-from veilwalk.node.link._port import Port
 from veilwalk.node.members import RunRules, _keys
 from veilwalk.node.members._keys import NodeKeys, new_node_keys, new_root_key
 from veilwalk.node.members._roster import Roster
+from veilwalk.node.peer._assemble import NodeParts
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
 from veilwalk.node.peer._node import Node
-from veilwalk.node.peer._parts import NodeParts
 from veilwalk.node.peer._routing import DestinationRow
 from veilwalk.node.peer._trainer import Task
 from veilwalk.node.sealing._kem import Suite
@@ -81,7 +80,6 @@ class Network:
     nodes: dict[str, Node] = field(default_factory=dict)
     stops: dict[str, asyncio.Event] = field(default_factory=dict)
     runs: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    ports: dict[str, Port] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -98,13 +96,10 @@ class Network:
             self.parts[name] = replace(self.parts[name], disk=FolderDisk(self.folder / f"state-{name}"))
             self.logs[name].truncate(0)
             self.logs[name].seek(0)
-            self.nodes[name], self.stops[name] = self._made(name), asyncio.Event()
+            self.nodes[name], self.stops[name] = Node(self.parts[name]), asyncio.Event()
             self.runs[name] = asyncio.create_task(self.nodes[name].run(self.stops[name]))
         for name in names or self.names:
             await self.until(partial(self._listens, name))
-
-    def _made(self, name: str) -> Node:
-        return Node(self.parts[name], port=self.ports.get(name))
 
     def _listens(self, name: str) -> bool:
         return '"started"' in self.logs[name].getvalue()

@@ -19,17 +19,13 @@ import pytest
 from tests.helpers.cli import Cli
 
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, VeilwalkError
+from veilwalk.core.findings import Finding
 from veilwalk.design import choose_scheme
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node import load_config, node_status
-from veilwalk.node.cluster import (
-    _advice,
-    advise_node,
-    prepare_or_resume,
-    set_up_cluster,
-)
-from veilwalk.node.members import load_root_key, read_signed_manifest, sign_manifest
-from veilwalk.node.peer import check_node, drain_node, is_running
+from veilwalk.node.cluster import _check, check_node, prepare_or_resume, set_up_cluster
+from veilwalk.node.members import Manifest, load_root_key
+from veilwalk.node.peer import drain_node, is_running
 from veilwalk.node.peer._assemble import assemble, read_partition
 from veilwalk.training import CLUSTER
 
@@ -42,7 +38,8 @@ def configs(tmp_path: Path) -> list[Path]:
 
 
 def looked(config: Path, *, peers: bool = False) -> dict[str, tuple[bool, str]]:
-    return {found.name: (found.ok, found.what) for found in check_node(config, peers=peers)}
+    """What was found of each part, without what takes a trial: whether it is well, and how it is."""
+    return {found.name: (found.state == "ok", found.what) for found in check_node(config, peers=peers, whole=False)}
 
 
 def start(config: Path) -> subprocess.Popen[bytes]:
@@ -73,10 +70,12 @@ def running(*configs: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
 def test_all_is_well_and_nothing_was_started(configs: list[Path], run: Cli) -> None:
     code, out, err = run(["node", "check", str(configs[0]), "--no-peers"])
     assert (code, err) == (0, "")
-    lines = out.splitlines()
-    assert all(line.startswith("ok     ") for line in lines)
-    names = {line[7:].partition(":")[0] for line in lines}
-    assert {"keys", "roster and manifest", "data", "law", "disk", "clock", "port", "files", "state"} <= names
+    states = {line[7:].partition(":")[0]: line[:7].strip() for line in out.splitlines()}
+    names = {"keys", "roster and manifest", "data", "law", "disk", "clock", "port", "files", "state", "dwell"}
+    assert {name for name, state in states.items() if state == "ok"} >= names - {"dwell"}
+    assert names <= states.keys()
+    # Six nodes hide nobody: that is told, and nothing fails.
+    assert (states["network"], "fails" in states.values()) == ("note", False)
     assert not is_running(load_config(configs[0]).state)
     assert not (load_config(configs[0]).state / "spool.db").exists()
 
@@ -151,7 +150,7 @@ def test_what_lies_in_the_wrong_place_is_named(configs: list[Path]) -> None:
     configs[3].write_text(text)
     own = looked(configs[3])["port"][1].split()[0]
     configs[3].write_text(f'metrics = "{own}"\n' + text)
-    said = [finding for finding in check_node(configs[3], peers=False) if not finding.ok]
+    said = [finding for finding in check_node(configs[3], peers=False, whole=False) if finding.state == "fails"]
     assert [(finding.name, finding.what) for finding in said] == [
         ("metrics", f"{own} is the address that neighbours call")
     ]
@@ -192,7 +191,7 @@ def test_a_node_that_drains_hands_on_what_it_holds_and_stops(configs: list[Path]
         while node_status(state).tallies.get("hops", 0) < 20:
             assert time.monotonic() < end
             time.sleep(0.05)
-        assert drain_node([state], timeout_s=60, tell=lambda _: None)
+        assert drain_node(state, timeout_s=60, tell=lambda _: None)
         assert processes[0].wait(20) == 0
         assert node_status(state).in_custody == 0
         before = sum(node_status(load_config(config).state).tallies.get("hops", 0) for config in configs[1:])
@@ -221,8 +220,9 @@ def test_data_that_are_no_table_are_named_and_not_the_learner(tmp_path: Path, wh
     assert str(refused.value) == f"data {path}: {none if what == 'number' else other}"
 
 
-def advised(config: Path) -> dict[str, tuple[bool, str]]:
-    return {found.name: (found.ok, found.what) for found in advise_node(config)}
+def find_all(config: Path) -> dict[str, Finding]:
+    """Every finding, also of the run as a whole."""
+    return {finding.name: finding for finding in check_node(config, peers=False)}
 
 
 def test_finding_9_members_that_never_train_are_named(tmp_path: Path) -> None:
@@ -237,25 +237,25 @@ def test_finding_9_members_that_never_train_are_named(tmp_path: Path) -> None:
         set_up_cluster(spec)
     # Members that come and go make it so under a manifest that was good: every one of them can see it.
     config, *_ = prepare_or_resume(set_up_cluster(spec.change(recipients=2, suite="x25519")), tmp_path / "c")
-    assert advised(config)["network"][0]
+    assert find_all(config)["network"].state == "note"
     root = load_root_key(tmp_path / "c" / "root")
-    manifest = read_signed_manifest(tmp_path / "c" / "manifest.json", root.public_key())
-    sign_manifest(tmp_path / "c" / "manifest.json", replace(manifest, spec=manifest.spec.change(recipients=4)), root)
-    ok, what = advised(config)["network"]
+    manifest = Manifest.read_signed(tmp_path / "c" / "manifest.json", root.public_key())
+    replace(manifest, spec=manifest.spec.change(recipients=4)).sign(tmp_path / "c" / "manifest.json", root)
+    network = find_all(config)["network"]
     names = ", ".join(f"n{name}" for name in idle)
-    assert (ok, f"{names} never train" in what) == (False, True)
+    assert (network.state, f"{names} never train" in network.what) == ("fails", True)
 
 
 def test_a_node_says_when_its_network_hides_nobody_and_when_its_machine_is_too_slow(
     configs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything starts; the keeper learns from each member which dwell it needs."""
-    found = advised(configs[0])
-    assert found["network"][0]
-    assert "too few to hide anybody" in found["network"][1]
-    assert "this machine needs" in found["dwell"][1]
-    monkeypatch.setattr(_advice, "measured_dwell", lambda *_, **__: 3.5)
-    ok, what = advised(configs[0])["dwell"]
-    assert (ok, "tell the keeper (--dwell 3.5)" in what) == (True, True)
+    found = find_all(configs[0])
+    assert found["network"].state == "note"
+    assert "too few to hide anybody" in found["network"].what
+    assert "this machine needs" in found["dwell"].what
+    monkeypatch.setattr(_check, "measured_dwell", lambda *_, **__: 3.5)
+    dwell = find_all(configs[0])["dwell"]
+    assert (dwell.state, dwell.cure) == ("note", "tell the keeper (--dwell 3.5)")
     (configs[1].parent.parent / "roster.json").unlink()
-    assert advised(configs[1]) == {}
+    assert not {"network", "dwell"} & find_all(configs[1]).keys()

@@ -28,7 +28,7 @@ from veilwalk.node.cluster import (
     set_up_cluster,
     stop_cluster,
 )
-from veilwalk.node.members import load_manifest, load_root_key, load_root_public_key
+from veilwalk.node.members import Manifest, load_root_key, load_root_public_key
 from veilwalk.node.members._signed import sign_file
 from veilwalk.node.peer import is_running
 from veilwalk.node.spool import FolderDisk, Spool
@@ -79,7 +79,7 @@ def test_a_cluster_seals_for_as_many_as_it_is_told(tmp_path: Path) -> None:
     # Hops that take long: else the least time that a member may be away hides the difference.
     setup = set_up_cluster(CLUSTER.defaults.change(graph=graph, law="far:2", recipients=4, hop=1.0))
     prepare_or_resume(setup, tmp_path / "c")
-    manifest = load_manifest(
+    manifest = Manifest.load(
         tmp_path / "c" / "manifest.json", load_root_public_key(tmp_path / "c" / "root" / "root.pub")
     )
     assert manifest.recipients == 4

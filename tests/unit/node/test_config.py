@@ -12,7 +12,7 @@ from tests.helpers.manifests import make_test_manifest
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, VeilwalkError
 from veilwalk.core.walk import Walk
 from veilwalk.node import Limits, NodeConfig, RunRules, load_config
-from veilwalk.node.members import RunFigures, parse_manifest
+from veilwalk.node.members import Manifest, RunFigures
 from veilwalk.node.spool._failpoints import FAILPOINTS, arm
 
 ROOT = Path(__file__).parents[3]
@@ -54,6 +54,12 @@ def test_metrics_leave_the_machine_only_when_told(tmp_path: Path) -> None:
     """As in a container: one word more than the address."""
     told = GOOD.replace("127.0.0.1:9100", "0.0.0.0:9100").replace("starts", "metrics_public = true\nstarts")
     assert load_config(written(tmp_path, told)).metrics == "0.0.0.0:9100"
+
+
+def test_tables_of_several_runs_are_refused_in_one_line(tmp_path: Path) -> None:
+    """Each run is a node with settings of its own."""
+    with pytest.raises(InvalidParameterError, match=r"run = .*: must be left out: .*several-runs-on-one-node\.md"):
+        load_config(written(tmp_path, f'{GOOD}\n[[run]]\nname = "small"\n'))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +114,7 @@ def test_rules_are_what_the_manifest_says() -> None:
         spec={"walk": "non-backtracking", "updates": 400, "hop": 0.02, "dwell": 1.5, "target_accuracy": 0.925},
         figures=RunFigures(late_hops=7070.0, clip=0.5, noise=2.0, rows=10, most_updates=3, decay=9),
     )
-    rules = parse_manifest(manifest.to_bytes(), "m").rules
+    rules = Manifest.parse(manifest.data, "m").rules
     assert rules == RunRules(
         walk=Walk("non-backtracking"), updates=400, target=0.925, late_hops=7070, hop_s=0.02, dwell_s=1.5,
         clip=0.5, noise=2.0, rows=10, most_updates=3, decay=9,

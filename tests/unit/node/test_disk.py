@@ -21,8 +21,7 @@ from tests.helpers.custody import Opener, deliver, relay, take
 from veilwalk.core.errors import SpoolError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node.peer._custody import Custody, Place
-from veilwalk.node.peer._draws import OsDraws
-from veilwalk.node.peer._routing import NextHop
+from veilwalk.node.peer._routing import NextHop, OsDraws
 from veilwalk.node.sealing import Header
 from veilwalk.node.spool import FolderDisk, Spool, UpdateOutcome, Verdict, open_read_only
 from veilwalk.node.spool._tables import FORMAT

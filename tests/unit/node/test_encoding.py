@@ -16,7 +16,7 @@ from tests.helpers.manifests import make_test_manifest
 from veilwalk.core.errors import InputFileError, InvalidParameterError, ProtocolError, TrainingError
 from veilwalk.core.payload import as_received
 from veilwalk.node.members._encoding import decode_params, encode_params, params_norm
-from veilwalk.node.members._manifest import Manifest, parse_manifest
+from veilwalk.node.members._manifest import Manifest
 
 
 def manifest_for(params: dict[str, Any], norm_bound: float = 1e300, payload: str = "fp32") -> Manifest:
@@ -213,7 +213,7 @@ def test_the_norm_is_that_of_what_arrives() -> None:
 def test_the_manifest_says_the_payload() -> None:
     """Nodes count the bytes of a message by it."""
     small = manifest_for({"w": np.zeros((4, 32), np.float32)}, payload="int8")
-    assert parse_manifest(small.to_bytes(), "m") == small
+    assert Manifest.parse(small.data, "m") == small
     assert small.body_bytes == 4 * 32 + 4
     with pytest.raises(InputFileError, match="payload"):
-        parse_manifest(small.to_bytes().replace(b"int8", b"int4"), "m")
+        Manifest.parse(small.data.replace(b"int8", b"int4"), "m")

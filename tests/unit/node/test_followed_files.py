@@ -16,13 +16,7 @@ from tests.helpers.followers import NOW, followed, small_cluster, until
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.node import load_config
-from veilwalk.node.members import (
-    KeyRing,
-    changed_roster,
-    new_node_keys,
-    read_password,
-    sign_roster,
-)
+from veilwalk.node.members import KeyRing, changed_roster, new_node_keys, read_password
 from veilwalk.node.peer import _follower
 from veilwalk.node.peer._assemble import key_ring
 
@@ -34,9 +28,7 @@ def test_finding_13_roster_and_signature_come_in_any_order(
     """Whichever is there first is refused, once in the log, and both together are followed without a word."""
     monkeypatch.setattr(_follower, "_NEWS_S", 0.02)
     configs, root, roster = small_cluster(tmp_path / "c")
-    sign_roster(
-        tmp_path / "roster.json", changed_roster(roster, roster.edges, cards={}, removed=[], now=NOW, days=9), root
-    )
+    (changed_roster(roster, roster.edges, cards={}, removed=[], now=NOW, days=9)).sign(tmp_path / "roster.json", root)
 
     async def main() -> str:
         async with followed(configs[1]) as (node, _, text):
@@ -66,7 +58,7 @@ def test_finding_14_a_password_that_came_by_a_pipe_serves_for_every_later_roster
     roster = changed_roster(
         roster, roster.edges, cards={"n1": keys.member}, replaced=["n1"], removed=[], now=now, days=9
     )
-    sign_roster(tmp_path / "c" / "roster.json", roster, root)
+    roster.sign(tmp_path / "c" / "roster.json", root)
     read, write = os.pipe()
     os.write(write, b"password\n")
     os.close(write)
@@ -85,7 +77,7 @@ def test_finding_14_a_password_that_came_by_a_pipe_serves_for_every_later_roster
         async with followed(configs[1], ring=ring) as (node, _, text):
             threads.clear()
             following = changed_roster(roster, roster.edges, cards={}, removed=[], now=now, days=9)
-            sign_roster(tmp_path / "c" / "roster.json", following, root)
+            following.sign(tmp_path / "c" / "roster.json", root)
             await until(lambda: node.roster.version == 3)
             assert "roster_refused" not in text.getvalue()
 
@@ -111,11 +103,11 @@ def test_what_nobody_foresaw_does_not_end_the_following_of_rosters(
 
     async def main() -> str:
         async with followed(configs[1]) as (node, follower, text):
-            files = follower._runs[0].files
+            files = follower._process.files
             news, faults = files.news, [RuntimeError("never thought of")]
             files.news = lambda *about: (_ for _ in ()).throw(faults.pop()) if faults else news(*about)  # type: ignore[method-assign]
             following = changed_roster(roster, roster.edges, cards={}, removed=[], now=NOW, days=9)
-            sign_roster(tmp_path / "c" / "roster.json", following, root)
+            following.sign(tmp_path / "c" / "roster.json", root)
             await until(lambda: node.roster.version == 2)
             return str(text.getvalue())
 

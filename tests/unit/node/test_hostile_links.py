@@ -185,7 +185,7 @@ def test_finding_18_half_open_connections_are_few(network: Make) -> None:
         # In a thread: the node that listens is in this one, and must be able to answer.
         address = (member.host, member.port)
         half_open = [await asyncio.to_thread(socket.create_connection, address) for _ in range(400)]
-        door = net.nodes["n1"]._in_links._port._door
+        door = net.nodes["n1"]._in_links._port
         await net.until(lambda: net.nodes["n1"].events["turned_away"] >= 380)
         assert door.waiting <= 16
         assert len(door._tasks) <= 20

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tests.helpers.members import ack, garbage, greet, key, message_for, offer
@@ -22,7 +23,7 @@ from veilwalk.node.link._limits import TokenBucket
 from veilwalk.node.link._wire import Go, Nak, Offer, Refusal, encode
 from veilwalk.node.members import changed_roster
 from veilwalk.node.peer._log import Log
-from veilwalk.node.peer._metrics import MetricsServer
+from veilwalk.node.peer._observe import MetricsServer
 from veilwalk.node.peer._status import unfinish_node
 from veilwalk.node.spool import FolderDisk, Spool
 
@@ -165,7 +166,8 @@ def test_metrics_are_told_to_a_few_at_once() -> None:
     """Who reaches their port and says nothing takes no files from the run; who asks is answered all the same."""
 
     async def main() -> int:
-        server = MetricsServer([], Log(), {})
+        process: Any = SimpleNamespace(log=Log(), watch=None, refused="")
+        server = MetricsServer(process)
         await server.start("127.0.0.1", 0)
         assert server._server is not None
         port = server._server.sockets[0].getsockname()[1]
@@ -173,7 +175,7 @@ def test_metrics_are_told_to_a_few_at_once() -> None:
         await asyncio.sleep(0.2)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
-        assert b"200 OK" in await reader.read()
+        assert b"503 Service Unavailable" in await reader.read()
         open_still = sum(not one.at_eof() and one.exception() is None for one, _ in silent)
         for _, other in (*silent, (reader, writer)):
             other.transport.abort()

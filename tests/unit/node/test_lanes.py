@@ -21,13 +21,12 @@ from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules
 from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
 from veilwalk.node.link import Limits
-from veilwalk.node.members import changed_manifest, encode_params
+from veilwalk.node.members import encode_params
 from veilwalk.node.peer._age import AgeWatch, Watches, watches
 from veilwalk.node.peer._assemble import membership_files
 from veilwalk.node.peer._config import load_config
 from veilwalk.node.peer._ends import sign_end
-from veilwalk.node.peer._model import node_model
-from veilwalk.node.peer._status import node_status, unfinish_node
+from veilwalk.node.peer._status import node_model, node_status, unfinish_node
 from veilwalk.node.sealing import Header
 from veilwalk.node.spool import Discard, FolderDisk, Spool, of_lane
 from veilwalk.training import CLUSTER
@@ -92,10 +91,10 @@ def test_a_header_says_what_its_lane_allows(case: dict[str, Any], allowed: bool)
 def test_a_manifest_keeps_its_walks() -> None:
     """Walks on their way are numbered by them."""
     manifest = make_test_manifest(spec={"walks": 2, "updates": 800})
-    assert changed_manifest(manifest, spec=manifest.spec.change(updates=900)).version == 2
+    assert manifest.change(spec=manifest.spec.change(updates=900)).version == 2
     for walks in (1, 3):
         with pytest.raises(ProtocolError, match="walks"):
-            changed_manifest(manifest, spec=manifest.spec.change(walks=walks))
+            manifest.change(spec=manifest.spec.change(walks=walks))
 
 
 def test_a_neighbour_may_bring_one_message_more_for_each_walk() -> None:

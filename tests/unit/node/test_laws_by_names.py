@@ -18,14 +18,7 @@ from veilwalk.core.errors import ConfigError
 from veilwalk.graphs import distances, parse_graph_spec
 from veilwalk.node import load_config, node_status
 from veilwalk.node.cluster import free_ports, node_ids
-from veilwalk.node.members import (
-    LawRule,
-    changed_roster,
-    edges_after,
-    new_node_keys,
-    read_signed_manifest,
-    sign_roster,
-)
+from veilwalk.node.members import LawRule, Manifest, changed_roster, edges_after, new_node_keys
 from veilwalk.node.peer._assemble import assemble
 from veilwalk.node.peer._law_files import read_law
 from veilwalk.node.peer._log import Log
@@ -146,7 +139,7 @@ def test_status_names_the_members_that_a_law_in_a_file_lacks(tmp_path: Path) -> 
     card = new_node_keys(tmp_path / "x", node_id="x", address="h:1", suite=roster.suite).member
     edges = edges_after(roster, added=[("x", "n0"), ("x", "n3")])
     following = changed_roster(roster, edges, cards={"x": card}, removed=[], now=NOW, days=9)
-    sign_roster(tmp_path / "c" / "roster.json", following, root)
+    following.sign(tmp_path / "c" / "roster.json", root)
     assemble(load_config(configs[1])).disk.close()
     Spool(FolderDisk(load_config(configs[1]).state)).close()
     found = node_status(load_config(configs[1]).state, with_versions=True)
@@ -156,7 +149,7 @@ def test_status_names_the_members_that_a_law_in_a_file_lacks(tmp_path: Path) -> 
 def test_a_cluster_seals_by_rule_unless_told_otherwise(tmp_path: Path) -> None:
     """The recommended law needs no file; another is written under the names of the members."""
     _, root, roster = small_cluster(tmp_path / "a")
-    manifest = read_signed_manifest(tmp_path / "a" / "manifest.json", root.public_key())
+    manifest = Manifest.read_signed(tmp_path / "a" / "manifest.json", root.public_key())
     assert (manifest.law, manifest.law_digest) == ("far:2", "")
     assert manifest.graph_digest == roster.graph_digest == roster.graph().digest
     assert not (tmp_path / "a" / "law.npz").exists()

@@ -17,16 +17,7 @@ from hypothesis import strategies as st
 from tests.helpers.manifests import make_test_manifest
 
 from veilwalk.core.errors import CryptoError, InputFileError, InvalidParameterError, ProtocolError, VeilwalkError
-from veilwalk.node.members import _manifest
-from veilwalk.node.members._manifest import (
-    SIGNATURE_BYTES,
-    ArraySpec,
-    Manifest,
-    array_specs,
-    load_manifest,
-    parse_manifest,
-    sign_manifest,
-)
+from veilwalk.node.members._manifest import SIGNATURE_BYTES, ArraySpec, Manifest, array_specs
 from veilwalk.node.sealing._body import bucket_for
 from veilwalk.node.sealing._kem import Suite
 
@@ -55,17 +46,17 @@ def manifest(**options: Any) -> Manifest:
 
 def test_a_signed_manifest_comes_back(tmp_path: Path) -> None:
     """Every field; and only under the root's key."""
-    sign_manifest(tmp_path / "run.json", manifest(), ROOT)
-    found = load_manifest(tmp_path / "run.json", ROOT.public_key())
+    manifest().sign(tmp_path / "run.json", ROOT)
+    found = Manifest.load(tmp_path / "run.json", ROOT.public_key())
     assert found == manifest()
     assert found.digest == manifest().digest == hashlib.sha256((tmp_path / "run.json").read_bytes()).digest()
     with pytest.raises(CryptoError, match="not signed by this root key"):
-        load_manifest(tmp_path / "run.json", Ed25519PrivateKey.generate().public_key())
+        Manifest.load(tmp_path / "run.json", Ed25519PrivateKey.generate().public_key())
     content = bytearray((tmp_path / "run.json").read_bytes())
     content[content.index(b"100.0")] += 1
     (tmp_path / "run.json").write_bytes(content)
     with pytest.raises(CryptoError):
-        load_manifest(tmp_path / "run.json", ROOT.public_key())
+        Manifest.load(tmp_path / "run.json", ROOT.public_key())
 
 
 def test_the_text_is_the_one_the_page_describes() -> None:
@@ -83,14 +74,14 @@ def test_the_text_is_the_one_the_page_describes() -> None:
         '"seed":7,"target_accuracy":null,"updates":400,"walk":"simple","walks":1},'
         '"suite":2,"test_digest":"","version":1}\n'
     )
-    assert small.to_bytes() == expected.encode()
+    assert small.data == expected.encode()
 
 
 def test_a_manifest_of_before_is_refused_in_one_line() -> None:
     """Not misread: its rules were a line of text."""
-    text = manifest().to_bytes().replace(b"manifest-3", b"manifest-2")
+    text = manifest().data.replace(b"manifest-3", b"manifest-2")
     with pytest.raises(InputFileError, match=r"^run\.json: veilwalk-manifest-2 is of an older version"):
-        parse_manifest(text, "run.json")
+        Manifest.parse(text, "run.json")
 
 
 def test_sizes_follow_from_the_arrays() -> None:
@@ -172,7 +163,7 @@ def test_a_law_is_a_rule_or_a_file() -> None:
 
 
 def changed(change: Callable[[dict[str, Any]], object]) -> bytes:
-    content = json.loads(manifest().to_bytes())
+    content = json.loads(manifest().data)
     change(content)
     return (json.dumps(content, sort_keys=True, separators=(",", ":")) + "\n").encode()
 
@@ -213,8 +204,8 @@ def test_a_manifest_out_of_form_is_refused_in_one_line(case: str) -> None:
     """The line says what is wrong."""
     change, line = MALFORMED[case]
     with pytest.raises(InputFileError, match=line):
-        parse_manifest(changed(change), "run.json")
-    assert parse_manifest(changed(lambda _: None), "run.json") == manifest()
+        Manifest.parse(changed(change), "run.json")
+    assert Manifest.parse(changed(lambda _: None), "run.json") == manifest()
 
 
 PLAIN: st.SearchStrategy[Any] = (
@@ -229,7 +220,7 @@ PLAIN: st.SearchStrategy[Any] = (
 
 @settings(max_examples=200, deadline=None)
 @given(
-    field=st.sampled_from(sorted(json.loads(manifest().to_bytes()))),
+    field=st.sampled_from(sorted(json.loads(manifest().data))),
     value=PLAIN,
     inner=st.sampled_from(["", "arrays", "spec", "figures"]),
 )
@@ -243,17 +234,17 @@ def test_no_document_crashes_the_parser(field: str, value: Any, inner: str) -> N
 
     raw = changed(change)
     try:
-        assert parse_manifest(raw, "run.json").to_bytes() == raw
+        assert Manifest.parse(raw, "run.json").data == raw
     except VeilwalkError as error:
         assert "\n" not in str(error)  # noqa: PT017  whichever it is, it is one line
 
 
 def test_an_oversized_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded before it is read."""
-    sign_manifest(tmp_path / "run.json", manifest(), ROOT)
-    monkeypatch.setattr(_manifest, "_FILE_LIMIT", 100)
+    manifest().sign(tmp_path / "run.json", ROOT)
+    monkeypatch.setattr(Manifest, "limit", 100)
     with pytest.raises(InputFileError, match="larger than the 100 bytes allowed"):
-        load_manifest(tmp_path / "run.json", ROOT.public_key())
+        Manifest.load(tmp_path / "run.json", ROOT.public_key())
 
 
 def test_two_runs_differ_in_their_digest() -> None:
@@ -270,6 +261,6 @@ def test_two_runs_differ_in_their_digest() -> None:
 
 def test_a_manifest_of_another_run_says_what_a_new_run_needs(tmp_path: Path) -> None:
     """Who puts the next run's manifest in place has the old run's folder still."""
-    sign_manifest(tmp_path / "run.json", replace(manifest(), run_id=bytes(16)), ROOT)
+    replace(manifest(), run_id=bytes(16)).sign(tmp_path / "run.json", ROOT)
     with pytest.raises(ProtocolError, match="of another run than the one before: a new run begins with an empty state"):
-        load_manifest(tmp_path / "run.json", ROOT.public_key(), current=manifest())
+        Manifest.load(tmp_path / "run.json", ROOT.public_key(), current=manifest())

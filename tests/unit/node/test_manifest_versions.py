@@ -20,11 +20,7 @@ from veilwalk.core.errors import ProtocolError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules
 from veilwalk.node.link._wire import PROTOCOL, Hello, Wire, agreed_protocol, encode
-from veilwalk.node.members import (
-    changed_manifest,
-    read_signed_manifest,
-    sign_manifest,
-)
+from veilwalk.node.members import Manifest
 
 Make = Callable[..., Any]
 
@@ -37,8 +33,8 @@ def test_finding_10_another_manifest_of_the_run_is_noticed_by_both(network: Make
         membership = net.parts["n1"].membership
         other = replace(membership.manifest, norm_bound=7.0)
         net.change("n1", membership=replace(membership, manifest=other))
-        later = changed_manifest(membership.manifest, norm_bound=7.0)
-        ahead = replace(membership, manifest=later, manifest_before=membership.manifest)
+        later = membership.manifest.change(norm_bound=7.0)
+        ahead = replace(membership, manifest=later)
         net.change("n3", membership=ahead)
         await net.start()
         await net.until(lambda: net.nodes["n3"].links_up == 2)
@@ -56,22 +52,22 @@ def test_finding_10_a_manifest_follows_the_one_before_and_keeps_what_messages_mu
     from tests.unit.node.test_manifest import manifest
 
     first = manifest()
-    second = changed_manifest(first, spec=first.spec.change(walk="non-backtracking"))
+    second = first.change(spec=first.spec.change(walk="non-backtracking"))
     assert (second.version, second.prev_digest) == (2, first.digest)
     for change in ({"recipients": 2}, {"seed": 8}, {"payload": "int8"}, {"walks": 2}):
         with pytest.raises(ProtocolError, match=f"version 2 has other {next(iter(change))}: that needs a new run"):
-            changed_manifest(first, spec=first.spec.change(**change))
+            first.change(spec=first.spec.change(**change))
     with pytest.raises(ProtocolError, match="version 2 has other arrays"):
-        changed_manifest(first, arrays=first.arrays[:1])
+        first.change(arrays=first.arrays[:1])
 
 
 def test_finding_10_a_new_manifest_is_followed_while_running(tmp_path: Path) -> None:
     """Put in the place of the old: the node begins anew under it. A bad one, and an older one, are refused."""
     configs, root, _ = small_cluster(tmp_path / "c")
     path, log = tmp_path / "c" / "manifest.json", tmp_path / "log"
-    first = read_signed_manifest(path, root.public_key())
-    second = changed_manifest(first, spec=first.spec.change(updates=9, law="uniform-node:2:2"))
-    bad = replace(changed_manifest(second), spec=second.spec.change(recipients=first.recipients + 1))
+    first = Manifest.read_signed(path, root.public_key())
+    second = first.change(spec=first.spec.change(updates=9, law="uniform-node:2:2"))
+    bad = replace(second.change(), spec=second.spec.change(recipients=first.recipients + 1))
     with log.open("wb") as stream:
         command = [sys.executable, "-m", "veilwalk.node", str(configs[1])]
         node = subprocess.Popen(command, stderr=stream)
@@ -84,7 +80,7 @@ def test_finding_10_a_new_manifest_is_followed_while_running(tmp_path: Path) -> 
             time.sleep(0.05)
 
     def put(manifest: Any) -> None:
-        sign_manifest(path, manifest, root)
+        manifest.sign(path, root)
         node.send_signal(signal.SIGHUP)
 
     try:

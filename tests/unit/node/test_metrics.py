@@ -15,15 +15,15 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
+import veilwalk.node.peer
 from veilwalk.core.errors import InvalidParameterError, TransportError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import Node, RunRules
 from veilwalk.node.cluster import free_ports
-from veilwalk.node.peer._health import BEAT_S, QUIET_S, HealthWatch
-from veilwalk.node.peer._incidents import Incidents
+from veilwalk.node.peer import METRICS, describe_tallies
 from veilwalk.node.peer._log import Log
-from veilwalk.node.peer._metrics import PUBLIC_TALLIES, MetricsServer
 from veilwalk.node.peer._node import NodeStatistics
+from veilwalk.node.peer._observe import BEAT_S, QUIET_S, HealthWatch, MetricsServer, read_neighbours
 
 
 async def ask(port: int, request: bytes) -> str:
@@ -34,15 +34,16 @@ async def ask(port: int, request: bytes) -> str:
     return answer.decode()
 
 
+def process(watch: HealthWatch | None, log: Log, refused: str = "") -> Any:
+    """What the server asks of a process."""
+    return SimpleNamespace(log=log, watch=watch, refused=refused)
+
+
 async def watching(node: Node, state: Path, log: Log) -> MetricsServer:
-    """What tells of a node with one run."""
+    """What tells of a node that works."""
     watch = HealthWatch(node, state)
     await watch.beat()
-    return MetricsServer([one_run(watch, log)], log, Incidents(log).events)
-
-
-def one_run(watch: HealthWatch | None, log: Log, name: str = "", *, drained: bool = False) -> Any:
-    return SimpleNamespace(name=name, log=log, watch=watch, drained=drained)
+    return MetricsServer(process(watch, log))
 
 
 def test_health_and_metrics_are_served(network: Callable[..., Any]) -> None:
@@ -63,7 +64,7 @@ def test_health_and_metrics_are_served(network: Callable[..., Any]) -> None:
         ]
         long = await ask(port, b"GET /" + b"x" * 5000)
         with pytest.raises(TransportError, match=str(port)):
-            await MetricsServer([], Log(), {}).start("127.0.0.1", port)
+            await MetricsServer(process(None, Log())).start("127.0.0.1", port)
         server.close()
         await net.stop()
         return (alone, *answers, long)
@@ -75,7 +76,10 @@ def test_health_and_metrics_are_served(network: Callable[..., Any]) -> None:
     assert posted.startswith("HTTP/1.1 404")
     assert long == ""
     names = set(re.findall(r"^veilwalk_(\w+) \d+$", metrics, re.MULTILINE))
-    assert {f"{name}_total" for name in PUBLIC_TALLIES} <= names
+    counted = {f"{metric.name}_total" for metric in METRICS if metric.source != "gauge" and metric.is_public}
+    # The manifest of this run does not end.
+    gauges = {metric.name for metric in METRICS if metric.source == "gauge"} - {"manifest_days_left"}
+    assert counted | gauges == names
     assert re.search(r"^veilwalk_links_up 2$", metrics, re.MULTILINE)
 
 
@@ -131,13 +135,13 @@ def test_metrics_ask_the_node_and_nothing_behind_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("host", "code"),
-    [("127.0.0.1:9100", 200), ("LOCALHOST", 200), ("[::1]:9100", 200), ("evil.example:9100", 403), ("", 403)],
+    [("127.0.0.1:9100", 503), ("LOCALHOST", 503), ("[::1]:9100", 503), ("evil.example:9100", 403), ("", 403)],
 )
 def test_finding_17_a_page_of_somebody_else_reads_nothing(host: str, code: int) -> None:
     """A name of its own that points at this machine is no name of it (DNS rebinding)."""
 
     async def main() -> str:
-        server, (port,) = MetricsServer([], Log(), {}), free_ports(1)
+        server, (port,) = MetricsServer(process(None, Log())), free_ports(1)
         await server.start("127.0.0.1", port)
         try:
             return await ask(port, f"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
@@ -170,9 +174,47 @@ def test_statistics_are_of_one_moment(network: Callable[..., Any]) -> None:
 
 def test_what_a_node_did_itself_is_not_a_metric() -> None:
     """Tallies that differ between destination and relay are for the operator's own eyes."""
-    own = {"updates", "turns", "duplicates", "refused", "created", "merged", "retired", "started", "farewells"}
-    own |= {"set_aside", "discarded", "learner_failures", "diverged", "overruns"}
-    assert not own & PUBLIC_TALLIES.keys()
+    public = {metric.name for metric in METRICS if metric.source == "tally" and metric.is_public}
+    own = {metric.name for metric in METRICS if metric.source == "tally" and not metric.is_public}
+    assert public == {"taken", "hops", "rerouted", "expired", "crowded_out", "damaged", "rested", "outlived"}
+    tallies = dict.fromkeys(public | own, 1)
+    assert {metric.name for metric, _ in describe_tallies(tallies, with_own=False)} == public
+    assert {metric.name for metric, _ in describe_tallies(tallies, with_own=True)} == public | own
+
+
+def test_every_count_of_a_node_stands_in_the_table() -> None:
+    """What is counted anywhere in a node has its words, once."""
+    source = Path(veilwalk.node.peer.__file__).parent
+    text = "".join(path.read_text() for path in source.glob("*.py") if path.name != "_observe.py")
+    counted = set(re.findall(r'(?:\.count\(|count=|counts=\()"([a-z_]+)"', text))
+    assert {"taken", "hops", "updates", "retired"} <= counted
+    names = [(metric.source == "gauge", metric.name) for metric in METRICS]
+    assert len(names) == len(set(names))
+    assert counted <= {name for is_gauge, name in names if not is_gauge}
+
+
+def test_neighbours_are_written_down_for_status(network: Callable[..., Any], tmp_path: Path) -> None:
+    """Who is connected, how long each takes, its share; without the time of the look."""
+
+    async def main() -> Any:
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=5, late_hops=1e9))
+        await net.start()
+        await net.until(net.finished)
+        node = net.nodes["n0"]
+        watch = HealthWatch(node, tmp_path)
+        for seconds in (0.1, 8.0):
+            node._neighbours.on_handed("n1", seconds)
+        watch._write_neighbours()
+        expected = node.describe_neighbours()
+        await net.stop()
+        return expected
+
+    expected = asyncio.run(main())
+    assert expected.keys() == {"n1", "n3"}
+    assert read_neighbours(tmp_path) == expected
+    assert expected["n1"]["up"]
+    assert (tmp_path / "neighbours.json").stat().st_mtime == 0
+    assert read_neighbours(tmp_path / "nowhere") == {}
 
 
 def test_health_says_what_is_wrong(network: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,20 +227,20 @@ def test_health_says_what_is_wrong(network: Callable[..., Any], monkeypatch: pyt
         node, said = net.nodes["n0"], []
         watch = HealthWatch(node, net.folder)
         await watch.beat()
-        said.append(watch.look().troubles)
+        said.append(watch.describe().troubles)
         watch.now = lambda: time.time() + 7200
-        said.append(watch.look().troubles)
+        said.append(watch.describe().troubles)
         watch.now = time.time
         node.events["storage_troubles"] += 3
         await watch.beat()
-        said.append(watch.look().troubles)
+        said.append(watch.describe().troubles)
         await watch.beat()
         monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
-        said.append(watch.look().troubles)
+        said.append(watch.describe().troubles)
         monkeypatch.undo()
         await net.stop("n1", "n3")
         await net.until(lambda: node.links_up == 0)
-        said.append(watch.look().troubles)
+        said.append(watch.describe().troubles)
         await net.stop()
         return said
 
@@ -222,17 +264,14 @@ def test_health_notes_what_will_be_wrong(tmp_path: Path, monkeypatch: pytest.Mon
     watch = HealthWatch(cast("Node", node), tmp_path, now=lambda: 2 * 86400, clock=lambda: 100.0)
     watch._pinned = {(1, "b"): 10.0, (2, "b"): 90.0}
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1_500_000_000))
-    log, other = Log(io.StringIO()), Log(io.StringIO())
-    answers = [
-        MetricsServer([one_run(watch, other)], log, {}, refuses)._health() for refuses in (lambda _: False, log.__eq__)
-    ]
+    answers = [MetricsServer(process(watch, Log(), refused))._health() for refused in ("", "n0 is no member")]
     waits = "note: 1 messages have waited for one neighbour for more than a minute\n"
     said = "the manifest has ended\nnote: the disk is nearly full\n" + waits
     assert answers[0] == ("503 Service Unavailable", said)
-    assert answers[1][1] == said + "note: a roster or manifest that was put in place is refused: the log says why\n"
-    assert watch.look().manifest_days_left == -1
+    assert answers[1][1] == said + "note: a roster or manifest that was put in place is refused: n0 is no member\n"
+    assert watch.describe().gauges["manifest_days_left"] == -1
     node.manifest.expires = None
-    assert watch.look().manifest_days_left is None
+    assert "manifest_days_left" not in watch.describe().gauges
 
 
 def test_what_tells_of_trainings_is_told_once_a_day(network: Callable[..., Any]) -> None:
@@ -253,10 +292,9 @@ def test_what_tells_of_trainings_is_told_once_a_day(network: Callable[..., Any])
         ):
             at[0] = moment
             await watch.beat()
-            look = watch.look()
-            said.append(
-                (look.dwell_overruns, look.discarded, tuple(note for note in look.notes if "day before" in note))
-            )
+            health = watch.describe()
+            notes = tuple(note for note in health.notes if "day before" in note)
+            said.append((health.gauges["dwell_overruns"], health.gauges["discarded"], notes))
             await node.scheduler.store(node.scheduler.custody.count, name)
         await net.stop()
         return said
@@ -283,8 +321,8 @@ def test_what_waits_for_one_neighbour_is_counted_and_silence_told_in_steps(netwo
         for moment in (0.0, BEAT_S, 61.0, 599.0, 601.0, 90_000.0):
             at[0] = moment
             await watch.beat()
-            stuck.append(watch.look().stuck)
-            quiet.append(watch.look().quiet_s)
+            stuck.append(watch.describe().gauges["stuck"])
+            quiet.append(watch.describe().gauges["quiet_s"])
         await net.stop()
         return stuck, quiet
 

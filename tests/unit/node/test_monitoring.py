@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +21,7 @@ import pytest
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules
 from veilwalk.node.cluster import free_ports
-from veilwalk.node.peer._health import HealthWatch
-from veilwalk.node.peer._incidents import Incidents
-from veilwalk.node.peer._metrics import MetricsServer
+from veilwalk.node.peer._observe import HealthWatch, MetricsServer
 
 DEPLOY = Path(__file__).parents[3] / "examples" / "deploy"
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
@@ -124,8 +123,8 @@ def test_a_node_without_neighbours_raises_the_alarm(network: Callable[..., Any],
         await net.start("n0")
         log, watch = net.parts["n0"].log, HealthWatch(net.nodes["n0"], net.folder)
         await watch.beat()
-        run = type("OneRun", (), {"name": "", "log": log, "watch": watch, "drained": False})()
-        server = MetricsServer([run], log, Incidents(log).events)
+        process: Any = SimpleNamespace(log=log, watch=watch, refused="")
+        server = MetricsServer(process)
         (port,) = free_ports(1)
         await server.start("127.0.0.1", port)
         try:

@@ -18,14 +18,7 @@ from veilwalk.core.errors import (
     InvalidParameterError,
     ProtocolError,
 )
-from veilwalk.node.members import _roster
-from veilwalk.node.members._manifest import sign_manifest
-from veilwalk.node.members._roster import (
-    Roster,
-    check_succession,
-    load_roster,
-    read_signed_roster,
-)
+from veilwalk.node.members._roster import Roster
 from veilwalk.node.members._signed import read_bounded, sign_file
 from veilwalk.node.sealing._kem import Suite
 
@@ -34,7 +27,7 @@ from veilwalk.node.sealing._kem import Suite
 def test_a_signed_roster_comes_back(tmp_path: Path, suite: Suite) -> None:
     """Every field, through the file; the digest is that of the bytes."""
     roster = first(members={name: member(name, suite=suite) for name in "abcd"}, suite=suite, network=b"r" * 16)
-    found = load_roster(written(tmp_path / "roster.json", roster), ROOT.public_key(), NOW)
+    found = Roster.load(written(tmp_path / "roster.json", roster), ROOT.public_key(), NOW)
     assert found.data == roster.data == (tmp_path / "roster.json").read_bytes()
     assert found.digest == roster.digest
     assert found.members == roster.members
@@ -93,23 +86,23 @@ def test_forged_signatures_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "roster.json", first())
     signature = path.with_name("roster.json.sig")
     good, good_signature = path.read_bytes(), signature.read_bytes()
-    load_roster(path, ROOT.public_key(), NOW)
+    Roster.load(path, ROOT.public_key(), NOW)
     with pytest.raises(CryptoError, match="not signed by this root key"):
-        load_roster(path, Ed25519PrivateKey.generate().public_key(), NOW)
+        Roster.load(path, Ed25519PrivateKey.generate().public_key(), NOW)
     for at in range(0, len(good), 37):
         path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
         with pytest.raises(CryptoError):
-            load_roster(path, ROOT.public_key(), NOW)
+            Roster.load(path, ROOT.public_key(), NOW)
     path.write_bytes(good)
     for text in (b"", b"AAAA\n", b"!" * 88, good_signature[:-5], b"A" * 200, b"\xff" * 88):
         signature.write_bytes(text)
         with pytest.raises((CryptoError, InputFileError)):
-            load_roster(path, ROOT.public_key(), NOW)
+            Roster.load(path, ROOT.public_key(), NOW)
     signature.write_bytes(b"A" * 86 + b"==\n")
     with pytest.raises(CryptoError):
-        load_roster(path, ROOT.public_key(), NOW)
+        Roster.load(path, ROOT.public_key(), NOW)
     signature.write_bytes(good_signature)
-    load_roster(path, ROOT.public_key(), NOW)
+    Roster.load(path, ROOT.public_key(), NOW)
 
 
 def test_a_signature_is_for_one_kind_of_document(tmp_path: Path) -> None:
@@ -119,7 +112,7 @@ def test_a_signature_is_for_one_kind_of_document(tmp_path: Path) -> None:
     for kind in ("manifest", ""):
         sign_file(path, kind, roster.data, ROOT)
         with pytest.raises(CryptoError):
-            load_roster(path, ROOT.public_key(), NOW)
+            Roster.load(path, ROOT.public_key(), NOW)
 
 
 def test_the_signature_is_checked_before_anything_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,9 +122,9 @@ def test_the_signature_is_checked_before_anything_is_parsed(tmp_path: Path, monk
     def fail(*_: object) -> Roster:
         raise AssertionError("parsed before verified")
 
-    monkeypatch.setattr(_roster, "parse_roster", fail)
+    monkeypatch.setattr(Roster, "parse", fail)
     with pytest.raises(CryptoError):
-        load_roster(path, ROOT.public_key(), NOW)
+        Roster.load(path, ROOT.public_key(), NOW)
 
 
 @pytest.mark.parametrize(
@@ -150,11 +143,11 @@ def test_a_roster_holds_between_its_dates(tmp_path: Path, now: float, line: str 
     """Expired, and from the future by more than clocks differ."""
     path = written(tmp_path / "roster.json", first())
     if line is None:
-        assert load_roster(path, ROOT.public_key(), now).version == 1
+        assert Roster.load(path, ROOT.public_key(), now).version == 1
     else:
         with pytest.raises(ProtocolError, match=line):
-            load_roster(path, ROOT.public_key(), now)
-    assert read_signed_roster(path, ROOT.public_key()).version == 1
+            Roster.load(path, ROOT.public_key(), now)
+    assert Roster.read_signed(path, ROOT.public_key()).version == 1
 
 
 def test_only_the_next_version_follows(tmp_path: Path) -> None:
@@ -165,7 +158,7 @@ def test_only_the_next_version_follows(tmp_path: Path) -> None:
     path = tmp_path / "roster.json"
 
     def load(roster: Roster, current: Roster) -> Roster:
-        return load_roster(written(path, roster), ROOT.public_key(), NOW, current)
+        return Roster.load(written(path, roster), ROOT.public_key(), NOW, current)
 
     assert load(two, one).version == 2
     assert load(three, two).version == 3
@@ -192,20 +185,20 @@ def test_epochs_follow_one_another() -> None:
             ahead, version=2, prev_digest=ahead.digest, epoch=epochs[0], members=tuple(cards[name] for name in "abcd")
         )
         if good:
-            check_succession(following, ahead, "roster")
+            following.check_follows(ahead, "roster")
         else:
             with pytest.raises(ProtocolError, match="does not follow 5"):
-                check_succession(following, ahead, "roster")
+                following.check_follows(ahead, "roster")
 
 
 def test_an_oversized_file_is_refused_before_it_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded on reading, signed or not."""
     path = written(tmp_path / "roster.json", first())
-    monkeypatch.setattr(_roster, "_FILE_LIMIT", path.stat().st_size)
-    load_roster(path, ROOT.public_key(), NOW)
-    monkeypatch.setattr(_roster, "_FILE_LIMIT", path.stat().st_size - 1)
+    monkeypatch.setattr(Roster, "limit", path.stat().st_size)
+    Roster.load(path, ROOT.public_key(), NOW)
+    monkeypatch.setattr(Roster, "limit", path.stat().st_size - 1)
     with pytest.raises(InputFileError, match="larger than the"):
-        load_roster(path, ROOT.public_key(), NOW)
+        Roster.load(path, ROOT.public_key(), NOW)
 
 
 def test_no_file_takes_more_memory_than_its_limit(tmp_path: Path) -> None:
@@ -228,11 +221,11 @@ def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
     path = written(tmp_path / "roster.json", first())
     (tmp_path / missing).unlink()
     with pytest.raises(InputFileError, match=f"{missing}: No such file"):
-        load_roster(path, ROOT.public_key(), NOW)
+        Roster.load(path, ROOT.public_key(), NOW)
 
 
 def test_a_manifest_is_no_roster(tmp_path: Path) -> None:
     """Signed by the same root, laid where the roster belongs."""
-    sign_manifest(tmp_path / "roster.json", make_test_manifest(), ROOT)
+    make_test_manifest().sign(tmp_path / "roster.json", ROOT)
     with pytest.raises(CryptoError):
-        load_roster(tmp_path / "roster.json", ROOT.public_key(), NOW)
+        Roster.load(tmp_path / "roster.json", ROOT.public_key(), NOW)

@@ -24,12 +24,7 @@ from veilwalk.node.members._drafts import (
     rotated_roster,
 )
 from veilwalk.node.members._keys import _self_signed
-from veilwalk.node.members._roster import (
-    Member,
-    check_succession,
-    make_card,
-    read_card,
-)
+from veilwalk.node.members._roster import Member, make_card, read_card
 from veilwalk.node.sealing._kem import Suite, kem_public_bytes, new_kem_secret
 
 
@@ -67,7 +62,7 @@ def test_rotation_moves_everybody_to_the_next_epoch() -> None:
     cards = {name: rotated_member(one.member(name), 1) for name in one.ids}
     two = rotated_roster(one, cards=cards, now=NOW, days=30)
     assert (two.version, two.epoch, two.edges) == (2, 1, one.edges)
-    check_succession(two, one, "roster")
+    two.check_follows(one, "roster")
     for name in one.ids:
         assert two.kem_key(name, 1) == one.kem_key(name, 1)
         assert two.kem_key(name, 2) == cards[name].kem[2]

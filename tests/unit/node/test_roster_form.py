@@ -15,9 +15,7 @@ from veilwalk.core.errors import (
     InputFileError,
     VeilwalkError,
 )
-from veilwalk.node.members._roster import (
-    parse_roster,
-)
+from veilwalk.node.members._roster import Roster
 
 
 def changed(change: Callable[[dict[str, Any]], object]) -> bytes:
@@ -86,9 +84,9 @@ def test_a_roster_out_of_form_is_refused_in_one_line(case: str) -> None:
     """The line names the file and what is wrong."""
     change, line = MALFORMED[case]
     with pytest.raises(InputFileError, match=line) as refused:
-        parse_roster(changed(change), "roster.json")
+        Roster.parse(changed(change), "roster.json")
     assert "\n" not in str(refused.value)
-    assert parse_roster(changed(lambda _: None), "roster.json").version == 1
+    assert Roster.parse(changed(lambda _: None), "roster.json").version == 1
 
 
 @pytest.mark.parametrize(
@@ -111,7 +109,7 @@ def test_a_roster_out_of_form_is_refused_in_one_line(case: str) -> None:
 def test_there_is_one_text_of_a_roster(turn: Callable[[bytes], bytes]) -> None:
     """Spaces, keys twice, escapes, marks, nesting: not canonical, not a roster."""
     with pytest.raises(InputFileError):
-        parse_roster(turn(first().data), "roster.json")
+        Roster.parse(turn(first().data), "roster.json")
 
 
 BASE = first().data
@@ -139,7 +137,7 @@ def test_no_document_crashes_the_parser(data: st.DataObject, value: Any) -> None
         place = place[key]
     raw = (json.dumps(content, sort_keys=True, separators=(",", ":")) + "\n").encode()
     try:
-        assert parse_roster(raw, "roster.json").data == raw
+        assert Roster.parse(raw, "roster.json").data == raw
     except VeilwalkError as error:
         assert "\n" not in str(error)  # noqa: PT017  whichever it is, it is one line
 
@@ -148,4 +146,4 @@ def test_no_document_crashes_the_parser(data: st.DataObject, value: Any) -> None
 def test_no_bytes_crash_the_parser(raw: bytes) -> None:
     """Refused, whatever they are."""
     with pytest.raises(InputFileError):
-        parse_roster(raw, "roster.json")
+        Roster.parse(raw, "roster.json")

@@ -18,8 +18,8 @@ from veilwalk.core.walk import SIMPLE
 from veilwalk.node.link._wire import PROTOCOLS, Hello, State, Wire, agreed_protocol, encode
 from veilwalk.node.members import RunRules
 from veilwalk.node.members._keys import read_secret
-from veilwalk.node.members._manifest import parse_manifest
-from veilwalk.node.members._roster import parse_roster, read_card
+from veilwalk.node.members._manifest import Manifest
+from veilwalk.node.members._roster import Roster, read_card
 from veilwalk.node.members._signed import canonical_json
 from veilwalk.node.spool import FolderDisk, Spool
 
@@ -165,8 +165,8 @@ def test_a_format_that_is_no_number_is_damage_and_no_fault(tmp_path: Path, noted
 @pytest.mark.parametrize(
     ("ours", "read"),
     [
-        ("veilwalk-roster-3", lambda data, _: parse_roster(data, "file")),
-        ("veilwalk-manifest-3", lambda data, _: parse_manifest(data, "file")),
+        ("veilwalk-roster-3", lambda data, _: Roster.parse(data, "file")),
+        ("veilwalk-manifest-3", lambda data, _: Manifest.parse(data, "file")),
         ("veilwalk-card-2", lambda data, _: read_card(data, "file")),
         ("veilwalk-key-1", lambda _, path: read_secret(path, about={}, length=1, password=None)),
     ],

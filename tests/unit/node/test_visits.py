@@ -15,9 +15,8 @@ from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node.cluster import visits_per_link
 from veilwalk.node.peer._custody import Custody
-from veilwalk.node.peer._draws import OsDraws
-from veilwalk.node.peer._repeats import Visits, allowed_visits
-from veilwalk.node.peer._routing import NextHop
+from veilwalk.node.peer._neighbours import Visits, allowed_visits
+from veilwalk.node.peer._routing import NextHop, OsDraws
 from veilwalk.node.spool._disk import FolderDisk
 from veilwalk.node.spool._handover import Verdict
 from veilwalk.node.spool._spool import Spool

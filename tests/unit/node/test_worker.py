@@ -30,7 +30,6 @@ from veilwalk.node.members import (
     array_specs,
     decode_params,
     encode_params,
-    load_manifest,
     load_root_public_key,
     params_distance,
 )
@@ -80,7 +79,7 @@ def cluster(tmp_path: Path) -> list[Path]:
 
 
 def manifest_of(config: Path) -> Manifest:
-    return load_manifest(config.parent.parent / "manifest.json", load_root_public_key(load_config(config).root))
+    return Manifest.load(config.parent.parent / "manifest.json", load_root_public_key(load_config(config).root))
 
 
 @pytest.fixture
@@ -164,8 +163,10 @@ def test_a_learner_that_never_loads_ends_the_start(
     killers: list[Path], started: list[Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one line, and the process is gone; where memory runs out the kernel is to take it before the node."""
-    monkeypatch.setattr("veilwalk.node.peer._worker.load_task", lambda *_, **__: time.sleep(1000))
     monkeypatch.setattr("veilwalk.node.peer._worker._LEAST_LOADING_S", 0.1)
+    # Nothing is written into it: to open it for reading never ends.
+    os.mkfifo(killers[0].parent / "fifo.npz")
+    killers[0].write_text(killers[0].read_text().replace('data = "data.npz"', 'data = "fifo.npz"'))
     worker = Worker(killers[0])
     started.append(worker)
     until(lambda: Path(f"/proc/{worker.pid}/oom_score_adj").read_text() == "500\n")

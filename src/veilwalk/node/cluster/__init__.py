@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from veilwalk.core.rooms import open_room
 
 if TYPE_CHECKING:
-    from veilwalk.node.cluster._advice import advise_node
+    from veilwalk.node.cluster._check import check_node
     from veilwalk.node.cluster._files import (
         ClusterPlan,
         ClusterSetup,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         read_previous,
         trial_data,
     )
-    from veilwalk.node.cluster._network import count_candidates, describe_crowd
+    from veilwalk.node.cluster._network import check_members, count_candidates, describe_crowd
     from veilwalk.node.cluster._processes import (
         SETTINGS,
         Cluster,

@@ -29,13 +29,10 @@ from veilwalk.node.members import (
     decode_params,
     edges_of_graph,
     first_roster,
-    load_manifest,
     load_root_public_key,
     new_node_keys,
     new_root_key,
     new_run_walk,
-    sign_manifest,
-    sign_roster,
 )
 from veilwalk.node.peer import file_digest, load_config, node_status
 from veilwalk.node.sealing import Suite, check_recipients
@@ -156,7 +153,7 @@ def read_cluster_spec(out: Path, values: Mapping[str, Any]) -> RunSpec | None:
 
 def manifest_in(out: Path) -> Manifest:
     """Return the signed manifest of the cluster in ``out``."""
-    return load_manifest(out / "manifest.json", load_root_public_key(out / "root" / "root.pub"))
+    return Manifest.load(out / "manifest.json", load_root_public_key(out / "root" / "root.pub"))
 
 
 def prepare_or_resume(setup: ClusterSetup, out: Path) -> list[Path]:
@@ -203,7 +200,7 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
         # Members are numbered as the nodes are, whatever these are called elsewhere.
         edges = edges_of_graph(replace(plan.graph, labels=None), ids)
         roster = first_roster(members, edges, suite=suite, now=int(time.time()), days=_DAYS)
-        sign_roster(folder / "roster.json", roster, root)
+        roster.sign(folder / "roster.json", root)
         # A rule follows whatever becomes of the members; any other law is written for these, by their names.
         rule = f"far:{plan.law.far}" if plan.law.far else None
         if not rule:
@@ -220,7 +217,7 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
             law_digest="" if rule else file_digest(folder / "law.npz", "law"),
             test_digest="" if plan.test is None else file_digest(folder / _TEST, "test"),
         )
-        sign_manifest(folder / "manifest.json", manifest, root)
+        manifest.sign(folder / "manifest.json", root)
         law = "" if rule else 'law = "../law.npz"\n'
         return [_prepare_node(folder, name, plan, index, law) for index, name in enumerate(ids)]
     except (OSError, RecordError) as error:

@@ -22,13 +22,9 @@ from veilwalk.node.members import (
     Roster,
     RunFigures,
     array_specs,
-    changed_manifest,
     load_root_key,
     load_root_public_key,
-    load_roster,
     new_run_walk,
-    read_signed_manifest,
-    sign_manifest,
 )
 from veilwalk.node.peer import SecretNormal, file_digest, signatures_needed
 from veilwalk.node.sealing import RUN_ID_BYTES, check_recipients
@@ -85,8 +81,8 @@ def make_manifest(
     if spec.scheme.recipients is not None:
         check_recipients(spec.scheme.recipients)
     root = load_root_key(root_keys, password=password)
-    members = load_roster(roster, root.public_key(), time.time())
-    before = None if previous is None else read_signed_manifest(previous, root.public_key())
+    members = Roster.load(roster, root.public_key(), time.time())
+    before = None if previous is None else Manifest.read_signed(previous, root.public_key())
     test_digest = "" if before is None else before.test_digest
     test_digest = test_digest if test is None else file_digest(test, "test")
     if (spec.end.target_accuracy is None) != (not test_digest):
@@ -123,10 +119,10 @@ def make_manifest(
     )
     if before is not None:
         content = {one.name: getattr(manifest, one.name) for one in fields(manifest)}
-        manifest = changed_manifest(
-            before, **{name: value for name, value in content.items() if name not in {"version", "prev_digest"}}
+        manifest = before.change(
+            **{name: value for name, value in content.items() if name not in {"version", "prev_digest"}}
         )
-    sign_manifest(out, manifest, root)
+    manifest.sign(out, root)
     return manifest, lost, describe_crowd(count_candidates(scheme))
 
 
@@ -215,7 +211,7 @@ def _flatten(manifest: Manifest) -> dict[str, Any]:
 
 def read_previous(values: Mapping[str, Any], previous: Path, root_keys: Path) -> RunSpec:
     """Return the run of the manifest before with ``values`` changed: what nobody names stays as it is."""
-    before = read_signed_manifest(previous, load_root_public_key(root_keys / "root.pub"))
+    before = Manifest.read_signed(previous, load_root_public_key(root_keys / "root.pub"))
     if before.law_digest and "law" not in values:
         raise InvalidParameterError("law", None, "the law file again, or a rule: the manifest before names a file")
     return MANIFEST.read(values, start=before.spec)

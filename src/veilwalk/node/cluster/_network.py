@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from veilwalk.node.members import LawRule, node_walk
 if TYPE_CHECKING:
     from veilwalk.design import Scheme
     from veilwalk.graphs import Graph
+    from veilwalk.node.members import Manifest, Roster
     from veilwalk.training import RunSpec, SchemeSpec
 
 STRAIGHT = Walk("non-backtracking")
@@ -22,8 +24,6 @@ STRAIGHT = Walk("non-backtracking")
 SMALL_CROWD = 16
 # Of larger networks the candidates of every member are not counted: they are many.
 _COUNTED = 1000
-# Walks that are played, and updates of each for every member.
-_WALKS, _PLAYED = 4, 400
 
 
 def choose_node_scheme(graph: Graph, spec: RunSpec) -> Scheme:
@@ -58,6 +58,17 @@ def choose_member_scheme(graph: Graph, parts: SchemeSpec) -> tuple[Scheme, str]:
     rule = LawRule.of(law)
     name, support = ("uniform-node", (rule.nearest, rule.farthest)) if rule.farthest else (law, None)
     return choose_scheme(graph, name, support=support, walk=walk, recipients=parts.recipients), str(rule)
+
+
+def check_members(manifest: Manifest, roster: Roster, law: Path | None = None) -> tuple[str, str]:
+    """Return what is wrong with a run under a roster, and what is poor about it; empty where nothing is.
+
+    ``law`` is its law, where the manifest names a file.
+    """
+    scheme, _ = choose_member_scheme(roster.graph(), replace(manifest.spec.scheme, law=manifest.law or str(law)))
+    idle = ", ".join(scheme.graph.label(int(node)) for node in scheme.idle_nodes)
+    wrong = f"{idle} never train, for the others seal only for each other: tell the keeper" if idle else ""
+    return wrong, describe_crowd(count_candidates(scheme)) or ""
 
 
 def describe_crowd(candidates: int) -> str | None:

@@ -1,11 +1,9 @@
 """Connections between neighbours: frames, TLS, the port, limits."""
 
 from veilwalk.node.link._connection import Connection, dial, dialing_context, listening_context
-from veilwalk.node.link._limits import Limits, TokenBucket
-from veilwalk.node.link._pace import PING_SPREAD_S, answer_spread, due_within, wait_until
+from veilwalk.node.link._limits import PING_SPREAD_S, Limits, TokenBucket, answer_spread, due_within, wait_until
 from veilwalk.node.link._port import Port
 from veilwalk.node.link._wire import (
-    NO_RUN,
     PROTOCOLS,
     Ack,
     Frame,
@@ -19,7 +17,6 @@ from veilwalk.node.link._wire import (
 )
 
 __all__ = [
-    "NO_RUN",
     "PING_SPREAD_S",
     "PROTOCOLS",
     "Ack",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 import ssl
+import threading
+from concurrent.futures import Future
 
 from veilwalk.core.errors import CryptoError, ProtocolError, TransportError
-from veilwalk.node.link._names import addresses_of
 from veilwalk.node.link._wire import Frame, Role, Wire
 from veilwalk.node.members import Member, NodeKeys, spki_sha256
 from veilwalk.node.sealing import Bytes
@@ -203,13 +205,15 @@ def _strict(context: ssl.SSLContext, keys: NodeKeys, anchors: str) -> ssl.SSLCon
     return context
 
 
-async def accept(connected: socket.socket, context: ssl.SSLContext, *, timeout_s: float) -> Connection:
-    """Return a connection that somebody has dialed, after its handshake; it is of no run yet.
+async def accept(
+    connected: socket.socket, context: ssl.SSLContext, *, message_bytes: int, timeout_s: float
+) -> Connection:
+    """Return a connection that somebody has dialed, after its handshake.
 
     Raises:
         TransportError: It shows no certificate of a member's, or does nothing.
     """
-    connection = Connection("listener", message_bytes=0)
+    connection = Connection("listener", message_bytes=message_bytes)
     try:
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: connection, connected, ssl=context, ssl_handshake_timeout=timeout_s
@@ -287,3 +291,47 @@ def _forget_frames(error: BaseException | None) -> None:
     while error is not None:
         error.__traceback__ = None
         error = error.__context__
+
+
+# Names that are being looked up, once each: however often somebody asks meanwhile.
+_asked: dict[tuple[str, int], Future[list[str]]] = {}
+_asking = threading.Lock()
+
+
+async def addresses_of(host: str, port: int) -> list[str]:
+    """Return the addresses that ``host`` has, best first.
+
+    Raises:
+        OSError: It has none, or no name server says so.
+    """
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return await asyncio.wrap_future(_look_up(host, port))
+    return [host]
+
+
+def _look_up(host: str, port: int) -> Future[list[str]]:
+    with _asking:
+        if (host, port) in _asked:
+            return _asked[host, port]
+        found = _asked[host, port] = Future[list[str]]()
+    # Nobody who gives up takes it from the others.
+    found.set_running_or_notify_cancel()
+    threading.Thread(target=_answer, args=(host, port, found), name="names", daemon=True).start()
+    return found
+
+
+def _answer(host: str, port: int, found: Future[list[str]]) -> None:
+    addresses: list[str] = []
+    failure: Exception | None = None
+    try:
+        addresses = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except Exception as error:  # noqa: BLE001  a name that cannot be written raises others; whoever asked must know
+        failure = error if isinstance(error, OSError) else OSError(f"not a name ({type(error).__name__})")
+    with _asking:
+        del _asked[host, port]
+    if failure is None:
+        found.set_result(list(dict.fromkeys(addresses)))
+    else:
+        found.set_exception(failure)

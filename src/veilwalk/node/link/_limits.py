@@ -1,17 +1,28 @@
-"""How long a node waits for a neighbour, and how much it takes from one."""
+"""How long a node waits for a neighbour, how much it takes from one, and at what moments it answers.
+
+Answers come at random moments: a neighbour with a watch must not read from them how busy this node is. A question is
+answered after a time that is drawn before any work is done, evenly up to a spread that is long beside the work. Moments
+of a fixed grid would hide when the question was seen, and show to the millisecond how late this node was in answering
+it; a fixed time after the question would show both.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from dataclasses import dataclass, replace
 
 from veilwalk.core import validate
 
+#: Of PING, which may be answered at leisure: some ten a second then tell next to nothing.
+PING_SPREAD_S = 0.2
+_LONGEST_SPREAD_S = 0.1
 # A neighbour slower than this is as good as silent.
 _SLOWEST_BYTES_PER_S = 64 * 1024
 # A neighbour may have two messages here however long they are: one that goes on, and one that comes.
 _LEAST_QUOTA = 2
+_dice = secrets.SystemRandom()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,3 +105,20 @@ class TokenBucket:
         now = time.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate)
         self._last = now
+
+
+def answer_spread(dwell_s: float) -> float:
+    """Return within which time anything but PING is answered where messages dwell so long."""
+    return min(_LONGEST_SPREAD_S, dwell_s / 4)
+
+
+def due_within(spread_s: float) -> float:
+    """Return when a question asked now is to be answered."""
+    return time.monotonic() + _dice.random() * spread_s if spread_s else 0.0
+
+
+async def wait_until(due: float) -> None:
+    """Wait for that moment, if it is not over."""
+    left_s = due - time.monotonic() if due else 0.0
+    if left_s > 0:
+        await asyncio.sleep(left_s)

@@ -21,8 +21,6 @@ PROTOCOL = 3
 PROTOCOLS = range(PROTOCOL, PROTOCOL + 1)
 # The first whose greeting is as below.
 _FIRST = 3
-#: What a HELLO names that refuses a run.
-NO_RUN = bytes(16)
 # Versions are numbers in files and tables, whose numbers are signed.
 _LARGEST = 2**63 - 1
 
@@ -147,8 +145,7 @@ class Wire:
     def __init__(self, role: Role, *, message_bytes: int) -> None:
         self._role: Role = role
         self._peer: Role = "listener" if role == "dialer" else "dialer"
-        #: Length of every message of the run; of a listener's run once it knows which.
-        self.message_bytes = message_bytes
+        self._message_bytes = message_bytes
         self._expected: bytes | None = None
         self._small = bytearray(1 + max(kind.layout.size for kind in _CODES))
         self._offer: Offer | None = None
@@ -189,7 +186,7 @@ class Wire:
     def following(self) -> Frame | None:
         """Return the next frame that is here whole, if any."""
         if self._offer is not None:
-            return self._after_message(self._offer) if self._have == self.message_bytes else None
+            return self._after_message(self._offer) if self._have == self._message_bytes else None
         if not self._have:
             return None
         kind = _KINDS.get(self._small[0])
@@ -209,13 +206,13 @@ class Wire:
         self._have -= size
         self._small[: self._have] = self._small[size : size + self._have]
         if isinstance(frame, Offer):
-            if frame.length != self.message_bytes:
+            if frame.length != self._message_bytes:
                 raise ProtocolError(
                     f"a peer offered {frame.length} bytes: every message of the run is longer or shorter"
                 )
             self._offer, self._have = frame, 0
             if not self._message:
-                self._message = bytearray(self.message_bytes)
+                self._message = bytearray(self._message_bytes)
             return None
         return self._complete(frame)
 

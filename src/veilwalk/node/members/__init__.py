@@ -38,28 +38,14 @@ if TYPE_CHECKING:
         RunFigures,
         RunRules,
         array_specs,
-        changed_manifest,
-        check_manifest_time,
         final_tag,
-        load_manifest,
         new_run_walk,
         node_walk,
-        parse_manifest,
-        read_manifest_draft,
-        read_signed_manifest,
-        sign_manifest,
     )
     from veilwalk.node.members._roster import (
         Member,
         Roster,
-        check_succession,
-        check_time,
-        load_roster,
-        parse_roster,
         read_card,
-        read_roster_draft,
-        read_signed_roster,
-        sign_roster,
         spki_sha256,
     )
     from veilwalk.node.members._signed import (

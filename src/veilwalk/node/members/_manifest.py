@@ -6,34 +6,18 @@ manifest``), and the figures that the keeper's machine worked out from it. :clas
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from typing import TYPE_CHECKING, Any, Self
 
 from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, InvalidParameterError, ProtocolError
 from veilwalk.core.payload import array_bytes
 from veilwalk.core.walk import Walk
-from veilwalk.node.members._signed import (
-    check_dates,
-    check_first_link,
-    check_follows,
-    check_text,
-    decode_hex,
-    read_bounded,
-    read_record,
-    read_signed,
-    sign_file,
-    write_record,
-)
+from veilwalk.node.members._signed import SignedDocument, decode_hex, write_record
 from veilwalk.node.sealing import DIGEST_BYTES, RUN_ID_BYTES, Header, Suite, bucket_for, check_recipients, need_length
 from veilwalk.training import MANIFEST, RunSpec
 
@@ -61,11 +45,8 @@ _PATIENCE = 4
 _FAR = re.compile(r"far:([1-9][0-9]{0,3})", re.ASCII)
 _UNIFORM = re.compile(r"uniform-node:([1-9][0-9]{0,3}):([1-9][0-9]{0,3})", re.ASCII)
 
-_FORMAT = "veilwalk-manifest-3"
 #: What no later version of a manifest may change: messages under way, and models on disk, would fit no more.
 FIXED = ("run_id", "network", "suite", "arrays", "payload", "recipients", "seed", "walks", "bucket_bytes")
-_KIND = "manifest"
-_FILE_LIMIT = 4 * 1024 * 1024
 _MAX_ARRAYS = 10_000
 _MAX_DIMENSIONS = 8
 _MAX_SIZE = 2**31
@@ -347,7 +328,7 @@ class ArraySpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest:
+class Manifest(SignedDocument):
     """One run: its id, the arrays of its model in the order they travel, and what everybody runs.
 
     Args:
@@ -364,10 +345,12 @@ class Manifest:
         law_digest: SHA-256 of the file of the destination law (hexadecimal); empty where it is a rule.
         graph_digest: The digest of the graph that law and figures were made for.
         test_digest: SHA-256 of the public test set (hexadecimal); empty where the run has none.
-        version: 1 for the first, then one more each time.
-        prev_digest: Digest of the version before, None for the first.
-        expires: Seconds since 1970 from when it is not accepted any more; None for never.
     """
+
+    kind = "manifest"
+    form = "veilwalk-manifest-3"
+    limit = 4 * 1024 * 1024
+    readers = {"spec": MANIFEST.read}  # noqa: RUF012
 
     run_id: bytes
     arrays: tuple[ArraySpec, ...]
@@ -386,6 +369,7 @@ class Manifest:
     expires: int | None = None
 
     def __post_init__(self) -> None:
+        SignedDocument.__post_init__(self)
         object.__setattr__(self, "network", self.network or self.run_id)
         object.__setattr__(self, "norm_bound", float(self.norm_bound))
         # Without what is no business of nodes: the network and the data that a simulation would have.
@@ -395,13 +379,12 @@ class Manifest:
             raise InvalidParameterError("arrays", f"{len(self.arrays)} arrays", f"1 to {_MAX_ARRAYS}, no name twice")
         validate.more_than(0, norm_bound=self.norm_bound)
         validate.finite(norm_bound=self.norm_bound)
-        validate.integer(1, n_features=self.n_features, version=self.version)
+        validate.integer(1, n_features=self.n_features)
         validate.integer(0, n_classes=self.n_classes, expires=self.expires or 0)
         self._check_spec()
         for name in ("law_digest", "graph_digest", "test_digest"):
             if getattr(self, name) or name == "graph_digest":
                 decode_hex(getattr(self, name), DIGEST_BYTES, name)
-        check_first_link(self.version, self.prev_digest)
         _ = self.bucket_bytes
 
     def _check_spec(self) -> None:
@@ -472,14 +455,26 @@ class Manifest:
         """What every body of the run is padded to: the smallest bucket that holds the model, signed as an end."""
         return bucket_for(self.body_bytes + SIGNATURE_BYTES * self.figures.signatures)
 
-    def to_bytes(self) -> bytes:
-        """Return the manifest as canonical JSON."""
-        return write_record(self, _FORMAT, spec=self.spec.params(MANIFEST))
-
     @cached_property
-    def digest(self) -> bytes:
-        """SHA-256 of the canonical text."""
-        return hashlib.sha256(self.to_bytes()).digest()
+    def data(self) -> bytes:
+        """Its canonical JSON."""
+        return write_record(self, self.form, spec=self.spec.params(MANIFEST))
+
+    def check_follows(self, current: Self | None, name: str) -> None:
+        """Refuse a manifest that does not follow ``current``, or changes what messages under way must fit."""
+        if current is not None and self.run_id != current.run_id:
+            need = "a new run begins with an empty state folder"
+            raise ProtocolError(f"{name}: of another run than the one before: {need}")
+        SignedDocument.check_follows(self, current, name)
+        for field in FIXED if current is not None else ():
+            if getattr(self, field) != getattr(current, field):
+                raise ProtocolError(f"{name}: version {self.version} has other {field}: that needs a new run")
+
+    def change(self, **changes: Any) -> Manifest:
+        """Return the version after this one with some fields changed; what no version may change is refused."""
+        changed = replace(self, **changes, version=self.version + 1, prev_digest=self.digest)
+        changed.check_follows(self, "manifest")
+        return changed
 
 
 def array_specs(params: Params) -> tuple[ArraySpec, ...]:
@@ -488,63 +483,3 @@ def array_specs(params: Params) -> tuple[ArraySpec, ...]:
         ArraySpec(name=name, shape=tuple(array.shape), dtype=array.dtype.newbyteorder("<").str)
         for name, array in params.items()
     )
-
-
-def parse_manifest(data: bytes, name: str) -> Manifest:
-    """Return the manifest in ``data``, checked; its signature is :func:`load_manifest`'s business."""
-    manifest = read_record(Manifest, data, _FORMAT, name, spec=MANIFEST.read)
-    check_text(manifest.to_bytes(), data, name)
-    return manifest
-
-
-def sign_manifest(path: Path, manifest: Manifest, root_key: Ed25519PrivateKey) -> None:
-    """Write the manifest and its signature."""
-    sign_file(path, _KIND, manifest.to_bytes(), root_key)
-
-
-def load_manifest(
-    path: Path, root_public_key: Ed25519PublicKey, now: float | None = None, current: Manifest | None = None
-) -> Manifest:
-    """Return the manifest at ``path`` if it may be used at ``now`` by a node that holds ``current``.
-
-    Raises:
-        CryptoError: The signature is not the root's.
-        ProtocolError: Expired, older than ``current``, not its successor, or with another model than it.
-        InputFileError: Missing, too large, or malformed.
-    """
-    manifest = read_signed_manifest(path, root_public_key)
-    check_manifest_follows(manifest, current, str(path))
-    check_manifest_time(manifest, time.time() if now is None else now, str(path))
-    return manifest
-
-
-def read_signed_manifest(path: Path, root_public_key: Ed25519PublicKey) -> Manifest:
-    """Return the manifest at ``path`` once its signature is checked, whatever its date: what a node held before."""
-    return parse_manifest(read_signed(path, _KIND, root_public_key, _FILE_LIMIT), str(path))
-
-
-def read_manifest_draft(path: Path) -> Manifest:
-    """Return the manifest at ``path``, signed or not: for the root's keeper, and of what a node has checked before."""
-    return parse_manifest(read_bounded(path, _FILE_LIMIT), str(path))
-
-
-def check_manifest_follows(manifest: Manifest, current: Manifest | None, name: str) -> None:
-    """Refuse a manifest that does not follow ``current``, or changes what messages under way must fit."""
-    if current is not None and manifest.run_id != current.run_id:
-        raise ProtocolError(f"{name}: of another run than the one before: a new run begins with an empty state folder")
-    check_follows(manifest, current, name)
-    for one in FIXED if current is not None else ():
-        if getattr(manifest, one) != getattr(current, one):
-            raise ProtocolError(f"{name}: version {manifest.version} has other {one}: that needs a new run")
-
-
-def check_manifest_time(manifest: Manifest, now: float, name: str) -> None:
-    """Refuse a manifest that has expired."""
-    check_dates(manifest.version, now, created=0, expires=manifest.expires, name=name)
-
-
-def changed_manifest(previous: Manifest, **changes: Any) -> Manifest:
-    """Return the version after ``previous`` with some fields changed; what no version may change is refused."""
-    manifest = replace(previous, **changes, version=previous.version + 1, prev_digest=previous.digest)
-    check_manifest_follows(manifest, previous, "manifest")
-    return manifest

@@ -1,7 +1,7 @@
 """The roster: who belongs to a network, with which keys, at which addresses, along which edges.
 
-Each version names the digest of the one before it, so that a history cannot be rewritten, and ends by itself, so
-that a node cut off from news notices. A member leaves, or changes a key, by the next version; nothing else revokes.
+Each version ends by itself, so that a node cut off from news notices. A member leaves, or changes a key, by the next
+version; nothing else revokes.
 A member joins with a *card*, which its TLS key signs.
 """
 
@@ -14,9 +14,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from cryptography import x509
@@ -30,14 +29,9 @@ from veilwalk.core.errors import CryptoError, GraphError, InputFileError, Invali
 from veilwalk.node.members._manifest import Manifest
 from veilwalk.node.members._signed import (
     MAX_EPOCH,
-    check_dates,
-    check_first_link,
-    check_follows,
+    SignedDocument,
     check_text,
-    read_bounded,
     read_record,
-    read_signed,
-    sign_file,
     write_record,
 )
 from veilwalk.node.sealing import RUN_ID_BYTES, SealContext, Suite, check_kem_public_key, need_length
@@ -52,10 +46,6 @@ _CERTIFICATE_LIMIT = 1024
 _MOST_EPOCHS = 4
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 _ADDRESS = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253}):([1-9][0-9]{0,4})", re.ASCII)
-_FORMAT = "veilwalk-roster-3"
-_KIND = "roster"
-# Two hybrid keys each for some 10,000 members.
-_FILE_LIMIT = 64 * 1024 * 1024
 _MAX_TIME = 253402300800  # the year 10000
 
 
@@ -193,37 +183,37 @@ def _public_key(certificate: bytes) -> Ed25519PublicKey:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Roster:
+class Roster(SignedDocument):
     """One version of the roster. Node ``i`` of :meth:`graph` is ``members[i]``: they stand in order of their ids.
 
     Args:
         network: 16 bytes, fresh for each network; it stays through all versions. Runs name it in their manifests.
         suite: How messages are sealed.
-        version: 1 for the first, then one more each time.
         epoch: The epoch messages are sealed in; members have keys for it and for the next.
         created: Seconds since 1970; not accepted earlier.
-        expires: Seconds since 1970; not accepted from then on.
-        prev_digest: Digest of the version before, None for the first.
         members: Sorted by id.
         edges: Pairs of ids, the smaller first, sorted.
         seals_from: Seconds since 1970 from when messages are sealed in ``epoch``; until then in the one before, which
             members then have keys for as well. All change over at one time, whenever this file reaches them.
     """
 
+    kind = "roster"
+    form = "veilwalk-roster-3"
+    # Two hybrid keys each for some 10,000 members.
+    limit = 64 * 1024 * 1024
+
     network: bytes
     suite: Suite
-    version: int
     epoch: int
     created: int
     expires: int
-    prev_digest: bytes | None
     members: tuple[Member, ...]
     edges: tuple[tuple[str, str], ...]
     seals_from: int = 0
 
     def __post_init__(self) -> None:
+        SignedDocument.__post_init__(self)
         need_length(RUN_ID_BYTES, network=self.network)
-        validate.integer(1, version=self.version)
         validate.integer(0, epoch=self.epoch, created=self.created, seals_from=self.seals_from, expires=self.expires)
         if self.epoch >= MAX_EPOCH - 1:
             raise InvalidParameterError("epoch", self.epoch, f"below {MAX_EPOCH - 1}")
@@ -232,7 +222,6 @@ class Roster:
         if self.rolls_over and not (self.epoch and self.seals_from < self.expires):
             need = "before expires, and not after created in epoch 0"
             raise InvalidParameterError("seals_from", self.seals_from, need)
-        check_first_link(self.version, self.prev_digest)
         self._check_members()
         self._check_edges()
 
@@ -369,62 +358,15 @@ class Roster:
             recipients=manifest.recipients,
         )
 
-    @cached_property
-    def data(self) -> bytes:
-        """The roster as canonical JSON."""
-        return write_record(self, _FORMAT)
+    @property
+    def begins(self) -> int:
+        """When it was made."""
+        return self.created
 
-    @cached_property
-    def digest(self) -> bytes:
-        """SHA-256 of the canonical text."""
-        return hashlib.sha256(self.data).digest()
-
-
-def parse_roster(data: bytes, name: str) -> Roster:
-    """Return the roster in ``data``, checked in itself; who signed it and when it holds is :func:`load_roster`'s."""
-    roster = read_record(Roster, data, _FORMAT, name)
-    check_text(roster.data, data, name)
-    return roster
-
-
-def load_roster(path: Path, root_public_key: Ed25519PublicKey, now: float, current: Roster | None = None) -> Roster:
-    """Return the roster at ``path`` if it may be used at ``now`` by a node that holds ``current``.
-
-    Raises:
-        CryptoError: The signature is not the root's.
-        ProtocolError: Expired, not yet valid, older than ``current``, or not its successor: a fork or a gap.
-        InputFileError: Missing, too large, or malformed.
-    """
-    roster = read_signed_roster(path, root_public_key)
-    check_succession(roster, current, str(path))
-    check_time(roster, now, str(path))
-    return roster
-
-
-def read_signed_roster(path: Path, root_public_key: Ed25519PublicKey) -> Roster:
-    """Return the roster at ``path`` once its signature is checked, whatever its date: what a node held before."""
-    return parse_roster(read_signed(path, _KIND, root_public_key, _FILE_LIMIT), str(path))
-
-
-def read_roster_draft(path: Path) -> Roster:
-    """Return the roster at ``path``, signed or not: for the root's keeper, never for a node."""
-    return parse_roster(read_bounded(path, _FILE_LIMIT), str(path))
-
-
-def check_time(roster: Roster, now: float, name: str) -> None:
-    """Refuse a roster that has expired, or that comes from the future by more than clocks differ."""
-    check_dates(roster.version, now, created=roster.created, expires=roster.expires, name=name)
-
-
-def check_succession(roster: Roster, current: Roster | None, name: str) -> None:
-    """Refuse a roster that does not follow ``current``; the same one again is accepted."""
-    if current is not None and roster.network != current.network:
-        raise ProtocolError(f"{name}: of another network")
-    check_follows(roster, current, name)
-    if current is not None and not current.epoch <= roster.epoch <= current.epoch + 1:
-        raise ProtocolError(f"{name}: epoch {roster.epoch} does not follow {current.epoch}")
-
-
-def sign_roster(path: Path, roster: Roster, root_key: Ed25519PrivateKey) -> None:
-    """Write the roster and its signature."""
-    sign_file(path, _KIND, roster.data, root_key)
+    def check_follows(self, current: Self | None, name: str) -> None:
+        """Refuse a roster that does not follow ``current``; the same one again is accepted."""
+        if current is not None and self.network != current.network:
+            raise ProtocolError(f"{name}: of another network")
+        SignedDocument.check_follows(self, current, name)
+        if current is not None and not current.epoch <= self.epoch <= current.epoch + 1:
+            raise ProtocolError(f"{name}: epoch {self.epoch} does not follow {current.epoch}")

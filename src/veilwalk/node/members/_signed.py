@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from veilwalk.core import validate
 from veilwalk.core.config import decode, encode
 from veilwalk.core.errors import CryptoError, InputFileError, InvalidParameterError, ProtocolError, VeilwalkError
 from veilwalk.core.records import write_atomically
 from veilwalk.node.sealing import DIGEST_BYTES
-
-if TYPE_CHECKING:
-    from veilwalk.node.members._manifest import Manifest
-    from veilwalk.node.members._roster import Roster
 
 SIGNATURE_SUFFIX = ".sig"
 #: The numbers of versions and epochs are below this.
@@ -208,36 +209,110 @@ def _signed_bytes(kind: str, data: bytes) -> bytes:
 # ---- versions ------------------------------------------------------------------------------------------------------
 
 
-def check_first_link(version: int, prev_digest: bytes | None) -> None:
-    """Refuse a first version that names one before it, and a later one that does not."""
-    if version >= MAX_EPOCH:
-        raise InvalidParameterError("version", version, f"below {MAX_EPOCH}")
-    if (prev_digest is None) != (version == 1) or len(prev_digest or bytes(DIGEST_BYTES)) != DIGEST_BYTES:
-        raise InvalidParameterError("prev_digest", prev_digest, "absent in version 1, 32 bytes in all others")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SignedDocument:
+    """One version of a roster or a manifest, which the root signs.
 
-
-def check_follows(document: Manifest | Roster, current: Manifest | Roster | None, name: str) -> None:
-    """Refuse a version that does not follow ``current``; the same one again is accepted.
-
-    Raises:
-        ProtocolError: Older, a second one of the same number, after a gap, or after another one.
+    Args:
+        version: 1 for the first, then one more each time.
+        prev_digest: Digest of the version before, None for the first.
+        expires: Seconds since 1970 from when it is not accepted any more; None for never.
     """
-    if current is None or document.digest == current.digest:
-        return
-    version, held = document.version, current.version
-    if version < held:
-        raise ProtocolError(f"{name}: version {version} is older than {held}, which this node holds")
-    if version == held:
-        raise ProtocolError(f"{name}: a second version {version}: the root signed two; ask its keeper")
-    if version > held + 1:
-        raise ProtocolError(f"{name}: version {version} does not follow {held}; load {held + 1} first")
-    if document.prev_digest != current.digest:
-        raise ProtocolError(f"{name}: version {version} follows another {held} than this node holds")
 
+    #: What it is called, in signatures and errors.
+    kind: ClassVar[str]
+    form: ClassVar[str]
+    limit: ClassVar[int]
+    #: Functions that read the fields that :func:`decode` does not know.
+    readers: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
 
-def check_dates(version: int, now: float, *, created: int, expires: int | None, name: str) -> None:
-    """Refuse a version that has expired, or that comes from the future by more than clocks differ."""
-    if expires is not None and now >= expires:
-        raise ProtocolError(f"{name}: version {version} expired {now - expires:.0f} s ago")
-    if now < created - _CLOCK_TOLERANCE_S:
-        raise ProtocolError(f"{name}: version {version} begins in {created - now:.0f} s; is this clock right?")
+    version: int
+    prev_digest: bytes | None
+    expires: int | None
+
+    def __post_init__(self) -> None:
+        validate.integer(1, version=self.version)
+        if self.version >= MAX_EPOCH:
+            raise InvalidParameterError("version", self.version, f"below {MAX_EPOCH}")
+        first, length = self.prev_digest is None, len(self.prev_digest or bytes(DIGEST_BYTES))
+        if first != (self.version == 1) or length != DIGEST_BYTES:
+            raise InvalidParameterError("prev_digest", self.prev_digest, "absent in version 1, 32 bytes in all others")
+
+    @classmethod
+    def parse(cls, data: bytes, name: str) -> Self:
+        """Return the version in ``data``, checked in itself; :meth:`load` checks who signed it, and its time."""
+        document = read_record(cls, data, cls.form, name, **cls.readers)
+        check_text(document.data, data, name)
+        return document
+
+    @classmethod
+    def read_draft(cls, path: Path) -> Self:
+        """Return the version at ``path``, signed or not: for the root's keeper, and for what a node has checked."""
+        return cls.parse(read_bounded(path, cls.limit), str(path))
+
+    @classmethod
+    def read_signed(cls, path: Path, root_public_key: Ed25519PublicKey) -> Self:
+        """Return the version at ``path`` once its signature is checked, whatever its date."""
+        return cls.parse(read_signed(path, cls.kind, root_public_key, cls.limit), str(path))
+
+    @classmethod
+    def load(
+        cls, path: Path, root_public_key: Ed25519PublicKey, now: float | None = None, current: Self | None = None
+    ) -> Self:
+        """Return the version at ``path`` if a node that holds ``current`` may use it at ``now``.
+
+        Raises:
+            CryptoError: The signature is not the root's.
+            ProtocolError: Expired, not yet valid, older than ``current``, or not its successor: a fork or a gap.
+            InputFileError: Missing, too large, or malformed.
+        """
+        document = cls.read_signed(path, root_public_key)
+        document.check_follows(current, str(path))
+        document.check_time(time.time() if now is None else now, str(path))
+        return document
+
+    def sign(self, path: Path, root_key: Ed25519PrivateKey) -> None:
+        """Write it and its signature."""
+        sign_file(path, self.kind, self.data, root_key)
+
+    @cached_property
+    def data(self) -> bytes:
+        """Its canonical JSON."""
+        return write_record(self, self.form)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical text."""
+        return hashlib.sha256(self.data).digest()
+
+    @property
+    def begins(self) -> int:
+        """Seconds since 1970 from when it may be used; 0 where it does not say."""
+        return 0
+
+    def check_follows(self, current: Self | None, name: str) -> None:
+        """Refuse a version that does not follow ``current``; the same one again is accepted.
+
+        Raises:
+            ProtocolError: Older, a second one of the same number, after a gap, or after another one.
+        """
+        if current is None or self.digest == current.digest:
+            return
+        version, held = self.version, current.version
+        if version < held:
+            raise ProtocolError(f"{name}: version {version} is older than {held}, which this node holds")
+        if version == held:
+            raise ProtocolError(f"{name}: a second version {version}: the root signed two; ask its keeper")
+        if version > held + 1:
+            raise ProtocolError(f"{name}: version {version} does not follow {held}; load {held + 1} first")
+        if self.prev_digest != current.digest:
+            raise ProtocolError(f"{name}: version {version} follows another {held} than this node holds")
+
+    def check_time(self, now: float, name: str) -> None:
+        """Refuse a version that has expired, or that comes from the future by more than clocks differ."""
+        if self.expires is not None and now >= self.expires:
+            raise ProtocolError(f"{name}: version {self.version} expired {now - self.expires:.0f} s ago")
+        if now < self.begins - _CLOCK_TOLERANCE_S:
+            raise ProtocolError(
+                f"{name}: version {self.version} begins in {self.begins - now:.0f} s; is this clock right?"
+            )

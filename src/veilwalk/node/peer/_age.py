@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from veilwalk.node.peer._draws import Draws, OsDraws
+from veilwalk.node.peer._routing import Draws, OsDraws
 
 # Of all nodes the first that is late makes a walk; a quarter of a node more does so before it has seen that one.
 _FIRST_BY = 4

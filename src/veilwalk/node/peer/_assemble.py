@@ -1,4 +1,4 @@
-"""From a configuration to the parts of a node: every file read and checked before anything runs."""
+"""Makes the parts of a node from its configuration: every file is read and checked before anything runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from veilwalk.node.peer._config import NodeConfig, host_and_port
 from veilwalk.node.peer._law_files import file_digest, law_of
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership, MembershipFiles
-from veilwalk.node.peer._parts import NodeParts
 from veilwalk.node.peer._routing import Law
 from veilwalk.node.peer._trainer import Task, Trainer
 from veilwalk.node.spool import FolderDisk
@@ -32,6 +31,42 @@ from veilwalk.node.spool import FolderDisk
 if TYPE_CHECKING:
     from veilwalk.learning import Learner, Partition
     from veilwalk.node.peer._worker import Worker
+from dataclasses import dataclass, field
+
+from veilwalk.node.link import Limits
+from veilwalk.node.peer._routing import Draws, OsDraws
+from veilwalk.node.spool import Disk
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NodeParts:
+    """Everything a node is made of.
+
+    Attributes:
+        keys: Its own keys.
+        membership: Roster and manifest.
+        task: What it learns with.
+        rules: What all members do alike.
+        law: For whom it seals.
+        disk: Where its custody lives.
+        limits: Patience and quotas.
+        draws: Where its secret choices come from.
+        listen: Host and port, where they are not the roster's.
+        starts: Whether it makes the run's first walk.
+        log: Where events go.
+    """
+
+    keys: NodeKeys
+    membership: Membership
+    task: Trainer
+    rules: RunRules
+    law: Law
+    disk: Disk
+    limits: Limits = field(default_factory=Limits)
+    draws: Draws = field(default_factory=OsDraws)
+    listen: tuple[str, int] | None = None
+    starts: bool = False
+    log: Log = field(default_factory=Log)
 
 
 # File in the state that says whose it is.

@@ -1,25 +1,16 @@
-"""A node's own settings: ``node.toml``. Paths are relative to the file; unknown keys are refused by name.
-
-A node of several runs has a table ``[[run]]`` for each, with what is the run's own; all else is the node's.
-"""
+"""A node's own settings: ``node.toml``. Paths are relative to the file; unknown keys are refused by name."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from veilwalk.core import validate
 from veilwalk.core.config import decode, read_toml
-from veilwalk.core.errors import ConfigError, InvalidParameterError
+from veilwalk.core.errors import InvalidParameterError
 from veilwalk.node.link import Limits
 from veilwalk.node.peer._log import check_log
 
-#: Keys of a table of a run.
-OF_A_RUN = ("name", "manifest", "law", "data", "test", "state", "learner", "starts", "max_loss_ratio", "training_s")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
 # An update that takes longer will never end.
 _LEAST_TRAINING_S, _TRAINING_DWELLS = 600.0, 10
 _LOOPBACK = ("127.0.0.1", "[::1]", "localhost")
@@ -27,10 +18,9 @@ _LOOPBACK = ("127.0.0.1", "[::1]", "localhost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """Where a node finds what it needs for one run, and what is up to itself alone.
+    """Where a node finds what it needs, and what is up to itself alone.
 
     Attributes:
-        name: What its operator calls the run, where the node has several; empty where it has one.
         keys: Directory of its keys.
         password_file: File whose first line opens them.
         root: The root's public key.
@@ -60,7 +50,6 @@ class NodeConfig:
     manifest: Path
     data: Path
     state: Path
-    name: str = ""
     law: Path | None = None
     password_file: Path | None = None
     test: Path | None = None
@@ -94,71 +83,18 @@ class NodeConfig:
         return self.training_s or max(_LEAST_TRAINING_S, _TRAINING_DWELLS * dwell_s)
 
 
-def load_configs(path: Path) -> tuple[NodeConfig, ...]:
-    """Read ``node.toml``: the settings of every run, in the order of their tables; of one without tables, of its one.
+def load_config(path: Path) -> NodeConfig:
+    """Read ``node.toml``.
 
     Raises:
         InputFileError: It is missing, or not TOML.
-        ConfigError: It has an unknown key, lacks one, or one is of the wrong type; or two runs cannot be told apart.
+        ConfigError: It has an unknown key, lacks one, or one is of the wrong type.
     """
-    content, where = read_toml(path), str(path)
-    tables = content.pop("run", None)
-    if tables is None:
-        _refuse_keys(content, ["name"], where, "in a [[run]] table")
-        return (_decoded(content, path, where),)
-    if not isinstance(tables, list) or not tables or not all(isinstance(table, Mapping) for table in tables):
-        raise InvalidParameterError(f"{where}: run", tables, "one or more tables, [[run]]")
-    _refuse_keys(content, OF_A_RUN, where, "in each of the [[run]] tables")
-    return _told_apart([_of_table(content, table, path) for table in tables], where)
-
-
-def load_config(path: Path, run: str | None = None) -> NodeConfig:
-    """Read the settings of one run of ``node.toml``: of its only one, or of the one called ``run``.
-
-    Raises:
-        InputFileError, ConfigError: As :func:`load_configs`; or there are several runs and none is named, or not that.
-    """
-    configs = load_configs(path)
-    names = ", ".join(config.name for config in configs)
-    if run is None:
-        if len(configs) > 1:
-            raise ConfigError(f"{path} has several runs: run must be one of {names}")
-        return configs[0]
-    for config in configs:
-        if config.name == run:
-            return config
-    raise InvalidParameterError("run", run, f"one of {names}" if names else f"left out: {path} has one run, of no name")
-
-
-def _of_table(common: Mapping[str, Any], table: Mapping[str, Any], path: Path) -> NodeConfig:
-    where = f"{path} [[run]]"
-    name = table.get("name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidParameterError(f"{where} name", name, "1 to 40 letters, digits, _ . -")
-    _refuse_keys(table, set(table) - set(OF_A_RUN), f"{where} {name}", f"one of {', '.join(OF_A_RUN)}")
-    return _decoded({**common, **table}, path, f"{where} {name}")
-
-
-def _decoded(content: Mapping[str, Any], path: Path, where: str) -> NodeConfig:
-    return decode(NodeConfig, content, where=where, folder=path.parent, dashes=False)
-
-
-def _refuse_keys(content: Mapping[str, Any], keys: Iterable[str], where: str, need: str) -> None:
-    for key in sorted(content.keys() & set(keys)):
-        raise ConfigError(f"{where}: key {key!r}: must be {need}")
-
-
-def _told_apart(configs: Sequence[NodeConfig], where: str) -> tuple[NodeConfig, ...]:
-    """Return the runs; refuse two of one name, and two that would write to one folder, or be one."""
-    for key in ("name", "state", "manifest"):
-        seen: dict[object, int] = {}
-        for number, config in enumerate(configs, 1):
-            value = getattr(config, key)
-            first = seen.setdefault(value if key == "name" else value.resolve(), number)
-            if first != number:
-                same = f"have the same {key}, {value}"
-                raise ConfigError(f"{where}: [[run]] tables {first} and {number} {same}: must differ")
-    return tuple(configs)
+    content = read_toml(path)
+    if "run" in content:
+        need = "left out: each run is a node with settings of its own (docs/how-to/several-runs-on-one-node.md)"
+        raise InvalidParameterError(f"{path}: run", content["run"], need)
+    return decode(NodeConfig, content, where=str(path), folder=path.parent, dashes=False)
 
 
 def host_and_port(name: str, address: str) -> tuple[str, int]:

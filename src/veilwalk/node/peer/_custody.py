@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from veilwalk.node.peer._draws import Draws
-from veilwalk.node.peer._repeats import Visits
-from veilwalk.node.peer._routing import NextHop
+from veilwalk.node.peer._neighbours import Visits
+from veilwalk.node.peer._routing import Draws, NextHop
 from veilwalk.node.sealing import Bytes, OpenedHeader, Opener
 from veilwalk.node.spool import (
     KEYS_REMEMBERED,

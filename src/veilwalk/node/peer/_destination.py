@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from veilwalk.core.errors import CryptoError, ProtocolError
 from veilwalk.node.members import NodeKeys, RunRules, decode_params, final_tag
-from veilwalk.node.peer._draws import Draws
 from veilwalk.node.peer._ends import (
     CountLimits,
     OwnModel,
@@ -22,7 +21,7 @@ from veilwalk.node.peer._ends import (
     sign_end,
     valid_signatures,
 )
-from veilwalk.node.peer._routing import DestinationRow
+from veilwalk.node.peer._routing import DestinationRow, Draws
 from veilwalk.node.peer._trainer import Lesson, Trainer
 from veilwalk.node.sealing import Header, OpenedHeader, open_body, seal
 from veilwalk.node.spool import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,21 +56,20 @@ def is_running(state: Path) -> bool:
     return False
 
 
-def drain_node(states: Sequence[Path], *, timeout_s: float, tell: Callable[[int], None]) -> bool:
-    """Tell the runs of these folders to drain and wait until they have stopped; return whether they have in that time.
+def drain_node(state: Path, *, timeout_s: float, tell: Callable[[int], None]) -> bool:
+    """Tell the node of this folder to drain and wait until it has stopped; return whether it has in that time.
 
     One that has not goes on handing out, and stops when it is done.
     """
-    for state in states:
-        try:
-            if is_running(state):
-                (state / _ORDER).touch(mode=0o600)
-        except OSError as error:
-            raise SpoolError(f"{state}: {error.strerror or error}") from None
+    try:
+        if is_running(state):
+            (state / _ORDER).touch(mode=0o600)
+    except OSError as error:
+        raise SpoolError(f"{state}: {error.strerror or error}") from None
     end = time.monotonic() + timeout_s
-    while running := [state for state in states if is_running(state)]:
+    while is_running(state):
         if time.monotonic() > end:
             return False
-        tell(sum(node_status(state).in_custody for state in running))
+        tell(node_status(state).in_custody)
         time.sleep(_LOOK_S)
     return True

@@ -56,101 +56,90 @@ _dice = secrets.SystemRandom()
 
 
 class InLinks:
-    """The listener's end of every link of one run."""
+    """The listener's end of every link."""
 
-    def __init__(self, *, host: Node, scheduler: Scheduler, limits: Limits, port: Port | None = None) -> None:
-        self.host = host
+    def __init__(self, *, host: Node, scheduler: Scheduler, limits: Limits) -> None:
+        self._host = host
         self._scheduler = scheduler
         self._limits = limits
-        self._port = port or Port(limits=limits, turned_away=host.turned_away)
-        self._has_own_port = port is None
-        self._run = b""
-        # Every connection that has named this run, with who converses, and of those that have greeted the one of each
-        # neighbour.
-        self._open: dict[Connection, asyncio.Task[None] | None] = {}
+        self._port = Port(host, self._serve, limits=limits)
+        # Every connection of a neighbour's, and of those that have greeted the last of each.
+        self._open: set[Connection] = set()
         self._connections: dict[str, Connection] = {}
         self._buckets: defaultdict[str, TokenBucket] = defaultdict(lambda: TokenBucket(limits.rate, limits.burst))
         self._greeting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def start(self, host: str, port: int, context: ssl.SSLContext, *, version: int = 0) -> None:
+    async def start(self, host: str, port: int, context: ssl.SSLContext) -> None:
         """Listen.
 
         Raises:
             TransportError: The address cannot be used.
         """
-        self.trust(context, version=version)
-        self._run = self.host.hello().run
-        await self._port.open(host, port, self._run, self)
+        await self._port.open(host, port, context)
 
-    def trust(self, context: ssl.SSLContext, *, version: int) -> None:
-        """Let in whom ``context``, of that version of the roster, knows, and nobody else from now on."""
-        self._port.trust(context, version)
+    def trust(self, context: ssl.SSLContext) -> None:
+        """Let in the members that ``context`` knows, and nobody else; all that are connected must dial again."""
+        self._port.trust(context)
+        self.hang_up()
 
     async def stop(self) -> None:
         """Take nothing more."""
-        self._port.leave(self._run, self)
-        tasks = [task for task in self._open.values() if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._has_own_port:
-            await self._port.close()
+        await self._port.close()
 
     def hang_up(self) -> None:
-        """Cut every connection; whoever is still a neighbour dials again."""
+        """Cut every connection; each neighbour dials again."""
         for connection in self._open:
             connection.close()
 
-    async def serve(self, connection: Connection, hello: Hello) -> None:
-        """Converse with whoever greeted, until that ends."""
-        self._open[connection] = asyncio.current_task()
+    async def _serve(self, connection: Connection) -> None:
+        """Converse with a neighbour until that ends."""
+        self._open.add(connection)
         try:
-            await self._converse(connection, hello)
-        except ProtocolError as error:
-            self.host.turned_away(str(error), peer=self.host.neighbour_of(connection.peer_spki) or "")
+            await self._converse(connection)
         except SpoolError as error:
-            self.host.trouble(str(error))
-        except TransportError:
-            # The neighbour went away; it dials again when it is back.
-            pass
+            self._host.trouble(str(error))
+        except (ProtocolError, TransportError):
+            raise
         except Exception as error:  # noqa: BLE001  whatever one neighbour brings about ends its connection only
-            self.host.failed(error)
+            self._host.failed(error)
         finally:
-            del self._open[connection]
+            self._open.discard(connection)
 
-    async def _converse(self, connection: Connection, hello: Hello) -> None:
-        idle_s = 3 * self._limits.ping_s + self._limits.transfer_s(self.host.message_bytes)
-        due = due_within(self.host.answer_spread_s)
+    async def _converse(self, connection: Connection) -> None:
+        idle_s = 3 * self._limits.ping_s + self._limits.transfer_s(self._host.message_bytes)
+        hello = await connection.receive(self._limits.connect_s)
+        assert isinstance(hello, Hello)  # noqa: S101  the wire lets nothing else through
+        due = due_within(self._host.answer_spread_s)
         # Again: it may have been left out of the roster while it kept us waiting.
-        peer = self.host.neighbour_of(connection.peer_spki)
+        peer = self._host.neighbour_of(connection.peer_spki)
         if peer is None:
             raise ProtocolError("a TLS key that is no neighbour's")
         try:
-            self.host.check_hello(hello)
+            self._host.check_hello(hello)
         except ProtocolError:
             # So that the other end, too, can tell its operator what does not fit.
-            await connection.send(self.host.hello())
+            await connection.send(self._host.hello())
             raise
-        # Whoever greets anew has lost the connection before: that one is dead, though TCP may not know yet.
+        # A neighbour that greets anew has lost the connection before: that one is dead, though TCP may not know yet.
         before = self._connections.get(peer)
         if before is not None:
             before.close()
         self._connections[peer] = connection
         # One greeting of a neighbour's is written at a time: of those that come meanwhile, each still in its place at
-        # the door, only the last is.
+        # the port, only the last is.
         async with self._greeting[peer]:
             if connection.closed.is_set():
                 raise TransportError("a peer closed the connection")
-            self._port.greeted(connection)
+            self._port.on_greeting(connection)
             await self._scheduler.greet(peer, hello.incarnation)
         await wait_until(due)
-        await connection.send(self.host.hello())
+        await connection.send(self._host.hello())
         while True:
             await self._answer(peer, connection, idle_s)
 
     async def _answer(self, peer: str, connection: Connection, idle_s: float) -> None:
         frame = await connection.receive(idle_s)
-        due = due_within(PING_SPREAD_S if isinstance(frame, Ping) else self.host.answer_spread_s)
+        due = due_within(PING_SPREAD_S if isinstance(frame, Ping) else self._host.answer_spread_s)
         answer = await self._answer_to(peer, frame, connection)
         await wait_until(due)
         await connection.send(answer)

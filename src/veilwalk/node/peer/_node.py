@@ -13,16 +13,15 @@ from functools import partial
 from typing import Any
 
 from veilwalk.core.errors import ConfigError, ProtocolError, SpoolError, TransportError, VeilwalkError
-from veilwalk.node.link import Hello, Port, answer_spread, dialing_context, listening_context
+from veilwalk.node.link import Hello, answer_spread, dialing_context, listening_context
 from veilwalk.node.members import Manifest, NodeKeys, Roster
 from veilwalk.node.peer._age import watches
+from veilwalk.node.peer._assemble import NodeParts
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._destination import Destination
-from veilwalk.node.peer._incidents import Incidents
 from veilwalk.node.peer._links import InLinks, OutLink
-from veilwalk.node.peer._neighbours import NeighbourWeights
-from veilwalk.node.peer._parts import NodeParts
-from veilwalk.node.peer._repeats import Visits, allowed_visits
+from veilwalk.node.peer._log import Incidents
+from veilwalk.node.peer._neighbours import NeighbourWeights, Visits, allowed_visits
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.peer._scheduler import Scheduler
 from veilwalk.node.spool import Spool
@@ -53,9 +52,9 @@ class NodeStatistics:
 
 
 class Node(Incidents):
-    """One member at work in one run, at a port of its own or at one that several runs share."""
+    """One member at work in one run."""
 
-    def __init__(self, parts: NodeParts, *, port: Port | None = None) -> None:
+    def __init__(self, parts: NodeParts) -> None:
         super().__init__(parts.log)
         self._parts = parts
         self._membership = parts.membership
@@ -96,7 +95,7 @@ class Node(Incidents):
             dwell_s=rules.dwell_s,
             step_s=step_s,
         )
-        self._in_links = InLinks(host=self, scheduler=self.scheduler, limits=self._limits, port=port)
+        self._in_links = InLinks(host=self, scheduler=self.scheduler, limits=self._limits)
         self._out_links: dict[str, OutLink] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_over = False
@@ -131,6 +130,13 @@ class Node(Incidents):
         """How many neighbours this node is connected to."""
         return sum(link.up for link in self._out_links.values())
 
+    def describe_neighbours(self) -> dict[str, dict[str, Any]]:
+        """Return of each neighbour if it is connected, its typical seconds for a message, and its share of messages."""
+        return {
+            peer: {"up": link.up, "seconds": self._neighbours.typical_s(peer), "share": self._neighbours.share(peer)}
+            for peer, link in sorted(self._out_links.items())
+        }
+
     async def statistics(self) -> NodeStatistics:
         """Return what this node has counted until now."""
         tallies, held = await self.scheduler.store(self.scheduler.custody.statistics)
@@ -149,7 +155,7 @@ class Node(Incidents):
             host, port = self._parts.listen or (me.host, me.port)
             # What is damaged on disk goes before anything of it could be offered.
             await self.scheduler.recover()
-            await self._in_links.start(host, port, self._listening_context(), version=self.roster.version)
+            await self._in_links.start(host, port, self._listening_context())
             for peer in neighbours:
                 self._dial(peer)
             self._start("training", self.scheduler.train())
@@ -184,9 +190,8 @@ class Node(Incidents):
         self._parts = replace(parts, keys=keys)
         self._membership = membership
         neighbours = set(roster.neighbours(self.id))
-        self._in_links.trust(self._listening_context(), version=roster.version)
         # Keys and addresses may have changed: every link is made anew.
-        self._in_links.hang_up()
+        self._in_links.trust(self._listening_context())
         for peer in before:
             self._tasks.pop(f"link {peer}").cancel()
             del self._out_links[peer]

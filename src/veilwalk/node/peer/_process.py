@@ -1,105 +1,163 @@
-"""A node as a process: its runs, signals, health and metrics, and news, from start to a clean stop."""
+"""Runs one node as a process: signals, health, metrics and news, from the start to a clean stop."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 
-from veilwalk.node.link import Port
-from veilwalk.node.members import KeyRing
-from veilwalk.node.peer._assemble import key_ring
-from veilwalk.node.peer._config import NodeConfig, host_and_port, load_configs
+from veilwalk.core.errors import VeilwalkError
+from veilwalk.node.peer._assemble import assemble, key_ring, membership_files
+from veilwalk.node.peer._config import NodeConfig, host_and_port, load_config
+from veilwalk.node.peer._drain import drain_when_told
 from veilwalk.node.peer._follower import Follower
-from veilwalk.node.peer._incidents import Incidents
 from veilwalk.node.peer._log import Log
-from veilwalk.node.peer._metrics import MetricsServer
-from veilwalk.node.peer._service import RunService
+from veilwalk.node.peer._node import Node
+from veilwalk.node.peer._observe import HealthWatch, MetricsServer
 from veilwalk.node.peer._worker import Worker
 from veilwalk.node.spool import arm
 
 
 def run_node(path: Path) -> None:
-    """Run the node described by ``path`` until SIGTERM or SIGINT; with a new manifest a run begins anew by itself."""
-    configs = load_configs(path)
-    log = Log(level=configs[0].log_level, form=configs[0].log)
-    workers: list[Worker] = []
+    """Run the node described by ``path`` until SIGTERM or SIGINT; with a new manifest it begins anew by itself."""
+    config = load_config(path)
+    worker = Worker(path)
     try:
-        # First of all: each is a copy of this process, which must not have keys yet, nor threads.
-        for config in configs:
-            workers.append(Worker(path, config.name, others=workers))
         arm()
-        asyncio.run(_main(configs, key_ring(configs[0]), workers, log))
+        asyncio.run(_run(config, worker))
     finally:
-        for worker in workers:
-            worker.close()
+        worker.close()
 
 
-async def _main(configs: Sequence[NodeConfig], ring: KeyRing, workers: Sequence[Worker], log: Log) -> None:
-    await _Process(configs, ring, workers, log).run()
+async def _run(config: NodeConfig, worker: Worker) -> None:
+    await NodeProcess(config, worker=worker, log=Log(level=config.log_level, form=config.log)).run()
 
 
-class _Process:
-    """The runs of a node, and what they share."""
+class NodeProcess:
+    """The node of a process, which is another one whenever it begins anew under a new manifest.
 
-    def __init__(self, configs: Sequence[NodeConfig], ring: KeyRing, workers: Sequence[Worker], log: Log) -> None:
-        self._ring, self._log = ring, log
-        incidents = Incidents(log)
-        # Runs share a port; of a node's only run everything is counted as its own.
-        named = bool(configs[0].name)
-        self._port = Port(limits=configs[0].limits, turned_away=incidents.turned_away) if named else None
-        self._services = [
-            RunService(config, ring=ring, worker=worker, log=log, port=self._port)
-            for config, worker in zip(configs, workers, strict=True)
-        ]
-        self._address = configs[0].metrics
-        self._follower = Follower(self._services, ring, log)
-        self._metrics = MetricsServer(self._services, log, incidents.events, self._follower.refuses)
-        self._news = asyncio.Event()
+    Attributes:
+        config: Its settings.
+        files: Its signed files.
+        log: Where its events go.
+        node: The node at work; None while there is none.
+        watch: How that node is.
+    """
+
+    def __init__(self, config: NodeConfig, *, worker: Worker, log: Log) -> None:
+        self.config = config
+        self.files = membership_files(config)
+        self.log = log
+        self.node: Node | None = None
+        self.watch: HealthWatch | None = None
+        self._ring = key_ring(config)
+        self._worker = worker
+        self._follower = Follower(self, self._ring)
+        self._metrics = MetricsServer(self)
+        self._stop = asyncio.Event()
+        self._leaves = self._begins_anew = False
+
+    @property
+    def refused(self) -> str:
+        """Why a roster or manifest that was put in place is not followed; empty where it is."""
+        return self._follower.refused
 
     async def run(self) -> None:
-        """Work until told to stop, or until every run is drained."""
-        loop = asyncio.get_running_loop()
+        """Work until told to stop, or until the node is drained."""
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._leave)
-        loop.add_signal_handler(signal.SIGHUP, self._look)
+            loop.add_signal_handler(number, self.leave)
+        loop.add_signal_handler(signal.SIGHUP, news.set)
         # Broken connections are the links' business; asyncio would print a traceback for each.
-        loop.set_exception_handler(lambda _, context: self._log.event("asyncio", what=str(context.get("message", ""))))
-        keys = self._ring.load()
-        tasks = [loop.create_task(service.run(keys, was_drained=self._drained)) for service in self._services]
-        following = loop.create_task(self._follower.run(self._news))
+        loop.set_exception_handler(lambda _, context: self.log.event("asyncio", what=str(context.get("message", ""))))
+        following = loop.create_task(self._follower.run(news))
         try:
-            if self._address is not None:
-                await self._metrics.start(*host_and_port("metrics", self._address))
-            await self._started()
-            await asyncio.gather(*tasks)
+            if self.config.metrics is not None:
+                await self._metrics.start(*host_and_port("metrics", self.config.metrics))
+            await self.work()
         finally:
-            self._leave()
             following.cancel()
-            await asyncio.gather(*tasks, following, return_exceptions=True)
-            if self._port is not None:
-                await self._port.close()
+            await asyncio.gather(following, return_exceptions=True)
             self._metrics.close()
 
-    async def _started(self) -> None:
-        """Wait until every run has begun, or could not; where none could, say why as of a node with one."""
-        refusals = await asyncio.gather(*(service.tried for service in self._services))
-        if refusals[0] is not None and all(refusals):
-            raise refusals[0]
-        rosters = [service.node.roster for service in self._services if service.node is not None]
-        if len(rosters) == len(self._services):
-            self._ring.delete_before(min(roster.epoch for roster in rosters))
+    async def work(self) -> None:
+        """Run the node, and another in its place for as long as it begins anew.
 
-    def _leave(self) -> None:
-        for service in self._services:
-            service.leave()
+        Raises:
+            VeilwalkError: It cannot start.
+            Exception: It failed after it had started.
+        """
+        node = await self._make_node()
+        if node is not None:
+            self._ring.delete_before(node.roster.epoch)
+        while node is not None:
+            try:
+                await self._run_node(node)
+                node = await self._make_node() if self._begins_anew else None
+            except VeilwalkError as error:
+                fault = as_exit_error(error)
+                if fault is error:
+                    raise
+                raise fault from error
 
-    def _look(self) -> None:
-        self._news.set()
-        for service in self._services:
-            service.try_again()
+    def leave(self) -> None:
+        """Stop, and do not start again."""
+        self._leaves = True
+        self._stop.set()
+        if self.node is None:
+            # Nobody needs to wait any more until learner and data are loaded.
+            self._worker.close()
 
-    def _drained(self) -> None:
-        if all(service.drained for service in self._services):
-            self._leave()
+    def begin_anew(self) -> None:
+        """Stop, and start again under the manifest that is there now."""
+        self._begins_anew = True
+        self._stop.set()
+
+    async def _make_node(self) -> Node | None:
+        """Return a node that may start; None if it was told to leave before that."""
+        self._begins_anew = False
+        self._stop.clear()
+        node: Node | None = None
+        try:
+            keys = await asyncio.to_thread(self._ring.load)
+            # In a thread: on a large network it takes a while.
+            parts = await asyncio.to_thread(assemble, self.config, log=self.log, keys=keys, worker=self._worker)
+            try:
+                node = await asyncio.to_thread(Node, parts)
+            except BaseException:
+                parts.disk.close()
+                raise
+        except VeilwalkError:
+            if not self._leaves:
+                raise
+        finally:
+            if node is None:
+                self._worker.close()
+        return node
+
+    async def _run_node(self, node: Node) -> None:
+        self.watch = HealthWatch(node, self.config.state)
+        await self.watch.beat()
+        self.node = node
+        if self._leaves:
+            self._stop.set()
+        loop = asyncio.get_running_loop()
+        draining = drain_when_told(node, self.config.state, self._stop, self.log)
+        beside = [loop.create_task(draining), loop.create_task(self.watch.run())]
+        try:
+            await node.run(self._stop)
+        finally:
+            for task in beside:
+                task.cancel()
+            self.node = self.watch = None
+
+
+def as_exit_error(error: Exception) -> Exception:
+    """Return what a node that was running ends with: never that a setting or a file is wrong.
+
+    A service manager does not restart a program that says so. Settings and files were checked before; what comes later
+    is a fault of ours, and nobody outside may turn it into more than a restart.
+    """
+    if not isinstance(error, VeilwalkError) or error.exit_code != VeilwalkError.exit_code:
+        return error
+    return RuntimeError(str(error))

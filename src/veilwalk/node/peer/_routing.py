@@ -1,4 +1,7 @@
-"""Where a message goes next, and for whom a model is sealed.
+"""Where a message goes next, for whom a model is sealed, and where the chance in both comes from.
+
+Chance is the operating system's, and cannot be seeded: the generators of :mod:`veilwalk.core.randomness` are another
+type on purpose, so a node cannot be given one by mistake.
 
 The walks are those of :mod:`veilwalk.walks`, as one node plays them: it knows its own neighbours, and which of them
 brought the message.
@@ -17,10 +20,35 @@ import numpy as np
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.walk import Walk
 from veilwalk.node.members import LawRule, node_walk
-from veilwalk.node.peer._draws import Draws
 
 if TYPE_CHECKING:
     from veilwalk.node.members import Roster
+import math
+import secrets
+
+
+class Draws(Protocol):
+    """A source of the two kinds of draws a node makes."""
+
+    def below(self, count: int) -> int:
+        """Return a whole number from 0 to ``count`` - 1, each as likely."""
+        ...
+
+    def unit(self) -> float:
+        """Return a number from 0 to 1, 1 excluded, with 53 random bits."""
+        ...
+
+
+class OsDraws:
+    """Draws from the operating system's source."""
+
+    def below(self, count: int) -> int:
+        """Return a whole number from 0 to ``count`` - 1, each as likely."""
+        return secrets.randbelow(count)
+
+    def unit(self) -> float:
+        """Return a number from 0 to 1, 1 excluded, with 53 random bits."""
+        return math.ldexp(secrets.randbits(53), -53)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

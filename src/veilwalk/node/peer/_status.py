@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from veilwalk.core.errors import SpoolError
+from veilwalk.core.errors import ConfigError, SpoolError
+from veilwalk.node.members import Manifest, Roster, decode_params, load_root_public_key
+from veilwalk.node.peer._assemble import learner_of, public_test
+from veilwalk.node.peer._config import NodeConfig, load_config
 from veilwalk.node.peer._law_files import members_left_out
-from veilwalk.node.peer._membership import kept_manifest, kept_roster
+from veilwalk.node.peer._membership import read_accepted
+from veilwalk.node.peer._observe import read_neighbours
 from veilwalk.node.spool import (
     MESSAGES,
     FolderDisk,
@@ -18,6 +24,9 @@ from veilwalk.node.spool import (
     StoredModel,
     open_read_only,
 )
+
+if TYPE_CHECKING:
+    from veilwalk.learning import Params
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +43,9 @@ class NodeStatus:
         members_left_out: Members of that roster that the run's law, a file, does not name: nobody seals for them.
         walks: The same for each of the run's walks.
         ends: SHA-256 of the finished model of each walk that has ended, hexadecimal.
+        undone: SHA-256 of finished models that the operator has undone.
+        updates: So many updates the manifest asks for; 0 as above.
+        neighbours: What each neighbour did lately, when the node last looked (:func:`.read_neighbours`).
         models: The newest model of each walk that this node has one of, encoded; none where they were not asked for.
     """
 
@@ -46,26 +58,30 @@ class NodeStatus:
     members_left_out: tuple[str, ...] = ()
     walks: tuple[int, ...] = (0,)
     ends: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    updates: int = 0
+    neighbours: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     models: tuple[bytes, ...] = ()
 
 
 def node_status(state: Path, *, with_models: bool = False, with_versions: bool = False) -> NodeStatus:
     """Return the status of the node whose state folder this is; what takes longer to read only where asked for."""
-    roster, manifest = (kept_roster(state), kept_manifest(state)) if with_versions else (None, None)
+    roster, manifest = (read_accepted(Roster, state), read_accepted(Manifest, state)) if with_versions else (None, None)
     try:
         database = open_read_only(state)
         try:
             register = Register(database)
-            newest = [
-                register.model("final", lane) or register.model("checkpoint", lane)
-                for lane in range(register.walks_of_run)
-            ]
+            lanes = range(register.walks_of_run)
+            newest = [register.model("final", lane) or register.model("checkpoint", lane) for lane in lanes]
             walks = tuple(0 if model is None else model.iteration for model in newest)
             return NodeStatus(
                 finished=register.is_finished(),
                 iteration=sum(walks),
                 walks=walks,
                 ends=tuple(model.digest.hex() for model in newest if model is not None and model.kind == "final"),
+                undone=tuple(digest.hex() for lane in lanes for digest in register.undone_ends(lane)),
+                updates=0 if manifest is None else manifest.rules.updates,
+                neighbours=read_neighbours(state),
                 in_custody=len(register.messages()),
                 tallies=register.tallies(),
                 roster_version=0 if roster is None else roster.version,
@@ -112,3 +128,85 @@ def _model(register: Register, stored: StoredModel, state: Path) -> bytes:
     if hashlib.sha256(data).digest() != stored.digest:
         raise SpoolError(f"{state}: the stored model is damaged")
     return data
+
+
+# ---- model -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NodeModel:
+    """A model that a node hands out.
+
+    Attributes:
+        params: Named arrays.
+        learner: The learner's spec.
+        remark: Which of several walks it is, and why; empty where there was one.
+        ends: SHA-256 of the finished model of each walk, hexadecimal: members compare them.
+    """
+
+    params: Params
+    learner: str
+    remark: str = ""
+    ends: tuple[str, ...] = ()
+
+
+def node_model(path: Path, *, unfinished: bool = False) -> NodeModel:
+    """Return the finished model of the node whose ``node.toml`` this is.
+
+    Of several walks it is the best of their ends and their mean, by the loss on the run's public test set. Without such
+    a set it is the end of the first walk: the mean of networks may be worse than each of them.
+
+    Args:
+        path: ``node.toml``; or a folder of a cluster, whose first node that has the finished model is asked.
+        unfinished: Before the end, take the newest model that a node has trained itself.
+
+    Raises:
+        ConfigError: There is no such model yet.
+    """
+    configs = [path] if path.is_file() else sorted(path.glob("*/node.toml"))
+    chosen, status = _find_newest(configs)
+    if status is None or status.iteration == 0:
+        raise ConfigError(f"{path}: no model yet")
+    if not status.finished and not unfinished:
+        need = "wait for the end, or ask for the unfinished model (--unfinished)"
+        raise ConfigError(f"{path}: not finished, its newest model has had {status.iteration} updates: {need}")
+    config = load_config(chosen)
+    manifest = Manifest.read_signed(config.manifest, load_root_public_key(config.root))
+    models = [decode_params(manifest, one) for one in node_status(config.state, with_models=True).models]
+    if not models:
+        raise SpoolError(f"{config.state}: the model went away meanwhile")
+    return replace(_choose_model(models, config, manifest), ends=status.ends)
+
+
+def _choose_model(models: Sequence[Params], config: NodeConfig, manifest: Manifest) -> NodeModel:
+    """Return which model of several walks a node hands out."""
+    from veilwalk.learning import MEAN, choose_model
+
+    spec = manifest.learner
+    if len(models) == 1:
+        return NodeModel(params=models[0], learner=spec)
+    test = public_test(config, manifest, manifest.rules)
+    if test is None:
+        remark = f"the first of {len(models)} walks: no public test set says whether their mean is better"
+        return NodeModel(params=models[0], learner=spec, remark=remark)
+    learner = learner_of(manifest, consent=config.learner)
+    name, params = choose_model(models, lambda one: learner.evaluate(one, test))
+    chosen = "their mean" if name == MEAN else name
+    remark = f"of {len(models)} walks and their mean, {chosen} has the least loss on the public test set"
+    return NodeModel(params=params, learner=spec, remark=remark)
+
+
+def _find_newest(configs: Sequence[Path]) -> tuple[Path, NodeStatus | None]:
+    """Return who has the finished model, or without one the model with most updates."""
+    found: list[tuple[bool, int, Path, NodeStatus | None]] = []
+    for config in configs:
+        try:
+            status = node_status(load_config(config).state)
+        except SpoolError:
+            if len(configs) == 1:
+                raise
+            continue
+        found.append((status.finished, status.iteration, config, status))
+    if not found:
+        return Path(), None
+    return max(found, key=lambda one: one[:2])[2:]

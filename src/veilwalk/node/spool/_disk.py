@@ -5,7 +5,9 @@ committed with ``durable``; otherwise it is safe when a later durable one is. Te
 forgets whatever was not made safe.
 
 Whoever steals the disk must not read from it what happened when: files have no times, and the database keeps no
-earlier states, neither in pages that are free again nor in its log.
+earlier states, neither in pages that are free again nor in its log. A log that SQLite empties is only written over from
+its beginning; here it is wiped first. One that damage has cut short is like a disk that was put back: what is pinned is
+offered once more.
 """
 
 from __future__ import annotations
@@ -24,9 +26,7 @@ from veilwalk.core.errors import SpoolError, VeilwalkError
 from veilwalk.core.files import lock_file
 from veilwalk.node.members import make_private_directory
 from veilwalk.node.sealing import Bytes
-from veilwalk.node.spool._salvage import open_or_set_aside
-from veilwalk.node.spool._tables import check_format
-from veilwalk.node.spool._wal import wipe_log
+from veilwalk.node.spool._tables import check_format, open_or_set_aside
 
 MESSAGES = "messages"
 #: The times of every file of a node: of reading and of writing.
@@ -292,3 +292,39 @@ def _as_spool_error() -> Iterator[None]:
         raise SpoolError(error.errno, f"storage: {error.strerror or error}") from error
     except sqlite3.Error as error:
         raise SpoolError(f"storage: {error}") from error
+
+
+_FRAME_BYTES = 24
+# In the place of a header: all that is in the log is in the database too. SQLite takes it for no log at all.
+_WIPED = b"veilwalk has wiped this log     "
+
+_ZEROS = memoryview(bytes(1 << 18))
+
+
+def wipe_log(path: Path, database: sqlite3.Connection) -> bool:
+    """Write what is in the log at ``path`` into the database, and zeros over it; return whether it could be done.
+
+    ``database`` must be the only one that writes. The log keeps its length: to write over what is there needs no
+    journal of the file system.
+    """
+    (patience,) = database.execute("PRAGMA busy_timeout").fetchone()
+    (page,) = database.execute("PRAGMA page_size").fetchone()
+    # Whoever looks at the database now is not waited for.
+    database.execute("PRAGMA busy_timeout=0")
+    try:
+        busy, frames, _ = database.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+    finally:
+        database.execute(f"PRAGMA busy_timeout={patience}")
+    if busy or frames < 0:
+        return False
+    if frames:
+        with path.open("r+b", buffering=0) as log:
+            # Wiped from its end, or half, a log would be one of older pages than those in the database.
+            log.write(_WIPED)
+            os.fdatasync(log)
+            left = frames * (_FRAME_BYTES + page)
+            while left:
+                left -= log.write(_ZEROS[:left])
+            # On the disk, and now: else the next commit, which somebody waits for, would have to write them.
+            os.fdatasync(log)
+    return True
