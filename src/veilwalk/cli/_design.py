@@ -300,10 +300,9 @@ def _exposure_rows(result: rooms.design.Design) -> list[tuple[str, str, str]]:
         rows.append(("", f"{result.entropy_share:.2%}", "of the log of all other nodes"))
     if (alone := exposure.blind_node_entropy) is not None:
         rows.append(("" if rows else "node entropy", nats_and_bits(alone.mean), _kind(blind, alone)))
-    # Sampled, it lies between guesses fitted on other walks than those scored, and on the same.
     between = exposure.observer == "opener" and exposure.how != "exact"
     guessed = "the source guesses " + ("the opener" if scheme.train_probability == 1.0 else "who trains next")
-    guess_kind = f"{who}, {'between guesses fitted on other walks and on the same' if between else 'mean'}"
+    guess_kind = f"{who}, {'a low and a high estimate' if between else 'mean'}"
     guesses = (
         ("best guess: hit ratio", exposure.hit_ratio, guess_kind),
         ("", exposure.blind_hit_ratio, blind),

@@ -181,7 +181,7 @@ def _run(
     spec: rooms.training.RunSpec, out: Path | None, track: list[str], *, resume: bool
 ) -> rooms.training.TrainingRun:
     with rooms.training.open_trackers(track, spec.params(TRAIN)) as tracker, live_progress() as progress:
-        scenario = rooms.training.Scenario.from_spec(spec)
+        scenario = rooms.training.Scenario.from_spec(spec, progress=progress)
         notes = [scenario.scheme.remark(), *scenario.notes]
         # A look at the size first: only large models are tried out.
         if out is not None and rooms.training.plan_run(scenario, trial=False).total_bytes >= _LARGE:
@@ -195,8 +195,9 @@ def _run(
 
 def _print_plan(spec: rooms.training.RunSpec, out: Path | None) -> None:
     """Read and check everything that a run names, and print what it will take."""
-    scenario = rooms.training.Scenario.from_spec(spec)
-    plan, learning = rooms.training.plan_run(scenario), scenario.spec.learning
+    with live_progress() as progress:
+        scenario = rooms.training.Scenario.from_spec(spec, progress=progress)
+        plan, learning = rooms.training.plan_run(scenario), scenario.spec.learning
     print_records(
         f"{learning.data} over {spec.graph} ({scenario.graph.n_nodes} peers), {learning.learner}",
         {

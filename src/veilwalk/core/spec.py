@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.validate import refuse_removed
+from veilwalk.core.validate import instance, refuse_removed
 
 _OPTION = re.compile(r"(\w+)=(.*)", re.DOTALL)
 _KINDS = {int: "whole number", float: "number"}
@@ -49,6 +49,7 @@ class Spec:
         Raises:
             InvalidParameterError: A part is malformed, or the name is one of version 0.2 that is gone.
         """
+        instance(str, "text", **{parameter: text})
         name, *parts = text.strip().split(":")
         refuse_removed(parameter, name)
         is_option = [(place > 0 or name not in files) and _OPTION.fullmatch(part) for place, part in enumerate(parts)]

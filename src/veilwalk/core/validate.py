@@ -20,6 +20,9 @@ REMOVED: dict[str, dict[str, str]] = {
     "key": {
         "membership": "left out; `python -m examples.comparisons.membership` does it in a checkout",
         "tokens": "walks",
+        **dict.fromkeys(
+            ("exact-nodes", "exact_nodes"), "left out: posteriors are exact up to 500 nodes, sealed for one"
+        ),
     },
     "data": {
         "arff": "npz:FILE, which examples/comparisons/arff_to_npz.py writes",
@@ -48,6 +51,23 @@ REMOVED: dict[str, dict[str, str]] = {
     "posterior": {"estimated": "auto, which is exact at some destinations up to 2000 nodes and rehearsed beyond"},
     "track": dict.fromkeys(("wandb", "trackio", "mlflow"), "tensorboard; examples/trackers.py has the others"),
     "walk": {"least-recent": "non-backtracking, with several recipients (--recipients) for fewer hops"},
+}
+_CLOSED_FORM = "is a flag of veilwalk paper law"
+#: Flags of version 0.2 that moved, by verb.
+MOVED_FLAGS: dict[str, dict[str, str]] = {
+    "train": {
+        "--tokens": "is called --walks",
+        "--membership": "is gone: `python -m examples.comparisons.membership` does it in a checkout",
+    },
+    "design": {
+        **dict.fromkeys(("--nodes", "--degree", "--formulas", "--window", "--tail", "--return-time"), _CLOSED_FORM),
+        "--recipients auto": "is a verb: veilwalk recommend chooses their number for a network",
+        "--frontier": "is a verb: veilwalk frontier",
+        "--keep": "is a flag of veilwalk recommend",
+        **dict.fromkeys(("--engine", "--work"), "is gone: large networks are sampled here, in a minute or so"),
+    },
+    "manifest": {"--spare": "is gone: no node keeps spare copies; a lost walk is made anew"},
+    "make": dict.fromkeys(("--previous", "--remove"), "is gone: roster add, remove, renew and rotate change a roster"),
 }
 
 

@@ -106,7 +106,7 @@ def save_model(path: Path | str, params: Params, *, learner: str = "", n_feature
     """Write a model to ``path``, in the format that its ending says: ``.npz``, ``.safetensors``, ``.pt`` or ``.onnx``.
 
     Args:
-        path: The file; one that is there is replaced.
+        path: The file; one that is there is replaced. Only its owner can read it: a model may hold its training rows.
         params: Named arrays.
         learner: The learner's spec. ONNX needs it: torch exports the built-in learners and torch modules.
         n_features: Numbers in a row; ONNX needs it of torch modules.
@@ -132,7 +132,7 @@ def save_model(path: Path | str, params: Params, *, learner: str = "", n_feature
         case other:
             need = f"a file that ends in {', '.join(MODEL_SUFFIXES)} (not {other})"
             raise InvalidParameterError("to", str(path), need)
-    write_atomically(path, buffer.getbuffer())
+    write_atomically(path, buffer.getbuffer(), mode=0o600)
 
 
 def load_model(path: Path | str) -> dict[str, Array]:

@@ -39,6 +39,7 @@ class Partitions(Sequence[Partition]):
 
     def __init__(self, rows: Partition, sizes: Sequence[int] | IntArray, *, remark: str = "") -> None:
         """Cut ``rows`` into consecutive parts of the given ``sizes``; ``remark`` is a line on which node has what."""
+        validate.instance(Partition, "a Partition", rows=rows)
         self.rows, self.remark = rows, remark
         self.starts = np.concatenate(([0], np.cumsum(np.asarray(sizes, dtype=np.int64))))
         if self.starts[-1] != len(rows):

@@ -25,7 +25,6 @@ from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.rooms import show_options
 from veilwalk.core.tables import frame, html_table
-from veilwalk.core.units import readable_bytes
 from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread
 from veilwalk.graphs import distances
@@ -97,22 +96,12 @@ class TrainingRun:
         return frame(self.rows())
 
     def _repr_html_(self) -> str:
-        rows = []
-        for name, result in self._record.result["algorithms"].items():
-            leak, accuracy = result["anonymity"], result["accuracy"]
-            entropy = leak["node_entropy_nats"]
-            rows.append(
-                {
-                    "algorithm": name,
-                    "accuracy": "" if accuracy is None else f"{accuracy:.1%}",
-                    "loss": f"{result['loss']:.3f}",
-                    "hops/update": f"{result['hops_per_update']:.1f}",
-                    "bytes/update": readable_bytes(result["bytes_per_update"]),
-                    "node entropy, nats": "" if entropy is None else f"{entropy:.3f}",
-                    "receiver names the maker": "" if entropy is None else f"{leak['hit_ratio']:.2%}",
-                }
-            )
-        return html_table(rows)
+        means, leaks = ("accuracy", "loss", "hops_per_update", "bytes_per_update"), ("node_entropy_nats", "hit_ratio")
+        results = self._record.result["algorithms"].items()
+        return html_table(
+            {"algorithm": name} | {key: row[key] for key in means} | {key: row["anonymity"][key] for key in leaks}
+            for name, row in results
+        )
 
     def _anonymity(self, name: str) -> Mapping[str, Any]:
         """What a receiver learns of who made what it got, from the route alone."""
@@ -344,8 +333,8 @@ def _run_algorithms(
         name: learning.train(
             scenario.task(name),
             trace,
-            stopping=spec.end.stopping,
-            cost=spec.timing.cost,
+            stopping=spec.end,
+            cost=spec.timing,
             evaluations=spec.end.evaluations,
             checkpoint=None if folder is None else folder.checkpoint(name),
             identity=identity,

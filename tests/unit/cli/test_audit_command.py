@@ -349,7 +349,8 @@ def test_help_lists_what_there_is() -> None:
     texts = {option.name: option.help for option in command.params}
     registries = {"observers": [*OBSERVERS], "posterior": [*INFERENCES], "law": [*LAWS], "walk": [*WALKS]}
     for option, names in registries.items():
-        listed = re.split(r"[^a-z-]+", texts[option])
+        # An audit attacks the plain walk too, which is nothing to train with.
+        listed = re.split(r"[^a-z-]+", f"{texts[option]} {command.help}")
         assert [name for name in names if name not in listed] == []
 
 

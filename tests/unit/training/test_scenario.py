@@ -217,13 +217,6 @@ def test_a_run_is_a_table_where_tables_are_shown(monkeypatch: pytest.MonkeyPatch
         run.to_frame()
 
 
-def test_large_networks_are_measured_from_the_size_that_is_set() -> None:
-    """Not from a constant of some module."""
-    found = run_training(Scenario.from_spec(SMALL.change(exact_nodes=29))).record()
-    assert found.result["algorithms"]["private-walk"]["anonymity"]["kind"].startswith("estimated from ")
-    assert found.params["exact_nodes"] == 29
-
-
 def test_the_comparisons_are_all_the_others_there_are() -> None:
     """The default names each algorithm of learning but the private walk."""
     assert make_spec().checks.comparisons == ALGORITHMS[1:]
