@@ -21,7 +21,7 @@ from veilwalk.core.rooms import import_extra
 from veilwalk.core.version import __version__
 from veilwalk.learning._contract import Array, Learner, Params, init_generator
 from veilwalk.learning._data import SITE, Data, baseline_score
-from veilwalk.learning._learners import LEARNERS, make_learner
+from veilwalk.learning._learners import LEARNERS, is_own_learner, make_learner
 
 MODEL_SUFFIXES = (".npz", ".safetensors", ".pt", ".onnx")
 _READ = (".npz", ".safetensors")
@@ -155,7 +155,7 @@ def _export_onnx(params: Params, learner: str, n_features: int, n_classes: int) 
     """Return the graph that torch exports: from ``features``, scaled as in training, to what the module returns."""
     torch, onnx = import_extra("torch", "torch"), import_extra("onnx", "export")
     output = "outputs"
-    if learner.partition(":")[0] in LEARNERS:
+    if not is_own_learner(learner):
         module, n_features = _build_module(torch, params), next(iter(params.values())).shape[1]
         output = "probabilities" if len(params["bias"]) > 1 else output
     else:

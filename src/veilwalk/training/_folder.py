@@ -23,8 +23,8 @@ from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterEr
 from veilwalk.core.files import lock_file
 from veilwalk.core.progress import Progress
 from veilwalk.core.records import Record, plain, write_atomically
+from veilwalk.core.spec import Spec
 from veilwalk.core.tables import csv_table
-from veilwalk.core.validate import refuse_removed
 from veilwalk.core.version import __version__
 from veilwalk.learning import Params, Point, candidate_models, load_checkpoint, save_model
 from veilwalk.training._spec import PRIVATE, TRAIN, RunSpec
@@ -243,12 +243,10 @@ def open_trackers(specs: Iterable[str], params: Mapping[str, Any]) -> Iterator[T
     the folder of the run, which may hold them, is there by then.
     """
     folders = []
-    for spec in specs:
-        name, _, folder = spec.partition(":")
-        refuse_removed("track", name)
-        if name != "tensorboard":
-            raise InvalidParameterError("track", spec, "tensorboard or tensorboard:FOLDER; in Python any function")
-        folders.append(folder or "veilwalk")
+    for spec in (Spec.parse(text, parameter="track", files=("tensorboard",)) for text in specs):
+        if spec.name != "tensorboard" or spec.options:
+            raise spec.refuse("tensorboard or tensorboard:FOLDER; in Python any function")
+        folders.append(spec.argument or "veilwalk")
     if folders:
         # A library that is missing is refused before anything is trained.
         try:
