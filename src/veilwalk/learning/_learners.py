@@ -533,6 +533,8 @@ def check_learner(learner: Learner, data: Partition, *, seed: int = 0) -> None:
     What it raises, and what it changes of what it was given, is a :class:`~veilwalk.core.errors.LearnerError`.
     ``data`` are at least two rows of the kind it is for.
     """
+    validate.instance(Learner, "an object with init_params, update and evaluate", learner=learner)
+    validate.instance(Partition, "a Partition of features and labels", data=data)
     if len(data) < 2:
         raise InvalidParameterError("data", f"{len(data)} rows", "at least two rows to try a learner on")
     trial, name = guarded(learner), type(learner).__name__

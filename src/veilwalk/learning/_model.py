@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from veilwalk.core import validate
 from veilwalk.core.archives import name_errors, read_archive
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import ConfigError, InvalidParameterError
@@ -137,6 +138,7 @@ def save_model(path: Path | str, params: Params, *, learner: str = "", n_feature
 
 def load_model(path: Path | str) -> dict[str, Array]:
     """Return the named arrays of a ``.npz`` or ``.safetensors`` file that :func:`save_model` wrote."""
+    validate.instance((str, Path), "a file", path=path)
     path = Path(path)
     if path.suffix not in _READ:
         raise InvalidParameterError("model", str(path), f"a file that ends in {' or '.join(_READ)}")
