@@ -126,4 +126,4 @@ def test_a_nodes_page_does_not_say_whether_it_trained(prepared: tuple[Path, Trai
     assert shown["messages handed on"] == "7"
     assert "updates" not in "".join(pages[0])
     assert asked[0] != asked[1]
-    assert dict(json.loads(asked[1][0])["rows"])["updates, counted"] == "1"
+    assert dict(json.loads(asked[1][0])["rows"])["updates made"] == "1"
