@@ -36,10 +36,8 @@ def routes_figure(record: Record, path: Path) -> None:
     right.axhline(share, color="#777777", lw=0.8, ls="--")
     right.set_ylim(0.0, None)
     right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    finish_axis(
-        right, "mean hops per update", f"of all honest updates, {share:.0%} colluding with shared keys", log=True
-    )
-    about = "dashed: the most there is (left), the colluders' share, which no routing goes below (right)"
+    finish_axis(right, "mean hops per update", "share of all honest updates", log=True)
+    about = f"{share:.0%} collude and share keys (right); dashed: the most there is, and the colluders' share"
     set_heading(figure, _found(rows), f"{record.params['graph']}; {about}")
     figure.tight_layout(rect=(0, 0.1, 1, 1))
     handles, labels = left.get_legend_handles_labels()

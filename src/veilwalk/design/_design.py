@@ -220,7 +220,6 @@ class DesignOptions(TypedDict, total=False):
 
     balanced: bool | None
     budget_hops: float
-    objective: str
     observer: str
     window_radius: int
     tail_probability: float
@@ -351,9 +350,7 @@ def _design_exactly(law: str | DestinationLaw, request: LawRequest, *, progress:
     channel = designer.channel(scheme.law, request.observer) if best is None else best.channel
     window = _evaluate_window(request, scheme.law)
     progress("certificates", 2, 3)
-    certificates = result.certificates or designer.certify(
-        scheme.law.name, scheme.law, channel, objective=request.objective
-    )
+    certificates = result.certificates or designer.certify(scheme.law.name, scheme.law, channel)
     return Design(
         **common,
         price=scheme.price,
