@@ -104,7 +104,6 @@ class Audit:
         hops_per_update: Their mean hops, measured.
         hops_per_update_predicted: The same from the chain of the walk; None where the graph is too large.
         return_time_mean: Mean return time; None for a plain walk.
-        posterior_by_distance: Exact posterior of one node by distance and return time.
         left_out: Observers of ``all`` that did not run, each with the reason.
         members: What the colluders read, make and know: by sharing keys, by cheating, as neighbours; a row each. None
             where no coalition attacks.
@@ -118,7 +117,6 @@ class Audit:
     hops_per_update: Estimate
     hops_per_update_predicted: float | None
     return_time_mean: float | None
-    posterior_by_distance: list[dict[str, Any]] = field(repr=False)
     left_out: dict[str, str]
     members: list[_Row] = field(repr=False)
     anonymity_floor_nats: float | None
@@ -157,7 +155,6 @@ class Audit:
                 "hops_per_update_predicted": self.hops_per_update_predicted,
                 "return_time_mean": self.return_time_mean,
                 "observers": {name: findings.report for name, findings in self.findings.items()},
-                "posterior_by_distance": self.posterior_by_distance,
                 "left_out": self.left_out,
                 "members": self.members,
             }
@@ -259,7 +256,7 @@ def _run_plan(
     colluders = choose_colluders(scheme.graph, plan.colluders, settings.seed, placement=settings.placement)
     jobs = {name: where.get(name) for name in ("executor", "store")}
     run = play_updates(scheme, settings, colluders, device=device, progress=progress, **jobs)
-    scored, profile, left_out = attack_run(plan, run, where, progress)
+    scored, left_out = attack_run(plan, run, where, progress)
     attacks = any(isinstance(observer, Coalition) for observer in plan.observers) and not plan.scheme.is_direct
     known = scheme.is_direct or not (plan.looked_up or scheme.is_large)
     return Audit(
@@ -270,7 +267,6 @@ def _run_plan(
         hops_per_update=run.hops_per_update,
         hops_per_update_predicted=scheme.price.hops if known else None,
         return_time_mean=None if scheme.is_direct else float(run.sightings.return_time.mean()),
-        posterior_by_distance=profile,
         left_out=left_out,
         members=measure_members(grant_knowledge(plan, run)) if attacks else [],
         anonymity_floor_nats=floor,
@@ -291,7 +287,7 @@ def warn_few_members(scheme: Scheme) -> str | None:
         options = {"colluders": 2, "seed": seed, "scored_by_filter": _PAIR_STRETCHES, "updates": _PAIR_UPDATES}
         plan = make_plan(scheme, AuditSettings(observers=(observer,), replicas=_PAIRS, **dict[str, Any](options)))
         run = play_updates(scheme, plan.settings, choose_colluders(scheme.graph, 2, seed))
-        scored, _, _ = attack_run(plan, run, {})
+        scored, _ = attack_run(plan, run, {})
         shares.append(Findings(observer.name, scored[observer.name]).hit_ratio)
     pair = estimate_mean(np.array(shares), student=True)
     hit_ratio = evaluate_scheme(scheme, effort=20, colluders=None).exposure.hit_ratio
