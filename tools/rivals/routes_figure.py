@@ -80,7 +80,7 @@ def _coalition(axis: Axes, rows: list[dict[str, Any]]) -> None:
                 )
                 axis.annotate(
                     f"{name}: {row[score]:.0%}", (row["hops"], row[score]), textcoords="offset points",
-                    xytext=(8, 5) if ours else (-62, 8), fontsize=9,
+                    xytext=(8, -15 if score == "coalition" else 5) if ours else (-62, 8), fontsize=9,
                 )  # fmt: skip
     axis.legend(frameon=False, fontsize=9, loc="upper right")
 
