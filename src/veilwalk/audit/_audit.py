@@ -57,7 +57,7 @@ class Findings:
         name: The observer.
         scored: Its scored updates.
         how: How its posteriors were obtained.
-        report: The results as plain data, as in the record.
+        report: The results as plain data, as in the record: also the worst destination, arc and percent.
         overall: The row over all updates.
         by_return_time: The rows by bands of return times, the shortest first.
         by_linked_updates: The rows by how many updates are known to have one source.
@@ -67,9 +67,6 @@ class Findings:
         blind_hit_ratio: How often a guess from the prior is right; None for linked updates.
         times_floor: The hit ratio over the share of nodes that collude, which no routing goes below; None without
             colluders.
-        worst_destination: The destination that knows most, among those with enough updates.
-        worst_arc: The destination and last hop that leak most, among those with enough updates.
-        worst_percent: The row over the percent of updates that it knows best; None for linked updates.
     """
 
     def __init__(self, name: str, scored: Scored) -> None:
@@ -84,9 +81,6 @@ class Findings:
         self.node_entropy_nats: float = self.overall["node_entropy_nats"]
         self.blind_hit_ratio: float | None = self.overall.get("blind_hit_ratio")
         self.times_floor: float | None = self.overall.get("times_floor")
-        self.worst_destination: _Row | None = report.get("worst_destination")
-        self.worst_arc: _Row | None = report.get("worst_arc")
-        self.worst_percent: _Row | None = report.get("worst_percent")
 
     def __repr__(self) -> str:
         return f"Findings(name={self.name!r})"
@@ -364,7 +358,7 @@ def audit_collusion(
         for number, count in enumerate(dict.fromkeys(counts)):
             progress("coalitions", number, len(counts), f"{count} colluders")
             updates = min(settings.updates, _ENOUGH_UPDATES * scheme.graph.n_nodes // max(count, 1))
-            (plan,) = plan_collusion(scheme, replace(settings, updates=updates), [count])
+            plan = plan_collusion(scheme, replace(settings, updates=updates), count)
             result = _run_plan(plan, _place_jobs(plan, workers, store), device=device)
             row: dict[str, Any] = {"colluders": count, "left_out": dict(plan.left_out)}
             row |= {"members": {part["name"]: part["share"] for part in result.members}}

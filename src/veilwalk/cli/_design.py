@@ -347,7 +347,6 @@ def _remarks(result: rooms.design.Design) -> list[str]:
         lines.append(f"observation channel: {exposure.how}; return times beyond {exposure.horizon} hops are one class")
     if window is not None:
         lines.append(f"return time of the window: {window.return_time:.0f} hops ({window.chosen_by})")
-        lines.append(f"one source of a destination outweighs another by up to {window.weight_ratio:.3f} times")
     if exposure.observer == "opener":
         lines.append("no routing keeps colluders below their share: veilwalk audit has stronger attacks")
     return lines + [certificate.in_words() for certificate in result.certificates]

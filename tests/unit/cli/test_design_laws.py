@@ -36,7 +36,6 @@ def test_json_has_the_promised_keys(law: str, run: Cli) -> None:
         "chosen_by",
         "node_entropy_nats",
         "worst_destinations",
-        "weight_ratio",
     }
     for one in found["certificates"]:
         assert {"law", "prior", "budget_hops", "value", "best_found", "bound", "shortfall"} < set(one)
