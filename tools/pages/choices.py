@@ -54,7 +54,7 @@ def row(network: str, model_bytes: int, said: dict[str, Any]) -> str:
         f"{found['mean_iteration_hops']:.1f}",
         readable_bytes(found["bytes_per_update"]),
         f"{found['node_entropy_nats']:.2f}, {found['node_entropy_share']:.1%}{short}",
-        f"{low:.1%} to {high:.1%}",
+        f"{low:.1%}, exact" if low == high else f"{low:.1%} to {high:.1%}",
         f"{found['predecessor']['knows_first_hop']['mean']:.0%}",
         f"{tenth['mean']:.0%}",
     )

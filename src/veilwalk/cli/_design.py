@@ -316,9 +316,9 @@ def _exposure_rows(result: rooms.design.Design) -> list[tuple[str, str, str]]:
     if (certain := scheme.certain_to_a_relay()) is not None and scheme.recipients > 1:
         rows.append(("certain to a relay", f"{certain:.2%}", "of updates"))
     if exposure.observer == "opener" and (eclipse := scheme.eclipse_shares):
-        told = ", ".join(f"{count}: {share:.1%}" for count, share in eclipse.items())
+        known = ", ".join(f"{count}: {share:.1%}" for count, share in eclipse.items())
         kind = f"so many of the {max(eclipse)} neighbours of the weakest members know their updates for certain"
-        rows.append(("eclipse", told, kind))
+        rows.append(("eclipse", known, kind))
     if result.window is not None:
         worst = ", ".join(scheme.graph.label(node) for node in result.window.worst_destinations(3))
         least = nats_and_bits(result.window.node_entropy_nats)

@@ -57,7 +57,6 @@ def test_tables_say_what_each_number_is(run: Cli) -> None:
         assert words in out
     for words in (
         "the worst, at",
-        "outweighs another by up to",
         "knows only that it opened",
         "observation channel: exact",
         "hit ratio",
