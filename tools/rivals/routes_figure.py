@@ -36,10 +36,8 @@ def routes_figure(record: Record, path: Path) -> None:
     right.axhline(share, color="#777777", lw=0.8, ls="--")
     right.set_ylim(0.0, None)
     right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    finish_axis(
-        right, "mean hops per update", f"of all honest updates, {share:.0%} colluding with shared keys", log=True
-    )
-    about = "dashed: the most there is (left), the colluders' share, which no routing goes below (right)"
+    finish_axis(right, "mean hops per update", "share of all honest updates", log=True)
+    about = f"{share:.0%} collude and share keys (right); dashed: the most there is, and the colluders' share"
     set_heading(figure, _found(rows), f"{record.params['graph']}; {about}")
     figure.tight_layout(rect=(0, 0.1, 1, 1))
     handles, labels = left.get_legend_handles_labels()
@@ -82,7 +80,7 @@ def _coalition(axis: Axes, rows: list[dict[str, Any]]) -> None:
                 )
                 axis.annotate(
                     f"{name}: {row[score]:.0%}", (row["hops"], row[score]), textcoords="offset points",
-                    xytext=(8, 5) if ours else (-62, 8), fontsize=9,
+                    xytext=(8, -15 if score == "coalition" else 5) if ours else (-62, 8), fontsize=9,
                 )  # fmt: skip
     axis.legend(frameon=False, fontsize=9, loc="upper right")
 

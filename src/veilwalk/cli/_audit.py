@@ -131,9 +131,9 @@ def audit(
         typer.echo(f"veilwalk: {remark}", err=True)
     # On a small network several shares may be one number: the table then has one row.
     several = counts if "," in colluders else ()
-    if several:
+    for count in several:
         # Before anything is walked: a curve that cannot be drawn is refused.
-        rooms.audit.plan_collusion(attacked, settings, counts)
+        rooms.audit.plan_collusion(attacked, settings, count)
     if dry_run:
         needed = rooms.audit.make_plan(attacked, settings).predicted_bytes
         size = f"{needed / 2**20:.0f} MiB beyond the program itself"

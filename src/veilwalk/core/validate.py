@@ -64,6 +64,7 @@ MOVED_FLAGS: dict[str, dict[str, str]] = {
         "--recipients auto": "is a verb: veilwalk recommend chooses their number for a network",
         "--frontier": "is a verb: veilwalk frontier",
         "--keep": "is a flag of veilwalk recommend",
+        "--objective": "is gone: laws are optimised for node entropy; more recipients and another walk cut hits more",
         **dict.fromkeys(("--engine", "--work"), "is gone: large networks are sampled here, in a minute or so"),
     },
     "manifest": {"--spare": "is gone: no node keeps spare copies; a lost walk is made anew"},

@@ -4,8 +4,7 @@ The channel holds P(observation | source i, destination j). An observation is th
 since the token last passed; for the last-hop observer also the neighbour it came from. Classes are one hop wide at
 short return times, where sources differ, and geometric further on; the last holds everything beyond the horizon.
 Merging return times can only hide: entropies are a little above, and hit ratios a little below, those of an observer
-that distinguishes all times. Laws that aim at the hit ratio are flat in the classes and not inside them: their hit
-ratios are 1 to 2% too low.
+that distinguishes all times.
 """
 
 from __future__ import annotations

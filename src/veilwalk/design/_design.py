@@ -42,7 +42,6 @@ from veilwalk.design._paper import (
     WindowFloor,
     choose_return_time,
     exact_window_likelihood,
-    weight_ratio,
     window_entropies,
 )
 from veilwalk.design._registry import LawRequest, default_support, farthest_law, make_from_request
@@ -197,7 +196,6 @@ class Design:
                 "chosen_by": self.window.chosen_by,
                 "node_entropy_nats": self.window.node_entropy_nats,
                 "worst_destinations": self.window.worst_destinations(),
-                "weight_ratio": self.window.weight_ratio,
             }
         if self.certificates:
             content["certificates"] = [certificate.to_dict() for certificate in self.certificates]
@@ -220,7 +218,6 @@ class DesignOptions(TypedDict, total=False):
 
     balanced: bool | None
     budget_hops: float
-    objective: str
     observer: str
     window_radius: int
     tail_probability: float
@@ -351,9 +348,7 @@ def _design_exactly(law: str | DestinationLaw, request: LawRequest, *, progress:
     channel = designer.channel(scheme.law, request.observer) if best is None else best.channel
     window = _evaluate_window(request, scheme.law)
     progress("certificates", 2, 3)
-    certificates = result.certificates or designer.certify(
-        scheme.law.name, scheme.law, channel, objective=request.objective
-    )
+    certificates = result.certificates or designer.certify(scheme.law.name, scheme.law, channel)
     return Design(
         **common,
         price=scheme.price,
@@ -374,7 +369,7 @@ def _evaluate_window(request: LawRequest, law: DestinationLaw) -> WindowFloor:
         raise InvalidParameterError("return time", time, f"more than the largest distance, {support.hi}")
     likelihood = exact_window_likelihood(chain, time, radius)
     entropies, _ = window_entropies(law, likelihood, distances(request.graph))
-    return WindowFloor(time, chosen_by, entropies, weight_ratio(law, likelihood))
+    return WindowFloor(time, chosen_by, entropies)
 
 
 def _blind_node_entropy(law: DestinationLaw) -> float:

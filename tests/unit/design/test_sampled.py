@@ -61,6 +61,6 @@ def test_one_design_serves_large_graphs(capsys: pytest.CaptureFixture[str]) -> N
     even = design(GRAPHS[1], "uniform-node", support=SUPPORT, balanced=True)
     assert even.scheme.prior_range == pytest.approx([1, 1])
     assert design(GRAPHS[1], "uniform-node", support=SUPPORT).scheme.prior_range[1] > 1.1
-    for option in ({"budget_hops": 50.0}, {"observer": "last-hop"}, {"objective": "hit-ratio"}, {"window_radius": 3}):
+    for option in ({"budget_hops": 50.0}, {"observer": "last-hop"}, {"window_radius": 3}):
         with pytest.raises(InvalidParameterError, match=f"^{next(iter(option))} = "):
             design(GRAPHS[0], "uniform-node", support=SUPPORT, **option)
