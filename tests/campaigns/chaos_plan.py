@@ -12,11 +12,11 @@ from tests.helpers.manifests import settled_spec
 from veilwalk.core.errors import InfeasibleDesignError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
-from veilwalk.design import DestinationLaw, DistanceLaw, Scheme, choose_scheme
+from veilwalk.design import DestinationLaw, DistanceLaw, Scheme, choose_scheme, late_after_hops
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.learning import Partition
 from veilwalk.node import Limits
-from veilwalk.node.cluster import AWAY_S, ClusterPlan, late_after_hops, lost_walk_rules
+from veilwalk.node.cluster import AWAY_S, ClusterPlan, lost_walk_rules
 from veilwalk.node.members import RunFigures, RunRules
 
 _TALLY = "tests.campaigns.chaos_tally:Tally"
@@ -80,7 +80,7 @@ def rules_in_words(spec: str, recipients: int, *, padding: int = 0) -> str:
     plan = tally_plan(
         parse_graph_spec(spec), updates=1, recipients=recipients, padding=padding, walk="non-backtracking"
     )
-    rules = RunRules.of(plan.spec, plan.figures)
+    rules = RunRules.from_spec(plan.spec, plan.figures)
     return f"{spec}: late {rules.late_s:.0f} s, starve {rules.starve_s:.0f} s"
 
 

@@ -39,7 +39,7 @@ class ForgetfulDisk:
         self.steps_left = NEVER
         kept = {name: _File(data, data) for name, data in (files or {}).items()}
         self._names, self._safe_names = dict(kept), dict(kept)
-        self.database = sqlite3.connect(":memory:", isolation_level=None)
+        self.database = sqlite3.connect(":memory:", cached_statements=0, isolation_level=None)
         if image:
             self.database.deserialize(image)
         #: What the database may be after a cut: the last safe state first, then what was committed since.

@@ -67,7 +67,7 @@ class Outcome:
 
 def play(seed: int, *, walks: int = 1) -> Outcome:
     """Play one seed to its end and judge it."""
-    with _closed_world(seed):
+    with closed_world(seed):
         return _play(seed, walks)
 
 
@@ -101,7 +101,7 @@ class _AtOnce:
 
 
 @contextmanager
-def _closed_world(seed: int) -> Iterator[None]:
+def closed_world(seed: int) -> Iterator[None]:
     """Let no clock and no chance of this machine in."""
     # Made once, with the chance of this machine, before that is shut out.
     members()

@@ -1,4 +1,4 @@
-"""What the nodes of a simulated network are made of: keys, roster, manifest, rules; some of it by seed."""
+"""Makes the parts of simulated nodes: keys, roster, manifest, rules; some of it by seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from tests.campaigns.chaos_tally import Tally
 from tests.campaigns.power_loss import SeededDraws
 from tests.helpers.manifests import make_test_manifest
 from veilwalk.core.walk import SIMPLE
+from veilwalk.design import DestinationLaw
+from veilwalk.graphs import Graph
 from veilwalk.learning import Partition
+from veilwalk.node.cluster import node_ids
 from veilwalk.node.link import Limits
 from veilwalk.node.members import Manifest, NodeKeys, Roster, RunRules, new_node_keys
 from veilwalk.node.peer import DestinationRow
@@ -60,20 +63,61 @@ def network_parts(seed: int, dice: random.Random, *, walks: int = 1) -> dict[str
     }
 
 
+def rule_parts(
+    dice: random.Random, graph: Graph, rules: RunRules, *, law: DestinationLaw, recipients: int, limits: Limits
+) -> dict[str, NodeParts]:
+    """Return the parts of every node but its disk, for a run of ``rules`` on any graph."""
+    names = node_ids(graph.n_nodes)
+    keys, roster = members_of(graph)
+    shares = law.matrix.toarray()
+    learner = Tally(n_features=len(names), n_classes=2)
+    manifest = _manifest(recipients, learner)
+    return {
+        name: NodeParts(
+            keys=keys[name],
+            membership=Membership(manifest=manifest, roster=roster),
+            task=Task(
+                learner=learner,
+                data=Partition(np.eye(len(names))[index : index + 1], np.zeros(1, dtype=np.int64)),
+                manifest=manifest,
+                index=index,
+            ),
+            rules=rules,
+            law=DestinationRow.of(dict(zip(names, shares[index].tolist(), strict=True))),
+            disk=_NO_DISK,
+            limits=limits,
+            draws=SeededDraws(dice),
+            starts=index == 0,
+            log=Log(io.StringIO()),
+        )
+        for index, name in enumerate(names)
+    }
+
+
 _LEARNER = Tally(n_features=len(_NAMES), n_classes=2)
 # Given when a node starts.
 _NO_DISK: Disk = None  # type: ignore[assignment]
 
 
+def members_of(graph: Graph) -> tuple[dict[str, NodeKeys], Roster]:
+    """Return the keys and the roster of a network's members, which are made once."""
+    names = tuple(node_ids(graph.n_nodes))
+    return members(
+        names, tuple((names[one], names[other]) for one, other in sorted(map(tuple, graph.edges().tolist())))
+    )
+
+
 @lru_cache
-def members() -> tuple[dict[str, NodeKeys], Roster]:
+def members(
+    names: tuple[str, ...] = _NAMES, edges: tuple[tuple[str, str], ...] = tuple(_EDGES)
+) -> tuple[dict[str, NodeKeys], Roster]:
     """Return keys that are made once; no seed has others, for nothing depends on them."""
     with tempfile.TemporaryDirectory() as folder:
         keys = {
             name: new_node_keys(
                 Path(folder) / name, node_id=name, address=f"127.0.0.1:{7000 + index}", suite=Suite.X25519
             )
-            for index, name in enumerate(_NAMES)
+            for index, name in enumerate(names)
         }
     roster = Roster(
         network=bytes(range(16)),
@@ -83,16 +127,16 @@ def members() -> tuple[dict[str, NodeKeys], Roster]:
         created=0,
         expires=2**32,
         prev_digest=None,
-        members=tuple(keys[name].member for name in _NAMES),
-        edges=tuple(_EDGES),
+        members=tuple(keys[name].member for name in names),
+        edges=edges,
     )
     return keys, roster
 
 
 @lru_cache
-def _manifest(recipients: int) -> Manifest:
+def _manifest(recipients: int, learner: Tally = _LEARNER) -> Manifest:
     return make_test_manifest(
-        _LEARNER.init_params(np.random.default_rng(0)),
+        learner.init_params(np.random.default_rng(0)),
         run_id=bytes(range(16)),
         norm_bound=1e9,
         spec={"learner": "tally", "recipients": recipients},

@@ -137,8 +137,9 @@ class Followers:
 
     def sign_and_hand_out(self, version: int) -> None:
         """The keeper's steps after every draft; all running nodes follow."""
+        sign = "veilwalk roster sign next.json --root root --current roster.json --manifest manifest.json"
         for command in (
-            "veilwalk roster sign next.json --root root --current roster.json --password-file password",
+            f"{sign} --password-file password",
             "mv next.json roster.json",
             "mv next.json.sig roster.json.sig",
         ):

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,13 +48,26 @@ def test_the_unit_has_no_fault_that_systemd_can_tell(tmp_path: Path) -> None:
 
 
 def test_finding_19_what_operators_need_is_in_the_files_that_we_ship() -> None:
-    """A base that can be pinned, a health check, mounts of its own, and where to write who may call."""
+    """A base that can be pinned, packages by hash, a health check, mounts of its own, where to write who may call."""
     image, unit = (DEPLOY / "Containerfile").read_text(), UNIT.read_text()
     assert "ARG BASE=" in image
     assert "FROM ${BASE}" in image
     assert "HEALTHCHECK" in image
+    assert "pip install --no-cache-dir --require-hashes --requirement" in image
     assert "\nPrivateMounts=yes\n" in unit
     assert "IPAddressAllow=" in unit
+
+
+def test_finding_19_every_package_of_the_image_has_its_pinned_version_and_a_hash() -> None:
+    """All that the package needs, as constraints.txt has it; ``tools.image_requirements`` writes them anew."""
+    text = (DEPLOY / "requirements.txt").read_text().replace("\\\n", " ")
+    packages = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    pinned = {line.lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert {first for first, *_ in packages} <= pinned
+    assert all(hashes and all(one.startswith("--hash=sha256:") for one in hashes) for _, *hashes in packages)
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {re.split("[<>=]", need)[0] for need in needed}
+    assert names <= {first.partition("==")[0] for first, *_ in packages}
 
 
 @pytest.fixture(scope="module")

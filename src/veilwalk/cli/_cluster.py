@@ -28,7 +28,7 @@ from veilwalk.training import CLUSTER
 app = make_group("Run a whole network of real nodes on this machine.")
 
 # A look at all nodes does not read these: their fields would say 0, or nothing.
-_NOT_READ = ("models", "roster_version", "manifest_version", "members_left_out")
+_NOT_READ = ("models", "roster_version", "manifest_version", "members_left_out", "updates")
 Out = Annotated[Path, option("Folder for keys, configurations and state.", "DIR")]
 _OUT = Path("out/cluster")
 _NODE_COLUMNS = {

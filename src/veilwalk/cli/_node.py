@@ -26,7 +26,9 @@ _NEIGHBOUR_COLUMNS = {
     "name": "{name}",
     "connected": "{up:yes or no}",
     ">seconds for a message": "{seconds:.3g}",
-    ">share of messages": "{share:.0%}",
+    ">handed to it": "{handed}",
+    ">brought by it": "{brought}",
+    "avoided or slowed now": "{remark}",
 }
 
 

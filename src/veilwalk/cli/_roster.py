@@ -192,6 +192,10 @@ def sign(
     *,
     root_dir: Annotated[Path, option("The root's key directory.", "DIR", name="--root")],
     current: Annotated[File, option("The version members hold now; refuse to fork from it.", "ROSTER")] = None,
+    manifest: Annotated[
+        File, option("The manifest of the run: refuse where members would never train.", "FILE")
+    ] = None,
+    law: Annotated[File, option("Its law, where the manifest names a file.", "FILE.npz")] = None,
     password_file: PasswordFile = None,
 ) -> None:
     """Sign a drafted roster with the root key.
@@ -214,6 +218,10 @@ def sign(
         if held.digest == draft.digest:
             raise InvalidParameterError("current", str(current), f"the version before {draft.version}, not the same")
         draft.check_follows(held, str(roster))
+    if manifest is not None:
+        idle, _ = rooms.cluster.check_members(rooms.members.Manifest.read_draft(manifest), draft, law)
+        if idle:
+            raise InvalidParameterError("manifest", str(manifest), f"of a run in which everybody trains: {idle}")
     draft.sign(roster, key)
     _print(draft, held)
     typer.echo(f"signed: {roster} and {roster}.sig")

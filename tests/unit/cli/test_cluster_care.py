@@ -27,7 +27,7 @@ def test_status_says_nothing_of_what_it_does_not_read(run: Cli, folder: Path) ->
     """A version of 0 would be a wrong one."""
     found = run.json(["cluster", "status", "--out", str(folder), "--json"])
     assert found["nodes"]["n1"] == {"running": False}
-    keys = {"running", "finished", "iteration", "in_custody", "tallies", "walks", "ends"}
+    keys = {"running", "finished", "iteration", "in_custody", "tallies", "walks", "ends", "undone", "neighbours"}
     assert set(found["nodes"]["n0"]) == keys
 
 

@@ -17,8 +17,9 @@ import pytest
 from tests.helpers.manifests import make_test_manifest
 
 from veilwalk.core.walk import SIMPLE
+from veilwalk.design import visits_per_link
 from veilwalk.learning import Partition, UpdateResult
-from veilwalk.node.cluster import free_ports, visits_per_link
+from veilwalk.node.cluster import free_ports
 from veilwalk.node.link._limits import Limits
 from veilwalk.node.members import RunRules, _keys
 from veilwalk.node.members._keys import NodeKeys, new_node_keys, new_root_key

@@ -225,7 +225,7 @@ def find_all(config: Path) -> dict[str, Finding]:
     return {finding.name: finding for finding in check_node(config, peers=False)}
 
 
-def test_finding_9_members_that_never_train_are_named(tmp_path: Path) -> None:
+def test_finding_9_members_that_never_train_are_named(tmp_path: Path, run: Cli) -> None:
     """K as large as the law allows: the others seal only for each other, and n2, n5, n6, n7 made 0 of 60 updates."""
     scheme = choose_scheme(parse_graph_spec("rrg:8:3:seed=1"), "far:2", walk="non-backtracking", recipients=4)
     # Two sets of four that nobody leaves: whichever the walk comes to, the other four never train.
@@ -244,6 +244,10 @@ def test_finding_9_members_that_never_train_are_named(tmp_path: Path) -> None:
     network = find_all(config)["network"]
     names = ", ".join(f"n{name}" for name in idle)
     assert (network.state, f"{names} never train" in network.what) == ("fails", True)
+    # And the keeper, who does not sign such a roster.
+    words = ["roster", "sign", str(tmp_path / "c" / "roster.json"), "--root", str(tmp_path / "c" / "root")]
+    code, _, err = run([*words, "--manifest", str(tmp_path / "c" / "manifest.json")])
+    assert (code, f"{names} never train" in err) == (2, True)
 
 
 def test_a_node_says_when_its_network_hides_nobody_and_when_its_machine_is_too_slow(

@@ -277,8 +277,12 @@ def test_an_operator_can_undo_an_end(network: Make) -> None:
         await hand_in(net, "n1", forged)
         await net.until(lambda: net.tally("ends") == 1)
         await net.stop("n1")
+        (end,) = node_status(net.folder / "state-n1").ends
         assert unfinish_node(net.folder / "state-n1")
         assert not unfinish_node(net.folder / "state-n1")
+        # What an operator tells the others: that it is undone, and which.
+        status = node_status(net.folder / "state-n1")
+        assert (status.finished, status.ends, status.undone) == (False, (), (end,))
         await net.start("n1")
         await hand_in(net, "n1", forged_final(net, "n1", "n0 n2", [100.0] * 5))
         await net.until(lambda: net.tally("refused") == 1)

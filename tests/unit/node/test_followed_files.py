@@ -17,7 +17,7 @@ from tests.helpers.followers import NOW, followed, small_cluster, until
 from veilwalk.core.errors import SpoolError
 from veilwalk.node import load_config
 from veilwalk.node.members import KeyRing, changed_roster, new_node_keys, read_password
-from veilwalk.node.peer import _follower
+from veilwalk.node.peer import _process
 from veilwalk.node.peer._assemble import key_ring
 
 
@@ -26,18 +26,20 @@ def test_finding_13_roster_and_signature_come_in_any_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
     """Whichever is there first is refused, once in the log, and both together are followed without a word."""
-    monkeypatch.setattr(_follower, "_NEWS_S", 0.02)
+    monkeypatch.setattr(_process, "_NEWS_S", 0.02)
     configs, root, roster = small_cluster(tmp_path / "c")
     (changed_roster(roster, roster.edges, cards={}, removed=[], now=NOW, days=9)).sign(tmp_path / "roster.json", root)
 
     async def main() -> str:
-        async with followed(configs[1]) as (node, _, text):
+        async with followed(configs[1]) as (node, follower, text):
             for name in sorted(("roster.json", "roster.json.sig"), key=lambda name: name != first):
                 # Whole at once: half of a file is refused for another reason, which is said too.
                 (tmp_path / name).rename(tmp_path / "c" / name)
                 await until(lambda: "roster_refused" in text.getvalue())
                 await asyncio.sleep(0.2)
-            await until(lambda: node.roster.version == 2)
+                # Also said by /healthz, for as long as it holds.
+                assert bool(follower.refused) == (node.roster.version == 1)
+            await until(lambda: node.roster.version == 2 and not follower.refused)
             return str(text.getvalue())
 
     assert asyncio.run(main()).count("roster_refused") == 1
@@ -47,7 +49,7 @@ def test_finding_14_a_password_that_came_by_a_pipe_serves_for_every_later_roster
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is read once; keys are opened again where a roster asks for it, and not by the thread that serves links."""
-    monkeypatch.setattr(_follower, "_NEWS_S", 0.02)
+    monkeypatch.setattr(_process, "_NEWS_S", 0.02)
     configs, root, roster = small_cluster(tmp_path / "c")
     shutil.rmtree(tmp_path / "c" / "n1" / "keys")
     member = roster.member("n1")
@@ -98,7 +100,7 @@ def test_finding_24_a_loose_password_file_is_named_by_its_own_name(tmp_path: Pat
 def test_what_nobody_foresaw_does_not_end_the_following_of_rosters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_follower, "_NEWS_S", 0.02)
+    monkeypatch.setattr(_process, "_NEWS_S", 0.02)
     configs, root, roster = small_cluster(tmp_path / "c")
 
     async def main() -> str:

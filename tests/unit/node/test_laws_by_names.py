@@ -54,7 +54,7 @@ def test_finding_15_a_joiner_really_trains(network: Make) -> None:
     async def main() -> None:
         net = network(5, rules=FOREVER)
         for name in net.names:
-            net.change(name, law=RuleLaw(LawRule.of("far:2")))
+            net.change(name, law=RuleLaw(LawRule.parse("far:2")))
         members = net.names
         await net.start()
         await net.until(lambda: net.tally("updates") > 3)
@@ -98,12 +98,12 @@ def test_a_rule_is_the_law_of_that_name() -> None:
         rows = law.matrix.toarray()
         for node, row in zip(names, rows, strict=True):
             expected = {names[j]: share for j, share in enumerate(row) if share}
-            assert LawRule.of(text).shares(roster, node) == pytest.approx(expected)
+            assert LawRule.parse(text).shares(roster, node) == pytest.approx(expected)
     farthest = {names[j] for j in np.flatnonzero(apart[0] == apart[0].max())}
-    assert set(LawRule.of("far:99").shares(roster, names[0])) == farthest
+    assert set(LawRule.parse("far:99").shares(roster, names[0])) == farthest
     star: Any = SimpleNamespace(distances=lambda _: {"a": 0, "b": 1, "c": 1})
     with pytest.raises(ConfigError, match="a is next to all other members"):
-        LawRule.of("far:2").shares(star, "a")
+        LawRule.parse("far:2").shares(star, "a")
 
 
 def test_a_law_in_a_file_goes_by_names_and_says_whom_it_lacks(network: Make, tmp_path: Path) -> None:

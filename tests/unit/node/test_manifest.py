@@ -157,7 +157,7 @@ def test_a_law_is_a_rule_or_a_file() -> None:
     """One of the two, and a rule that nodes can work out."""
     assert manifest(spec={"law": "far:4"}, law_digest="").law == "far:4"
     assert manifest(spec={"law": "uniform-node:2:6"}, law_digest="").law == "uniform-node:2:6"
-    for law, digest in ((None, ""), ("far:4", "ab" * 32), ("far:1", ""), ("paper", ""), ("uniform-node:4:3", "")):
+    for law, digest in ((None, ""), ("far:4", "ab" * 32), ("far:0", ""), ("paper", ""), ("uniform-node:4:3", "")):
         with pytest.raises(InvalidParameterError, match=r"^law = "):
             manifest(spec={"law": law}, law_digest=digest)
 

@@ -194,7 +194,7 @@ def test_every_count_of_a_node_stands_in_the_table() -> None:
 
 
 def test_neighbours_are_written_down_for_status(network: Callable[..., Any], tmp_path: Path) -> None:
-    """Who is connected, how long each takes, its share; without the time of the look."""
+    """Who is connected, how long each takes, what it brings, who is slow; without the time of the look."""
 
     async def main() -> Any:
         net = network(4, rules=RunRules(walk=SIMPLE, updates=5, late_hops=1e9))
@@ -202,8 +202,8 @@ def test_neighbours_are_written_down_for_status(network: Callable[..., Any], tmp
         await net.until(net.finished)
         node = net.nodes["n0"]
         watch = HealthWatch(node, tmp_path)
-        for seconds in (0.1, 8.0):
-            node._neighbours.on_handed("n1", seconds)
+        for peer, seconds in (("n3", 0.1), ("n1", 80.0)):
+            node._neighbours.on_handed(peer, seconds)
         watch._write_neighbours()
         expected = node.describe_neighbours()
         await net.stop()
@@ -213,6 +213,8 @@ def test_neighbours_are_written_down_for_status(network: Callable[..., Any], tmp
     assert expected.keys() == {"n1", "n3"}
     assert read_neighbours(tmp_path) == expected
     assert expected["n1"]["up"]
+    assert (expected["n1"]["remark"], expected["n3"]["remark"]) == ("slow", "")
+    assert expected["n1"]["seconds"] > 0
     assert (tmp_path / "neighbours.json").stat().st_mtime == 0
     assert read_neighbours(tmp_path / "nowhere") == {}
 

@@ -12,8 +12,8 @@ import pytest
 from tests.helpers.custody import Opener, deliver, relay, take
 
 from veilwalk.core.walk import SIMPLE, Walk
+from veilwalk.design import visits_per_link
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.node.cluster import visits_per_link
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._neighbours import Visits, allowed_visits
 from veilwalk.node.peer._routing import NextHop, OsDraws

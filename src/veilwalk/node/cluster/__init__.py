@@ -19,24 +19,20 @@ if TYPE_CHECKING:
         read_cluster_spec,
         set_up_cluster,
     )
-    from veilwalk.node.cluster._lost_walks import (
-        AWAY_S,
-        late_after_hops,
-        lost_walk_rules,
-        simulated_waits,
-        starved_after_hops,
-        visits_per_link,
-    )
     from veilwalk.node.cluster._manifest import (
+        AWAY_S,
         LEAST_DWELL_S,
+        check_members,
+        count_candidates,
+        describe_crowd,
         describe_manifest,
         describe_manifest_changes,
+        lost_walk_rules,
         make_manifest,
         measured_dwell,
         read_previous,
         trial_data,
     )
-    from veilwalk.node.cluster._network import check_members, count_candidates, describe_crowd
     from veilwalk.node.cluster._processes import (
         SETTINGS,
         Cluster,

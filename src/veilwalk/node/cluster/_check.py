@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from veilwalk.core.errors import ConfigError, CryptoError, ProtocolError, SpoolError, TransportError, VeilwalkError
 from veilwalk.core.findings import Finding
-from veilwalk.node.cluster._manifest import measured_dwell
-from veilwalk.node.cluster._network import check_members
+from veilwalk.node.cluster._manifest import check_members, measured_dwell
 from veilwalk.node.link import dialing_context
 from veilwalk.node.members import Member, NodeKeys, make_private_directory, spki_sha256
 from veilwalk.node.peer import (
@@ -118,7 +117,7 @@ def _check_run(config: NodeConfig, membership: Membership) -> Iterator[Finding]:
     try:
         idle, crowd = check_members(manifest, membership.roster, config.law)
         state, what = ("fails", idle) if idle else ("note", crowd) if crowd else ("ok", "everybody trains")
-        yield Finding(state, what, name="network")
+        yield Finding(state, what, "tell the keeper" if idle else "", name="network")
         rules, learner = manifest.rules, learner_of(manifest, consent=config.learner)
         protection, data = protection_of(rules), own_data(config, manifest)
         needed = measured_dwell(learner, data, protection, tested=rules.max_loss_ratio > 0)

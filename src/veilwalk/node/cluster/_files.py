@@ -19,8 +19,7 @@ import numpy as np
 from veilwalk.core.errors import ConfigError, InputFileError, RecordError, SpoolError
 from veilwalk.core.geometry import MessageGeometry
 from veilwalk.core.records import Record, plain, write_atomically
-from veilwalk.node.cluster._manifest import draft_manifest, settle_run
-from veilwalk.node.cluster._network import choose_node_scheme
+from veilwalk.node.cluster._manifest import choose_node_scheme, draft_manifest, settle_run
 from veilwalk.node.cluster._processes import SETTINGS, ClusterStatus
 from veilwalk.node.link import Limits
 from veilwalk.node.members import (
@@ -144,10 +143,10 @@ def read_cluster_spec(out: Path, values: Mapping[str, Any]) -> RunSpec | None:
     except (OSError, ValueError, TypeError, AttributeError, ConfigError) as error:
         raise InputFileError(f"{path}: not the settings of a cluster ({error})") from None
     there = spec.options
-    for name, one in CLUSTER.read(values).options.items():
-        old, new = there[name].default, one.default
-        if values.keys() & {name, one.key} and old != new:
-            raise ConfigError(f"{out} holds a cluster with {one.key} = {old}, not {new}: choose another folder")
+    for name, option in CLUSTER.read(values).options.items():
+        old, new = there[name].default, option.default
+        if values.keys() & {name, option.key} and old != new:
+            raise ConfigError(f"{out} holds a cluster with {option.key} = {old}, not {new}: choose another folder")
     return spec
 
 
@@ -160,9 +159,9 @@ def prepare_or_resume(setup: ClusterSetup, out: Path) -> list[Path]:
     """Return the configurations of the cluster in ``out``, made now or before with the same settings."""
     from veilwalk.training import data_facts
 
-    wanted = setup.spec.params(CLUSTER)
+    settings = setup.spec.params(CLUSTER)
     configs = [out / name / "node.toml" for name in node_ids(setup.scenario.graph.n_nodes)]
-    if read_cluster_spec(out, wanted) is not None:
+    if read_cluster_spec(out, settings) is not None:
         return configs
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty and holds no cluster: choose another folder")
@@ -170,7 +169,7 @@ def prepare_or_resume(setup: ClusterSetup, out: Path) -> list[Path]:
     # Read by predict, which scales rows as the nodes' rows were.
     write_atomically(out / DATA_FACTS, json.dumps({"data": plain(data_facts(setup.scenario))}).encode() + b"\n")
     # Last: a folder with this file is complete.
-    write_atomically(out / SETTINGS, json.dumps(wanted, indent=2).encode() + b"\n")
+    write_atomically(out / SETTINGS, json.dumps(settings, indent=2).encode() + b"\n")
     return configs
 
 
@@ -228,19 +227,19 @@ def free_ports(count: int) -> list[int]:
     """Return ports of loopback that nobody listens on now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]
     finally:
-        for one in sockets:
-            one.close()
+        for listener in sockets:
+            listener.close()
 
 
 def _prepare_node(folder: Path, name: str, plan: ClusterPlan, index: int, law: str) -> Path:
-    mine = folder / name
+    home = folder / name
     data = plan.partitions[index]
-    np.savez(mine / "data.npz", features=data.features, labels=data.labels)
-    (mine / "data.npz").chmod(0o600)
+    np.savez(home / "data.npz", features=data.features, labels=data.labels)
+    (home / "data.npz").chmod(0o600)
     learner = str(plan.spec.learning.learner)
     consent = f"learner = {json.dumps(learner)}\n" if ":" in learner.partition("=")[0] else ""
     test = "" if plan.test is None else f'test = "../{_TEST}"\n'
@@ -250,7 +249,7 @@ def _prepare_node(folder: Path, name: str, plan: ClusterPlan, index: int, law: s
         f'{law}data = "data.npz"\nstate = "state"\nstarts = {str(index == 0).lower()}\n'
         f"{test}{consent}\n[limits]\n{limits}"
     )
-    path = mine / "node.toml"
+    path = home / "node.toml"
     write_atomically(path, text.encode())
     return path
 
@@ -264,7 +263,7 @@ def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, sec
     final = node_status(load_config(out / node_ids(scenario.graph.n_nodes)[0] / "node.toml").state, with_models=True)
     if not final.models:
         raise SpoolError(f"{out}: no node has a finished model on its disk")
-    models = [decode_params(manifest, one) for one in final.models]
+    models = [decode_params(manifest, model) for model in final.models]
     # As a node chooses, who may have no test set.
     chosen, params = choose_model(models, setup.evaluate if manifest.test_digest else None)
     scores = setup.evaluate(params)

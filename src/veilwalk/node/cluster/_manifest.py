@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,10 @@ import numpy as np
 from veilwalk.core import validate
 from veilwalk.core.config import encode
 from veilwalk.core.errors import ConfigError, InvalidParameterError
-from veilwalk.node.cluster._lost_walks import LostWalkRules, lost_walk_rules, visits_per_link
-from veilwalk.node.cluster._network import choose_member_scheme, count_candidates, describe_crowd
+from veilwalk.core.walk import Walk
+from veilwalk.node.link import Limits
 from veilwalk.node.members import (
+    LawRule,
     Manifest,
     Roster,
     RunFigures,
@@ -25,6 +26,7 @@ from veilwalk.node.members import (
     load_root_key,
     load_root_public_key,
     new_run_walk,
+    node_walk,
 )
 from veilwalk.node.peer import SecretNormal, file_digest, signatures_needed
 from veilwalk.node.sealing import RUN_ID_BYTES, check_recipients
@@ -32,13 +34,26 @@ from veilwalk.training import MANIFEST, USUAL_LEARNER, RunSpec
 
 if TYPE_CHECKING:
     from veilwalk.design import Scheme
+    from veilwalk.graphs import Graph
     from veilwalk.learning import Learner, Partition, Protection
+    from veilwalk.training import SchemeSpec
 
 #: No run dwells less unless told to: opening, storing, sealing and handing the work to another process take their time
 #: too, and on a busy machine several times what a trial finds.
 LEAST_DWELL_S = 0.05
 _TRIALS, _MARGIN, _STEP_S = 5, 1.5, 0.005
+#: A member that is away for less than this, with its disk and a walk on it, costs time and nothing else.
+AWAY_S = 60.0
+# So many neighbours may be stalled one after the other before a walk is believed lost.
+_STALLED = 2
+# What nobody can open is waited for longer than what nobody has seen: a new walk must be opened by all before that.
+_STARVE_FACTOR = 1.5
 _DAY_S = 24 * 3600
+STRAIGHT = Walk("non-backtracking")
+#: Where fewer can have made an update it is said: less than four bits hide nobody.
+SMALL_CROWD = 16
+# Of larger networks the candidates of every member are not counted: they are many.
+_COUNTED = 1000
 _NORM_BOUND = 1e6
 
 
@@ -118,7 +133,7 @@ def make_manifest(
         expires=None if days is None else int(time.time() + days * _DAY_S),
     )
     if before is not None:
-        content = {one.name: getattr(manifest, one.name) for one in fields(manifest)}
+        content = {item.name: getattr(manifest, item.name) for item in fields(manifest)}
         manifest = before.change(
             **{name: value for name, value in content.items() if name not in {"version", "prev_digest"}}
         )
@@ -134,6 +149,7 @@ def settle_run(
     ``protection`` is the noise that was settled for ``spec``; ``law`` the rule of the law, empty where it is a file.
     Where the run leaves the dwell open it is tried on the data ``trial``.
     """
+    from veilwalk.design import visits_per_link
     from veilwalk.learning import init_generator, params_bytes
 
     if scheme.train_probability < 1.0:
@@ -192,7 +208,7 @@ def describe_manifest(manifest: Manifest) -> list[tuple[str, str]]:
 
 def describe_manifest_changes(previous: Manifest, manifest: Manifest) -> list[tuple[str, str, str]]:
     """Return what a version changes as rows of what, before and now."""
-    before, now = (_flatten(one) for one in (previous, manifest))
+    before, now = (_flatten(document) for document in (previous, manifest))
     return [(name, str(before[name]), str(value)) for name, value in now.items() if before[name] != value]
 
 
@@ -201,7 +217,7 @@ def _flatten(manifest: Manifest) -> dict[str, Any]:
     figures = {f"settled {name}": value for name, value in content["figures"].items()}
     left_out = {"spec", "figures", "version", "prev_digest", "arrays"}
     rest = {name: value for name, value in content.items() if name not in left_out}
-    rest["arrays"] = ", ".join(f"{one.name} {one.dtype} {one.shape}" for one in manifest.arrays)
+    rest["arrays"] = ", ".join(f"{spec.name} {spec.dtype} {spec.shape}" for spec in manifest.arrays)
     return manifest.spec.params(MANIFEST) | figures | rest
 
 
@@ -211,6 +227,118 @@ def read_previous(values: Mapping[str, Any], previous: Path, root_keys: Path) ->
     if before.law_digest and "law" not in values:
         raise InvalidParameterError("law", None, "the law file again, or a rule: the manifest before names a file")
     return MANIFEST.read(values, start=before.spec)
+
+
+# ---- scheme ---------------------------------------------------------------------------------------------------------
+
+
+def choose_node_scheme(graph: Graph, spec: RunSpec) -> Scheme:
+    """Return the scheme of a run of nodes: without any part given the recommended one, by a walk that never turns."""
+    from veilwalk.design import choose_scheme, recommend
+
+    parts = spec.scheme
+    if parts.is_open:
+        return replace(recommend(graph).scheme, walk=STRAIGHT, designed_for=STRAIGHT)
+    in_file = parts.law is not None and parts.law.endswith((".npz", ".json"))
+    walk = (None if in_file else STRAIGHT) if parts.walk is None else node_walk(Walk.parse(parts.walk))
+    return choose_scheme(
+        graph, parts.law or "paper-exact", support=parts.support, walk=walk, recipients=parts.recipients
+    )
+
+
+def choose_member_scheme(graph: Graph, parts: SchemeSpec) -> tuple[Scheme, str]:
+    """Return the scheme of a run, and the rule of its law; an empty rule where the law is a file."""
+    from veilwalk.design import choose_scheme, recommend
+
+    law, walk = parts.law, None if parts.walk is None else Walk(parts.walk)
+    if law is not None and law.endswith(".npz"):
+        return choose_scheme(graph, law, walk=walk, recipients=parts.recipients), ""
+    walk = walk or STRAIGHT
+    if law is None:
+        recommended = recommend(graph).scheme
+        if recommended.law.far is None:
+            raise ConfigError("no law is recommended for this network: give one, --law FILE.npz")
+        several = recommended.recipients if parts.recipients is None else parts.recipients
+        rule = LawRule(recommended.law.far)
+        return replace(recommended, walk=walk, recipients=several, designed_for=walk), str(rule)
+    rule = LawRule.parse(law)
+    name, support = ("uniform-node", (rule.nearest, rule.farthest)) if rule.farthest else (law, None)
+    return choose_scheme(graph, name, support=support, walk=walk, recipients=parts.recipients), str(rule)
+
+
+def check_members(manifest: Manifest, roster: Roster, law: Path | None = None) -> tuple[str, str]:
+    """Return what is wrong with a run under a roster, and what is poor about it; empty where nothing is.
+
+    ``law`` is its law, where the manifest names a file.
+    """
+    scheme, _ = choose_member_scheme(roster.graph(), replace(manifest.spec.scheme, law=manifest.law or str(law)))
+    idle = ", ".join(scheme.graph.label(int(node)) for node in scheme.idle_nodes)
+    wrong = f"{idle} never train, for the others seal only for each other" if idle else ""
+    return wrong, describe_crowd(count_candidates(scheme)) or ""
+
+
+def describe_crowd(candidates: int) -> str | None:
+    """Return a line where at most so many members can have made what one of them opens, and these are too few."""
+    if candidates >= SMALL_CROWD:
+        return None
+    bits = math.log2(max(candidates, 1))
+    return f"at most {candidates} members can have made what somebody opens, {bits:.1f} bits: too few to hide anybody"
+
+
+def count_candidates(scheme: Scheme) -> int:
+    """Return how many members may seal for the one that fewest seal for: an upper bound of who can be hidden."""
+    if scheme.graph.n_nodes > _COUNTED:
+        return scheme.graph.n_nodes - 1
+    return int(np.bincount(scheme.law.matrix.indices, minlength=scheme.graph.n_nodes).min())
+
+
+# ---- lost walks -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostWalkRules:
+    """When walks are believed lost.
+
+    Attributes:
+        walk_hops: Hops that the walk itself needs (:func:`late_after_hops`).
+        late_hops: Hops without a visit, with time for outages and stalled neighbours.
+        starve_hops: Hops without an opening, likewise.
+        step_s: Seconds a hop takes.
+    """
+
+    walk_hops: int
+    late_hops: int
+    starve_hops: int
+    step_s: float
+
+    def __str__(self) -> str:
+        """Return them in words."""
+        late, starve = (f"{hops} hops = {hops * self.step_s:.0f} s" for hops in (self.late_hops, self.starve_hops))
+        return f"{late} without a visit (the walk alone: {self.walk_hops} hops, exact), or {starve} without an opening"
+
+
+def lost_walk_rules(
+    scheme: Scheme, *, alarm_hops: float, step_s: float, model_bytes: int, away_s: float = AWAY_S
+) -> LostWalkRules:
+    """Return when walks of ``scheme`` are believed lost, where a hop takes ``step_s``.
+
+    Not before chance is ruled out; nor before a member that was away for ``away_s`` with the walk in its keeping is
+    back and stalled neighbours were given up: a walk that is made too early costs the updates of one of the two. With
+    ``away_s`` = 0 chance alone counts: walks that somebody swallows are made again sooner, and outages cost updates.
+
+    However many walks a run has, each goes its way as a single one does: waits between two openings of one of them are
+    counted in hops of that one, and have the same law; and false alarms are as rare a hop, whosever hop it is. Visits
+    of all come more often than those of one, but only until the others have ended.
+    """
+    validate.at_least(0, away_s=away_s)
+    from veilwalk.design import late_after_hops, starved_after_hops
+
+    patience = Limits()
+    walk_hops = late_after_hops(scheme.graph, alarm_hops=alarm_hops, walk=scheme.walk)
+    least_s = max(away_s, _STALLED * (patience.pin_s + patience.transfer_s(model_bytes))) if away_s else 0.0
+    late_hops = max(walk_hops, math.ceil(least_s / step_s))
+    starve_hops = max(starved_after_hops(scheme, alarm_hops=alarm_hops), math.ceil(_STARVE_FACTOR * late_hops))
+    return LostWalkRules(walk_hops=walk_hops, late_hops=late_hops, starve_hops=starve_hops, step_s=step_s)
 
 
 # ---- dwell ---------------------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ class Cluster:
     ) -> None:
         self.stop()
 
-    def look(self) -> ClusterStatus:
+    def observe(self) -> ClusterStatus:
         """Return how far the cluster is; a node that died is started again, a few times.
 
         Raises:
@@ -107,7 +107,7 @@ class Cluster:
             self._processes[index] = self._launch(self._configs[index])
         alive = sum(process.poll() is None for process in self._processes)
         return ClusterStatus(
-            nodes=tuple(look_at(state) for state in self._states), alive=alive, restarts=tuple(self._restarts)
+            nodes=tuple(read_status(state) for state in self._states), alive=alive, restarts=tuple(self._restarts)
         )
 
     def watch(self, tell: Callable[[ClusterStatus], None], *, timeout_s: float) -> ClusterStatus:
@@ -118,7 +118,7 @@ class Cluster:
         """
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
-            status = self.look()
+            status = self.observe()
             tell(status)
             if status.finished == len(self._states):
                 return status
@@ -160,7 +160,7 @@ class Cluster:
         return "no log"
 
 
-def look_at(state: Path) -> NodeStatus | None:
+def read_status(state: Path) -> NodeStatus | None:
     """Return the status of a node; None where there is none yet."""
     try:
         return node_status(state)
@@ -198,7 +198,7 @@ def cluster_configs(folder: Path) -> list[Path]:
 def look_at_cluster(folder: Path) -> ClusterStatus:
     """Return how far the cluster in ``folder`` is, whoever runs it, or nobody."""
     states = [load_config(path).state for path in cluster_configs(folder)]
-    return ClusterStatus(nodes=tuple(look_at(state) for state in states), alive=sum(map(is_running, states)))
+    return ClusterStatus(nodes=tuple(read_status(state) for state in states), alive=sum(map(is_running, states)))
 
 
 @contextlib.contextmanager

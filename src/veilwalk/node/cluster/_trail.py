@@ -71,7 +71,7 @@ class Trail:
             stream.write(json.dumps(line, separators=(",", ":")) + "\n")
 
     def _changes(self, status: ClusterStatus) -> dict[str, Any]:
-        made, events = [], []
+        makers, events = [], []
         held = [index for index, node in enumerate(status.nodes) if node is not None and node.in_custody]
         for index, (node, before) in enumerate(zip(status.nodes, self._before, strict=True)):
             if node is None:
@@ -79,18 +79,18 @@ class Trail:
             # What was counted before the first look is not news.
             grew = {} if before is None else _grown(node.tallies, before.tallies)
             if grew.get("updates"):
-                made += [[max(node.walks), index]] * grew["updates"]
+                makers += [[max(node.walks), index]] * grew["updates"]
             events += [[name, index, by] for name, by in grew.items() if name in EVENTS]
         ended = zip(status.restarts, self._restarts, strict=False)
         events += [["killed", index, now - then] for index, (now, then) in enumerate(ended) if now > then]
-        found: dict[str, Any] = {}
-        if made:
-            found["made"] = [index for _, index in sorted(made)]
+        changes: dict[str, Any] = {}
+        if makers:
+            changes["made"] = [index for _, index in sorted(makers)]
         if events:
-            found["events"] = events
-        if found or held != self._held:
-            found["held"] = held
-        return found
+            changes["events"] = events
+        if changes or held != self._held:
+            changes["held"] = held
+        return changes
 
     @property
     def _held(self) -> list[int]:
@@ -103,11 +103,11 @@ class Trail:
         if new < max(1, self._updates // _SCORES) or now < self._scored_at + _SCORE_S:
             return None
         self._scored_at, self._scored = now, status.iteration
-        newest = max(range(len(status.nodes)), key=lambda one: (n := status.nodes[one]) is not None and n.iteration)
+        newest = max(range(len(status.nodes)), key=lambda index: (n := status.nodes[index]) is not None and n.iteration)
         with contextlib.suppress(SpoolError):
             manifest = manifest_in(self._folder)
             models = [
-                decode_params(manifest, one) for one in node_status(self._states[newest], with_models=True).models
+                decode_params(manifest, model) for model in node_status(self._states[newest], with_models=True).models
             ]
             if models:
                 return dict(self._evaluate(models[0]))
@@ -135,14 +135,14 @@ def read_trail(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
 
 def last_line(path: Path) -> dict[str, Any]:
     """Return the last line of a trail, an empty one where there is none."""
-    found, _ = read_trail(path)
-    return found[-1] if found else {}
+    lines, _ = read_trail(path)
+    return lines[-1] if lines else {}
 
 
 def _lines(data: bytes) -> Iterator[dict[str, Any]]:
     for line in data.splitlines():
         # A line that a killed writer left half is passed over.
         with contextlib.suppress(ValueError):
-            found = json.loads(line)
-            if isinstance(found, dict):
-                yield found
+            content = json.loads(line)
+            if isinstance(content, dict):
+                yield content

@@ -294,8 +294,8 @@ def _forget_frames(error: BaseException | None) -> None:
 
 
 # Names that are being looked up, once each: however often somebody asks meanwhile.
-_asked: dict[tuple[str, int], Future[list[str]]] = {}
-_asking = threading.Lock()
+_lookups: dict[tuple[str, int], Future[list[str]]] = {}
+_lookup_lock = threading.Lock()
 
 
 async def addresses_of(host: str, port: int) -> list[str]:
@@ -312,26 +312,26 @@ async def addresses_of(host: str, port: int) -> list[str]:
 
 
 def _look_up(host: str, port: int) -> Future[list[str]]:
-    with _asking:
-        if (host, port) in _asked:
-            return _asked[host, port]
-        found = _asked[host, port] = Future[list[str]]()
+    with _lookup_lock:
+        if (host, port) in _lookups:
+            return _lookups[host, port]
+        lookup = _lookups[host, port] = Future[list[str]]()
     # Nobody who gives up takes it from the others.
-    found.set_running_or_notify_cancel()
-    threading.Thread(target=_answer, args=(host, port, found), name="names", daemon=True).start()
-    return found
+    lookup.set_running_or_notify_cancel()
+    threading.Thread(target=_answer, args=(host, port, lookup), name="names", daemon=True).start()
+    return lookup
 
 
-def _answer(host: str, port: int, found: Future[list[str]]) -> None:
+def _answer(host: str, port: int, lookup: Future[list[str]]) -> None:
     addresses: list[str] = []
     failure: Exception | None = None
     try:
         addresses = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except Exception as error:  # noqa: BLE001  a name that cannot be written raises others; whoever asked must know
         failure = error if isinstance(error, OSError) else OSError(f"not a name ({type(error).__name__})")
-    with _asking:
-        del _asked[host, port]
+    with _lookup_lock:
+        del _lookups[host, port]
     if failure is None:
-        found.set_result(list(dict.fromkeys(addresses)))
+        lookup.set_result(list(dict.fromkeys(addresses)))
     else:
-        found.set_exception(failure)
+        lookup.set_exception(failure)

@@ -68,17 +68,17 @@ def edges_after(
     Raises:
         InvalidParameterError: One to be dropped is not there, or one to be added is.
     """
-    found = set(previous.edges)
+    edges = set(previous.edges)
     for edge in _sorted(dropped):
-        if edge not in found:
+        if edge not in edges:
             raise InvalidParameterError("edge", "-".join(edge), "one that the roster has")
-        found.remove(edge)
+        edges.remove(edge)
     for edge in _sorted(added):
-        if edge in found:
+        if edge in edges:
             raise InvalidParameterError("edge", "-".join(edge), "one that the roster does not have yet")
-        found.add(edge)
+        edges.add(edge)
     gone = set(removed)
-    return tuple(sorted(edge for edge in found if not gone & set(edge)))
+    return tuple(sorted(edge for edge in edges if not gone & set(edge)))
 
 
 def join_edges(
@@ -114,7 +114,7 @@ def check_replaced(previous: Roster, cards: Iterable[str], replaced: Iterable[st
 def describe_changes(previous: Roster, roster: Roster) -> list[tuple[str, str, str]]:
     """Return what a version changes as rows of what, before and now: all that the root's keeper signs."""
     rows: list[tuple[str, str, str]] = []
-    before, now = ({member.id: member for member in one.members} for one in (previous, roster))
+    before, now = ({member.id: member for member in version.members} for version in (previous, roster))
     for name in sorted(before.keys() | now.keys()):
         old, new = before.get(name), now.get(name)
         if old is None or new is None:
@@ -252,7 +252,7 @@ def _successor(
 
 
 def _with_keys(members: Mapping[str, Member], epochs: range) -> tuple[Member, ...]:
-    found = []
+    renewed = []
     for node_id in sorted(members):
         member = members[node_id]
         if not set(epochs) <= member.kem.keys():
@@ -260,8 +260,8 @@ def _with_keys(members: Mapping[str, Member], epochs: range) -> tuple[Member, ..
             early = len(epochs) > 2 and epochs[0] not in member.kem
             wait = f"; {epochs[1]} has not begun: add members after that" if early else ""
             raise ConfigError(f"{node_id} has sealing keys for epochs {held}: needs {needs}{wait}")
-        found.append(replace(member, kem={number: member.kem[number] for number in epochs}))
-    return tuple(found)
+        renewed.append(replace(member, kem={number: member.kem[number] for number in epochs}))
+    return tuple(renewed)
 
 
 def _sorted(edges: Edges) -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,7 @@ sent is checked before anything uses it: length, finiteness, norm.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,19 +34,18 @@ def encode_params(manifest: Manifest, params: Params, *, updates: int | None = N
     if params.keys() != {spec.name for spec in manifest.arrays}:
         raise InvalidParameterError("params", sorted(params), "exactly the arrays of the manifest")
     draws = None if updates is None else rounding(manifest.payload, seed=manifest.seed, updates=updates)
-    pieces, squares = [], 0.0
+    pieces = []
     for spec in manifest.arrays:
         array = params[spec.name]
         if array.shape != spec.shape or array.dtype != np.dtype(spec.dtype).newbyteorder(array.dtype.byteorder):
             raise InvalidParameterError(spec.name, f"{array.dtype} {array.shape}", f"{spec.dtype} {spec.shape}")
-        piece = encoded(manifest.payload, array, draws)
-        # Of what a receiver finds there, which may be a little more than what was rounded.
-        squares = _with_squares(squares, decoded(manifest.payload, piece.data, spec.shape, spec.dtype))
-        pieces.append(piece.data)
-    norm = _root(squares)
+        pieces.append(encoded(manifest.payload, array, draws).data)
+    data = b"".join(pieces)
+    # Of what a receiver finds there, which may be a little more than what was rounded.
+    norm = params_norm(_read_arrays(manifest, memoryview(data)))
     if not norm <= manifest.norm_bound:
         raise TrainingError(f"the norm of the model is {norm:g}: must be finite and <= {manifest.norm_bound:g}")
-    return b"".join(pieces)
+    return data
 
 
 def decode_params(manifest: Manifest, data: Bytes) -> dict[str, Array]:
@@ -58,6 +57,23 @@ def decode_params(manifest: Manifest, data: Bytes) -> dict[str, Array]:
     view = memoryview(data).cast("B").toreadonly()
     if len(view) != manifest.body_bytes:
         raise ProtocolError(f"a model has {len(view)} bytes: the manifest says {manifest.body_bytes}")
+    params = _read_arrays(manifest, view)
+    if not params_norm(params) <= manifest.norm_bound:
+        raise ProtocolError("a model has values that are not finite, or a norm above the manifest's bound")
+    return params
+
+
+def params_norm(params: Mapping[str, Array]) -> float:
+    """Return the Euclidean norm of all arrays together; NaN or infinity if any value is."""
+    return _norm_of_blocks((array, None) for array in params.values())
+
+
+def params_distance(first: Mapping[str, Array], other: Mapping[str, Array]) -> float:
+    """Return the Euclidean norm of the difference of two models of one manifest."""
+    return _norm_of_blocks((array, other[name]) for name, array in first.items())
+
+
+def _read_arrays(manifest: Manifest, view: memoryview) -> dict[str, Array]:
     params: dict[str, Array] = {}
     start = 0
     for spec in manifest.arrays:
@@ -66,42 +82,20 @@ def decode_params(manifest: Manifest, data: Bytes) -> dict[str, Array]:
         # An odd offset would slow down, or on some machines forbid, whatever the learner does with it.
         params[spec.name] = array if array.flags.aligned else frozen(array.copy())
         start = stop
-    if not params_norm(params) <= manifest.norm_bound:
-        raise ProtocolError("a model has values that are not finite, or a norm above the manifest's bound")
     return params
 
 
-def params_norm(params: Mapping[str, Array]) -> float:
-    """Return the Euclidean norm of all arrays together; NaN or infinity if any value is.
+def _norm_of_blocks(pairs: Iterable[tuple[Array, Array | None]]) -> float:
+    """Return the norm of arrays, or of differences of two.
 
     Blocks keep the extra memory small; double precision keeps the sum of a large float16 model from overflowing.
     """
     total = 0.0
-    for array in params.values():
-        total = _with_squares(total, array)
-    return _root(total)
-
-
-def params_distance(one: Mapping[str, Array], other: Mapping[str, Array]) -> float:
-    """Return the Euclidean norm of the difference of two models of one manifest."""
-    total = 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        for name, array in one.items():
-            left, right = array.reshape(-1), other[name].reshape(-1)
-            for start in range(0, left.size, _BLOCK):
-                block = left[start : start + _BLOCK].astype(np.float64) - right[start : start + _BLOCK]
+        for array, other in pairs:
+            for start in range(0, array.size, _BLOCK):
+                block = array.reshape(-1)[start : start + _BLOCK].astype(np.float64, copy=False)
+                if other is not None:
+                    block = block - other.reshape(-1)[start : start + _BLOCK]
                 total += float(block @ block)
-    return _root(total)
-
-
-def _with_squares(total: float, array: Array) -> float:
-    flat = array.reshape(-1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, flat.size, _BLOCK):
-            block = flat[start : start + _BLOCK].astype(np.float64, copy=False)
-            total += float(block @ block)
-    return total
-
-
-def _root(total: float) -> float:
     return math.sqrt(total) if total >= 0 else math.nan

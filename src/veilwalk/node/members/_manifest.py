@@ -167,7 +167,7 @@ class RunRules(RunFigures):
             raise InvalidParameterError("accept", f"loss:{self.max_loss_ratio:g}", need)
 
     @classmethod
-    def of(cls, spec: RunSpec, figures: RunFigures) -> RunRules:
+    def from_spec(cls, spec: RunSpec, figures: RunFigures) -> RunRules:
         """Return the rules of a specification that leaves nothing open, and its figures."""
         end, timing, acceptance = spec.end, spec.timing, spec.learning.acceptance
         return cls(
@@ -180,7 +180,7 @@ class RunRules(RunFigures):
             dwell_s=timing.dwell_s or 0.0,
             max_loss_ratio=0.0 if acceptance is None else acceptance.max_loss_ratio,
             max_step=0.0 if acceptance is None else acceptance.max_step,
-            **{one.name: getattr(figures, one.name) for one in fields(RunFigures)},
+            **{item.name: getattr(figures, item.name) for item in fields(RunFigures)},
         )
 
     @property
@@ -257,7 +257,8 @@ def final_tag(lane: int) -> bytes:
 class LawRule:
     """A destination law as a rule: evenly over everybody at distances ``nearest`` to ``farthest``, None for any.
 
-    ``far:4`` is everybody at distance 4 or more, ``uniform-node:2:6`` everybody at distances 2 to 6. Every member works
+    ``far:4`` is everybody at distance 4 or more, ``uniform-node:2:6`` everybody at distances 2 to 6, and ``far:1``
+    everybody: in a complete network there is no other rule. Every member works
     out for whom it may seal from the roster alone: when members join or leave no new law is needed.
     """
 
@@ -265,22 +266,22 @@ class LawRule:
     farthest: int | None = None
 
     def __post_init__(self) -> None:
-        if self.nearest < 2:
-            raise InvalidParameterError("law", str(self), "of distance 2 or more: a neighbour would know the source")
+        if self.nearest < 1:
+            raise InvalidParameterError("law", str(self), "of distance 1 or more")
         if self.farthest is not None and self.farthest < self.nearest:
             raise InvalidParameterError("law", str(self), "of a farthest distance not below the nearest")
 
     @classmethod
-    def of(cls, text: str) -> LawRule:
+    def parse(cls, text: str) -> LawRule:
         """Read a rule from its text.
 
         Raises:
             InvalidParameterError: It is none.
         """
-        if found := _FAR.fullmatch(text):
-            return cls(int(found[1]))
-        if found := _UNIFORM.fullmatch(text):
-            return cls(int(found[1]), int(found[2]))
+        if match := _FAR.fullmatch(text):
+            return cls(int(match[1]))
+        if match := _UNIFORM.fullmatch(text):
+            return cls(int(match[1]), int(match[2]))
         raise InvalidParameterError("law", text[:80], "a rule, far:R or uniform-node:LO:HI, such as far:4")
 
     def __str__(self) -> str:
@@ -294,14 +295,14 @@ class LawRule:
         Raises:
             ConfigError: The node is next to all others, who would know whom an update came from.
         """
-        apart = roster.distances(node)
-        most = self.farthest or max(apart.values())
-        chosen = [member for member, hops in apart.items() if self.nearest <= hops <= most]
+        distances = roster.distances(node)
+        most = self.farthest or max(distances.values())
+        chosen = [member for member, hops in distances.items() if self.nearest <= hops <= most]
         if not chosen:
-            reach = max(apart.values())
+            reach = max(distances.values())
             if reach < 2:
                 raise ConfigError(f"{node} is next to all other members: the law {self} needs one two hops away")
-            chosen = [member for member, hops in apart.items() if hops == reach]
+            chosen = [member for member, hops in distances.items() if hops == reach]
         return {member: 1 / len(chosen) for member in sorted(chosen)}
 
 
@@ -402,13 +403,13 @@ class Manifest(SignedDocument):
         if (scheme.law is None) == (not self.law_digest):
             raise InvalidParameterError("law", scheme.law, "a rule, or a file named by law_digest, and not both")
         if scheme.law is not None:
-            LawRule.of(scheme.law)
+            LawRule.parse(scheme.law)
         _ = self.rules
 
     @cached_property
     def rules(self) -> RunRules:
         """The rules that nodes follow."""
-        return RunRules.of(self.spec, self.figures)
+        return RunRules.from_spec(self.spec, self.figures)
 
     @property
     def learner(self) -> str:

@@ -289,9 +289,9 @@ class Roster(SignedDocument):
     @cached_property
     def graph_digest(self) -> str:
         """The digest of :meth:`graph`, without loading its kernels."""
-        lists = [sorted(self._index[other] for other in self._adjacent[one]) for one in self._index]
+        lists = [sorted(self._index[other] for other in self._adjacent[name]) for name in self._index]
         ends = np.cumsum([0, *map(len, lists)], dtype="<i8")
-        numbers = np.array([number for one in lists for number in one], dtype="<i8")
+        numbers = np.array([number for near in lists for number in near], dtype="<i8")
         return hashlib.sha256(b"veilwalk-graph-1" + ends.tobytes() + numbers.tobytes()).hexdigest()
 
     @property
@@ -320,10 +320,10 @@ class Roster(SignedDocument):
         By hand rather than with a Graph, whose kernels take a second to load: a node must start quickly.
         """
         hops, ahead = {node_id: 0}, [node_id]
-        for one in ahead:
-            for other in self._adjacent[one]:
+        for node in ahead:
+            for other in self._adjacent[node]:
                 if other not in hops:
-                    hops[other] = hops[one] + 1
+                    hops[other] = hops[node] + 1
                     ahead.append(other)
         return hops
 

@@ -95,9 +95,9 @@ class AgeWatch:
         self.pace = pace or Pace(1.0)
         self._draws = draws or OsDraws()
         self._clock = clock or time.monotonic
-        self.seen()
+        self.reset()
 
-    def seen(self) -> None:
+    def reset(self) -> None:
         """Note that it was seen now, or could not have been seen until now."""
         self._since = self._clock()
         self._put_off = -math.log1p(-self._draws.unit()) * self._spread
@@ -105,7 +105,7 @@ class AgeWatch:
     def slept(self, seconds: float) -> None:
         """Note that this process stood still for so long: it could see nothing meanwhile."""
         if seconds > _AWAY * self.late_s:
-            self.seen()
+            self.reset()
         else:
             self._since += seconds
 
@@ -147,11 +147,11 @@ class Watches:
 
     def came(self) -> None:
         """Note that a message came by, or is here."""
-        self._age.seen()
+        self._age.reset()
 
     def opened(self, lane: int) -> None:
         """Note that a message of a lane opened here, or that a walk of it was made here."""
-        self._hunger[lane].seen()
+        self._hunger[lane].reset()
 
     def slept(self, seconds: float) -> None:
         """Note that this process stood still for so long: it could see nothing meanwhile."""

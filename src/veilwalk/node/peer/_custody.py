@@ -426,10 +426,10 @@ class Custody:
 
     def _announce(self, register: Register, farewells: Mapping[str, Bytes], lane: int, *, again: bool) -> None:
         for peer, message in farewells.items():
-            told = [row for row in register.pinned_to(peer) if row.end_lane == lane]
-            if told and not again:
+            announced = [row for row in register.pinned_to(peer) if row.end_lane == lane]
+            if announced and not again:
                 continue
-            for row in told:
+            for row in announced:
                 if not row.given:
                     self._move(row, Event.DROP)
                     register.drop(row)

@@ -310,9 +310,14 @@ class Destination:
         if is_own_view is False and not is_final:
             return Discard(count="unbelieved")
         if noted is not None and not is_final:
-            told = valid_signatures(roster, run, noted.signatures, noted.iteration, noted.digest, lane=lane)
+            valid_before = valid_signatures(roster, run, noted.signatures, noted.iteration, noted.digest, lane=lane)
             approved = self._approves(noted.model, noted.iteration, noted.own, lane)
-            if (bool(is_own_view), len(valid), *place) <= (bool(approved), len(told), noted.iteration, noted.digest):
+            if (bool(is_own_view), len(valid), *place) <= (
+                bool(approved),
+                len(valid_before),
+                noted.iteration,
+                noted.digest,
+            ):
                 return Discard(count="duplicates")
         return self._note_end(arrival, roster, model, valid, is_final=is_final)
 
@@ -435,8 +440,8 @@ def is_fork(header: Header, walks: Mapping[bytes, SeenWalk]) -> bool:
     Every opening adds to the iteration, so one walk never comes back with less. Somebody copied a message for several,
     and two of them opened it. The branch that is furthest on is never given up: nobody has opened anything later.
     """
-    seen = walks.get(header.walk_tag)
-    return seen is not None and header.iteration < seen.iteration
+    walk = walks.get(header.walk_tag)
+    return walk is not None and header.iteration < walk.iteration
 
 
 def walks_ahead(header: Header, walks: Mapping[bytes, SeenWalk]) -> list[SeenWalk]:
@@ -445,13 +450,13 @@ def walks_ahead(header: Header, walks: Mapping[bytes, SeenWalk]) -> list[SeenWal
     It must have been seen *after* this one was first seen here; an older walk that is further on may be dead. Two
     walks never both give way: the one that does is behind the other, and stays behind it.
     """
-    mine = walks.get(header.walk_tag)
-    if mine is None:
+    own = walks.get(header.walk_tag)
+    if own is None:
         return []
     return [
         other
         for tag, other in walks.items()
-        if tag != header.walk_tag and other.iteration > header.iteration and other.last_turn > mine.first_turn
+        if tag != header.walk_tag and other.iteration > header.iteration and other.last_turn > own.first_turn
     ]
 
 

@@ -14,7 +14,7 @@ from veilwalk.node.members import LawRule, Manifest, Roster, canonical_json, par
 from veilwalk.node.peer._routing import DestinationRow, FileLaw, Law, RuleLaw
 
 _LAW_LIMIT = 16 * 1024 * 1024
-_KEPT = "law.json"
+_ROW_FILE = "law.json"
 
 
 def law_of(manifest: Manifest, roster: Roster, node: str, *, file: Path | None, state: Path) -> Law:
@@ -24,10 +24,10 @@ def law_of(manifest: Manifest, roster: Roster, node: str, *, file: Path | None, 
     members of the roster of that time, and a later one may have others.
     """
     if manifest.law:
-        return RuleLaw(LawRule.of(manifest.law))
-    kept = _kept_law(state, manifest)
-    if kept is not None:
-        return kept
+        return RuleLaw(LawRule.parse(manifest.law))
+    stored = _kept_law(state, manifest)
+    if stored is not None:
+        return stored
     if file is None:
         raise ConfigError("the manifest names a law in a file: set law to it")
     digest = file_digest(file, "law")
@@ -35,7 +35,7 @@ def law_of(manifest: Manifest, roster: Roster, node: str, *, file: Path | None, 
         raise ConfigError(f"law {file}: SHA-256 {digest[:12]}..., the manifest's is {manifest.law_digest[:12]}...")
     law = read_law(file, roster.ids, node)
     write_atomically(
-        state / _KEPT, canonical_json({"digest": digest, "names": list(law.names), "shares": law.row.shares})
+        state / _ROW_FILE, canonical_json({"digest": digest, "names": list(law.names), "shares": law.row.shares})
     )
     return law
 
@@ -44,12 +44,12 @@ def members_left_out(state: Path, manifest: Manifest | None, roster: Roster | No
     """Return the members that nobody seals for, as the node of that folder knows."""
     if manifest is None or roster is None or manifest.law:
         return ()
-    kept = _kept_law(state, manifest)
-    return () if kept is None else kept.left_out(roster)
+    stored = _kept_law(state, manifest)
+    return () if stored is None else stored.left_out(roster)
 
 
 def _kept_law(state: Path, manifest: Manifest) -> FileLaw | None:
-    path = state / _KEPT
+    path = state / _ROW_FILE
     if not path.exists():
         return None
     content = parse_canonical(read_bounded(path, _LAW_LIMIT), str(path))

@@ -47,6 +47,8 @@ _FIRST_PAUSE_S = 0.05
 # A link that is down so long is passed by. Shorter breaks, as when both ends follow a new roster, change no walk.
 _DOWN_S = 1.0
 _LOOK_S = 0.25
+# A neighbour that brings too much is told so at leisure.
+_BUSY_S = 0.5
 # One that was there and kept a message waiting until it went another way is passed by for twice as long, and for up to
 # so many times where it does so again: else a member that takes nothing, and so is never missed, would hold every walk
 # up that comes near it. But one that was busy for a moment, and for whom a model may be sealed, is soon tried again. Of
@@ -148,9 +150,11 @@ class InLinks:
         match frame:
             case Offer():
                 await self._buckets[peer].take()
-                await asyncio.sleep(self._scheduler.neighbours.pause_s(peer))
                 if connection.closed.is_set():
                     raise TransportError("a peer closed the connection")
+                if not self._scheduler.neighbours.may_bring(peer):
+                    await asyncio.sleep(_BUSY_S)
+                    return Refusal(frame.key, Nak.BUSY)
                 return await _as_answer(frame.key, self._scheduler.hold(peer, frame, connection.wire.body))
             case Go():
                 return await _as_answer(frame.key, self._scheduler.take(peer, frame.key))
@@ -354,8 +358,13 @@ class OutLink:
         kept_s = asyncio.get_running_loop().time() - self._stuck_since
         # Whoever was not there, as one that starts later, kept nothing waiting.
         was_there = self.up or self._last_up >= self._stuck_since
-        if kept_s > self._limits.pin_s and await self._reroute() and was_there:
-            self._shun(kept_s)
+        if kept_s > self._limits.pin_s:
+            since = self._stuck_since
+            is_rerouted = await self._reroute()
+            # What was given stays, and waits for the answer.
+            self._stuck_since = None if is_rerouted else since
+            if was_there:
+                self._shun(kept_s)
 
     def _shun(self, kept_s: float) -> None:
         now = time.monotonic()

@@ -1,4 +1,11 @@
-"""Weighs neighbours by what they do: how long they take, what they bring for what they get, how much of it is junk.
+"""Weighs neighbours by what they do: how long they take, whether walks end with them, how much they bring.
+
+A walk that goes to a slow neighbour waits, and one that goes to a neighbour that swallows it is lost. A neighbour that
+cost this node time is avoided for twenty times as long as it cost: it is never given up, so one that mends is noticed.
+Where no message came for long, the walk ended with the last neighbour that was handed one, or behind it. An honest one
+soon brings a few messages and is cleared; one that only makes a walk now and then is not. A walk goes there and back
+between two honest neighbours equally often, but for chance: one that brings far more than it is handed makes messages
+itself, and may bring them only slowly.
 
 Junk is what comes again and again: what nobody can open walks for ever, and must not crowd out what somebody can. A
 model is sealed anew at its destination, so an honest ciphertext comes by a node a few times only: after each visit the
@@ -7,10 +14,6 @@ destination. Bytes that come more often than chance explains wait here, longer e
 very unlucky is late, not lost. Where a neighbour brings more than it may they are thrown away, before others; and so
 are bytes that were first seen so long ago that nobody waits for their walk any more. Whether they opened here once
 makes no difference: a neighbour that brings old bytes again must not see whose they were.
-
-A walk that goes to a slow neighbour waits, and one that goes to a neighbour that swallows it is lost. No measure says
-who is to blame, and none needs to: a neighbour that does worse than the others gets fewer messages, and never none, so
-that one that mends is seen to.
 """
 
 from __future__ import annotations
@@ -19,23 +22,24 @@ import math
 import statistics
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-# Hand-overs that are remembered of each neighbour, and how few say nothing.
-_TIMES, _LEAST_TIMES = 8, 2
-# A neighbour may take so many times as long as the others, and as much longer in any case.
-_SLOW, _LEAST_SLOW_S = 4.0, 0.25
-# A neighbour may get so many times as many messages as it brings, and twelve more: chance alone does less.
-_UNEVEN, _CREDIT = 3.0, 4.0
-# The share of one that does badly never falls below this.
-_LEAST_SHARE = 0.001
-# Messages that are remembered with the neighbour that brought them first.
+# Hand-overs that are remembered of each neighbour.
+_TIMES = 8
+# A neighbour may take so many times as long as the others, and so long in any case.
+_SLOW, _LEAST_SLOW_S = 8.0, 0.5
+# It is avoided for so many times as long as it cost; where a walk ended with it, until it has brought so many messages.
+_AVOIDED, _CLEARED_BY = 20.0, 5
+# A neighbour may bring so many messages more than it was handed, and so many standard deviations of chance besides.
+_CREDIT, _DEVIATIONS = 12, 5.0
+# One that brings more may bring one in so many times the mean time between two messages of a link.
+_SLOWED = 10.0
+# An honest ciphertext is delayed by a node with this probability at most.
+_RARE = 1e-4
 _REMEMBERED = 4096
-# Above this share of junk each message waits so long at the door.
-_MUCH_JUNK, _PAUSE_S = 0.2, 1.0
-# Of what was exchanged long ago less and less counts.
-_FADE = 0.98
+_LONGEST_PAUSES = 200
 
 
 @dataclass
@@ -43,89 +47,106 @@ class Neighbour:
     """What one neighbour did lately."""
 
     times: deque[float] = field(default_factory=lambda: deque(maxlen=_TIMES))
-    handed: float = 0.0
-    brought: float = 0.0
-    junk: float = 0.0
-
-    @property
-    def typical_s(self) -> float | None:
-        """How long a hand-over takes; None where too few are known."""
-        return statistics.median(self.times) if len(self.times) >= _LEAST_TIMES else None
+    handed: int = 0
+    brought: int = 0
+    slow_until: float = -math.inf
+    silent_until: float = -math.inf
+    owes: int = 0
+    may_bring_at: float = -math.inf
 
 
 class NeighbourWeights:
-    """How much of its even share each neighbour gets."""
+    """Which neighbours are avoided now, and which may bring messages only slowly.
 
-    def __init__(self) -> None:
+    Args:
+        patience_s: Where no message came for so long, a walk was lost or held up.
+        link_s: Mean time between two messages on a link of an honest network.
+        walks: How many walks the run has.
+        clock: Tells the time in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        patience_s: float = math.inf,
+        link_s: float = 1.0,
+        walks: int = 1,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._patience_s, self._link_s = patience_s, link_s
+        self._clock = clock or time.monotonic
         self._of: dict[str, Neighbour] = {}
-        # Who brought which bytes first, and whether they were found to be junk.
-        self._first: OrderedDict[bytes, str] = OrderedDict()
+        self._last_handed: deque[str] = deque(maxlen=walks)
+        self._last_came = self._clock()
 
     def on_handed(self, peer: str, seconds: float) -> None:
         """Note that a neighbour took a message, in that time from the offer to its answer."""
         neighbour = self._neighbour(peer)
-        neighbour.times.append(seconds)
         neighbour.handed += 1
+        self._last_handed.append(peer)
+        others = [statistics.median(other.times) for name, other in self._of.items() if name != peer and other.times]
+        neighbour.times.append(seconds)
+        if others and seconds > max(_SLOW * statistics.median(others), _LEAST_SLOW_S):
+            neighbour.slow_until = self._clock() + _AVOIDED * seconds
 
-    def on_brought(self, peer: str, digest: bytes) -> None:
-        """Note that a neighbour brought a message."""
-        neighbour = self._neighbour(peer)
-        for count in ("handed", "brought", "junk"):
-            setattr(neighbour, count, _FADE * getattr(neighbour, count))
+    def on_brought(self, peer: str, *, is_junk: bool) -> None:
+        """Note that a neighbour brought a message; junk is no sign of life."""
+        neighbour, now = self._neighbour(peer), self._clock()
         neighbour.brought += 1
-        if digest not in self._first:
-            self._first[digest] = peer
-            if len(self._first) > _REMEMBERED:
-                self._first.popitem(last=False)
+        neighbour.may_bring_at = now + _SLOWED * self._link_s
+        if is_junk:
+            return
+        self.on_silence_over()
+        neighbour.owes = max(0, neighbour.owes - 1)
 
-    def on_junk(self, digest: bytes) -> None:
-        """Note that the same bytes come too often: whoever brought them first gets the blame, once."""
-        peer = self._first.pop(digest, None)
-        if peer is not None:
-            self._neighbour(peer).junk += 1
+    def on_silence_over(self) -> None:
+        """Note that a message is here, or that a walk is made here: where none was for long, see who had the last."""
+        now = self._clock()
+        silence_s, self._last_came = now - self._last_came, now
+        if silence_s > self._patience_s:
+            for name in self._last_handed:
+                suspect = self._neighbour(name)
+                suspect.silent_until, suspect.owes = now + _AVOIDED * silence_s, _CLEARED_BY
 
-    def typical_s(self, peer: str) -> float | None:
-        """Return how long a neighbour takes for a message; None where that is not known."""
-        return self._neighbour(peer).typical_s
+    def on_standstill(self, seconds: float) -> None:
+        """Note that this node stood still, or had no neighbour, for so long: nothing could come meanwhile."""
+        self._last_came = min(self._last_came + max(0.0, seconds), self._clock())
 
-    def share(self, peer: str) -> float:
-        """Return how much of its even share a neighbour gets, from little to 1."""
-        share = self._share_by_time(peer) * self._share_by_balance(peer)
-        return max(_LEAST_SHARE, min(1.0, share))
+    def select_avoided(self, peers: Iterable[str]) -> frozenset[str]:
+        """Return which of some neighbours get no message now: never all, but all except the one that owes least."""
+        now, candidates = self._clock(), {peer: self._neighbour(peer) for peer in peers}
+        avoided = {
+            peer
+            for peer, neighbour in candidates.items()
+            if now < neighbour.slow_until or (neighbour.owes > 0 and now < neighbour.silent_until)
+        }
+        if avoided and len(avoided) == len(candidates):
+            avoided.discard(min(avoided, key=lambda peer: (candidates[peer].owes, candidates[peer].slow_until)))
+        return frozenset(avoided)
 
-    def pause_s(self, peer: str) -> float:
-        """Return how long a neighbour waits with each message because much of what it brought first was junk."""
+    def describe(self, peer: str) -> dict[str, Any]:
+        """Return what a neighbour did since the start, and why it is avoided or slowed now."""
+        neighbour, now = self._neighbour(peer), self._clock()
+        remarks = {
+            "slow": now < neighbour.slow_until,
+            "a walk ended with it": neighbour.owes > 0 and now < neighbour.silent_until,
+            "brings too much": not self.may_bring(peer),
+        }
+        return {
+            "seconds": statistics.median(neighbour.times) if neighbour.times else None,
+            "handed": neighbour.handed,
+            "brought": neighbour.brought,
+            "remark": ", ".join(remark for remark, holds in remarks.items() if holds),
+        }
+
+    def may_bring(self, peer: str) -> bool:
+        """Return whether a neighbour may bring a message now."""
         neighbour = self._neighbour(peer)
-        return _PAUSE_S if neighbour.junk > _MUCH_JUNK * neighbour.brought + _CREDIT else 0.0
-
-    def _share_by_time(self, peer: str) -> float:
-        own = self._neighbour(peer).typical_s
-        others = [
-            neighbour.typical_s
-            for name, neighbour in self._of.items()
-            if name != peer and neighbour.typical_s is not None
-        ]
-        if own is None or not others:
-            return 1.0
-        allowed = max(_SLOW * statistics.median(others), _LEAST_SLOW_S)
-        return 1.0 if own <= allowed else (allowed / own) ** 2
-
-    def _share_by_balance(self, peer: str) -> float:
-        neighbour = self._neighbour(peer)
-        # What turned out to be junk was no message.
-        good = max(0.0, neighbour.brought - 2 * neighbour.junk)
-        allowed = _UNEVEN * (good + _CREDIT)
-        # Steep: each message that a swallower gets is a walk that has to be found late.
-        return 1.0 if neighbour.handed <= allowed else (allowed / neighbour.handed) ** 4
+        allowed = neighbour.handed + _CREDIT + _DEVIATIONS * math.sqrt(2 * neighbour.handed)
+        return neighbour.brought < allowed or self._clock() >= neighbour.may_bring_at
 
     def _neighbour(self, peer: str) -> Neighbour:
         return self._of.setdefault(peer, Neighbour())
-
-
-# An honest ciphertext is delayed by a node with this probability at most.
-_RARE = 1e-4
-_REMEMBERED = 4096
-_LONGEST_PAUSES = 200
 
 
 class Visits:
@@ -144,16 +165,16 @@ class Visits:
         self._life_s = life_s
         self._clock = clock or time.monotonic
         self._asleep_s = 0.0
-        self._seen: OrderedDict[bytes, tuple[int, float]] = OrderedDict()
+        self._visits: OrderedDict[bytes, tuple[int, float]] = OrderedDict()
 
     def visit(self, digest: bytes) -> tuple[float, bool]:
         """Count a visit; return how long it lasts, 0 for as long as chance explains it, and whether it is the last."""
         now = self._clock() - self._asleep_s
-        count, first = self._seen.pop(digest, (0, now))
+        count, first = self._visits.pop(digest, (0, now))
         count += 1
-        self._seen[digest] = count, first
-        if len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
+        self._visits[digest] = count, first
+        if len(self._visits) > _REMEMBERED:
+            self._visits.popitem(last=False)
         if now - first > self._life_s:
             return self._pause_s * _LONGEST_PAUSES, True
         # By the square: what a flood left is at rest within a few rounds, and a message whose only recipient is away

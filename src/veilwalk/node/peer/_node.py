@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-import secrets
 import ssl
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -27,7 +26,6 @@ from veilwalk.node.peer._scheduler import Scheduler
 from veilwalk.node.spool import Spool
 
 _WATCH_S = 0.25
-_dice = secrets.SystemRandom()
 # Once a minute.
 _TIDY_BEATS = 240
 
@@ -67,7 +65,9 @@ class Node(Incidents):
         self._watches = watches(
             rules.late_s, rules.starve_s, n_nodes=len(self.roster.ids), step_s=step_s, walks=rules.walks
         )
-        self._neighbours = NeighbourWeights()
+        self._neighbours = NeighbourWeights(
+            patience_s=rules.late_s / 2, link_s=2 * len(self.roster.edges) * step_s / rules.walks, walks=rules.walks
+        )
         custody = Custody(
             spool,
             opener=self._membership.opener(parts.keys),
@@ -131,11 +131,9 @@ class Node(Incidents):
         return sum(link.up for link in self._out_links.values())
 
     def describe_neighbours(self) -> dict[str, dict[str, Any]]:
-        """Return of each neighbour if it is connected, its typical seconds for a message, and its share of messages."""
-        return {
-            peer: {"up": link.up, "seconds": self._neighbours.typical_s(peer), "share": self._neighbours.share(peer)}
-            for peer, link in sorted(self._out_links.items())
-        }
+        """Return of each neighbour if it is connected, and what it did."""
+        links = sorted(self._out_links.items())
+        return {peer: {"up": link.up} | self._neighbours.describe(peer) for peer, link in links}
 
     async def statistics(self) -> NodeStatistics:
         """Return what this node has counted until now."""
@@ -240,19 +238,13 @@ class Node(Incidents):
         return frozenset(peer for peer, link in self._out_links.items() if not link.up)
 
     def avoided(self) -> frozenset[str]:
-        """Return the neighbours that are passed by now: not there, without progress lately, or bad by chance of a draw.
-
-        One that does worse than the others is passed by in proportion, so what it does is still seen.
-        """
+        """Return the neighbours that get no message now if another can: not there, slow, or silent."""
         links = tuple(self._out_links.items())  # asked by the storage thread
         avoided = frozenset(peer for peer, link in links if link.avoided)
         if len(avoided) == len(links):
             # One that took nothing lately is better than one that is not there.
             return frozenset(peer for peer, link in links if link.gone)
-        shares = {peer: self._neighbours.share(peer) for peer, _ in links if peer not in avoided}
-        bad = frozenset(peer for peer, share in shares.items() if share < 1 and _dice.random() >= share)
-        # Not all: the best of them stays.
-        return avoided | (bad if len(bad) < len(shares) else bad - {max(shares, key=lambda peer: shares[peer])})
+        return avoided | self._neighbours.select_avoided(peer for peer, _ in links if peer not in avoided)
 
     def _next_hop(self, roster: Roster) -> NextHop:
         rules = self._parts.rules
@@ -293,7 +285,9 @@ class Node(Incidents):
             await asyncio.sleep(_WATCH_S)
             # Who stood still, or was cut off, has not been waiting: nothing could have come by.
             passed = clock() - before
-            self._watches.slept(passed - _WATCH_S if self.links_up else math.inf)
+            still_s = passed - _WATCH_S if self.links_up else math.inf
+            self._watches.slept(still_s)
+            self._neighbours.on_standstill(still_s)
             try:
                 await self.scheduler.store(self.scheduler.custody.slept, passed - _WATCH_S if self.links_up else passed)
                 if beat % _TIDY_BEATS == 0:

@@ -275,7 +275,7 @@ class HealthWatch:
 
 
 def read_neighbours(state: Path) -> dict[str, dict[str, Any]]:
-    """Return what a node's neighbours did lately when it last looked: who is connected, seconds, share of messages."""
+    """Return what a node's neighbours did lately when it last looked: how long each takes, what it brings."""
     path = state / _NEIGHBOURS
     return parse_canonical(read_bounded(path, _NEIGHBOURS_LIMIT), str(path)) if path.exists() else {}
 

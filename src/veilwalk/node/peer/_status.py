@@ -87,7 +87,7 @@ def node_status(state: Path, *, with_models: bool = False, with_versions: bool =
                 roster_version=0 if roster is None else roster.version,
                 manifest_version=0 if manifest is None else manifest.version,
                 members_left_out=members_left_out(state, manifest, roster),
-                models=tuple(_model(register, one, state) for one in newest if one is not None) if with_models else (),
+                models=tuple(_read_model(register, model, state) for model in newest if model and with_models),
             )
         finally:
             database.close()
@@ -123,7 +123,7 @@ def unfinish_node(state: Path) -> bool:
         spool.close()
 
 
-def _model(register: Register, stored: StoredModel, state: Path) -> bytes:
+def _read_model(register: Register, stored: StoredModel, state: Path) -> bytes:
     data = register.inline(stored) if stored.file is None else (state / MESSAGES / stored.file).read_bytes()
     if hashlib.sha256(data).digest() != stored.digest:
         raise SpoolError(f"{state}: the stored model is damaged")
@@ -172,7 +172,7 @@ def node_model(path: Path, *, unfinished: bool = False) -> NodeModel:
         raise ConfigError(f"{path}: not finished, its newest model has had {status.iteration} updates: {need}")
     config = load_config(chosen)
     manifest = Manifest.read_signed(config.manifest, load_root_public_key(config.root))
-    models = [decode_params(manifest, one) for one in node_status(config.state, with_models=True).models]
+    models = [decode_params(manifest, model) for model in node_status(config.state, with_models=True).models]
     if not models:
         raise SpoolError(f"{config.state}: the model went away meanwhile")
     return replace(_choose_model(models, config, manifest), ends=status.ends)
@@ -190,7 +190,7 @@ def _choose_model(models: Sequence[Params], config: NodeConfig, manifest: Manife
         remark = f"the first of {len(models)} walks: no public test set says whether their mean is better"
         return NodeModel(params=models[0], learner=spec, remark=remark)
     learner = learner_of(manifest, consent=config.learner)
-    name, params = choose_model(models, lambda one: learner.evaluate(one, test))
+    name, params = choose_model(models, lambda model: learner.evaluate(model, test))
     chosen = "their mean" if name == MEAN else name
     remark = f"of {len(models)} walks and their mean, {chosen} has the least loss on the public test set"
     return NodeModel(params=params, learner=spec, remark=remark)
@@ -198,7 +198,7 @@ def _choose_model(models: Sequence[Params], config: NodeConfig, manifest: Manife
 
 def _find_newest(configs: Sequence[Path]) -> tuple[Path, NodeStatus | None]:
     """Return who has the finished model, or without one the model with most updates."""
-    found: list[tuple[bool, int, Path, NodeStatus | None]] = []
+    candidates: list[tuple[bool, int, Path, NodeStatus | None]] = []
     for config in configs:
         try:
             status = node_status(load_config(config).state)
@@ -206,7 +206,7 @@ def _find_newest(configs: Sequence[Path]) -> tuple[Path, NodeStatus | None]:
             if len(configs) == 1:
                 raise
             continue
-        found.append((status.finished, status.iteration, config, status))
-    if not found:
+        candidates.append((status.finished, status.iteration, config, status))
+    if not candidates:
         return Path(), None
-    return max(found, key=lambda one: one[:2])[2:]
+    return max(candidates, key=lambda candidate: candidate[:2])[2:]

@@ -172,38 +172,38 @@ class Task:
         """Return what one update makes of a model; None where the learner fails."""
         from veilwalk.learning import LEARNER_FAILED
 
-        found = list(counts)
-        state = _read_state(lesson.state, found)
+        tallies = list(counts)
+        state = _read_state(lesson.state, tallies)
         # Ours, and no affair of the learner's.
         state.pop(_LEAST, None)
         try:
             result = self._update(params, lesson, state)
-            made = result.params
-            found += ["learner_failures"] if LEARNER_FAILED in result.metrics else []
-            kept = self._state_to_keep(state)
+            updated = result.params
+            tallies += ["learner_failures"] if LEARNER_FAILED in result.metrics else []
+            stored = self._state_to_keep(state)
             if math.isfinite(least):
-                kept[_LEAST] = _written(np.array(least))
+                stored[_LEAST] = _with_digest(np.array(least))
             try:
-                model = encode_params(self.manifest, made, updates=lesson.iteration + 1)
+                model = encode_params(self.manifest, updated, updates=lesson.iteration + 1)
             except TrainingError:
                 # This node's own data made it worse than useless: pass on what came.
-                made, model = params, encode_params(self.manifest, params)
-                found.append("diverged")
-            moved = params_distance(made, params)
+                updated, model = params, encode_params(self.manifest, params)
+                tallies.append("diverged")
+            moved = params_distance(updated, params)
         except (Exception, SystemExit):  # noqa: BLE001  a learner may be anybody's code
             return None
         return Learnt(
             model=model,
-            state=kept,
+            state=stored,
             moved=moved,
             reached=self._is_tried(lesson) and self.reaches_target(model),
-            counts=("updates", *found),
+            counts=("updates", *tallies),
         )
 
     def _state_to_keep(self, state: Mapping[str, Array]) -> dict[str, bytes]:
         """Return the learner's state as bytes; where noise must hide every failure and it cannot be written, none."""
         try:
-            return {name: _written(array) for name, array in state.items()}
+            return {name: _with_digest(array) for name, array in state.items()}
         except Exception:
             if self.rules is not None and self.rules.noise:
                 return {}
@@ -288,23 +288,23 @@ def protection_of(rules: RunRules | None) -> Protection:
     return Protection(**{name: getattr(rules, name) for name in Protection.list_figures()})
 
 
-def _written(array: Array) -> bytes:
-    """Return an array of the learner's as it is kept: after its digest, so that damage is noticed."""
+def _with_digest(array: Array) -> bytes:
+    """Return an array of the learner's as it is stored: after its digest, so that damage is noticed."""
     buffer = io.BytesIO()
     np.save(buffer, np.asarray(array), allow_pickle=False)
     return hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue()
 
 
-def _least(kept: Mapping[str, bytes]) -> float:
+def _least(stored: Mapping[str, bytes]) -> float:
     """Return the least loss of the models accepted here; NaN where none is known."""
-    state = _read_state({name: data for name, data in kept.items() if name == _LEAST}, [])
+    state = _read_state({name: data for name, data in stored.items() if name == _LEAST}, [])
     return float(state[_LEAST]) if _LEAST in state else math.nan
 
 
-def _read_state(kept: Mapping[str, bytes], counts: list[str]) -> dict[str, Array]:
+def _read_state(stored: Mapping[str, bytes], counts: list[str]) -> dict[str, Array]:
     """Return what the learner kept; where any of it is damaged, none, for its parts belong together."""
-    for data in kept.values():
+    for data in stored.values():
         if hashlib.sha256(data[_DIGEST_BYTES:]).digest() != data[:_DIGEST_BYTES]:
             counts.append("damaged")
             return {}
-    return {name: np.load(io.BytesIO(data[_DIGEST_BYTES:]), allow_pickle=False) for name, data in kept.items()}
+    return {name: np.load(io.BytesIO(data[_DIGEST_BYTES:]), allow_pickle=False) for name, data in stored.items()}

@@ -152,12 +152,12 @@ class Worker:
                 self._begin()
 
     def _start(self) -> None:
-        self._pipe, theirs = Pipe()
-        with theirs:
-            arguments = [str(self._config), str(theirs.fileno()), str(os.getpid())]
+        self._pipe, child_end = Pipe()
+        with child_end:
+            arguments = [str(self._config), str(child_end.fileno()), str(os.getpid())]
             self._process = subprocess.Popen(  # noqa: S603  this program, and paths of ours
                 [sys.executable, "-c", _START, *arguments],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

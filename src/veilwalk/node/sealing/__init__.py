@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         check_recipients,
         need_length,
     )
-    from veilwalk.node.sealing._envelope import VOUCH_BYTES, Header, OpenedHeader, Opener, open_body, seal
+    from veilwalk.node.sealing._envelope import Header, OpenedHeader, Opener, open_body, seal
     from veilwalk.node.sealing._kem import (
         KemPrivateKey,
         Suite,

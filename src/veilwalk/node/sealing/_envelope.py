@@ -30,16 +30,14 @@ from veilwalk.node.sealing._slots import opened_slots, sealed_slots
 
 UPDATE_ID_BYTES = 16
 WALK_TAG_BYTES = 8
-#: Who vouches for a finished model (SHA-256 of a TLS key), and its Ed25519 signature.
-VOUCH_BYTES = 32 + 64
 
 _COMMITMENT = bytes(32)
 _KEY_BYTES = 32
 # The key of a header is fresh, and seals nothing else.
 _HEADER_NONCE = bytes(12)
 # Commitment, key of the body, update id, flags, walk tag, iteration, body length, the iteration at which the walk was
-# made, who vouches for the end; zeros up to HEADER_BYTES.
-_LAYOUT = struct.Struct(f">32s32s16sB8sIQI{VOUCH_BYTES}s")
+# made; zeros up to HEADER_BYTES.
+_LAYOUT = struct.Struct(">32s32s16sB8sIQI")
 _RESERVED = bytes(HEADER_BYTES - _LAYOUT.size)
 _DUMMY, _FINAL = 1, 2
 
@@ -55,7 +53,6 @@ class Header:
     dummy: bool = False
     final: bool = False
     made_at: int = 0
-    vouch: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +75,6 @@ def seal(
     final: bool = False,
     update_id: bytes | None = None,
     made_at: int = 0,
-    vouch: bytes = b"",
 ) -> bytes:
     """Return ``body`` sealed for the owners of ``public_keys``: always ``context.message_bytes`` long.
 
@@ -92,7 +88,6 @@ def seal(
         final: The body is the finished model.
         update_id: 16 bytes by which a recipient drops copies; from the OS source unless given.
         made_at: Updates the model had had when this walk was made.
-        vouch: Whose word it is that the model is the finished one, and the signature; for a final one only.
     """
     header = Header(
         update_id=os.urandom(UPDATE_ID_BYTES) if update_id is None else update_id,
@@ -102,7 +97,6 @@ def seal(
         dummy=dummy,
         final=final,
         made_at=made_at,
-        vouch=vouch,
     )
     return _filled(context.message_bytes, lambda out: seal_into(context, public_keys, header, body, out))
 
@@ -143,7 +137,7 @@ def open_header(context: SealContext, private_key: KemPrivateKey, message: Bytes
 
 
 def _read_header(context: SealContext, plain: bytes) -> OpenedHeader | None:
-    commitment, key, update_id, flags, walk_tag, *numbers, vouch = _LAYOUT.unpack_from(plain)
+    commitment, key, update_id, flags, walk_tag, *numbers = _LAYOUT.unpack_from(plain)
     iteration, body_length, made_at = numbers
     if commitment != _COMMITMENT or plain[_LAYOUT.size :] != _RESERVED:
         return None
@@ -157,7 +151,6 @@ def _read_header(context: SealContext, plain: bytes) -> OpenedHeader | None:
         dummy=bool(flags & _DUMMY),
         final=bool(flags & _FINAL),
         made_at=made_at,
-        vouch=vouch if any(vouch) else b"",
     )
     return OpenedHeader(header=header, context=context, key=key)
 
@@ -238,11 +231,9 @@ def _sealed_head(context: SealContext, public_keys: Sequence[bytes], header: Hea
     need_length(WALK_TAG_BYTES, walk_tag=header.walk_tag)
     if not 0 <= header.iteration < 1 << 32:
         raise InvalidParameterError("iteration", header.iteration, "between 0 and 2^32 - 1")
-    if header.vouch:
-        need_length(VOUCH_BYTES, vouch=header.vouch)
     flags = _DUMMY * header.dummy | _FINAL * header.final
     numbers = (header.iteration, header.body_length, header.made_at)
-    fields = (header.update_id, flags, header.walk_tag, *numbers, header.vouch)
+    fields = (header.update_id, flags, header.walk_tag, *numbers)
     plain = _LAYOUT.pack(_COMMITMENT, key, *fields) + _RESERVED
     header_key = os.urandom(_KEY_BYTES)
     front = context.clear + sealed_slots(context, public_keys, header_key)

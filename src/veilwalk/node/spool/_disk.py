@@ -236,7 +236,7 @@ class FolderDisk:
 def open_read_only(folder: Path) -> sqlite3.Connection:
     """Return the database of a node's folder for looking at, whether the node runs or not."""
     check_storage(folder)
-    return _look_at(folder / "spool.db")
+    return _connect_read_only(folder / "spool.db")
 
 
 def check_storage(folder: Path) -> None:
@@ -247,11 +247,11 @@ def check_storage(folder: Path) -> None:
     """
     path = folder / "spool.db"
     if path.is_file():
-        with contextlib.closing(_look_at(path)) as database, contextlib.suppress(sqlite3.Error):
+        with contextlib.closing(_connect_read_only(path)) as database, contextlib.suppress(sqlite3.Error):
             check_format(database, path)
 
 
-def _look_at(path: Path) -> sqlite3.Connection:
+def _connect_read_only(path: Path) -> sqlite3.Connection:
     if not path.is_file():
         raise SpoolError(f"{path.parent}: no node has run here yet")
     try:

@@ -186,7 +186,7 @@ class Register:
 
     def count(self, name: str, by: int = 1) -> int:
         """Add to a tally and return it."""
-        return self._one(
+        return self._first_number(
             "INSERT INTO tally VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value "
             "RETURNING value",
             name,
@@ -195,7 +195,7 @@ class Register:
 
     def tally(self, name: str) -> int:
         """Return a tally; 0 if nothing was counted."""
-        return self._one("SELECT value FROM tally WHERE name = ?", name)
+        return self._first_number("SELECT value FROM tally WHERE name = ?", name)
 
     def tallies(self) -> dict[str, int]:
         """Return all tallies."""
@@ -284,6 +284,6 @@ class Register:
         for values_of_row in self._database.execute(_ROW + condition, values).fetchall():
             yield Row(**dict(zip(Row.__slots__, values_of_row, strict=True)))
 
-    def _one(self, query: str, *values: object) -> int:
+    def _first_number(self, query: str, *values: object) -> int:
         row = self._database.execute(query, values).fetchone()
         return 0 if row is None else int(row[0])

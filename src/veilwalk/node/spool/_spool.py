@@ -72,10 +72,10 @@ class Spool:
                 yield register
                 worked = True
         except BaseException:
-            made = (self._unnamed - before) | (self._unnamed & set(register.named_files if register else ()))
-            self._unnamed -= made
+            stored_now = (self._unnamed - before) | (self._unnamed & set(register.named_files if register else ()))
+            self._unnamed -= stored_now
             self._settled = self._settled and not worked
-            for name in sorted(made):
+            for name in sorted(stored_now):
                 # Files that a commit has named which failed stay until there is another.
                 self._doubtful.append(name) if worked else self._remove(name)
             raise

@@ -35,13 +35,18 @@ TWICE = {
     "walk": "quote(tag) || iteration || ' ' || first_turn || ' ' || last_turn || ' ' || made_at",
     "model": "kind || lane || quote(tag) || iteration",
 }
+# Texts that are not written twice.
+_TEXTS = " UNION ".join(
+    f"SELECT {column} FROM {table}"  # noqa: S608  ours
+    for table, column in (("tally", "name"), ("mark", "name"), ("learner_state", "name"), ("link", "peer"))
+)
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS body (         -- bytes of messages and models
     id INTEGER PRIMARY KEY,
     file TEXT UNIQUE,                     -- where the bytes are, or NULL where they are here
     bytes BLOB,
     digest BLOB NOT NULL
-);
+) STRICT;
 CREATE TABLE IF NOT EXISTS message (      -- messages in custody, in the order they came
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     body INTEGER NOT NULL,
@@ -51,13 +56,13 @@ CREATE TABLE IF NOT EXISTS message (      -- messages in custody, in the order t
     given INTEGER NOT NULL DEFAULT 0,     -- whether that neighbour may be using it already
     end_lane INTEGER,                     -- for that neighbour and no other: the end of this lane
     TWICE
-);
+) STRICT;
 CREATE TABLE IF NOT EXISTS link (
     peer TEXT PRIMARY KEY,
     incarnation BLOB NOT NULL,            -- mark of the neighbour's disk
     taken BLOB NOT NULL                   -- keys of the last messages taken from it
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS opened (update_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, TWICE) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS opened (update_id BLOB PRIMARY KEY, epoch INTEGER NOT NULL, TWICE) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS walk (         -- walks this node was a destination of
     tag BLOB PRIMARY KEY,
     iteration INTEGER NOT NULL,           -- highest seen
@@ -65,10 +70,10 @@ CREATE TABLE IF NOT EXISTS walk (         -- walks this node was a destination o
     last_turn INTEGER NOT NULL,
     made_at INTEGER NOT NULL,             -- updates the model had had when the walk was made
     TWICE
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS tally (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS learner_state (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, data BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tally (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS learner_state (name TEXT PRIMARY KEY, data BLOB NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS model (        -- 'checkpoint': this node's newest, 'end': one that is being signed,
     kind TEXT NOT NULL,                   -- 'final': the finished one
     lane INTEGER NOT NULL,
@@ -78,7 +83,7 @@ CREATE TABLE IF NOT EXISTS model (        -- 'checkpoint': this node's newest, '
     signatures BLOB NOT NULL,
     TWICE,
     PRIMARY KEY (kind, lane)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 """
 
 
@@ -91,7 +96,8 @@ def make_tables(database: sqlite3.Connection) -> None:
     """Make the tables that are not there yet, inside a transaction."""
     for statement in SCHEMA.split(";"):
         table = statement.partition("EXISTS ")[2].partition(" ")[0]
-        twice = f"twice TEXT GENERATED ALWAYS AS ({TWICE.get(table)}) STORED"
+        content = TWICE.get(table)
+        twice = f"twice TEXT GENERATED ALWAYS AS ({content}) STORED CHECK (twice IS ({content}))"
         database.execute(statement.replace("TWICE", twice))
     if database.execute("PRAGMA user_version").fetchone() != (FORMAT,):
         database.execute(f"PRAGMA user_version = {FORMAT}")
@@ -218,43 +224,24 @@ def open_or_set_aside(path: Path, connect: Callable[[Path], sqlite3.Connection])
 
 
 def _is_whole(database: sqlite3.Connection) -> bool:
-    """Return whether the file is in form, every column is there and of its type, and what is kept twice is alike."""
+    """Return whether the file is in form, its tables are ours, its columns of their types, and what is twice alike."""
     if not table_names(database):
         return True
     if database.execute("PRAGMA user_version").fetchone()[0] != FORMAT:
         return False
     if database.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
         return False
+    # For the sake of decoding them.
+    database.execute(_TEXTS).fetchall()
     with contextlib.closing(sqlite3.connect(":memory:")) as model:
         make_tables(model)
-        try:
-            return all(_is_sound(database, table, _columns(model, table)) for table in table_names(model))
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            if not _is_damage(error):
-                raise
-            return False
+        return _statements(database) == _statements(model)
 
 
-def _is_sound(database: sqlite3.Connection, table: str, columns: dict[str, str]) -> bool:
-    if any(name not in _columns(database, table) for name in columns):
-        return False
-    wrong = " OR ".join(f"typeof({name}) NOT IN ('{kind.lower()}', 'null')" for name, kind in columns.items())
-    if database.execute(f"SELECT count(*) FROM {table} WHERE {wrong}").fetchone()[0]:  # noqa: S608  ours
-        return False
-    texts = [name for name, kind in columns.items() if kind == "TEXT"]
-    if texts:
-        # For the sake of decoding them.
-        database.execute(f"SELECT {', '.join(texts)} FROM {table}").fetchall()  # noqa: S608
-    if table not in TWICE:
-        return True
-    differ = f"SELECT count(*) FROM {table} WHERE twice IS NOT ({TWICE[table]})"  # noqa: S608
-    return not database.execute(differ).fetchone()[0]
+def _statements(database: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return what made the tables of a database."""
+    return database.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
 
 
 def _is_damage(error: Exception) -> bool:
     return getattr(error, "sqlite_errorcode", _DAMAGE[0]) & 0xFF in _DAMAGE
-
-
-def _columns(database: sqlite3.Connection, table: str) -> dict[str, str]:
-    """Return names and types of the columns that are written, not those that follow from others."""
-    return {str(row[1]): str(row[2]) for row in database.execute(f"PRAGMA table_info({table})")}
