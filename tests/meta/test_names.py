@@ -20,6 +20,7 @@ PACKAGES: tuple[str, ...] = (
     "experiments",
     "graphs",
     "learning",
+    "node",
     "report",
     "theory",
     "training",

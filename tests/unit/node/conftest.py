@@ -24,11 +24,11 @@ from veilwalk.node.link._limits import Limits
 from veilwalk.node.members import RunRules, _keys
 from veilwalk.node.members._keys import NodeKeys, new_node_keys, new_root_key
 from veilwalk.node.members._roster import Roster
+from veilwalk.node.peer import Law
 from veilwalk.node.peer._assemble import NodeParts
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
 from veilwalk.node.peer._node import Node
-from veilwalk.node.peer._routing import DestinationRow
 from veilwalk.node.peer._trainer import Task
 from veilwalk.node.sealing._kem import Suite
 from veilwalk.node.spool._disk import FolderDisk
@@ -218,7 +218,7 @@ def network(tmp_path: Path) -> Callable[..., Network]:
                     rules=rules,
                 ),
                 rules=rules,
-                law=DestinationRow.of({other: 1 / (n_nodes - 1) for other in names if other != name}),
+                law=Law(shares={other: 1 / (n_nodes - 1) for other in names if other != name}),
                 disk=cast("Any", None),  # given at each start
                 limits=limits or Limits(retry_s=0.2, connect_s=2.0, answer_s=3.0),
                 starts=starts and index == 0,

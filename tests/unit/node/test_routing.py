@@ -18,7 +18,7 @@ from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design import DistanceLaw, save_law
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node.peer import DestinationRow, NextHop, OsDraws
-from veilwalk.node.peer._law_files import read_law
+from veilwalk.node.peer._laws import Law, read_law
 from veilwalk.walks import run_protocol
 
 PEERS = ("a", "b", "c", "d")
@@ -89,7 +89,7 @@ def played_by_nodes(graph: object, law: object, walk: str, updates: int) -> np.n
     neighbours = [tuple(names[j] for j in graph.neighbours(i)) for i in range(len(names))]  # type: ignore[attr-defined]
     rules = [NextHop(walk=Walk(walk), neighbours=near) for near in neighbours]
     rows = [
-        DestinationRow.of({names[j]: share for j, share in enumerate(row) if share})
+        DestinationRow.from_shares({names[j]: share for j, share in enumerate(row) if share})
         for row in law.matrix.toarray()  # type: ignore[attr-defined]
     ]
     legs: list[int] = []
@@ -106,7 +106,7 @@ def played_by_nodes(graph: object, law: object, walk: str, updates: int) -> np.n
 
 
 def test_destinations_follow_the_law() -> None:
-    row = DestinationRow.of({"a": 0.5, "b": 0.2, "c": 0.3})
+    row = DestinationRow.from_shares({"a": 0.5, "b": 0.2, "c": 0.3})
     draws = Seeded(2)
     counts = Counter(row.choose(draws)[0] for _ in range(10_000))
     seen = np.array([counts[name] for name in "abc"])
@@ -117,7 +117,7 @@ def test_destinations_follow_the_law() -> None:
 def test_several_are_drawn_one_after_the_other() -> None:
     """Without replacement, each in the proportions of those left: the exact law of pairs, which others do not have."""
     shares = {"a": 0.5, "b": 0.2, "c": 0.3}
-    row, draws = DestinationRow.of(shares), Seeded(4)
+    row, draws = DestinationRow.from_shares(shares), Seeded(4)
     counts = Counter("".join(row.choose(draws, 2)) for _ in range(20_000))
     pairs = [one + other for one in shares for other in shares if one != other]
     seen = np.array([counts[pair] for pair in pairs])
@@ -131,11 +131,11 @@ def test_several_are_drawn_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("count", [3, 16])
 def test_where_there_are_no_more_all_are_taken(count: int) -> None:
-    assert set(DestinationRow.of({"a": 0.5, "b": 0.2, "c": 0.3}).choose(Seeded(1), count)) == {"a", "b", "c"}
+    assert set(DestinationRow.from_shares({"a": 0.5, "b": 0.2, "c": 0.3}).choose(Seeded(1), count)) == {"a", "b", "c"}
 
 
 def test_rounding_never_leaves_a_draw_without_destination() -> None:
-    row = DestinationRow.of({f"n{i}": 1 / 10 for i in range(10)})
+    row = DestinationRow.from_shares({f"n{i}": 1 / 10 for i in range(10)})
 
     class Top(Seeded):
         def unit(self) -> float:
@@ -144,15 +144,17 @@ def test_rounding_never_leaves_a_draw_without_destination() -> None:
 
     assert row.choose(Top(0)) == ("n9",)
     assert row.choose(Top(0), 9) == tuple(f"n{i}" for i in range(9, 0, -1))
-    assert row.shares == pytest.approx({f"n{i}": 0.1 for i in range(10)})
+    assert np.diff(row.cumulative, prepend=0.0) == pytest.approx(np.full(10, 0.1))
 
 
 def test_who_leaves_the_roster_leaves_the_row() -> None:
-    row = DestinationRow.of({"a": 0.5, "b": 0.25, "c": 0.25})
-    assert row.on(roster_of("ab", "bc", "cd"), "d") is row
-    assert row.on(roster_of("ac", "cd"), "d").shares == pytest.approx({"a": 2 / 3, "c": 1 / 3})
+    law = Law(shares={"a": 0.5, "b": 0.25, "c": 0.25})
+    assert law.row(roster_of("ab", "bc", "cd"), "d") == DestinationRow.from_shares(law.shares)
+    left = law.row(roster_of("ac", "cd"), "d")
+    assert left.members == ("a", "c")
+    assert left.cumulative == pytest.approx((2 / 3, 1.0))
     with pytest.raises(ConfigError, match="of those that d may seal for, roster version 1 has none"):
-        row.on(roster_of("de"), "d")
+        law.row(roster_of("de"), "d")
 
 
 def test_a_row_is_read_from_a_law_file(tmp_path: Path) -> None:
@@ -162,7 +164,7 @@ def test_a_row_is_read_from_a_law_file(tmp_path: Path) -> None:
     names = [f"n{i}" for i in range(6)]
     law_read = read_law(tmp_path / "law.npz", names, "n1")
     assert law_read.names == tuple(names)
-    assert law_read.row.shares == pytest.approx({"n3": 0.375, "n4": 0.25, "n5": 0.375})
+    assert law_read.shares == pytest.approx({"n3": 0.375, "n4": 0.25, "n5": 0.375})
     with pytest.raises(ConfigError, match="6 nodes"):
         read_law(tmp_path / "law.npz", names[:5], "n1")
     save_law(tmp_path / "distance.npz", DistanceLaw(DistanceSupport(2, 3), np.array([0.75, 0.25])))
@@ -190,7 +192,7 @@ def test_rules_that_make_no_sense_are_refused(options: dict[str, object]) -> Non
 def test_rows_that_are_no_law_are_refused() -> None:
     for shares_ in ({}, {"a": 0.5}, {"a": 1.5, "b": -0.5}):
         with pytest.raises(InvalidParameterError):
-            DestinationRow.of(shares_)
+            DestinationRow.from_shares(shares_)
 
 
 def test_a_node_draws_from_the_operating_system() -> None:

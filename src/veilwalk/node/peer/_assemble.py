@@ -21,10 +21,9 @@ from veilwalk.node.members import (
     read_password,
 )
 from veilwalk.node.peer._config import NodeConfig, host_and_port
-from veilwalk.node.peer._law_files import file_digest, law_of
+from veilwalk.node.peer._laws import Law, file_digest, law_of
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership, MembershipFiles
-from veilwalk.node.peer._routing import Law
 from veilwalk.node.peer._trainer import Task, Trainer
 from veilwalk.node.spool import FolderDisk
 
@@ -155,7 +154,7 @@ def checked_work(
         worker.begin(manifest, index, limit_s=config.training_limit_s(rules.dwell_s))
         task = worker
     law = law_of(manifest, roster, keys.id, file=config.law, state=config.state)
-    law.on(roster, keys.id)
+    law.row(roster, keys.id)
     return task, rules, law
 
 
@@ -173,13 +172,13 @@ def is_owned(state: Path, node: str) -> bool:
         ConfigError: It is another member's.
     """
     try:
-        found = (state / _OWNER).read_text(errors="replace").strip()
+        owner = (state / _OWNER).read_text(errors="replace").strip()
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
         raise SpoolError(f"{state / _OWNER}: {error.strerror or error}") from None
-    if found != node:
-        raise ConfigError(f"state {state} is {found[:64]}'s, the keys are {node}'s: each needs a folder of its own")
+    if owner != node:
+        raise ConfigError(f"state {state} is {owner[:64]}'s, the keys are {node}'s: each needs a folder of its own")
     return True
 
 

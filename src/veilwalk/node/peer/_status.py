@@ -13,7 +13,7 @@ from veilwalk.core.errors import ConfigError, SpoolError
 from veilwalk.node.members import Manifest, Roster, decode_params, load_root_public_key
 from veilwalk.node.peer._assemble import learner_of, public_test
 from veilwalk.node.peer._config import NodeConfig, load_config
-from veilwalk.node.peer._law_files import members_left_out
+from veilwalk.node.peer._laws import members_left_out
 from veilwalk.node.peer._membership import read_accepted
 from veilwalk.node.peer._observe import read_neighbours
 from veilwalk.node.spool import (
