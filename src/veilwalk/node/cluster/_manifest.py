@@ -109,7 +109,7 @@ def make_manifest(
     law_file, spec = spec.scheme.law, spec.change(learner=spec.learning.learner or USUAL_LEARNER)
     learner = make_learner(str(spec.learning.learner), n_features=n_features, n_classes=n_classes)
     size = RunSize(updates=spec.end.updates, nodes=graph.n_nodes, rows=rows * graph.n_nodes, models=spec.end.walks)
-    request = spec.privacy.request
+    request = spec.privacy
     protection = replace(request, most_updates=request.most_updates or scheme.most_updates).settle(learner, size)
     spec, figures = settle_run(
         scheme,
@@ -169,12 +169,8 @@ def settle_run(
         starve_hops=float(starve_hops),
         hops_per_update=float(scheme.price.hops),
         visits_per_link=visits_per_link(scheme.graph, recipients=scheme.recipients, walk=scheme.walk),
-        clip=protection.clip,
-        noise=protection.noise,
-        rows=protection.rows,
-        most_updates=protection.most_updates,
-        decay=protection.decay,
         signatures=signatures_needed(scheme.graph.n_nodes, spec.end.updates // spec.end.walks),
+        **{name: getattr(protection, name) for name in protection.list_figures()},
     )
     settled = {"law": law or None, "walk": scheme.walk.kind, "recipients": scheme.recipients, "dwell_s": dwell_s}
     return spec.change(**settled), figures
@@ -340,7 +336,7 @@ def measured_dwell(
 
     protection = protection or Protection()
     params, slowest = learner.init_params(init_generator(0)), 0.0
-    learner, mod, secret = protection.learner(learner), protection.mod(), SecretNormal()
+    learner, mod, secret = protection.learner(learner), protection.mod(), SecretNormal().standard_normal
     for step in range(1 + _TRIALS):
         started = time.perf_counter()
         try:

@@ -1,11 +1,11 @@
 """Weighs neighbours by what they do: how long they take, whether walks end with them, how much they bring.
 
-A walk that goes to a slow neighbour waits, and one that goes to a neighbour that swallows it is lost. A neighbour
-that cost this node time is avoided for twenty times as long as it cost: it is never given up, so one that mends is
-noticed. Where no message came for long, the walk ended with the last neighbour that was handed one, or behind it; an
-honest one soon brings a few messages and is cleared, which one that only makes a walk now and then does not. What
-walks between two honest neighbours goes there and back as often, but for chance: one that brings far more than it is
-handed makes messages itself, and may bring them only slowly.
+A walk that goes to a slow neighbour waits, and one that goes to a neighbour that swallows it is lost. A neighbour that
+cost this node time is avoided for twenty times as long as it cost: it is never given up, so one that mends is noticed.
+Where no message came for long, the walk ended with the last neighbour that was handed one, or behind it. An honest one
+soon brings a few messages and is cleared; one that only makes a walk now and then is not. A walk goes there and back
+between two honest neighbours equally often, but for chance: one that brings far more than it is handed makes messages
+itself, and may bring them only slowly.
 
 Junk is what comes again and again: what nobody can open walks for ever, and must not crowd out what somebody can. A
 model is sealed anew at its destination, so an honest ciphertext comes by a node a few times only: after each visit the
@@ -22,7 +22,7 @@ import math
 import statistics
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,10 +112,17 @@ class NeighbourWeights:
         """Note that this node stood still, or had no neighbour, for so long: nothing could come meanwhile."""
         self._last_came = min(self._last_came + max(0.0, seconds), self._clock())
 
-    def is_avoided(self, peer: str) -> bool:
-        """Return whether messages go another way now, if there is one."""
-        neighbour, now = self._neighbour(peer), self._clock()
-        return now < neighbour.slow_until or (neighbour.owes > 0 and now < neighbour.silent_until)
+    def select_avoided(self, peers: Iterable[str]) -> frozenset[str]:
+        """Return which of some neighbours get no message now: never all, but all except the one that owes least."""
+        now, candidates = self._clock(), {peer: self._neighbour(peer) for peer in peers}
+        avoided = {
+            peer
+            for peer, neighbour in candidates.items()
+            if now < neighbour.slow_until or (neighbour.owes > 0 and now < neighbour.silent_until)
+        }
+        if avoided and len(avoided) == len(candidates):
+            avoided.discard(min(avoided, key=lambda peer: (candidates[peer].owes, candidates[peer].slow_until)))
+        return frozenset(avoided)
 
     def describe(self, peer: str) -> dict[str, Any]:
         """Return what a neighbour did since the start, and why it is avoided or slowed now."""

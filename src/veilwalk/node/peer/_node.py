@@ -240,9 +240,11 @@ class Node(Incidents):
     def avoided(self) -> frozenset[str]:
         """Return the neighbours that get no message now if another can: not there, slow, or silent."""
         links = tuple(self._out_links.items())  # asked by the storage thread
-        avoided = frozenset(peer for peer, link in links if link.avoided or self._neighbours.is_avoided(peer))
-        # One that took nothing lately is better than one that is not there.
-        return avoided if len(avoided) < len(links) else frozenset(peer for peer, link in links if link.gone)
+        avoided = frozenset(peer for peer, link in links if link.avoided)
+        if len(avoided) == len(links):
+            # One that took nothing lately is better than one that is not there.
+            return frozenset(peer for peer, link in links if link.gone)
+        return avoided | self._neighbours.select_avoided(peer for peer, _ in links if peer not in avoided)
 
     def _next_hop(self, roster: Roster) -> NextHop:
         rules = self._parts.rules

@@ -33,8 +33,9 @@ _RETRY_STORAGE_S = 1.0
 # The event loop counts in milliseconds from whatever it did last, which after training is another phase than after
 # relaying: a message that dwells is called up this much early, and the rest is waited for exactly.
 _EARLY_S = 0.003
-# An end is signed, and announced, at a random moment within so many steps of a walk.
-_TELLING_STEPS = 4
+# An end is announced at a random moment within so many steps of a walk, and signed at one within so many, which is long
+# beside the time in which all hear of it: the first to sign must not be the one that made it.
+_ANNOUNCING_STEPS, _SIGNING_STEPS = 4, 60
 #: What a disk that fails for a while raises: nothing is lost by trying again.
 _STORAGE_FAILURES = (SpoolError, sqlite3.Error, OSError)
 _dice = secrets.SystemRandom()
@@ -111,13 +112,14 @@ class TrainingQueue:
         return await self._store(make)
 
     async def sign_end(
-        self, lane: int, announced: tuple[bytes, bytes] | None
+        self, lane: int, announced: tuple[bytes, bytes] | None, *, signs: bool
     ) -> tuple[SignedEnd, Mapping[str, bytes]] | None:
         """Sign the end of a lane, where it was announced before, and announce it to all neighbours.
 
         Args:
             lane: Of which of the run's walks it is.
             announced: Digest and signatures that were announced last.
+            signs: Whether it is time to sign.
 
         Returns:
             What is announced, and the messages; None where there is nothing to announce.
@@ -125,8 +127,8 @@ class TrainingQueue:
         noted = await self._store(self._destination.read_end, self._custody.spool, lane)
         if noted is None:
             return None
-        is_new = announced is None or announced[0] != noted.digest
-        end = await self._compute(partial(self._destination.sign, noted, self._roster(), signs=not is_new))
+        signs = signs and announced is not None and announced[0] == noted.digest
+        end = await self._compute(partial(self._destination.sign, noted, self._roster(), signs=signs))
         if announced is not None and (noted.digest, end.signatures) == announced:
             return None
         farewells = await self._compute(self._destination.seal_end, end, self._roster())
@@ -170,7 +172,7 @@ class Scheduler:
         #: What neighbours did.
         self.neighbours = neighbours
         self._dwell_s = dwell_s
-        self._telling_s = _TELLING_STEPS * step_s
+        self._announcing_s, self._signing_s = _ANNOUNCING_STEPS * step_s, _SIGNING_STEPS * step_s
         self._storage = StorageThread()
         #: Does a step of storage in its thread.
         self.store = self._storage.do
@@ -183,6 +185,8 @@ class Scheduler:
         self._tasks: set[asyncio.Task[None]] = set()
         # Digest and signatures of the end that was announced last, by lane.
         self._announced: dict[int, tuple[bytes, bytes]] = {}
+        # When it is signed here.
+        self._signs_at: dict[int, float] = {}
         self._queue = TrainingQueue(
             custody, destination, storage=self._storage, roster=lambda: node.roster, failed=node.set_aside
         )
@@ -192,7 +196,7 @@ class Scheduler:
         for row, for_us in await self.store(self.custody.recover):
             self._settle(row, for_us=for_us)
         for lane in self._watches.lanes:
-            self._tell_later(lane)
+            self._announce_later(lane)
 
     # Asked by links.
 
@@ -257,7 +261,7 @@ class Scheduler:
         """Make walks, in all lanes or in some: the run's first, or such as take the place of those that seem lost."""
         for lane in self._watches.lanes if lanes is None else lanes:
             # Where the run has ended and nobody heard of it, this is the time to say so again.
-            self._tell_later(lane, again=True)
+            self._announce_later(lane, again=True)
             message = await self._queue.new_walk(lane, first=first)
             if message is not None:
                 count = "started" if first else "created"
@@ -326,7 +330,7 @@ class Scheduler:
             if outcome.end.is_final:
                 self._node.end_taken(outcome.end.lane, hashlib.sha256(outcome.end.model).digest())
             else:
-                self._tell_later(outcome.end.lane)
+                self._announce_later(outcome.end.lane)
         if successor is not None:
             # It leaves as the message it replaces would have left, or a whole number of dwells later.
             now = asyncio.get_running_loop().time()
@@ -403,24 +407,24 @@ class Scheduler:
 
     # Ends.
 
-    def _tell_later(self, lane: int, *, again: bool = False) -> None:
-        """Tell the neighbours of the end of a lane at a random moment; of what comes until then, once."""
+    def _announce_later(self, lane: int, *, again: bool = False) -> None:
+        """Announce the end of a lane at a random moment; what comes until then is announced with it."""
         if again:
             self._announced.pop(lane, None)
         # Numbers of messages are positive.
         number = -1 - lane
         if number not in self._timers:
-            due = asyncio.get_running_loop().time() + _dice.random() * self._telling_s
-            self._call_at(due, number, lambda: self._spawn(self._tell(lane)))
+            due = asyncio.get_running_loop().time() + _dice.random() * self._announcing_s
+            self._call_at(due, number, lambda: self._spawn(self._announce(lane)))
 
-    async def _tell(self, lane: int) -> None:
-        """Tell an end as it came, and once that is done sign it: first signatures must not say who made it."""
-        announced = self._announced.get(lane)
+    async def _announce(self, lane: int) -> None:
+        """Announce an end as it came, and sign it when it is time for that."""
+        announced, now = self._announced.get(lane), asyncio.get_running_loop().time()
         try:
-            news = await self._queue.sign_end(lane, announced)
+            news = await self._queue.sign_end(lane, announced, signs=now >= self._signs_at.get(lane, math.inf))
         except SpoolError as error:
             self._node.trouble(str(error))
-            self._tell_later(lane)
+            self._announce_later(lane)
             return
         if news is None:
             return
@@ -431,4 +435,6 @@ class Scheduler:
         if end.is_final:
             self._node.end_taken(lane, digest)
         elif announced is None or announced[0] != digest:
-            self._tell_later(lane)
+            self._signs_at[lane] = now + _dice.random() * self._signing_s
+            number = -1 - lane - len(self._watches.lanes)
+            self._call_at(self._signs_at[lane], number, partial(self._announce_later, lane))
