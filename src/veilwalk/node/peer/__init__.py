@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         public_test,
     )
     from veilwalk.node.peer._config import NodeConfig, host_and_port, load_config
-    from veilwalk.node.peer._drain import drain_node, is_running
     from veilwalk.node.peer._ends import signatures_needed
     from veilwalk.node.peer._laws import DestinationRow, Law, file_digest, law_of
     from veilwalk.node.peer._membership import Membership
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from veilwalk.node.peer._observe import METRICS, describe_tallies
     from veilwalk.node.peer._process import run_node
     from veilwalk.node.peer._routing import NextHop, OsDraws
-    from veilwalk.node.peer._status import NodeStatus, node_model, node_status, unfinish_node
+    from veilwalk.node.peer._status import NodeStatus, drain_node, is_running, node_model, node_status, unfinish_node
     from veilwalk.node.peer._trainer import SecretNormal, protection_of
 else:
     __getattr__, __all__ = open_room(__name__)
