@@ -14,6 +14,7 @@ from veilwalk.design import late_after_hops, starved_after_hops
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.node.cluster import find_late_hops
 from veilwalk.node.link import Limits
+from veilwalk.node.peer import OsDraws
 from veilwalk.node.peer._age import AgeWatch, Pace, spread_s
 from veilwalk.node.peer._destination import walks_ahead
 from veilwalk.node.sealing._envelope import Header
@@ -119,7 +120,7 @@ class Clock:
         return self.now
 
 
-class Fixed:
+class Fixed(OsDraws):
     """Draws that are known."""
 
     def __init__(self, value: float) -> None:

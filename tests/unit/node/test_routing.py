@@ -24,7 +24,7 @@ from veilwalk.walks import run_protocol
 PEERS = ("a", "b", "c", "d")
 
 
-class Seeded:
+class Seeded(OsDraws):
     """Draws that can be repeated: fit for a test, not for a node."""
 
     def __init__(self, seed: int) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 from dataclasses import dataclass, field
 
 from veilwalk.node.link import Limits
-from veilwalk.node.peer._routing import Draws, OsDraws
+from veilwalk.node.peer._routing import OsDraws
 from veilwalk.node.spool import Disk
 
 
@@ -62,7 +62,7 @@ class NodeParts:
     law: Law
     disk: Disk
     limits: Limits = field(default_factory=Limits)
-    draws: Draws = field(default_factory=OsDraws)
+    draws: OsDraws = field(default_factory=OsDraws)
     listen: tuple[str, int] | None = None
     starts: bool = False
     log: Log = field(default_factory=Log)

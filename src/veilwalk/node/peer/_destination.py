@@ -22,8 +22,8 @@ from veilwalk.node.peer._ends import (
     valid_signatures,
 )
 from veilwalk.node.peer._laws import DestinationRow
-from veilwalk.node.peer._routing import Draws
-from veilwalk.node.peer._trainer import Lesson, Trainer
+from veilwalk.node.peer._routing import OsDraws
+from veilwalk.node.peer._trainer import Trainer, TrainingJob
 from veilwalk.node.sealing import Header, OpenedHeader, open_body, seal
 from veilwalk.node.spool import (
     STEP,
@@ -93,7 +93,7 @@ class Destination:
         rules: RunRules,
         *,
         law: DestinationRow,
-        draws: Draws,
+        draws: OsDraws,
         keys: NodeKeys,
         hop_s: Callable[[], float | None],
     ) -> None:
@@ -248,7 +248,7 @@ class Destination:
         merges = own.model is not None and own.iteration > header.iteration and arrival.own_tag != header.walk_tag
         iteration = own.iteration if merges else header.iteration
         learnt = self.trainer.update(
-            Lesson(
+            TrainingJob(
                 received=own.model if merges else body,
                 own=own.model,
                 iteration=iteration,

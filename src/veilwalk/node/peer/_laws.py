@@ -14,7 +14,7 @@ import numpy as np
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
 from veilwalk.core.records import write_atomically
 from veilwalk.node.members import LawRule, Manifest, Roster, canonical_json, parse_canonical, read_bounded
-from veilwalk.node.peer._routing import Draws
+from veilwalk.node.peer._routing import OsDraws
 
 _LAW_LIMIT = 16 * 1024 * 1024
 _ROW_FILE = "law.json"
@@ -39,7 +39,7 @@ class DestinationRow:
             raise InvalidParameterError("law", f"row of {len(positive)} members", "probabilities that sum to 1")
         return cls(tuple(positive), tuple(accumulate(positive.values())))
 
-    def choose(self, draws: Draws, count: int = 1) -> tuple[str, ...]:
+    def choose(self, draws: OsDraws, count: int = 1) -> tuple[str, ...]:
         """Return the members to seal for: so many different ones, or all there are, drawn one after the other.
 
         Each draw is in the proportions of those not drawn yet (successive sampling).

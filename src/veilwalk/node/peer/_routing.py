@@ -12,27 +12,14 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass
-from typing import Protocol
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
 from veilwalk.node.members import node_walk
 
 
-class Draws(Protocol):
-    """A source of the two kinds of draws a node makes."""
-
-    def below(self, count: int) -> int:
-        """Return a whole number from 0 to ``count`` - 1, each as likely."""
-        ...
-
-    def unit(self) -> float:
-        """Return a number from 0 to 1, 1 excluded, with 53 random bits."""
-        ...
-
-
 class OsDraws:
-    """Draws from the operating system's source."""
+    """Draws from the operating system's source: of the two kinds that a node makes."""
 
     def below(self, count: int) -> int:
         """Return a whole number from 0 to ``count`` - 1, each as likely."""
@@ -60,7 +47,7 @@ class NextHop:
         if not self.neighbours:
             raise InvalidParameterError("neighbours", self.neighbours, "at least one")
 
-    def choose(self, draws: Draws, *, came_from: str | None, avoid: frozenset[str] = frozenset()) -> str:
+    def choose(self, draws: OsDraws, *, came_from: str | None, avoid: frozenset[str] = frozenset()) -> str:
         """Return the neighbour a message goes to.
 
         Args:
