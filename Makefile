@@ -69,7 +69,7 @@ api: $(VENV)/.demo  ## The Python reference and the manual page from the code; w
 graph-table: $(VENV)/.demo  ## Graphs, walks and laws side by side; ten minutes; writes docs
 	$(BIN)/python -m tools.pages.graph_table
 
-routes: $(VENV)/.demo  ## Sealed for one and for several beside onions, crowds, gossip; five minutes, resumes; writes docs
+routes: $(VENV)/.demo  ## Sealed for one and for several beside onions, crowds, gossip; twenty minutes, resumes; writes docs
 	$(BIN)/python -m tools.pages.routes
 
 learning: $(VENV)/.test  ## Accuracy of every algorithm on MNIST, tuned; an hour or more, resumes; writes docs

@@ -12,7 +12,6 @@ import numpy as np
 
 from tests.campaigns.chaos_tally import Tally
 from tests.campaigns.power_loss import SeededDraws
-from tests.helpers.draws import row_law
 from tests.helpers.manifests import make_test_manifest
 from veilwalk.core.walk import SIMPLE
 from veilwalk.design import DestinationLaw
@@ -21,6 +20,7 @@ from veilwalk.learning import Partition
 from veilwalk.node.cluster import node_ids
 from veilwalk.node.link import Limits
 from veilwalk.node.members import Manifest, NodeKeys, Roster, RunRules, new_node_keys
+from veilwalk.node.peer import Law
 from veilwalk.node.peer._assemble import NodeParts
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
@@ -52,7 +52,7 @@ def network_parts(seed: int, dice: random.Random, *, walks: int = 1) -> dict[str
                 index=index,
             ),
             rules=rules,
-            law=row_law({other: 1 / (len(_NAMES) - 1) for other in _NAMES if other != name}),
+            law=Law(shares={other: 1 / (len(_NAMES) - 1) for other in _NAMES if other != name}),
             disk=_NO_DISK,
             limits=LIMITS,
             draws=SeededDraws(dice),
@@ -83,7 +83,7 @@ def rule_parts(
                 index=index,
             ),
             rules=rules,
-            law=row_law(dict(zip(names, shares[index].tolist(), strict=True))),
+            law=Law(shares=dict(zip(names, shares[index].tolist(), strict=True))),
             disk=_NO_DISK,
             limits=limits,
             draws=SeededDraws(dice),

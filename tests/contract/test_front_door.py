@@ -156,7 +156,7 @@ def test_results_print_in_a_line() -> None:
     ("call", "options"),
     [
         (vw.audit, {"scheme": inspect.Parameter.empty, "updates": 500_000, "colluders": None}),
-        (vw.design, {"graph": inspect.Parameter.empty, "law": None, "objective": "entropy"}),
+        (vw.design, {"graph": inspect.Parameter.empty, "law": None, "observer": "return-time"}),
         (vw.train, {"scheme": inspect.Parameter.empty, "updates": 3000, "epsilon": 0.0}),
     ],
     ids=["audit", "design", "train"],

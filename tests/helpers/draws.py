@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.node.peer import DestinationRow, Law, OsDraws
+from veilwalk.node.peer import OsDraws
 
 
 class RecordedDraws(OsDraws):
@@ -33,8 +33,3 @@ class RecordedDraws(OsDraws):
             return next(self._draws)
         except StopIteration:
             raise InvalidParameterError("recorded draw", None, "one more") from None
-
-
-def row_law(shares: Mapping[str, float]) -> Law:
-    """Return the law of a node that seals for these members, whatever the roster."""
-    return Law(DestinationRow.from_shares(shares))

@@ -129,7 +129,7 @@ def update(name: str, protection: Protection, model: Params, data: Partition) ->
     """Make one update as the simulator does, with fixed noise."""
     learner, secret = protection.learner(LEARNERS[name]), FixedNoise()
     return apply_update(
-        learner, model, data, seed=1, node=0, step=0, state={}, mod=protection.mod(), secret=secret
+        learner, model, data, seed=1, node=0, step=0, state={}, mod=protection.mod(), secret=secret.standard_normal
     ).params
 
 

@@ -19,7 +19,6 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
     "iid": st.just("iid"),
     "dirichlet": st.floats(0.01, 100).map(lambda alpha: f"dirichlet:{alpha}"),
     "shards": st.integers(1, 4).map(lambda each: f"shards:{each}"),
-    "pathological": st.integers(1, 4).map(lambda each: f"pathological:{each}"),
     "graph": st.floats(0, 1).map(lambda correlation: f"graph:{correlation}"),
     "natural": st.just("natural:label"),
 }

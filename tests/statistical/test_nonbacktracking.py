@@ -10,7 +10,8 @@ from tests.helpers.dense_walks import arc_hitting_law
 from tests.helpers.graphs import bushy_tree
 
 from veilwalk import theory, walks
-from veilwalk.chains import ArcChain, DeliveryLaw, NodeChain
+from veilwalk.chains import DeliveryLaw, NodeChain
+from veilwalk.chains._arc_chain import ArcChain
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk

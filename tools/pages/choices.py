@@ -45,7 +45,7 @@ def row(network: str, model_bytes: int, said: dict[str, Any]) -> str:
     """Return one line of the table."""
     found = said["design"]
     low, high = found["hit_ratio_interval"]
-    tenth = next(one for one in found["colluders_first_sight"] if one["share"] == 0.1)
+    tenth = next(one for one in found["read_by_colluders"] if one["share"] == 0.1)
     short = "" if said["meets_floor"] else " (**less than asked**)"
     cells = (
         NETWORKS[network],
@@ -54,9 +54,9 @@ def row(network: str, model_bytes: int, said: dict[str, Any]) -> str:
         f"{found['mean_iteration_hops']:.1f}",
         readable_bytes(found["bytes_per_update"]),
         f"{found['node_entropy_nats']:.2f}, {found['node_entropy_share']:.1%}{short}",
-        f"{low:.1%} to {high:.1%}",
+        f"{low:.1%}, exact" if low == high else f"{low:.1%} to {high:.1%}",
         f"{found['predecessor']['knows_first_hop']['mean']:.0%}",
-        f"{tenth['named']['mean']:.0%}",
+        f"{tenth['mean']:.0%}",
     )
     return f"| {' | '.join(cells)} |"
 
@@ -69,7 +69,7 @@ def main() -> None:
     rows = [row(network, size, asked(network, size, folder)) for network in NETWORKS for size in MODELS]
     head = (
         "| network | model | sealed for, law, walk | hops | bytes an update | node entropy kept | opener's best guess "
-        "| who sealed it guesses the opener | a tenth colluding, first sight |\n"
+        "| who sealed it guesses the opener | read by a tenth that shares keys |\n"
         "|---|---|---|---:|---:|---|---|---:|---:|\n"
     )
     text = re.sub(

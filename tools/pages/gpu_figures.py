@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from veilwalk import walks
 from veilwalk.core.walk import Walk
-from veilwalk.design import bound_node_entropy, choose_scheme
+from veilwalk.design import choose_scheme
+from veilwalk.design._openings import bound_node_entropy
 from veilwalk.graphs import random_regular
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "gpu-figures.md"
@@ -160,7 +161,7 @@ into as many classes as serve the guesser best, so what can be learnt from them 
 
 rrg:1000000:4, sealed for K nodes that are no neighbours; hops between two updates, and an upper bound on what is left
 hidden to an opener that knows its last hop (nats, of {math.log(NODES - 1):.2f}; by classes of pairs of the first
-{scored:,} deliveries, `design.bound_node_entropy`). Seconds are those of playing on the card.
+{scored:,} deliveries, an upper bound by classes). Seconds are those of playing on the card.
 
 | walk | K | hops | node entropy, at most | share | s |
 |---|---|---|---|---|---|

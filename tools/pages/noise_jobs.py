@@ -146,7 +146,7 @@ def correlated(data: str, *, unit: str, epsilon: float, updates: int, seed: int,
 
 
 def _with_shared_noise(ctx: StepContext, *, secret: int, band: int) -> StepContext:
-    return replace(ctx, secret=SharedNoise(secret, ctx.age, band=band))
+    return replace(ctx, secret=SharedNoise(secret, ctx.age, band=band).standard_normal)
 
 
 class _SharedNoiseLearner:

@@ -1,6 +1,6 @@
 """What hops buy: sealed for one and for several, beside other ways to bring an update on.
 
-Run ``make routes``; about five minutes on two cores. It writes ``docs/reference/routes.md`` and
+Run ``make routes``; some twenty minutes on two cores. It writes ``docs/reference/routes.md`` and
 ``docs/images/sealed-for-several.png``. Graphs are jobs, kept in ``--work`` and not measured again; ``--engine`` does
 them elsewhere, ``--small`` measures little, on small graphs: a smoke test. The Facebook graph is taken where it lies
 beside the checkout.
@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from tools.pages.campaign import add_engine, engine
+from tools.pages.markdown import share_between
 from tools.rivals.routes import compare_routes
 from tools.rivals.routes_figure import routes_figure
 from veilwalk.core.records import Record, plain
 from veilwalk.core.units import readable_bytes
+from veilwalk.core.version import __version__
 from veilwalk.core.walk import Walk
 from veilwalk.design import Sealing
 from veilwalk.graphs import parse_graph_spec
@@ -35,6 +37,8 @@ GRAPHS = {
     "ego-Facebook": f"file:{FACEBOOK}",
 }
 SMALL = {"RRG(60, 3)": "rrg:60:3:seed=1", "Barabási–Albert(60, 2)": "ba:60:2:seed=1"}
+# What the strongest coalition attacks, at the farthest distance: for one recipient that takes two minutes.
+ATTACKED = (1, 4, 16, 64)
 FARS, COUNTS, OTHER_COUNTS = (2, 4), (1, 2, 4, 8, 16, 32, 64), (4, 16, 64)
 NEEDS = {
     "plain walk": "nothing; the receiver knows whose update it is",
@@ -45,14 +49,16 @@ NEEDS = {
 
 HEAD = """# What hops buy: ways to bring an update on, side by side
 
-Written by `make routes`. One observer on each side, the same for every way.
+Written by `make routes`, veilwalk {version}.
 - **Who opens** knows who handed it the message. Its node entropy over the source, in nats: estimated by walks with the
   set summed out, less its bias of first order; or exact; or, on graphs too large for tables, an upper bound by classes.
   Its best guess is how often it names the source; where estimated, a little too high.
-- **Colluders**, a tenth of the nodes placed at random: the first of them to get a message names who handed it over.
-  Told as a multiple of their share, below which no routing can go; eight placements, 95% interval about ± 7%. It is the
-  cheapest of their attacks, and the one that every way can be asked about; the strongest are in
-  [what really leaks](../explanation/what-really-leaks.md).
+- **Colluders** are a tenth of the nodes, placed at random. **Coalition**: what the strongest of the audit names of all
+  honest updates. It shares keys, uses every sighting before and after, and is asked for sealed walks on the first
+  graph, about 2,000 updates each. **Read**: what members that share keys read of all honest updates, eight placements.
+  **First sight** is their cheapest attack, which every way can be asked about: the first of them to get a message names
+  who handed it over, as a multiple of their share, below which no routing goes; 95% interval about ± 7%.
+  [What really leaks](../explanation/what-really-leaks.md) has more.
 - **Hops** an update: exact for one recipient, estimated for several.
 - **Predecessor**: how often who sealed it names who will open it.
 - **Bytes** are hops times a hybrid message with a model of {model_bytes} bytes. Layers of an onion are not counted.
@@ -66,20 +72,22 @@ def job_of(name: str, spec: str) -> dict[str, Any]:
     if name in SMALL:
         return {"graph": spec, "fars": FARS[:1], "counts": OTHER_COUNTS[:1]}
     if name == DRAWN:
-        return {"graph": spec, "fars": FARS, "counts": COUNTS}
+        return {"graph": spec, "fars": FARS, "counts": COUNTS, "attacked": ATTACKED}
     return {"graph": spec, "fars": FARS[:1], "counts": OTHER_COUNTS, "walk": "non-backtracking"}
 
 
 def measured(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the routes of one graph."""
     walks: dict[str, Any] = {"walks": [Walk(job["walk"])]} if "walk" in job else {}
-    found = compare_routes(parse_graph_spec(job["graph"]), fars=job["fars"], counts=job["counts"], **walks)
+    options = walks | {key: job[key] for key in ("fars", "counts", "attacked") if key in job}
+    found = compare_routes(parse_graph_spec(job["graph"]), **options)
     return dict(plain({"params": found.params, "result": found.result}))
 
 
 def page(records: Mapping[str, Record]) -> str:
     """Return the page: the first graph in full, the others by their main rows."""
-    lines, drawn = [HEAD.format(model_bytes=Sealing().model_bytes)], next(iter(records))
+    lines = [HEAD.format(model_bytes=Sealing().model_bytes, version=__version__)]
+    drawn = next(iter(records))
     lines += [f"## {drawn}", "", "![What hops buy](../images/sealed-for-several.png)", "", *_full(records[drawn])]
     lines += ["", "What the others need:", "", *(f"- {name}: {need}." for name, need in NEEDS.items()), ""]
     lines += ["## Six graphs", "", *_six(records), ""]
@@ -88,21 +96,22 @@ def page(records: Mapping[str, Record]) -> str:
 
 def _full(record: Record) -> list[str]:
     head = [
-        "| way | hops | node entropy | of log(N − 1) | best guess | colluders × share | predecessor |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| way | hops | node entropy | of log(N − 1) | best guess | coalition | read | first sight | predecessor |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     return head + [
         f"| {_name(row)} | {row['hops']:.1f} | {row['node_entropy_nats']:.3f} ({row['node_entropy_kind']}) | "
         f"{row['node_entropy_nats'] / math.log(record.params['nodes'] - 1):.1%} | "
-        f"{_share(row['top_posterior'])} | {row['times_floor']:.2f} | {_share(row['predecessor'])} |"
+        f"{_share(row['top_posterior'])} | {_named(row)} | {_share(row.get('read'))} | {row['times_floor']:.2f} | "
+        f"{_share(row['predecessor'])} |"
         for row in record.result["rows"]
     ]
 
 
 def _six(records: Mapping[str, Record]) -> list[str]:
     lines = [
-        "| graph | way | hops | bytes | node entropy | of log(N − 1) | colluders × share | predecessor |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
+        "| graph | way | hops | bytes | node entropy | of log(N − 1) | read | first sight | predecessor |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, record in records.items():
         most = math.log(record.params["nodes"] - 1)
@@ -115,7 +124,7 @@ def _six(records: Mapping[str, Record]) -> list[str]:
             nats, ahead = row["node_entropy_nats"], _share(row["predecessor"])
             lines.append(
                 f"| {name} | {_name(row)} | {row['hops']:.1f} | {cost} | {mark}{nats:.3f} | {mark}{nats / most:.1%} | "
-                f"{row['times_floor']:.2f} | {ahead} |"
+                f"{_share(row.get('read'))} | {row['times_floor']:.2f} | {ahead} |"
             )
     return lines
 
@@ -130,6 +139,11 @@ def _name(row: Mapping[str, Any]) -> str:
         return str(row["route"])
     what = f"K = {row['recipients']}, {row['law']}, {row['walk']}"
     return what if row["route"] == "several" else f"**{row['route']}**: {what}"
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    """Return what the strongest coalition names, with its interval."""
+    return share_between(row["coalition"], *row["coalition_interval"]) if "coalition" in row else "–"
 
 
 def _share(value: float | None) -> str:

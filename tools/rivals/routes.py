@@ -1,7 +1,8 @@
-"""Ways to bring an update to the next who updates, side by side: hops, node entropy, and colluders at first sight.
+"""Ways to bring an update to the next who updates, side by side: hops, node entropy, and what colluders learn.
 
-One observer for all of them on each side. Who opens knows who handed it the message, and guesses the source. Colluders,
-a tenth of the nodes placed at random: the first of them to get a message names who handed it over.
+Who opens knows who handed it the message, and guesses the source. Colluders are a tenth of the nodes placed at random.
+Every way can be asked what they name at first sight. Only sealed walks can be asked what they read with shared keys,
+and what the strongest coalition of the auditor names.
 """
 
 from __future__ import annotations
@@ -12,18 +13,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse, special
 
+from veilwalk.audit import audit
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.progress import Progress, silent
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.records import Record
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design import (
-    Scheme,
-    bound_node_entropy,
-    choose_scheme,
-    evaluate_scheme,
-    recommend,
-)
+from veilwalk.design import Scheme, choose_scheme, evaluate_scheme, recommend
+from veilwalk.design._openings import bound_node_entropy
 from veilwalk.graphs import Graph
 from veilwalk.walks import token_paths
 
@@ -36,6 +33,8 @@ _STRAIGHT = Walk("non-backtracking")
 # Tables of arcs by sources are made up to so many entries.
 _TABLE_ENTRIES = 4_000_000
 _PLACEMENTS, _LANES, _PATHS = 8, 64, 1_024
+# What the strongest coalition is asked: updates played, and stretches between two openings by a member.
+_PLAYED, _STRETCHES = 60_000, 200
 
 
 def compare_routes(
@@ -44,6 +43,7 @@ def compare_routes(
     fars: Sequence[int] = (),
     counts: Sequence[int] = (),
     walks: Sequence[Walk] = (SIMPLE, _STRAIGHT),
+    attacked: Sequence[int] | None = None,
     progress: Progress = silent,
 ) -> Record:
     """Put the paper's scheme, the recommended one and other ways side by side on ``graph``.
@@ -53,13 +53,15 @@ def compare_routes(
         fars: distances of further schemes sealed for several.
         counts: their numbers of recipients.
         walks: their walks.
+        attacked: numbers of recipients for which the strongest coalition attacks schemes of the farthest distance; it
+            then attacks the paper's scheme and the recommended one, too. None: none is attacked.
         progress: told before each.
     """
     rows = [_plain(), _gossip()]
     progress("the paper's scheme")
-    rows.append(_scheme_row("paper", choose_scheme(graph)))
+    rows.append(_scheme_row("paper", choose_scheme(graph), is_attacked=attacked is not None))
     progress("the recommended scheme")
-    rows.append(_scheme_row("recommended", recommend(graph).scheme))
+    rows.append(_scheme_row("recommended", recommend(graph).scheme, is_attacked=attacked is not None))
     for length in ONIONS:
         progress(f"onion of {length} hops")
         rows.append(_onion(graph, length))
@@ -69,16 +71,24 @@ def compare_routes(
             law = choose_scheme(graph, f"far:{far}").law
             for count in counts:
                 progress(f"{walk}, far:{far}, sealed for {count}")
-                rows.append(_scheme_row("several", Scheme(graph, law, walk, recipients=count)))
+                is_attacked = count in (attacked or ()) and far == max(fars)
+                rows.append(_scheme_row("several", Scheme(graph, law, walk, recipients=count), is_attacked=is_attacked))
     params = {"graph": graph.name, "nodes": graph.n_nodes, "graph_digest": graph.digest, "colluders": COLLUDE}
     return Record(kind="routes", params=params, seed=1, result={"rows": rows})
 
 
-def _scheme_row(route: str, scheme: Scheme) -> dict[str, Any]:
+def _scheme_row(route: str, scheme: Scheme, *, is_attacked: bool) -> dict[str, Any]:
     design = evaluate_scheme(scheme, colluders=[COLLUDE])
     exposure = design.exposure
     ((share, named),) = exposure.named_by_colluders.items()
-    return {
+    coalition: dict[str, Any] = {}
+    if is_attacked:
+        count = round(COLLUDE * scheme.graph.n_nodes)
+        options: dict[str, Any] = {"colluders": count, "updates": _PLAYED, "scored_by_filter": _STRETCHES}
+        found = audit(scheme, observers="coalition", **options)["coalition"]
+        coalition = {"coalition": found.hit_ratio, "coalition_interval": found.interval}
+        coalition["coalition_top"] = found.overall["top_posterior"]
+    return coalition | {
         "route": route,
         "law": scheme.law.name,
         "walk": str(scheme.walk),
@@ -90,6 +100,7 @@ def _scheme_row(route: str, scheme: Scheme) -> dict[str, Any]:
         "top_posterior": None if exposure.hit_ratio is None else exposure.hit_ratio.high,
         "times_floor": named.mean / share,
         "times_floor_interval": [named.low / share, named.high / share],
+        "read": exposure.read_by_colluders[share].mean,
         "predecessor": None if exposure.predecessor_guess is None else exposure.predecessor_guess.mean,
     }
 

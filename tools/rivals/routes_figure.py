@@ -1,4 +1,4 @@
-"""Ways to bring an update on, side by side: what a hop buys of node entropy, and what colluders name."""
+"""Ways to bring an update on, side by side: what a hop buys of node entropy, and what colluders name and read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
 
 from veilwalk.core.records import Record, write_atomically
 from veilwalk.report.style import finish_axis, render_figure, set_heading
@@ -20,24 +21,24 @@ _NAMES = {"crowd": "Crowds 0.8", "paper": "the paper"}
 
 
 def routes_figure(record: Record, path: Path) -> None:
-    """Draw node entropy, and colluders' hits as a multiple of their share, against hops per update."""
+    """Draw node entropy against hops per update; and what the strongest coalition names and reads, for sealed walks."""
     rows: list[dict[str, Any]] = list(record.result["rows"])
-    figure, axes = plt.subplots(1, 2, figsize=(12.5, 5.2))
-    for axis, score in zip(axes, ("node_entropy_nats", "times_floor"), strict=True):
-        _curves(axis, [row for row in rows if row["route"] == "several"], score)
-        _onions(axis, [row for row in rows if row["route"].startswith("onion")], score)
-        for row in rows:
-            if row["route"] in {"paper", "recommended", *_OTHERS}:
-                _point(axis, row, score)
-        axis.set_xscale("log")
-        axis.set_xlabel("mean hops per update")
-        finish_axis(axis)
-    left, right = axes
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 5.2))
+    _curves(left, [row for row in rows if row["route"] == "several"], "node_entropy_nats")
+    _onions(left, [row for row in rows if row["route"].startswith("onion")], "node_entropy_nats")
+    for row in rows:
+        if row["route"] in {"paper", "recommended", *_OTHERS}:
+            _point(left, row, "node_entropy_nats")
     left.axhline(math.log(record.params["nodes"] - 1), color="#777777", lw=0.8, ls="--")
-    left.set_ylabel("node entropy, opener with last hop (nats)")
-    right.axhline(1.0, color="#777777", lw=0.8, ls="--")
-    right.set_ylabel(f"named by colluders ({record.params['colluders']:.0%}), times their share")
-    set_heading(figure, _found(rows), f"{record.params['graph']}; dashed: the best there is")
+    finish_axis(left, "mean hops per update", "node entropy, opener with last hop (nats)", log=True)
+    _coalition(right, [row for row in rows if "coalition" in row])
+    share = record.params["colluders"]
+    right.axhline(share, color="#777777", lw=0.8, ls="--")
+    right.set_ylim(0.0, None)
+    right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    finish_axis(right, "mean hops per update", "share of all honest updates", log=True)
+    about = f"{share:.0%} collude and share keys (right); dashed: the most there is, and the colluders' share"
+    set_heading(figure, _found(rows), f"{record.params['graph']}; {about}")
     figure.tight_layout(rect=(0, 0.1, 1, 1))
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncol=3, frameon=False, fontsize=9)
@@ -50,8 +51,38 @@ def _found(rows: list[dict[str, Any]]) -> str:
     if not {"recommended", "paper"} <= set(by_route):
         return ""
     ours, paper = by_route["recommended"], by_route["paper"]
-    said = f"Sealed for {ours['recipients']}: {ours['hops']:.3g} hops, {ours['node_entropy_nats']:.2f} nats"
-    return f"{said} of node entropy; the paper: {paper['hops']:.3g} hops, {paper['node_entropy_nats']:.2f} nats"
+    if "coalition" not in ours:
+        return f"Sealed for {ours['recipients']}: {ours['hops']:.3g} hops; the paper: {paper['hops']:.3g} hops"
+    said = [
+        f"{row['hops']:.3g} hops, {row['node_entropy_nats']:.2f} nats, {row['coalition']:.0%} named, "
+        f"{row['read']:.0%} read"
+        for row in (ours, paper)
+    ]
+    return f"Sealed for {ours['recipients']}: {said[0]}; the paper: {said[1]}"
+
+
+def _coalition(axis: Axes, rows: list[dict[str, Any]]) -> None:
+    """Draw what the strongest coalition names, with intervals, and what it reads, hollow."""
+    for walk, colour in _COLOURS.items():
+        mine = [row for row in rows if row["route"] == "several" and row["walk"] == walk]
+        hops, named = [row["hops"] for row in mine], [row["coalition"] for row in mine]
+        ends = [[abs(row["coalition"] - row["coalition_interval"][end]) for row in mine] for end in (0, 1)]
+        axis.errorbar(hops, named, yerr=ends, color=colour, marker="o", ms=5, lw=1.4, capsize=3, label=f"named, {walk}")
+        read = [row["read"] for row in mine]
+        axis.plot(hops, read, color=colour, marker="o", ms=6, mfc="none", ls=":", lw=1.2, label=f"read, {walk}")
+    for row in rows:
+        if row["route"] in {"paper", "recommended"}:
+            ours = row["route"] == "recommended"
+            name = f"K = {row['recipients']}" if ours else "the paper"
+            for score, face in (("coalition", "black"), ("read", "none")):
+                axis.plot(
+                    row["hops"], row[score], color="black", mfc=face, marker="*" if ours else "s", ms=13 if ours else 8
+                )
+                axis.annotate(
+                    f"{name}: {row[score]:.0%}", (row["hops"], row[score]), textcoords="offset points",
+                    xytext=(8, -15 if score == "coalition" else 5) if ours else (-62, 8), fontsize=9,
+                )  # fmt: skip
+    axis.legend(frameon=False, fontsize=9, loc="upper right")
 
 
 def _curves(axis: Axes, rows: list[dict[str, Any]], score: str) -> None:

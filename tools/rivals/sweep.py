@@ -20,7 +20,8 @@ from veilwalk.core.config import decode
 from veilwalk.core.errors import VeilwalkError
 from veilwalk.core.records import require_writable
 from veilwalk.engine import ENGINES, JobStore
-from veilwalk.experiments import SweepKind, SweepPlan, sweep
+from veilwalk.experiments import SweepPlan, sweep
+from veilwalk.experiments._sweep import SweepKind
 from veilwalk.report import sweep_files
 
 _MEANING = (

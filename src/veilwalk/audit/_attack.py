@@ -89,8 +89,8 @@ class Scorer:
                 self._observers[observer.name] = observer
         self._inference = fit_inference(self._knowledge, list(self._observers.values()), progress, executor)
 
-    def score_all(self, where: Mapping[str, Any], progress: Progress) -> tuple[dict[str, Scored], list[dict[str, Any]]]:
-        """Return the scores of every observer, and the profile of the inference; ``where`` is as in ``attack_run``."""
+    def score_all(self, where: Mapping[str, Any], progress: Progress) -> dict[str, Scored]:
+        """Return the scores of every observer; ``where`` is as in ``attack_run``."""
         others = [name for name, observer in self._observers.items() if not observer.by_destination]
         nodes = self._select_destinations()
         if where:
@@ -107,15 +107,14 @@ class Scorer:
         scored = {}
         for name, observer in self._observers.items():
             if observer.by_destination:
-                scored[name] = self._summarise(observer, [part for block in blocks for part in block["scores"][name]])
+                scored[name] = self._summarise(observer, [part for block in blocks for part in block[name]])
         for name, answer in zip(others, answers, strict=True):
             if answer["left_out"] is None:
                 observer = self._observers[name]
                 scored[name] = self._summarise(observer, answer["scores"], answer["facts"], subsets=answer["subsets"])
             else:
                 self.left_out[name] = answer["left_out"]
-        profiles = [profile for block in blocks for profile in block["profiles"]]
-        return scored, [] if self._inference is None else self._inference.summarise_profiles(profiles)
+        return scored
 
     def _select_destinations(self) -> list[int]:
         """Return the destinations at which an observer that is a destination alone answers."""
@@ -127,13 +126,12 @@ class Scorer:
         nodes: list[int] = np.unique(knowledge.sightings.destination[rows]).tolist()
         return nodes
 
-    def score_destinations(self, nodes: list[int], progress: Progress = silent) -> dict[str, Any]:
+    def score_destinations(self, nodes: list[int], progress: Progress = silent) -> dict[str, list[_Scores]]:
         """Score the updates of some destinations under each observer that is one of them alone."""
         knowledge, destination = self._knowledge, self._knowledge.sightings.destination
         observers = [observer for observer in self._observers.values() if observer.by_destination]
         selected = {observer.name: observer.select_rows(knowledge) for observer in observers}
         scores: dict[str, list[_Scores]] = {name: [] for name in selected}
-        profiles = []
         for number, (node, timing) in enumerate(
             zip(nodes, _iter_timings(self._inference, nodes), strict=True), start=1
         ):
@@ -143,10 +141,8 @@ class Scorer:
                 rows = rows[destination[rows] == node]
                 if len(rows):
                     scores[observer.name] += self._ask(observer, local, rows)
-            if timing is not None and timing.profile is not None:
-                profiles.append(timing.profile)
             progress("attacking", number, len(nodes), "destinations")
-        return {"scores": scores, "profiles": profiles}
+        return scores
 
     def score_observer(self, name: str) -> dict[str, Any]:
         """Score an observer that selects its own updates; of ``all``, one that proves impossible is left out."""
@@ -287,19 +283,18 @@ def check_posterior(observer: Observer, posterior: object, shape: tuple[int, int
 
 def attack_run(
     plan: Plan, run: Run, where: Mapping[str, Any], progress: Progress = silent
-) -> tuple[dict[str, Scored], list[dict[str, Any]], dict[str, str]]:
+) -> tuple[dict[str, Scored], dict[str, str]]:
     """Attack a run with every observer of the plan; ``where`` holds arguments of ``run_jobs``, or none to run it here.
 
     Returns:
-        Scored updates of each observer; the posterior of one node by distance and return time, where it is exact; and
-        observers of ``all`` that did not run, with the reason.
+        Scored updates of each observer; and observers of ``all`` that did not run, with the reason.
     """
     scorer = Scorer(grant_knowledge(plan, run, progress), run.truth)
     if plan.looked_up:
-        return scorer.score_candidates(progress), [], scorer.left_out
+        return scorer.score_candidates(progress), scorer.left_out
     scorer.fit(progress, where.get("executor"))
-    scored, profile = scorer.score_all(where, progress)
-    return {name: scored[name] for name in plan.names if name in scored}, profile, scorer.left_out
+    scored = scorer.score_all(where, progress)
+    return {name: scored[name] for name in plan.names if name in scored}, scorer.left_out
 
 
 def fit_inference(

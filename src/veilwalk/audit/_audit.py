@@ -8,6 +8,8 @@ from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Unpack
 
+import numpy as np
+
 from veilwalk.audit._attack import attack_run, grant_knowledge
 from veilwalk.audit._deviations import measure_members
 from veilwalk.audit._members import Coalition
@@ -20,14 +22,17 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.rooms import show_options
-from veilwalk.core.stats import Estimate
+from veilwalk.core.sizes import FEW_NODES
+from veilwalk.core.stats import Estimate, estimate_mean
 from veilwalk.core.tables import frame, html_table
-from veilwalk.design import Scheme
+from veilwalk.design import Scheme, evaluate_scheme
 from veilwalk.engine import Engine, JobStore, open_engine
 from veilwalk.walks import law_digest
 
 # Settings that depend on the machine, or stand elsewhere in the record.
 _NOT_PARAMS = {"seed", "horizon", "memory_bytes"}
+# Pairs that collude in a small network, what each follows, and from which share named it is not worth it.
+_PAIRS, _PAIR_UPDATES, _PAIR_STRETCHES, _PAIR_PATHS, _NOT_WORTH = 8, 2_000, 64, 100, 1 / 3
 # Updates to score for each number of colluders: intervals of about a percentage point.
 _ENOUGH_UPDATES = 6_000
 _COLUMNS = (
@@ -52,7 +57,7 @@ class Findings:
         name: The observer.
         scored: Its scored updates.
         how: How its posteriors were obtained.
-        report: The results as plain data, as in the record.
+        report: The results as plain data, as in the record: also the worst destination, arc and percent.
         overall: The row over all updates.
         by_return_time: The rows by bands of return times, the shortest first.
         by_linked_updates: The rows by how many updates are known to have one source.
@@ -62,9 +67,6 @@ class Findings:
         blind_hit_ratio: How often a guess from the prior is right; None for linked updates.
         times_floor: The hit ratio over the share of nodes that collude, which no routing goes below; None without
             colluders.
-        worst_destination: The destination that knows most, among those with enough updates.
-        worst_arc: The destination and last hop that leak most, among those with enough updates.
-        worst_percent: The row over the percent of updates that it knows best; None for linked updates.
     """
 
     def __init__(self, name: str, scored: Scored) -> None:
@@ -79,9 +81,6 @@ class Findings:
         self.node_entropy_nats: float = self.overall["node_entropy_nats"]
         self.blind_hit_ratio: float | None = self.overall.get("blind_hit_ratio")
         self.times_floor: float | None = self.overall.get("times_floor")
-        self.worst_destination: _Row | None = report.get("worst_destination")
-        self.worst_arc: _Row | None = report.get("worst_arc")
-        self.worst_percent: _Row | None = report.get("worst_percent")
 
     def __repr__(self) -> str:
         return f"Findings(name={self.name!r})"
@@ -99,7 +98,6 @@ class Audit:
         hops_per_update: Their mean hops, measured.
         hops_per_update_predicted: The same from the chain of the walk; None where the graph is too large.
         return_time_mean: Mean return time; None for a plain walk.
-        posterior_by_distance: Exact posterior of one node by distance and return time.
         left_out: Observers of ``all`` that did not run, each with the reason.
         members: What the colluders read, make and know: by sharing keys, by cheating, as neighbours; a row each. None
             where no coalition attacks.
@@ -113,7 +111,6 @@ class Audit:
     hops_per_update: Estimate
     hops_per_update_predicted: float | None
     return_time_mean: float | None
-    posterior_by_distance: list[dict[str, Any]] = field(repr=False)
     left_out: dict[str, str]
     members: list[_Row] = field(repr=False)
     anonymity_floor_nats: float | None
@@ -152,7 +149,6 @@ class Audit:
                 "hops_per_update_predicted": self.hops_per_update_predicted,
                 "return_time_mean": self.return_time_mean,
                 "observers": {name: findings.report for name, findings in self.findings.items()},
-                "posterior_by_distance": self.posterior_by_distance,
                 "left_out": self.left_out,
                 "members": self.members,
             }
@@ -254,7 +250,7 @@ def _run_plan(
     colluders = choose_colluders(scheme.graph, plan.colluders, settings.seed, placement=settings.placement)
     jobs = {name: where.get(name) for name in ("executor", "store")}
     run = play_updates(scheme, settings, colluders, device=device, progress=progress, **jobs)
-    scored, profile, left_out = attack_run(plan, run, where, progress)
+    scored, left_out = attack_run(plan, run, where, progress)
     attacks = any(isinstance(observer, Coalition) for observer in plan.observers) and not plan.scheme.is_direct
     known = scheme.is_direct or not (plan.looked_up or scheme.is_large)
     return Audit(
@@ -265,11 +261,38 @@ def _run_plan(
         hops_per_update=run.hops_per_update,
         hops_per_update_predicted=scheme.price.hops if known else None,
         return_time_mean=None if scheme.is_direct else float(run.sightings.return_time.mean()),
-        posterior_by_distance=profile,
         left_out=left_out,
         members=measure_members(grant_knowledge(plan, run)) if attacks else [],
         anonymity_floor_nats=floor,
     )
+
+
+def warn_few_members(scheme: Scheme) -> str | None:
+    """Return a warning in plain words where a network is so small that little can be hidden; else None.
+
+    Two members that collude are the strongest coalition of an audit, at some places; the mean has an interval.
+    """
+    n_nodes = scheme.graph.n_nodes
+    if n_nodes > FEW_NODES or scheme.is_direct:
+        return None
+    shares, scheme = [], replace(scheme, train_probability=1.0)
+    for seed in range(_PAIRS):
+        observer = Coalition(particles=_PAIR_PATHS)
+        options = {"colluders": 2, "seed": seed, "scored_by_filter": _PAIR_STRETCHES, "updates": _PAIR_UPDATES}
+        plan = make_plan(scheme, AuditSettings(observers=(observer,), replicas=_PAIRS, **dict[str, Any](options)))
+        run = play_updates(scheme, plan.settings, choose_colluders(scheme.graph, 2, seed))
+        scored, _ = attack_run(plan, run, {})
+        shares.append(Findings(observer.name, scored[observer.name]).hit_ratio)
+    pair = estimate_mean(np.array(shares), student=True)
+    hit_ratio = evaluate_scheme(scheme, effort=20, colluders=None).exposure.hit_ratio
+    opener = "" if hit_ratio is None else f"an opener names the maker by its last hop in {hit_ratio.mean:.0%}, "
+    between = f"{max(pair.low, 0.0):.0%} to {min(pair.high, 1.0):.0%} (estimated at {_PAIRS} places)"
+    line = f"{n_nodes} members: {opener}two that collude name it in {between}, blind guesses in "
+    line += f"{1 / (n_nodes - 1):.0%} and {1 / max(n_nodes - 2, 1):.0%} of updates"
+    if pair.mean < _NOT_WORTH:
+        return line
+    cure = "use noise (train --epsilon), or aggregate at a party that all trust"
+    return f"{line}; where two may collude anonymity is not worth its price: {cure}"
 
 
 def _place_jobs(plan: Plan, executor: Executor | None, store: JobStore | None) -> dict[str, Any]:
@@ -335,7 +358,7 @@ def audit_collusion(
         for number, count in enumerate(dict.fromkeys(counts)):
             progress("coalitions", number, len(counts), f"{count} colluders")
             updates = min(settings.updates, _ENOUGH_UPDATES * scheme.graph.n_nodes // max(count, 1))
-            (plan,) = plan_collusion(scheme, replace(settings, updates=updates), [count])
+            plan = plan_collusion(scheme, replace(settings, updates=updates), count)
             result = _run_plan(plan, _place_jobs(plan, workers, store), device=device)
             row: dict[str, Any] = {"colluders": count, "left_out": dict(plan.left_out)}
             row |= {"members": {part["name"]: part["share"] for part in result.members}}

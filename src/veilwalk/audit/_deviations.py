@@ -6,7 +6,6 @@ on paths of the same walk: where a token goes does not depend on for whom it is 
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from veilwalk.audit._kernels_paths import ANYBODY, GUESS, HONESTLY, MAKER, ONE_V
 from veilwalk.audit._knowledge import Knowledge
 from veilwalk.audit._members import select_read
 from veilwalk.audit._score import estimate_over_lanes
-from veilwalk.core.arrays import BoolArray, FloatArray, IntArray
+from veilwalk.core.arrays import BoolArray, IntArray
 from veilwalk.core.randomness import task_generator
 from veilwalk.design import Scheme
 from veilwalk.walks import draw_recipients, token_paths
@@ -26,8 +25,6 @@ _TASK = 0x63686561
 _LANES, _UPDATES, _MOST_HOPS = 32, 30_000, 20_000_000
 # Sets that a source draws from again and again, and all of them.
 _SETS, _ALL_SETS = 64, 40_000
-# Neighbours of a peer whose subsets are tried one by one.
-_MOST_NEIGHBOURS = 8
 
 Row = dict[str, Any]
 
@@ -101,7 +98,11 @@ def measure_members(knowledge: Knowledge) -> list[Row]:
     others, known = ~member[run[:, MAKER]], run[:, GUESS] == run[:, MAKER]
     what = "members take over what they read, seal for one peer, and know the next maker"
     rows.append(_estimate("active-coalition", what, of_honest, known[others], lanes[others]))
-    return [*rows, *measure_eclipse(scheme)]
+    for count, exact_share in scheme.eclipse_shares.items():
+        what = f"{count} of {scheme.graph.degrees.min()} neighbours know it for certain"
+        row: Row = {"name": f"eclipse-{count}", "what": what, "of": "of a peer's updates"}
+        rows.append(row | {"share": exact_share, "interval": None, "updates": 0})
+    return rows
 
 
 def _estimate(name: str, what: str, of: str, flags: BoolArray, lanes: IntArray) -> Row:
@@ -111,40 +112,3 @@ def _estimate(name: str, what: str, of: str, flags: BoolArray, lanes: IntArray) 
         return row
     mean = estimate_over_lanes(flags.astype(np.float64), lanes, share=True)
     return row | {"share": mean.mean, "interval": [mean.low, mean.high]}
-
-
-def measure_eclipse(scheme: Scheme) -> list[Row]:
-    """Return the share of a peer's updates that some of its neighbours together know for certain.
-
-    They know those that come in from one of them and go out to one of them, as other bytes. It is told of peers with
-    the fewest neighbours, and of those neighbours that see most; all neighbours know everything. It is exact but for
-    one thing: an update is taken to come to its maker by any arc as often as the walk does.
-    """
-    graph = scheme.graph
-    least = int(graph.degrees.min())
-    nodes = np.flatnonzero(graph.degrees == least)[: _SETS if least <= _MOST_NEIGHBOURS else 0]
-    worst: dict[int, float] = {}
-    for node in nodes:
-        known = _weigh_turns(scheme, int(node))
-        for count in range(1, least + 1):
-            shares = [known[np.ix_(some, some)].sum() for some in map(list, combinations(range(least), count))]
-            worst[count] = max(worst.get(count, 0.0), *map(float, shares))
-    return [
-        {"name": f"eclipse-{count}", "what": f"{count} of {least} neighbours know it for certain"}
-        | {"of": "of a peer's updates"}
-        | {"share": share, "interval": None, "updates": 0}
-        for count, share in worst.items()
-    ]
-
-
-def _weigh_turns(scheme: Scheme, node: int) -> FloatArray:
-    """Return how often a token comes to a node from each neighbour (row) and leaves for each."""
-    states, neighbours = scheme.chain.states, scheme.graph.neighbours(node).astype(np.int64)
-    inward = states.after(neighbours, np.full(len(neighbours), node))
-    if states.arrivals is None:
-        arrivals = states.shares[neighbours] * states.transition_matrix[neighbours][:, [node]].toarray().ravel()
-    else:
-        arrivals = states.shares[inward]
-    onward = states.after(np.full(len(neighbours), node), neighbours)
-    leaves = states.transition_matrix[inward][:, onward].toarray()
-    return np.asarray(arrivals[:, np.newaxis] / arrivals.sum() * leaves / leaves.sum(axis=1, keepdims=True))

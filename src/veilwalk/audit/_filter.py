@@ -300,6 +300,8 @@ class SampledFilter(Filter):
         tables_of_segments = (group, bounds, starters, *drawn, *counts, windows)
         arguments: tuple[Any, ...] = (*chain, *tables_of_segments, *keys, *effort, seeds, places, is_unheld, out)
         sample_segments(*arguments)
+        # Differences of equal weights may be rounded to less than nothing.
+        np.maximum(out, 0.0, out=out)
         missing = ~(out.sum(axis=1) > 0.0)
         self._answered += int((~is_unheld).sum())
         self._lost += int((missing & ~is_unheld).sum())

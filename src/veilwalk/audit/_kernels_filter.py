@@ -36,7 +36,7 @@ _FIRST, _SECOND, _THIRD, _TOP_BITS = np.uint64(30), np.uint64(27), np.uint64(31)
 Array = Any
 # Rows of sealings: when, and by whom.
 _WHEN, _MAKER = 0, 1
-# And: eligible nodes not met since, the chance that it is unopened, the chance to be opened at present, the weight of
+# And columns: eligible nodes not met since, the chance that it is unopened, the chance to be opened at present, the weight of
 # those met, Rosen's time and slope, recipients not known yet, and from there on the weights of the sealing itself, by
 # layers.
 _LEFT, _SCALE, _SHARE, _MET_WEIGHT, _TIME, _SLOPE, _UNKNOWN, _WEIGHT = 0, 1, 2, 3, 4, 5, 6, 7
@@ -127,7 +127,7 @@ def next_state(
     return chosen
 
 
-@jit_noinline_nogc
+@jit_inline_nogc
 def _meet(
     law: Any, even: Any, whole: Array, real: Array, n: int, old: int, visit: int, node: int, mode: int, climb: int,
     born: Array
@@ -145,11 +145,11 @@ def _meet(
     if even:
         for i in range(first, n):
             weight = 1.0 if table[node, whole[_MAKER, i]] > 0.0 else 0.0
-            unknown = real[_UNKNOWN, i]
-            share = real[_SCALE, i] * weight * unknown / max(real[_LEFT, i], unknown, 1.0)
-            real[_LEFT, i] -= weight
-            real[_SHARE, i] = share
-            real[_SCALE, i] -= share
+            unknown = real[i, _UNKNOWN]
+            share = real[i, _SCALE] * weight * unknown / max(real[i, _LEFT], unknown, 1.0)
+            real[i, _LEFT] -= weight
+            real[i, _SHARE] = share
+            real[i, _SCALE] -= share
             total += share
     else:
         for i in range(first, n):
@@ -159,53 +159,41 @@ def _meet(
                 weight = table[node, source]
             else:
                 weight = weight_of(law.offsets, law.columns, law.chances, source, node)
-            if weight > 0.0 and real[_UNKNOWN, i] > 0.0:
+            if weight > 0.0 and real[i, _UNKNOWN] > 0.0:
                 if law.even[source]:
-                    hit, time, slope = real[_UNKNOWN, i] / max(real[_LEFT, i], real[_UNKNOWN, i]), 0.0, 0.0
+                    hit, time, slope = real[i, _UNKNOWN] / max(real[i, _LEFT], real[i, _UNKNOWN]), 0.0, 0.0
                 else:
                     hit, time, slope = chance(
-                        _UNEVEN, law.recipients, 0, weight, 0, real[_MET_WEIGHT, i], real[_TIME, i], real[_SLOPE, i]
+                        _UNEVEN, law.recipients, 0, weight, 0, real[i, _MET_WEIGHT], real[i, _TIME], real[i, _SLOPE]
                     )
-                real[_LEFT, i] -= 1.0
-                real[_MET_WEIGHT, i] += weight
-                real[_TIME, i] = time
-                real[_SLOPE, i] = slope
-                share = real[_SCALE, i] * hit
-            real[_SHARE, i] = share
-            real[_SCALE, i] -= share
+                real[i, _LEFT] -= 1.0
+                real[i, _MET_WEIGHT] += weight
+                real[i, _TIME] = time
+                real[i, _SLOPE] = slope
+                share = real[i, _SCALE] * hit
+            real[i, _SHARE] = share
+            real[i, _SCALE] -= share
             total += share
     if mode == _OPENS:
         for i in range(n):
-            real[_SCALE, i] = real[_SHARE, i] if i >= first else 0.0
+            real[i, _SCALE] = real[i, _SHARE] if i >= first else 0.0
     elif mode == _MAY_OPEN and total > 0.0:
-        change = max(first, old)
         for j in range(n_layers):
-            born[j] = _sum_products(real[_WEIGHT + j], real[_SHARE], first, change if climb else n)
-            if climb and j > 0:
-                born[j] += _sum_products(real[_WEIGHT + j - 1], real[_SHARE], change, n)
+            born[j] = 0.0
+        for i in range(first, n):
+            higher = 1 if climb and i >= old else 0
+            for j in range(higher, n_layers):
+                born[j] += real[i, _WEIGHT + j - higher] * real[i, _SHARE]
     return total > 0.0
-
-
-@jit_inline_nogc
-def _sum_products(weights: Array, shares: Array, first: int, last: int) -> float:
-    """Return the scalar product of two rows from ``first`` to ``last``."""
-    even, odd, i = 0.0, 0.0, first
-    while i + 1 < last:
-        even += weights[i] * shares[i]
-        odd += weights[i + 1] * shares[i + 1]
-        i += 2
-    if i < last:
-        even += weights[i] * shares[i]
-    return even + odd
 
 
 @jit_inline_nogc
 def _sum_layers(real: Array, i: int, first: int) -> Any:
     """Return the weight of a sealing in its layers from ``first`` on."""
     total = 0.0
-    for row in range(_WEIGHT + first, real.shape[0]):
-        total += real[row, i]
-    return total * real[_SCALE, i]
+    for column in range(_WEIGHT + first, real.shape[1]):
+        total += real[i, column]
+    return total * real[i, _SCALE]
 
 
 @jit_inline_nogc
@@ -213,14 +201,14 @@ def _seal(law: Any, whole: Array, real: Array, n: int, node: int, now: int, born
     """Add the sealing of a ciphertext; return how many there are."""
     whole[_WHEN, n] = now
     whole[_MAKER, n] = node
-    real[_LEFT, n] = law.eligible[node]
-    real[_SCALE, n] = 1.0
-    real[_MET_WEIGHT, n] = 0.0
-    real[_TIME, n] = law.pace[node]
-    real[_SLOPE, n] = law.slope[node]
-    real[_UNKNOWN, n] = law.recipients
+    real[n, _LEFT] = law.eligible[node]
+    real[n, _SCALE] = 1.0
+    real[n, _MET_WEIGHT] = 0.0
+    real[n, _TIME] = law.pace[node]
+    real[n, _SLOPE] = law.slope[node]
+    real[n, _UNKNOWN] = law.recipients
     for j in range(born.shape[0]):
-        real[_WEIGHT + j, n] = born[j]
+        real[n, _WEIGHT + j] = born[j]
     return n + 1
 
 
@@ -229,8 +217,8 @@ def _move(whole: Array, real: Array, i: int, place: int) -> None:
     """Move a sealing to an earlier place."""
     for row in range(whole.shape[0]):
         whole[row, place] = whole[row, i]
-    for row in range(real.shape[0]):
-        real[row, place] = real[row, i]
+    for column in range(real.shape[1]):
+        real[place, column] = real[i, column]
 
 
 @jit_noinline_nogc
@@ -314,7 +302,7 @@ def _choose_anew(
                 break
             n = count[p]
             whole[spare, :, :n] = whole[p, :, :n]
-            real[spare, :, :n] = real[p, :, :n]
+            real[spare, :n] = real[p, :n]
             last[spare] = last[p]
             trail[spare, :now] = trail[p, :now]
             count[spare] = n
@@ -336,8 +324,8 @@ def _learn_recipients(law: Any, reach: Array, shared: Array, whole: Array, real:
     ``reach[x]``: how many members x may seal for, and their weight. None of them was met since the sealing.
     """
     for i in range(n):
-        source, left, unknown, known, weights = whole[_MAKER, i], real[_LEFT, i], real[_UNKNOWN, i], 0, 0.0
-        time, share = real[_TIME, i], 1.0
+        source, left, unknown, known, weights = whole[_MAKER, i], real[i, _LEFT], real[i, _UNKNOWN], 0, 0.0
+        time, share = real[i, _TIME], 1.0
         for column in range(shared.shape[0]):
             node = shared[column]
             if node < 0:
@@ -355,15 +343,15 @@ def _learn_recipients(law: Any, reach: Array, shared: Array, whole: Array, real:
                 share = 0.0
             else:
                 share *= math.exp(_log_choose(rest, unknown - known) - _log_choose(left, unknown))
-            real[_LEFT, i] = rest
+            real[i, _LEFT] = rest
         elif law.recipients > 1:
             share *= math.exp(-(reach[source, 1] - weights) * time)
         else:
-            free = max(1.0 - real[_MET_WEIGHT, i], 1e-12)
+            free = max(1.0 - real[i, _MET_WEIGHT], 1e-12)
             share *= weights / free if known > 0 else max(free - reach[source, 1], 0.0) / free
-            real[_MET_WEIGHT, i] += reach[source, 1]
-        real[_UNKNOWN, i] = unknown - known
-        real[_SCALE, i] *= share
+            real[i, _MET_WEIGHT] += reach[source, 1]
+        real[i, _UNKNOWN] = unknown - known
+        real[i, _SCALE] *= share
 
 
 @jit_noinline_nogc
@@ -388,14 +376,14 @@ def _weigh(
         for j in range(born.shape[0]):
             if 0 <= pin != j:
                 for i in range(n):
-                    real[_WEIGHT + j, i] = 0.0
+                    real[i, _WEIGHT + j] = 0.0
     # The message that is opened states the number of updates: nothing is left to come.
     first, explained = born.shape[0] - 1 if opens else 0, 0.0
     for i in range(n):
         explained += _sum_layers(real, i, first)
     if explained > 0.0:
         for i in range(n):
-            real[_SCALE, i] /= explained
+            real[i, _SCALE] /= explained
     return explained, n
 
 
@@ -409,19 +397,22 @@ def _smooth(
     Row ``number - 1`` is for an update of that number that nobody held, if it is asked; the rows of ciphertexts that
     somebody held are those of their windows.
     """
-    n_layers, size = real.shape[0] - _WEIGHT, trail.shape[0] + 2
+    n_layers, size = real.shape[1] - _WEIGHT, trail.shape[0] + 2
     last, born = np.full(reach.shape[0], -1, np.int32), np.zeros(n_layers)
-    alpha, beta = np.zeros((size, n_layers)), np.zeros((size, n_layers))
+    # Of each sealing, by layers: the weight of what was seen before, and of what was seen after it if somebody held
+    # what it sealed, or else if nobody did.
+    before, held, unseen = np.zeros((size, n_layers)), np.zeros((size, n_layers)), np.zeros((size, n_layers))
     maker, window = np.empty(size, np.int32), np.full(size, -1, np.int32)
-    begins, ends, shares = np.empty(8 * size, np.int32), np.empty(8 * size, np.int32), np.empty(8 * size)
-    crosses = np.empty(8 * size, np.bool_)
+    # The sealings from begins on may be opened by a later one, those below crossed of an older ciphertext.
+    begins, crossed, places = np.zeros(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32)
+    shares = np.empty(8 * size)
     # Sealings are numbered; the one at place i of those at hand has the number base + i.
-    n, base, n_links, explained = 0, 0, 0, 1.0
+    n, base, n_shares, explained = 0, 0, 0, 1.0
     last[starter] = 0
     if not own:
         born[0] = 1.0
         n = _seal(law, whole, real, 0, starter, 0, born)
-        maker[0], alpha[0, 0] = starter, 1.0
+        maker[0], before[0, 0] = starter, 1.0
     for w in range(windows.shape[0]):
         _, hops, _, _, new, ask, clock, _, pin, node = windows[w]
         changed, old = new == 1, n
@@ -435,7 +426,7 @@ def _smooth(
                 first, waits, sealed = 0, False, True
                 born[:] = 0.0
                 born[0] = 1.0
-                real[_SHARE, :n] = real[_SCALE, :n]
+                real[:n, _SHARE] = real[:n, _SCALE]
             elif n > 0 and _meet(
                 law, even, whole, real, n, old, visit, here, _MAY_OPEN if changed else _PASSES, climb, born
             ):
@@ -444,18 +435,16 @@ def _smooth(
                     first -= 1
             if not sealed:
                 continue
-            if n_links + n > begins.shape[0]:
-                begins, ends = np.concatenate((begins, begins)), np.concatenate((ends, ends))
-                shares, crosses = np.concatenate((shares, shares)), np.concatenate((crosses, crosses))
+            if n_shares + n > shares.shape[0]:
+                shares = np.concatenate((shares, shares))
+            begins[base + n], crossed[base + n], places[base + n] = base + first, base + old, n_shares
             for i in range(first, n):
-                if real[_SHARE, i] > 0.0:
-                    begins[n_links], ends[n_links], shares[n_links] = base + i, base + n, real[_SHARE, i]
-                    crosses[n_links] = i < old
-                    n_links += 1
+                shares[n_shares] = real[i, _SHARE]
+                n_shares += 1
             if t == skip and skip > 0:
                 base, n, old = base + n, 0, 0
             maker[base + n], window[base + n] = here, w
-            alpha[base + n] = born
+            before[base + n] = born
             n = _seal(law, whole, real, n, here, now, born)
         explained, rest = _weigh(
             law, even, whole, real, n, old, changed, own and not changed, last[node], node, ask >= OPENED, keys,
@@ -466,32 +455,30 @@ def _smooth(
         own = own and not changed
         if not explained > 0.0:
             return
-    for i in range(n):
-        beta[base + i, n_layers - 1] = real[_SCALE, i]
-        row = windows[window[base + i], 7] if window[base + i] >= 0 else -1
-        if row >= 0:
-            out[row, maker[base + i]] += weight * real[_WEIGHT + n_layers - 1, i] * real[_SCALE, i]
     fewest = np.cumsum(windows[:, 4])
-    for link in range(n_links - 1, -1, -1):
-        begin, end, share = begins[link], ends[link], shares[link]
-        w, total = window[begin], 0.0
-        if crosses[link]:
-            pin = windows[w, 8] if w >= 0 else -1
-            for j in range(n_layers):
-                if pin < 0 or pin == j:
-                    value = share * beta[end, j]
-                    beta[begin, j] += value
-                    total += alpha[begin, j] * value
+    for i in range(n):
+        held[base + i, n_layers - 1] = real[i, _SCALE]
+    for end in range(base + n - 1, -1, -1):
+        # All that may open what it sealed come later: its weights are complete.
+        w = window[end]
+        for j in range(n_layers):
             if w >= 0:
-                out[windows[w, 7], maker[begin]] += weight * total
-        elif climb:
-            for j in range(n_layers - 1):
-                value, row = share * beta[end, j + 1], fewest[w] + j - 1
-                beta[begin, j] += value
-                if unheld[row]:
-                    out[row, maker[begin]] += weight * alpha[begin, j] * value
-        else:
-            beta[begin, 0] += share * beta[end, 0]
+                if 0 <= windows[w, 8] != j:
+                    held[end, j] = 0.0
+                out[windows[w, 7], maker[end]] += weight * before[end, j] * held[end, j]
+                row = fewest[w] + j - 1
+                if climb and j < n_layers - 1 and unheld[row]:
+                    out[row, maker[end]] += weight * before[end, j] * unseen[end, j]
+            unseen[end, j] += held[end, j]
+        for place in range(places[end], n_shares):
+            begin, share = begins[end] + place - places[end], shares[place]
+            if begin < crossed[end]:
+                for j in range(n_layers):
+                    held[begin, j] += share * unseen[end, j]
+            else:
+                for j in range(n_layers - climb):
+                    unseen[begin, j] += share * unseen[end, j + climb]
+        n_shares = places[end]
 
 
 @jit
@@ -506,7 +493,7 @@ def _follow(
     room = min(2 * (widest if climb else min(widest, longest)) + 6, 1024)
     n_levels = min(widest, most_levels) + 1
     plain, through = np.empty((n_levels, n_states)), np.empty((n_levels, n_states))
-    whole, real = np.empty((n_ways, 2, room), np.int32), np.empty((n_ways, _WEIGHT + n_layers, room))
+    whole, real = np.empty((n_ways, 2, room), np.int32), np.empty((n_ways, room, _WEIGHT + n_layers))
     count, weights = np.zeros(n_ways, np.int64), np.full(n_ways, 1.0 / n_ways)
     last, born = np.full((n_ways, n_nodes), -1, np.int32), np.zeros(n_layers)
     stream, marked = np.full(1, seed), np.zeros(n_nodes, np.bool_)
@@ -554,7 +541,7 @@ def _follow(
         weights /= total
         if ask == SMOOTHED:
             room = length + 2
-            long_whole, long_real = np.empty((2, room), np.int32), np.empty((_WEIGHT + n_layers, room))
+            long_whole, long_real = np.empty((2, room), np.int32), np.empty((room, _WEIGHT + n_layers))
             for p in range(n_ways):
                 if weights[p] > _NO_WEIGHT:
                     _smooth(

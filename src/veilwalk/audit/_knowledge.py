@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -56,9 +56,7 @@ class Evidence:
 
 
 class Timing(ABC):
-    """What return times say at one destination; ``profile`` is its part of the exact profile by distance."""
-
-    profile: Any = None
+    """What return times say at one destination."""
 
     @abstractmethod
     def posterior(self, sightings: Sightings, *, use_last_hop: bool) -> Posterior:
@@ -86,11 +84,6 @@ class Inference(ABC):
     @abstractmethod
     def iter_timings(self, nodes: IntArray) -> Iterator[Timing]:
         """Yield what return times say at each of these destinations."""
-
-    def summarise_profiles(self, profiles: Sequence[Any]) -> list[dict[str, Any]]:
-        """Return the posterior of one node by distance and return time from the parts of all destinations."""
-        del profiles
-        return []
 
 
 @dataclass(frozen=True, eq=False)

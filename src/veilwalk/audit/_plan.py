@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from veilwalk.audit._knowledge import Inference
@@ -69,23 +69,16 @@ def make_plan(scheme: Scheme, settings: AuditSettings) -> Plan:
     raise refusals[0]
 
 
-def plan_collusion(scheme: Scheme, settings: AuditSettings, counts: Sequence[int]) -> list[Plan]:
-    """Return the plan of an audit of the coalitions at each number of colluders.
-
-    Each plan says which coalition it leaves out, and why.
-    """
-    large = scheme.graph.n_nodes >= sizes.LARGE_NODES
+def plan_collusion(scheme: Scheme, settings: AuditSettings, count: int) -> Plan:
+    """Return the plan of an audit of the coalitions of so many colluders; it says which it leaves out, and why."""
     coalitions = [name for name, kind in OBSERVERS.items() if kind.colluding and not kind.links]
-    plans = []
-    for count in counts:
-        counted = replace(settings, colluders=count)
-        draft = Plan(scheme=scheme, settings=counted, posterior=EXACT, looked_up=large)
-        chosen, left_out = _select_observers(draft, coalitions)
-        names = tuple(observer.name for observer in chosen)
-        # A graph too large for all of them is refused by what they need.
-        plan = make_plan(scheme, replace(counted, observers=names or tuple(coalitions)))
-        plans.append(replace(plan, left_out=left_out if names else {}))
-    return plans
+    counted = replace(settings, colluders=count)
+    draft = Plan(scheme=scheme, settings=counted, posterior=EXACT, looked_up=scheme.graph.n_nodes >= sizes.LARGE_NODES)
+    chosen, left_out = _select_observers(draft, coalitions)
+    names = tuple(observer.name for observer in chosen)
+    # A graph too large for all of them is refused by what they need.
+    plan = make_plan(scheme, replace(counted, observers=names or tuple(coalitions)))
+    return replace(plan, left_out=left_out if names else {})
 
 
 def _predict_memory(plan: Plan) -> int:

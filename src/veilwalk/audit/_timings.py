@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -27,11 +26,9 @@ from veilwalk.chains import DeliveryLaw
 from veilwalk.core.arrays import FloatArray, IntArray, normalised
 from veilwalk.core.progress import Progress
 from veilwalk.core.sizes import SAMPLED_EXACT_NODES
-from veilwalk.core.stats import geometric_starts, quantile_edges
+from veilwalk.core.stats import quantile_edges
 from veilwalk.graphs import balls, distances
 
-# Bins of the exact profile.
-_BINS = 28
 # By class.
 _MOST_BINS = 40
 _UPDATES_PER_BIN = 2000
@@ -59,7 +56,6 @@ class LawTiming(Timing):
     delivery: DeliveryLaw
     n_nodes: int
     how: str = EXACT
-    profile: Any = None
 
     def posterior(self, sightings: Sightings, *, use_last_hop: bool) -> Posterior:
         """Return the law's posterior."""
@@ -95,11 +91,8 @@ class Exact(Inference):
         return None
 
     def fit(self, knowledge: Knowledge) -> None:
-        """Cut the bins of the profile; laws are computed one destination at a time."""
+        """Remember the scheme; laws are computed one destination at a time."""
         self._knowledge, self._how, plan = knowledge, EXACT, knowledge.plan
-        # No delivery is quicker than twice the shortest distance; a horizon below that leaves no bin.
-        shortest = 2 * knowledge.support.lo
-        self._edges = geometric_starts(shortest, max(plan.horizon + 1, shortest), _BINS + 1)
         if plan.samples_destinations:
             most = SAMPLED_DESTINATIONS
             self._how = f"exact at up to {most} destinations, return times above {plan.horizon} hops pooled"
@@ -108,34 +101,7 @@ class Exact(Inference):
         """Yield the exact law at each destination; one is in memory at a time."""
         knowledge = self._knowledge
         for delivery in knowledge.scheme.chain.deliveries(knowledge.matrix, knowledge.plan.horizon, nodes):
-            yield LawTiming(delivery, knowledge.graph.n_nodes, self._how, self._tabulate(delivery))
-
-    def _tabulate(self, delivery: DeliveryLaw) -> tuple[FloatArray, IntArray] | None:
-        """Return mass by return-time bin and distance of the source, and nodes by distance."""
-        if len(self._edges) < 2:
-            return None
-        away = self._knowledge.pair_distances[delivery.destination][delivery.sources]
-        shells = away == self._knowledge.support.distances[:, np.newaxis]
-        by_source: FloatArray = np.add.reduceat(delivery.joint.sum(axis=1), self._edges[:-1], axis=0)
-        return by_source @ shells.T, shells.sum(axis=1)
-
-    def summarise_profiles(self, profiles: Sequence[tuple[FloatArray, IntArray]]) -> list[dict[str, Any]]:
-        """Return, for each return-time bin that can happen, the posterior weight of ONE node at each distance."""
-        support = self._knowledge.support
-        masses, nodes = np.zeros((len(self._edges) - 1, support.size)), np.zeros(support.size)
-        for mass, shells in profiles:
-            masses += mass
-            nodes += shells
-        shell = np.maximum(nodes / max(len(profiles), 1), 1e-300)
-        return [
-            {
-                "return_time": float(np.sqrt(begin * (end - 1.0))),
-                "distances": support.distances.tolist(),
-                "weight_of_one_node": (mass / mass.sum() / shell).tolist(),
-            }
-            for begin, end, mass in zip(self._edges[:-1], self._edges[1:], masses, strict=True)
-            if mass.sum() > 0
-        ]
+            yield LawTiming(delivery, knowledge.graph.n_nodes, self._how)
 
 
 @dataclass(frozen=True, eq=False)

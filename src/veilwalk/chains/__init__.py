@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from veilwalk.core.rooms import open_room
 
 if TYPE_CHECKING:
-    from veilwalk.chains._arc_chain import ArcChain
     from veilwalk.chains._chain import Chain, States
     from veilwalk.chains._deliveries import DeliveryLaw, stationary_law, token_law
     from veilwalk.chains._node_chain import NodeChain

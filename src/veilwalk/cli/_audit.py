@@ -8,15 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from veilwalk.cli import _rooms as rooms
-from veilwalk.cli._design import LAWS, SPEC_HELP, read_graph_spec
+from veilwalk.cli._design import read_graph_spec
 from veilwalk.cli._interrupt import GUARD, NOTHING_KEPT
-from veilwalk.cli._options import ENGINES, AsJson, Count, File, Text, flag, option
+from veilwalk.cli._options import ENGINES, AsJson, File, Text, flag, merge_settings, option, take_options
 from veilwalk.cli._output import console, draw, live_progress, print_records, show_result
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.records import Record, require_writable, write_atomically
 from veilwalk.core.sizes import parse_memory
-from veilwalk.core.walk import WALKS, Walk
-from veilwalk.training import SCHEMES
+from veilwalk.core.walk import Walk
+from veilwalk.training import AUDIT
 
 _PRICE_COLUMNS = {
     "": "hops per update",
@@ -61,7 +61,6 @@ _PART_COLUMNS = {
     ">mean top posterior": "{top_posterior:.4f}",
 }
 _MEMBER_COLUMNS = {"members": "{what} ({of})", ">share": "{share:.1%}", ">95% interval": "{shown}"}
-_USUAL_LAW = "the scheme's; where another part is given, paper or uniform-node"
 _OBSERVERS = (
     "all that suit the scheme, or some of prior, window, return-time, last-hop, memory, repeated, previous-maker, "
     "neighbour, linked-neighbour, first-sight, coalition, linked-coalition, path."
@@ -71,18 +70,11 @@ _POSTERIORS = (
     "updates, for any walk; by-class for any size; auto takes the first it can."
 )
 _COLLUDERS = "Nodes that pool what they see, 30 or 5%; several, 1%,5%,10%, add a curve."
-_SCHEMES = "As for train: auto, as recommended, or the paper's; law, support, walk or recipients replace it."
-_RECIPIENTS = "For how many a source seals; the first of them to be met opens."
 
 
+@take_options(AUDIT)
 def audit(
     *,
-    graph: Annotated[str, option(f"Network: {SPEC_HELP}", "SPEC")] = "rrg:300:3:seed=1",
-    scheme: Annotated[str, option(_SCHEMES, "|".join(SCHEMES))] = "auto",
-    law: Annotated[Text, option(LAWS, "NAME|FILE", _USUAL_LAW)] = None,
-    support: Annotated[Text, option("Distances of a law given by name.", "LO:HI", "the scheme's, or what fits")] = None,
-    walk: Annotated[Text, option(f"{', '.join(WALKS)}.", "KIND", "the scheme's, the law file's, or simple")] = None,
-    recipients: Annotated[Count, option(_RECIPIENTS, "K", "the scheme's, the law file's, or 1")] = None,
     observers: Annotated[str, option(_OBSERVERS, "NAME[,NAME...]")] = "all",
     updates: Annotated[int, option("Updates to play.")] = 500_000,
     seed: Annotated[int, option("Seed of walks and colluders.")] = 7,
@@ -98,6 +90,7 @@ def audit(
     dry_run: Annotated[bool, flag("--dry-run", "Print the memory it would take, and stop.")] = False,
     out: Annotated[File, option("Write the record and its figures there.", "DIR")] = None,
     as_json: AsJson = False,
+    **scheme: Any,
 ) -> None:
     """Attack a design and report what really leaks.
 
@@ -106,13 +99,16 @@ def audit(
 
     What train does on a network: veilwalk audit --graph rrg:300:3:seed=1
 
+    Without protection: veilwalk audit --graph rrg:300:3:seed=1 --law plain
+
     The paper's law: veilwalk audit --graph rrg:300:3:seed=1 --law paper --support 2:6 --observers all --seed 7
     """
     resume = f"finished jobs are in {work}: run the same command again to resume"
     GUARD.advise(NOTHING_KEPT if work is None else resume)
     if out is not None:
         require_writable(out)
-    network = read_graph_spec(graph)
+    spec = AUDIT.read(merge_settings(AUDIT, None, [], scheme))
+    network = read_graph_spec(spec.graph)
     counts = rooms.audit.parse_colluders(colluders, network.n_nodes)
     if max(counts) >= network.n_nodes:
         need = f"fewer than all {network.n_nodes} nodes: at most {network.n_nodes - 1}, and less than 100%"
@@ -128,15 +124,16 @@ def audit(
         window_radius=window,
         **({} if memory is None else {"memory_bytes": parse_memory(memory)}),
     )
-    parts = {"law": law, "support": support, "walk": walk, "recipients": recipients}
-    attacked, label = _choose_scheme(network, scheme, parts)
+    with live_progress() as progress:
+        attacked = rooms.training.build_scheme(network, spec, progress=progress)
+    label = {"auto": "recommended scheme, ", "paper": "scheme paper, "}[spec.scheme.choice] * spec.scheme.is_open
     if remark := attacked.remark():
         typer.echo(f"veilwalk: {remark}", err=True)
     # On a small network several shares may be one number: the table then has one row.
     several = counts if "," in colluders else ()
-    if several:
+    for count in several:
         # Before anything is walked: a curve that cannot be drawn is refused.
-        rooms.audit.plan_collusion(attacked, settings, counts)
+        rooms.audit.plan_collusion(attacked, settings, count)
     if dry_run:
         needed = rooms.audit.make_plan(attacked, settings).predicted_bytes
         size = f"{needed / 2**20:.0f} MiB beyond the program itself"
@@ -162,18 +159,6 @@ def audit(
             _print_collusion(curve)
 
     show_result(content, show, [] if out is None else _write(out, record, curve), as_json=as_json)
-
-
-def _choose_scheme(graph: rooms.graphs.Graph, scheme: str, parts: dict[str, Any]) -> tuple[rooms.design.Scheme, str]:
-    """Return the scheme to attack, and its label: the recommended one, the paper's, or one by its own parts."""
-    if scheme not in SCHEMES:
-        raise InvalidParameterError("scheme", scheme, f"one of {', '.join(SCHEMES)}")
-    if any(part is not None for part in parts.values()):
-        return rooms.design.choose_scheme(graph, **parts), ""
-    if scheme == "paper":
-        return rooms.design.choose_scheme(graph), "scheme paper, "
-    with live_progress() as progress:
-        return rooms.design.recommend(graph, progress=progress).scheme, "recommended scheme, "
 
 
 def _write(folder: Path, record: Record, curve: Record | None) -> list[Path]:

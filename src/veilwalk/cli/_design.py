@@ -45,16 +45,10 @@ AllowNeighbours = Annotated[bool, flag("--allow-neighbours", "Admit distance 1, 
 LawFile = Annotated[File, option("Write the law to FILE, .npz or .json.", "FILE")]
 ModelBytes = Annotated[int, option("Bytes of the model, for the price in bytes.", "B")]
 
-_LEG_COLUMNS = {
-    "destination": "{name}",
-    ">deliveries": "{hops.count}",
-    ">mean hops": "{hops.mean:.0f}",
-    ">95% interval": "{hops.low:.0f} to {hops.high:.0f}",
-}
 _COLLUDER_COLUMNS = {
     ">collude": "{share:.1%}",
-    ">named": "{named.mean:.2%}",
-    ">95% interval": "{interval}",
+    ">read": "{read}",
+    ">named at first sight": "{named}",
     ">times the floor": "{times:.2f}",
 }
 _NODE_COLUMNS = {"": "{node}", ">degree": "{degree}", ">node entropy, nats": "{node_entropy_nats:.4f}"}
@@ -208,6 +202,7 @@ def recommend(
             progress=progress,
         )
         best = rooms.design.evaluate_scheme(search.scheme, sealing=sealing, progress=progress)
+        advice = rooms.audit.warn_few_members(search.scheme)
     record = search.record()
     paths: list[Path] = []
     if out is not None:
@@ -218,10 +213,11 @@ def recommend(
     def show() -> None:
         _print_recommendation(record)
         print_design(best)
-        if search.advice is not None:
-            say(f"warning: {search.advice}")
+        if advice is not None:
+            say(f"warning: {advice}")
 
-    show_result(record.to_dict() | {"design": best.to_dict()}, show, paths, as_json=as_json)
+    content = record.to_dict() | {"design": best.to_dict(), "advice": advice}
+    show_result(content, show, paths, as_json=as_json)
 
 
 def require_law_file(out: Path | None) -> None:
@@ -255,18 +251,14 @@ def print_design(result: rooms.design.Design) -> None:
         f"{scheme.graph.n_nodes} nodes, distances {scheme.law.support}, "
         f"{few if few == many else f'{few} to {many}'} eligible"
     )
-    if (legs := result.legs) is not None:
-        means = {"all": legs.hops} | {f"{distance} hops away": hops for distance, hops in legs.by_distance.items()}
-        means |= {f"degree {low} to {high}": hops for (low, high), hops in legs.by_degree.items()}
-        rows = [{"name": name, "hops": hops} for name, hops in means.items()]
-        print_records("hops per update, estimated from simulated deliveries", _LEG_COLUMNS, rows)
     print_table(title, ("what", ">value", "kind"), [*_price_rows(result), *_exposure_rows(result)])
     print_records(
-        "colluders at first sight, their cheapest attack: the first to get a message names the neighbour that handed "
-        "it over",
+        "colluders share keys and read what one of them holds if any of them is a recipient; at first sight, their "
+        "cheapest attack, the first to get a message names who handed it over; 95% intervals",
         _COLLUDER_COLUMNS,
         [
-            {"share": share, "named": named, "interval": _format_interval(named), "times": named.mean / share}
+            {"share": share, "named": _format_interval(named), "times": named.mean / share}
+            | {"read": _format_interval(exposure.read_by_colluders[share])}
             for share, named in exposure.named_by_colluders.items()
         ],
     )
@@ -308,10 +300,9 @@ def _exposure_rows(result: rooms.design.Design) -> list[tuple[str, str, str]]:
         rows.append(("", f"{result.entropy_share:.2%}", "of the log of all other nodes"))
     if (alone := exposure.blind_node_entropy) is not None:
         rows.append(("" if rows else "node entropy", nats_and_bits(alone.mean), _kind(blind, alone)))
-    # Sampled, it lies between guesses fitted on other walks than those scored, and on the same.
     between = exposure.observer == "opener" and exposure.how != "exact"
     guessed = "the source guesses " + ("the opener" if scheme.train_probability == 1.0 else "who trains next")
-    guess_kind = f"{who}, {'between guesses fitted on other walks and on the same' if between else 'mean'}"
+    guess_kind = f"{who}, {'a low and a high estimate' if between else 'mean'}"
     guesses = (
         ("best guess: hit ratio", exposure.hit_ratio, guess_kind),
         ("", exposure.blind_hit_ratio, blind),
@@ -324,6 +315,10 @@ def _exposure_rows(result: rooms.design.Design) -> list[tuple[str, str, str]]:
     rows += [(label, _format_interval(guess), kind) for label, guess, kind in guesses if guess is not None]
     if (certain := scheme.certain_to_a_relay()) is not None and scheme.recipients > 1:
         rows.append(("certain to a relay", f"{certain:.2%}", "of updates"))
+    if exposure.observer == "opener" and (eclipse := scheme.eclipse_shares):
+        shares = ", ".join(f"{count}: {share:.1%}" for count, share in eclipse.items())
+        kind = f"so many of the {max(eclipse)} neighbours of the weakest members know their updates for certain"
+        rows.append(("eclipse", shares, kind))
     if result.window is not None:
         worst = ", ".join(scheme.graph.label(node) for node in result.window.worst_destinations(3))
         least = nats_and_bits(result.window.node_entropy_nats)
@@ -348,8 +343,6 @@ def _format_interval(share: Any) -> str:
 def _remarks(result: rooms.design.Design) -> list[str]:
     """Return sentences on the channel, the window, the limits of estimates, and the distance from the best law."""
     lines, exposure, window = [], result.exposure, result.window
-    if result.legs is not None:
-        lines.append("no certificate and no window floor at this size; measure the rest with veilwalk audit")
     if exposure.horizon is not None:
         lines.append(f"observation channel: {exposure.how}; return times beyond {exposure.horizon} hops are one class")
         if any(certificate.objective == "hit-ratio" for certificate in result.certificates):
@@ -383,9 +376,10 @@ def _print_recommendation(record: Record) -> None:
             ">bytes": "{bytes_per_update:bytes}",
             ">entropy": "{node_entropy_nats:.3f}",
             ">share": "{node_entropy_share:.2%}",
+            ">read by a tenth": "{read:.1%}",
             "": "{mark}",
         },
-        [row | {"mark": mark(row)} for row in record.result["rows"]],
+        [row | {"mark": mark(row), "read": row["read_by_colluders"][0]["mean"]} for row in record.result["rows"]],
     )
     choice = f"sealed for {best['recipients']}, {best['law']}, {best['walk']}" + f" on {best['graph']}" * several
     if record.result["meets_floor"]:

@@ -33,7 +33,6 @@ from veilwalk.core.walk import WALKS, Walk
 
 app = make_group("The paper's figures and claims, printed and corrected.")
 
-_PAPER_SUPPORT = DistanceSupport(2, 6)
 _CLAIM_COLUMNS = {"label": "{label}", "kind": "{kind}", "status": "{status}", "function": "{short}"}
 _MEASURES = ("accuracy", "loss", "node_entropy_nats", "hit_ratio", "hops_per_update")
 
@@ -184,8 +183,7 @@ def law(
     *,
     nodes: Annotated[Count, option("Size N of a random regular network.")] = None,
     degree: Annotated[Count, option("Its degree c, at least 3.")] = None,
-    graph: Annotated[Text, option("Or the same rule on this very graph, with exact chains.", "SPEC")] = None,
-    support: Annotated[Text, option("Distances a destination may have.", "LO:HI", "2:6, or what fits")] = None,
+    support: Annotated[str, option("Distances a destination may have.", "LO:HI")] = "2:6",
     window: Annotated[int, option("Half-width of the observer's window, in hops (delta).")] = 5,
     tail: Annotated[float, option("The guarantee holds with probability 1 - tail (delta').")] = 0.3,
     return_time: Annotated[
@@ -198,28 +196,19 @@ def law(
 ) -> None:
     """Print the paper's own law and its guarantee.
 
-    The closed forms for a random regular network, the guarantee, the price, and the assumptions that bend.
+    The closed forms for a random regular network, the guarantee, the price, and the assumptions that bend. On a
+    network of your own design has the same law, --law paper-exact, from exact chains.
 
     Example: veilwalk paper law --nodes 300 --degree 3 --support 2:6 --window 5 --tail 0.3
     """
     _design.require_law_file(out)
-    distances = None if support is None else DistanceSupport.parse(support, allow_neighbours=allow_neighbours)
-    options: dict[str, Any] = {"tail_probability": tail, "return_time": return_time}
-    if graph is not None:
-        if nodes is not None or degree is not None or formulas != "corrected":
-            raise ConfigError("--nodes, --degree and --formulas are for closed forms: leave them out with --graph")
-        with live_progress() as progress:
-            network = _design.read_graph_spec(graph)
-            result = rooms.design.design(
-                network, "paper-exact", support=distances, window_radius=window, progress=progress, **options
-            )
-        _design.show_design(result, out, as_json=as_json)
-        return
+    distances = DistanceSupport.parse(support, allow_neighbours=allow_neighbours)
     if nodes is None or degree is None:
-        raise ConfigError("the network is not given: give both --nodes and --degree, or --graph")
-    walk, distances = rooms.theory.WalkModel(n_nodes=nodes, degree=degree), distances or _PAPER_SUPPORT
+        raise ConfigError("the network is not given: give both --nodes and --degree")
+    walk = rooms.theory.WalkModel(n_nodes=nodes, degree=degree)
     model = rooms.theory.AnonymityModel(walk=walk, support=distances, window_radius=window)
-    closed = rooms.design.design_regular(model, **(options | {"formulas": formulas}))
+    options = dict[str, Any](tail_probability=tail, return_time=return_time, formulas=formulas)
+    closed = rooms.design.design_regular(model, **options)
     if out is not None:
         rooms.design.save_law(out, closed.law)
     show_result(

@@ -20,29 +20,13 @@ from veilwalk.cli import _audit, _cluster, _design, _doctor, _figures, _keys, _m
 from veilwalk.cli._interrupt import GUARD, INTERRUPTED
 from veilwalk.cli._output import help_without_verb
 from veilwalk.core.errors import InvalidParameterError, VeilwalkError
+from veilwalk.core.validate import MOVED_FLAGS
 from veilwalk.core.version import __version__
 
 # A disk that is full refuses a write to a file that is open, too, and then names none.
 _FULL = {errno.ENOSPC: 4, errno.EDQUOT: 4}
 # What a system refuses of a path that it is given, each with its exit code: that is nobody's fault here.
 _REFUSED_PATHS = {errno.EACCES: 2, errno.ENAMETOOLONG: 2, errno.ELOOP: 2, errno.EROFS: 4, **_FULL}
-_CLOSED_FORM = "is a flag of veilwalk paper law"
-#: Flags of version 0.2 that moved, by verb.
-_MOVED = {
-    "train": {
-        "--tokens": "is called --walks",
-        "--membership": "is gone: `python -m examples.comparisons.membership` does it in a checkout",
-    },
-    "design": {
-        **dict.fromkeys(("--nodes", "--degree", "--formulas", "--window", "--tail", "--return-time"), _CLOSED_FORM),
-        "--recipients auto": "is a verb: veilwalk recommend chooses their number for a network",
-        "--frontier": "is a verb: veilwalk frontier",
-        "--keep": "is a flag of veilwalk recommend",
-        **dict.fromkeys(("--engine", "--work"), "is for Python: veilwalk.design(graph, executor=ENGINE, store=STORE)"),
-    },
-    "manifest": {"--spare": "is gone: no node keeps spare copies; a lost walk is made anew"},
-    "make": dict.fromkeys(("--previous", "--remove"), "is gone: roster add, remove, renew and rotate change a roster"),
-}
 #: What a flag needs, by a word of the library that reads it.
 _NEEDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
 # What libraries add to a message: NumPy's advice to load a file unsafely, and a place that is named already.
@@ -137,7 +121,7 @@ def _describe_usage(error: Any, arguments: list[str]) -> str:
     """Return our own words for a usage error; the library's where we have none."""
     flag, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
     verb = error.ctx.info_name if error.ctx else ""
-    if flag in (moved := _MOVED.get(verb, {})):
+    if flag in (moved := MOVED_FLAGS.get(verb, {})):
         return f"{flag} {moved[flag]}"
     # Its own formatting names the parameter; str() does not.
     message = str(getattr(error, "format_message", error.__str__)())

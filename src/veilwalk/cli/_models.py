@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +13,7 @@ import typer
 from veilwalk.cli import _rooms as rooms
 from veilwalk.cli._options import File, Text, argument, flag, option
 from veilwalk.cli._output import print_records
+from veilwalk.core.config import read_json
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
 from veilwalk.core.records import write_atomically
 from veilwalk.core.tables import csv_table
@@ -130,8 +128,7 @@ def export(
         # Only a graph needs to know what the learner computes.
         model.require_consent(allow_code=allow_code)
     sizes = {"n_features": model.n_features, "n_classes": model.n_classes}
-    with _private_files():
-        rooms.learning.save_model(to, model.params, learner=model.learner, **sizes)
+    rooms.learning.save_model(to, model.params, learner=model.learner, **sizes)
     shapes = ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in model.params.items())
     typer.echo(f"wrote {to}: {shapes if len(model.params) <= 8 else f'{len(model.params)} arrays'}")
 
@@ -175,20 +172,9 @@ def predict(
         typer.echo(f"note: rows are {how}", err=True)
     rows, summary = (_predict_classes if model.n_classes else _predict_numbers)(model, outputs, labels)
     if to is not None:
-        with _private_files():
-            write_atomically(to, csv_table(rows))
+        write_atomically(to, csv_table(rows), mode=0o600)
         typer.echo(f"wrote {to}: {len(rows)} rows")
     typer.echo(summary)
-
-
-@contextmanager
-def _private_files() -> Iterator[None]:
-    """Create files that only their owner can read: a model may hold what it was trained on."""
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 def _read_trained(source: Path, algorithm: str | None, *, unfinished: bool) -> Model:
@@ -215,12 +201,7 @@ def _read_trained(source: Path, algorithm: str | None, *, unfinished: bool) -> M
 
 def _read_facts(path: Path) -> dict[str, Any]:
     """Return what a record, or the folder of a cluster, says of the data; nothing where there is no such file."""
-    if not path.exists():
-        return {}
-    try:
-        return dict(json.loads(path.read_text())["data"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputFileError(f"{path} cannot be read ({error})") from error
+    return dict(read_json(path, {"data"})["data"]) if path.exists() else {}
 
 
 def _predict_classes(model: Model, outputs: Array, labels: Array | None) -> tuple[list[dict[str, Any]], str]:

@@ -18,7 +18,8 @@ import typer
 
 from veilwalk.core.config import read_toml, to_toml
 from veilwalk.core.errors import ConfigError
-from veilwalk.training import Option, View
+from veilwalk.core.options import Option
+from veilwalk.training import View
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
 _WIDTH = 118

@@ -47,11 +47,15 @@ _HEAD = """\
 #: Settings that the starter files need.
 _STARTER = {
     "graph": "file:peers.csv",
-    "data": "csv:rows.csv:label=kind:group=peer",
-    "partition": "natural:peer",
+    "data": "csv:sites:label=kind",
     "learner": "softmax:learning_rate=0.5:local_steps=5",
     "updates": 200,
     "compare": "paper-walk,plain-walk,gossip,central",
+}
+_ABOUT_STARTER = {
+    "train.toml": "every setting, with what it means",
+    "sites": "made-up rows, one file a peer: a label, and numbers",
+    "peers.csv": "a made-up network: two names a line",
 }
 _RESULT_FILES = ("model.npz", "record.json", "metrics.csv", "metrics.jsonl")
 _CONTENT_COLUMNS = {
@@ -96,40 +100,40 @@ def demo(
 def init(folder: Annotated[Path, argument("DIR", "A new folder, or an empty one.")]) -> None:
     """Write settings for your own data and network.
 
-    DIR gets train.toml, every setting with a comment, and a small made-up table and network in the form that yours must
-    have, with which it runs as it stands. Nothing that is there already is touched.
+    DIR gets train.toml, every setting with a comment, and small made-up data, one file a peer, and a network, in the
+    form that yours must have, with which it runs as it stands. Nothing that is there already is touched.
 
     Example: veilwalk init mine
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} is not an empty folder: choose another")
     require_writable(folder)
-    for name, (about, content) in _starter_files().items():
+    for name, content in _starter_files().items():
         write_atomically(folder / name, content)
+    for name, about in _ABOUT_STARTER.items():
         typer.echo(f"wrote {folder / name}: {about}")
     typer.echo(f"next: cd {folder} && veilwalk train --config train.toml --out run")
 
 
-def _starter_files() -> dict[str, tuple[str, bytes]]:
-    """Return the files by name, each with what it is. The random numbers in them are the same every time."""
+def _starter_files() -> dict[str, bytes]:
+    """Return the files by name. The random numbers in them are the same every time."""
     import numpy as np
 
     source = np.random.default_rng(20250507)
     names = [f"peer-{number:02}" for number in range(1, _PEERS + 1)]
     edges = rooms.graphs.random_regular(_PEERS, _NEIGHBOURS, seed=1).edges()
-    rows = []
+    links = [{"source": names[a], "target": names[b]} for a, b in edges]
+    settings = (_HEAD + format_settings(TRAIN, _STARTER)).encode()
+    files = {"train.toml": settings, "peers.csv": csv_table(links)}
     for name in names:
+        rows = []
         kinds = source.integers(len(_KINDS), size=_ROWS_OF_A_PEER)
         values = source.normal(kinds[:, None], 1.0, size=(_ROWS_OF_A_PEER, _FEATURES))
         for kind, row in zip(kinds, values, strict=True):
             measures = {f"measure-{place}": f"{value:.2f}" for place, value in enumerate(row, start=1)}
-            rows.append({"kind": _KINDS[kind], "peer": name} | measures)
-    links = [{"source": names[a], "target": names[b]} for a, b in edges]
-    return {
-        "train.toml": ("every setting, with what it means", (_HEAD + format_settings(TRAIN, _STARTER)).encode()),
-        "rows.csv": ("made-up rows: a label, whose row it is, numbers", csv_table(rows)),
-        "peers.csv": ("a made-up network: two names a line", csv_table(links)),
-    }
+            rows.append({"kind": _KINDS[kind]} | measures)
+        files[f"sites/{name}.csv"] = csv_table(rows)
+    return files
 
 
 @take_options(TRAIN)
@@ -181,7 +185,7 @@ def _run(
     spec: rooms.training.RunSpec, out: Path | None, track: list[str], *, resume: bool
 ) -> rooms.training.TrainingRun:
     with rooms.training.open_trackers(track, spec.params(TRAIN)) as tracker, live_progress() as progress:
-        scenario = rooms.training.Scenario.from_spec(spec)
+        scenario = rooms.training.Scenario.from_spec(spec, progress=progress)
         notes = [scenario.scheme.remark(), *scenario.notes]
         # A look at the size first: only large models are tried out.
         if out is not None and rooms.training.plan_run(scenario, trial=False).total_bytes >= _LARGE:
@@ -195,8 +199,9 @@ def _run(
 
 def _print_plan(spec: rooms.training.RunSpec, out: Path | None) -> None:
     """Read and check everything that a run names, and print what it will take."""
-    scenario = rooms.training.Scenario.from_spec(spec)
-    plan, learning = rooms.training.plan_run(scenario), scenario.spec.learning
+    with live_progress() as progress:
+        scenario = rooms.training.Scenario.from_spec(spec, progress=progress)
+        plan, learning = rooms.training.plan_run(scenario), scenario.spec.learning
     print_records(
         f"{learning.data} over {spec.graph} ({scenario.graph.n_nodes} peers), {learning.learner}",
         {

@@ -10,7 +10,7 @@ import base64
 import binascii
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import IntEnum
 from functools import cache
@@ -158,6 +158,21 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputFileError(f"{path}: {error.strerror or error}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputFileError(f"{path}: not TOML ({error})") from error
+
+
+def read_json(path: Path, keys: Collection[str] = (), *, advice: str = "") -> dict[str, Any]:
+    """Return the object in a JSON file, which has these keys; ``advice`` ends the error where it cannot be read.
+
+    Raises:
+        InputFileError: It is missing, no object in JSON, or lacks a key.
+    """
+    try:
+        content = dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputFileError(f"{path} cannot be read ({error}){advice}") from error
+    if missing := sorted(set(keys) - content.keys()):
+        raise InputFileError(f"{path} lacks {missing[0]!r}")
+    return content
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

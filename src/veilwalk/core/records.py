@@ -60,13 +60,15 @@ def plain(value: Any) -> Any:
             return value
 
 
-def write_atomically(path: Path, data: bytes | memoryview) -> None:
-    """Write ``data`` to ``path`` so that a reader sees the old file or the new one, never half of it."""
+def write_atomically(path: Path, data: bytes | memoryview, *, mode: int = 0o666) -> None:
+    """Write ``data`` to ``path`` so that a reader sees the old file or the new one, never half of it.
+
+    The user's umask takes rights from ``mode``, as of any new file.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # As any new file it gets what the user's umask leaves; nobody is to wonder who can read a model.
         name = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(data)

@@ -15,6 +15,8 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 LARGE_NODES = 10_000
 #: Up to so many nodes all sets of recipients are listed where a source has few of them.
 SMALL_NODES, LISTED_SETS = 200, 10_000
+#: Up to so many nodes little can be hidden: what two that collude learn is said.
+FEW_NODES = 20
 #: Largest graph with exact laws at every destination: they cost horizon * nodes^3 * degree.
 EXACT_NODES = 500
 #: Largest graph with exact laws at a sample of destinations.

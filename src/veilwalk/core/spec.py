@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.validate import refuse_removed
+from veilwalk.core.validate import instance, refuse_removed
 
 _OPTION = re.compile(r"(\w+)=(.*)", re.DOTALL)
 _KINDS = {int: "whole number", float: "number"}
@@ -49,6 +49,7 @@ class Spec:
         Raises:
             InvalidParameterError: A part is malformed, or the name is one of version 0.2 that is gone.
         """
+        instance(str, "text", **{parameter: text})
         name, *parts = text.strip().split(":")
         refuse_removed(parameter, name)
         is_option = [(place > 0 or name not in files) and _OPTION.fullmatch(part) for place, part in enumerate(parts)]
@@ -82,6 +83,7 @@ class Spec:
         """Refuse an option that is not one of ``known``."""
         for key, _ in self.options:
             if key not in known:
+                refuse_removed(self.parameter, key)
                 options = f"with options among {', '.join(known)}" if known else "without options"
                 raise self.refuse(f"{self.name} {options} (not {key})")
 

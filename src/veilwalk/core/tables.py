@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +27,15 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(list(rows))
 
 
-def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows, which have the same keys, as a table in HTML; numbers as they are, text escaped."""
+def html_table(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows, which have the same keys, as a table in HTML: reals with four digits, text escaped."""
+    rows = list(records)
     head = "".join(f"<th>{escape(str(key))}</th>" for key in (rows[0] if rows else ()))
-    lines = ("".join(f"<td>{escape(str(value))}</td>" for value in row.values()) for row in rows)
+    cells = (
+        (f"{cell:.4g}" if isinstance(cell, float) else "" if cell is None else str(cell) for cell in row.values())
+        for row in rows
+    )
+    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells)
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 

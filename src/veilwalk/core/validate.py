@@ -20,10 +20,14 @@ REMOVED: dict[str, dict[str, str]] = {
     "key": {
         "membership": "left out; `python -m examples.comparisons.membership` does it in a checkout",
         "tokens": "walks",
+        **dict.fromkeys(
+            ("exact-nodes", "exact_nodes"), "left out: posteriors are exact up to 500 nodes, sealed for one"
+        ),
     },
     "data": {
         "arff": "npz:FILE, which examples/comparisons/arff_to_npz.py writes",
         "ratings": "npz:FILE, which examples/comparisons/ratings_to_npz.py writes",
+        **dict.fromkeys(("only", "pool"), "npz:FILE, which examples/comparisons/prepare_rows.py writes"),
     },
     "engine": {"dask": "ray://HOST:PORT; in Python also executor=Client(...).get_executor()"},
     "kind": {
@@ -40,10 +44,31 @@ REMOVED: dict[str, dict[str, str]] = {
         "predecessor": "coalition, which knows what colluders drew",
         "round": "path, which knows every hop",
     },
-    "partition": {"groups": "natural:COLUMN; examples/comparisons/ratings_to_npz.py writes such a column"},
+    "partition": {
+        "groups": "natural:COLUMN; examples/comparisons/ratings_to_npz.py writes such a column",
+        "pathological": "shards:PER_NODE; in Python also PathologicalPartitioner of flwr-datasets",
+    },
     "posterior": {"estimated": "auto, which is exact at some destinations up to 2000 nodes and rehearsed beyond"},
     "track": dict.fromkeys(("wandb", "trackio", "mlflow"), "tensorboard; examples/trackers.py has the others"),
     "walk": {"least-recent": "non-backtracking, with several recipients (--recipients) for fewer hops"},
+}
+_CLOSED_FORM = "is a flag of veilwalk paper law"
+#: Flags of version 0.2 that moved, by verb.
+MOVED_FLAGS: dict[str, dict[str, str]] = {
+    "train": {
+        "--tokens": "is called --walks",
+        "--membership": "is gone: `python -m examples.comparisons.membership` does it in a checkout",
+    },
+    "design": {
+        **dict.fromkeys(("--nodes", "--degree", "--formulas", "--window", "--tail", "--return-time"), _CLOSED_FORM),
+        "--recipients auto": "is a verb: veilwalk recommend chooses their number for a network",
+        "--frontier": "is a verb: veilwalk frontier",
+        "--keep": "is a flag of veilwalk recommend",
+        "--objective": "is gone: laws are optimised for node entropy; more recipients and another walk cut hits more",
+        **dict.fromkeys(("--engine", "--work"), "is gone: large networks are sampled here, in a minute or so"),
+    },
+    "manifest": {"--spare": "is gone: no node keeps spare copies; a lost walk is made anew"},
+    "make": dict.fromkeys(("--previous", "--remove"), "is gone: roster add, remove, renew and rotate change a roster"),
 }
 
 

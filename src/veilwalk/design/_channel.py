@@ -4,8 +4,7 @@ The channel holds P(observation | source i, destination j). An observation is th
 since the token last passed; for the last-hop observer also the neighbour it came from. Classes are one hop wide at
 short return times, where sources differ, and geometric further on; the last holds everything beyond the horizon.
 Merging return times can only hide: entropies are a little above, and hit ratios a little below, those of an observer
-that distinguishes all times. Laws that aim at the hit ratio are flat in the classes and not inside them: their hit
-ratios are 1 to 2% too low.
+that distinguishes all times.
 """
 
 from __future__ import annotations
@@ -61,6 +60,7 @@ class Exposure:
         predecessor_guess: Chance that the source names the opener, from the set of recipients.
         predecessor_guess_with_hop: The same, from the set and its first hop.
         named_by_colluders: Share of messages whose honest source the first colluder names, by share of colluders.
+        read_by_colluders: Share of honest messages that colluders read who share their keys, by share of colluders.
         is_bound: Whether the node entropy is an upper bound, which no estimate may be compared with.
     """
 
@@ -79,6 +79,7 @@ class Exposure:
     predecessor_guess: Estimate | None = None
     predecessor_guess_with_hop: Estimate | None = None
     named_by_colluders: Mapping[float, Estimate] = field(default_factory=dict)
+    read_by_colluders: Mapping[float, Estimate] = field(default_factory=dict)
     is_bound: bool = False
 
     @property
@@ -95,9 +96,13 @@ class Exposure:
         """Return observer, node entropy and hit ratio as plain data; nothing of a blind observer."""
         if self.observer == "blind":
             return {}
-        content = {"observer": self.observer, "node_entropy_kind": self.how}
+        content: dict[str, Any] = {"observer": self.observer, "node_entropy_kind": self.how}
         content |= self._numbers("node_entropy_nats", self.node_entropy)
-        return content | self._numbers("hit_ratio", self.hit_ratio)
+        content |= self._numbers("hit_ratio", self.hit_ratio)
+        if self.read_by_colluders:
+            rows = [{"share": share} | _mean(read) for share, read in self.read_by_colluders.items()]
+            content["read_by_colluders"] = rows
+        return content
 
     def to_dict(self, degrees: IntArray) -> dict[str, Any]:
         """Return the exposure as plain data under its stable JSON keys; ``degrees`` are those of the nodes."""
@@ -149,7 +154,6 @@ class Channel:
 
     ``tables[j][k, s]`` is the probability that destination j makes observation k of an update by ``sources[j][s]``;
     columns sum to one. ``kind`` says how it was derived, ``horizon`` is the longest return time that is distinguished.
-    ``starts`` are the first return times of the classes of observations; empty where there are other classes.
     """
 
     observer: str
@@ -157,7 +161,6 @@ class Channel:
     horizon: int
     sources: tuple[IntArray, ...]
     tables: tuple[FloatArray, ...]
-    starts: tuple[int, ...] = ()
 
     @classmethod
     def derive(
@@ -199,7 +202,7 @@ class Channel:
             kind = "approximate: the walk before the update is taken as independent"
             pairs = _approximate(chain, law, starts, horizon)
         sources, tables = zip(*pairs, strict=True)
-        return cls(observer, kind, horizon, sources, tables, tuple(starts.tolist()))
+        return cls(observer, kind, horizon, sources, tables)
 
     def expose(self, law: DestinationLaw) -> Exposure:
         """Return the exposure under ``law``, whose support the channel must cover."""
@@ -240,25 +243,6 @@ class Channel:
     def spreads(self) -> tuple[FloatArray, ...]:
         """Entropy of the observation for each source of each destination, in nats."""
         return tuple(special.entr(table).sum(axis=0) for table in self.tables)
-
-    def distance_to(self, other: Channel) -> float:
-        """Mean total variation distance between two channels on one support, over all pairs.
-
-        The classes of return times depend on the law; classes that only one channel has are joined.
-        """
-        pairs = zip(self._merge_classes(other), other._merge_classes(self), strict=True)
-        total = sum(np.abs(table - another).sum() for table, another in pairs)
-        return float(total / 2 / sum(len(nodes) for nodes in self.sources))
-
-    def _merge_classes(self, other: Channel) -> Iterator[FloatArray]:
-        """Yield the tables with the classes joined that the other channel does not distinguish."""
-        if self.starts == other.starts:
-            yield from self.tables
-            return
-        shared = [place for place, start in enumerate(self.starts) if start in other.starts]
-        for table in self.tables:
-            by_class = table.reshape(len(self.starts), -1, table.shape[1])
-            yield np.add.reduceat(by_class, shared, axis=0)
 
 
 def _exact(

@@ -21,7 +21,7 @@ from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.rooms import show_options
 from veilwalk.core.sizes import SMALL_NODES
-from veilwalk.core.stats import Estimate, estimate_mean
+from veilwalk.core.stats import Estimate
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.tables import frame, html_table
 from veilwalk.core.walk import SIMPLE, Walk
@@ -31,28 +31,23 @@ from veilwalk.design._law import DestinationLaw, LawLike
 from veilwalk.design._openings import (
     SHARES,
     THOROUGH,
-    degree_classes,
-    estimate_first_sights,
+    estimate_coalition,
     estimate_opener_exposure,
     estimate_predecessor_guess,
     estimate_return_guesses,
 )
-from veilwalk.design._optimal import Certificate, OptimisationRound
+from veilwalk.design._optimal import Certificate
 from veilwalk.design._paper import (
     WindowDesign,
     WindowFloor,
     choose_return_time,
     exact_window_likelihood,
-    weight_ratio,
     window_entropies,
 )
 from veilwalk.design._registry import LawRequest, default_support, farthest_law, make_from_request
 from veilwalk.design._scheme import Price, Scheme
-from veilwalk.engine import Engine, JobStore, open_engine
-from veilwalk.graphs import Graph, balls, distances, parse_graph_spec
+from veilwalk.graphs import Graph, distances, parse_graph_spec
 
-_LEGS = 4_000
-_REPLICAS = 16
 _SUITES: tuple[SuiteName, ...] = ("hybrid", "x25519")
 
 
@@ -76,16 +71,6 @@ class Sealing:
         return MessageGeometry.for_body(self.model_bytes, suite=self.suite, recipients=recipients).message_bytes
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SampledLegs:
-    """Hops of sampled legs: of all, by distance of the destination and by its degree."""
-
-    seed: int
-    hops: Estimate
-    by_distance: dict[int, Estimate]
-    by_degree: dict[tuple[int, int], Estimate]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Design:
     """A scheme with its price and its exposure; results that do not exist for its law or size are None or empty.
@@ -99,8 +84,6 @@ class Design:
         is_balanced: Whether the law was made so that every node updates equally often; None where it is not known.
         window: Definition PrivacyNotion at the return time designed for.
         certificates: Distance of the law from the best one.
-        rounds: Rounds of the optimisation.
-        legs: Sampled legs, where tables of all pairs do not fit.
         paper: The paper's own design, of the law ``paper-exact``.
     """
 
@@ -112,8 +95,6 @@ class Design:
     is_balanced: bool | None = None
     window: WindowFloor | None = None
     certificates: tuple[Certificate, ...] = ()
-    rounds: tuple[OptimisationRound, ...] = ()
-    legs: SampledLegs | None = None
     paper: WindowDesign | None = None
 
     @property
@@ -199,6 +180,7 @@ class Design:
             "eligible": [int(scheme.law.n_choices.min()), int(scheme.law.n_choices.max())],
             "prior_range": self.prior_range,
             "certain_to_a_relay": scheme.certain_to_a_relay(),
+            "eclipse": [{"neighbours": count, "known": share} for count, share in scheme.eclipse_shares.items()],
         }
         if self.is_balanced is not None:
             content["balanced"] = self.is_balanced
@@ -214,14 +196,9 @@ class Design:
                 "chosen_by": self.window.chosen_by,
                 "node_entropy_nats": self.window.node_entropy_nats,
                 "worst_destinations": self.window.worst_destinations(),
-                "weight_ratio": self.window.weight_ratio,
             }
         if self.certificates:
             content["certificates"] = [certificate.to_dict() for certificate in self.certificates]
-        if self.rounds:
-            content["rounds"] = [vars(optimisation_round) for optimisation_round in self.rounds]
-        if self.legs is not None:
-            content |= _legs_data(self.legs)
         if self.paper is not None:
             # The node entropy of the paper is that of its window notion.
             content |= self.paper.to_dict()
@@ -232,19 +209,8 @@ class Design:
         scheme = self.scheme
         params: dict[str, Any] = {"graph": scheme.graph.name, "law": scheme.law.name, "walk": str(scheme.walk)}
         params |= {"support": str(scheme.law.support), "recipients": scheme.recipients}
-        seed = self.legs.seed if self.legs is not None else 1 if self.exposure.observer == "opener" else None
+        seed = 1 if self.exposure.observer == "opener" else None
         return Record(kind="design", params=params, seed=seed, result=self.to_dict())
-
-
-def _legs_data(legs: SampledLegs) -> dict[str, Any]:
-    def cells(estimate: Estimate) -> dict[str, Any]:
-        return {"legs": estimate.count, "mean": estimate.mean, "interval": estimate.interval}
-
-    return {
-        "seed": legs.seed,
-        "hops_by_distance": [{"distance": distance} | cells(mean) for distance, mean in legs.by_distance.items()],
-        "hops_by_degree": [{"degrees": list(degrees)} | cells(mean) for degrees, mean in legs.by_degree.items()],
-    }
 
 
 class DesignOptions(TypedDict, total=False):
@@ -252,12 +218,10 @@ class DesignOptions(TypedDict, total=False):
 
     balanced: bool | None
     budget_hops: float
-    objective: str
     observer: str
     window_radius: int
     tail_probability: float
     return_time: float | None
-    seed: int
     memory_bytes: int
 
 
@@ -271,8 +235,6 @@ def design(
     support: DistanceSupport | tuple[int, int] | str | None = None,
     walk: Walk | str | None = None,
     sealing: Sealing | None = None,
-    executor: Engine = None,
-    store: JobStore | None = None,
     progress: Progress | bool = False,
     **options: Unpack[DesignOptions],
 ) -> Design:
@@ -289,8 +251,6 @@ def design(
         support: distances a destination may have; by default from 2 to 6, or to as far as all nodes reach.
         walk: how ciphertexts walk; by default that of the file, or the simple walk.
         sealing: size and suite of a message, for prices in bytes.
-        executor: where legs of a very large graph are sampled: any executor, or an engine's name.
-        store: where sampled legs are kept.
         progress: True for a display on standard error, or a function that receives stage, done and total.
         options: of :class:`LawRequest`; a law refuses options that it does not take.
 
@@ -324,7 +284,7 @@ def design(
                 return evaluate_scheme(scheme, sealing=sealing, progress=listener)
             name_or_law, chosen_walk, chosen = scheme.law, scheme.walk, scheme.law.support
         request = LawRequest(graph=graph, support=chosen, walk=chosen_walk, **options)
-        result = _design_exactly(name_or_law, request, executor=executor, store=store, progress=listener)
+        result = _design_exactly(name_or_law, request, progress=listener)
         return result if sealing is None else replace(result, sealing=sealing)
 
 
@@ -358,24 +318,22 @@ def evaluate_scheme(
         progress("guesses of the source", 1, steps)
         if (guesses := estimate_predecessor_guess(scheme, hops=price.hops)) is not None:
             exposure = replace(exposure, predecessor_guess=guesses[0], predecessor_guess_with_hop=guesses[1])
-        named: dict[float, Estimate] = {}
+        named, read = dict[float, Estimate](), dict[float, Estimate]()
         for step, share in enumerate(colluders, start=2):
             progress(f"{share:.0%} of nodes collude", step, steps)
-            placed, naming = estimate_first_sights(scheme, share, hops=price.hops)
-            named[placed] = naming
-        exposure = replace(exposure, named_by_colluders=named)
+            placed, named_share, read_share = estimate_coalition(scheme, share, hops=price.hops)
+            named[placed], read[placed] = named_share, read_share
+        exposure = replace(exposure, named_by_colluders=named, read_by_colluders=read)
     return Design(scheme=scheme, price=price, exposure=exposure, prior_range=often, sealing=sealing or Sealing())
 
 
-def _design_exactly(
-    law: str | DestinationLaw, request: LawRequest, *, executor: Engine, store: JobStore | None, progress: Progress
-) -> Design:
-    """Design a law for one recipient, with tables of all pairs where they fit."""
+def _design_exactly(law: str | DestinationLaw, request: LawRequest, *, progress: Progress) -> Design:
+    """Design a law for one recipient, with tables of all pairs; where they do not fit, by sampled walks."""
     progress(f"making the law {law if isinstance(law, str) else law.name}", 0, 3)
     result = make_from_request(law, request)
     scheme = Scheme(request.graph, result.law, request.walk, designed_for=request.walk)
-    if request.is_large and result.law.far is not None:
-        return evaluate_scheme(scheme, progress=progress)
+    if request.is_large and not scheme.is_direct:
+        return replace(evaluate_scheme(scheme, progress=progress), is_balanced=request.balanced)
     blind = Estimate.exact(_blind_node_entropy(result.law))
     common: dict[str, Any] = {
         "scheme": scheme,
@@ -386,24 +344,17 @@ def _design_exactly(
     if scheme.is_direct or result.paper is not None:
         return Design(**common, price=scheme.price, exposure=unobserved, paper=result.paper)
     progress("price and exposure", 1, 3)
-    if request.is_large:
-        legs = sample_legs(scheme, seed=request.seed, executor=executor, store=store)
-        price = Price(legs.hops.mean, f"estimated from {legs.hops.count} legs", legs.hops.interval)
-        return Design(**common, price=price, exposure=unobserved, legs=legs)
     designer, best = request.designer, result.best
     channel = designer.channel(scheme.law, request.observer) if best is None else best.channel
     window = _evaluate_window(request, scheme.law)
     progress("certificates", 2, 3)
-    certificates = result.certificates or designer.certify(
-        scheme.law.name, scheme.law, channel, objective=request.objective
-    )
+    certificates = result.certificates or designer.certify(scheme.law.name, scheme.law, channel)
     return Design(
         **common,
         price=scheme.price,
         exposure=channel.expose(scheme.law),
         window=window,
         certificates=certificates,
-        rounds=() if best is None else best.rounds,
     )
 
 
@@ -418,31 +369,7 @@ def _evaluate_window(request: LawRequest, law: DestinationLaw) -> WindowFloor:
         raise InvalidParameterError("return time", time, f"more than the largest distance, {support.hi}")
     likelihood = exact_window_likelihood(chain, time, radius)
     entropies, _ = window_entropies(law, likelihood, distances(request.graph))
-    return WindowFloor(time, chosen_by, entropies, weight_ratio(law, likelihood))
-
-
-def sample_legs(
-    scheme: Scheme, *, seed: int = 1, legs: int = _LEGS, executor: Engine = None, store: JobStore | None = None
-) -> SampledLegs:
-    """Sample ``legs`` legs of any walk and sort them; lanes are jobs of ``executor``, kept in ``store``."""
-    with open_engine(executor) as workers:
-        records = scheme.run_updates(
-            updates=legs, seed=seed, replicas=_REPLICAS, burn_in=1, executor=workers, store=store
-        )
-    hops = records["leg_hops"].astype(np.float64)
-    around = balls(scheme.graph, scheme.law.support.hi, records["source"])
-    rows = np.repeat(np.arange(len(records)), np.diff(around.starts))
-    lengths = around.hops[around.nodes == records["destination"][rows]]
-    classes = degree_classes(scheme.graph.degrees[records["destination"]])
-    return SampledLegs(
-        seed=seed,
-        hops=estimate_mean(hops),
-        by_distance={int(length): estimate_mean(hops[lengths == length]) for length in np.unique(lengths)},
-        by_degree={
-            (2**label, 2 ** (label + 1) - 1): estimate_mean(hops[classes == label])
-            for label in np.unique(classes).tolist()
-        },
-    )
+    return WindowFloor(time, chosen_by, entropies)
 
 
 def _blind_node_entropy(law: DestinationLaw) -> float:

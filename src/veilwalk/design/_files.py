@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from veilwalk.core.archives import read_archive
+from veilwalk.core.config import read_json
 from veilwalk.core.errors import InputFileError, InvalidParameterError
 from veilwalk.core.records import plain, write_atomically
 from veilwalk.core.support import DistanceSupport
@@ -198,10 +199,10 @@ def _places_by_label(own: Sequence[str] | None, other: Sequence[str] | None, n_n
 
 
 def _load(path: Path) -> _LawFile:
+    content = _read(path)
+    if str(content.get("format")) != _FORMAT:
+        raise InputFileError(f"law {path}: not a law file (its format is not {_FORMAT})")
     try:
-        content = _read(path)
-        if str(content["format"]) != _FORMAT:
-            raise InputFileError(f"law {path}: format {content['format']} is not {_FORMAT}")
         walk = Walk.parse(str(content["walk"])) if "walk" in content else None
         labels = tuple(map(str, content["labels"])) if "labels" in content else None
         numbers = {name: type(usual)(content[name]) for name, usual in _NUMBERS.items() if name in content}
@@ -219,22 +220,15 @@ def _load(path: Path) -> _LawFile:
         matrix.check_format(full_check=True)
         law = DestinationLaw(support, str(content["graph_digest"]), matrix, str(content.get("name", "")))
         return _LawFile(law, walk, labels, numbers)
-    except OSError as error:
-        raise InputFileError(f"law {path}: {error.strerror or error}") from error
-    except (KeyError, ValueError, TypeError, OverflowError, EOFError, zipfile.BadZipFile) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputFileError(f"law {path}: not a law file ({error})") from error
 
 
 def _read(path: Path) -> Mapping[str, Any]:
     match path.suffix:
         case ".json":
-            content = json.loads(path.read_text())
-            if not isinstance(content, dict):
-                raise InputFileError(f"law {path}: not a law file (no object)")
-            return content
+            return read_json(path)
         case ".npz":
-            # From memory: NumPy leaves a file open that turns out not to be an archive.
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
+            return read_archive(path)
         case _:
             raise InvalidParameterError("law", str(path), "a .json or .npz file")

@@ -16,7 +16,8 @@ and D, a relative entropy, only falls when pairs are merged into classes: the di
 the last hop is nearer to the source, and the magnitude of the opener's degree. So classes give an upper bound on the
 node entropy, up to sampling. On random regular graphs the bound is close.
 
-**The predecessor**, the source itself, guesses the opener; **colluders** name the neighbour that handed them a message.
+**The predecessor**, the source itself, guesses the opener; **colluders** name the neighbour that handed them a message,
+and read what any of them holds if it is for one of them.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ _LEAST_DELIVERIES, _PLAYED_HOPS = 1_024, 2_000_000_000
 # Nodes in a ball around opener and last hop, about; deliveries whose pairs are weighed.
 _BALL_NODES, _CENTRES = 2_000, 2_048
 _CLASS_GROUPS = 16
-#: Shares of colluders in a design.
-SHARES = (0.01, 0.05, 0.1, 0.2)
+#: Shares of colluders in a design, and the one in a row of a search.
+SHARES, TENTH = (0.01, 0.05, 0.1, 0.2), 0.1
 _SETS, _WALKS, _FEWEST_WALKS = 256, 2_000, 200
 _EXACT_NODES = 1_000
 _PLACEMENTS, _UPDATES = 8, 40_000
@@ -69,10 +70,6 @@ _PLACEMENTS, _UPDATES = 8, 40_000
 _RETURNS, _RETURN_SEED, _RETURN_CLASSES, _FEWEST_CLASSES, _RARE = 2_000_000, 11, 24, 6, 60
 # Arcs up to which the channel of one recipient is exact in seconds.
 _CHANNEL_ARCS = 800
-#: Up to so many members a network is small: what two that collude learn is said.
-FEW_MEMBERS = 20
-# Pairs of colluders, updates of each half, the longest time between sights; from this share named, it is not worth it.
-_PAIRS, _PAIR_UPDATES, _LONGEST_GAP, _NOT_WORTH = 4, 80_000, 40, 1 / 3
 _COUNTED_HOPS = 200_000_000
 # Walks that a kernel can start at a given node.
 _STARTABLE = {"simple": False, "non-backtracking": True}
@@ -388,86 +385,39 @@ def estimate_return_guesses(scheme: Scheme) -> list[Estimate] | None:
     return _estimate_hit_ratios(tables.reshape(2, -1, n_nodes))
 
 
-def estimate_pair_guess(scheme: Scheme, seed: int = 1) -> Estimate:
-    """Return the share of honest updates whose maker two colluding members name, at least: the mean over pairs.
+def estimate_coalition(
+    scheme: Scheme, share: float, *, hops: float, effort: int = THOROUGH, seed: int = 1
+) -> tuple[float, Estimate, Estimate]:
+    """Return the share of colluders, of honest messages whose source they name at first sight, and of those they read.
 
-    They compare what they see of the token: who of them held it last before the update, to whom it went, who of them
-    got it first after, from whom, how long that took, and whether one of them sealed before or opened after. Sealed for
-    one, whom a colluder sealed for is known. Guesses are fitted on other updates than they are scored on.
-    """
-    n_nodes, shares = scheme.graph.n_nodes, []
-    rng = task_generator(seed, _COLLUDERS, 2)
-    names = ("previous_sight_node", "previous_sight_to", "first_sight_node", "first_sight_from")
-    for pair in range(_PAIRS):
-        colluders = np.zeros(n_nodes, dtype=np.bool_)
-        colluders[rng.choice(n_nodes, size=2, replace=False)] = True
-        halves, cells = [], []
-        for half in range(2):
-            updates = scheme.iter_updates(
-                updates=_PAIR_UPDATES, seed=_RETURN_SEED + 2 * pair + half, colluders=colluders
-            )
-            # Updates of a lane follow each other in time.
-            records = np.concatenate(list(updates))
-            records = records[np.argsort(records["replica"], kind="stable")]
-            before = np.append(-1, records["source"][:-1])
-            before = np.where(np.diff(records["replica"], prepend=-1) == 0, before, -1)
-            is_honest = ~colluders[records["source"]]
-            records, before = records[is_honest], np.where(colluders[before] & (before >= 0), before, -1)[is_honest]
-            opener = np.where(colluders[records["destination"]], records["destination"], -1)
-            gap = np.clip(records["first_sight_clock"] - records["previous_sight_clock"], -1, _LONGEST_GAP)
-            cell = np.where(records["first_sight_node"] < 0, -1, gap) + 1
-            for column in (before, opener, *(records[name] for name in names)):
-                cell = cell * (n_nodes + 1) + column + 1
-            halves.append(records["source"].astype(np.int64))
-            cells.append(cell)
-            is_known = (before >= 0) & (scheme.recipients == 1)
-        n_cells, numbers = np.unique(np.concatenate(cells), return_inverse=True)
-        first, second = np.split(numbers, [len(cells[0])])
-        counts = np.bincount(first * n_nodes + halves[0], minlength=len(n_cells) * n_nodes)
-        guesses = counts.reshape(-1, n_nodes).argmax(axis=1)
-        shares.append(float(np.mean((guesses[second] == halves[1]) | is_known)))
-    return replace(estimate_mean(np.array(shares), student=True), how="at least; veilwalk audit has stronger attacks")
-
-
-def warn_few_members(scheme: Scheme) -> str | None:
-    """Return a warning in plain words where a network is so small that little can be hidden; else None."""
-    n_nodes = scheme.graph.n_nodes
-    if n_nodes > FEW_MEMBERS or scheme.is_direct:
-        return None
-    hit_ratio = estimate_opener_exposure(scheme, effort=QUICK).exposure.hit_ratio
-    pair = estimate_pair_guess(scheme)
-    opener = "" if hit_ratio is None else f"an opener names the maker by its last hop in {hit_ratio.mean:.0%}, "
-    least = " or more" if pair.mean < 1.0 else ""
-    line = f"{n_nodes} members: {opener}two that collude name it in {pair.mean:.0%}{least}, blind guesses in "
-    line += f"{1 / (n_nodes - 1):.0%} and {1 / max(n_nodes - 2, 1):.0%} of updates"
-    if pair.mean < _NOT_WORTH:
-        return line
-    cure = "use noise (train --epsilon), or aggregate at a party that all trust"
-    return f"{line}; where two may collude anonymity is not worth its price: {cure}"
-
-
-def estimate_first_sights(scheme: Scheme, share: float, *, hops: float, seed: int = 1) -> tuple[float, Estimate]:
-    """Return the share of colluders, and of honest messages whose source they name at first sight.
-
-    Colluders are placed at random; the first of them to get a message names the neighbour that handed it over. No
-    routing keeps this below the share of colluders. It is their cheapest attack; the audit has the strongest.
-    ``hops`` is about the length of a walk.
+    Colluders are placed at random. The first of them to get a message names the neighbour that handed it over: no
+    routing keeps this below their share. It is their cheapest attack; the audit has the strongest. They share keys:
+    they read what one of them holds if any of them is a recipient. ``hops`` is about the length of a walk.
     """
     # To draw a set takes time quadratic in its size.
-    each = max(int(min(_UPDATES, _COUNTED_HOPS / (hops + scheme.recipients**2 / 4))) // _PLACEMENTS, 256)
+    updates = min(_UPDATES, _COUNTED_HOPS / (hops + scheme.recipients**2 / 2)) * effort / THOROUGH
+    each = max(int(updates) // _PLACEMENTS, 256 * effort // THOROUGH)
     n_nodes, lanes = scheme.graph.n_nodes, n_parallel_lanes(scheme.graph, each)
     count = min(max(round(share * n_nodes), 1), n_nodes - 1)
-    named = np.zeros(_PLACEMENTS)
+    named, read = np.zeros(_PLACEMENTS), np.zeros(_PLACEMENTS)
     for placement in range(_PLACEMENTS):
         colluders = np.zeros(n_nodes, dtype=np.bool_)
         rng = task_generator(seed, _COLLUDERS, round(share * 1e6), placement)
         colluders[rng.choice(n_nodes, size=count, replace=False)] = True
-        records = np.concatenate(
-            list(
-                scheme.iter_updates(updates=each, seed=seed + placement, replicas=lanes, colluders=colluders, burn_in=8)
-            )
-        )
+        options: dict[str, Any] = {"updates": each, "seed": seed + placement, "replicas": lanes, "burn_in": 8}
+        records = np.concatenate(list(scheme.iter_updates(colluders=colluders, **options)))
         honest = records[~colluders[records["source"]]]
         if len(honest):
             named[placement] = np.mean(honest["first_sight_from"] == honest["source"])
-    return count / n_nodes, estimate_mean(named, student=True, count=_PLACEMENTS * each)
+            is_for_them = colluders[_recipients_of(scheme, honest, seed + placement)].any(axis=1)
+            read[placement] = np.mean((honest["first_sight_node"] >= 0) & is_for_them)
+    counted: dict[str, Any] = {"student": True, "count": _PLACEMENTS * each}
+    return count / n_nodes, estimate_mean(named, **counted), estimate_mean(read, **counted)
+
+
+def _recipients_of(scheme: Scheme, records: Any, seed: int) -> IntArray:
+    """Return the recipients of played updates, a row each."""
+    if scheme.recipients == 1:
+        return np.asarray(records["destination"])[:, np.newaxis]
+    sealed = {"lane": records["replica"], "source": records["source"], "clock": records["clock"] - records["leg_hops"]}
+    return draw_recipients(scheme.graph, scheme.law.rows, scheme.recipients, seed=seed, **sealed)

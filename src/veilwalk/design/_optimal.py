@@ -1,16 +1,11 @@
 r"""Computes the best law for a fixed channel, prior and budget, and a bound that no law can pass.
 
 For a joint law J with both margins equal to a fixed prior, the observation of a source has the law C of the channel.
-There are two objectives:
-
-* the expected entropy of its posterior, ``H(J) = sum of q log(Q / q)`` with ``q = J_ij C(k | i, j)`` and Q the sum of q
-  over sources: concave in J, to be made large;
-* the chance that its likeliest source is the right one, ``sum over (j, k) of max_i q``: convex, to be made small.
-
-Both are homogeneous of degree one, so the linear function with the gradient g at any J bounds them everywhere:
-``H(X) <= <g(J), X>`` for all X. The largest value of that over all laws with these margins and budget is a transport
-problem, and any multipliers ``u_i + v_j + price * hops_ij >= g_ij`` bound it by ``<prior, u> + <prior, v> + price *
-budget``. That number is the certificate.
+The objective is the expected entropy of its posterior, ``H(J) = sum of q log(Q / q)`` with ``q = J_ij C(k | i, j)`` and
+Q the sum of q over sources. It is concave in J and homogeneous of degree one, so the linear function with the gradient
+g at any J bounds it everywhere: ``H(X) <= <g(J), X>`` for all X. The largest value of that over all laws with these
+margins and budget is a transport problem, and any multipliers ``u_i + v_j + price * hops_ij >= g_ij`` bound it by
+``<prior, u> + <prior, v> + price * budget``. That number is the certificate.
 
 Tables here have one row per destination; the transport problem is the same either way.
 
@@ -24,19 +19,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy import special
 
 from veilwalk.chains import chain_of
 from veilwalk.core.arrays import BoolArray, FloatArray
-from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError, NumericalError
+from veilwalk.core.errors import InfeasibleDesignError, NumericalError
 from veilwalk.core.sizes import DEFAULT_MEMORY_BYTES
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._channel import Channel
-from veilwalk.design._kernels import hit_slopes
 from veilwalk.design._law import (
     FOLDS,
     MARGIN_TOLERANCE,
@@ -48,15 +41,8 @@ from veilwalk.design._law import (
 )
 from veilwalk.graphs import Graph
 
-OBJECTIVES = ("entropy", "hit-ratio")
 _ASCENT_STEPS = 200
 _ENTROPY_GAP = 1e-6
-# The exponent of the norm that stands for the maximum over sources.
-_SHARPNESS = 200.0
-# Fewest and most accelerated steps, and the entries of the channel they may look at between them.
-_DESCENT_STEPS = (500, 1200)
-_DESCENT_WORK = 6e8
-_HIT_GAP = 5e-3
 _TRANSFORMS = 4
 _TINY = 1e-300
 # A budget is met when it is undercut by no more than this share of it.
@@ -184,13 +170,8 @@ def _find_root(excess: Callable[[float], float], low: tuple[float, float], high:
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """The best joint law (one row per destination), its value, and a bound on the value of any law.
+    """The best joint law (one row per destination), its entropy in nats, and an upper bound on that of any law."""
 
-    For ``entropy`` both are in nats and the bound is an upper one; for ``hit-ratio`` they are probabilities and the
-    bound is a lower one.
-    """
-
-    objective: str
     joint: FloatArray
     value: float
     bound: float
@@ -202,8 +183,8 @@ class Optimum:
 
     def certify(self, name: str, law: DestinationLaw, channel: Channel, *, prior: str, budget: float) -> Certificate:
         """Compare ``law``, on the channel that was held fixed, with this optimum."""
-        value = _objective_value(law, channel, self.objective)
-        return Certificate(name, self.objective, prior, budget, value, best_found=self.value, bound=self.bound)
+        value = channel.expose(law).node_entropy.mean
+        return Certificate(name, prior, budget, value, best_found=self.value, bound=self.bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,11 +197,22 @@ class Problem:
     hops: FloatArray
     budget: float = math.inf
 
-    def solve(self, objective: str = "entropy") -> Optimum:
-        """Return the best law for ``objective`` with its certificate."""
-        if objective not in OBJECTIVES:
-            raise InvalidParameterError("objective", objective, f"one of {', '.join(OBJECTIVES)}")
-        return _most_entropy(self) if objective == "entropy" else _fewest_hits(self)
+    def solve(self) -> Optimum:
+        """Return the best law with its certificate, by mirror ascent: multiply by exp(gradient), then scale back.
+
+        The entropy is 1-smooth relative to the relative entropy (the observations of a pair sum to one), so the full
+        step never descends.
+        """
+        scaling = self.nearest(np.zeros_like(self.hops))
+        bound = math.inf
+        steps, settled = 0, False
+        while not settled:
+            joint, steps = scaling.joint, steps + 1
+            value, gradient = entropy_gradient(joint, self.channel)
+            scaling = self.nearest(np.log(np.maximum(joint, _TINY)) + gradient, scaling)
+            bound = min(bound, self.bound_linear(gradient, -scaling.rows, scaling.price))
+            settled = bound - value <= _ENTROPY_GAP * value or steps == _ASCENT_STEPS
+        return Optimum(joint, value, bound)
 
     def nearest(self, log_table: FloatArray, start: Scaling | None = None) -> Scaling:
         """Return the joint law nearest to ``exp(log_table)`` on the usable pairs that keeps prior and budget."""
@@ -256,99 +248,6 @@ def entropy_gradient(joint: FloatArray, channel: Channel) -> tuple[float, FloatA
     return value, gradient
 
 
-def _most_entropy(problem: Problem) -> Optimum:
-    """Mirror ascent: multiply by exp(gradient), then scale back to margins and budget.
-
-    The entropy is 1-smooth relative to the relative entropy (the observations of a pair sum to one), so the full step
-    never descends.
-    """
-    scaling = problem.nearest(np.zeros_like(problem.hops))
-    bound = math.inf
-    steps, settled = 0, False
-    while not settled:
-        joint, steps = scaling.joint, steps + 1
-        value, gradient = entropy_gradient(joint, problem.channel)
-        scaling = problem.nearest(np.log(np.maximum(joint, _TINY)) + gradient, scaling)
-        bound = min(bound, problem.bound_linear(gradient, -scaling.rows, scaling.price))
-        settled = bound - value <= _ENTROPY_GAP * value or steps == _ASCENT_STEPS
-    return Optimum("entropy", joint, value, bound)
-
-
-class HitSlope(NamedTuple):
-    """Hit ratio of a joint law, its smooth stand-in with that one's gradient, and a slope below the hit ratio.
-
-    ``slope`` holds weights of at most one over the sources of each observation: ``<slope, X>`` bounds the hit ratio of
-    every X from below.
-    """
-
-    value: float
-    smooth: float
-    gradient: FloatArray
-    slope: FloatArray
-
-
-class HitRatio:
-    """The hit ratio under one channel as a function of the joint law, ready to be evaluated many times."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._sources = np.concatenate(channel.sources)
-        self._first_source = np.cumsum([0, *(len(nodes) for nodes in channel.sources)])
-        self._tables = np.concatenate([table.ravel() for table in channel.tables])
-        self._first_entry = np.cumsum([0, *(table.size for table in channel.tables)])
-        self.size = len(self._tables)
-
-    def evaluate(self, joint: FloatArray, sharpness: float) -> HitSlope:
-        """Return value and slopes at ``joint``; the maximum over sources is smoothed as a norm of that exponent."""
-        gradient, slope, values = np.zeros_like(joint), np.zeros_like(joint), np.zeros((len(joint), 2))
-        ragged = (self._sources, self._first_source, self._tables, self._first_entry)
-        hit_slopes(joint, *ragged, sharpness, gradient, slope, values)
-        value, smooth = values.sum(axis=0)
-        return HitSlope(float(value), float(smooth), gradient, slope)
-
-
-def _fewest_hits(problem: Problem) -> Optimum:
-    """Accelerated mirror descent on the smoothed hit ratio; the mean of all slopes gives the certificate."""
-    ratio = HitRatio(problem.channel)
-    point = mirror = best = problem.nearest(np.zeros_like(problem.hops)).joint
-    value, bound, lipschitz, total = ratio.evaluate(point, _SHARPNESS).value, 0.0, 1.0, 0.0
-    slopes, rows, prices = np.zeros_like(point), np.zeros(len(point)), 0.0
-    scaling: Scaling | None = None
-    steps, most = 0, int(np.clip(_DESCENT_WORK / ratio.size, *_DESCENT_STEPS))
-    while value - bound > _HIT_GAP * value and steps < most:
-        steps += 1
-        while True:
-            weight = (1.0 + math.sqrt(1.0 + 4.0 * total * lipschitz)) / (2.0 * lipschitz)
-            share = weight / (total + weight)
-            middle = (1.0 - share) * point + share * mirror
-            here = ratio.evaluate(middle, _SHARPNESS)
-            moved = problem.nearest(np.log(np.maximum(mirror, _TINY)) - weight * here.gradient, scaling)
-            ahead = (1.0 - share) * point + share * moved.joint
-            then = ratio.evaluate(ahead, _SHARPNESS)
-            # The smooth value must stay below its quadratic model; otherwise the step was too long.
-            room = special.kl_div(moved.joint, np.maximum(mirror, _TINY)).sum() / (total + weight)
-            if then.smooth <= here.smooth + float((here.gradient * (ahead - middle)).sum()) + room + 1e-14:
-                break
-            lipschitz *= 2.0
-        point, mirror, scaling, total, lipschitz = ahead, moved.joint, moved, total + weight, 0.9 * lipschitz
-        slopes, rows, prices = slopes + weight * here.slope, rows + moved.rows, prices + moved.price
-        if then.value < value:
-            value, best = then.value, ahead
-        bound = max(bound, -problem.bound_linear(-slopes / total, -rows / total, prices / total))
-    return Optimum("hit-ratio", best, value, bound)
-
-
-@dataclass(frozen=True, eq=False)
-class OptimisationRound:
-    """One round of optimisation: the best value with the channel held fixed, and with the channel of that best law.
-
-    ``channel_moved`` is the mean total variation distance between the two channels, over all pairs.
-    """
-
-    value_held_fixed: float
-    value_derived_anew: float
-    channel_moved: float
-
-
 @dataclass(frozen=True, eq=False)
 class BestLaw:
     """The best law, its own channel, the optimum behind it, and the channel that was held fixed for the optimum."""
@@ -357,7 +256,6 @@ class BestLaw:
     channel: Channel
     optimum: Optimum
     held_fixed: Channel
-    rounds: tuple[OptimisationRound, ...]
 
 
 class LawDesigner:
@@ -393,33 +291,27 @@ class LawDesigner:
         usable: BoolArray = table.toarray() > 0
         return Problem(channel, np.ascontiguousarray(usable.T), prior, np.ascontiguousarray(self.hops.T), budget)
 
-    def optimal(
-        self, start: DestinationLaw, budget: float, *, objective: str, observer: str = "return-time"
-    ) -> BestLaw:
+    def optimal(self, start: DestinationLaw, budget: float, *, observer: str = "return-time") -> BestLaw:
         """Return the best law with the prior of ``start``.
 
         The channel depends on the law: it is derived anew from each optimum until that moves its value by less than it
         may be from the best. The result is the law, ``start`` included, that is best with its own channel.
         """
-        held, rounds = self.channel(start, observer), []
-        candidates = [(_objective_value(start, held, objective), start, held)]
+        held = self.channel(start, observer)
+        candidates = [(held.expose(start).node_entropy.mean, start, held)]
         for _ in range(_ROUNDS):
-            optimum = self.problem(start, held, budget, balanced=False).solve(objective)
+            optimum = self.problem(start, held, budget, balanced=False).solve()
             law = start.with_rows(optimum.joint.T)
             anew = self.channel(law, observer)
-            value = _objective_value(law, anew, objective)
+            value = anew.expose(law).node_entropy.mean
             candidates.append((value, law, anew))
-            rounds.append(OptimisationRound(optimum.value, value, held.distance_to(anew)))
             if abs(value - optimum.value) <= optimum.gap * optimum.value:
                 break
             held = anew
-        pick = max if objective == "entropy" else min
-        _, law, channel = pick(candidates, key=lambda candidate: candidate[0])
-        return BestLaw(law, channel, optimum, held, tuple(rounds))
+        _, law, channel = max(candidates, key=lambda candidate: candidate[0])
+        return BestLaw(law, channel, optimum, held)
 
-    def certify(
-        self, name: str, law: DestinationLaw, channel: Channel, *, objective: str = "entropy"
-    ) -> tuple[Certificate, ...]:
+    def certify(self, name: str, law: DestinationLaw, channel: Channel) -> tuple[Certificate, ...]:
         """Compare ``law`` with the best balanced law that costs no more, and with the best that has its prior.
 
         The first is left out where no balanced law is that cheap, the second where it is the same.
@@ -429,17 +321,11 @@ class LawDesigner:
         certificates = []
         for prior in ("uniform",) if is_balanced else ("uniform", "its own"):
             try:
-                best = self.problem(law, channel, budget, balanced=prior == "uniform").solve(objective)
+                best = self.problem(law, channel, budget, balanced=prior == "uniform").solve()
             except InfeasibleDesignError:
                 continue
             certificates.append(best.certify(name, law, channel, prior=prior, budget=budget))
         return tuple(certificates)
-
-
-def _objective_value(law: DestinationLaw, channel: Channel, objective: str) -> float:
-    """Return the value of ``objective``: node entropy in nats, or the hit ratio."""
-    content = channel.expose(law).summary()
-    return float(content["node_entropy_nats" if objective == "entropy" else "hit_ratio"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,7 +339,6 @@ class Certificate:
     """
 
     law: str
-    objective: str
     prior: str
     budget_hops: float
     value: float
@@ -463,7 +348,7 @@ class Certificate:
     @property
     def shortfall(self) -> float:
         """How far the law may be from the best, as a share of the bound; negative where it does better."""
-        behind = self.bound - self.value if self.objective == "entropy" else self.value - self.bound
+        behind = self.bound - self.value
         # Where nobody can hide at all, no law is behind another.
         return behind / self.bound if self.bound else behind
 
@@ -473,10 +358,9 @@ class Certificate:
 
     def in_words(self) -> str:
         """Return the certificate as a sentence."""
-        measure = "node entropy" if self.objective == "entropy" else "hit ratio"
         rivals = "any balanced law" if self.prior == "uniform" else "any law with its own source prior"
         hops = f"with up to {self.budget_hops:.1f} hops"
-        where = f"on this graph, in {measure}, {hops}, for this walk and observation channel"
+        where = f"on this graph, in node entropy, {hops}, for this walk and observation channel"
         if self.shortfall < -1e-9:
             return f"{self.law} does {-self.shortfall:.3%} better than {rivals} could {where}: it is not balanced"
         # Rounded up: "within" must stay true.

@@ -267,15 +267,11 @@ def window_entropies(law: DestinationLaw, likelihood: FloatArray, hops: IntArray
 
 @dataclass(frozen=True, eq=False)
 class WindowFloor:
-    """Definition PrivacyNotion at one return time: node entropy of every destination, in nats.
-
-    ``weight_ratio`` is the largest ratio of the weights of two sources of one destination.
-    """
+    """Definition PrivacyNotion at one return time: node entropy of every destination, in nats."""
 
     return_time: float
     chosen_by: str
     node_entropy_by_destination: FloatArray
-    weight_ratio: float
 
     @property
     def node_entropy_nats(self) -> float:
@@ -301,16 +297,6 @@ def choose_return_time(chain: Chain, support: DistanceSupport, tail_probability:
         return float(longest), "the longest affordable: walks mix too slowly here for the paper's rule"
     half = covered_return_times(chain, support, ((1 - tail_probability) / 2,))[0]
     return float(max(half, support.hi + 1)), "the paper's rule"
-
-
-def weight_ratio(law: DestinationLaw, likelihood: FloatArray) -> float:
-    """Return how many times the likeliest source of a destination outweighs the least likely, at most.
-
-    Weights are ``P_ij L_ij``, as in the window notion: 1 where all sources have equal weight.
-    """
-    weights = law.matrix.toarray() * likelihood
-    least = np.where(weights > 0, weights, np.inf).min(axis=0)
-    return float((weights.max(axis=0) / least).max())
 
 
 def mean_by_distance(values: FloatArray, hops: IntArray, support: DistanceSupport) -> FloatArray:

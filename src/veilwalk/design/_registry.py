@@ -23,15 +23,13 @@ from veilwalk.core.support import DistanceSupport
 from veilwalk.core.validate import refuse_removed
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._law import DestinationLaw, DistanceLaw, far_law, law_by_distance, parse_far
-from veilwalk.design._optimal import OBJECTIVES, BestLaw, Certificate, LawDesigner
+from veilwalk.design._optimal import BestLaw, Certificate, LawDesigner
 from veilwalk.design._paper import WindowDesign, design_on_graph, design_regular
 from veilwalk.graphs import Graph, iter_distances
 
 #: Options of every law that has tables of all pairs, and of one that is priced by sampling.
-_WITH_TABLES = frozenset(
-    {"balanced", "budget_hops", "objective", "observer", "window_radius", "tail_probability", "return_time"}
-)
-_SAMPLED = frozenset({"balanced", "seed"})
+_WITH_TABLES = frozenset({"balanced", "budget_hops", "observer", "window_radius", "tail_probability", "return_time"})
+_SAMPLED = frozenset({"balanced"})
 _WIDEST = 6
 _FARS = (2, 3, 4, 5)
 # The first of them, from which a law is taken where none is named.
@@ -51,12 +49,10 @@ class LawRequest:
         balanced: whether every node must update equally often; None for only an optimal law. An optimal law that need
             not be balanced has the prior of uniform-node.
         budget_hops: most mean hops per update; an optimal law without a budget may use as many as uniform-node.
-        objective: ``entropy`` or ``hit-ratio``, which certificates compare and ``optimal`` improves.
         observer: ``return-time`` or ``last-hop``.
         window_radius: delta, of the window notion.
         tail_probability: delta', which chooses the return time designed for.
         return_time: kappa, instead.
-        seed: of samples, on graphs too large for tables of all pairs.
         far: the least distance of a recipient under the law ``far``; said by its name, ``far:4``.
         memory_bytes: most that tables may take.
     """
@@ -66,18 +62,14 @@ class LawRequest:
     walk: Walk = SIMPLE
     balanced: bool | None = None
     budget_hops: float = math.inf
-    objective: str = "entropy"
     observer: str = "return-time"
     window_radius: int = 5
     tail_probability: float = 0.3
     return_time: float | None = None
-    seed: int = 1
     far: int | None = None
     memory_bytes: int = DEFAULT_MEMORY_BYTES
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise InvalidParameterError("objective", self.objective, f"one of {', '.join(OBJECTIVES)}")
         validate.more_than(0, budget_hops=self.budget_hops)
 
     @cached_property
@@ -178,7 +170,7 @@ def _optimal(request: LawRequest) -> LawResult:
     even = request.balanced is not False
     start = designer.within_budget(designer.uniform.balance() if even else designer.uniform, request.budget_hops)
     budget = start.mean_hops(designer.hops) if math.isinf(request.budget_hops) else request.budget_hops
-    best = designer.optimal(start, budget, objective=request.objective, observer=request.observer)
+    best = designer.optimal(start, budget, observer=request.observer)
     prior, simply = ("uniform", "uniform-node, balanced,") if even else ("its own", "uniform-node")
     certificates = tuple(
         best.optimum.certify(name, law, best.held_fixed, prior=prior, budget=budget)
@@ -197,8 +189,8 @@ LAWS: dict[str, LawKind] = {
     "far": LawKind(
         "far:R, such as far:4: evenly over all nodes at distance R or more; any graph, any size",
         _far,
-        options=frozenset({"seed"}),
-        large_options=frozenset({"seed"}),
+        options=frozenset(),
+        large_options=frozenset(),
         whole=True,
     ),
     "paper": LawKind("the paper's closed form, corrected; regular graphs", _paper),
@@ -242,7 +234,7 @@ def make_from_request(law: str | DestinationLaw, request: LawRequest) -> LawResu
         able = _format_names(other for other, kind in LAWS.items() if kind.large_options is not None)
         need = f"one of {able} from {LARGE_NODES} nodes on: others need tables of all pairs"
         raise InvalidParameterError("law", name, need)
-    for option in sorted(request.changed_options() - options - (set() if request.is_large else {"seed"})):
+    for option in sorted(request.changed_options() - options):
         where = f" on {request.graph.n_nodes} nodes" if request.is_large and option in kind.options else ""
         need = f"left out: the law {name} does not use it{where}"
         raise InvalidParameterError(option, getattr(request, option), need)

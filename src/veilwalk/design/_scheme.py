@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ _POTENTIAL_ARCS = 1_500
 _CHECKED_NODES = 2_000
 # Added to the length of every arc, so that none has no length; and nodes that an error names.
 _WAY, _NAMED = 1e-6, 8
+# Neighbours of a peer whose subsets of every size are tried, and peers that are looked at.
+_MOST_NEIGHBOURS, _WEAKEST = 8, 64
 # Legs of an estimate with sets summed out; fewer where one leg takes very long.
 _LEGS, _FEWEST_LEGS, _FOLLOWED_HOPS = 40_000, 64, 2_000_000_000
 
@@ -289,6 +292,38 @@ class Scheme:
         visits = token_law(nodes, self.law.matrix.toarray(), self.chain.mean_hitting_times())
         arrivals = visits * nodes.transition_matrix.toarray()
         return float(arrivals[heads, tails] @ back)
+
+    @cached_property
+    def eclipse_shares(self) -> dict[int, float]:
+        """Share of a peer's updates that so many of its neighbours together know for certain, for the weakest peers.
+
+        They know those that come in from one of them and go out to one of them, as other bytes. Weakest are peers with
+        the fewest neighbours, and of these the neighbours that see most; all neighbours know everything. It is exact
+        but for one thing: an update is taken to come to its maker by any arc as often as the walk does.
+        """
+        if self.is_direct or self.is_large:
+            return {}
+        degrees, worst = self.graph.degrees, dict[int, float]()
+        least = int(degrees.min())
+        sizes = range(1, least + 1) if least <= _MOST_NEIGHBOURS else (1, 2, least)
+        for node in np.flatnonzero(degrees == least)[:_WEAKEST]:
+            known = self._weigh_turns(int(node))
+            for size in sizes:
+                chosen = map(list, combinations(range(least), size))
+                worst[size] = max(worst.get(size, 0.0), *(float(known[np.ix_(some, some)].sum()) for some in chosen))
+        return worst
+
+    def _weigh_turns(self, node: int) -> FloatArray:
+        """Return how often a token comes to a node from each neighbour (row) and leaves for each."""
+        states, neighbours = self.chain.states, self.graph.neighbours(node).astype(np.int64)
+        inward = states.after(neighbours, np.full(len(neighbours), node))
+        if states.arrivals is None:
+            arrivals = states.shares[neighbours] * states.transition_matrix[neighbours][:, [node]].toarray().ravel()
+        else:
+            arrivals = states.shares[inward]
+        onward = states.after(np.full(len(neighbours), node), neighbours)
+        leaves = states.transition_matrix[inward][:, onward].toarray()
+        return np.asarray(arrivals[:, np.newaxis] / arrivals.sum() * leaves / leaves.sum(axis=1, keepdims=True))
 
     def relay_warning(self) -> str | None:
         """Return a warning where a single relay can be certain of the maker; else None."""

@@ -10,18 +10,18 @@ import itertools
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, show_progress
 from veilwalk.core.records import Record
+from veilwalk.core.sizes import FEW_NODES
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._design import Design, Sealing, evaluate_scheme
 from veilwalk.design._files import choose_scheme
 from veilwalk.design._law import DestinationLaw
-from veilwalk.design._openings import FEW_MEMBERS, QUICK, warn_few_members
+from veilwalk.design._openings import QUICK, TENTH, estimate_coalition
 from veilwalk.design._registry import default_support, iter_far_laws
 from veilwalk.design._scheme import Scheme
 from veilwalk.graphs import Graph, complete, parse_graph_spec, random_regular
@@ -62,11 +62,6 @@ class Recommendation:
         """The recommended scheme."""
         return self.design.scheme
 
-    @cached_property
-    def advice(self) -> str | None:
-        """What opener and two colluding members learn where members are few, and what to use instead; else None."""
-        return warn_few_members(self.scheme)
-
     @property
     def meets_floor(self) -> bool:
         """Whether the recommended scheme meets the floor; else it is the nearest."""
@@ -92,7 +87,6 @@ class Recommendation:
                 "rows": rows,
                 "meets_floor": self.meets_floor,
                 "best": self.design.summary() | {"graph": graph.name},
-                **({} if self.advice is None else {"advice": self.advice}),
             },
         )
 
@@ -135,7 +129,7 @@ def recommend(
         validate.integer(_FEWEST_MEMBERS, members=members)
         # Three links each take an even number of members.
         graphs = [random_regular(members, 4 if members % 2 else 3, seed=0)] if members >= _FEWEST_REGULAR else []
-        graphs += [complete(members)] if members <= FEW_MEMBERS else []
+        graphs += [complete(members)] if members <= FEW_NODES else []
     else:
         graphs = [parse_graph_spec(graph or "")]
     quick: list[Design] = []
@@ -198,7 +192,10 @@ class _Search:
         if key not in self.candidates:
             self._report(f"{walk}, {law.name}, {count} recipients")
             scheme = Scheme(self.graph, law, walk, recipients=count, designed_for=walk)
-            self.candidates[key] = evaluate_scheme(scheme, effort=QUICK, colluders=None, sealing=self.sealing)
+            design = evaluate_scheme(scheme, effort=QUICK, colluders=None, sealing=self.sealing)
+            placed, _, read = estimate_coalition(scheme, TENTH, hops=design.price.hops, effort=QUICK)
+            exposure = replace(design.exposure, read_by_colluders={placed: read})
+            self.candidates[key] = replace(design, exposure=exposure)
         return self.candidates[key]
 
     def _report(self, choice: str) -> None:

@@ -19,6 +19,6 @@ if TYPE_CHECKING:
     from veilwalk.graphs._graph import Graph
     from veilwalk.graphs._readers import from_networkx, from_sparse, read_graph
     from veilwalk.graphs._spec import GRAPH_KINDS, parse_graph_spec
-    from veilwalk.graphs._summary import GraphSummary, summary, walk_spectrum
+    from veilwalk.graphs._summary import GraphSummary, summary
 else:
     __getattr__, __all__ = open_room(__name__)

@@ -8,13 +8,10 @@ graph are compared with those that the file lists.
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import logging
 import re
 import warnings
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -26,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import io, sparse
 
+from veilwalk.core.archives import read_archive, read_bytes
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import ConfigError, GraphError, InputFileError, InvalidParameterError, VeilwalkError
 from veilwalk.graphs._graph import Graph
@@ -81,8 +79,15 @@ def read_graph(path: str | Path, *, largest_component: bool = False) -> Graph:
         largest_component: Keep the largest component instead of refusing a disconnected graph.
     """
     path = Path(path)
+    if path.is_dir():
+        raise InputFileError(f"{path}: is a directory, need a file")
+    if not path.exists():
+        raise InputFileError(f"{path}: no such file")
+    data = read_bytes(path)
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    arrays = read_archive(path, content=data) if suffix == ".npz" else {}
     try:
-        graph, notices = _read(path, largest_component=largest_component)
+        graph, notices = _read(data, suffix, arrays, largest_component=largest_component)
     except (InputFileError, InvalidParameterError) as error:
         raise InputFileError(f"{path}: {error}") from error
     except GraphError as error:
@@ -92,16 +97,15 @@ def read_graph(path: str | Path, *, largest_component: bool = False) -> Graph:
     return graph.named(f"file:{path}:component=largest" if largest_component else f"file:{path}")
 
 
-def _read(path: Path, *, largest_component: bool) -> tuple[Graph, Sequence[str]]:
-    name = path.name.lower().removesuffix(".gz")
-    suffix = Path(name).suffix
-    data = _read_bytes(path)
+def _read(
+    data: bytes, suffix: str, arrays: Mapping[str, npt.NDArray[Any]], *, largest_component: bool
+) -> tuple[Graph, Sequence[str]]:
     if suffix == ".mtx":
         matrix = _read_matrix_market(data)
         from_one = [str(number + 1) for number in range(matrix.shape[0])]
         return from_sparse(matrix, largest_component=largest_component, labels=from_one), ()
     if suffix == ".npz":
-        return _read_npz(data, largest_component=largest_component), ()
+        return _read_npz(data, arrays, largest_component=largest_component), ()
     if suffix in _PICKLE_NAMES or data.startswith(_PICKLE):
         raise InputFileError("is a pickle, which may run code when read: need GraphML, GML, JSON or an edge list")
     if suffix != ".graphml":
@@ -146,20 +150,6 @@ def from_networkx(network: Any, *, largest_component: bool = False) -> Graph:
     return _build_graph(network, list(network.nodes), largest_component=largest_component)
 
 
-def _read_bytes(path: Path) -> bytes:
-    if path.is_dir():
-        raise InputFileError("is a directory, need a file")
-    if not path.exists():
-        raise InputFileError("no such file")
-    try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.suffix.lower() == ".gz" else data
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputFileError("is not a complete gzip file") from error
-    except OSError as error:
-        raise InputFileError(f"cannot be read: {error.strerror}") from error
-
-
 def _read_matrix_market(data: bytes) -> sparse.coo_array:
     # SciPy reads past the end of a file that stops within a line, and makes arrays as large as the file claims.
     text = data.replace(b"\0", b"?") + b"\n"
@@ -174,17 +164,12 @@ def _read_matrix_market(data: bytes) -> sparse.coo_array:
     return matrix
 
 
-def _read_npz(data: bytes, *, largest_component: bool) -> Graph:
+def _read_npz(data: bytes, arrays: Mapping[str, npt.NDArray[Any]], *, largest_component: bool) -> Graph:
     try:
-        # From memory: NumPy leaves a file open that turns out not to be an archive.
-        with np.load(BytesIO(data), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
         matrix = sparse.load_npz(BytesIO(data)) if "format" in arrays else None
         labels = arrays["labels"].astype(str).ravel().tolist() if "labels" in arrays else None
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, NotImplementedError) as error:
         raise InputFileError(f"is not an npz file of plain arrays: {_first_line(error)}") from error
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise InputFileError(f"is not a complete npz file: {_first_line(error)}") from error
     if matrix is not None:
         return from_sparse(matrix, largest_component=largest_component, labels=labels)
     if {"indptr", "indices"} <= arrays.keys():

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         scale_data,
         scale_like,
     )
-    from veilwalk.learning._files import read_archive
     from veilwalk.learning._learners import (
         LEARNERS,
         DescentLearner,

@@ -49,12 +49,8 @@ class Partition:
         return Partition(self.features[rows], self.labels[rows])
 
 
-class NormalSource(Protocol):
-    """Something that draws normal numbers."""
-
-    def standard_normal(self, shape: tuple[int, ...], /) -> Array:
-        """Return independent standard normal numbers."""
-        ...
+#: Draws independent standard normal numbers in an array of some shape.
+DrawNormal = Callable[[tuple[int, ...]], Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +60,18 @@ class StepContext:
     ``step`` counts the updates this node has made before, which it knows without being told anything about others.
     ``rng`` is the stream of that node and step, so that a simulated run and a real one give the same bits.
     ``age`` counts the updates that the model has had before, by anybody; its sealed header says so.
-    ``secret`` is where noise that protects comes from; None: from ``rng``, right for a simulation alone.
+    ``secret`` draws the noise that protects; None: from ``rng``, right for a simulation alone.
     """
 
     rng: np.random.Generator
     step: int
     age: int = 0
     state: MutableMapping[str, Array] = field(default_factory=dict)
-    secret: NormalSource | None = None
+    secret: DrawNormal | None = None
 
     def normal(self, shape: tuple[int, ...]) -> Array:
         """Return independent standard normal numbers to protect with, in double precision."""
-        return (self.rng if self.secret is None else self.secret).standard_normal(shape)
+        return (self.rng.standard_normal if self.secret is None else self.secret)(shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from veilwalk.core.arrays import BoolArray, IntArray
+from veilwalk.core.arrays import IntArray
 from veilwalk.core.errors import InputFileError, InvalidParameterError
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.spec import Spec
@@ -37,9 +37,8 @@ _FEWEST_ROWS = 5
 _SITE_TASK = 0x73697465
 # More different labels than this, and than half the rows, are no classes but ids or amounts.
 _MANY_CLASSES = 20
-_SCALES = ("none", "range", "rows")
+_SCALES = ("none", "range")
 _LARGEST_BYTE = np.float32(255)
-_ENDS = ("feature_range", "feature_moments")
 Ends = tuple[Array, Array]
 
 
@@ -49,41 +48,30 @@ class Scaler:
 
     Attributes:
         feature_range: Least and largest value of each feature. They become 0 and 1, and values beyond are cut off.
-        feature_moments: Mean and standard deviation of each feature after that. Each feature is standardised by them,
-            and each row is brought to length one.
     """
 
     feature_range: Ends | None = None
-    feature_moments: Ends | None = None
 
     @property
     def kind(self) -> str:
-        """``rows``, ``range``, or ``none`` where rows stay as they are."""
-        if self.feature_moments is not None:
-            return "rows"
+        """``range``, or ``none`` where rows stay as they are."""
         return "none" if self.feature_range is None else "range"
 
     def apply(self, rows: Array) -> Array:
         """Return rows scaled."""
-        if self.feature_range is not None:
-            rows = np.clip(_to_unit(rows, self.feature_range), 0, 1)
-        if self.feature_moments is not None:
-            mean, deviation = self.feature_moments
-            rows = (rows - mean) / deviation
-            length = np.linalg.norm(rows, axis=1, keepdims=True)
-            rows = np.asarray(rows / np.where(length > 0, length, 1), dtype=np.float32)
-        return rows
+        return rows if self.feature_range is None else np.clip(_to_unit(rows, self.feature_range), 0, 1)
 
     def to_facts(self) -> dict[str, Ends]:
         """Return what a record keeps; :meth:`from_facts` reads it."""
-        return {name: getattr(self, name) for name in _ENDS if getattr(self, name) is not None}
+        return {} if self.feature_range is None else {"feature_range": self.feature_range}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         """Return the scaler that a record keeps among what it says of the data."""
-        names = [name for name in _ENDS if facts.get(name)]
-        ends: dict[str, Any] = {name: tuple(np.asarray(end, dtype=np.float32) for end in facts[name]) for name in names}
-        return cls(**ends)
+        if not (ends := facts.get("feature_range")):
+            return cls()
+        low, high = (np.asarray(end, dtype=np.float32) for end in ends)
+        return cls(feature_range=(low, high))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -179,8 +167,7 @@ def load_data(spec: str, *, seed: int = 0) -> Data:
         numbers instead. ``:group=COLUMN`` is a column for partitioners. Columns without names are ``c1``, ``c2``, ...
 
     A folder, or a pattern such as ``csv:sites/*.csv``, holds one file a site: the stem of a file names the site.
-    Behind any of them ``:only=A,B`` keeps these classes, and ``:pool=P`` takes means of blocks of pixels. ``:scale=``
-    is done last, as :func:`scale_data` says; a training run does it where it is left out.
+    Behind any of them ``:scale=`` scales as :func:`scale_data` says; a training run does it where it is left out.
 
     Labels may be names or any whole numbers: classes are numbered from 0 in sorted order. Real numbers make it
     regression. Where no test part is given, a fifth drawn by ``seed`` is held out, of each site where there are some.
@@ -190,7 +177,8 @@ def load_data(spec: str, *, seed: int = 0) -> Data:
     files = {parsed.argument: Path(parsed.argument)} if sites is None else sites
     rows = {stem: read_rows(parsed, str(file)) for stem, file in files.items()}
     name, scale = parsed.argument or parsed.name, parsed.option("scale")
-    return _assemble(name, rows, seed, spec=parsed, by_site=sites is not None, scale=scale)
+    is_target = parsed.option("target") is not None
+    return _assemble(name, rows, seed, is_target=is_target, by_site=sites is not None, scale=scale)
 
 
 def data_of(
@@ -234,7 +222,7 @@ def load_rows(spec: str, *, n_features: int, seed: int = 0, scaler: Scaler | Non
     files = _find_sites(parsed) or {"": Path(parsed.argument)}
     raw = [read_rows(parsed, str(file), n_features=n_features) for file in files.values()]
     if parsed.name not in _FILES:
-        test = _assemble(parsed.name, {parsed.name: raw[0]}, seed, spec=parsed).test
+        test = _assemble(parsed.name, {parsed.name: raw[0]}, seed).test
         return scaler.apply(test.features), test.labels
     pairs = [rows.test or (rows.features, rows.labels) for rows in raw]
     has_labels = all(labels is not None for _, labels in pairs)
@@ -242,9 +230,7 @@ def load_rows(spec: str, *, n_features: int, seed: int = 0, scaler: Scaler | Non
         check_rows(rows.name, features, labels if has_labels else None)
         for rows, (features, labels) in zip(raw, pairs, strict=True)
     ]
-    if not has_labels and parsed.option("only"):
-        raise parsed.refuse("without only=: the rows have no labels")
-    rows, _ = _select_rows(join_parts(parts), parsed)
+    rows = join_parts(parts)
     # Another width is refused by name where the model is known.
     features = scaler.apply(rows.features) if rows.features.shape[1] == n_features else rows.features
     return features, rows.labels if has_labels else None
@@ -255,7 +241,7 @@ def _parse_spec(text: str) -> Spec:
     spec = Spec.parse(text, parameter="data", files=(*_FILES, "mnist"))
     if spec.name not in {"digits", "mnist", *_FILES} or bool(spec.argument) == (spec.name == "digits"):
         raise spec.refuse(DATA_USAGE)
-    spec.require_options((*(("label", "target", "group") if spec.name in _TABLES else ()), "only", "pool", "scale"))
+    spec.require_options((*(("label", "target", "group") if spec.name in _TABLES else ()), "scale"))
     if spec.option("label") and spec.option("target"):
         raise spec.refuse("given one label or one target")
     if (kind := spec.option("scale")) not in {None, *_SCALES}:
@@ -298,15 +284,14 @@ def _assemble(
     rows: Mapping[str, RawRows],
     seed: int,
     *,
-    spec: Spec | None = None,
+    is_target: bool = False,
     by_site: bool = False,
     is_named: bool = True,
     scale: str | None = None,
 ) -> Data:
-    """Return the rows of one file or of all sites as data: selected by ``spec``, classes numbered, a fifth held out."""
+    """Return the rows of one file or of all sites as data: classes numbered, a fifth held out."""
     if by_site and len(rows) < 2:
         raise InvalidParameterError("data", f"{len(rows)} sites", "two sites or more")
-    is_target = spec is not None and spec.option("target") is not None
     parts: list[tuple[Partition, Partition, IntArray]] = []
     spelling: dict[str, str] = {}
     first = next(iter(rows.values()))
@@ -325,12 +310,6 @@ def _assemble(
     if train.features.shape[1] != test.features.shape[1]:
         widths = f"{train.features.shape[1]} features in training, {test.features.shape[1]} in test"
         raise InputFileError(f"{name}: rows have {widths}")
-    if spec is not None:
-        *_, known = number_classes(name, train.labels, test.labels)
-        train, chosen = _select_rows(train, spec, known)
-        columns = {key: column[chosen] for key, column in columns.items()}
-        test, chosen = _select_rows(test, spec, known)
-        of_test = of_test[chosen]
     *labels, names = number_classes(name, train.labels, test.labels)
     is_token = any(raw.is_token for raw in rows.values())
     bytes_only = all(part.dtype == np.uint8 for raw in rows.values() for part in (raw.features, *(raw.test or ())[:1]))
@@ -368,20 +347,6 @@ def join_parts(parts: Sequence[Partition]) -> Partition:
     if len(parts) == 1:
         return parts[0]
     return Partition(*(np.concatenate([getattr(part, of) for part in parts]) for of in ("features", "labels")))
-
-
-def _select_rows(rows: Partition, spec: Spec, known: Sequence[str] | None = None) -> tuple[Partition, BoolArray]:
-    """Return the rows of the classes that ``only=`` names (some of ``known``), pixels pooled, and which these are."""
-    chosen = np.ones(len(rows), dtype=np.bool_)
-    if value := spec.option("only"):
-        names = {part.strip() for part in value.split(",")}
-        if known is not None and (not names <= {*known} or len(names) < 2):
-            raise spec.refuse(f"only= with two or more of the classes {', '.join(known) or '(there are none)'}")
-        chosen = np.isin(rows.labels.astype(np.str_), [*names])
-        rows = rows.take(chosen)
-    if value := spec.option("pool"):
-        rows = Partition(pool_images(rows.features, value, spec), rows.labels)
-    return rows, chosen
 
 
 def _check_site(raw: RawRows, rows: Partition, first: RawRows, model: Partition, spelling: dict[str, str]) -> None:
@@ -480,10 +445,10 @@ def require_fit(data: Partition, *, n_features: int, n_classes: int, name: str) 
 
 
 def scale_data(data: Data, kind: str) -> Data:
-    """Return data with features, and real labels, scaled by ``kind``: ``none``, ``range`` or ``rows``.
+    """Return data with features, and real labels, scaled by ``kind``: ``none`` or ``range``.
 
     ``none`` leaves both alone. ``range`` brings both to [0, 1], unless they lie there: bytes by 255, others by their
-    least and largest value in the training part. ``rows`` then standardises features and brings each row to length one.
+    least and largest value in the training part.
 
     Raises:
         InvalidParameterError: There is no such scaling, or the data were scaled before.
@@ -502,10 +467,6 @@ def scale_data(data: Data, kind: str) -> Data:
         scaler = Scaler(feature_range=(low, high))
     else:
         scaler = Scaler(feature_range=_range_outside_unit(train.features, test.features))
-    if kind == "rows":
-        rows = scaler.apply(train.features)
-        mean, deviation = rows.mean(axis=0), rows.std(axis=0)
-        scaler = replace(scaler, feature_moments=(mean, np.where(deviation > 0, deviation, 1)))
     ends = _range_outside_unit(train.labels, test.labels) if data.is_regression else None
     target_range = None if ends is None else (float(ends[0]), float(ends[1]))
     data = replace(data, scaler=scaler, target_range=target_range, scaling_open=False)
@@ -523,13 +484,10 @@ def scale_like(rows: Partition, data: Data) -> Partition:
 
 def describe_scaling(data: Data) -> str:
     """Return one line on how data were scaled; empty where they were not."""
-    lines = {
-        "range": "features are scaled to [0, 1] by their range in the training part",
-        "rows": "features are standardised by the training part, and each row is brought to length one",
-    }
-    if data.is_bytes:
-        lines["range"] = f"features are divided by {_LARGEST_BYTE:g}, the largest value of their type"
-    parts = [lines[data.scaler.kind]] if data.scaler.kind in lines else []
+    parts = []
+    if data.scaler.kind == "range":
+        divided = f"features are divided by {_LARGEST_BYTE:g}, the largest value of their type"
+        parts.append(divided if data.is_bytes else "features are scaled to [0, 1] by their range in the training part")
     if data.target_range is not None:
         parts.append("labels are scaled to [0, 1] by their range, {:g} to {:g}".format(*data.target_range))
     return f"{'; '.join(parts)} (:scale=none leaves all as it is)" if parts else ""
@@ -546,13 +504,3 @@ def _range_outside_unit(train: Array, test: Array) -> Ends | None:
 def _to_unit(values: Array, ends: Ends) -> Array:
     low, high = ends
     return np.asarray((values - low) / np.where(high > low, high - low, np.float32(1)))
-
-
-def pool_images(rows: Array, value: str, spec: Spec) -> Array:
-    """Return square images made smaller: the mean of every block of ``value`` x ``value`` pixels."""
-    side, block = math.isqrt(rows.shape[1]), int(value) if value.isdecimal() else 0
-    if side**2 != rows.shape[1] or not block or side % block:
-        raise spec.refuse(f"pool= with a divisor of the side of square images, here {side}")
-    cells = side // block
-    blocks = rows.reshape(len(rows), cells, block, cells, block).mean(axis=(2, 4), dtype=np.float32)
-    return np.ascontiguousarray(blocks.reshape(len(rows), cells**2))

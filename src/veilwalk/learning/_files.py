@@ -1,28 +1,23 @@
 """Reads files of rows: bundled digits, tables (CSV, Parquet), IDX files and npz archives. Nothing in them is executed.
 
-A file that unpacks to more than the machine's share of memory is refused before memory is taken for it.
+Tables, IDX files and archives have one form: features, labels, and columns beside them.
 """
 
 from __future__ import annotations
 
 import csv
-import gzip
 import math
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
+from veilwalk.core.archives import name_errors, read_archive, read_bytes, require_size
 from veilwalk.core.errors import InputFileError
 from veilwalk.core.rooms import import_extra
-from veilwalk.core.sizes import DEFAULT_MEMORY_BYTES
 from veilwalk.core.spec import Spec
-from veilwalk.core.units import readable_bytes
 from veilwalk.learning._contract import Array
 
 LABEL = "label"
@@ -32,8 +27,6 @@ WHOLE = 2.0**53
 _IDX_KINDS = {"images": (0x803, 3), "labels": (0x801, 1)}
 # The index that pandas writes beside the columns is no column of the data.
 _PANDAS_INDEX = "__index_level_"
-# Bytes that are read at once of an IDX file, which may be packed.
-_CHUNK = 1 << 20
 # Whole numbers up to here are themselves in float32, as which rows are kept.
 _MOST_TOKENS = 1 << 24
 
@@ -132,52 +125,6 @@ def _read_table(spec: Spec, path: Path, n_features: int | None) -> RawRows:
     if label in skipped:
         labels = table.numbers(label, why="") if spec.option("target") else table.values(label)
     return RawRows(name=str(path), features=features, labels=labels, columns=columns, feature_names=names)
-
-
-def require_size(name: object, size: int, limit: int = DEFAULT_MEMORY_BYTES) -> None:
-    """Refuse a file that unpacks to more than ``limit`` bytes."""
-    if size > limit:
-        raise InputFileError(f"{name}: unpacks to {readable_bytes(size)}: need at most {readable_bytes(limit)}")
-
-
-@contextmanager
-def name_errors(path: Path, need: str, *errors: type[Exception]) -> Iterator[None]:
-    """Turn ``errors``, and those of the operating system, into one line about ``path``."""
-    try:
-        yield
-    except InputFileError:
-        raise
-    except errors as error:
-        raise InputFileError(f"{path}: {need.format(error=' '.join(str(error).split()))}") from error
-    except OSError as error:
-        raise InputFileError(f"{path}: cannot be read: {error.strerror or error}") from error
-
-
-def read_archive(path: Path, *, limit: int = DEFAULT_MEMORY_BYTES, only: str = "") -> dict[str, Array]:
-    """Return the arrays of an npz file, or ``only`` one; sizes and shapes are checked before anything is unpacked.
-
-    Raises:
-        InputFileError: The file cannot be read, is no archive of plain arrays, or unpacks to more than ``limit``.
-    """
-    errors = (ValueError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
-    with name_errors(path, "is not an npz archive of plain arrays", *errors), zipfile.ZipFile(path) as archive:
-        entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-        require_size(path, sum(entry.file_size for entry in entries.values()), limit)
-        return {name: _read_entry(path, archive, entries[name]) for name in ([only] if only in entries else entries)}
-
-
-def _read_entry(path: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
-    """Return an array; refuse one whose header announces another size than its entry: NumPy allocates by the header."""
-    with archive.open(entry) as stream:
-        version = np.lib.format.read_magic(stream)
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, kind = read_header(stream)
-        if kind.hasobject:
-            raise ValueError("an array of objects")
-        if math.prod(shape) * kind.itemsize != entry.file_size - stream.tell():
-            raise InputFileError(f"{path}: {entry.filename} does not have the size that its header announces")
-    with archive.open(entry) as stream:
-        return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -310,19 +257,13 @@ def _read_idx(folder: Path, start: str, kind: str) -> Array:
     path = next((folder / name for name in names if (folder / name).is_file()), None)
     if path is None:
         raise InputFileError(f"{folder}: has no file {names[0]} or {names[1]}")
-    with (
-        name_errors(path, "is not a complete gzip file", gzip.BadGzipFile, EOFError, zlib.error),
-        gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream,
-    ):
-        header = stream.read(4 + 4 * dimensions)
-        if len(header) != 4 + 4 * dimensions or int.from_bytes(header[:4], "big") != magic:
-            raise InputFileError(f"{path}: is not an IDX file of {kind}")
-        shape = tuple(int(length) for length in np.frombuffer(header, dtype=">u4")[1:])
-        size, body = math.prod(shape), bytearray()
-        require_size(path, size)
-        # One byte more than announced shows a file that is too long. Memory grows as bytes come.
-        while len(body) <= size and (chunk := stream.read(min(_CHUNK, size + 1 - len(body)))):
-            body += chunk
-    if len(body) != size:
+    content, begin = read_bytes(path), 4 + 4 * dimensions
+    if len(content) < begin or int.from_bytes(content[:4], "big") != magic:
+        raise InputFileError(f"{path}: is not an IDX file of {kind}")
+    shape, values = (
+        np.frombuffer(content[4:begin], dtype=">u4").tolist(),
+        np.frombuffer(content[begin:], dtype=np.uint8),
+    )
+    if len(values) != math.prod(shape):
         raise InputFileError(f"{path}: is cut short or too long: its header announces {shape}")
-    return np.frombuffer(body, dtype=np.uint8).reshape(shape)
+    return values.reshape(shape)

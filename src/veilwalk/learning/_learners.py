@@ -31,8 +31,8 @@ from veilwalk.learning._mechanism import Protection
 Float32Array = npt.NDArray[np.float32]
 # Rows of logits held at once in an evaluation; more would only leave the caches.
 _BLOCK_ROWS = 8192
-# Classes are uneven where the commonest has so many times the rows of the mean class.
-_UNEVEN = 1.5
+# Classes are uneven where the commonest has so many times the rows of the mean class, or that share of all.
+_UNEVEN, _UNEVEN_SHARE = 1.5, 2 / 3
 #: Names of weight and bias, slope of the mean loss times the step size (unit by row), inputs (row by number).
 Layer = tuple[str, str, Array, Array]
 
@@ -308,7 +308,7 @@ def class_scores(losses: FloatArray, hits: BoolArray, labels: Array, *, balanced
     """Return mean ``loss`` and ``accuracy``; where classes are uneven or ``balanced``, also the mean over classes."""
     scores = {"loss": _average_losses(losses), "accuracy": float(hits.mean())}
     _, number, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    if balanced or (len(counts) > 1 and counts.max() > _UNEVEN * counts.mean()):
+    if balanced or (len(counts) > 1 and counts.max() > min(_UNEVEN * counts.mean(), _UNEVEN_SHARE * counts.sum())):
         scores["balanced_accuracy"] = float((np.bincount(number, weights=hits) / counts).mean())
     return scores
 
@@ -533,6 +533,8 @@ def check_learner(learner: Learner, data: Partition, *, seed: int = 0) -> None:
     What it raises, and what it changes of what it was given, is a :class:`~veilwalk.core.errors.LearnerError`.
     ``data`` are at least two rows of the kind it is for.
     """
+    validate.instance(Learner, "an object with init_params, update and evaluate", learner=learner)
+    validate.instance(Partition, "a Partition of features and labels", data=data)
     if len(data) < 2:
         raise InvalidParameterError("data", f"{len(data)} rows", "at least two rows to try a learner on")
     trial, name = guarded(learner), type(learner).__name__

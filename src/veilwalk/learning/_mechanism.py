@@ -12,7 +12,7 @@ one Gaussian mechanism of sensitivity C, and these compose to one, whose epsilon
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.options import Specification, option
 from veilwalk.core.rooms import import_extra
 from veilwalk.learning._contract import (
     Learner,
@@ -117,6 +118,11 @@ class Protection:
         if self.rows and not self.clip:
             raise InvalidParameterError("clip", self.clip, "more than 0 where rows are protected")
 
+    @classmethod
+    def list_figures(cls) -> tuple[str, ...]:
+        """Return the names of the numbers that every node follows; a run's figures have them too."""
+        return tuple(item.name for item in fields(cls) if item.name != "epsilon")
+
     @property
     def unit(self) -> str:
         """What is protected: one record, or one node with all it has."""
@@ -182,30 +188,30 @@ class Protection:
         return _require_row_learner(learner).local_steps if self.rows else 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtectionRequest:
-    """What is asked for: noise by its size, or by what it has to reach.
+@dataclass(frozen=True, kw_only=True)
+class ProtectionRequest(Specification):
+    """What noise has to protect: noise by its size, or by the epsilon that it has to reach."""
 
-    Attributes:
-        protect: ``record``, one row, or ``node``, all rows of a node.
-        clip: Norm to clip to; 0 for the usual one, where ``epsilon`` is given.
-        noise: Standard deviation in units of ``clip``; 0 where ``epsilon`` finds it.
-        epsilon: Of the guarantee, against everybody, sender known; 0 where ``noise`` is given, or none.
-        delta: Of the guarantee.
-        most_updates: Largest number of updates of a node; 0: three even shares of all and at least ten, or one where
-            ``epsilon`` is given.
-    """
-
-    protect: str = "node"
-    clip: float = 0.0
-    noise: float = 0.0
-    epsilon: float = 0.0
-    delta: float = 1e-5
-    most_updates: int = 0
+    protect: str = option(
+        "node", "What noise protects: one row of a node, or all its rows together.", choices=("record", "node")
+    )
+    epsilon: float = option(
+        0.0, "Find the noise for this epsilon, against everybody, sender known; 0: none.", "EPSILON"
+    )
+    delta: float = option(1e-5, "The delta of the guarantee (epsilon, delta).", "DELTA", rare=True)
+    noise: float = option(0.0, "Or Gaussian noise, in units of --clip.", "MULTIPLIER")
+    clip: float = option(
+        0.0, "Largest norm of an update, or of a row's gradient; 0: none, or one for --epsilon.", "NORM"
+    )
+    most_updates: int = option(
+        0,
+        "A node that has made so many hands models on as they are; 0: three even shares, or one with --epsilon.",
+        "COUNT",
+        rare=True,
+    )
 
     def __post_init__(self) -> None:
-        if self.protect not in UNITS:
-            raise InvalidParameterError("protect", self.protect, f"one of {', '.join(UNITS)}")
+        super().__post_init__()
         validate.at_least(0, epsilon=self.epsilon)
         validate.finite(epsilon=self.epsilon)
         validate.probability(delta=self.delta)

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from veilwalk.core import validate
+from veilwalk.core.archives import name_errors, read_archive
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.records import write_atomically
@@ -20,8 +22,7 @@ from veilwalk.core.rooms import import_extra
 from veilwalk.core.version import __version__
 from veilwalk.learning._contract import Array, Learner, Params, init_generator
 from veilwalk.learning._data import SITE, Data, baseline_score
-from veilwalk.learning._files import name_errors, read_archive
-from veilwalk.learning._learners import LEARNERS, make_learner
+from veilwalk.learning._learners import LEARNERS, is_own_learner, make_learner
 
 MODEL_SUFFIXES = (".npz", ".safetensors", ".pt", ".onnx")
 _READ = (".npz", ".safetensors")
@@ -106,7 +107,7 @@ def save_model(path: Path | str, params: Params, *, learner: str = "", n_feature
     """Write a model to ``path``, in the format that its ending says: ``.npz``, ``.safetensors``, ``.pt`` or ``.onnx``.
 
     Args:
-        path: The file; one that is there is replaced.
+        path: The file; one that is there is replaced. Only its owner can read it: a model may hold its training rows.
         params: Named arrays.
         learner: The learner's spec. ONNX needs it: torch exports the built-in learners and torch modules.
         n_features: Numbers in a row; ONNX needs it of torch modules.
@@ -132,11 +133,12 @@ def save_model(path: Path | str, params: Params, *, learner: str = "", n_feature
         case other:
             need = f"a file that ends in {', '.join(MODEL_SUFFIXES)} (not {other})"
             raise InvalidParameterError("to", str(path), need)
-    write_atomically(path, buffer.getbuffer())
+    write_atomically(path, buffer.getbuffer(), mode=0o600)
 
 
 def load_model(path: Path | str) -> dict[str, Array]:
     """Return the named arrays of a ``.npz`` or ``.safetensors`` file that :func:`save_model` wrote."""
+    validate.instance((str, Path), "a file", path=path)
     path = Path(path)
     if path.suffix not in _READ:
         raise InvalidParameterError("model", str(path), f"a file that ends in {' or '.join(_READ)}")
@@ -155,7 +157,7 @@ def _export_onnx(params: Params, learner: str, n_features: int, n_classes: int) 
     """Return the graph that torch exports: from ``features``, scaled as in training, to what the module returns."""
     torch, onnx = import_extra("torch", "torch"), import_extra("onnx", "export")
     output = "outputs"
-    if learner.partition(":")[0] in LEARNERS:
+    if not is_own_learner(learner):
         module, n_features = _build_module(torch, params), next(iter(params.values())).shape[1]
         output = "probabilities" if len(params["bias"]) > 1 else output
     else:

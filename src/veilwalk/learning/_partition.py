@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     # Types only: a node starts without compiled walks.
     from veilwalk.graphs import Graph
 
-_DRAWS = 10
 # As many names as a line has room for.
 _SHOWN_NAMES = 12
 # Classes into which real labels are sorted where neighbours hold like rows.
@@ -40,6 +39,7 @@ class Partitions(Sequence[Partition]):
 
     def __init__(self, rows: Partition, sizes: Sequence[int] | IntArray, *, remark: str = "") -> None:
         """Cut ``rows`` into consecutive parts of the given ``sizes``; ``remark`` is a line on which node has what."""
+        validate.instance(Partition, "a Partition", rows=rows)
         self.rows, self.remark = rows, remark
         self.starts = np.concatenate(([0], np.cumsum(np.asarray(sizes, dtype=np.int64))))
         if self.starts[-1] != len(rows):
@@ -141,36 +141,6 @@ def _deal_shards(partitioner: Partitioner, keys: Array) -> list[IntArray]:
     numbers = np.array_split(rng.permutation(len(shards)), n_nodes)
     parts = [np.concatenate([shards[shard] for shard in chosen]) for chosen in numbers]
     return [rng.permutation(part) for part in parts]
-
-
-def _deal_few_classes(partitioner: Partitioner, keys: Array) -> list[IntArray]:
-    """Draw a few classes for each node; each class is shared evenly among the nodes that have it."""
-    classes, counts = np.unique(keys, return_counts=True)
-    n_nodes, each, spec = partitioner.graph.n_nodes, partitioner.value, partitioner.spec
-    if not 1 <= each <= len(classes) or each * n_nodes < len(classes):
-        least = -(-len(classes) // n_nodes)
-        raise spec.refuse(f"{least} to {len(classes)} classes a node, for {len(classes)} classes and {n_nodes} nodes")
-    rng = task_generator(partitioner.seed)
-    for _ in range(_DRAWS):
-        draws = [rng.choice(len(classes), each, replace=False) for _ in range(n_nodes)]
-        has = np.stack([np.bincount(draw, minlength=len(classes)) for draw in draws])
-        if has.any(axis=0).all():
-            break
-    else:
-        raise spec.refuse(f"more classes a node: {_DRAWS} draws each left a class without a node")
-    holders = has.sum(axis=0)
-    scarce = np.flatnonzero(holders > counts)
-    if scarce.size:
-        first = scarce[0]
-        raise spec.refuse(
-            f"fewer classes a node: class {classes[first]} has {counts[first]} rows for {holders[first]} nodes"
-        )
-    parts: list[list[IntArray]] = [[] for _ in range(n_nodes)]
-    for index, key in enumerate(classes):
-        rows, owners = rng.permutation(np.flatnonzero(keys == key)), np.flatnonzero(has[:, index])
-        for owner, numbers in zip(owners, np.array_split(rows, len(owners)), strict=True):
-            parts[owner].append(numbers)
-    return [rng.permutation(np.concatenate(part)) for part in parts]
 
 
 def _deal_by_regions(partitioner: Partitioner, keys: Array) -> list[IntArray]:
@@ -285,7 +255,6 @@ PARTITION_KINDS: Mapping[str, PartitionKind] = MappingProxyType(
         "iid": PartitionKind("iid", _deal_evenly, None),
         "dirichlet": PartitionKind("dirichlet:ALPHA", _deal_by_dirichlet, float, by_class=True),
         "shards": PartitionKind("shards:PER_NODE", _deal_shards, int, by_class=True),
-        "pathological": PartitionKind("pathological:CLASSES", _deal_few_classes, int, by_class=True),
         "graph": PartitionKind("graph:CORRELATION", _deal_by_regions, float),
         "natural": PartitionKind("natural:COLUMN", None, str),
     }

@@ -18,6 +18,7 @@ from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.geometry import MessageGeometry, SuiteName
+from veilwalk.core.options import Specification, option
 from veilwalk.core.payload import array_bytes
 from veilwalk.core.randomness import task_generator
 from veilwalk.learning._contract import Params
@@ -195,19 +196,15 @@ def _metropolis_weights(graph: Graph) -> sparse.csr_array:
     return sparse.csr_array(edges + sparse.diags_array(own))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostModel:
-    """How long things take.
+@dataclass(frozen=True, kw_only=True)
+class CostModel(Specification):
+    """How long things take, as a simulation models them. A node sends one message at a time."""
 
-    Attributes:
-        bandwidth_bytes_per_s: What a node can send; it sends one message at a time.
-        latency_s: From the last byte sent to the first thing done with it.
-        compute_s: One update.
-    """
-
-    bandwidth_bytes_per_s: float = 1.25e6
-    latency_s: float = 0.02
-    compute_s: float = 0.01
+    bandwidth_bytes_per_s: float = option(
+        1.25e6, "Bytes a second that a node sends, modelled.", "BYTES", key="bandwidth", rare=True
+    )
+    latency_s: float = option(0.02, "Seconds a hop takes besides, modelled.", "SECONDS", key="latency", rare=True)
+    compute_s: float = option(0.01, "Seconds an update takes, modelled.", "SECONDS", key="compute", rare=True)
 
     def __post_init__(self) -> None:
         validate.finite(bandwidth=self.bandwidth_bytes_per_s, latency=self.latency_s, compute=self.compute_s)

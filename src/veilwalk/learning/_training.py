@@ -19,15 +19,17 @@ from typing import Any
 import numpy as np
 
 from veilwalk.core import validate
+from veilwalk.core.archives import read_archive
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, TrainingError
+from veilwalk.core.options import Specification, option
 from veilwalk.core.payload import as_received, check_payload
 from veilwalk.core.records import write_atomically
 from veilwalk.learning._acceptance import Acceptance, Poison, Receivers
 from veilwalk.learning._contract import (
     MEAN,
     Array,
+    DrawNormal,
     Learner,
-    NormalSource,
     Params,
     Partition,
     StepContext,
@@ -43,7 +45,6 @@ from veilwalk.learning._contract import (
     stack_models,
     update_generator,
 )
-from veilwalk.learning._files import read_archive
 from veilwalk.learning._learners import guarded
 from veilwalk.learning._mechanism import Protection
 from veilwalk.learning._trace import CostModel, Ledger, TrainingTrace, make_ledger, params_bytes
@@ -69,7 +70,7 @@ def apply_update(
     age: int = 0,
     mod: UpdateMod | None = None,
     most_updates: int = 0,
-    secret: NormalSource | None = None,
+    secret: DrawNormal | None = None,
 ) -> UpdateResult:
     """Make one update of one node, and refuse parameters of another shape or type than were given.
 
@@ -164,37 +165,35 @@ class Point:
     chosen: str = MEAN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stopping:
+@dataclass(frozen=True, kw_only=True)
+class Stopping(Specification):
     """Budgets and goals; whatever comes first ends the run.
 
-    Attributes:
-        max_hops: Budget of transfers.
-        max_bytes: Budget of bytes sent.
-        target_accuracy: Stop at the first evaluation that reaches it.
-        patience: Stop after so many evaluations in a row without a better loss; 0 never. Of evaluations that lie closer
-            together than evenly spread ones, as the first do, only some count.
+    Of evaluations that lie closer together than evenly spread ones, as the first do, only some count for ``patience``.
     """
 
-    max_hops: float = math.inf
-    max_bytes: float = math.inf
-    target_accuracy: float | None = None
-    patience: int = 0
+    target_accuracy: float | None = option(None, "Stop once it is reached.", "SHARE", usual="never")
+    patience: int = option(
+        0, "Stop after so many evaluations, evenly apart, without a better loss; 0: never.", "COUNT", rare=True, least=0
+    )
+    max_hops: int | None = option(None, "Stop before more hops; 0: never.", "HOPS", usual="never", rare=True)
+    max_bytes: int | None = option(None, "Stop before more bytes; 0: never.", "BYTES", usual="never", rare=True)
 
     def __post_init__(self) -> None:
-        validate.at_least(0, max_hops=self.max_hops, max_bytes=self.max_bytes, patience=self.patience)
-        validate.integer(patience=self.patience)
+        super().__post_init__()
+        validate.at_least(0, max_hops=self.max_hops or 0, max_bytes=self.max_bytes or 0)
         if self.target_accuracy is not None and not 0.0 < self.target_accuracy <= 1.0:
             raise InvalidParameterError("target_accuracy", self.target_accuracy, "above 0 and at most 1")
 
     def budget(self, ledger: Ledger, *, every: int = 1) -> tuple[int, str]:
         """Return how many updates of the trace may be made, in whole multiples of ``every``, and what ends it there."""
-        allowed = int(((ledger.hops <= self.max_hops) & (ledger.sent_bytes <= self.max_bytes)).sum()) - 1
+        hops, sent_bytes = self.max_hops or math.inf, self.max_bytes or math.inf
+        allowed = int(((ledger.hops <= hops) & (ledger.sent_bytes <= sent_bytes)).sum()) - 1
         whole = len(ledger.hops) - 1
         if allowed >= whole:
             return whole, "all updates made"
         # The next update is the one that would not fit.
-        out_of = "hops" if ledger.hops[allowed + 1] > self.max_hops else "bytes"
+        out_of = "hops" if ledger.hops[allowed + 1] > hops else "bytes"
         return allowed - allowed % every, f"budget of {out_of} spent"
 
     def find_reason(self, points: Sequence[Point], *, every: int = 1) -> str | None:

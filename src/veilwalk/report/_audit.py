@@ -34,9 +34,6 @@ def audit_figures(record: Record, folder: Path) -> list[Path]:
     observers: dict[str, Any] = dict(record.result["observers"])
     if any(name in observers and observers[name]["by_return_time"] for name in _LOOKS):
         paths += save_figure(_by_return_time(record, observers), folder, "entropy-by-return-time")
-    distances = record.result["posterior_by_distance"]
-    if distances:
-        paths += save_figure(_by_distance(record, distances), folder, "posterior-by-distance")
     return paths
 
 
@@ -76,37 +73,12 @@ def _by_return_time(record: Record, observers: dict[str, Any]) -> Figure:
     return _finished(figure, record, _found_by_time(observers))
 
 
-def _by_distance(record: Record, rows: list[dict[str, Any]]) -> Figure:
-    figure, axis = plt.subplots(figsize=(7.2, 4.6))
-    shades = plt.get_cmap("viridis")
-    count = len(rows[0]["weight_of_one_node"])
-    for index, distance in enumerate(rows[0]["distances"]):
-        axis.plot(
-            [row["return_time"] for row in rows],
-            [row["weight_of_one_node"][index] for row in rows],
-            color=shades(index / count),
-            label=f"{distance} hops away",
-        )
-    axis.set_yscale("log")
-    finish_axis(axis, "return time seen by the destination (hops)", "posterior of ONE node at that distance", log=True)
-    return _finished(figure, record, _found_by_distance(rows))
-
-
 def _found_by_colluders(rows: list[dict[str, Any]]) -> str:
     """Say what the strongest coalition names, where most collude; or that it was not run."""
     most = rows[-1]
     strongest = max((most[name]["hit_ratio"] for name in _COALITIONS if name in most), default=0.0)
     how = "" if "coalition" in most else " by first sight alone (strongest coalition not run)"
     return f"{most['colluders']} colluders name {strongest:.0%} of sources{how}; blind, {most['blind_hit_ratio']:.1%}"
-
-
-def _found_by_distance(rows: list[dict[str, Any]]) -> str:
-    """Say where short returns point to, and from when on they point nowhere."""
-    weights = rows[0]["weight_of_one_node"]
-    nearest = rows[0]["distances"][weights.index(max(weights))]
-    even = [row["return_time"] for row in rows if max(row["weight_of_one_node"]) < 1.1 * min(row["weight_of_one_node"])]
-    later = f"; from {even[0]:.0f} hops on all are even to a tenth" if even else ""
-    return f"Short returns point {nearest} hops away{later}"
 
 
 def _found_by_time(observers: dict[str, Any]) -> str:

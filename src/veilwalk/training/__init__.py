@@ -23,20 +23,17 @@ if TYPE_CHECKING:
     from veilwalk.training._run import Plan, TrainingRun, data_facts, plan_run, run_training, train
     from veilwalk.training._scenario import Scenario, build_scheme
     from veilwalk.training._spec import (
+        AUDIT,
         CLUSTER,
         MANIFEST,
         PRIVATE,
         SCHEMES,
         TRAIN,
         USUAL_LEARNER,
-        Option,
         RunSpec,
         SchemeSpec,
         View,
-        change_spec,
-        list_options,
         make_spec,
-        option,
     )
 else:
     __getattr__, __all__ = open_room(__name__)

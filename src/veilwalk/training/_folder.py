@@ -11,20 +11,20 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from veilwalk.core.config import read_toml
+from veilwalk.core.config import read_json, read_toml
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, RecordError
 from veilwalk.core.files import lock_file
 from veilwalk.core.progress import Progress
 from veilwalk.core.records import Record, plain, write_atomically
+from veilwalk.core.spec import Spec
 from veilwalk.core.tables import csv_table
-from veilwalk.core.validate import refuse_removed
 from veilwalk.core.version import __version__
 from veilwalk.learning import Params, Point, candidate_models, load_checkpoint, save_model
 from veilwalk.training._spec import PRIVATE, TRAIN, RunSpec
@@ -96,7 +96,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         for folder in (self.path, self.path / "checkpoints", self.path / "parts"):
             for draft in folder.glob(".*.*.*"):
                 draft.unlink(missing_ok=True)
-        about = _read_json(self.path / "run.json", {"format", "settings", "versions"})
+        about = read_json(self.path / "run.json", {"format", "settings", "versions"})
         if about["format"] != _FORMAT:
             raise InputFileError(f"{self.path / 'run.json'}: format {about['format']} is not {_FORMAT}")
         if about["settings"] != spec.digest:
@@ -115,7 +115,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def read_part(self, name: str) -> dict[str, Any] | None:
         """Return a part of the result that was computed before, or None."""
         path = self.path / "parts" / f"{name}.json"
-        return _read_json(path, advice=": remove it to compute it again") if path.exists() else None
+        return read_json(path, advice=": remove it to compute it again") if path.exists() else None
 
     def write_part(self, name: str, part: Mapping[str, Any]) -> None:
         """Store a part of the result."""
@@ -152,17 +152,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         others = [path for path in self.path.glob("[!.]*") if path.name not in own]
         if not self.started and (others or (self.path.exists() and not self.path.is_dir())):
             raise ConfigError(f"{self.path} is not an empty folder and holds no run: choose another folder")
-
-
-def _read_json(path: Path, keys: Collection[str] = (), *, advice: str = "") -> dict[str, Any]:
-    """Return the object in a file that has these keys; refuse any other content."""
-    try:
-        content = dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError) as error:
-        raise InputFileError(f"{path} cannot be read ({error}){advice}") from error
-    if missing := sorted(set(keys) - content.keys()):
-        raise InputFileError(f"{path} lacks {missing[0]!r}")
-    return content
 
 
 def _versions() -> dict[str, str]:
@@ -254,12 +243,10 @@ def open_trackers(specs: Iterable[str], params: Mapping[str, Any]) -> Iterator[T
     the folder of the run, which may hold them, is there by then.
     """
     folders = []
-    for spec in specs:
-        name, _, folder = spec.partition(":")
-        refuse_removed("track", name)
-        if name != "tensorboard":
-            raise InvalidParameterError("track", spec, "tensorboard or tensorboard:FOLDER; in Python any function")
-        folders.append(folder or "veilwalk")
+    for spec in (Spec.parse(text, parameter="track", files=("tensorboard",)) for text in specs):
+        if spec.name != "tensorboard" or spec.options:
+            raise spec.refuse("tensorboard or tensorboard:FOLDER; in Python any function")
+        folders.append(spec.argument or "veilwalk")
     if folders:
         # A library that is missing is refused before anything is trained.
         try:

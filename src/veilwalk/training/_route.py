@@ -62,14 +62,14 @@ def route_anonymity(
     """Return what receivers of a private trace learn from the route; posteriors for the deliveries ``rows``.
 
     The auditor's plan decides how: exact where its posteriors are exact at every destination, which is up to
-    ``checks.exact_nodes`` nodes, sealed for one; else estimated by the auditor. The posteriors are then those of the
-    last hop where openings are known by it, or the priors. With ``checks.audit`` none there is no number.
+    500 nodes, sealed for one; else estimated by the auditor. The posteriors are then those of the last hop where
+    openings are known by it, or the priors. With ``checks.audit`` none there is no number.
     """
     if checks.audit == "none":
         names = ("node_entropy_nats", "node_entropy_bits", "hit_ratio", "blind_hit_ratio")
         summary = dict[str, Any](kind="not measured (--audit none)", observer="last-hop", walks=None, by_return_time=[])
         return Route(summary | dict.fromkeys(names), _posteriors(scheme, trace, rows))
-    settings, is_exact = _plan_route(scheme, checks)
+    settings, is_exact = _plan_route(scheme)
     if not is_exact:
         summary = _compute_once(scheme, asdict(settings), lambda: _audit_route(scheme, settings, progress))
         route = Route(summary, _posteriors(scheme, trace, rows))
@@ -90,7 +90,7 @@ def predict_route_s(scheme: Scheme, *, checks: CheckSpec, trace: TrainingTrace |
     """
     if checks.audit == "none":
         return 0.0
-    settings, is_exact = _plan_route(scheme, checks)
+    settings, is_exact = _plan_route(scheme)
     nodes, arcs = scheme.graph.n_nodes, 2 * scheme.graph.n_edges
     how = asdict(settings) if not is_exact else None if trace is None else _horizon(scheme, trace)
     if how is not None:
@@ -215,13 +215,12 @@ def _audit_route(scheme: Scheme, settings: AuditSettings, progress: Progress) ->
     }
 
 
-def _plan_route(scheme: Scheme, checks: CheckSpec) -> tuple[AuditSettings, bool]:
+def _plan_route(scheme: Scheme) -> tuple[AuditSettings, bool]:
     """Return settings of an audit that takes some ten seconds where it rehearses, and whether it would be exact."""
     settings = AuditSettings(
         observers=("prior", "last-hop"),
         updates=_AUDITED_UPDATES if scheme.has_exact_law else _SEVERAL_UPDATES,
         seed=_AUDIT_SEED,
-        exact_nodes=checks.exact_nodes,
         rehearsed_hops=_REHEARSED_HOPS,
     )
     plan = make_plan(scheme, settings)

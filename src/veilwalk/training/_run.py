@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from veilwalk import learning
+from veilwalk.audit import warn_few_members
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.rooms import show_options
 from veilwalk.core.tables import frame, html_table
-from veilwalk.core.units import readable_bytes
-from veilwalk.design import Scheme, warn_few_members
+from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread
 from veilwalk.graphs import distances
 from veilwalk.learning import Array, Learner, Params, Partition, Partitions, Training, TrainingTrace
@@ -96,22 +96,12 @@ class TrainingRun:
         return frame(self.rows())
 
     def _repr_html_(self) -> str:
-        rows = []
-        for name, result in self._record.result["algorithms"].items():
-            leak, accuracy = result["anonymity"], result["accuracy"]
-            entropy = leak["node_entropy_nats"]
-            rows.append(
-                {
-                    "algorithm": name,
-                    "accuracy": "" if accuracy is None else f"{accuracy:.1%}",
-                    "loss": f"{result['loss']:.3f}",
-                    "hops/update": f"{result['hops_per_update']:.1f}",
-                    "bytes/update": readable_bytes(result["bytes_per_update"]),
-                    "node entropy, nats": "" if entropy is None else f"{entropy:.3f}",
-                    "receiver names the maker": "" if entropy is None else f"{leak['hit_ratio']:.2%}",
-                }
-            )
-        return html_table(rows)
+        means, leaks = ("accuracy", "loss", "hops_per_update", "bytes_per_update"), ("node_entropy_nats", "hit_ratio")
+        results = self._record.result["algorithms"].items()
+        return html_table(
+            {"algorithm": name} | {key: row[key] for key in means} | {key: row["anonymity"][key] for key in leaks}
+            for name, row in results
+        )
 
     def _anonymity(self, name: str) -> Mapping[str, Any]:
         """What a receiver learns of who made what it got, from the route alone."""
@@ -268,8 +258,8 @@ def train(
         data: A spec, data, features and labels, or such pairs by site (a dict or a list); a fifth is held out.
         learner: A spec, or any object with ``init_params``, ``update`` and ``evaluate``; without it the usual one.
         partition: How the rows are dealt out: a spec, or any partitioner; None: by the sites of the data, or else iid.
-        scale: How features and real labels are scaled, ``none``, ``range`` or ``rows``. None: as the data say, or else
-            by their range for the package's own learners, and not for others.
+        scale: How features and real labels are scaled, ``none`` or ``range``. None: as the data say, or else by their
+            range for the package's own learners, and not for others.
         out: Folder of the run, so that it can be resumed.
         resume: Continue the run in ``out``, if its data and learner are the same.
         progress: True for a bar on standard error, or a progress callback.
@@ -343,8 +333,8 @@ def _run_algorithms(
         name: learning.train(
             scenario.task(name),
             trace,
-            stopping=spec.end.stopping,
-            cost=spec.timing.cost,
+            stopping=spec.end,
+            cost=spec.timing,
             evaluations=spec.end.evaluations,
             checkpoint=None if folder is None else folder.checkpoint(name),
             identity=identity,
@@ -370,7 +360,8 @@ def _run_algorithms(
         if training.learner_failures
     ]
     scheme = scenario.scheme
-    notes = (*warnings, *failures, scheme.relay_warning(), warn_few_members(scheme), leaks.get("left_out"))
+    few = None if spec.checks.audit == "none" else warn_few_members(scheme)
+    notes = (*warnings, *failures, scheme.relay_warning(), few, leaks.get("left_out"))
     return TrainingRun(
         scenario=scenario, trainings=trainings, leaks=leaks, warnings=tuple(note for note in notes if note is not None)
     )

@@ -12,7 +12,9 @@ from typing import Any, Self
 import numpy as np
 
 from veilwalk import learning
+from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.progress import Progress, silent
 from veilwalk.core.walk import Walk
 from veilwalk.design import LAWS, Scheme, choose_scheme, recommend
 from veilwalk.graphs import Graph, parse_graph_spec
@@ -46,9 +48,9 @@ class Scenario:
         self.scheme.require_everybody()
 
     @classmethod
-    def from_spec(cls, spec: RunSpec) -> Self:
+    def from_spec(cls, spec: RunSpec, *, progress: Progress = silent) -> Self:
         """Read and check everything that ``spec`` names; what it leaves open is chosen to fit the network."""
-        scheme = build_scheme(parse_graph_spec(spec.graph), spec)
+        scheme = build_scheme(parse_graph_spec(spec.graph), spec, progress=progress).require_sealed()
         if spec.scheme.support not in {None, str(scheme.law.support)}:
             need = f"left out: the law in {spec.scheme.law} has distances {scheme.law.support} of its own"
             raise InvalidParameterError("support", spec.scheme.support, need)
@@ -73,7 +75,7 @@ class Scenario:
         """
         if isinstance(data, str) and scale is not None:
             data = f"{data}:scale={scale}"
-        rows, request = _load(data, spec.seed, scale), spec.privacy.request
+        rows, request = _load(data, spec.seed, scale), spec.privacy
         request = replace(request, most_updates=request.most_updates or scheme.most_updates)
         if partition is None:
             partition = usual_partition if rows.sites is None else f"natural:{learning.SITE}"
@@ -83,6 +85,8 @@ class Scenario:
             updates=spec.end.updates, nodes=scheme.graph.n_nodes, rows=len(rows.train), models=spec.end.walks
         )
         learner = request.usual_learner(size) if learner is None else learner
+        need = "a spec, or an object with init_params, update and evaluate"
+        validate.instance((str, Learner), need, learner=learner)
         name = learner if isinstance(learner, str) else learner_name(learner)
         # Parts that are given may hold rows of their own, which are scaled as the data are.
         partitions = None if isinstance(partition, Partitioner) else learning.make_partitions(partition, rows)
@@ -183,14 +187,13 @@ class Scenario:
         return choose_scheme(self.graph)
 
 
-def build_scheme(graph: Graph, spec: RunSpec) -> Scheme:
-    """Return the scheme of a run: the recommended one where all its parts are left open."""
+def build_scheme(graph: Graph, spec: RunSpec, *, progress: Progress = silent) -> Scheme:
+    """Return the scheme that a run on ``graph`` has: the recommended one where all its parts are left open."""
     parts = spec.scheme
     if parts.is_open and parts.choice == "auto":
-        return recommend(graph).scheme
+        return recommend(graph, progress=progress).scheme
     walk = None if parts.walk is None else Walk(parts.walk)
-    scheme = choose_scheme(graph, parts.law, support=parts.support, walk=walk, recipients=parts.recipients)
-    return scheme.require_sealed()
+    return choose_scheme(graph, parts.law, support=parts.support, walk=walk, recipients=parts.recipients)
 
 
 def learner_name(learner: object) -> str:

@@ -1,29 +1,27 @@
 """Specifies a run: network, scheme, learning, privacy, end, timing, checks and seed, each as a frozen value.
 
 ``train``, ``cluster up``, ``node manifest`` and sweeps are views of one :class:`RunSpec`: each takes some of its
-options and has its own defaults. Flags, help, keys of files and reference pages come from the options, which have
-distinct names: nobody needs the names of the parts that they are in.
+options and has its own defaults. Flags, help, keys of files and reference pages come from the options.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, TypedDict, TypeVar, get_type_hints
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 # As a whole: its names are loaded at their first use, and the command line starts without SciPy.
 from veilwalk import learning
-from veilwalk.core import validate
-from veilwalk.core.config import check_type, key_of, to_toml
-from veilwalk.core.errors import ConfigError, InvalidParameterError
+from veilwalk.core.config import to_toml
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.options import Option, Specification, change_spec, list_options, option
 from veilwalk.core.payload import PAYLOADS
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import WALKS, Walk
+from veilwalk.learning import CostModel, ProtectionRequest, Stopping
 
-_Spec = TypeVar("_Spec")
 PRIVATE = "private-walk"
 #: The same by the paper's scheme, for comparison.
 PAPER = "paper-walk"
@@ -35,101 +33,7 @@ USUAL_LEARNER = "softmax:learning_rate=1:local_steps=10:fade=100"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Option:
-    """An option of a specification, by its name there.
-
-    Attributes:
-        default: Its default.
-        about: What it is, in a sentence or two, for help and reference pages.
-        metavar: What stands for its value there; else its ``choices`` do.
-        rare: Whether help leaves its flag out; reference pages and files of settings have it.
-        usual: What the default comes to, where the default itself does not say it.
-        choices: All that it may be.
-        least: The least number that it may be.
-        key: Its key in files and its flag, where that is not its name.
-        part: Name of the specification that it is in, empty for the whole.
-    """
-
-    default: Any
-    about: str
-    metavar: str | None = None
-    rare: bool = False
-    usual: str = ""
-    choices: Sequence[str] = ()
-    least: int | None = None
-    key: str = ""
-    name: str = ""
-    part: str = ""
-    type: Any = None
-
-
-def option(default: Any, about: str, metavar: str | None = None, **others: Any) -> Any:
-    """Return a dataclass field that is one option of a specification; ``others`` are more attributes of it."""
-    metavar = metavar or "|".join(others.get("choices", ())) or None
-    item = Option(default=default, about=about, metavar=metavar, **others)
-    return field(default=default, metadata={"option": item, "key": item.key})
-
-
-def list_options(spec: Any) -> dict[str, Option]:
-    """Return the options of a specification by name, in order, with the values of ``spec`` as defaults."""
-    inner = {item.name: getattr(spec, item.name) for item in fields(spec)}
-    parts = {"": spec} | {name: value for name, value in inner.items() if is_dataclass(value)}
-    return {
-        item.name: replace(
-            item.metadata["option"],
-            name=item.name,
-            key=key_of(item),
-            type=kinds[item.name],
-            part=part,
-            default=getattr(owner, item.name),
-        )
-        for part, owner in parts.items()
-        for kinds in [get_type_hints(type(owner))]
-        for item in fields(owner)
-        if "option" in item.metadata
-    }
-
-
-def change_spec(spec: _Spec, values: Mapping[str, Any], *, where: str = "", left_out: Collection[str] = ()) -> _Spec:
-    """Return ``spec`` with the options in ``values``, by name or key.
-
-    Unknown names, wrong types, and the options ``left_out`` are refused; ``where``, the file, begins errors.
-    """
-    options = list_options(spec)
-    known = {spelling: item for item in options.values() for spelling in (item.key, item.name)}
-    before = f"{where}: " if where else ""
-    parts: dict[str, dict[str, Any]] = {}
-    for spelling, value in values.items():
-        if spelling not in known:
-            validate.refuse_removed("key", spelling)
-            keys = ", ".join(sorted(item.key for item in options.values() if item.name not in left_out))
-            raise ConfigError(f"{before}unknown key {spelling!r}: must be one of {keys}")
-        item = known[spelling]
-        if item.name in left_out:
-            raise InvalidParameterError(spelling, value, "left out: this verb does not take it")
-        changes = parts.setdefault(item.part, {})
-        if item.name in changes:
-            raise ConfigError(f"{before}{item.key!r} is given twice, as {item.key} and as {item.name}: leave one out")
-        changes[item.name] = check_type(before + item.key, value, item.type)
-    whole = parts.pop("", {})
-    inner = {part: replace(getattr(spec, part), **changes) for part, changes in parts.items()}
-    return replace(spec, **whole, **inner)  # type: ignore[type-var]
-
-
-class _Specification:
-    """A specification whose options keep to their choices and to their least numbers."""
-
-    def __post_init__(self) -> None:
-        for item in fields(self):  # type: ignore[arg-type]
-            value, limits = getattr(self, item.name), item.metadata.get("option")
-            if limits and limits.choices and value not in limits.choices:
-                raise InvalidParameterError(key_of(item), value, f"one of {', '.join(limits.choices)}")
-            if limits and limits.least is not None and value is not None:
-                validate.integer(limits.least, **{item.name: value})
-
-
-@dataclass(frozen=True, kw_only=True)
-class SchemeSpec(_Specification):
+class SchemeSpec(Specification):
     """How an update travels: its recipients, and the walk of its ciphertext."""
 
     choice: str = option(
@@ -177,7 +81,7 @@ class SchemeSpec(_Specification):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearningSpec(_Specification):
+class LearningSpec(Specification):
     """What is learnt, from which data, and which models a node accepts."""
 
     data: str = option(
@@ -188,8 +92,7 @@ class LearningSpec(_Specification):
     )
     partition: str | None = option(
         None,
-        "How rows are dealt out to nodes: iid, dirichlet:ALPHA, shards:PER_NODE, pathological:CLASSES, "
-        "graph:CORRELATION or natural:COLUMN.",
+        "How rows are dealt out to nodes: iid, dirichlet:ALPHA, shards:PER_NODE, graph:CORRELATION or natural:COLUMN.",
         "SPEC",
         usual=f"by site where data are one file a site; else {USUAL_PARTITION}, or iid among real nodes",
     )
@@ -211,47 +114,13 @@ class LearningSpec(_Specification):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacySpec(_Specification):
-    """Noise, and what it protects."""
-
-    protect: str = option(
-        "node", "What noise protects: one row of a node, or all its rows together.", choices=("record", "node")
-    )
-    epsilon: float = option(
-        0.0, "Find the noise for this epsilon, against everybody, sender known; 0: none.", "EPSILON"
-    )
-    delta: float = option(1e-5, "The delta of the guarantee (epsilon, delta).", "DELTA", rare=True)
-    noise: float = option(0.0, "Or Gaussian noise, in units of --clip.", "MULTIPLIER")
-    clip: float = option(
-        0.0, "Largest norm of an update, or of a row's gradient; 0: none, or one for --epsilon.", "NORM"
-    )
-    most_updates: int = option(
-        0,
-        "A node that has made so many hands models on as they are; 0: three even shares, or one with --epsilon.",
-        "COUNT",
-        rare=True,
-    )
-
-    @property
-    def request(self) -> learning.ProtectionRequest:
-        """The noise to reach."""
-        return learning.ProtectionRequest(**vars(self))
-
-
-@dataclass(frozen=True, kw_only=True)
-class EndSpec(_Specification):
+class EndSpec(Stopping):
     """How long a run lasts, and how many models walk."""
 
     updates: int = option(3000, "Updates of every algorithm.", "COUNT", least=1)
     walks: int = option(
         1, "Models that walk at once and share the updates; the best, or their mean, is the result.", "W", least=1
     )
-    target_accuracy: float | None = option(None, "Stop once it is reached.", "SHARE", usual="never")
-    patience: int = option(
-        0, "Stop after so many evaluations, evenly apart, without a better loss; 0: never.", "COUNT", rare=True
-    )
-    max_hops: int | None = option(None, "Stop before more hops.", "HOPS", usual="never", rare=True)
-    max_bytes: int | None = option(None, "Stop before more bytes.", "BYTES", usual="never", rare=True)
     evaluations: int = option(40, "About how often to evaluate on held-out rows.", "COUNT", rare=True, least=1)
 
     def __post_init__(self) -> None:
@@ -259,26 +128,11 @@ class EndSpec(_Specification):
         if self.walks > self.updates:
             raise InvalidParameterError("walks", self.walks, f"at most {self.updates}, the updates that they share")
 
-    @property
-    def stopping(self) -> learning.Stopping:
-        """Budgets and goals."""
-        return learning.Stopping(
-            max_hops=self.max_hops or math.inf,
-            max_bytes=self.max_bytes or math.inf,
-            target_accuracy=self.target_accuracy,
-            patience=self.patience,
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
-class TimingSpec(_Specification):
+class TimingSpec(CostModel):
     """How long things take: modelled in simulations, kept by real nodes."""
 
-    bandwidth_bytes_per_s: float = option(
-        1.25e6, "Bytes a second that a node sends, modelled.", "BYTES", key="bandwidth", rare=True
-    )
-    latency_s: float = option(0.02, "Seconds a hop takes besides, modelled.", "SECONDS", key="latency", rare=True)
-    compute_s: float = option(0.01, "Seconds an update takes, modelled.", "SECONDS", key="compute", rare=True)
     dwell_s: float | None = option(
         None,
         "Seconds every message stays at every node; 0 for none.",
@@ -292,16 +146,9 @@ class TimingSpec(_Specification):
     )
     alarm_hops: float = option(1e7, "A walk is believed lost once in so many hops by mistake.", "HOPS", rare=True)
 
-    @property
-    def cost(self) -> learning.CostModel:
-        """The modelled times."""
-        return learning.CostModel(
-            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s, latency_s=self.latency_s, compute_s=self.compute_s
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
-class CheckSpec(_Specification):
+class CheckSpec(Specification):
     """What a simulated run is compared with, and how it is attacked."""
 
     compare: str = option("paper-walk,plain-walk,gossip,central", "Algorithms to compare with, or none.", "NAMES")
@@ -309,13 +156,6 @@ class CheckSpec(_Specification):
         "auto", "auto: measure what the route tells a receiver; none: leave it out.", choices=("auto", "none")
     )
     attack: int = option(100, "Deliveries on which to try the content attack; 0 for none.", "COUNT", least=0)
-    exact_nodes: int = option(
-        500,
-        "Largest network whose route posteriors are exact; on others they are estimated.",
-        "NODES",
-        rare=True,
-        least=0,
-    )
     poison: str = option(
         "none", "What some nodes do to the model: sign-flip:10, nan, random, drift or none.", "KIND[:NUMBER]", rare=True
     )
@@ -337,7 +177,7 @@ class CheckSpec(_Specification):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSpec(_Specification):
+class RunSpec(Specification):
     """One run, whole. Every view of it changes the same options by name (:meth:`change`)."""
 
     graph: str = option(
@@ -348,7 +188,7 @@ class RunSpec(_Specification):
     )
     scheme: SchemeSpec = field(default_factory=SchemeSpec)
     learning: LearningSpec = field(default_factory=LearningSpec)
-    privacy: PrivacySpec = field(default_factory=PrivacySpec)
+    privacy: ProtectionRequest = field(default_factory=ProtectionRequest)
     end: EndSpec = field(default_factory=EndSpec)
     timing: TimingSpec = field(default_factory=TimingSpec)
     checks: CheckSpec = field(default_factory=CheckSpec)
@@ -357,7 +197,7 @@ class RunSpec(_Specification):
     def __post_init__(self) -> None:
         super().__post_init__()
         # What the parts come to is refused now, and not when it is needed.
-        _ = self.privacy.request, self.end.stopping, self.timing.cost, self.checks.comparisons, self.checks.poisoning
+        _ = self.checks.comparisons, self.checks.poisoning
         acceptance = self.learning.acceptance
         if acceptance is not None and acceptance.max_loss_ratio and (self.privacy.noise or self.privacy.epsilon):
             need = "without loss where there is noise, which does not cover tests on a node's own rows; norm is allowed"
@@ -427,6 +267,9 @@ _OF_SIMULATIONS = frozenset(list_options(CheckSpec())) | {
 #: ``veilwalk train``, ``vw.train`` and sweeps of both.
 TRAIN = View(defaults=RunSpec(), left_out=_OF_NODES)
 _AMONG_NODES = RunSpec().change(graph="rrg:20:3:seed=1", learner="softmax", updates=400, seed=1)
+_OF_SCHEMES = frozenset(["graph", "choice", "law", "support", "walk", "recipients"])
+#: ``veilwalk audit``: the scheme of a run on this network.
+AUDIT = View(defaults=RunSpec(), left_out=frozenset(RunSpec().options) - _OF_SCHEMES)
 #: ``veilwalk cluster up``.
 CLUSTER = View(defaults=_AMONG_NODES, left_out=_OF_SIMULATIONS)
 #: ``veilwalk node manifest``: members bring their own data, and the roster brings the network.
@@ -457,7 +300,6 @@ class TrainOptions(TypedDict, total=False):
     compare: str | list[str] | tuple[str, ...]
     audit: str
     attack: int
-    exact_nodes: int
     poison: str
     poisoners: float
     seed: int

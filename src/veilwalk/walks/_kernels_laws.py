@@ -16,7 +16,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from veilwalk.walks._compile import jit, jit_inline_nogc, jit_noinline_nogc, jit_parallel
+from veilwalk.walks._compile import jit, jit_inline, jit_inline_nogc, jit_noinline_nogc, jit_parallel
 from veilwalk.walks._kernels_random import (
     DESTINATION,
     DESTINATION_NUMBERS,
@@ -37,9 +37,10 @@ _EIGHT = np.uint64(8)
 _BYTE = np.uint64(0xFF)
 # Separates the replacements of recipients' words from those of all others.
 _RECIPIENT_NUMBERS = np.uint64(3 << 46)
-#: Recipients that are drawn at a time, by vector instructions.
-BATCH = 8
-_IN_BATCH = np.uint64(BATCH - 1)
+# Draws that one vector instruction makes.
+_VECTOR = 8
+# Entries that vector instructions compare as fast as a search halves their number.
+_SCANNED = np.uint64(64)
 # After so many draws in vain for each recipient the rest of a row is weighed anew.
 _PATIENCE = 8
 # Sets are drawn from the stream of recipients, by the clock.
@@ -86,24 +87,21 @@ def build_aliases(offsets: Array, weights: Array, keep: Array, other: Array) -> 
 
 
 @jit_inline_nogc
-def find_column(columns: Array, low: Any, high: Any, node: Any) -> Any:
-    """Return the place of ``node`` among ascending ``columns[low:high]``, -1 if it is not there."""
-    left = high - low
-    # Where the middle decides nothing but a sum, there is no branch to guess wrong.
-    while left > 1:
-        half = left >> 1
-        low += half * (columns[low + half - 1] < node)
-        left -= half
-    return low if left == 1 and columns[low] == node else -1
-
-
-@jit_inline_nogc
 def weight_of(offsets: Array, columns: Array, weights: Array, source: Any, node: Any) -> Any:
     """Return the weight that ``source`` gives ``node``: its probability, or 1 where all weights are equal."""
-    place = find_column(columns, offsets[source], offsets[source + 1], node)
-    if weights.shape[0] == 0:
-        return 0.0 if place >= 0 else 1.0
-    return weights[place] if place >= 0 else 0.0
+    low, wanted, excluded = np.uint64(offsets[source]), np.int32(node), weights.shape[0] == 0
+    left = np.uint64(offsets[source + 1]) - low
+    # Where the middle decides nothing but a sum, there is no branch to guess wrong.
+    while left > (_SCANNED if excluded else U1):
+        half = left >> U1
+        low += half * np.uint64(columns[low + half - U1] < wanted)
+        left -= half
+    if not excluded:
+        return weights[low] if left == U1 and columns[low] == wanted else 0.0
+    listed = np.int32(0)
+    for place in range(low, low + left):
+        listed += np.int32(columns[place] == wanted)
+    return 1.0 - listed
 
 
 @jit_inline_nogc
@@ -121,6 +119,12 @@ def _choose_by_weight(law: Any, source: Any, shelf: Array, tag: int, share: floa
                     return np.int64(node)
         total = reached
     return last
+
+
+@jit_inline
+def new_batch(recipients: int) -> Any:
+    """Return room for the words of as many draws as a set is likely to need."""
+    return np.empty((3, (recipients + recipients // _VECTOR) // _VECTOR * _VECTOR + _VECTOR), np.uint64)
 
 
 @jit_inline_nogc
@@ -154,24 +158,24 @@ def draw_set(
     """Write into ``out`` the distinct recipients that ``source`` draws at ``clock``, and return the tag of the set.
 
     It is the lane's set number ``n_drawn``. With ``by_number`` its one recipient is drawn from the stream of
-    destinations, by that number; else from the stream of recipients, by the clock. ``batch`` holds 3 * ``BATCH`` words.
+    destinations, by that number; else from the stream of recipients, by the clock. ``batch`` is of ``new_batch``.
     """
     tag = choose_tag(n_drawn, shelf)
     excluded, n_nodes = law.weights.shape[0] == 0, np.uint64(shelf.shape[0])
     first = np.uint64(law.offsets[source])
     size = np.uint64(law.offsets[source + 1]) - first
-    number, count, vain = ZERO, 0, 0
+    number, count, vain, turn = ZERO, 0, 0, 0
     while count < out.shape[0]:
         if by_number:
             word, high, low, _ = block_words(seed, job, DESTINATION, ZERO, np.uint64(n_drawn))
             name = np.uint64(n_drawn) | DESTINATION_NUMBERS
         else:
-            turn = number & _IN_BATCH
-            if turn == ZERO:
+            if turn == 0:
                 _draw_batch(batch, seed, job, clock, number)
             word, high, low = batch[0, turn], batch[1, turn], batch[2, turn]
             name = np.uint64(clock) << _EIGHT | (number & _BYTE) | _RECIPIENT_NUMBERS
             number += U1
+            turn = turn + 1 if turn + 1 < batch.shape[1] else 0
         if vain > _PATIENCE * out.shape[0]:
             node = _choose_by_weight(law, source, shelf, tag, unit_interval(high, low))
         else:
@@ -196,7 +200,7 @@ def draw_set(
 @jit
 def draw_sets(law: Any, seed: Any, lanes: Array, sources: Array, clocks: Array, out: Array) -> None:
     """Write one set a row."""
-    batch, shelf = np.empty((3, BATCH), np.uint64), np.full(law.offsets.shape[0] - 1, UNVISITED, np.int64)
+    batch, shelf = new_batch(out.shape[1]), np.full(law.offsets.shape[0] - 1, UNVISITED, np.int64)
     for row in range(out.shape[0]):
         draw_set(law, _BY_CLOCK, seed, np.uint64(lanes[row]), sources[row], clocks[row], row, batch, shelf, out[row])
 
@@ -283,7 +287,7 @@ def follow_legs(
         path, job = paths[lane], np.uint64(first_lane + lane)
         # In place of its last visit, a node has the clock at which the leg was sealed that met it last.
         shelf = np.full(indptr.shape[0] - 1, UNVISITED, np.int64)
-        members, batch = np.empty(recipients, np.int64), np.empty((3, BATCH), np.uint64)
+        members, batch = np.empty(recipients, np.int64), new_batch(recipients)
         sealed, end, n_drawn = 0, path.shape[0] - 1, 0
         while sealed <= cut:
             source = np.int64(path[sealed])

@@ -23,20 +23,22 @@ import numba
 import numpy as np
 
 from veilwalk.walks._compile import jit, jit_inline_nogc, jit_parallel, prefetch
-from veilwalk.walks._kernels_laws import BATCH, TAG_BITS, TAG_MASK, draw_set
+from veilwalk.walks._kernels_laws import TAG_BITS, TAG_MASK, draw_set, new_batch
 from veilwalk.walks._kernels_random import (
     DESTINATION_NUMBERS,
     HALF,
     MASK,
     START,
+    TWO_TO_32,
     U1,
+    WALK,
     ZERO,
     block_words,
     choice,
     fill_words,
     split_words,
 )
-from veilwalk.walks._tables import METROPOLIS, TABLE
+from veilwalk.walks._tables import METROPOLIS, NON_BACKTRACKING, TABLE
 
 # Columns of the state of a lane between calls: its token, and its number in the run, which names its stream,
 POSITION, BACK, PATH_START, PATH_END, JOB = range(5)
@@ -52,6 +54,7 @@ _TWO = np.uint64(2)
 _NOWHERE = MASK << HALF | MASK
 # Blocks of words that are drawn at a time, for all lanes together: they stay in the first cache.
 _BLOCKS = 64
+_FAR, _AHEAD = 20_000, np.uint64(128)
 
 Array = Any
 
@@ -126,6 +129,11 @@ def _walk_paths(walk: Any, seed: Any, lanes: Array, n_hops: int, state: Array, p
     jobs, blocks = np.empty(size, np.uint64), np.empty(size, np.uint64)
     nodes, backs = np.empty(n_lanes, np.uint64), np.empty(n_lanes, np.uint64)
     words, moves = np.empty((4, size), np.uint64), np.zeros((4, digits, size), np.uint32)
+    span, limit, onward = walk.span, walk.limit, walk.kind == NON_BACKTRACKING and walk.width > U1
+    if onward:
+        span = walk.width - U1
+        limit = TWO_TO_32 % span
+    far = walk.table.shape[0] > _FAR
     for turn in range(n_lanes):
         lane = lanes[turn]
         nodes[turn], backs[turn] = np.uint64(state[lane, POSITION]), np.uint64(state[lane, BACK])
@@ -135,9 +143,18 @@ def _walk_paths(walk: Any, seed: Any, lanes: Array, n_hops: int, state: Array, p
             blocks[block * n_lanes + turn] = np.uint64(state[lane, PATH_END] // block_hops + block)
     hop = 0
     while hop < n_hops:
-        fill_words(words, size, seed, jobs, blocks, walk.span, walk.limit)
+        fill_words(words, size, seed, jobs, blocks, span, limit)
         if walk.kind == TABLE and walk.width > ZERO:
             split_words(moves, words, size, walk.width)
+        if onward:
+            split_words(moves, words, size, span)
+            for turn in range(n_lanes):
+                if backs[turn] == _NOWHERE:
+                    # Back to the first neighbour but the one that is chosen.
+                    word, _, _, _ = block_words(seed, jobs[turn], WALK, ZERO, ZERO)
+                    slot = choice(seed, jobs[turn], ZERO, word, walk.width)
+                    backs[turn] = np.uint64(walk.table[nodes[turn] * walk.width + np.uint64(slot == ZERO)])
+                    moves[0, 0, turn] = np.uint32(max(slot, U1) - U1)
         for block in range(n_blocks):
             for part in range(0, 4, n_words):
                 for digit in range(digits):
@@ -145,6 +162,26 @@ def _walk_paths(walk: Any, seed: Any, lanes: Array, n_hops: int, state: Array, p
                     if hop > n_hops:
                         break
                     first, last = block * n_lanes, part + n_words - 1
+                    if onward:
+                        for turn in range(n_lanes):
+                            node = nodes[turn]
+                            entry = node * walk.width + np.uint64(moves[part, 0, first + turn])
+                            entry += np.uint64(np.uint64(walk.table[entry]) >= backs[turn])
+                            backs[turn] = node
+                            node = np.uint64(walk.table[entry])
+                            if far:
+                                _prefetch_row(walk, node)
+                            nodes[turn] = node
+                            paths[lanes[turn], hop] = np.int32(node)
+                        continue
+                    if walk.kind == TABLE and walk.width > ZERO:
+                        for turn in range(n_lanes):
+                            node = np.uint64(walk.table[nodes[turn] * walk.width + np.uint64(moves[part, digit, first + turn])])
+                            if far:
+                                prefetch(walk.table, node * walk.width)
+                            nodes[turn] = node
+                            paths[lanes[turn], hop] = np.int32(node)
+                        continue
                     if walk.kind == TABLE:
                         for turn in range(n_lanes):
                             place = first + turn
@@ -242,7 +279,7 @@ def _seal(
 @jit
 def start_lanes(law: Any, recipients: int, by_number: Any, seed: Any, state: Array, shelves: Array) -> None:
     """Let every lane's first node seal for its first recipients."""
-    batch, members = np.empty((3, BATCH), np.uint64), np.empty(recipients, np.int64)
+    batch, members = new_batch(recipients), np.empty(recipients, np.int64)
     for lane in range(state.shape[0]):
         state[lane, LAST_NODE] = -1
         shelves[lane, state[lane, POSITION]] = 0
@@ -268,10 +305,13 @@ def _open_along(
 ) -> int:
     """Go along the path of a lane until its quota of updates is made or the path ends; return how many are made."""
     start, end, now, tag = state[PATH_START], state[PATH_END], state[CLOCK], state[TAG]
+    far, last = shelf.shape[0] >= _FAR, np.uint64(end - start)
     watched, recording = watching.shape[0] > 0, out.shape[0] > 0
     while count < quota and now < end:
         place = np.uint64(now - start)
         node = np.uint64(path[place + U1])
+        if far:
+            prefetch(shelf, np.uint64(path[min(place + _AHEAD, last)]))
         now += 1
         entry = shelf[node]
         shelf[node] = now << TAG_BITS
@@ -315,7 +355,7 @@ def run_lanes(
     block_hops = 4 * walk.digits if walk.kind == TABLE else 4 // walk.words
     for turn in numba.prange((n_lanes + group - 1) // group):
         low, high = turn * group, min(n_lanes, (turn + 1) * group)
-        members, batch = np.empty(recipients, np.int64), np.empty((3, BATCH), np.uint64)
+        members, batch = np.empty(recipients, np.int64), new_batch(recipients)
         counts, due, n_due = np.zeros(group, np.int64), np.empty(group, np.int64), 1
         while n_due > 0:
             n_due, hops = 0, block_hops

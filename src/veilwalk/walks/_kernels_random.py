@@ -32,7 +32,7 @@ _PURPOSE_SHIFT = np.uint64(24)
 _ATTEMPT_SHIFT = np.uint64(16)
 _MANTISSA_LOW = np.uint64(11)
 _MANTISSA_HIGH = np.uint64(21)
-_TWO_TO_32 = np.uint64(1 << 32)
+TWO_TO_32 = np.uint64(1 << 32)
 
 #: What a stream is for.
 WALK = np.uint64(0)
@@ -132,7 +132,7 @@ def choice(seed: Word, job: Word, number: Word, word: Word, n_choices: Word) -> 
     product = word * n_choices
     # The remainder costs a division; below n_choices is where it can matter at all.
     if (product & MASK) < n_choices:
-        limit = _TWO_TO_32 % n_choices
+        limit = TWO_TO_32 % n_choices
         if (product & MASK) < limit:
             product = replacement_word(seed, job, number, n_choices, limit) * n_choices
     return product >> HALF

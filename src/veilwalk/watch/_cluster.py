@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from veilwalk.audit import Answer
+from veilwalk.core.config import read_json
 from veilwalk.core.errors import ConfigError
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node import cluster
@@ -113,7 +113,7 @@ class ClusterSource(Source):
         if self.finished or not path.exists():
             return
         self.finished = True
-        result = json.loads(path.read_text())
+        result = read_json(path)
         spread = 2 * result["hops_per_update_expected_error"]
         hops = result["hops_per_update_predicted"]
         how = f"{result['hops_per_update_prediction']}; 95% of such runs fall about within"

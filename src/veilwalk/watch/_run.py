@@ -6,7 +6,6 @@ that a run writes anyway, and a run that is watched has the bits of one that is 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +18,7 @@ from scipy import special
 
 from veilwalk.audit import Answer, AuditSettings, choose_colluders, iter_answers
 from veilwalk.core.arrays import IntArray
+from veilwalk.core.config import read_json
 from veilwalk.core.errors import ConfigError, VeilwalkError
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design import Scheme
@@ -98,7 +98,7 @@ class RunSource(Source):
             yield {"kind": "state", "stages": stages, "finished": False}
 
     def _result(self) -> Iterator[Document]:
-        record = json.loads((self._folder.path / "record.json").read_text())
+        record = read_json(self._folder.path / "record.json")
         algorithms = record["algorithms"]
         for name, outcome in algorithms.items():
             if outcome["reason"] != "all updates made":
@@ -121,7 +121,7 @@ def _read_graph(folder: RunFolder, spec: RunSpec) -> Graph:
         return parse_graph_spec(spec.graph)
     except VeilwalkError:
         path = folder.path / "record.json"
-        record: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"sample": None}
+        record: dict[str, Any] = read_json(path, {"sample", "network"}) if path.exists() else {"sample": None}
         if record["sample"] is not None:
             return Graph.from_edges(record["network"]["nodes"], record["sample"]["edges"])
         need = "it can be drawn once the run has ended"

@@ -21,7 +21,6 @@ def test_looked_up_candidates_know_no_more_than_exact_posteriors(graph: Graph) -
     exact = audit(scheme, SETTINGS, posterior="exact")
     large = audit(scheme, SETTINGS)
     assert large.plan.looked_up
-    assert large.record().result["posterior_by_distance"] == []
     assert large.hops_per_update == exact.hops_per_update
     for column in ("node_entropy_nats", "distance_entropy_nats", "hit_ratio", "ndcg"):
         low, high = large["prior"].overall[f"{column}_interval"]

@@ -92,11 +92,9 @@ def test_observers_are_calibrated() -> None:
     assert found["prior"].how == "estimated from sampled paths"
     last_hop = found["last-hop"]
     assert found["return-time"].node_entropy_nats > last_hop.node_entropy_nats > found["path"].node_entropy_nats
-    assert last_hop.worst_percent is not None
-    assert last_hop.worst_arc is not None
-    assert last_hop.worst_percent["hit_ratio"] > 5 * last_hop.hit_ratio
-    assert last_hop.worst_percent["node_entropy_nats"] < last_hop.worst_arc["node_entropy_nats"]
-    assert last_hop.worst_arc["node_entropy_nats"] < last_hop.node_entropy_nats
+    percent, arc = last_hop.report["worst_percent"], last_hop.report["worst_arc"]
+    assert percent["hit_ratio"] > 5 * last_hop.hit_ratio
+    assert percent["node_entropy_nats"] < arc["node_entropy_nats"] < last_hop.node_entropy_nats
     assert last_hop.times_floor is None
     first_sight = found["first-sight"]
     assert first_sight.times_floor == pytest.approx(first_sight.hit_ratio / 0.1)

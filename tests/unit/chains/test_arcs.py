@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.dense_walks import arc_hitting_law, arc_steps, hitting_law
 from tests.helpers.graphs import PETERSEN_EDGES, clique_edges, cube_edges, cycle_edges, path_edges, star_edges
 
-from veilwalk.chains import ArcChain
+from veilwalk.chains._arc_chain import ArcChain
 from veilwalk.chains._openings import SetPotentials
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError

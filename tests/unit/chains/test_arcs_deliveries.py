@@ -16,8 +16,8 @@ from tests.helpers.token_chains import (
     hops_apart,
 )
 
-from veilwalk.chains import ArcChain, DeliveryLaw, NodeChain
-from veilwalk.chains._arc_chain import ArcUpdates
+from veilwalk.chains import DeliveryLaw, NodeChain
+from veilwalk.chains._arc_chain import ArcChain, ArcUpdates
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
 from veilwalk.graphs import Graph
 

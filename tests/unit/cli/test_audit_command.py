@@ -138,12 +138,8 @@ def test_a_dry_run_tells_the_memory_and_runs_nothing(run: Cli, tmp_path: Path, m
 def test_out_writes_the_record_and_its_figures(run: Cli, tmp_path: Path) -> None:
     """audit.json and each figure as PNG and SVG; the record holds what was printed."""
     found = run.json([*SMALL, "--law", "paper", "--out", str(tmp_path / "new")])
-    figures = {
-        f"{stem}.{suffix}" for stem in ("entropy-by-return-time", "posterior-by-distance") for suffix in ("png", "svg")
-    }
+    figures = {f"entropy-by-return-time.{suffix}" for suffix in ("png", "svg")}
     assert {path.name for path in (tmp_path / "new").iterdir()} == figures | {"audit.json"}
-    drawn = (tmp_path / "new" / "posterior-by-distance.svg").read_text()
-    assert re.search(r"<!-- Short returns point 2 hops away; from \d+ hops on all are even to a tenth", drawn)
     for path in (tmp_path / "new").iterdir():
         start = {".png": b"\x89PNG", ".svg": b"<?xml", ".json": b"{"}[path.suffix]
         assert path.read_bytes().startswith(start)
@@ -349,7 +345,8 @@ def test_help_lists_what_there_is() -> None:
     texts = {option.name: option.help for option in command.params}
     registries = {"observers": [*OBSERVERS], "posterior": [*INFERENCES], "law": [*LAWS], "walk": [*WALKS]}
     for option, names in registries.items():
-        listed = re.split(r"[^a-z-]+", texts[option])
+        # An audit attacks the plain walk too, which is nothing to train with.
+        listed = re.split(r"[^a-z-]+", f"{texts[option]} {command.help}")
         assert [name for name in names if name not in listed] == []
 
 

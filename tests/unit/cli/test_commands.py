@@ -84,14 +84,6 @@ def test_design_on_a_graph_gives_a_law_per_node(run: Cli, tmp_path: Path) -> Non
     np.testing.assert_array_equal(law.matrix.toarray(), matrix)
 
 
-def test_the_papers_law_on_a_graph_is_the_default_design(run: Cli) -> None:
-    """``paper law --graph`` has the paper's own parameters, and their defaults are those of ``design``."""
-    place = ["--graph", "rrg:40:3:seed=2", "--support", "2:4"]
-    law = ["paper", "law", *place]
-    assert run.json(law) == run.json(["design", *place])
-    assert run.json([*law, "--window", "3"])["window_radius"] == 3
-
-
 def test_design_writes_a_distance_law(run: Cli, tmp_path: Path) -> None:
     """--out with closed forms: a law by distance, usable on any graph."""
     out = tmp_path / "law.json"
@@ -194,7 +186,6 @@ BAD = {
     "a number left out": (["graph", "info"], "SPEC is not given"),
     "more colluders than nodes": (["audit", "--graph", "rrg:12:3:seed=1", "--colluders", "200%"], "colluders = '200%'"),
     "a figure before its folder": (["paper", "reproduce", "fig9"], "figure = 'fig9'"),
-    "both kinds of design": ([*PAPER, "--graph", "ring:9"], "leave them out with --graph"),
     "formulas": ([*PAPER, "--formulas", "guessed"], "guessed"),
     "graph kind": (["graph", "info", "moon:3"], "moon:3"),
     "graph file missing": (["graph", "info", "file:nowhere.txt"], "nowhere.txt"),

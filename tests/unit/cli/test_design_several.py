@@ -27,7 +27,7 @@ KEYS = {
 }
 KEYS |= {"mean_iteration_hops_interval", "mean_iteration_hops_kind", "message_bytes", "bytes_per_update"}
 KEYS |= {"node_entropy_nats", "node_entropy_interval", "node_entropy_kind", "node_entropy_share", "prior_range"}
-KEYS |= {"certain_to_a_relay", "blind_node_entropy_nats", "blind_node_entropy_interval"}
+KEYS |= {"certain_to_a_relay", "eclipse", "read_by_colluders", "blind_node_entropy_nats", "blind_node_entropy_interval"}
 KEYS |= {"hit_ratio", "worst_percent_hit_ratio", "worst_arc_hit_ratio", "predecessor", "colluders_first_sight"}
 KEYS |= {"hit_ratio_interval", "worst_percent_hit_ratio_interval", "worst_arc_hit_ratio_interval"}
 KEYS |= {"observer", "support", "return_hit_ratio", "return_hit_ratio_interval"}

@@ -15,7 +15,6 @@ from veilwalk.audit._plan import INFERENCES
 from veilwalk.audit._settings import PLACEMENTS
 from veilwalk.cli._main import app
 from veilwalk.design._channel import OBSERVERS
-from veilwalk.design._optimal import OBJECTIVES
 from veilwalk.design._paper import FORMULAS
 from veilwalk.node import Suite
 from veilwalk.training import SCHEMES
@@ -29,7 +28,6 @@ CHOICES = {
     ("audit", "--placement"): set(PLACEMENTS),
     ("audit", "--scheme"): set(SCHEMES),
     ("train", "--scheme"): set(SCHEMES),
-    ("design", "--objective"): set(OBJECTIVES),
     ("design", "--observer"): set(OBSERVERS),
     ("frontier", "--observer"): set(OBSERVERS),
     ("design", "--suite"): SUITES,

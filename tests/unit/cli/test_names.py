@@ -15,7 +15,7 @@ from veilwalk.design import choose_scheme, save_scheme
 from veilwalk.graphs import Graph, read_graph, ring
 from veilwalk.node import Suite
 from veilwalk.node.members import Manifest, Roster, new_node_keys, new_root_key
-from veilwalk.node.peer._law_files import read_row
+from veilwalk.node.peer._laws import read_law
 
 # As numbers they stand in another order than as text, in which rosters stand.
 NAMES = ("1", "2", "3", "10", "20", "30")
@@ -66,7 +66,7 @@ def test_a_design_on_a_file_of_names_runs_on_a_roster_of_these_names(network: Pa
     moved = choose_scheme(roster.graph(), "law.npz").law.matrix.toarray()
     for name in NAMES:
         expected = {graph.label(node): share for node, share in enumerate(matrix[graph.node(name)]) if share}
-        assert read_row(Path("law.npz"), roster.ids, name)[0].shares == pytest.approx(expected)
+        assert read_law(Path("law.npz"), roster.ids, name).shares == pytest.approx(expected)
         row = moved[roster.index(name)]
         assert {roster.ids[node]: share for node, share in enumerate(row) if share} == pytest.approx(expected)
 

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from veilwalk.cli._main import app
 from veilwalk.cli._options import format_settings, merge_settings, take_options
 from veilwalk.core.errors import ConfigError, InvalidParameterError
-from veilwalk.training import CLUSTER, MANIFEST, TRAIN, Option, View, change_spec, list_options, option
+from veilwalk.core.options import Option, change_spec, list_options, option
+from veilwalk.training import CLUSTER, MANIFEST, TRAIN, View
 
 VERBS = {"train": TRAIN, "cluster up": CLUSTER, "node manifest": MANIFEST}
 

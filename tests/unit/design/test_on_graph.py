@@ -10,6 +10,7 @@ import pytest
 
 from veilwalk import theory
 from veilwalk.chains import chain_of
+from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError, ResourceLimitError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE
@@ -21,7 +22,7 @@ from veilwalk.design import (
     exact_window_likelihood,
     law_by_distance,
 )
-from veilwalk.design._paper import design_on_graph, weight_ratio, window_entropies
+from veilwalk.design._paper import design_on_graph, window_entropies
 from veilwalk.graphs import Graph, complete, distances, random_regular, ring, torus
 
 Floats = npt.NDArray[np.float64]
@@ -54,6 +55,12 @@ def test_window_likelihood_is_the_definition_spelt_out(graph: Graph, kappa: floa
             inside = np.abs(times - centre[source]) <= 3 + 1e-9
             want = 0.0 if source == target else pmf[inside, source].sum()
             assert got[source, target] == pytest.approx(want, abs=1e-9)
+
+
+def weight_ratio(law: DestinationLaw, likelihood: FloatArray) -> float:
+    """How many times the likeliest source of a destination outweighs the least likely, at most."""
+    weights = law.matrix.toarray() * likelihood
+    return float((weights.max(axis=0) / np.where(weights > 0, weights, np.inf).min(axis=0)).max())
 
 
 def test_on_a_ring_the_papers_rule_makes_all_sources_look_alike() -> None:

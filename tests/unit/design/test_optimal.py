@@ -12,11 +12,10 @@ import pytest
 
 from veilwalk.chains import NodeChain
 from veilwalk.core.arrays import normalised
-from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.design import Channel, law_by_distance
 from veilwalk.design import _optimal as subject
-from veilwalk.design._optimal import HitRatio, Problem, entropy_gradient
+from veilwalk.design._optimal import Problem, entropy_gradient
 from veilwalk.graphs import Graph, barabasi_albert, erdos_renyi, random_regular
 
 Floats = npt.NDArray[np.float64]
@@ -46,7 +45,7 @@ def sample_problem(name: str, *, share: float = math.inf, even: bool = True, obs
     return Problem(channel, usable, law.source_prior, np.ascontiguousarray(hops.T), budget)
 
 
-def solved_by_cvxpy(problem: Problem, objective: str) -> float:
+def solved_by_cvxpy(problem: Problem) -> float:
     """The best value by a general solver, the objective spelt out."""
     usable = problem.usable
     joint = cp.Variable(usable.shape, nonneg=True)
@@ -57,12 +56,8 @@ def solved_by_cvxpy(problem: Problem, objective: str) -> float:
     for node, (nodes, table) in enumerate(zip(problem.channel.sources, problem.channel.tables, strict=True)):
         for weights in table:
             seen = cp.multiply(joint[node, nodes], weights)
-            if objective == "entropy":
-                parts.append(-cp.sum(cp.rel_entr(seen, cp.sum(seen) * np.ones(len(nodes)))))
-            else:
-                parts.append(cp.max(seen))
-    goal = cp.Maximize(sum(parts)) if objective == "entropy" else cp.Minimize(sum(parts))
-    return float(cp.Problem(goal, constraints).solve(solver=cp.CLARABEL))
+            parts.append(-cp.sum(cp.rel_entr(seen, cp.sum(seen) * np.ones(len(nodes)))))
+    return float(cp.Problem(cp.Maximize(sum(parts)), constraints).solve(solver=cp.CLARABEL))
 
 
 @pytest.mark.parametrize("share", [math.inf, 0.99])
@@ -70,23 +65,11 @@ def solved_by_cvxpy(problem: Problem, objective: str) -> float:
 def test_most_entropy_is_what_a_general_solver_finds(name: str, share: float) -> None:
     """Value and bound enclose the solver's optimum, and lie within the gap printed, a millionth."""
     problem = sample_problem(name, share=share)
-    found = problem.solve("entropy")
-    best = solved_by_cvxpy(problem, "entropy")
+    found = problem.solve()
+    best = solved_by_cvxpy(problem)
     assert found.gap <= 1e-6
     assert found.value - 1e-6 <= best <= found.bound + 1e-6
     assert float((found.joint * problem.hops).sum()) <= problem.budget * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("share", [math.inf, 0.99])
-@pytest.mark.parametrize("name", GRAPHS)
-def test_fewest_hits_is_what_a_general_solver_finds(name: str, share: float) -> None:
-    """The linear program's optimum lies between bound and value; they differ by the gap printed, below 3%."""
-    problem = sample_problem(name, share=share)
-    found = problem.solve("hit-ratio")
-    best = solved_by_cvxpy(problem, "hit-ratio")
-    assert found.bound - 1e-7 <= best <= found.value + 1e-7
-    assert found.value / found.bound - 1 == pytest.approx(found.gap, rel=1e-9)
-    assert found.gap < 0.03
 
 
 def test_a_prior_that_is_not_uniform_is_kept() -> None:
@@ -96,7 +79,7 @@ def test_a_prior_that_is_not_uniform_is_kept() -> None:
     found = problem.solve()
     np.testing.assert_allclose(found.joint.sum(axis=0), problem.prior, rtol=1e-9)
     np.testing.assert_allclose(found.joint.sum(axis=1), problem.prior, rtol=1e-9)
-    assert solved_by_cvxpy(problem, "entropy") == pytest.approx(found.value, abs=1e-5)
+    assert solved_by_cvxpy(problem) == pytest.approx(found.value, abs=1e-5)
 
 
 def without_what_is_seen(joint: Floats, channel: Channel) -> tuple[float, Floats]:
@@ -112,41 +95,32 @@ def without_what_is_seen(joint: Floats, channel: Channel) -> tuple[float, Floats
 def test_a_wrong_gradient_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the mutant in its place the certificate no longer encloses the solver's optimum, or does not close."""
     problem = sample_problem(name)
-    best = solved_by_cvxpy(problem, "entropy")
+    best = solved_by_cvxpy(problem)
     monkeypatch.setattr(subject, "entropy_gradient", without_what_is_seen)
     monkeypatch.setattr(subject, "_ASCENT_STEPS", 30)
-    found = problem.solve("entropy")
+    found = problem.solve()
     assert not (found.gap <= 1e-6 and found.value - 1e-6 <= best <= found.bound + 1e-6)
 
 
-def test_gradients_are_those_of_finite_differences() -> None:
-    """Of the entropy, and of the smoothed hit ratio, along random directions."""
+def test_the_gradient_is_that_of_finite_differences() -> None:
+    """Along a random direction."""
     problem = sample_problem("ba")
     rng = np.random.default_rng(3)
     joint = np.where(problem.usable, rng.uniform(0.5, 1.5, problem.usable.shape), 0.0) / problem.usable.sum()
     way = np.where(problem.usable, rng.standard_normal(problem.usable.shape), 0.0) * 1e-7
-    ratio = HitRatio(problem.channel)
-
-    def smooth_hits(at: Floats, _: Channel) -> tuple[float, Floats]:
-        found = ratio.evaluate(at, 200.0)
-        return found.smooth, found.gradient
-
-    for value_and_gradient in (entropy_gradient, smooth_hits):
-        _, gradient = value_and_gradient(joint, problem.channel)
-        ahead, behind = (value_and_gradient(joint + sign * way, problem.channel)[0] for sign in (1, -1))
-        assert (ahead - behind) / 2 == pytest.approx(float((gradient * way).sum()), rel=1e-4)
+    _, gradient = entropy_gradient(joint, problem.channel)
+    ahead, behind = (entropy_gradient(joint + sign * way, problem.channel)[0] for sign in (1, -1))
+    assert (ahead - behind) / 2 == pytest.approx(float((gradient * way).sum()), rel=1e-4)
 
 
 def test_bounds_hold_for_other_laws() -> None:
-    """No law tried at random passes the bound, whatever the objective; linear bounds hold for any multipliers."""
+    """No law tried at random passes the bound; linear bounds hold for any multipliers."""
     problem = sample_problem("er", share=0.99)
-    most, least = problem.solve("entropy"), problem.solve("hit-ratio")
-    ratio = HitRatio(problem.channel)
+    most = problem.solve()
     rng = np.random.default_rng(5)
     for _ in range(50):
         other = problem.nearest(rng.normal(scale=2.0, size=problem.hops.shape)).joint
         assert entropy_gradient(other, problem.channel)[0] <= most.bound
-        assert ratio.evaluate(other, 200.0).value >= least.bound
         score, rows, price = rng.normal(size=problem.hops.shape), rng.normal(size=len(problem.hops)), rng.random()
         assert float((score * other).sum()) <= problem.bound_linear(score, rows, price) + 1e-12
 
@@ -170,9 +144,3 @@ def test_with_nothing_to_see_the_balanced_uniform_law_is_best() -> None:
     graph: Graph = GRAPHS["ba"][0]
     law = law_by_distance(graph, GRAPHS["ba"][1], np.ones(5)).balance()
     np.testing.assert_allclose(problem.solve().joint.T * graph.n_nodes, law.matrix.toarray(), atol=1e-6)
-
-
-def test_unknown_objectives_are_refused() -> None:
-    """One line that lists what there is."""
-    with pytest.raises(InvalidParameterError, match="entropy, hit-ratio"):
-        sample_problem("rrg").solve("fame")

@@ -14,7 +14,6 @@ from veilwalk.audit import audit
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
 from veilwalk.design import choose_scheme
-from veilwalk.design._design import sample_legs
 from veilwalk.engine import JobStore, iter_jobs, open_engine, run_jobs
 from veilwalk.engine._store import encode_result
 from veilwalk.experiments import sweep
@@ -55,17 +54,18 @@ def test_ray_gives_the_same_bytes_with_one_thread_a_job(ray_cluster: Any) -> Non
             run_jobs(work.refused, range(4), executor=executor)
 
 
-def test_an_audit_and_sampled_legs_are_the_same_on_ray(ray_cluster: Any) -> None:
+def test_an_audit_and_played_updates_are_the_same_on_ray(ray_cluster: Any) -> None:
     """By the bytes of their results."""
     del ray_cluster
     graph = random_regular(30, 3, seed=1)
     scheme = choose_scheme(graph, "uniform-node", support=(2, 3), walk=Walk("non-backtracking"))
     asked: dict[str, Any] = {"updates": 2_000, "observers": "prior,last-hop,first-sight,path", "posterior": "rehearsed"}
     here = audit(scheme, **asked, rehearsed_hops=3_000).record().to_json()
-    legs = sample_legs(scheme, legs=200)
+    played: dict[str, Any] = {"updates": 200, "seed": 1, "replicas": 16}
+    legs = scheme.run_updates(**played)
     with open_engine("ray") as executor:
         assert audit(scheme, **asked, rehearsed_hops=3_000, executor=executor).record().to_json() == here
-        assert sample_legs(scheme, legs=200, executor=executor).by_distance == legs.by_distance
+        assert np.array_equal(scheme.run_updates(**played, executor=executor), legs)
 
 
 def test_a_training_sweep_is_the_same_on_ray(ray_cluster: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples.comparisons import arff_to_npz, make_ratings, membership, ratings_to_npz
+from examples.comparisons import arff_to_npz, make_ratings, membership, prepare_rows, ratings_to_npz
 from examples.comparisons.factorisation import FactorisationLearner
 from examples.comparisons.membership import infer_membership, row_losses, threshold_auc
 
@@ -131,6 +131,24 @@ def test_an_arff_file_becomes_npz(tmp_path: Path) -> None:
     source.write_text(ARFF + "1.0,2,?\n1.0,2,P\n")
     with pytest.raises(SystemExit, match="a label is missing"):
         arff_to_npz.main(str(source), str(target))
+
+
+def test_rows_are_prepared_as_in_dp_random_walks(tmp_path: Path) -> None:
+    """Threes and eights as 2x2 means; columns of mean 0 and deviation 1 in training, then every row at length one."""
+    target = tmp_path / "some.npz"
+    prepare_rows.main(["digits", str(target), "--only", "8,3", "--pool", "4", "--seed", "1"])
+    whole, some = load_data("digits", seed=1), load_data(f"npz:{target}:scale=none")
+    chosen = np.isin(whole.train.labels, (3, 8))
+    assert some.class_names == ("3", "8")
+    assert np.array_equal(some.train.labels, (whole.train.labels[chosen] == 8).astype(int))
+    pixels = whole.train.features[chosen].reshape(-1, 8, 8).astype(np.float64)
+    corners = [pixels[:, rows : rows + 4, columns : columns + 4] for rows in (0, 4) for columns in (0, 4)]
+    means = np.stack([corner.mean(axis=(1, 2)) for corner in corners], axis=1)
+    rows = (means - means.mean(axis=0)) / means.std(axis=0)
+    assert some.train.features == pytest.approx(rows / np.linalg.norm(rows, axis=1, keepdims=True), abs=1e-4)
+    assert np.linalg.norm(some.test.features, axis=1) == pytest.approx(np.ones(len(some.test)), abs=1e-5)
+    with pytest.raises(SystemExit, match="--pool 3"):
+        prepare_rows.main(["digits", str(target), "--pool", "3"])
 
 
 def test_the_area_under_the_curve_by_counting() -> None:

@@ -12,6 +12,7 @@ from veilwalk import graphs
 from veilwalk.core.errors import InvalidParameterError, NumericalError, ResourceLimitError
 from veilwalk.graphs import Graph, _distances, _summary
 from veilwalk.graphs._distances import Diameter
+from veilwalk.graphs._summary import walk_spectrum
 
 
 def test_distances_on_a_ring() -> None:
@@ -120,7 +121,7 @@ def test_diameter_of_a_large_tree_is_found_by_sweeps(monkeypatch: pytest.MonkeyP
 )
 def test_spectrum(graph: Graph, second: float, smallest: float | None) -> None:
     """Known spectra, dense and iterative; a bipartite graph has no absolute gap."""
-    spectrum = graphs.walk_spectrum(graph)
+    spectrum = walk_spectrum(graph)
     assert spectrum.second == pytest.approx(second, abs=1e-8)
     assert spectrum.gap == pytest.approx(1 - second, abs=1e-8)
     if smallest is not None:
@@ -133,7 +134,7 @@ def test_iterative_spectrum_is_repeatable_and_agrees_with_dense(monkeypatch: pyt
     """One graph, one result; and the one a dense solution gives."""
     monkeypatch.setattr(_summary, "_DENSE_NODES", 100)
     graph = graphs.random_regular(300, 3, seed=1)
-    first, again = graphs.walk_spectrum(graph), graphs.walk_spectrum(graph)
+    first, again = walk_spectrum(graph), walk_spectrum(graph)
     assert first == again
     values = np.linalg.eigvalsh(graph.adjacency.toarray() / 3)
     assert (first.second, first.smallest) == pytest.approx((values[-2], values[0]), abs=1e-8)
@@ -142,7 +143,7 @@ def test_iterative_spectrum_is_repeatable_and_agrees_with_dense(monkeypatch: pyt
 def test_unresolved_gap_is_refused() -> None:
     """A gap below the tolerance would be noise."""
     with pytest.raises(NumericalError, match=r"tolerance = 0\.01"):
-        graphs.walk_spectrum(graphs.ring(1500), tolerance=0.01)
+        walk_spectrum(graphs.ring(1500), tolerance=0.01)
 
 
 def test_summary() -> None:

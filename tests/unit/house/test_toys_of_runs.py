@@ -1,14 +1,14 @@
 """A toy flag, a toy learner and a toy privacy mechanism: what stands here for each is all that had to be written.
 
 A flag is one field of a part of the run. A learner is one class and one entry. A mechanism is one class beside
-``Protection``, one line of the request that settles it, and its flag. Reference pages are then generated.
+``Protection``, and in the request that settles it its flag and one line. Reference pages are then generated.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from veilwalk.cli._options import format_settings, merge_settings, take_options
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.options import option
 from veilwalk.learning import (
     LEARNERS,
     Learner,
@@ -32,7 +33,8 @@ from veilwalk.learning import (
     UpdateResult,
     make_learner,
 )
-from veilwalk.training import TRAIN, RunSpec, Scenario, View, make_spec, option, run_training
+from veilwalk.node.members import RunFigures
+from veilwalk.training import TRAIN, RunSpec, Scenario, View, make_spec, run_training
 
 SMALL: Mapping[str, Any] = {
     "graph": "rrg:12:3:seed=1", "law": "uniform-node", "support": "2:3", "updates": 3, "attack": 0,
@@ -65,30 +67,18 @@ class Shrinking(Protection):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ShrinkRequest(ProtectionRequest):
-    """The request that settles it."""
+    """The request that settles it, with its flag."""
 
-    shrink: float = 1.0
+    shrink: float = option(1.0, "Factor of every update.", "FACTOR")
 
     def settle(self, learner: Learner, size: RunSize) -> Protection:  # noqa: ARG002
         """Return the mechanism."""
         return Shrinking(shrink=self.shrink)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToyPrivacy(type(RunSpec().privacy)):  # type: ignore[misc]
-    """The privacy of a run with the mechanism's flag."""
-
-    shrink: float = option(1.0, "Factor of every update.", "FACTOR")
-
-    @property
-    def request(self) -> ProtectionRequest:
-        """The request."""
-        return ShrinkRequest(**vars(self))
-
-
-TOYS = View(defaults=RunSpec(checks=ToyChecks(), privacy=ToyPrivacy()), left_out=TRAIN.left_out)
+TOYS = View(defaults=RunSpec(checks=ToyChecks(), privacy=ShrinkRequest()), left_out=TRAIN.left_out)
 
 
 def test_a_toy_flag_is_in_help_files_records_and_reference(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,3 +133,12 @@ def test_a_toy_mechanism_is_one_class_and_one_flag() -> None:
     assert np.abs(runs[1.0].model["weight"]).max() > 1e-3
     assert isinstance(runs[0.25].scenario.protection, Shrinking)
     assert runs[0.25].record().params["shrink"] == 0.25
+
+
+def test_every_number_of_a_mechanism_is_a_figure_of_a_run_of_nodes() -> None:
+    """By the same name: a field of both is all that a further number needs to come to every node."""
+    assert (
+        {"clip", "noise", "rows", "decay"}
+        < set(Protection.list_figures())
+        <= {item.name for item in fields(RunFigures)}
+    )

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from veilwalk.core.archives import read_archive
 from veilwalk.core.errors import InputFileError, InvalidParameterError
-from veilwalk.learning import Array, Partition, data_of, load_data, read_archive, require_fit
+from veilwalk.learning import Array, Partition, data_of, load_data, require_fit
 
 SHARED_MNIST = Path(__file__).parents[4] / "shared" / "data" / "mnist"
 
@@ -98,7 +99,7 @@ def test_mnist_itself_is_read() -> None:
         (lambda content: content + b"x", "cut short or too long"),
         (lambda content: content[:10], "is not an IDX file"),
         (lambda content: b"\0\0\x08\x01" + content[4:], "is not an IDX file"),
-        (lambda content: content[:4] + b"\xff" * 12 + content[16:], "unpacks to"),
+        (lambda content: content[:4] + b"\xff" * 12 + content[16:], "cut short or too long"),
     ],
 )
 def test_damaged_idx_files_are_refused(tmp_path: Path, change: object, says: str, *, packed: bool) -> None:
@@ -365,6 +366,16 @@ def test_a_packed_idx_file_takes_memory_as_bytes_come(tmp_path: Path) -> None:
         load_data(f"mnist:{tmp_path}")
     assert tracemalloc.get_traced_memory()[1] < 16 << 20
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "spec", ["digits:only=3,8", "digits:pool=4", "digits:scale=columns", "digits:scale=rows", "digits:scale="]
+)
+def test_options_that_cannot_be_are_refused(spec: str) -> None:
+    """By the parameter."""
+    with pytest.raises(InvalidParameterError) as refused:
+        load_data(spec)
+    assert refused.value.name == "data"
 
 
 @pytest.mark.parametrize("spec", ["", "digits:8", "mnist", "npz:", "csv:", "parquet", "cifar10"])

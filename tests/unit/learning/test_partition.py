@@ -75,13 +75,6 @@ def test_shards_give_each_node_few_classes() -> None:
     assert set(parts.sizes) == {10}
 
 
-def test_pathological_nodes_have_exactly_so_many_classes() -> None:
-    """And classes are shared evenly by those that have them."""
-    parts = deal("pathological:2", nodes=10)
-    assert count_classes(parts) == [2] * 10
-    assert parts.sizes.sum() == 200
-
-
 def test_natural_values_make_one_node_each() -> None:
     """By a column of the data, in the order of its values; an unknown column is refused with those there are."""
     train = rows(np.array([0, 1, 0, 1]))
@@ -119,9 +112,6 @@ def test_graph_correlation_makes_neighbours_similar() -> None:
         ("dirichlet:nan", 3),
         ("shards:3", 100),
         ("shards:0", 3),
-        ("pathological:6", 3),
-        ("pathological:1", 3),
-        ("pathological:5", 100),
         ("graph:1.5", 5),
     ],
 )
@@ -133,7 +123,7 @@ def test_what_cannot_be_is_refused_in_the_words_of_the_user(spec: str, nodes: in
     assert "num_" not in str(caught.value)
 
 
-@pytest.mark.parametrize("spec", ["iid", "dirichlet:1", "shards:1", "pathological:2", "graph:0.5"])
+@pytest.mark.parametrize("spec", ["iid", "dirichlet:1", "shards:1", "graph:0.5"])
 def test_more_nodes_than_rows_are_refused(spec: str) -> None:
     """Every node needs a row."""
     with pytest.raises(InvalidParameterError, match=r"^graph = '201 nodes'.*at most 200"):
@@ -234,7 +224,7 @@ def test_a_partitioner_of_flwr_datasets_is_given_the_data(monkeypatch: pytest.Mo
     assert count_classes(parts) == [1] * 5
 
 
-SPECS = ["iid", "dirichlet:0.3", "shards:2", "pathological:2", "graph:0.8", "natural:label"]
+SPECS = ["iid", "dirichlet:0.3", "shards:2", "graph:0.8", "natural:label"]
 
 
 def test_every_kind_has_a_spec_that_works_on_digits() -> None:

@@ -79,7 +79,7 @@ def test_labels_that_are_all_the_same() -> None:
     assert learner.evaluate(params, Partition(some_data().features, np.ones(12, dtype=np.float32)))["r2"] == 0
 
 
-@pytest.mark.parametrize("spec", ["dirichlet:0.3", "shards:2", "pathological:2"])
+@pytest.mark.parametrize("spec", ["dirichlet:0.3", "shards:2"])
 def test_what_shares_out_classes_refuses_real_labels(spec: str) -> None:
     """With what to use instead."""
     partitioner = parse_partition_spec(spec, graph=parse_graph_spec("ring:4"), seed=0)

@@ -226,15 +226,3 @@ def test_a_run_deals_by_site_without_being_asked(folder: Path) -> None:
     features, labels = load_rows(f"csv:{folder}:label=y", n_features=2)
     assert labels is not None
     assert (features.shape, len(labels)) == ((110, 2), 110)
-
-
-def test_some_classes_of_sites_keep_their_sites(folder: Path) -> None:
-    """Rows that are left out are left out of the count of a site, too."""
-    for number, name in enumerate(NAMES):
-        features, _ = make_site(number)
-        lines = [f"{place:g},{dose:.6f},{'abc'[row % 3]}" for row, (place, dose) in enumerate(features)]
-        (folder / f"{name}.csv").write_text("\n".join(("place,dose,y", *lines)) + "\n")
-    data = load_data(f"csv:{folder}:label=y:only=a,b")
-    assert data.sites is not None
-    assert len(data.sites.test) == len(data.test)
-    assert len(data.columns["site"]) == len(data.train)

@@ -217,7 +217,7 @@ def test_a_run_ends_where_it_is_told_to() -> None:
     assert there.updates == there.points[-1].update < 200
     flat = train(task(Chaser(rate=0.0)), trace, stopping=Stopping(patience=3), evaluations=20)
     assert flat.reason.startswith("no better loss in 3 evaluations, the best was")
-    nothing = train(task(), trace, stopping=Stopping(max_hops=0))
+    nothing = train(task(), trace, stopping=Stopping(max_bytes=1))
     assert (nothing.updates, len(nothing.points)) == (0, 1)
 
 

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from tests.helpers.draws import row_law
 from tests.helpers.manifests import make_test_manifest
 
 from veilwalk.core.walk import SIMPLE
@@ -25,6 +24,7 @@ from veilwalk.node.link._limits import Limits
 from veilwalk.node.members import RunRules, _keys
 from veilwalk.node.members._keys import NodeKeys, new_node_keys, new_root_key
 from veilwalk.node.members._roster import Roster
+from veilwalk.node.peer import Law
 from veilwalk.node.peer._assemble import NodeParts
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
@@ -218,7 +218,7 @@ def network(tmp_path: Path) -> Callable[..., Network]:
                     rules=rules,
                 ),
                 rules=rules,
-                law=row_law({other: 1 / (n_nodes - 1) for other in names if other != name}),
+                law=Law(shares={other: 1 / (n_nodes - 1) for other in names if other != name}),
                 disk=cast("Any", None),  # given at each start
                 limits=limits or Limits(retry_s=0.2, connect_s=2.0, answer_s=3.0),
                 starts=starts and index == 0,

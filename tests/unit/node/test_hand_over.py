@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.helpers.draws import row_law
 from tests.helpers.members import ack, greet, key, message_for, offer, size_of
 
 from veilwalk.core.errors import SpoolError
@@ -20,6 +19,7 @@ from veilwalk.node import Limits, RunRules
 from veilwalk.node.link._connection import dial, dialing_context
 from veilwalk.node.link._wire import Ack, Go, Nak, Offer, Refusal
 from veilwalk.node.members import new_node_keys
+from veilwalk.node.peer import Law
 from veilwalk.node.spool._disk import FolderDisk
 
 Make = Callable[..., Any]
@@ -98,9 +98,9 @@ def test_a_silent_neighbour_is_passed_by(network: Make) -> None:
         limits = Limits(pin_s=0.3, retry_s=0.1, connect_s=30.0, answer_s=1.0, ping_s=0.5)
         net = network(4, rules=RunRules(walk=SIMPLE, updates=60, late_hops=1e9), limits=limits)
         everybody_but = dict.fromkeys(("n1", "n3"), 1 / 2)
-        net.change("n0", law=row_law(everybody_but))
+        net.change("n0", law=Law(shares=everybody_but))
         for name in ("n1", "n3"):
-            net.change(name, law=row_law({"n0": 1.0}))
+            net.change(name, law=Law(shares={"n0": 1.0}))
         await net.start("n0", "n1", "n3")
         await net.until(lambda: net.tally("rerouted") >= 2)
         await net.start("n2")

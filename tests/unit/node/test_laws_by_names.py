@@ -20,9 +20,8 @@ from veilwalk.node import load_config, node_status
 from veilwalk.node.cluster import free_ports, node_ids
 from veilwalk.node.members import LawRule, Manifest, changed_roster, edges_after, new_node_keys
 from veilwalk.node.peer._assemble import assemble
-from veilwalk.node.peer._law_files import read_row
+from veilwalk.node.peer._laws import Law, read_law
 from veilwalk.node.peer._log import Log
-from veilwalk.node.peer._routing import Law
 from veilwalk.node.spool import FolderDisk, Spool
 
 Make = Callable[..., Any]
@@ -54,7 +53,7 @@ def test_finding_15_a_joiner_really_trains(network: Make) -> None:
     async def main() -> None:
         net = network(5, rules=FOREVER)
         for name in net.names:
-            net.change(name, law=Law(LawRule.parse("far:2")))
+            net.change(name, law=Law(rule=LawRule.parse("far:2")))
         members = net.names
         await net.start()
         await net.until(lambda: net.tally("updates") > 3)
@@ -115,18 +114,19 @@ def test_a_law_in_a_file_goes_by_names_and_says_whom_it_lacks(network: Make, tmp
         choose_scheme(parse_graph_spec("ring:5"), "far:2").law,
         labels=["n0", "n1", "n2", "n3", "old"],
     )
-    row, names = read_row(tmp_path / "law.npz", ["n0", "n1", "n2", "n3", "new"], "n0")
-    assert row.shares == pytest.approx({"n2": 0.5, "n3": 0.5})
+    law = read_law(tmp_path / "law.npz", ["n0", "n1", "n2", "n3", "new"], "n0")
+    assert law.shares == pytest.approx({"n2": 0.5, "n3": 0.5})
     with pytest.raises(ConfigError, match="does not name new: it needs a law of the new members, or one by rule"):
-        read_row(tmp_path / "law.npz", ["n0", "n1", "n2", "n3", "new"], "new")
+        read_law(tmp_path / "law.npz", ["n0", "n1", "n2", "n3", "new"], "new")
 
     async def main() -> str:
         net = network(5, starts=False)
-        net.change("n0", law=Law(row, names))
+        net.change("n0", law=law)
         await net.start("n0")
         await net.stop()
         return str(net.logs["n0"].getvalue())
 
+    assert law.rule is None
     said = [json.loads(line) for line in asyncio.run(main()).splitlines()]
     assert [event["names"] for event in said if event["event"] == "law_lacks_members"] == ["n4"]
 

@@ -18,7 +18,7 @@ from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design import DistanceLaw, save_law
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node.peer import DestinationRow, NextHop, OsDraws
-from veilwalk.node.peer._law_files import read_row
+from veilwalk.node.peer._laws import Law, read_law
 from veilwalk.walks import run_protocol
 
 PEERS = ("a", "b", "c", "d")
@@ -144,15 +144,17 @@ def test_rounding_never_leaves_a_draw_without_destination() -> None:
 
     assert row.choose(Top(0)) == ("n9",)
     assert row.choose(Top(0), 9) == tuple(f"n{i}" for i in range(9, 0, -1))
-    assert row.shares == pytest.approx({f"n{i}": 0.1 for i in range(10)})
+    assert np.diff(row.cumulative, prepend=0.0) == pytest.approx(np.full(10, 0.1))
 
 
 def test_who_leaves_the_roster_leaves_the_row() -> None:
-    row = DestinationRow.from_shares({"a": 0.5, "b": 0.25, "c": 0.25})
-    assert row.restrict(roster_of("ab", "bc", "cd"), "d") is row
-    assert row.restrict(roster_of("ac", "cd"), "d").shares == pytest.approx({"a": 2 / 3, "c": 1 / 3})
+    law = Law(shares={"a": 0.5, "b": 0.25, "c": 0.25})
+    assert law.row(roster_of("ab", "bc", "cd"), "d") == DestinationRow.from_shares(law.shares)
+    left = law.row(roster_of("ac", "cd"), "d")
+    assert left.members == ("a", "c")
+    assert left.cumulative == pytest.approx((2 / 3, 1.0))
     with pytest.raises(ConfigError, match="of those that d may seal for, roster version 1 has none"):
-        row.restrict(roster_of("de"), "d")
+        law.row(roster_of("de"), "d")
 
 
 def test_a_row_is_read_from_a_law_file(tmp_path: Path) -> None:
@@ -160,19 +162,19 @@ def test_a_row_is_read_from_a_law_file(tmp_path: Path) -> None:
     law = DistanceLaw(DistanceSupport(2, 3), np.array([0.75, 0.25])).place_on(graph)
     save_law(tmp_path / "law.npz", law)
     names = [f"n{i}" for i in range(6)]
-    row, labels = read_row(tmp_path / "law.npz", names, "n1")
-    assert labels == tuple(names)
-    assert row.shares == pytest.approx({"n3": 0.375, "n4": 0.25, "n5": 0.375})
+    law_read = read_law(tmp_path / "law.npz", names, "n1")
+    assert law_read.names == tuple(names)
+    assert law_read.shares == pytest.approx({"n3": 0.375, "n4": 0.25, "n5": 0.375})
     with pytest.raises(ConfigError, match="6 nodes"):
-        read_row(tmp_path / "law.npz", names[:5], "n1")
+        read_law(tmp_path / "law.npz", names[:5], "n1")
     save_law(tmp_path / "distance.npz", DistanceLaw(DistanceSupport(2, 3), np.array([0.75, 0.25])))
     with pytest.raises(InputFileError, match="not a destination law"):
-        read_row(tmp_path / "distance.npz", names, "n1")
+        read_law(tmp_path / "distance.npz", names, "n1")
     (tmp_path / "other.npz").write_bytes(b"no archive")
     with pytest.raises(InputFileError, match="not a law file"):
-        read_row(tmp_path / "other.npz", names, "n1")
+        read_law(tmp_path / "other.npz", names, "n1")
     with pytest.raises(InputFileError):
-        read_row(tmp_path / "missing.npz", names, "n1")
+        read_law(tmp_path / "missing.npz", names, "n1")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,24 @@ def test_names_are_text_and_not_markup(record: Record, tmp_path: Path) -> None:
     page = read(training_report(Record(kind="train", params=params, seed=7, result=record.result), tmp_path / "r.html"))
     assert page.tags["script"] == 1
     assert "<script>alert(1)</script>.npz" in page.text
+
+
+@pytest.mark.parametrize(
+    ("measure", "shown"), [("accuracy", ("87.5%", "75.0%", "–")), ("loss", ("0.875", "0.750", "–"))]
+)
+def test_every_site_has_its_score_and_its_own_baseline(
+    record: Record, tmp_path: Path, measure: str, shown: tuple[str, ...]
+) -> None:
+    """Where data come by site; elsewhere there is no such table."""
+    sites = [
+        {"name": name, "rows": 8, "measure": measure, "score": 0.875, "baseline": baseline}
+        for name, baseline in (("Graz <b>", 0.75), ("Linz", None))
+    ]
+    assert "at each site" not in training_report(record, tmp_path / "a.html").read_text()
+    text = training_report(replace(record, result={**record.result, "sites": sites}), tmp_path / "b.html").read_text()
+    table = text.partition("at each site")[2].partition("</table>")[0]
+    assert "Graz &lt;b&gt;" in table
+    assert all(f">{cell}<" in table for cell in (*shown, "8"))
 
 
 def test_what_was_not_done_is_said(record: Record, tmp_path: Path) -> None:

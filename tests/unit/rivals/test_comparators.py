@@ -17,7 +17,7 @@ from tools.rivals.sweep import RoutePlan, main
 from veilwalk.audit import choose_colluders
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.design import choose_scheme
-from veilwalk.design._openings import estimate_first_sights
+from veilwalk.design._openings import estimate_coalition
 from veilwalk.experiments import sweep
 from veilwalk.graphs import random_regular
 
@@ -137,7 +137,7 @@ def test_our_recall_is_the_designs() -> None:
         )
     )[0]
     scheme = choose_scheme(GRAPH, walk="non-backtracking")
-    _, named = estimate_first_sights(scheme, 0.1, hops=40)
+    _, named, _ = estimate_coalition(scheme, 0.1, hops=40)
     assert row["recall"] == pytest.approx(named.mean, abs=0.03)
     assert row["precision"] > row["precision_floor"]
 

@@ -238,7 +238,7 @@ def test_the_factors_of_the_how_to_see_all_users(tmp_path: Path, run: Cli, monke
     assert moved.sum() == 100
 
 
-@pytest.mark.parametrize("option", ["", ":scale=range", ":scale=rows"])
+@pytest.mark.parametrize("option", ["", ":scale=range"])
 def test_predict_scales_as_the_training_did(tmp_path: Path, run: Cli, option: str) -> None:
     """On other rows: scaled by their own range, or not at all, they would be told wrongly."""
     rng = np.random.default_rng(0)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, RecordError
@@ -29,7 +30,7 @@ def test_every_setting_counts() -> None:
     """Two that differ anywhere have different names."""
     base = make_spec().digest
     changes: list[dict[str, Any]] = [{"seed": 8}, {"attack": 1}, {"latency_s": 0.03}, {"compare": "none"}]
-    for change in (*changes, {"max_bytes": 1}, {"exact_nodes": 9}, {"payload": "int8"}):
+    for change in (*changes, {"max_bytes": 1}, {"attack": 9}, {"payload": "int8"}):
         assert make_spec(**change).digest != base
 
 
@@ -170,9 +171,10 @@ def test_drafts_of_a_killed_writer_are_swept_up(tmp_path: Path) -> None:
 
 def test_no_budget_may_be_said_by_none_or_by_nought() -> None:
     """As the settings say of themselves."""
+    ledger = SimpleNamespace(hops=np.arange(5), sent_bytes=np.arange(5))
     for none in (None, 0):
-        stopping = make_spec(max_hops=none, max_bytes=none).end.stopping
-        assert (stopping.max_hops, stopping.max_bytes) == (math.inf, math.inf)
+        assert make_spec(max_hops=none, max_bytes=none).end.budget(ledger) == (4, "all updates made")  # type: ignore[arg-type]
+    assert make_spec(max_hops=2).end.budget(ledger) == (2, "budget of hops spent")  # type: ignore[arg-type]
 
 
 VIEWS = {"train": TRAIN, "cluster": CLUSTER, "manifest": MANIFEST}

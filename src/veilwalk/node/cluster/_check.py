@@ -158,7 +158,7 @@ def _count_targets(config: NodeConfig, membership: Membership, node: str) -> int
         raise ConfigError(
             f"the law does not name {', '.join(left_out)}: nobody seals for them; sign one by rule (far:R)"
         )
-    return len(law.row_for(roster, node).members)
+    return len(law.row(roster, node).members)
 
 
 def _refuse_loose(config: NodeConfig) -> None:

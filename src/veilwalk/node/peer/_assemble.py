@@ -21,10 +21,9 @@ from veilwalk.node.members import (
     read_password,
 )
 from veilwalk.node.peer._config import NodeConfig, host_and_port
-from veilwalk.node.peer._law_files import file_digest, law_of
+from veilwalk.node.peer._laws import Law, file_digest, law_of
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership, MembershipFiles
-from veilwalk.node.peer._routing import Law
 from veilwalk.node.peer._trainer import Task, Trainer
 from veilwalk.node.spool import FolderDisk
 
@@ -155,7 +154,7 @@ def checked_work(
         worker.begin(manifest, index, limit_s=config.training_limit_s(rules.dwell_s))
         task = worker
     law = law_of(manifest, roster, keys.id, file=config.law, state=config.state)
-    law.row_for(roster, keys.id)
+    law.row(roster, keys.id)
     return task, rules, law
 
 

@@ -81,7 +81,7 @@ class Node(Incidents):
             parts.task,
             parts.membership.manifest,
             parts.rules,
-            law=parts.law.row_for(self.roster, self.id),
+            law=parts.law.row(self.roster, self.id),
             draws=parts.draws,
             keys=parts.keys,
             hop_s=lambda: rules.dwell_s or self._watches.pace.least_hop_s,
@@ -175,7 +175,7 @@ class Node(Incidents):
                 f"roster version {roster.version} leaves {self.id} out: this node works under the one before"
             )
         keys.check_entry(roster.member(self.id))
-        law, membership = parts.law.row_for(roster, self.id), self._membership.follow(roster)
+        law, membership = parts.law.row(roster, self.id), self._membership.follow(roster)
         # Custody first: it takes what is sealed under either roster, so nothing that comes meanwhile is refused.
         custody_follow = partial(
             self.scheduler.custody.follow,

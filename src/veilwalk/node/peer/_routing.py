@@ -1,4 +1,4 @@
-"""Where a message goes next, for whom a model is sealed, and where the chance in both comes from.
+"""Where a message goes next, and where chance comes from.
 
 Chance is the operating system's, and cannot be seeded: the generators of :mod:`veilwalk.core.randomness` are another
 type on purpose, so a node cannot be given one by mistake.
@@ -9,26 +9,17 @@ brought the message.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import accumulate
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from veilwalk.core.errors import ConfigError, InvalidParameterError
-from veilwalk.core.walk import Walk
-from veilwalk.node.members import LawRule, node_walk
-
-if TYPE_CHECKING:
-    from veilwalk.node.members import Roster
 import math
 import secrets
+from dataclasses import dataclass
+
+from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.walk import Walk
+from veilwalk.node.members import node_walk
 
 
 class OsDraws:
-    """OsDraws from the operating system's source: of the two kinds that a node makes."""
+    """Draws from the operating system's source: of the two kinds that a node makes."""
 
     def below(self, count: int) -> int:
         """Return a whole number from 0 to ``count`` - 1, each as likely."""
@@ -69,87 +60,3 @@ class NextHop:
             return options[draws.below(len(options))]
         onward = [peer for peer in options if peer != came_from] or options
         return onward[draws.below(len(onward))]
-
-
-@dataclass(frozen=True, slots=True)
-class DestinationRow:
-    """For whom this node seals: one row of the destination law."""
-
-    members: tuple[str, ...]
-    cumulative: tuple[float, ...]
-
-    @classmethod
-    def from_shares(cls, shares: Mapping[str, float]) -> DestinationRow:
-        """Return the row with the given probabilities.
-
-        Raises:
-            InvalidParameterError: They are no probabilities.
-        """
-        positive = {member: share for member, share in shares.items() if share != 0}
-        if not positive or not all(share > 0 for share in positive.values()) or abs(sum(positive.values()) - 1) > 1e-9:
-            raise InvalidParameterError("law", f"row of {len(positive)} members", "probabilities that sum to 1")
-        return cls(tuple(positive), tuple(accumulate(positive.values())))
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """The probability of each member."""
-        before = (0.0, *self.cumulative)
-        return {member: self.cumulative[i] - before[i] for i, member in enumerate(self.members)}
-
-    def restrict(self, roster: Roster, node: str) -> DestinationRow:
-        """Return the row under a roster that some have left: those that stay, in the same proportion."""
-        members = set(roster.ids)
-        if set(self.members) <= members:
-            return self
-        left = {member: share for member, share in self.shares.items() if member in members}
-        if not left:
-            raise ConfigError(f"of those that {node} may seal for, roster version {roster.version} has none: a new law")
-        total = sum(left.values())
-        return DestinationRow.from_shares({member: share / total for member, share in left.items()})
-
-    def choose(self, draws: OsDraws, count: int = 1) -> tuple[str, ...]:
-        """Return the members to seal for: so many different ones, or all there are, drawn one after the other.
-
-        Each draw is in the proportions of those not drawn yet (successive sampling).
-        """
-        if count == 1:
-            # Sums of probabilities may end a rounding error below 1.
-            return (self.members[min(bisect_right(self.cumulative, draws.unit()), len(self.members) - 1)],)
-        if count >= len(self.members):
-            return self.members
-        weights = np.diff(self.cumulative, prepend=0.0)
-        chosen = []
-        for _ in range(count):
-            sums = weights.cumsum()
-            left = np.flatnonzero(weights)
-            place = min(int(np.searchsorted(sums, draws.unit() * sums[-1], side="right")), int(left[-1]))
-            weights[place] = 0.0
-            chosen.append(self.members[place])
-        return tuple(chosen)
-
-
-@dataclass(frozen=True, slots=True)
-class Law:
-    """For whom a node seals under every roster: by a rule that it works out anew, or by its row of a law in a file.
-
-    Attributes:
-        source: The rule, or the row.
-        names: All names that the file has; none for a rule, which knows every member.
-    """
-
-    source: LawRule | DestinationRow
-    names: tuple[str, ...] = ()
-
-    def row_for(self, roster: Roster, node: str) -> DestinationRow:
-        """Return the row of ``node`` under ``roster``.
-
-        Raises:
-            ConfigError: There is nobody that it may seal for.
-        """
-        if isinstance(self.source, DestinationRow):
-            return self.source.restrict(roster, node)
-        return DestinationRow.from_shares(self.source.shares(roster, node))
-
-    def left_out(self, roster: Roster) -> tuple[str, ...]:
-        """Return the members that nobody seals for, because the law does not know them."""
-        return tuple(sorted(set(roster.ids) - set(self.names))) if self.names else ()

@@ -226,7 +226,7 @@ class Task:
                 state=state,
                 mod=protection.mod(),
                 most_updates=protection.most_updates,
-                secret=SecretNormal(),
+                secret=SecretNormal().standard_normal,
             )
 
     def _is_tried(self, lesson: TrainingJob) -> bool:
@@ -284,9 +284,8 @@ def protection_of(rules: RunRules | None) -> Protection:
 
     if rules is None:
         return Protection()
-    return Protection(
-        clip=rules.clip, noise=rules.noise, rows=rules.rows, most_updates=rules.most_updates, decay=rules.decay
-    )
+    # Each number of it is a figure of the run by the same name; for which epsilon it was found is not said.
+    return Protection(**{name: getattr(rules, name) for name in Protection.list_figures()})
 
 
 def _with_digest(array: Array) -> bytes:
