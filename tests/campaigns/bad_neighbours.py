@@ -61,7 +61,8 @@ def drag(node: Node) -> None:
         await asyncio.sleep(_GO_S)
         return await take(*values)
 
-    scheduler.hold, scheduler.take = hold_late, take_late  # type: ignore[method-assign]
+    scheduler.hold = hold_late  # type: ignore[method-assign, assignment]
+    scheduler.take = take_late  # type: ignore[method-assign, assignment]
 
 
 def swallow(node: Node, *, leaves_garbage: bool = False) -> None:
@@ -92,7 +93,7 @@ def mute(node: Node) -> None:
     async def never(*_: Any) -> Any:
         await asyncio.Event().wait()
 
-    node.scheduler.take = never  # type: ignore[method-assign]
+    node.scheduler.take = never  # type: ignore[method-assign, assignment]
 
 
 async def flood(node: Node) -> None:

@@ -37,7 +37,9 @@ class World:
         self.rng = np.random.default_rng(seed)
         self.graph = nx.random_regular_graph(4, 10, seed=seed)
         self.clock = Clock()
-        self.weights = defaultdict(lambda: NeighbourWeights(patience_s=LATE_S / 2, link_s=LINK_S, clock=self.clock))
+        self.weights: defaultdict[int, NeighbourWeights] = defaultdict(
+            lambda: NeighbourWeights(patience_s=LATE_S / 2, link_s=LINK_S, clock=self.clock)
+        )
         self.weighs, self.slow_s = weighs, slow_s
         self.draws = self.restricted = self.refused = 0
 
