@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     )
     from veilwalk.node.peer._config import NodeConfig, host_and_port, load_config
     from veilwalk.node.peer._ends import signatures_needed
-    from veilwalk.node.peer._laws import DestinationRow, Law, file_digest, law_of
     from veilwalk.node.peer._membership import Membership
     from veilwalk.node.peer._node import Node
     from veilwalk.node.peer._observe import METRICS, describe_tallies
     from veilwalk.node.peer._process import run_node
-    from veilwalk.node.peer._routing import NextHop, OsDraws
+    from veilwalk.node.peer._routing import DestinationRow, Law, NextHop, OsDraws, file_digest, law_of
     from veilwalk.node.peer._status import NodeStatus, drain_node, is_running, node_model, node_status, unfinish_node
     from veilwalk.node.peer._trainer import SecretNormal, protection_of
 else:

@@ -21,9 +21,9 @@ from veilwalk.node.members import (
     read_password,
 )
 from veilwalk.node.peer._config import NodeConfig, host_and_port
-from veilwalk.node.peer._laws import Law, file_digest, law_of
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership, MembershipFiles
+from veilwalk.node.peer._routing import Law, file_digest, law_of
 from veilwalk.node.peer._trainer import Task, Trainer
 from veilwalk.node.spool import FolderDisk
 

@@ -21,8 +21,7 @@ from veilwalk.node.peer._ends import (
     sign_end,
     valid_signatures,
 )
-from veilwalk.node.peer._laws import DestinationRow
-from veilwalk.node.peer._routing import OsDraws
+from veilwalk.node.peer._routing import DestinationRow, OsDraws
 from veilwalk.node.peer._trainer import Trainer, TrainingJob
 from veilwalk.node.sealing import Header, OpenedHeader, open_body, seal
 from veilwalk.node.spool import (

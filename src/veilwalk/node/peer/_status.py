@@ -16,9 +16,9 @@ from veilwalk.core.files import lock_file
 from veilwalk.node.members import Manifest, Roster, decode_params, load_root_public_key
 from veilwalk.node.peer._assemble import learner_of, public_test
 from veilwalk.node.peer._config import NodeConfig, load_config
-from veilwalk.node.peer._laws import members_left_out
 from veilwalk.node.peer._membership import read_accepted
 from veilwalk.node.peer._observe import read_neighbours
+from veilwalk.node.peer._routing import members_left_out
 from veilwalk.node.spool import (
     MESSAGES,
     FolderDisk,
