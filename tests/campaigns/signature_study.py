@@ -87,8 +87,8 @@ def observe(seed: int) -> list[tuple[float, ...]]:
                 signed = [signers - {name} for _, signers in ends if signers - {name}]
                 if name != world.maker and signed:
                     first, last = signed[0], signed[-1]
-                    by_set = [(world.maker in signers) / len(signers) for signers in (first, last)]
-                    chances.append((float(ends[0][0] == world.maker), *by_set))
+                    by_first, by_last = ((world.maker in signers) / len(signers) for signers in (first, last))
+                    chances.append((float(ends[0][0] == world.maker), by_first, by_last))
             return chances
         finally:
             asyncio.events.set_event_loop(None)

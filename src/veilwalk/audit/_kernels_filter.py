@@ -36,9 +36,9 @@ _FIRST, _SECOND, _THIRD, _TOP_BITS = np.uint64(30), np.uint64(27), np.uint64(31)
 Array = Any
 # Rows of sealings: when, and by whom.
 _WHEN, _MAKER = 0, 1
-# And columns: eligible nodes not met since, the chance that it is unopened, the chance to be opened at present, the weight of
-# those met, Rosen's time and slope, recipients not known yet, and from there on the weights of the sealing itself, by
-# layers.
+# And columns: eligible nodes not met since, the chance that it is unopened, the chance to be opened at present, the
+# weight of those met, Rosen's time and slope, recipients not known yet, and from there on the weights of the sealing
+# itself, by layers.
 _LEFT, _SCALE, _SHARE, _MET_WEIGHT, _TIME, _SLOPE, _UNKNOWN, _WEIGHT = 0, 1, 2, 3, 4, 5, 6, 7
 _PASSES, _MAY_OPEN, _OPENS = 0, 1, 2
 #: What is asked at a sighting: nothing, who made what is held, what is opened, or each update of the whole segment.

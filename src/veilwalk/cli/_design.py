@@ -122,7 +122,6 @@ def design(
     ] = None,
     balanced: Annotated[bool | None, flag("--balanced/--no-balanced", "Every node updates equally often.")] = None,
     budget_hops: Annotated[float | None, option("Most mean hops per update.", "B")] = None,
-    objective: Annotated[Text, option("What to optimise and certify.", "entropy|hit-ratio", "entropy")] = None,
     observer: Annotated[Text, option(OBSERVER, "return-time|last-hop", "return-time")] = None,
     allow_neighbours: AllowNeighbours = False,
     model_bytes: ModelBytes = _MODEL_BYTES,
@@ -146,7 +145,7 @@ def design(
     require_law_file(out)
     distances = None if support is None else DistanceSupport.parse(support, allow_neighbours=allow_neighbours)
     network = read_network(graph, roster)
-    values = {"budget_hops": budget_hops, "objective": objective, "observer": observer, "balanced": balanced}
+    values = {"budget_hops": budget_hops, "observer": observer, "balanced": balanced}
     values["memory_bytes"] = None if memory is None else parse_memory(memory)
     options: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if recipients is None and not (law or "").startswith("far"):
@@ -345,11 +344,8 @@ def _remarks(result: rooms.design.Design) -> list[str]:
     lines, exposure, window = [], result.exposure, result.window
     if exposure.horizon is not None:
         lines.append(f"observation channel: {exposure.how}; return times beyond {exposure.horizon} hops are one class")
-        if any(certificate.objective == "hit-ratio" for certificate in result.certificates):
-            lines.append("hit ratios here are 1 to 2% low, because return times are merged into classes: audit the law")
     if window is not None:
         lines.append(f"return time of the window: {window.return_time:.0f} hops ({window.chosen_by})")
-        lines.append(f"one source of a destination outweighs another by up to {window.weight_ratio:.3f} times")
     if exposure.observer == "opener":
         lines.append("no routing keeps colluders below their share: veilwalk audit has stronger attacks")
     return lines + [certificate.in_words() for certificate in result.certificates]

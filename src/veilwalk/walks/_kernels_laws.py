@@ -89,18 +89,18 @@ def build_aliases(offsets: Array, weights: Array, keep: Array, other: Array) -> 
 @jit_inline_nogc
 def weight_of(offsets: Array, columns: Array, weights: Array, source: Any, node: Any) -> Any:
     """Return the weight that ``source`` gives ``node``: its probability, or 1 where all weights are equal."""
-    low, wanted, excluded = np.uint64(offsets[source]), np.int32(node), weights.shape[0] == 0
+    low, column, excluded = np.uint64(offsets[source]), np.int32(node), weights.shape[0] == 0
     left = np.uint64(offsets[source + 1]) - low
     # Where the middle decides nothing but a sum, there is no branch to guess wrong.
     while left > (_SCANNED if excluded else U1):
         half = left >> U1
-        low += half * np.uint64(columns[low + half - U1] < wanted)
+        low += half * np.uint64(columns[low + half - U1] < column)
         left -= half
     if not excluded:
-        return weights[low] if left == U1 and columns[low] == wanted else 0.0
+        return weights[low] if left == U1 and columns[low] == column else 0.0
     listed = np.int32(0)
     for place in range(low, low + left):
-        listed += np.int32(columns[place] == wanted)
+        listed += np.int32(columns[place] == column)
     return 1.0 - listed
 
 

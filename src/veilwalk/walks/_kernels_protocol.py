@@ -54,6 +54,7 @@ _TWO = np.uint64(2)
 _NOWHERE = MASK << HALF | MASK
 # Blocks of words that are drawn at a time, for all lanes together: they stay in the first cache.
 _BLOCKS = 64
+# Nodes from which on last visits are requested so many hops before they are read.
 _FAR, _AHEAD = 20_000, np.uint64(128)
 
 Array = Any
@@ -74,7 +75,7 @@ def place_tokens(n_nodes: Any, seed: Any, first_job: Any, state: Array) -> None:
 
 @jit_inline_nogc
 def _hop_by_rule(walk: Any, seed: Any, job: Any, number: Any, word: Any, coin: Any, here: Any, before: Any) -> Any:
-    """Return the node that a walk with a rule goes to from ``here``, where it came to from ``before``.
+    """Return the node that a walk goes to from ``here``, where it came to from ``before``.
 
     ``word`` chooses, and has ``number`` in its stream; ``coin`` decides.
     """
@@ -82,28 +83,18 @@ def _hop_by_rule(walk: Any, seed: Any, job: Any, number: Any, word: Any, coin: A
     if degree == ZERO:
         first = np.uint64(walk.offsets[here])
         degree = np.uint64(walk.offsets[here + U1]) - first
-    if walk.kind == METROPOLIS:
-        node = np.uint64(walk.table[first + choice(seed, job, number, word, degree)])
-        if walk.width == ZERO:
-            other_degree = np.uint64(walk.offsets[node + U1]) - np.uint64(walk.offsets[node])
-            if other_degree > degree and choice(seed, job, number + U1, coin, other_degree) >= degree:
-                node = here
-        return node
-    # The entry that leads back is left out, unless there is none, or no other. Entries are in the order of their nodes.
-    forward = np.uint64(before != _NOWHERE and degree > U1)
-    entry = first + choice(seed, job, number, word, degree - forward)
-    entry += forward & np.uint64(np.uint64(walk.table[entry]) >= before)
-    return np.uint64(walk.table[entry])
-
-
-@jit_inline_nogc
-def _hop_by_table(walk: Any, seed: Any, job: Any, number: Any, word: Any, move: Any, node: Any) -> Any:
-    """Return the next node of a walk that is a table of moves: the row's entry ``move``, or one drawn by ``word``."""
-    if walk.width > ZERO:
-        return np.uint64(walk.table[node * walk.width + np.uint64(move)])
-    first = np.uint64(walk.offsets[node])
-    n_choices = np.uint64(walk.offsets[node + U1]) - first
-    return np.uint64(walk.table[first + choice(seed, job, number, word, n_choices)])
+    if walk.kind == NON_BACKTRACKING:
+        # The entry that leads back is left out, unless there is none, or no other. Entries are in the order of nodes.
+        forward = np.uint64(before != _NOWHERE and degree > U1)
+        entry = first + choice(seed, job, number, word, degree - forward)
+        entry += forward & np.uint64(np.uint64(walk.table[entry]) >= before)
+        return np.uint64(walk.table[entry])
+    node = np.uint64(walk.table[first + choice(seed, job, number, word, degree)])
+    if walk.kind == METROPOLIS and walk.width == ZERO:
+        other_degree = np.uint64(walk.offsets[node + U1]) - np.uint64(walk.offsets[node])
+        if other_degree > degree and choice(seed, job, number + U1, coin, other_degree) >= degree:
+            node = here
+    return node
 
 
 @jit_inline_nogc
@@ -113,6 +104,35 @@ def _prefetch_row(walk: Any, node: Any) -> None:
         prefetch(walk.table, node * walk.width)
     else:
         prefetch(walk.offsets, node)
+
+
+@jit_inline_nogc
+def _start_onward(walk: Any, seed: Any, jobs: Array, nodes: Array, backs: Array, moves: Array) -> None:
+    """Let tokens that came from nowhere make the move that all of a node's choices allow.
+
+    They are said to come from the first neighbour but the one that is chosen.
+    """
+    for turn in range(nodes.shape[0]):
+        if backs[turn] == _NOWHERE:
+            word, _, _, _ = block_words(seed, jobs[turn], WALK, ZERO, ZERO)
+            slot = choice(seed, jobs[turn], ZERO, word, walk.width)
+            backs[turn] = np.uint64(walk.table[nodes[turn] * walk.width + np.uint64(slot == ZERO)])
+            moves[turn] = np.uint32(max(slot, U1) - U1)
+
+
+@jit_inline_nogc
+def _place_lanes(
+    lanes: Array, state: Array, block_hops: int, nodes: Array, backs: Array, jobs: Array, blocks: Array, paths: Array
+) -> None:
+    """Write where the tokens of these lanes are, and which blocks of words they use next."""
+    n_lanes = lanes.shape[0]
+    for turn in range(n_lanes):
+        lane = lanes[turn]
+        nodes[turn], backs[turn] = np.uint64(state[lane, POSITION]), np.uint64(state[lane, BACK])
+        paths[lane, 0] = state[lane, POSITION]
+        for block in range(jobs.shape[0] // n_lanes):
+            jobs[block * n_lanes + turn] = np.uint64(state[lane, JOB])
+            blocks[block * n_lanes + turn] = np.uint64(state[lane, PATH_END] // block_hops + block)
 
 
 @jit
@@ -128,33 +148,24 @@ def _walk_paths(walk: Any, seed: Any, lanes: Array, n_hops: int, state: Array, p
     block_hops = 4 * digits if walk.kind == TABLE else 4 // n_words
     jobs, blocks = np.empty(size, np.uint64), np.empty(size, np.uint64)
     nodes, backs = np.empty(n_lanes, np.uint64), np.empty(n_lanes, np.uint64)
+    # On small graphs one lookup serves two hops.
+    width, paired = walk.width, walk.pairs.shape[0] > 0 and n_hops % 2 == 0
+    if paired:
+        width, digits = width * width, digits // 2
     words, moves = np.empty((4, size), np.uint64), np.zeros((4, digits, size), np.uint32)
     span, limit, onward = walk.span, walk.limit, walk.kind == NON_BACKTRACKING and walk.width > U1
     if onward:
         span = walk.width - U1
         limit = TWO_TO_32 % span
-    far = walk.table.shape[0] > _FAR
-    for turn in range(n_lanes):
-        lane = lanes[turn]
-        nodes[turn], backs[turn] = np.uint64(state[lane, POSITION]), np.uint64(state[lane, BACK])
-        paths[lane, 0] = state[lane, POSITION]
-        for block in range(n_blocks):
-            jobs[block * n_lanes + turn] = np.uint64(state[lane, JOB])
-            blocks[block * n_lanes + turn] = np.uint64(state[lane, PATH_END] // block_hops + block)
+    _place_lanes(lanes, state, block_hops, nodes, backs, jobs, blocks, paths)
     hop = 0
     while hop < n_hops:
         fill_words(words, size, seed, jobs, blocks, span, limit)
         if walk.kind == TABLE and walk.width > ZERO:
-            split_words(moves, words, size, walk.width)
+            split_words(moves, words, size, width)
         if onward:
             split_words(moves, words, size, span)
-            for turn in range(n_lanes):
-                if backs[turn] == _NOWHERE:
-                    # Back to the first neighbour but the one that is chosen.
-                    word, _, _, _ = block_words(seed, jobs[turn], WALK, ZERO, ZERO)
-                    slot = choice(seed, jobs[turn], ZERO, word, walk.width)
-                    backs[turn] = np.uint64(walk.table[nodes[turn] * walk.width + np.uint64(slot == ZERO)])
-                    moves[0, 0, turn] = np.uint32(max(slot, U1) - U1)
+            _start_onward(walk, seed, jobs, nodes, backs, moves[0, 0])
         for block in range(n_blocks):
             for part in range(0, 4, n_words):
                 for digit in range(digits):
@@ -169,25 +180,24 @@ def _walk_paths(walk: Any, seed: Any, lanes: Array, n_hops: int, state: Array, p
                             entry += np.uint64(np.uint64(walk.table[entry]) >= backs[turn])
                             backs[turn] = node
                             node = np.uint64(walk.table[entry])
-                            if far:
-                                _prefetch_row(walk, node)
+                            prefetch(walk.table, node * walk.width)
                             nodes[turn] = node
                             paths[lanes[turn], hop] = np.int32(node)
                         continue
-                    if walk.kind == TABLE and walk.width > ZERO:
+                    if paired:
                         for turn in range(n_lanes):
-                            node = np.uint64(walk.table[nodes[turn] * walk.width + np.uint64(moves[part, digit, first + turn])])
-                            if far:
-                                prefetch(walk.table, node * walk.width)
+                            entry = (nodes[turn] * width + np.uint64(moves[part, digit, first + turn])) << U1
+                            node = np.uint64(walk.pairs[entry + U1])
                             nodes[turn] = node
-                            paths[lanes[turn], hop] = np.int32(node)
+                            paths[lanes[turn], hop] = walk.pairs[entry]
+                            paths[lanes[turn], hop + 1] = np.int32(node)
+                        hop += 1
                         continue
-                    if walk.kind == TABLE:
+                    if walk.kind == TABLE and width > ZERO:
                         for turn in range(n_lanes):
-                            place = first + turn
-                            number, move = (blocks[place] << _TWO) | np.uint64(part), moves[part, digit, place]
-                            node = _hop_by_table(walk, seed, jobs[place], number, words[part, place], move, nodes[turn])
-                            _prefetch_row(walk, node)
+                            entry = nodes[turn] * width + np.uint64(moves[part, digit, first + turn])
+                            node = np.uint64(walk.table[entry])
+                            prefetch(walk.table, node * width)
                             nodes[turn] = node
                             paths[lanes[turn], hop] = np.int32(node)
                         continue

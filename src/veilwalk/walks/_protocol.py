@@ -90,7 +90,7 @@ _LANES, _FEW = 8, 32
 # Lanes that one thread walks in turn; more where the tables are beyond the caches, to have more lookups under way.
 _GROUP, _LARGE_GROUP, _LARGE = 8, 32, 20_000
 # Hops that a lane walks before they are looked up. On large graphs a path meets its shelf's cache lines several times.
-_LEAST_PATH, _MOST_PATH = 512, 1 << 19
+_LEAST_PATH, _MOST_PATH = 2048, 1 << 19
 # What drawing a recipient takes on a device, measured roughly.
 _SEALING_HOPS = 3
 # As in the text of the device.
@@ -419,7 +419,7 @@ def estimate_memory(
 
 def put_walk(device: Device, graph: Graph, walk: Walk) -> tuple[Any, ...]:
     """Return a walk as the kernels of a device take it."""
-    kind, offsets, table, *numbers = build_walk_tables(graph, walk)
+    kind, offsets, table, *numbers, _ = build_walk_tables(graph, walk)
     return (kind, device.put(offsets), device.put(table), *numbers)
 
 

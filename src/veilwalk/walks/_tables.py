@@ -28,6 +28,8 @@ from veilwalk.graphs import Graph, balls
 _MAX_SPAN = 1 << 24
 _WORD = 1 << 32
 _INT32_MAX = np.iinfo(np.int32).max
+# Two hops are one lookup in tables that stay in the second cache.
+_MOST_PAIRS, _NO_PAIRS = 50_000, frozen(np.empty(0, dtype=np.int32))
 # Numbers by which the kernels know the kinds.
 TABLE = 0
 METROPOLIS = 1
@@ -59,6 +61,7 @@ class WalkTables(NamedTuple):
         digits: Hops served by one 32-bit word: its leading digits in base ``width``.
         span: ``width ** digits``, the number of values drawn from one word.
         limit: ``2**32 % span``; a word is rejected when the low half of word * span is below it.
+        pairs: The nodes to which each two moves lead; empty where that is no small table.
     """
 
     kind: int
@@ -69,6 +72,7 @@ class WalkTables(NamedTuple):
     digits: int
     span: Any
     limit: Any
+    pairs: IntArray
 
     @property
     def block_hops(self) -> int:
@@ -105,11 +109,17 @@ def build_walk_tables(graph: Graph, walk: Walk) -> WalkTables:
     offsets, table = TABLES[walk.kind](graph)
     width = int(offsets[1])
     if np.any(np.diff(offsets) != width):
-        return WalkTables(TABLE, frozen(offsets), frozen(table), 1, np.uint64(0), 1, np.uint64(1), np.uint64(0))
+        numbers = (np.uint64(0), 1, np.uint64(1), np.uint64(0))
+        return WalkTables(TABLE, frozen(offsets), frozen(table), 1, *numbers, _NO_PAIRS)
     digits = digits_per_word(width)
     span = width**digits
     numbers = (np.uint64(width), digits, np.uint64(span), np.uint64(_WORD % span))
-    return WalkTables(TABLE, frozen(np.empty(0, dtype=np.int64)), frozen(table), 1, *numbers)
+    pairs = _NO_PAIRS
+    if digits > 1 and len(table) * width <= _MOST_PAIRS:
+        moves = table.reshape(-1, width)
+        first, second = np.broadcast_arrays(moves[:, :, np.newaxis], moves[moves])
+        pairs = frozen(np.stack((first, second), axis=-1).reshape(-1))
+    return WalkTables(TABLE, frozen(np.empty(0, dtype=np.int64)), frozen(table), 1, *numbers, pairs)
 
 
 def _build_rule_tables(graph: Graph, walk: Walk) -> WalkTables:
@@ -117,7 +127,8 @@ def _build_rule_tables(graph: Graph, walk: Walk) -> WalkTables:
     offsets, table = _list_neighbours(graph)
     width = np.uint64(int(offsets[1]) if graph.is_regular else 0)
     words = 2 if coin else 1
-    return WalkTables(_CODES[walk.kind], frozen(offsets), frozen(table), words, width, 1, np.uint64(1), np.uint64(0))
+    numbers = (width, 1, np.uint64(1), np.uint64(0))
+    return WalkTables(_CODES[walk.kind], frozen(offsets), frozen(table), words, *numbers, _NO_PAIRS)
 
 
 def digits_per_word(width: int) -> int:
