@@ -48,7 +48,7 @@ class Limits:
     answer_s: float = 10.0
     ping_s: float = 15.0
     retry_s: float = 2.0
-    quota: int = 4
+    quota: int = 16
     quota_bytes: int = 256 * 1024 * 1024
     rate: float = 200.0
     burst: int = 50
