@@ -39,12 +39,12 @@ _OFFER_S, _GO_S = 4.6, 9.4
 
 
 @lru_cache
-def shipped_plan(walks: int | None, recipients: int | None) -> ClusterPlan:
+def shipped_plan(walks: int | None = None, recipients: int | None = None, *, network: str = NETWORK) -> ClusterPlan:
     """Return what a cluster of the network runs; its own number of walks, or of recipients, for None."""
     changes: dict[str, Any] = {} if walks is None else {"walks": walks}
     if recipients is not None:
         changes |= {"recipients": recipients, "law": "far:2"}
-    spec = CLUSTER.defaults.change(graph=NETWORK, updates=100_000, dwell_s=DWELL_S, **changes)
+    spec = CLUSTER.defaults.change(graph=network, updates=100_000, dwell_s=DWELL_S, **changes)
     return set_up_cluster(spec).plan()
 
 
@@ -61,8 +61,7 @@ def drag(node: Node) -> None:
         await asyncio.sleep(_GO_S)
         return await take(*values)
 
-    scheduler.hold = hold_late  # type: ignore[method-assign, assignment]
-    scheduler.take = take_late  # type: ignore[method-assign, assignment]
+    scheduler.hold, scheduler.take = hold_late, take_late  # type: ignore[method-assign, assignment]
 
 
 def swallow(node: Node, *, leaves_garbage: bool = False) -> None:

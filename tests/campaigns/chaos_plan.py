@@ -16,7 +16,7 @@ from veilwalk.design import DestinationLaw, DistanceLaw, Scheme, choose_scheme, 
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.learning import Partition
 from veilwalk.node import Limits
-from veilwalk.node.cluster import AWAY_S, ClusterPlan, lost_walk_rules
+from veilwalk.node.cluster import AWAY_S, ClusterPlan, find_late_hops
 from veilwalk.node.members import RunFigures, RunRules
 
 _TALLY = "tests.campaigns.chaos_tally:Tally"
@@ -87,9 +87,8 @@ def rules_in_words(spec: str, recipients: int, *, padding: int = 0) -> str:
 @cache
 def _lost(scheme: Scheme, step_s: float, model_bytes: int, away_s: float, alarm_hops: float) -> tuple[float, float]:
     try:
-        lost = lost_walk_rules(scheme, alarm_hops=alarm_hops, step_s=step_s, model_bytes=model_bytes, away_s=away_s)
+        return find_late_hops(scheme, alarm_hops=alarm_hops, step_s=step_s, model_bytes=model_bytes, away_s=away_s)
     except InfeasibleDesignError:
         # On a ring of four only every second node ever opens anything: the others must not call that hunger.
         late = late_after_hops(scheme.graph, alarm_hops=alarm_hops, walk=scheme.walk)
         return max(late, math.ceil(away_s / step_s)), 1e12
-    return lost.late_hops, lost.starve_hops

@@ -74,7 +74,7 @@ class EndWorld(BadWorld):
             ends = sum(any(len(signers) >= needed for _, signers in seen) for seen in self.ends.values())
 
 
-def observe(seed: int) -> list[tuple[float, float, float]]:
+def observe(seed: int) -> list[tuple[float, ...]]:
     """Return, for every observer of a run, how likely each of its three guesses is right."""
     members_of(shipped_plan(None, RECIPIENTS).graph)
     with closed_world(seed):
@@ -82,7 +82,7 @@ def observe(seed: int) -> list[tuple[float, float, float]]:
         asyncio.events.set_event_loop(world.loop)
         try:
             world.loop.run_until_complete(world.play())
-            chances = []
+            chances: list[tuple[float, ...]] = []
             for name, ends in world.ends.items():
                 signed = [signers - {name} for _, signers in ends if signers - {name}]
                 if name != world.maker and signed:

@@ -1,13 +1,14 @@
-"""Draws given beforehand, for playing the same walk twice."""
+"""Draws given beforehand, for playing the same walk twice; and laws of given shares."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.node.peer import OsDraws
 
 
-class RecordedDraws:
+class RecordedDraws(OsDraws):
     """Draws given beforehand, for playing the same walk twice; a demand that was not recorded is refused."""
 
     def __init__(self, draws: Iterable[int | float]) -> None:

@@ -30,7 +30,7 @@ from veilwalk.node import RunRules
 from veilwalk.node.cluster import prepare_cluster
 from veilwalk.node.members import Manifest, array_specs, encode_params, load_root_public_key
 from veilwalk.node.peer import load_config
-from veilwalk.node.peer._trainer import Lesson, Task
+from veilwalk.node.peer._trainer import Task, TrainingJob
 
 N_FEATURES, N_CLASSES, N_ROWS = 5, 3, 6
 CLIP, NOISE = 0.25, 1.5
@@ -190,7 +190,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 
 def visible(task: Task, model: bytes) -> tuple[object, ...]:
     """What others may see of an update besides its numbers: whether it was refused, and what goes on in its place."""
-    learnt = task.update(Lesson(received=model, own=None, iteration=3, step=0, state={}))
+    learnt = task.update(TrainingJob(received=model, own=None, iteration=3, step=0, state={}))
     counts = [count for count in learnt.counts if count != "learner_failures"]
     return learnt.own, learnt.state is None, counts, learnt.reached, len(learnt.model)
 

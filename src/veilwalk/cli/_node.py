@@ -211,7 +211,7 @@ def manifest(
     if previous is None and "updates" not in settings:
         raise InvalidParameterError("updates", None, "a whole number: the model is finished after so many")
     spec = MANIFEST.read(settings) if previous is None else rooms.cluster.read_previous(settings, previous, root_keys)
-    signed, lost, warning = rooms.node.make_manifest(
+    signed, warning = rooms.node.make_manifest(
         spec,
         n_features=features,
         n_classes=classes,
@@ -239,4 +239,5 @@ def manifest(
     if previous is not None:
         changes = rooms.cluster.describe_manifest_changes(rooms.members.Manifest.read_draft(previous), signed)
         print_table(f"changes from version {signed.version - 1}", ("what", "before", "now"), changes)
-    typer.echo(f"walks are believed lost after {lost}; one false alarm in {spec.timing.alarm_hops:g} hops is expected")
+    waits = f"{rules.late_s:.0f} s without a visit, or {rules.starve_s:.0f} s without an opening"
+    typer.echo(f"walks are believed lost after {waits}; one false alarm in {spec.timing.alarm_hops:g} hops is expected")

@@ -1,4 +1,4 @@
-"""``veilwalk cluster status | logs``: a cluster from another terminal."""
+"""``veilwalk cluster status | logs`` and ``node status``: nodes from another terminal."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import pytest
 from tests.campaigns.chaos_plan import tally_plan
 from tests.helpers.cli import Cli
 
+from veilwalk.core.records import write_atomically
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node import load_config
 from veilwalk.node.cluster import prepare_cluster
+from veilwalk.node.members import canonical_json
 from veilwalk.node.spool import FolderDisk, Spool
 
 
@@ -36,3 +38,28 @@ def test_logs_of_no_line_are_refused(run: Cli, folder: Path, lines: str) -> None
     """And not answered with nothing, as if nothing had happened."""
     code, _, err = run(["cluster", "logs", "--out", str(folder), "--lines", lines])
     assert (code, err.strip()) == (2, f"veilwalk: --lines = {lines}: must be at least 1")
+
+
+def test_status_of_a_node_shows_its_counts_in_words_and_who_is_slow(run: Cli, folder: Path) -> None:
+    """Findings 5 and 6: what its operator had to ask the others by telephone."""
+    config = folder / "n0" / "node.toml"
+    state = load_config(config).state
+    spool = Spool(FolderDisk(state))
+    with spool.transaction() as register:
+        register.count("created", 2)
+        register.undo_end(bytes(range(32)))
+    spool.close()
+    slow = {"up": True, "seconds": 4.62, "handed": 9, "brought": 8, "remark": "slow"}
+    neighbours = {
+        "n1": slow,
+        "n4": slow | {"seconds": None, "handed": 40, "brought": 1, "remark": "a walk ended with it"},
+    }
+    write_atomically(state / "neighbours.json", canonical_json(neighbours))
+    code, out, err = run(["node", "status", str(config)])
+    assert (code, err) == (0, "")
+    rows = {line.split("  ")[0]: line.split() for line in out.splitlines()}
+    assert rows["created: walks made in the place of lost ones"][-1] == "2"
+    assert rows["ends undone here, by SHA-256"][-1] == "0001020304050607"
+    assert rows["n1"] == ["n1", "yes", "4.62", "9", "8", "slow"]
+    assert rows["n4"] == ["n4", "yes", "-", "40", "1", *["a", "walk", "ended", "with", "it"]]
+    assert run.json(["node", "status", str(config)])["neighbours"] == neighbours

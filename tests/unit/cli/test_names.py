@@ -15,7 +15,7 @@ from veilwalk.design import choose_scheme, save_scheme
 from veilwalk.graphs import Graph, read_graph, ring
 from veilwalk.node import Suite
 from veilwalk.node.members import Manifest, Roster, new_node_keys, new_root_key
-from veilwalk.node.peer._laws import read_law
+from veilwalk.node.peer._routing import read_law
 
 # As numbers they stand in another order than as text, in which rosters stand.
 NAMES = ("1", "2", "3", "10", "20", "30")

@@ -16,7 +16,7 @@ from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules
 from veilwalk.node.members import changed_roster
 from veilwalk.node.peer._destination import updates_lost
-from veilwalk.node.peer._trainer import OUT_OF_TIME, Learnt, Lesson
+from veilwalk.node.peer._trainer import OUT_OF_TIME, TrainingJob, TrainingOutcome
 from veilwalk.node.sealing import Header
 from veilwalk.node.spool import SeenWalk
 
@@ -125,9 +125,9 @@ def test_an_update_that_takes_too_long_is_counted_and_said_once(network: Make) -
         def __init__(self, task: Any) -> None:
             self.first, self.reaches_target, self.close = task.first, task.reaches_target, task.close
 
-        def update(self, lesson: Lesson) -> Learnt:
+        def update(self, lesson: TrainingJob) -> TrainingOutcome:
             """Give up, as a worker does."""
-            return Learnt(model=lesson.received or b"", counts=("learner_failures", OUT_OF_TIME))
+            return TrainingOutcome(model=lesson.received or b"", counts=("learner_failures", OUT_OF_TIME))
 
     async def main() -> Any:
         net = network(4, starts=False, rules=LONG)

@@ -350,6 +350,9 @@ def test_without_a_test_set_one_end_is_exported(tmp_path: Path) -> None:
         model = node_model(source)
         assert float(model.params["bias"][0]) == 3.0
         assert "first of 2 walks" in model.remark
+        # Finding 3: members compare what they hold.
+        assert model.ends == node_status(load_config(configs[1]).state).ends
+        assert len(set(model.ends)) == 2
     dwells = replace(TWO, dwell_s=0.1, hops_per_update=7.5)
     assert 2 * dwells.seconds == replace(dwells, walks=1).seconds > 0
 

@@ -18,13 +18,13 @@ from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design import DistanceLaw, save_law
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node.peer import DestinationRow, NextHop, OsDraws
-from veilwalk.node.peer._laws import Law, read_law
+from veilwalk.node.peer._routing import Law, read_law
 from veilwalk.walks import run_protocol
 
 PEERS = ("a", "b", "c", "d")
 
 
-class Seeded:
+class Seeded(OsDraws):
     """Draws that can be repeated: fit for a test, not for a node."""
 
     def __init__(self, seed: int) -> None:

@@ -35,7 +35,7 @@ from veilwalk.node.members import (
 )
 from veilwalk.node.peer import load_config
 from veilwalk.node.peer._assemble import load_task
-from veilwalk.node.peer._trainer import Learnt, Lesson, Task
+from veilwalk.node.peer._trainer import Task, TrainingJob, TrainingOutcome
 from veilwalk.node.peer._worker import Worker
 
 KILLER = '''
@@ -91,9 +91,9 @@ def started() -> Iterator[list[Worker]]:
         worker.close()
 
 
-def lesson(*counts: int, own: bytes | None = None) -> Lesson:
+def lesson(*counts: int, own: bytes | None = None) -> TrainingJob:
     body = np.array([*counts, 0], dtype="<i8").tobytes()
-    return Lesson(received=body, own=own, iteration=3, step=1, state={})
+    return TrainingJob(received=body, own=own, iteration=3, step=1, state={})
 
 
 def test_a_worker_does_what_the_task_does(cluster: list[Path], started: list[Worker]) -> None:
@@ -261,7 +261,7 @@ def test_noise_and_clipping_are_the_simulators_and_the_noise_is_the_systems(clus
         whole = RunRules(walk=SIMPLE, updates=9, late_hops=9, **rules)
         task = Task(learner=learner, data=data, manifest=manifest, index=0, rules=whole)
         body = encode_params(manifest, first)
-        learnt = task.update(Lesson(received=body, own=None, iteration=0, step=step, state={}))
+        learnt = task.update(TrainingJob(received=body, own=None, iteration=0, step=step, state={}))
         return dict(decode_params(manifest, learnt.model))
 
     plain, clipped = update(), update(clip=1e-3)
@@ -291,13 +291,13 @@ def test_what_hangs_under_noise_is_tried_again_without_data(
     worker = object.__new__(Worker)
     figures = RunFigures(late_hops=9.0, clip=0.5, noise=noise)
     worker._manifest = replace(manifest_of(cluster[0]), figures=figures)
-    attempts: list[Lesson] = []
+    attempts: list[TrainingJob] = []
 
-    def hang_once(attempt: Lesson) -> Learnt:
+    def hang_once(attempt: TrainingJob) -> TrainingOutcome:
         attempts.append(attempt)
         if len(attempts) == 1:
             raise TimeoutError
-        return Learnt(model=b"", state={}, counts=("updates",))
+        return TrainingOutcome(model=b"", state={}, counts=("updates",))
 
     monkeypatch.setattr(worker, "_update", hang_once)
     monkeypatch.setattr(worker, "_replace", lambda: None)
@@ -316,6 +316,6 @@ def test_an_update_without_data_does_not_ask_them(cluster: list[Path]) -> None:
     rules = RunRules(walk=SIMPLE, updates=9, late_hops=9, clip=0.5, noise=2.0)
     manifest = replace(manifest_of(cluster[0]), arrays=array_specs(first))
     task = Task(learner=learner, data=data, manifest=manifest, index=0, rules=rules)
-    asked = Lesson(received=encode_params(manifest, first), own=None, iteration=0, step=0, state={})
+    asked = TrainingJob(received=encode_params(manifest, first), own=None, iteration=0, step=0, state={})
     assert task.update(asked).counts == ("updates", "learner_failures")
     assert task.update(replace(asked, without_data=True)).counts == ("updates",)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         describe_crowd,
         describe_manifest,
         describe_manifest_changes,
-        lost_walk_rules,
+        find_late_hops,
         make_manifest,
         measured_dwell,
         read_previous,

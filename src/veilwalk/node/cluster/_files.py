@@ -85,7 +85,7 @@ class ClusterSetup:
     def plan(self) -> ClusterPlan:
         """Return what the nodes are to run; where the dwell is open, the node with most data tries it."""
         scenario, scheme = self.scenario, self.scenario.scheme
-        spec, figures, _ = settle_run(
+        spec, figures = settle_run(
             scheme,
             self.spec.change(learner=str(scenario.spec.learning.learner)),
             scenario.learner,

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +71,8 @@ def make_manifest(
     norm_bound: float | None = None,
     days: float | None = None,
     password: bytes | None = None,
-) -> tuple[Manifest, LostWalkRules, str | None]:
-    """Write the signed manifest of a run to ``out``; return it, its rules for lost walks, and a warning or None.
+) -> tuple[Manifest, str | None]:
+    """Write the signed manifest of a run to ``out``; return it, and a warning or None.
 
     Args:
         spec: The run.
@@ -111,7 +111,7 @@ def make_manifest(
     size = RunSize(updates=spec.end.updates, nodes=graph.n_nodes, rows=rows * graph.n_nodes, models=spec.end.walks)
     request = spec.privacy
     protection = replace(request, most_updates=request.most_updates or scheme.most_updates).settle(learner, size)
-    spec, figures, lost = settle_run(
+    spec, figures = settle_run(
         scheme,
         spec,
         learner,
@@ -119,32 +119,31 @@ def make_manifest(
         trial=trial_data(rows=rows, n_features=n_features, n_classes=n_classes),
         law=law,
     )
+    follows: dict[str, Any] = {}
+    if before is not None:
+        follows = {"run_id": before.run_id, "version": before.version + 1, "prev_digest": before.digest}
     manifest = draft_manifest(
         spec,
         figures,
         learner,
         members,
+        **follows,
         n_features=n_features,
         n_classes=n_classes,
-        run_id=None if before is None else before.run_id,
         norm_bound=norm_bound or (_NORM_BOUND if before is None else before.norm_bound),
         law_digest="" if law else file_digest(Path(str(law_file)), "law"),
         test_digest=test_digest,
         expires=None if days is None else int(time.time() + days * _DAY_S),
     )
-    if before is not None:
-        content = {item.name: getattr(manifest, item.name) for item in fields(manifest)}
-        manifest = before.change(
-            **{name: value for name, value in content.items() if name not in {"version", "prev_digest"}}
-        )
+    manifest.check_follows(before, str(out))
     manifest.sign(out, root)
-    return manifest, lost, describe_crowd(count_candidates(scheme))
+    return manifest, describe_crowd(count_candidates(scheme))
 
 
 def settle_run(
     scheme: Scheme, spec: RunSpec, learner: Learner, *, protection: Protection, trial: Partition, law: str
-) -> tuple[RunSpec, RunFigures, LostWalkRules]:
-    """Return a run with nothing left open, its figures, and how those for lost walks were found.
+) -> tuple[RunSpec, RunFigures]:
+    """Return a run with nothing left open, and its figures.
 
     ``protection`` is the noise that was settled for ``spec``; ``law`` the rule of the law, empty where it is a file.
     Where the run leaves the dwell open it is tried on the data ``trial``.
@@ -158,7 +157,7 @@ def settle_run(
     if dwell_s is None:
         dwell_s = measured_dwell(learner, trial, protection, tested=spec.learning.accept != "none")
     first = learner.init_params(init_generator(spec.seed))
-    lost = lost_walk_rules(
+    late_hops, starve_hops = find_late_hops(
         scheme,
         alarm_hops=timing.alarm_hops,
         step_s=max(timing.hop_s, dwell_s),
@@ -166,15 +165,15 @@ def settle_run(
         model_bytes=params_bytes(first, payload=spec.learning.payload),
     )
     figures = RunFigures(
-        late_hops=float(lost.late_hops),
-        starve_hops=float(lost.starve_hops),
+        late_hops=float(late_hops),
+        starve_hops=float(starve_hops),
         hops_per_update=float(scheme.price.hops),
         visits_per_link=visits_per_link(scheme.graph, recipients=scheme.recipients, walk=scheme.walk),
         signatures=signatures_needed(scheme.graph.n_nodes, spec.end.updates // spec.end.walks),
         **{name: getattr(protection, name) for name in protection.list_figures()},
     )
     settled = {"law": law or None, "walk": scheme.walk.kind, "recipients": scheme.recipients, "dwell_s": dwell_s}
-    return spec.change(**settled), figures, lost
+    return spec.change(**settled), figures
 
 
 def draft_manifest(
@@ -295,32 +294,10 @@ def count_candidates(scheme: Scheme) -> int:
 # ---- lost walks -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostWalkRules:
-    """When walks are believed lost.
-
-    Attributes:
-        walk_hops: Hops that the walk itself needs (:func:`late_after_hops`).
-        late_hops: Hops without a visit, with time for outages and stalled neighbours.
-        starve_hops: Hops without an opening, likewise.
-        step_s: Seconds a hop takes.
-    """
-
-    walk_hops: int
-    late_hops: int
-    starve_hops: int
-    step_s: float
-
-    def __str__(self) -> str:
-        """Return them in words."""
-        late, starve = (f"{hops} hops = {hops * self.step_s:.0f} s" for hops in (self.late_hops, self.starve_hops))
-        return f"{late} without a visit (the walk alone: {self.walk_hops} hops, exact), or {starve} without an opening"
-
-
-def lost_walk_rules(
+def find_late_hops(
     scheme: Scheme, *, alarm_hops: float, step_s: float, model_bytes: int, away_s: float = AWAY_S
-) -> LostWalkRules:
-    """Return when walks of ``scheme`` are believed lost, where a hop takes ``step_s``.
+) -> tuple[int, int]:
+    """Return after how many hops of ``step_s`` without a visit, and without an opening, a node makes a walk.
 
     Not before chance is ruled out; nor before a member that was away for ``away_s`` with the walk in its keeping is
     back and stalled neighbours were given up: a walk that is made too early costs the updates of one of the two. With
@@ -330,15 +307,14 @@ def lost_walk_rules(
     counted in hops of that one, and have the same law; and false alarms are as rare a hop, whosever hop it is. Visits
     of all come more often than those of one, but only until the others have ended.
     """
-    validate.at_least(0, away_s=away_s)
     from veilwalk.design import late_after_hops, starved_after_hops
 
+    validate.at_least(0, away_s=away_s)
     patience = Limits()
-    walk_hops = late_after_hops(scheme.graph, alarm_hops=alarm_hops, walk=scheme.walk)
     least_s = max(away_s, _STALLED * (patience.pin_s + patience.transfer_s(model_bytes))) if away_s else 0.0
+    walk_hops = late_after_hops(scheme.graph, alarm_hops=alarm_hops, walk=scheme.walk)
     late_hops = max(walk_hops, math.ceil(least_s / step_s))
-    starve_hops = max(starved_after_hops(scheme, alarm_hops=alarm_hops), math.ceil(_STARVE_FACTOR * late_hops))
-    return LostWalkRules(walk_hops=walk_hops, late_hops=late_hops, starve_hops=starve_hops, step_s=step_s)
+    return late_hops, max(starved_after_hops(scheme, alarm_hops=alarm_hops), math.ceil(_STARVE_FACTOR * late_hops))
 
 
 # ---- dwell ---------------------------------------------------------------------------------------------------------

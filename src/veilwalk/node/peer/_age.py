@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from veilwalk.node.peer._routing import Draws, OsDraws
+from veilwalk.node.peer._routing import OsDraws
 
 # Of all nodes the first that is late makes a walk; a quarter of a node more does so before it has seen that one.
 _FIRST_BY = 4
@@ -86,7 +86,7 @@ class AgeWatch:
         *,
         spread: float,
         pace: Pace | None = None,
-        draws: Draws | None = None,
+        draws: OsDraws | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.late_s = late_s

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from veilwalk.node.peer._neighbours import Visits
-from veilwalk.node.peer._routing import Draws, NextHop
+from veilwalk.node.peer._routing import NextHop, OsDraws
 from veilwalk.node.sealing import Bytes, OpenedHeader, Opener
 from veilwalk.node.spool import (
     KEYS_REMEMBERED,
@@ -122,7 +122,7 @@ class Custody:
         *,
         opener: Opener,
         next_hop: NextHop,
-        draws: Draws,
+        draws: OsDraws,
         quota: int,
         visits: Visits | None = None,
         avoided: Callable[[], frozenset[str]] = frozenset,

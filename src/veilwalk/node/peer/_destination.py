@@ -21,9 +21,8 @@ from veilwalk.node.peer._ends import (
     sign_end,
     valid_signatures,
 )
-from veilwalk.node.peer._laws import DestinationRow
-from veilwalk.node.peer._routing import Draws
-from veilwalk.node.peer._trainer import Lesson, Trainer
+from veilwalk.node.peer._routing import DestinationRow, OsDraws
+from veilwalk.node.peer._trainer import Task, TrainingJob
 from veilwalk.node.sealing import Header, OpenedHeader, open_body, seal
 from veilwalk.node.spool import (
     STEP,
@@ -42,6 +41,7 @@ from veilwalk.node.spool import (
 
 if TYPE_CHECKING:
     from veilwalk.node.members import Manifest, Roster
+    from veilwalk.node.peer._worker import Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +88,12 @@ class Destination:
 
     def __init__(
         self,
-        trainer: Trainer,
+        trainer: Task | Worker,
         manifest: Manifest,
         rules: RunRules,
         *,
         law: DestinationRow,
-        draws: Draws,
+        draws: OsDraws,
         keys: NodeKeys,
         hop_s: Callable[[], float | None],
     ) -> None:
@@ -248,7 +248,7 @@ class Destination:
         merges = own.model is not None and own.iteration > header.iteration and arrival.own_tag != header.walk_tag
         iteration = own.iteration if merges else header.iteration
         learnt = self.trainer.update(
-            Lesson(
+            TrainingJob(
                 received=own.model if merges else body,
                 own=own.model,
                 iteration=iteration,

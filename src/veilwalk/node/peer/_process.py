@@ -7,18 +7,21 @@ import contextlib
 import signal
 from pathlib import Path
 
-from veilwalk.core.errors import VeilwalkError
+from veilwalk.core.errors import SpoolError, VeilwalkError
 from veilwalk.node.members import KeyRing, Roster, signature_path
 from veilwalk.node.peer._assemble import assemble, checked_work, key_ring, membership_files
 from veilwalk.node.peer._config import NodeConfig, host_and_port, load_config
-from veilwalk.node.peer._drain import drain_when_told
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._node import Node
 from veilwalk.node.peer._observe import HealthWatch, MetricsServer
+from veilwalk.node.peer._status import DRAIN_ORDER
 from veilwalk.node.peer._worker import Worker
 from veilwalk.node.spool import arm
 
 _NEWS_S = 5.0
+_DRAIN_POLL_S = 0.5
+# A neighbour whose offer was held just before may still give it: so many times in a row there must be nothing.
+_TIMES_EMPTY = 4
 
 
 def run_node(path: Path) -> None:
@@ -164,6 +167,29 @@ def as_exit_error(error: Exception) -> Exception:
     if not isinstance(error, VeilwalkError) or error.exit_code != VeilwalkError.exit_code:
         return error
     return RuntimeError(str(error))
+
+
+# ---- drain ----------------------------------------------------------------------------------------------------------
+
+
+async def drain_when_told(node: Node, state: Path, stop: asyncio.Event, log: Log) -> None:
+    """Wait for the order in the node's own folder; then drain the node, and stop it."""
+    order = state / DRAIN_ORDER
+    order.unlink(missing_ok=True)
+    while not order.exists():
+        await asyncio.sleep(_DRAIN_POLL_S)
+    node.drain()
+    log.event("draining", node=node.id)
+    empty = 0
+    while empty < _TIMES_EMPTY:
+        await asyncio.sleep(_DRAIN_POLL_S)
+        try:
+            held = (await node.statistics()).in_custody
+        except SpoolError:
+            continue
+        empty = 0 if held else empty + 1
+    order.unlink(missing_ok=True)
+    stop.set()
 
 
 # ---- news -----------------------------------------------------------------------------------------------------------

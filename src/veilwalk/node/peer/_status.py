@@ -1,21 +1,24 @@
-"""What a node has done, read from its own folder, whether it runs or not. For its operator only."""
+"""What a node's operator reads and orders in its folder: status, model, drain, unfinish."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilwalk.core.errors import ConfigError, SpoolError
+from veilwalk.core.files import lock_file
 from veilwalk.node.members import Manifest, Roster, decode_params, load_root_public_key
 from veilwalk.node.peer._assemble import learner_of, public_test
 from veilwalk.node.peer._config import NodeConfig, load_config
-from veilwalk.node.peer._laws import members_left_out
 from veilwalk.node.peer._membership import read_accepted
 from veilwalk.node.peer._observe import read_neighbours
+from veilwalk.node.peer._routing import members_left_out
 from veilwalk.node.spool import (
     MESSAGES,
     FolderDisk,
@@ -27,6 +30,10 @@ from veilwalk.node.spool import (
 
 if TYPE_CHECKING:
     from veilwalk.learning import Params
+
+#: File in the state that tells a running node to drain.
+DRAIN_ORDER = "drain"
+_POLL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +135,41 @@ def _read_model(register: Register, stored: StoredModel, state: Path) -> bytes:
     if hashlib.sha256(data).digest() != stored.digest:
         raise SpoolError(f"{state}: the stored model is damaged")
     return data
+
+
+# ---- drain ----------------------------------------------------------------------------------------------------------
+
+
+def is_running(state: Path) -> bool:
+    """Return whether a node runs with this state folder."""
+    if not (state / "lock").exists():
+        return False
+    try:
+        os.close(lock_file(state / "lock"))
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        raise SpoolError(f"{state}: {error.strerror or error}") from None
+    return False
+
+
+def drain_node(state: Path, *, timeout_s: float, tell: Callable[[int], None]) -> bool:
+    """Tell the node of this folder to drain and wait until it has stopped; return whether it has in that time.
+
+    One that has not goes on handing out, and stops when it is done.
+    """
+    try:
+        if is_running(state):
+            (state / DRAIN_ORDER).touch(mode=0o600)
+    except OSError as error:
+        raise SpoolError(f"{state}: {error.strerror or error}") from None
+    end = time.monotonic() + timeout_s
+    while is_running(state):
+        if time.monotonic() > end:
+            return False
+        tell(node_status(state).in_custody)
+        time.sleep(_POLL_S)
+    return True
 
 
 # ---- model -------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,7 +35,7 @@ _LEAST = "veilwalk/least_loss"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
+class TrainingJob:
     """What an update is made from.
 
     Attributes:
@@ -60,7 +60,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learnt:
+class TrainingOutcome:
     """What came of a lesson.
 
     Attributes:
@@ -78,26 +78,6 @@ class Learnt:
     reached: bool = False
     counts: tuple[str, ...] = ()
     own: bool = False
-
-
-class Trainer(Protocol):
-    """Makes updates: a :class:`Task` in this process, or one in a process of its own."""
-
-    def first(self) -> bytes:
-        """Return the model that the run starts from, encoded."""
-        ...
-
-    def update(self, lesson: Lesson) -> Learnt:
-        """Make an update."""
-        ...
-
-    def reaches_target(self, model: bytes) -> bool:
-        """Return whether a model is as good as the run asks for, by the public test set."""
-        ...
-
-    def close(self) -> None:
-        """Stop; an update that is being made is given up."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +113,7 @@ class Task:
 
         return encode_params(self.manifest, self.learner.init_params(init_generator(self.manifest.seed)), updates=0)
 
-    def update(self, lesson: Lesson) -> Learnt:
+    def update(self, lesson: TrainingJob) -> TrainingOutcome:
         """Make an update of what came, or of this node's own last model where that is refused."""
         received = self._decoded(lesson.received)
         own = self._decoded(lesson.own)
@@ -153,7 +133,7 @@ class Task:
         if learnt is not None:
             return replace(learnt, own=True)
         unchanged = encode_params(self.manifest, own if received is None else received)
-        return Learnt(model=unchanged, counts=(*refused, "learner_failures"), own=received is None)
+        return TrainingOutcome(model=unchanged, counts=(*refused, "learner_failures"), own=received is None)
 
     def reaches_target(self, model: bytes) -> bool:
         """Return whether a model is as good as the run asks for, by the public test set."""
@@ -168,7 +148,7 @@ class Task:
     def close(self) -> None:
         """Do nothing: it works while it is asked."""
 
-    def _learnt(self, params: Params, lesson: Lesson, *counts: str, least: float) -> Learnt | None:
+    def _learnt(self, params: Params, lesson: TrainingJob, *counts: str, least: float) -> TrainingOutcome | None:
         """Return what one update makes of a model; None where the learner fails."""
         from veilwalk.learning import LEARNER_FAILED
 
@@ -192,7 +172,7 @@ class Task:
             moved = params_distance(updated, params)
         except (Exception, SystemExit):  # noqa: BLE001  a learner may be anybody's code
             return None
-        return Learnt(
+        return TrainingOutcome(
             model=model,
             state=stored,
             moved=moved,
@@ -209,7 +189,7 @@ class Task:
                 return {}
             raise
 
-    def _update(self, params: Params, lesson: Lesson, state: dict[str, Array]) -> UpdateResult:
+    def _update(self, params: Params, lesson: TrainingJob, state: dict[str, Array]) -> UpdateResult:
         from veilwalk.learning import Partition, apply_update
 
         data = Partition(self.data.features[:0], self.data.labels[:0]) if lesson.without_data else self.data
@@ -229,7 +209,7 @@ class Task:
                 secret=SecretNormal().standard_normal,
             )
 
-    def _is_tried(self, lesson: Lesson) -> bool:
+    def _is_tried(self, lesson: TrainingJob) -> bool:
         """Return whether what comes of a lesson is tried on the public test set."""
         from veilwalk.learning import evaluation_points
 
@@ -247,7 +227,7 @@ class Task:
         except ProtocolError:
             return None
 
-    def _accepts(self, received: Params, own: Params, lesson: Lesson) -> tuple[bool, float]:
+    def _accepts(self, received: Params, own: Params, lesson: TrainingJob) -> tuple[bool, float]:
         """Return whether a model passes the tests of the run, and the loss that later ones are held against."""
         from veilwalk.learning import Acceptance, Held
 

@@ -24,7 +24,7 @@ from veilwalk.core.errors import ConfigError, LearnerError, ProtocolError, Veilw
 from veilwalk.node.members import Manifest, decode_params
 from veilwalk.node.peer._assemble import load_task
 from veilwalk.node.peer._config import load_config
-from veilwalk.node.peer._trainer import OUT_OF_TIME, Learnt, Lesson, Task
+from veilwalk.node.peer._trainer import OUT_OF_TIME, Task, TrainingJob, TrainingOutcome
 
 _NICENESS = 10
 # Where memory runs out the kernel is to end this process, and not the node.
@@ -35,7 +35,7 @@ _START = "from veilwalk.node.peer._worker import main; main()"
 
 
 class Worker:
-    """A :class:`.Trainer` whose work is done by another process."""
+    """Makes updates as a :class:`.Task` does, in another process."""
 
     def __init__(self, config: Path) -> None:
         """Start it for the node of that configuration."""
@@ -74,7 +74,7 @@ class Worker:
         """Return the model that the run starts from, encoded."""
         return self._first
 
-    def update(self, lesson: Lesson) -> Learnt:
+    def update(self, lesson: TrainingJob) -> TrainingOutcome:
         """Make an update; where the process dies of it, or takes too long, of this node's own model.
 
         Where noise protects the node, its second update is of the same model but without data: nobody may see that the
@@ -92,7 +92,7 @@ class Worker:
                 if attempt is lesson or learnt.state is not None:
                     return replace(learnt, counts=(*learnt.counts, *late))
         unchanged = next(model for model in (lesson.received, lesson.own, self._first) if self._is_model(model))
-        return Learnt(model=unchanged or self._first, counts=("learner_failures", *late))
+        return TrainingOutcome(model=unchanged or self._first, counts=("learner_failures", *late))
 
     def reaches_target(self, model: bytes) -> bool:
         """Return whether a model is as good as the run asks for, by the public test set."""
@@ -122,8 +122,8 @@ class Worker:
         first: bytes = self._ask((self._manifest.data, self._index), limit_s=self._loading_s)
         return first
 
-    def _update(self, lesson: Lesson) -> Learnt:
-        learnt: Learnt = self._ask(lesson, limit_s=self._limit_s)
+    def _update(self, lesson: TrainingJob) -> TrainingOutcome:
+        learnt: TrainingOutcome = self._ask(lesson, limit_s=self._limit_s)
         return learnt
 
     def _ask(self, request: object, *, limit_s: float | None) -> Any:
@@ -203,7 +203,7 @@ def serve(config: Path, pipe: Connection) -> None:
             elif task is None:
                 return
             else:
-                answer = task.update(request) if isinstance(request, Lesson) else task.reaches_target(request)
+                answer = task.update(request) if isinstance(request, TrainingJob) else task.reaches_target(request)
         except VeilwalkError as error:
             # As plain words: an error of a learner's may be of a class that the node does not have.
             answer = (ConfigError if error.exit_code == ConfigError.exit_code else LearnerError)(str(error))
