@@ -18,9 +18,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from veilwalk.core.arrays import FloatArray
+from veilwalk.core.records import read_lines
 from veilwalk.graphs import distances, parse_graph_spec
 from veilwalk.node import load_config, node_status
-from veilwalk.node.cluster import TRAIL, read_trail
+from veilwalk.node.cluster import TRAIL
 from veilwalk.node.members import Manifest, load_root_key
 from veilwalk.node.members._roster import Roster
 from veilwalk.watch import open_source
@@ -154,7 +155,7 @@ def test_a_cluster_trains_and_says_how_it_compares(cluster: tuple[Path, dict[str
     assert json.loads((out / "result.json").read_text())["updates"] == UPDATES
     assert not _running(out)
     # What was made while nobody looked, around the interruption, is not in the trail.
-    lines, _ = read_trail(out / TRAIL)
+    lines, _ = read_lines(out / TRAIL)
     assert 0 < sum(len(line.get("made", [])) for line in lines) <= UPDATES
     assert [line["t"] for line in lines] == sorted(line["t"] for line in lines)
     watched = open_source(out)

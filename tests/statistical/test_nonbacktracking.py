@@ -9,7 +9,7 @@ from scipy import stats
 from tests.helpers.dense_walks import arc_hitting_law
 from tests.helpers.graphs import bushy_tree
 
-from veilwalk import theory, walks
+from veilwalk import walks
 from veilwalk.chains import DeliveryLaw, NodeChain
 from veilwalk.chains._arc_chain import ArcChain
 from veilwalk.core.arrays import FloatArray
@@ -27,7 +27,7 @@ def uniform_node_law(graph: Graph, support: DistanceSupport) -> DestinationLaw:
 
 
 def test_hops_per_update_are_those_of_the_simulated_protocol() -> None:
-    """RRG(300, 3), support 2:6: within three standard errors and half the simple walk's; closed form within 3%."""
+    """RRG(300, 3), support 2:6: within three standard errors, and half the simple walk's."""
     graph, support = random_regular(300, 3, seed=1), DistanceSupport(2, 6)
     law = uniform_node_law(graph, support)
     exact = ArcChain(graph).mean_hops(law.matrix)
@@ -38,9 +38,6 @@ def test_hops_per_update_are_those_of_the_simulated_protocol() -> None:
     simple = law.mean_hops(NodeChain.simple(graph).mean_hitting_times())
     assert abs(lanes.mean() - simple) > 100 * error
     assert exact / simple < 0.53
-    closed = theory.mean_opening_hops(1, far=2, model=theory.WalkModel(n_nodes=300, degree=3))
-    # Nearly every node two hops off or more is at most six off.
-    assert closed == pytest.approx(exact, rel=0.03)
 
 
 GRAPHS = {"rrg-30-3": lambda: random_regular(30, 3, seed=1), "leafy": lambda: bushy_tree(24, 30)}

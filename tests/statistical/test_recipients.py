@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 from scipy import sparse
 
-from veilwalk import chains, theory, walks
+from veilwalk import chains, walks
 from veilwalk.chains._openings import MeanOpenings
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.walk import Walk
@@ -20,13 +20,9 @@ KINDS = ["simple", "non-backtracking"]
 NODES, DEGREE, RECIPIENTS, FAR = 100, 3, 8, 3
 
 
-# Closed forms are about the mean of all graphs; one of a hundred nodes is 2% off.
-N_GRAPHS = 6
-
-
 @cache
-def network(number: int = 0) -> Graph:
-    return random_regular(NODES, DEGREE, seed=23 + number)
+def network() -> Graph:
+    return random_regular(NODES, DEGREE, seed=23)
 
 
 def far_law() -> sparse.csr_array:
@@ -41,9 +37,9 @@ def chained(kind: str) -> MeanOpenings:
 
 
 @cache
-def played(kind: str, number: int = 0) -> Updates:
-    law = walks.ExcludedRows.nearer_than(network(number), FAR)
-    return walks.run_protocol(network(number), law, updates=64_000, seed=5, walk=Walk(kind), recipients=RECIPIENTS)
+def played(kind: str) -> Updates:
+    law = walks.ExcludedRows.nearer_than(network(), FAR)
+    return walks.run_protocol(network(), law, updates=64_000, seed=5, walk=Walk(kind), recipients=RECIPIENTS)
 
 
 def spread(hops: FloatArray) -> tuple[float, float]:
@@ -126,16 +122,6 @@ def test_chains_and_protocol_agree_who_opens(kind: str) -> None:
     assert np.abs(chain_at - at).sum() / 2 < 0.01
     opened = np.bincount(updates["destination"], minlength=NODES) / len(updates)
     assert np.abs(opened - shares).sum() / 2 < 0.04
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_closed_form_is_the_mean_over_graphs(kind: str) -> None:
-    """Within 4% at a hundred nodes; the other walk's form is rejected."""
-    price = float(np.mean([played(kind, number)["leg_hops"].mean() for number in range(N_GRAPHS)]))
-    model = theory.WalkModel(n_nodes=NODES, degree=DEGREE)
-    closed = {walk: theory.mean_opening_hops(RECIPIENTS, far=FAR, model=model, walk=walk) for walk in KINDS}
-    assert closed.pop(kind) == pytest.approx(price, rel=0.04)
-    assert all(abs(other / price - 1) > 0.3 for other in closed.values())
 
 
 def test_weighted_rows_are_drawn_one_after_the_other() -> None:

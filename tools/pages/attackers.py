@@ -81,7 +81,15 @@ def scored_rows(found: Audit, about: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for name, one in found.findings.items():
         for row in one.by_linked_updates or [one.overall]:
-            kept_scores = ("linked", "hit_ratio", "hit_ratio_interval", "top_posterior", "node_entropy_nats", "updates")
+            kept_scores = (
+                "linked",
+                "of",
+                "hit_ratio",
+                "hit_ratio_interval",
+                "top_posterior",
+                "node_entropy_nats",
+                "updates",
+            )
             said = {key: row[key] for key in (*kept_scores, "blind_hit_ratio") if key in row}
             rows.append({**about, "observer": name, "linked": 1} | said | {"facts": one.scored.facts})
     return rows
@@ -97,7 +105,8 @@ def table(rows: Iterable[Mapping[str, Any]]) -> list[str]:
         low, high = row["hit_ratio_interval"]
         alone = "coalition" not in row["observer"] and row["observer"] != "first-sight"
         blind = f"{row['blind_hit_ratio']:.2%}" if "blind_hit_ratio" in row else ""
-        cells = (row["walk"], f"`{row['observer']}`", "" if alone else row["placement"], str(row["linked"]))
+        linked = f"{row['linked']} {row['of']}" if "of" in row else str(row["linked"])
+        cells = (row["walk"], f"`{row['observer']}`", "" if alone else row["placement"], linked)
         scores = (f"{row['hit_ratio']:.1%}", f"{low:.1%} to {high:.1%}", f"{row['top_posterior']:.1%}")
         lines.append(f"| {' | '.join((*cells, *scores, blind, str(row['updates'])))} |")
     return lines

@@ -95,7 +95,7 @@ def audit(
     """Attack a design and report what really leaks.
 
     Plays the protocol, attacks it with every observer, and scores their guesses against the truth. Some minutes for
-    300 nodes and 500,000 updates. Ctrl-C audits what was played.
+    300 nodes and 500,000 updates. Ctrl-C audits what was played. Flags for rare cases: {rare}.
 
     What train does on a network: veilwalk audit --graph rrg:300:3:seed=1
 

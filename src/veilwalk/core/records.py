@@ -11,6 +11,7 @@ import math
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,35 @@ def write_atomically(path: Path, data: bytes | memoryview, *, mode: int = 0o666)
             raise
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def append_line(path: Path, content: Mapping[str, Any], *, mode: int = 0o666) -> None:
+    """Add a line of JSON to a log, which is made where there is none."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode)
+        with os.fdopen(handle, "w") as stream:
+            stream.write(json.dumps(plain(content), separators=(",", ":"), allow_nan=False) + "\n")
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def read_lines(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
+    """Return the whole lines of a log from a place on, and the place after them; none where there is no such file.
+
+    A last line that a writer has not ended is left for later; one that is no JSON is passed over.
+    """
+    try:
+        with path.open("rb") as stream:
+            stream.seek(offset)
+            data = stream.read()
+    except OSError:
+        return [], offset
+    whole, lines = data[: data.rfind(b"\n") + 1], []
+    for line in whole.splitlines():
+        with suppress(ValueError):
+            if isinstance(content := json.loads(line), dict):
+                lines.append(content)
+    return lines, offset + len(whole)
 
 
 def score_of(point: Mapping[str, Any]) -> tuple[str, float]:

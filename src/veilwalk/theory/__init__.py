@@ -1,7 +1,5 @@
 """Closed forms for random regular graphs: every formula of the paper, corrected.
 
-One approximation goes beyond the paper: :func:`mean_opening_hops`, for messages that several recipients may open.
-
 The printed form of whatever is wrong lives in :mod:`veilwalk.theory.printed`; the recipe behind the one
 published table in :mod:`veilwalk.theory.published`. Docstrings carry the LaTeX labels. Logarithms are natural.
 
@@ -43,14 +41,12 @@ if TYPE_CHECKING:
         truncated_mean,
         truncated_mean_nsp,
     )
-    from veilwalk.theory._mean_opening_hops import mean_opening_hops
-    from veilwalk.theory._model import AnonymityModel, WalkModel, gompertz_shell_sizes, typical_diameter
+    from veilwalk.theory._model import AnonymityModel, WalkModel, typical_diameter
     from veilwalk.theory._returns import (
         design_return_time,
         guaranteed_return_time,
         mean_return_time,
         retroceding_share,
-        return_pmf,
         return_survival,
         return_survival_at_destination,
     )

@@ -22,7 +22,7 @@ from veilwalk.core.config import read_json, read_toml
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, RecordError
 from veilwalk.core.files import lock_file
 from veilwalk.core.progress import Progress
-from veilwalk.core.records import Record, plain, write_atomically
+from veilwalk.core.records import Record, append_line, plain, read_lines, write_atomically
 from veilwalk.core.spec import Spec
 from veilwalk.core.tables import csv_table
 from veilwalk.core.version import __version__
@@ -195,15 +195,13 @@ class MetricsLog:
         self._written = 0.0
         if folder is None or not (path := folder / "metrics.jsonl").exists():
             return
-        text = path.read_text()
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            write_atomically(path, whole.encode())
+        lines, end = read_lines(path)
+        os.truncate(path, end)
         try:
-            for line in map(json.loads, whole.splitlines()):
+            for line in lines:
                 algorithm = line.pop("algorithm")
                 self._points[algorithm, line["update"]] = Point(**line)
-        except (ValueError, TypeError, KeyError) as error:
+        except (TypeError, KeyError) as error:
             raise InputFileError(f"{path} cannot be read ({error}): remove it to begin it anew") from error
 
     def report(self, algorithm: str, done: int, total: int, point: Point) -> None:
@@ -214,12 +212,7 @@ class MetricsLog:
             return
         self._points[algorithm, point.update] = point
         if self._folder is not None:
-            path, line = self._folder / "metrics.jsonl", plain({"algorithm": algorithm, **asdict(point)})
-            try:
-                with path.open("a") as stream:
-                    stream.write(json.dumps(line, allow_nan=False) + "\n")
-            except OSError as error:
-                raise RecordError(f"cannot write {path}: {error.strerror or error}") from error
+            append_line(self._folder / "metrics.jsonl", {"algorithm": algorithm, **asdict(point)})
             if time.monotonic() - self._written >= _TABLE_S:
                 rows = [list_scores(self._spec, name, known) for (name, _), known in self._points.items()]
                 write_atomically(self._folder / "metrics.csv", csv_table(rows))

@@ -9,6 +9,7 @@ from typing import Any
 from veilwalk.audit import Answer
 from veilwalk.core.config import read_json
 from veilwalk.core.errors import ConfigError
+from veilwalk.core.records import read_lines
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node import cluster
 from veilwalk.watch._documents import MAP, Document, Source, describe_data, draw_network
@@ -54,7 +55,7 @@ class ClusterSource(Source):
         yield from self._guesses()
 
     def _read(self) -> Iterator[Document]:
-        lines, self._offset = cluster.read_trail(self._folder / cluster.TRAIL, self._offset)
+        lines, self._offset = read_lines(self._folder / cluster.TRAIL, self._offset)
         rows: list[dict[str, Any]] = []
         points = len(self._points)
         for line in lines:

@@ -20,7 +20,7 @@ MODEL = theory.AnonymityModel(walk=WALK, support=DistanceSupport(2, 6))
 def test_return_law_is_a_law_with_the_stated_mean() -> None:
     """Probabilities from the survival function, their sum, and the closed mean, all agree."""
     t = np.arange(40_000)
-    pmf = theory.return_pmf(t, model=WALK)
+    pmf = _returns.return_pmf(t, model=WALK)
     survival = theory.return_survival(t, model=WALK)
     np.testing.assert_allclose(pmf[1:], -np.diff(survival), atol=1e-16)
     assert pmf.sum() == pytest.approx(1, abs=1e-12)

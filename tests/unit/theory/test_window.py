@@ -11,6 +11,7 @@ from veilwalk import theory
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.theory import printed
+from veilwalk.theory._model import gompertz_shell_sizes
 
 WALK = theory.WalkModel(n_nodes=300, degree=3)
 
@@ -102,10 +103,10 @@ def test_entropies_of_a_certain_source_are_zero() -> None:
 
 def test_shell_sizes_partition_the_network() -> None:
     """Shells add up to the N - 1 other nodes; each is its share of the Gompertz law, digits kept at large N."""
-    sizes = theory.gompertz_shell_sizes(np.arange(1, 60), model=WALK)
+    sizes = gompertz_shell_sizes(np.arange(1, 60), model=WALK)
     assert sizes.sum() == pytest.approx(300 * math.exp(0), rel=1e-12)
     huge = theory.WalkModel(n_nodes=10**12, degree=3)
-    near = theory.gompertz_shell_sizes(np.arange(1, 10), model=huge)
+    near = gompertz_shell_sizes(np.arange(1, 10), model=huge)
     np.testing.assert_allclose(near, 3 * 2.0 ** np.arange(9), rtol=1e-8)
 
 

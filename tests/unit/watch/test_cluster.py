@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from veilwalk.core.records import read_lines
 from veilwalk.graphs import distances, parse_graph_spec
 from veilwalk.node import NodeStatus, load_config
-from veilwalk.node.cluster import TRAIL, ClusterStatus, Trail, prepare_or_resume, read_trail, set_up_cluster
+from veilwalk.node.cluster import TRAIL, ClusterStatus, Trail, prepare_or_resume, set_up_cluster
 from veilwalk.node.spool import FolderDisk, Spool
 from veilwalk.training import CLUSTER
 from veilwalk.watch import Feed, NodeSource, open_source
@@ -55,14 +56,14 @@ def with_node(status: ClusterStatus, index: int, **changes: Any) -> ClusterStatu
 def test_a_trail_says_what_is_new_and_is_its_owners_own(prepared: tuple[Path, Trail]) -> None:
     """Only changes are written, those of one look in the order of the updates' counts; others cannot read it."""
     folder, _ = prepared
-    lines, end = read_trail(folder / TRAIL)
+    lines, end = read_lines(folder / TRAIL)
     assert [line.get("made") for line in lines] == [None, [3, 5], None, [7]]
     assert lines[0]["held"] == [3]
     assert lines[2]["events"] == [["killed", 2, 1]]
     assert lines[3]["events"] == [["created", 7, 1]]
     assert lines[3]["hops"] == 7
     assert stat.S_IMODE((folder / TRAIL).stat().st_mode) == 0o600
-    assert read_trail(folder / TRAIL, end) == ([], end)
+    assert read_lines(folder / TRAIL, end) == ([], end)
 
 
 def test_a_page_of_a_cluster_says_who_opened_and_what_went_wrong(prepared: tuple[Path, Trail]) -> None:
@@ -105,7 +106,7 @@ def test_a_trail_is_bounded_and_goes_on(prepared: tuple[Path, Trail], monkeypatc
     assert (folder / TRAIL).read_bytes() == before
     with (folder / TRAIL).open("a") as stream:
         stream.write('{"t": 50.0, "half')
-    assert len(read_trail(folder / TRAIL)[0]) == 4
+    assert len(read_lines(folder / TRAIL)[0]) == 4
 
 
 def test_a_nodes_page_does_not_say_whether_it_trained(prepared: tuple[Path, Trail]) -> None:

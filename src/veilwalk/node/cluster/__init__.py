@@ -43,6 +43,6 @@ if TYPE_CHECKING:
         stop_cluster,
         watching,
     )
-    from veilwalk.node.cluster._trail import EVENTS, TRAIL, Trail, read_trail
+    from veilwalk.node.cluster._trail import EVENTS, TRAIL, Trail
 else:
     __getattr__, __all__ = open_room(__name__)

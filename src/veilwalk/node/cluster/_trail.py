@@ -7,14 +7,13 @@ keys, can write it. It grows by a line a look at most, and up to a bound.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from veilwalk.core.errors import SpoolError
+from veilwalk.core.errors import RecordError, SpoolError
+from veilwalk.core.records import append_line, read_lines
 from veilwalk.learning import Params
 from veilwalk.node.cluster._files import manifest_in
 from veilwalk.node.cluster._processes import ClusterStatus
@@ -48,7 +47,8 @@ class Trail:
         self._path = folder / TRAIL
         self._before: list[NodeStatus | None] = [None] * len(configs)
         self._restarts: tuple[int, ...] = (0,) * len(configs)
-        last = last_line(self._path)
+        lines, _ = read_lines(self._path)
+        last = lines[-1] if lines else {}
         self._began = time.monotonic() - float(last.get("t", 0.0))
         self._scored_at, self._scored = 0.0, int(last.get("iteration", 0))
 
@@ -67,8 +67,8 @@ class Trail:
             "hops": status.total("hops"),
             "finished": status.finished,
         } | line
-        with contextlib.suppress(OSError), os.fdopen(os.open(self._path, _APPEND, 0o600), "a") as stream:
-            stream.write(json.dumps(line, separators=(",", ":")) + "\n")
+        with contextlib.suppress(RecordError):
+            append_line(self._path, line, mode=0o600)
 
     def _changes(self, status: ClusterStatus) -> dict[str, Any]:
         makers, events = [], []
@@ -114,35 +114,5 @@ class Trail:
         return None
 
 
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-
-
 def _grown(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
     return {name: value - before.get(name, 0) for name, value in now.items() if value > before.get(name, 0)}
-
-
-def read_trail(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """Return the whole lines of a trail from a place on, and the place after them."""
-    try:
-        with path.open("rb") as stream:
-            stream.seek(offset)
-            data = stream.read()
-    except OSError:
-        return [], offset
-    whole = data[: data.rfind(b"\n") + 1]
-    return list(_lines(whole)), offset + len(whole)
-
-
-def last_line(path: Path) -> dict[str, Any]:
-    """Return the last line of a trail, an empty one where there is none."""
-    lines, _ = read_trail(path)
-    return lines[-1] if lines else {}
-
-
-def _lines(data: bytes) -> Iterator[dict[str, Any]]:
-    for line in data.splitlines():
-        # A line that a killed writer left half is passed over.
-        with contextlib.suppress(ValueError):
-            content = json.loads(line)
-            if isinstance(content, dict):
-                yield content

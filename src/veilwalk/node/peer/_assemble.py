@@ -24,7 +24,7 @@ from veilwalk.node.peer._config import NodeConfig, host_and_port
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership, MembershipFiles
 from veilwalk.node.peer._routing import Law, file_digest, law_of
-from veilwalk.node.peer._trainer import Task, Trainer
+from veilwalk.node.peer._trainer import Task
 from veilwalk.node.spool import FolderDisk
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class NodeParts:
 
     keys: NodeKeys
     membership: Membership
-    task: Trainer
+    task: Task | Worker
     rules: RunRules
     law: Law
     disk: Disk
@@ -137,7 +137,7 @@ def load_task(config: NodeConfig, manifest: Manifest, *, index: int) -> Task:
 
 def checked_work(
     config: NodeConfig, membership: Membership, keys: NodeKeys, worker: Worker | None = None
-) -> tuple[Trainer, RunRules, Law]:
+) -> tuple[Task | Worker, RunRules, Law]:
     """Return what a node is to do under these signed files; nothing is written but the law's row under its names.
 
     Raises:
@@ -147,7 +147,7 @@ def checked_work(
     check_own_entry(keys, roster)
     rules = manifest.rules
     index = roster.index(keys.id)
-    task: Trainer
+    task: Task | Worker
     if worker is None:
         task = load_task(config, manifest, index=index)
     else:

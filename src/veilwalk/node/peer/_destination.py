@@ -22,7 +22,7 @@ from veilwalk.node.peer._ends import (
     valid_signatures,
 )
 from veilwalk.node.peer._routing import DestinationRow, OsDraws
-from veilwalk.node.peer._trainer import Trainer, TrainingJob
+from veilwalk.node.peer._trainer import Task, TrainingJob
 from veilwalk.node.sealing import Header, OpenedHeader, open_body, seal
 from veilwalk.node.spool import (
     STEP,
@@ -41,6 +41,7 @@ from veilwalk.node.spool import (
 
 if TYPE_CHECKING:
     from veilwalk.node.members import Manifest, Roster
+    from veilwalk.node.peer._worker import Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ class Destination:
 
     def __init__(
         self,
-        trainer: Trainer,
+        trainer: Task | Worker,
         manifest: Manifest,
         rules: RunRules,
         *,

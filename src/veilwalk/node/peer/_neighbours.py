@@ -79,11 +79,12 @@ class NeighbourWeights:
         self._last_handed: deque[str] = deque(maxlen=walks)
         self._last_came = self._clock()
 
-    def on_handed(self, peer: str, seconds: float) -> None:
+    def on_handed(self, peer: str, seconds: float, *, is_junk: bool = False) -> None:
         """Note that a neighbour took a message, in that time from the offer to its answer."""
         neighbour = self._neighbour(peer)
-        neighbour.handed += 1
-        self._last_handed.append(peer)
+        if not is_junk:
+            neighbour.handed += 1
+            self._last_handed.append(peer)
         others = [statistics.median(other.times) for name, other in self._of.items() if name != peer and other.times]
         neighbour.times.append(seconds)
         if others and seconds > max(_SLOW * statistics.median(others), _LEAST_SLOW_S):
@@ -91,11 +92,11 @@ class NeighbourWeights:
 
     def on_brought(self, peer: str, *, is_junk: bool) -> None:
         """Note that a neighbour brought a message; junk is no sign of life."""
-        neighbour, now = self._neighbour(peer), self._clock()
-        neighbour.brought += 1
-        neighbour.may_bring_at = now + _SLOWED * self._link_s
+        neighbour = self._neighbour(peer)
+        neighbour.may_bring_at = self._clock() + _SLOWED * self._link_s
         if is_junk:
             return
+        neighbour.brought += 1
         self.on_silence_over()
         neighbour.owes = max(0, neighbour.owes - 1)
 
@@ -180,6 +181,10 @@ class Visits:
         # By the square: what a flood left is at rest within a few rounds, and a message whose only recipient is away
         # for a while comes round again in a fraction of that time.
         return self._pause_s * min(max(0, count - self.allowed) ** 2, _LONGEST_PAUSES), False
+
+    def is_frequent(self, digest: bytes) -> bool:
+        """Return whether the same bytes came more often than chance explains."""
+        return self._visits.get(digest, (0, 0.0))[0] > self.allowed
 
     def slept(self, seconds: float) -> None:
         """Note that this node stood still, or had no neighbour, for so long: nothing grew older meanwhile."""

@@ -239,7 +239,9 @@ class Scheduler:
     async def deliver(self, peer: str, outgoing: Outgoing, *, taken_s: float | None) -> None:
         """Let go of what ``peer`` has taken, in that time where it was not only asked about."""
         if taken_s is not None and outgoing.row.end_lane is None:
-            self.neighbours.on_handed(peer, taken_s)
+            visits = self.custody.visits
+            is_junk = visits is not None and visits.is_frequent(outgoing.row.digest)
+            self.neighbours.on_handed(peer, taken_s, is_junk=is_junk)
         self._watches.pace.went(outgoing.row.id)
         await self.store(self.custody.deliver, peer, outgoing.key)
 

@@ -16,7 +16,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -78,26 +78,6 @@ class TrainingOutcome:
     reached: bool = False
     counts: tuple[str, ...] = ()
     own: bool = False
-
-
-class Trainer(Protocol):
-    """Makes updates: a :class:`Task` in this process, or one in a process of its own."""
-
-    def first(self) -> bytes:
-        """Return the model that the run starts from, encoded."""
-        ...
-
-    def update(self, lesson: TrainingJob) -> TrainingOutcome:
-        """Make an update."""
-        ...
-
-    def reaches_target(self, model: bytes) -> bool:
-        """Return whether a model is as good as the run asks for, by the public test set."""
-        ...
-
-    def close(self) -> None:
-        """Stop; an update that is being made is given up."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ _START = "from veilwalk.node.peer._worker import main; main()"
 
 
 class Worker:
-    """A :class:`.Trainer` whose work is done by another process."""
+    """Makes updates as a :class:`.Task` does, in another process."""
 
     def __init__(self, config: Path) -> None:
         """Start it for the node of that configuration."""
