@@ -239,5 +239,8 @@ def manifest(
     if previous is not None:
         changes = rooms.cluster.describe_manifest_changes(rooms.members.Manifest.read_draft(previous), signed)
         print_table(f"changes from version {signed.version - 1}", ("what", "before", "now"), changes)
-    waits = f"{rules.late_s:.0f} s without a visit, or {rules.starve_s:.0f} s without an opening"
-    typer.echo(f"walks are believed lost after {waits}; one false alarm in {spec.timing.alarm_hops:g} hops is expected")
+    typer.echo(
+        f"walks are believed lost after {rules.late_s:.0f} s without a visit (by exact return times, and time for "
+        f"outages), or {rules.starve_s:.0f} s without an opening (estimated); one false alarm in "
+        f"{spec.timing.alarm_hops:g} hops is expected"
+    )
