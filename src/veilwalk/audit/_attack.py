@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from veilwalk.audit._knowledge import Grants, Inference, Knowledge, Posterior, Timing, group_equal, require_rows
 from veilwalk.audit._observers import Observer
+from veilwalk.audit._overlay import average_unnamed, named_nodes
 from veilwalk.audit._plan import choose_inference, make_plan
 from veilwalk.audit._play import Run, Truth, choose_colluders
 from veilwalk.audit._sampled import simulate_rehearsal
@@ -193,12 +194,14 @@ class Scorer:
         if not observer.links:
             posterior = observer.posterior(knowledge, rows)
             posterior = check_posterior(observer, posterior, (len(rows), knowledge.graph.n_nodes))
+            posterior = hide_names(observer, knowledge, posterior, rows)
             yield _SINGLE, rows, self._score(posterior, rows), posterior.how
             return
         source = self._truth.source[rows]
         groups = [places for count in observer.links if len(places := group_equal(source, count))]
         for places, posterior in zip(groups, observer.join(knowledge, rows, groups), strict=True):
             first = rows[places[:, 0]]
+            posterior = hide_names(observer, knowledge, posterior, first)
             yield (places.shape[1], of), first, self._score(posterior, first), posterior.how
 
     def _score(self, posterior: Posterior, rows: IntArray) -> FloatArray:
@@ -235,7 +238,7 @@ class Scorer:
         order = np.argsort(rows)
         rows = rows[order]
         if blind is None:
-            blind = observer.prior(knowledge).max(axis=1)[sightings.destination[rows]]
+            blind = _measure_blind_guess(observer, knowledge, rows)
         return Scored(
             how=how,
             sampled=observer.by_destination and not knowledge.attacked.all(),
@@ -279,6 +282,28 @@ def check_posterior(observer: Observer, posterior: object, shape: tuple[int, int
         need = f"a posterior of shape {shape}: weights of 0 or more, each row with the sum 1"
         raise InvalidParameterError("observers", observer.name, need)
     return posterior
+
+
+def hide_names(observer: Observer, knowledge: Knowledge, posterior: Posterior, rows: IntArray) -> Posterior:
+    """Return what a posterior over places of the map says of names, where the scheme hides them.
+
+    The observer is granted the map and the place of each key, which is more than it can learn; names it knows next to
+    those who watch. To it all others are exchangeable, so that the average is its posterior.
+    """
+    if not knowledge.scheme.hides_names or (watching := observer.watchers(knowledge, rows)) is None:
+        return posterior
+    weights = average_unnamed(posterior.weights, named_nodes(knowledge.graph, watching))
+    return Posterior(weights, f"{posterior.how}; knows the map, and names next to itself")
+
+
+def _measure_blind_guess(observer: Observer, knowledge: Knowledge, rows: IntArray) -> FloatArray:
+    """Return the largest weight of the prior of each update."""
+    prior, destination = observer.prior(knowledge), knowledge.sightings.destination[rows]
+    if not knowledge.scheme.hides_names:
+        return np.asarray(prior.max(axis=1)[destination])
+    nodes, first, places = np.unique(destination, return_index=True, return_inverse=True)
+    hidden = hide_names(observer, knowledge, Posterior(prior[nodes], ""), rows[first])
+    return np.asarray(hidden.weights.max(axis=1)[places])
 
 
 def attack_run(
@@ -381,6 +406,7 @@ def _answer_rows(observer: Observer, knowledge: Knowledge, inference: Inference 
     prior, answers = observer.prior(knowledge), []
     for (node, subset), timing in zip(knowledge.iter_destinations(rows), timings, strict=True):
         posterior = observer.posterior(knowledge.with_timing(timing), subset)
+        posterior = hide_names(observer, knowledge, posterior, subset)
         answers += [
             Answer(row=int(row), weights=weights, prior=prior[node], how=posterior.how)
             for row, weights in zip(subset, posterior.weights, strict=True)

@@ -324,6 +324,7 @@ def _cache_key(plan: Plan) -> dict[str, Any]:
         "law": law_digest(scheme.law.rows),
         "walk": scheme.walk.kind,
         "recipients": scheme.recipients,
+        "key_period": scheme.key_period,
         "settings": asdict(replace(plan.settings, memory_bytes=1, observers=plan.names)),
         "plan": [plan.posterior, plan.horizon, plan.colluders, list(plan.names)],
     }

@@ -61,6 +61,7 @@ class Exposure:
         predecessor_guess_with_hop: The same, from the set and its first hop.
         named_by_colluders: Share of messages whose honest source the first colluder names, by share of colluders.
         read_by_colluders: Share of honest messages that colluders read who share their keys, by share of colluders.
+        named_in_the_long_run: On a secret overlay, the most that a coalition names of many linked updates, by share.
         is_bound: Whether the node entropy is an upper bound, which no estimate may be compared with.
     """
 
@@ -79,6 +80,7 @@ class Exposure:
     predecessor_guess: Estimate | None = None
     predecessor_guess_with_hop: Estimate | None = None
     named_by_colluders: Mapping[float, Estimate] = field(default_factory=dict)
+    named_in_the_long_run: Mapping[float, Estimate] = field(default_factory=dict)
     read_by_colluders: Mapping[float, Estimate] = field(default_factory=dict)
     is_bound: bool = False
 
@@ -133,6 +135,11 @@ class Exposure:
             content["colluders_first_sight"] = [
                 {"share": share, "named": _mean(named), "times_floor": named.mean / share}
                 for share, named in self.named_by_colluders.items()
+            ]
+        if self.named_in_the_long_run:
+            content["colluders_in_the_long_run"] = [
+                {"share": share, "named_at_most": named.mean, "read_about": self.read_by_colluders[share].mean}
+                for share, named in self.named_in_the_long_run.items()
             ]
         return content
 

@@ -31,7 +31,9 @@ from veilwalk.graphs import Graph, parse_graph_spec
 _FORMAT = "veilwalk-law-1"
 _SUFFIXES = (".json", ".npz")
 # Numbers of a scheme that a file may hold, with their defaults.
-_NUMBERS: dict[str, float] = {"recipients": 1, "train_probability": 1.0, "most_updates": 0}
+_NUMBERS: dict[str, float] = {"recipients": 1, "train_probability": 1.0, "most_updates": 0, "key_period": 0}
+# Updates of a period of nameless keys, and the walk of an overlay: one that goes straight back shows makers.
+_KEY_PERIOD, _STRAIGHT = 300, Walk("non-backtracking")
 
 
 def save_law(
@@ -102,6 +104,7 @@ def choose_scheme(
     recipients: int | None = None,
     train_probability: float | None = None,
     most_updates: int | None = None,
+    key_period: int | None = None,
 ) -> Scheme:
     """Return a scheme by its law, walk and recipients; missing parts are chosen to fit the graph.
 
@@ -114,6 +117,7 @@ def choose_scheme(
         recipients: number of recipients; by default that of the file, or one.
         train_probability: chance that an opener trains and does not only seal again; by default that of the file, or 1.
         most_updates: updates of a member in a run; by default those of the file, or three times the even share.
+        key_period: updates of a period of nameless keys; by default those of the file, or on an overlay 300.
 
     Example:
         >>> from veilwalk.graphs import barabasi_albert
@@ -123,8 +127,11 @@ def choose_scheme(
     """
     graph = parse_graph_spec(graph)
     chosen_walk = None if walk is None else Walk.parse(walk)
+    if graph.is_overlay:
+        chosen_walk, key_period = chosen_walk or _STRAIGHT, _KEY_PERIOD if key_period is None else key_period
     law = str(law) if isinstance(law, Path) else law
     named = {"recipients": recipients, "train_probability": train_probability, "most_updates": most_updates}
+    named["key_period"] = key_period
     numbers: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if isinstance(law, str) and is_law_file(law):
         stored = _load(Path(law))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -21,8 +21,8 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.sizes import EXACT_ARCS, LARGE_NODES, LISTED_SETS, SMALL_NODES, TABLE_ENTRIES
 from veilwalk.core.stats import estimate_mean
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design._law import DestinationLaw
-from veilwalk.graphs import Graph, parse_graph_spec
+from veilwalk.design._law import DestinationLaw, far_law
+from veilwalk.graphs import Graph, overlay, parse_graph_spec
 from veilwalk.walks import (
     Openings,
     estimate_openings,
@@ -68,6 +68,9 @@ class Scheme:
     the token meets opens it. One recipient is the paper's scheme. ``designed_for`` is the walk that the law was
     designed for, where that is known. Design returns a scheme; the audit, training and nodes take one.
 
+    On an overlay members know their own links only. ``key_period`` is the number of updates after which recipient keys
+    are renewed there, which are listed without names; 0 where keys have names.
+
     Two fields are defences. An opener trains with ``train_probability`` and else seals the model again as it is: a
     blank leg. A member that has made ``most_updates`` in a run only seals again; 0 is three times the even share.
     """
@@ -78,6 +81,7 @@ class Scheme:
     recipients: int = field(default=1, kw_only=True)
     train_probability: float = field(default=1.0, kw_only=True)
     most_updates: int = field(default=0, kw_only=True)
+    key_period: int = field(default=0, kw_only=True)
     designed_for: Walk | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -87,6 +91,13 @@ class Scheme:
         self.law.check_graph(self.graph)
         validate.integer(1, recipients=self.recipients)
         validate.integer(0, most_updates=self.most_updates)
+        validate.integer(0, key_period=self.key_period)
+        if self.graph.is_overlay and not self.is_direct and self.law.far != 2:
+            need = "far:2 on an overlay, where members know no distances: all but their neighbours"
+            raise InvalidParameterError("law", self.law.name, need)
+        if self.key_period and not self.graph.is_overlay:
+            need = "0 where members know the graph: keys without names hide little there"
+            raise InvalidParameterError("key_period", self.key_period, need)
         validate.finite(train_probability=self.train_probability)
         if not 0.0 < self.train_probability <= 1.0:
             raise InvalidParameterError("train_probability", self.train_probability, "above 0 and at most 1")
@@ -118,6 +129,16 @@ class Scheme:
         With more, the state of the chain would be a set; everything is estimated. No other place decides this.
         """
         return self.recipients == 1
+
+    @property
+    def hides_names(self) -> bool:
+        """Whether observers know names only next to themselves: neither map nor keys name anybody else."""
+        return self.graph.is_overlay and self.key_period > 0 and not self.is_direct
+
+    def deal_again(self, *, seed: int) -> Scheme:
+        """Return the same scheme on another overlay of the same members."""
+        graph = overlay(self.graph.n_nodes, int(self.graph.degrees[0]), seed=seed)
+        return replace(self, graph=graph, law=far_law(graph, 2))
 
     @property
     def is_direct(self) -> bool:

@@ -22,6 +22,7 @@ from veilwalk.design._design import Design, Sealing, evaluate_scheme
 from veilwalk.design._files import choose_scheme
 from veilwalk.design._law import DestinationLaw
 from veilwalk.design._openings import QUICK, TENTH, estimate_coalition
+from veilwalk.design._overlay import approximate_read_share, exposed_share, expose_overlay
 from veilwalk.design._registry import default_support, iter_far_laws
 from veilwalk.design._scheme import Scheme
 from veilwalk.graphs import Graph, complete, parse_graph_spec, random_regular
@@ -41,6 +42,8 @@ _NEW_NODES = 16
 _NEARLY_TWICE = 1.7
 # Fewest members of a network whose graph is free; of fewer than six all are linked.
 _FEWEST_MEMBERS, _FEWEST_REGULAR = 3, 6
+# On an overlay, the fewest hops between two updates, about: with fewer the maker is next to whom opens.
+_FEWEST_HOPS = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,6 +102,9 @@ def recommend(
     walks: Sequence[Walk | str] | None = None,
     sealing: Sealing | None = None,
     exhaustive: bool = False,
+    colluding: float = 0.1,
+    most_named: float = 0.31,
+    most_read: float = 0.65,
     progress: Progress | bool = False,
 ) -> Recommendation:
     """Recommend a scheme: the least bytes whose node entropy keeps the floor; the result is always the same.
@@ -116,6 +122,9 @@ def recommend(
             a ring.
         sealing: size and suite of a message.
         exhaustive: evaluate all numbers of recipients, powers of two, under all laws, and also the simple walk.
+        colluding: on an overlay, the share of colluders for the next two limits.
+        most_named: on an overlay, the most that they name in the long run: a bound, which the degree decides.
+        most_read: on an overlay, the most honest updates that they read with shared keys, by an approximation.
         progress: True for a display on standard error, or a function that receives stage, done and total.
 
     Example:
@@ -135,6 +144,10 @@ def recommend(
     quick: list[Design] = []
     candidates: list[Design] = []
     with show_progress(progress=progress) as listener:
+        if graphs[0].is_overlay:
+            designs = _evaluate_overlay(graphs[0], keep, sealing or Sealing(), colluding, listener)
+            best = _choose_on_overlay(designs, keep, designs[0].scheme.graph, colluding, most_named, most_read)
+            return Recommendation(design=best, floor=keep, candidates=tuple(designs))
         for network in graphs:
             search = _Search(network, keep, sealing or Sealing(), listener)
             kinds = search.walks[-1:] if walks is None else tuple(Walk.parse(walk) for walk in walks)
@@ -144,6 +157,34 @@ def recommend(
                 search.evaluate_all(search.walks if walks is None else kinds)
             candidates += search.sorted_candidates()
     return Recommendation(design=choose_candidate(quick, keep), floor=keep, candidates=tuple(candidates))
+
+
+def _evaluate_overlay(
+    graph: Graph, keep: float, sealing: Sealing, colluding: float, progress: Progress
+) -> list[Design]:
+    """Evaluate all numbers of recipients, powers of two, on an overlay: nothing else is to be chosen."""
+    search, designs = _Search(graph, keep, sealing, progress), []
+    counts = [count for count in search.counts(search.laws[0]) if count <= graph.n_nodes / _FEWEST_HOPS]
+    for done, count in enumerate(counts or [1]):
+        progress("candidates", done, len(counts), f"{count} recipients")
+        design = evaluate_scheme(choose_scheme(graph, recipients=count), colluders=None, sealing=sealing)
+        exposure = expose_overlay(design.scheme, (colluding,))
+        designs.append(replace(design, exposure=exposure))
+    return designs
+
+
+def _choose_on_overlay(
+    designs: Sequence[Design], keep: float, graph: Graph, colluding: float, most_named: float, most_read: float
+) -> Design:
+    """Return the design with the least bytes that keeps the floor and both limits; refuse a degree that cannot."""
+    share = exposed_share(colluding, int(graph.degrees.max()))
+    if share > most_named:
+        need = f"at least {share:.3f}: of {colluding:.0%} colluders each member of degree {graph.degrees.max()} has one "
+        raise InvalidParameterError("most_named", most_named, f"{need}as a neighbour so often")
+    allowed = [design for design in designs if approximate_read_share(
+        design.scheme.recipients, colluding, graph.n_nodes) <= most_read] or list(designs)
+    allowed = [design for design in allowed if design.least_entropy_share >= keep] or allowed
+    return min(allowed, key=lambda design: design.bytes_per_update)
 
 
 def choose_candidate(candidates: Sequence[Design], keep: float) -> Design:

@@ -195,7 +195,7 @@ def _name_summary(scheme: Scheme, how: Any) -> tuple[JobStore, tuple[dict[str, A
     """Return where means are stored, and under which name those of a scheme."""
     if (folder := cache_folder()) is None:
         raise RecordError("there is no folder to store results in")
-    parts = [scheme.graph.digest, law_digest(scheme.law.rows), scheme.walk.kind, scheme.recipients]
+    parts = [scheme.graph.digest, law_digest(scheme.law.rows), scheme.walk.kind, scheme.recipients, scheme.key_period]
     return JobStore(folder / "anonymity"), ({"code": source_stamp(), "how": how}, parts)
 
 
