@@ -31,6 +31,7 @@ from veilwalk.core.progress import Progress, silent
 from veilwalk.core.randomness import task_generator
 from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread, run_jobs
+from veilwalk.graphs import distances
 
 # Destinations of a job.
 _DESTINATIONS = 16
@@ -164,7 +165,10 @@ class Scorer:
 
     def score_candidates(self, progress: Progress) -> dict[str, Scored]:
         """Score every observer on a graph of any size: each update has candidates of its own."""
-        knowledge, observers, search = self._knowledge, self._knowledge.plan.observers, CandidateSearch(self._knowledge)
+        knowledge, observers = self._knowledge, self._knowledge.plan.observers
+        if knowledge.scheme.hides_names:
+            return {observer.name: self._score_by_symmetry(observer) for observer in observers}
+        search = CandidateSearch(knowledge)
         training = knowledge.grants.calibration_sources >= 0
         for observer in observers:
             observer.fit(knowledge)
@@ -189,6 +193,21 @@ class Scorer:
             for observer in observers
         }
 
+    def _score_by_symmetry(self, observer: Observer) -> Scored:
+        """Score a destination to which all are exchangeable but its neighbours, who do not seal for it: one is as all.
+
+        It is scored on one update of each lane.
+        """
+        knowledge = self._knowledge
+        _, rows = np.unique(self._truth.lane, return_index=True)
+        node, source = int(knowledge.sightings.destination[rows[0]]), int(self._truth.source[rows[0]])
+        away = distances(knowledge.graph, np.array([node]))[0]
+        others = np.flatnonzero(away > 1)
+        weights, place = np.full((1, len(others)), 1.0 / len(others)), np.searchsorted(others, [source])
+        table = score_posteriors(weights, place, away[others], knowledge.support)
+        parts = [(_SINGLE, rows, np.tile(table, (len(rows), 1)), "exact: by symmetry")]
+        return self._summarise(observer, parts, blind=np.full(len(rows), 1.0 / len(others)))
+
     def _ask(self, observer: Observer, knowledge: Knowledge, rows: IntArray, of: str = "") -> Iterator[_Scores]:
         """Yield the scores of an observer for these updates, or for groups of them that have one source."""
         if not observer.links:
@@ -201,8 +220,8 @@ class Scorer:
         groups = [places for count in observer.links if len(places := group_equal(source, count))]
         for places, posterior in zip(groups, observer.join(knowledge, rows, groups), strict=True):
             first = rows[places[:, 0]]
-            posterior = hide_names(observer, knowledge, posterior, first)
-            yield (places.shape[1], of), first, self._score(posterior, first), posterior.how
+            hidden = hide_names(observer, knowledge, posterior, first)
+            yield (places.shape[1], of), first, self._score(hidden, first), hidden.how
 
     def _score(self, posterior: Posterior, rows: IntArray) -> FloatArray:
         """Score the posteriors of the given updates."""

@@ -13,6 +13,7 @@ import numpy as np
 from veilwalk.audit._kernels_paths import ANYBODY, GUESS, HONESTLY, MAKER, ONE_VICTIM, play_cheating_lane
 from veilwalk.audit._knowledge import Knowledge
 from veilwalk.audit._members import select_read
+from veilwalk.audit._overlay import list_overlay_rows
 from veilwalk.audit._score import estimate_over_lanes
 from veilwalk.core.arrays import BoolArray, IntArray
 from veilwalk.core.randomness import task_generator
@@ -87,6 +88,8 @@ def measure_members(knowledge: Knowledge) -> list[Row]:
     run, lanes = play_cheaters(scheme, member, takes=True, seed=seed)
     what = "members make it, taking over what they read"
     rows.append(_estimate("makes", what, "of all updates", member[run[:, MAKER]], lanes))
+    if scheme.hides_names:
+        return [*rows, *list_overlay_rows(scheme, member, seed=seed), *measure_eclipse(scheme)]
     victim = int(np.flatnonzero(~member)[0])
     run, lanes = play_cheaters(scheme, member, aim=ONE_VICTIM, victim=victim, seed=seed)
     is_victim, known = run[:, MAKER] == victim, run[:, GUESS] == victim

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 
 from veilwalk.walks.compiled import jit, jit_parallel
-import numba
 
 Array = Any
-#: Columns: the maker; first and last node of the stretch, and its length; updates made on it; the set that the coalition
-#: sealed for before it, or -1 where an honest node had sealed.
+#: Columns: the maker; first and last node of the stretch, and its length; updates made on it; the set that the
+#: coalition sealed for before it, or -1 where an honest node had sealed.
 MAKER, FIRST, LAST, STEPS, COUNT, OWN_SET, N_COLUMNS = 0, 1, 2, 3, 4, 5, 6
 
 
 @jit
 def play_seizing_lane(
-    path: Array, pools: Array, aims: Array, member: Array, seizes: bool, draws: Array, out: Array
+    path: Array, pools: Array, aims: Array, member: Array, seizes: Any, draws: Array, out: Array
 ) -> Any:
     """Play the protocol on one path; write a row for each honest update that the coalition reads.
 
@@ -93,7 +93,13 @@ def weigh_with_map(
     for row in range(rows.shape[0]):
         most = max(most, rows[row, COUNT])
     for row in numba.prange(rows.shape[0]):
-        first, last, steps, count, own = rows[row, FIRST], rows[row, LAST], rows[row, STEPS], rows[row, COUNT], rows[row, OWN_SET]
+        first, last, steps, count, own = (
+            rows[row, FIRST],
+            rows[row, LAST],
+            rows[row, STEPS],
+            rows[row, COUNT],
+            rows[row, OWN_SET],
+        )
         # later[t]: ways from an arc at step t to the end of the stretch.
         later = np.zeros((steps + 1, arcs))
         later[steps] = 0.0
@@ -159,7 +165,13 @@ def weigh_without_map(rows: Array, chances: Array, hazards: Array, free: Array, 
     weight = free * (free - 1.0)
     weight /= weight.sum()
     for row in numba.prange(rows.shape[0]):
-        first, last, steps, count, own = rows[row, FIRST], rows[row, LAST], rows[row, STEPS], rows[row, COUNT], rows[row, OWN_SET]
+        first, last, steps, count, own = (
+            rows[row, FIRST],
+            rows[row, LAST],
+            rows[row, STEPS],
+            rows[row, COUNT],
+            rows[row, OWN_SET],
+        )
         between = 0.0
         if own >= 0:
             for node in range(free.shape[0]):

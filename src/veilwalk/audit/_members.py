@@ -243,6 +243,10 @@ class Memory(LoneObserver):
         hops = LEGS * plan.scheme.price.hops + n_nodes
         return Effort(updates=float(n_nodes) * (_DISTINCT_COUNTS + 1), hops=hops)
 
+    def watchers(self, knowledge: Knowledge, rows: IntArray) -> BoolArray:
+        """Return the destination."""
+        return np.asarray(knowledge.sightings.destination[rows, np.newaxis] == np.arange(knowledge.graph.n_nodes))
+
     def answer(self, knowledge: Knowledge) -> tuple[IntArray, FloatArray]:
         """Answer for updates to a destination that was one before."""
         ends = thin_rows(self.select_visits(knowledge), self.n_answers)

@@ -17,7 +17,6 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from veilwalk.audit._knowledge import group_equal
 from veilwalk.audit._kernels_overlay import (
     MAKER,
     N_COLUMNS,
@@ -27,10 +26,11 @@ from veilwalk.audit._kernels_overlay import (
     weigh_with_map,
     weigh_without_map,
 )
+from veilwalk.audit._knowledge import group_equal
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, normalised
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.stats import estimate_mean
-from veilwalk.design import Scheme
+from veilwalk.design import Scheme, approximate_read_share
 from veilwalk.graphs import Graph
 from veilwalk.walks import draw_recipients, token_paths
 
@@ -40,13 +40,20 @@ _LANES = 16
 _SETS = 64
 # Sets of the coalition to choose from, and the longest stretch that is weighed; longer ones say hardly anything.
 _AIMS, _LONGEST = 2_048, 400
+# So many times the updates that are linked are played for each member.
+_SPARE = 1.8
 # The weight of the prior in a posterior that is multiplied: a model of overlays is an approximation.
 _DOUBT = 1e-3
 # Seeds of replicas lie so far apart; posteriors that differ by less are equal.
 _REPLICA, _TIE = 1_000, 1e-9
+# Linked updates and replicas of an audit's rows; the share that is online, and the updates of the row on presence.
+_SHOWN, _SHOWN_REPLICAS = (1, 8), 4
+_ONLINE, _ABSENCES = 0.9, 32
 #: What a coalition seals for: sets as the rule draws them, one key and dummies, or keys of its neighbours alone.
 AIMS = ("draws", "dummies", "neighbours")
 LINKED = (1, 2, 4, 8, 16, 32)
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +71,7 @@ class OverlayAttack:
         aim: Whom it seals for, one of ``AIMS``.
         overlays: Number of overlays over which linked updates are spread.
         online: Share of members that are online at a time, which everybody sees; 1 where nobody sees it.
-        hop_noise: Deviation of a maker's time, over the deviation of the known means of members; 0 where times are even.
+        hop_noise: Deviation of a maker's time, over that of the known means of members; 0 where times are even.
     """
 
     name: str = "cartographer"
@@ -106,11 +113,6 @@ def average_unnamed(weights: FloatArray, named: BoolArray) -> FloatArray:
     unnamed = ~named
     shared = (weights * unnamed).sum(axis=-1, keepdims=True) / np.maximum(unnamed.sum(axis=-1, keepdims=True), 1)
     return np.asarray(np.where(named, weights, shared))
-
-
-def exposed_share(colluding: float, degree: int, overlays: int = 1) -> float:
-    """Return the share of honest members with a colluding neighbour on some overlay: 1 - (1 - p)^(c e)."""
-    return -math.expm1(degree * overlays * math.log1p(-colluding))
 
 
 def naming_bound(exposed: float, honest: int) -> float:
@@ -185,26 +187,40 @@ def measure_overlay(
     *,
     colluders: int,
     linked: Sequence[int] = LINKED,
-    updates: int = 20_000,
+    updates: int | None = None,
     replicas: int = 8,
     seed: int = 0,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Return how often a coalition names the maker of linked updates that it read: a row for each number of them.
 
     Every replica has colluders of its own and, where the graph is an overlay, a map of its own; intervals come from
-    their spread. ``share`` counts groups of updates, ``by_maker`` gives each honest member one vote, and ``bound`` is
-    the theorem's for the members of the replicas.
+    their spread. ``share`` counts groups of updates; ``by_maker`` gives each honest member one vote, and one of whom it
+    never reads so many is not named. ``bound`` is the theorem's for ``by_maker``. By default so many ``updates`` are
+    played that it reads enough of nearly everybody.
     """
+    n_nodes = scheme.graph.n_nodes
+    if updates is None:
+        read = colluders / n_nodes
+        if attack.seizes:
+            read = approximate_read_share(scheme.recipients, read, n_nodes)
+        updates = math.ceil(_SPARE * max(linked) * (n_nodes - colluders) / read)
     samples = [
-        _score_replica(scheme, attack, colluders, tuple(linked), updates, seed + _REPLICA * replica)
+        _score_replica(
+            scheme,
+            attack,
+            colluders=colluders,
+            linked=tuple(linked),
+            updates=updates,
+            seed=seed + _REPLICA * replica,
+        )
         for replica in range(replicas)
     ]
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for number in linked:
         table = [sample[number] for sample in samples if number in sample]
         if not table:
             continue
-        row: dict[str, Any] = {"name": attack.name, "linked": number, "groups": int(sum(one["groups"] for one in table))}
+        row: Row = {"name": attack.name, "linked": number, "groups": int(sum(one["groups"] for one in table))}
         for column in ("share", "by_maker", "top_posterior", "read", "bound"):
             mean = estimate_mean(np.array([one[column] for one in table]), student=True)
             row |= {column: mean.mean, f"{column}_interval": [mean.low, mean.high]}
@@ -213,7 +229,7 @@ def measure_overlay(
 
 
 def _score_replica(
-    scheme: Scheme, attack: OverlayAttack, colluders: int, linked: tuple[int, ...], updates: int, seed: int
+    scheme: Scheme, attack: OverlayAttack, *, colluders: int, linked: tuple[int, ...], updates: int, seed: int
 ) -> dict[int, dict[str, float]]:
     """Play and attack one choice of colluders; return the scores for each number of linked updates."""
     n_nodes, rng = scheme.graph.n_nodes, task_generator(seed, _TASK, 1)
@@ -236,14 +252,14 @@ def _score_replica(
         names, makers = _join_updates(plays, weights, attack, number // attack.overlays)
         if not len(makers):
             continue
-        names = _add_side_knowledge(names, makers, member, attack, number, rng)
+        names = _add_side_knowledge(names, makers, attack, linked=number, rng=rng)
         top = names.max(axis=1, keepdims=True)
         # Rounding must not part those that are equal.
         is_top = names >= top * (1.0 - _TIE)
         hits = is_top[np.arange(len(makers)), makers] / is_top.sum(axis=1)
         made = np.bincount(makers, minlength=n_nodes)
-        by_maker = np.bincount(makers, hits, n_nodes)[made > 0] / made[made > 0]
-        scores[number] = {"groups": len(makers), "share": float(hits.mean()), "by_maker": float(by_maker.mean())}
+        by_maker = float((np.bincount(makers, hits, n_nodes)[made > 0] / made[made > 0]).sum()) / honest
+        scores[number] = {"groups": len(makers), "share": float(hits.mean()), "by_maker": by_maker}
         scores[number] |= {"top_posterior": float(top.mean()), "read": read, "bound": bound}
     return scores
 
@@ -260,8 +276,8 @@ def _join_updates(
         with np.errstate(divide="ignore", invalid="ignore"):
             prior = np.log(table.mean(axis=0))
             evidence = np.where(play.member, 0.0, np.log(table) - prior)
-            total = prior + np.stack([evidence[group].sum(axis=0) for group in groups]) if len(groups) else table[:0]
-        joined = normalised(np.exp(total - total.max(axis=1, keepdims=True, initial=-np.inf)))
+            sums = [prior + evidence[group].sum(axis=0) for group in groups]
+        joined = _exponentiate(np.reshape(sums, (-1, table.shape[1])))
         if not attack.has_names:
             joined = average_unnamed(joined, play.member | play.exposed)
         # The k-th group of a maker here belongs to its k-th group on another overlay.
@@ -274,19 +290,26 @@ def _join_updates(
     if len(plays) == 1:
         return np.exp(logs[0]), labels[0] // len(plays[0].rows)
     size = len(plays[0].rows)
-    labels = [label // len(play.rows) * size + label % len(play.rows) for label, play in zip(labels, plays, strict=True)]
+    labels = [
+        label // len(play.rows) * size + label % len(play.rows) for label, play in zip(labels, plays, strict=True)
+    ]
     shared = labels[0]
     for label in labels[1:]:
         shared = np.intersect1d(shared, label)
-    total = np.sum([log[np.searchsorted(label, shared)] for log, label in zip(logs, labels, strict=True)], axis=0)
-    return normalised(np.exp(total - total.max(axis=1, keepdims=True, initial=-np.inf))), shared // size
+    parts = [log[np.searchsorted(label, shared)] for log, label in zip(logs, labels, strict=True)]
+    return _exponentiate(np.stack(parts).sum(axis=0)), shared // size
+
+
+def _exponentiate(logs: FloatArray) -> FloatArray:
+    """Return rows of weights that sum to one, from their logarithms."""
+    return normalised(np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf)))
 
 
 def _add_side_knowledge(
-    names: FloatArray, makers: IntArray, member: BoolArray, attack: OverlayAttack, linked: int, rng: np.random.Generator
+    names: FloatArray, makers: IntArray, attack: OverlayAttack, *, linked: int, rng: np.random.Generator
 ) -> FloatArray:
     """Return the posteriors of an observer that also sees who is online, or knows how fast each member is."""
-    places, n_nodes = np.arange(len(makers)), len(member)
+    places, n_nodes = np.arange(len(makers)), names.shape[1]
     if attack.online < 1.0:
         # The maker is online every time.
         there = rng.random(names.shape) < attack.online**linked
@@ -295,9 +318,9 @@ def _add_side_knowledge(
     if attack.hop_noise > 0.0:
         means = rng.standard_normal(n_nodes)
         mean = means[makers] + rng.standard_normal(len(makers)) * attack.hop_noise / math.sqrt(linked)
-        distance = (mean[:, np.newaxis] - means) ** 2 * linked / (2.0 * attack.hop_noise**2)
-        distance -= np.where(names > 0.0, distance, np.inf).min(axis=1, keepdims=True)
-        names = normalised(names * np.exp(-np.maximum(distance, 0.0)))
+        away = (mean[:, np.newaxis] - means) ** 2 * linked / (2.0 * attack.hop_noise**2)
+        with np.errstate(divide="ignore"):
+            names = _exponentiate(np.log(names) - away)
     return names
 
 
@@ -309,3 +332,43 @@ def count_corruptions(graph: Graph, member: BoolArray) -> FloatArray:
     """
     hops = csgraph.dijkstra(graph.adjacency, indices=np.flatnonzero(member), unweighted=True, min_only=True)
     return np.asarray(hops[~member] - 1.0)
+
+
+def list_overlay_rows(scheme: Scheme, member: BoolArray, *, seed: int = 0, plays: bool = True) -> list[Row]:
+    """Return what a coalition names on a secret overlay, as rows of an audit's ``members``.
+
+    Exact rows are of these members on this overlay; the others are of as many, drawn and dealt anew. ``plays``: the
+    coalition is played too.
+    """
+    graph, honest = scheme.graph, int((~member).sum())
+    exposed = graph.adjacency @ member.astype(np.float64) > 0
+    bound = naming_bound(float((exposed & ~member).sum()) / honest, honest)
+    near = count_corruptions(graph, member)
+    usual: Row = {"interval": None, "updates": 0}
+    of_members = "of honest members"
+    rows: list[Row] = []
+    if plays:
+        for attack, what in (
+            (OverlayAttack(name="seizing"), "members seize, know the map and every key's place, and name the maker"),
+            (OverlayAttack(name="steering", aim="neighbours"), "the same, and seal for their neighbours alone"),
+        ):
+            count = int(member.sum())
+            for row in measure_overlay(
+                scheme, attack, colluders=count, linked=_SHOWN, replicas=_SHOWN_REPLICAS, seed=seed
+            ):
+                known = f" of {row['linked']} linked updates" if row["linked"] > 1 else ""
+                for name, column, of in (("", "share", "of updates they read"), ("-members", "by_maker", of_members)):
+                    rows.append(
+                        {"name": f"{attack.name}{name}-{row['linked']}", "what": what + known, "of": of}
+                        | {"share": row[column], "interval": row[f"{column}_interval"], "updates": row["groups"]}
+                    )
+    what = "any coalition of these names it at most, however long it watches"
+    rows.append({"name": "long-run-bound", "what": what, "of": of_members, "share": bound} | usual)
+    what = "with the map, one member corrupted later names it"
+    share = float((near <= 1).mean())
+    rows.append({"name": "adaptive-1", "what": what, "of": of_members, "share": share} | usual)
+    left = (1.0 - bound) * honest
+    seen = bound + (1.0 - bound) / (1.0 + max(left - 1.0, 0.0) * _ONLINE**_ABSENCES)
+    what = f"and sees who is online, nine tenths at a time, of {_ABSENCES} linked updates (about)"
+    rows.append({"name": f"presence-{_ABSENCES}", "what": what, "of": of_members, "share": seen} | usual)
+    return rows

@@ -166,6 +166,7 @@ class Design:
             "mean_iteration_hops_kind": self.price.kind,
             **({} if self.price.interval is None else {"mean_iteration_hops_interval": self.price.interval}),
             **({} if scheme.is_direct else {"bytes_per_update": self.bytes_per_update}),
+            **exposure.overlay_summary(),
             **({} if exposure.observer == "blind" else {"node_entropy_share": self.entropy_share}),
             **exposure.summary(),
         }
@@ -314,7 +315,11 @@ def evaluate_scheme(
     progress("exposure to openers", 0, steps)
     price, exposure, often = estimate_opener_exposure(scheme, effort=effort)
     if colluders is not None:
-        if not scheme.hides_names and scheme.graph.n_nodes <= SMALL_NODES and (best := estimate_return_guesses(scheme)) is not None:
+        if (
+            not scheme.hides_names
+            and scheme.graph.n_nodes <= SMALL_NODES
+            and (best := estimate_return_guesses(scheme)) is not None
+        ):
             mean, percent, worst = best
             exposure = replace(
                 exposure, return_hit_ratio=mean, worst_percent_hit_ratio=percent, worst_arc_hit_ratio=worst

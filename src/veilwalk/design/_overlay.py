@@ -7,12 +7,29 @@ itself and its neighbours, and a coalition names only members with a colluding n
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.stats import Estimate
 from veilwalk.design._channel import Exposure
 from veilwalk.design._scheme import Scheme
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoalitionLimits:
+    """What a coalition may learn on an overlay that is recommended.
+
+    Attributes:
+        colluding: Its share of the members.
+        most_named: The most honest members that it names in the long run; a bound, which the degree decides.
+        most_read: The most honest updates that it reads with shared keys.
+    """
+
+    colluding: float = 0.1
+    most_named: float = 0.31
+    most_read: float = 0.65
+
 
 _BY_SYMMETRY = "exact: uniform over all but its neighbours, by symmetry"
 
@@ -47,7 +64,7 @@ def approximate_read_share(recipients: int, colluding: float, n_nodes: int) -> f
 
 
 def expose_overlay(scheme: Scheme, shares: tuple[float, ...]) -> Exposure:
-    """Return the exposure of a scheme that hides names: of the opener and the predecessor, and bounds for coalitions."""
+    """Return the exposure of a scheme that hides names: of opener and predecessor, with bounds for coalitions."""
     graph = scheme.graph
     n_nodes, degree = graph.n_nodes, int(graph.degrees.max())
     others = n_nodes - 1 - degree
@@ -67,12 +84,6 @@ def expose_overlay(scheme: Scheme, shares: tuple[float, ...]) -> Exposure:
         named_in_the_long_run={
             count / n_nodes: Estimate.exact(
                 min(exposed_share(count / n_nodes, degree) + 1.0 / (n_nodes - count), 1.0), "bound for any observer"
-            )
-            for count in counts.values()
-        },
-        read_by_colluders={
-            count / n_nodes: Estimate.exact(
-                approximate_read_share(scheme.recipients, count / n_nodes, n_nodes), "approximation"
             )
             for count in counts.values()
         },

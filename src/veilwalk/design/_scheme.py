@@ -49,6 +49,8 @@ _WAY, _NAMED = 1e-6, 8
 _MOST_NEIGHBOURS, _WEAKEST = 8, 64
 # Legs of an estimate with sets summed out; fewer where one leg takes very long.
 _LEGS, _FEWEST_LEGS, _FOLLOWED_HOPS = 40_000, 64, 2_000_000_000
+# Hops to play for the price on a large overlay.
+_PLAYED_HOPS = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,9 @@ class Scheme:
         """Share of updates by each node in the long run; estimated where there is no exact law."""
         if self.has_exact_law:
             return self.law.source_prior
+        if self.hides_names and self.is_large:
+            # All have one degree, and nobody has a name.
+            return np.full(self.graph.n_nodes, 1.0 / self.graph.n_nodes)
         if self.exact_openings is not None:
             return np.asarray(self.exact_openings.joint.sum(axis=0))
         heads = np.repeat(np.arange(self.graph.n_nodes), self.graph.degrees)
@@ -271,10 +276,14 @@ class Scheme:
             return self.price_legs(hops, "nearly exact: arcs into the source taken for equally likely")
         if self.exact_openings is not None:
             return self.price_legs(self.exact_openings.mean_hops, "exact")
-        if not self.has_exact_law and self.law.is_even:
+        if not self.has_exact_law and self.law.is_even and not (self.hides_names and self.is_large):
             kind = f"estimated from {self.openings.legs} simulated walks"
             return self.price_legs(self.openings.hops, kind, self.openings.hops_interval)
-        records = np.concatenate(list(self.iter_updates(updates=_SIMULATED_UPDATES, seed=1)))
+        options: dict[str, Any] = {"updates": _SIMULATED_UPDATES}
+        if self.hides_names:
+            updates = max(_PLAYED_HOPS * self.recipients // self.graph.n_nodes, _FEWEST_LEGS)
+            options = {"updates": min(updates, _SIMULATED_UPDATES), "replicas": 4, "burn_in": 1}
+        records = np.concatenate(list(self.iter_updates(seed=1, **options)))
         mean = estimate_mean(np.asarray(records["leg_hops"], dtype=np.float64))
         return self.price_legs(mean.mean, f"simulated, {mean.count} updates", mean.interval)
 

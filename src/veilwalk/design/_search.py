@@ -22,7 +22,7 @@ from veilwalk.design._design import Design, Sealing, evaluate_scheme
 from veilwalk.design._files import choose_scheme
 from veilwalk.design._law import DestinationLaw
 from veilwalk.design._openings import QUICK, TENTH, estimate_coalition
-from veilwalk.design._overlay import approximate_read_share, exposed_share, expose_overlay
+from veilwalk.design._overlay import CoalitionLimits, expose_overlay, exposed_share
 from veilwalk.design._registry import default_support, iter_far_laws
 from veilwalk.design._scheme import Scheme
 from veilwalk.graphs import Graph, complete, parse_graph_spec, random_regular
@@ -102,9 +102,7 @@ def recommend(
     walks: Sequence[Walk | str] | None = None,
     sealing: Sealing | None = None,
     exhaustive: bool = False,
-    colluding: float = 0.1,
-    most_named: float = 0.31,
-    most_read: float = 0.65,
+    limits: CoalitionLimits | None = None,
     progress: Progress | bool = False,
 ) -> Recommendation:
     """Recommend a scheme: the least bytes whose node entropy keeps the floor; the result is always the same.
@@ -122,9 +120,7 @@ def recommend(
             a ring.
         sealing: size and suite of a message.
         exhaustive: evaluate all numbers of recipients, powers of two, under all laws, and also the simple walk.
-        colluding: on an overlay, the share of colluders for the next two limits.
-        most_named: on an overlay, the most that they name in the long run: a bound, which the degree decides.
-        most_read: on an overlay, the most honest updates that they read with shared keys, by an approximation.
+        limits: on an overlay, what a coalition may name and read at most.
         progress: True for a display on standard error, or a function that receives stage, done and total.
 
     Example:
@@ -145,8 +141,9 @@ def recommend(
     candidates: list[Design] = []
     with show_progress(progress=progress) as listener:
         if graphs[0].is_overlay:
-            designs = _evaluate_overlay(graphs[0], keep, sealing or Sealing(), colluding, listener)
-            best = _choose_on_overlay(designs, keep, designs[0].scheme.graph, colluding, most_named, most_read)
+            limits = limits or CoalitionLimits()
+            designs = _evaluate_overlay(graphs[0], keep, sealing or Sealing(), limits, listener)
+            best = _choose_on_overlay(designs, keep, limits)
             return Recommendation(design=best, floor=keep, candidates=tuple(designs))
         for network in graphs:
             search = _Search(network, keep, sealing or Sealing(), listener)
@@ -160,7 +157,7 @@ def recommend(
 
 
 def _evaluate_overlay(
-    graph: Graph, keep: float, sealing: Sealing, colluding: float, progress: Progress
+    graph: Graph, keep: float, sealing: Sealing, limits: CoalitionLimits, progress: Progress
 ) -> list[Design]:
     """Evaluate all numbers of recipients, powers of two, on an overlay: nothing else is to be chosen."""
     search, designs = _Search(graph, keep, sealing, progress), []
@@ -168,23 +165,26 @@ def _evaluate_overlay(
     for done, count in enumerate(counts or [1]):
         progress("candidates", done, len(counts), f"{count} recipients")
         design = evaluate_scheme(choose_scheme(graph, recipients=count), colluders=None, sealing=sealing)
-        exposure = expose_overlay(design.scheme, (colluding,))
-        designs.append(replace(design, exposure=exposure))
+        exposure = expose_overlay(design.scheme, (limits.colluding,))
+        placed, _, read = estimate_coalition(design.scheme, limits.colluding, hops=design.price.hops)
+        designs.append(replace(design, exposure=replace(exposure, read_by_colluders={placed: read})))
     return designs
 
 
-def _choose_on_overlay(
-    designs: Sequence[Design], keep: float, graph: Graph, colluding: float, most_named: float, most_read: float
-) -> Design:
+def _choose_on_overlay(designs: Sequence[Design], keep: float, limits: CoalitionLimits) -> Design:
     """Return the design with the least bytes that keeps the floor and both limits; refuse a degree that cannot."""
+    graph, colluding = designs[0].scheme.graph, limits.colluding
     share = exposed_share(colluding, int(graph.degrees.max()))
-    if share > most_named:
-        need = f"at least {share:.3f}: of {colluding:.0%} colluders each member of degree {graph.degrees.max()} has one "
-        raise InvalidParameterError("most_named", most_named, f"{need}as a neighbour so often")
-    allowed = [design for design in designs if approximate_read_share(
-        design.scheme.recipients, colluding, graph.n_nodes) <= most_read] or list(designs)
-    allowed = [design for design in allowed if design.least_entropy_share >= keep] or allowed
-    return min(allowed, key=lambda design: design.bytes_per_update)
+    if share > limits.most_named:
+        need = f"{share:.3f} or more: of so many members one is among the {graph.degrees.max()} neighbours that often"
+        raise InvalidParameterError("most_named", limits.most_named, need)
+    keeping = [design for design in designs if design.least_entropy_share >= keep] or list(designs)
+    quiet = [
+        design
+        for design in keeping
+        if all(read.mean <= limits.most_read for read in design.exposure.read_by_colluders.values())
+    ]
+    return min(quiet or keeping, key=lambda design: design.bytes_per_update)
 
 
 def choose_candidate(candidates: Sequence[Design], keep: float) -> Design:

@@ -332,8 +332,6 @@ def _keep_nodes(indptr: IntArray, indices: IntArray, is_member: BoolArray) -> tu
     return new_indptr, new_number[indices[np.repeat(is_member, degrees)]].astype(indices.dtype)
 
 
-def _rebuild(
-    indptr: IntArray, indices: IntArray, name: str, labels: tuple[str, ...] | None, is_overlay: bool = False
-) -> Graph:
+def _rebuild(indptr: IntArray, indices: IntArray, *others: Any) -> Graph:
     """Return a graph that came from another process, read-only as it was: kernels are compiled for that."""
-    return Graph(frozen(indptr), frozen(indices), name, labels, is_overlay)
+    return Graph(frozen(indptr), frozen(indices), *others)

@@ -50,7 +50,10 @@ GRAPH_KINDS: Mapping[str, GraphKind] = MappingProxyType(
     {
         "rrg": GraphKind("rrg:NODES:DEGREE[:seed=S]", "random regular graph", random_regular, (int, int), ("seed",)),
         "overlay": GraphKind(
-            "overlay:NODES:DEGREE[:seed=S]", "secret overlay: members know their own links only", overlay, (int, int),
+            "overlay:NODES:DEGREE[:seed=S]",
+            "secret overlay: members know their own links only",
+            overlay,
+            (int, int),
             ("seed",),
         ),
         "er": GraphKind(
