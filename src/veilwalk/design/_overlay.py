@@ -27,7 +27,7 @@ class CoalitionLimits:
     """
 
     colluding: float = 0.1
-    most_named: float = 0.31
+    most_named: float = 0.35
     most_read: float = 0.65
 
 
