@@ -46,6 +46,8 @@ _SPARE = 1.8
 _DOUBT = 1e-3
 # Seeds of replicas lie so far apart; posteriors that differ by less are equal.
 _REPLICA, _TIE = 1_000, 1e-9
+# More groups than any maker has.
+_MOST_GROUPS = 1 << 32
 # Linked updates and replicas of an audit's rows; the share that is online, and the updates of the row on presence.
 _SHOWN, _SHOWN_REPLICAS = (1, 8), 4
 _ONLINE, _ABSENCES = 0.9, 32
@@ -284,20 +286,16 @@ def _join_updates(
         owner = makers[groups[:, 0]]
         order = np.argsort(owner, kind="stable")
         starts = np.searchsorted(owner[order], owner[order])
-        labels.append(owner[order] * len(makers) + np.arange(len(order)) - starts)
+        labels.append(owner[order] * _MOST_GROUPS + np.arange(len(order)) - starts)
         with np.errstate(divide="ignore"):
             logs.append(np.log(joined[order]))
     if len(plays) == 1:
-        return np.exp(logs[0]), labels[0] // len(plays[0].rows)
-    size = len(plays[0].rows)
-    labels = [
-        label // len(play.rows) * size + label % len(play.rows) for label, play in zip(labels, plays, strict=True)
-    ]
+        return np.exp(logs[0]), labels[0] // _MOST_GROUPS
     shared = labels[0]
     for label in labels[1:]:
         shared = np.intersect1d(shared, label)
     parts = [log[np.searchsorted(label, shared)] for log, label in zip(logs, labels, strict=True)]
-    return _exponentiate(np.stack(parts).sum(axis=0)), shared // size
+    return _exponentiate(np.stack(parts).sum(axis=0)), shared // _MOST_GROUPS
 
 
 def _exponentiate(logs: FloatArray) -> FloatArray:
@@ -317,8 +315,8 @@ def _add_side_knowledge(
         names = normalised(np.where(there, names, 0.0))
     if attack.hop_noise > 0.0:
         means = rng.standard_normal(n_nodes)
-        mean = means[makers] + rng.standard_normal(len(makers)) * attack.hop_noise / math.sqrt(linked)
-        away = (mean[:, np.newaxis] - means) ** 2 * linked / (2.0 * attack.hop_noise**2)
+        seen: FloatArray = means[makers] + rng.standard_normal(len(makers)) * attack.hop_noise / math.sqrt(linked)
+        away = (seen[:, np.newaxis] - means) ** 2 * linked / (2.0 * attack.hop_noise**2)
         with np.errstate(divide="ignore"):
             names = _exponentiate(np.log(names) - away)
     return names

@@ -53,7 +53,7 @@ _COLLUDER_COLUMNS = {
 }
 _LONG_RUN_COLUMNS = {
     ">collude": "{share:.1%}",
-    ">name at most (bound)": "{named_at_most:.1%}",
+    ">name at most (bound)": "{at_most:.1%}",
 }
 _NODE_COLUMNS = {"": "{node}", ">degree": "{degree}", ">node entropy, nats": "{node_entropy_nats:.4f}"}
 
@@ -268,7 +268,7 @@ def print_design(result: rooms.design.Design) -> None:
     print_records(
         "any coalition in the long run: honest members that it names",
         _LONG_RUN_COLUMNS,
-        exposure.to_dict(scheme.graph.degrees).get("colluders_in_the_long_run", []),
+        exposure.summary().get("named_in_the_long_run", []),
     )
     if exposure.weight_by_source is not None:
         nodes, content = result.rows(), exposure.to_dict(scheme.graph.degrees)
@@ -368,7 +368,7 @@ def _print_recommendation(record: Record) -> None:
         is_best = all(row[name] == best[name] for name in ("graph", "walk", "law", "recipients"))
         return "best" if is_best else "keeps" if row["meets_floor"] else ""
 
-    is_overlay = "named_at_most" in best
+    is_overlay = "named_in_the_long_run" in best
     several = len({row["graph"] for row in record.result["rows"]}) > 1
     print_records(
         f"candidates: {params['graph']}, floor {params['keep']:g} of log(N - 1), {params['suite']}, a model of "
@@ -383,10 +383,15 @@ def _print_recommendation(record: Record) -> None:
             ">entropy": "{node_entropy_nats:.3f}",
             ">share": "{node_entropy_share:.2%}",
             ">read by a tenth": "{read:.1%}",
-            **({">named at most": "{named_at_most:.1%}"} if is_overlay else {}),
+            **({">named at most": "{most:.1%}"} if is_overlay else {}),
             "": "{mark}",
         },
-        [row | {"mark": mark(row), "read": row["read_by_colluders"][0]["mean"]} for row in record.result["rows"]],
+        [
+            row
+            | {"mark": mark(row), "read": row["read_by_colluders"][0]["mean"]}
+            | ({"most": row["named_in_the_long_run"][0]["at_most"]} if is_overlay else {})
+            for row in record.result["rows"]
+        ],
     )
     choice = f"sealed for {best['recipients']}, {best['law']}, {best['walk']}" + f" on {best['graph']}" * several
     if record.result["meets_floor"]:

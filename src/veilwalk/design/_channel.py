@@ -37,7 +37,6 @@ _EXACT_PRODUCTS = 2e10
 _APPROXIMATE_PRODUCTS = 1e11
 # Nodes that an exposure names: the destinations that know most, the sources that are known best.
 _LISTED_NODES = 5
-_TENTH = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,15 +104,10 @@ class Exposure:
         if self.read_by_colluders:
             rows = [{"share": share} | _mean(read) for share, read in self.read_by_colluders.items()]
             content["read_by_colluders"] = rows
+        if self.named_in_the_long_run:
+            rows = [{"share": share, "at_most": most.mean} for share, most in self.named_in_the_long_run.items()]
+            content["named_in_the_long_run"] = rows
         return content
-
-    def overlay_summary(self) -> dict[str, Any]:
-        """Return what a tenth of the members names at most, and about reads, on a secret overlay; else nothing."""
-        named = [(abs(share - _TENTH), named.mean, share) for share, named in self.named_in_the_long_run.items()]
-        if not named:
-            return {}
-        _, most, share = min(named)
-        return {"colluding": share, "named_at_most": most, "read_about": self.read_by_colluders[share].mean}
 
     def to_dict(self, degrees: IntArray) -> dict[str, Any]:
         """Return the exposure as plain data under its stable JSON keys; ``degrees`` are those of the nodes."""
@@ -144,11 +138,6 @@ class Exposure:
             content["colluders_first_sight"] = [
                 {"share": share, "named": _mean(named), "times_floor": named.mean / share}
                 for share, named in self.named_by_colluders.items()
-            ]
-        if self.named_in_the_long_run:
-            content["colluders_in_the_long_run"] = [
-                {"share": share, "named_at_most": named.mean, "read_about": self.read_by_colluders[share].mean}
-                for share, named in self.named_in_the_long_run.items()
             ]
         return content
 

@@ -166,7 +166,6 @@ class Design:
             "mean_iteration_hops_kind": self.price.kind,
             **({} if self.price.interval is None else {"mean_iteration_hops_interval": self.price.interval}),
             **({} if scheme.is_direct else {"bytes_per_update": self.bytes_per_update}),
-            **exposure.overlay_summary(),
             **({} if exposure.observer == "blind" else {"node_entropy_share": self.entropy_share}),
             **exposure.summary(),
         }

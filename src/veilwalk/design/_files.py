@@ -23,7 +23,7 @@ from veilwalk.core.records import plain, write_atomically
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.version import __version__
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design._law import DestinationLaw, DistanceLaw, LawLike, law_from_rows, parse_far
+from veilwalk.design._law import DestinationLaw, DistanceLaw, LawLike, far_law, law_from_rows, parse_far
 from veilwalk.design._registry import LawRequest, default_law, default_support, make_from_request
 from veilwalk.design._scheme import Scheme
 from veilwalk.graphs import Graph, parse_graph_spec
@@ -137,6 +137,8 @@ def choose_scheme(
         stored = _load(Path(law))
         numbers = stored.numbers | numbers
         placed = stored.place_on(graph).named(law)
+        if graph.is_overlay and (placed.matrix != (usual := far_law(graph, 2)).matrix).nnz == 0:
+            placed = usual
         return Scheme(graph, placed, chosen_walk or stored.walk or SIMPLE, designed_for=stored.walk, **numbers)
     if law is not None and not isinstance(law, str):
         on_graph = law.place_on(graph) if isinstance(law, DistanceLaw) else law_from_rows(graph, law)

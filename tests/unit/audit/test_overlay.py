@@ -62,7 +62,7 @@ def enumerate_makers(graph: Graph, row: np.ndarray, chances: np.ndarray, hazards
                     follow([*path, int(onward)], made_then, latest_then, maker_then, left)
 
     follow([int(first)], 0, -1, -1, 1.0)
-    return out / out.sum()
+    return np.asarray(out / out.sum())
 
 
 def test_the_filter_with_a_map_agrees_with_all_paths_one_by_one() -> None:
