@@ -347,8 +347,8 @@ def list_overlay_rows(scheme: Scheme, member: BoolArray, *, seed: int = 0, plays
     rows: list[Row] = []
     if plays:
         for attack, what in (
-            (OverlayAttack(name="seizing"), "members seize, know the map and every key's place, and name the maker"),
-            (OverlayAttack(name="steering", aim="neighbours"), "the same, and seal for their neighbours alone"),
+            (OverlayAttack(name="seizing"), "members seize, know the map, and name the maker"),
+            (OverlayAttack(name="steering", aim="neighbours"), "the same, sealing for their neighbours alone"),
         ):
             count = int(member.sum())
             for row in measure_overlay(
@@ -360,13 +360,13 @@ def list_overlay_rows(scheme: Scheme, member: BoolArray, *, seed: int = 0, plays
                         {"name": f"{attack.name}{name}-{row['linked']}", "what": what + known, "of": of}
                         | {"share": row[column], "interval": row[f"{column}_interval"], "updates": row["groups"]}
                     )
-    what = "any coalition of these names it at most, however long it watches"
+    what = "the most that these members can ever name"
     rows.append({"name": "long-run-bound", "what": what, "of": of_members, "share": bound} | usual)
-    what = "with the map, one member corrupted later names it"
+    what = "knowing the map, they name it with one more corruption"
     share = float((near <= 1).mean())
     rows.append({"name": "adaptive-1", "what": what, "of": of_members, "share": share} | usual)
     left = (1.0 - bound) * honest
     seen = bound + (1.0 - bound) / (1.0 + max(left - 1.0, 0.0) * _ONLINE**_ABSENCES)
-    what = f"and sees who is online, nine tenths at a time, of {_ABSENCES} linked updates (about)"
+    what = f"seeing who is online (nine tenths), they name it after {_ABSENCES} linked updates, about"
     rows.append({"name": f"presence-{_ABSENCES}", "what": what, "of": of_members, "share": seen} | usual)
     return rows

@@ -308,7 +308,7 @@ def _exposure_rows(result: rooms.design.Design) -> list[tuple[str, str, str]]:
         rows.append(("", f"{result.entropy_share:.2%}", "of the log of all other nodes"))
     if (alone := exposure.blind_node_entropy) is not None:
         rows.append(("" if rows else "node entropy", nats_and_bits(alone.mean), _kind(blind, alone)))
-    between = exposure.observer == "opener" and exposure.how != "exact"
+    between = exposure.observer == "opener" and not exposure.how.startswith("exact")
     guessed = "the source guesses " + ("the opener" if scheme.train_probability == 1.0 else "who trains next")
     guess_kind = f"{who}, {'a low and a high estimate' if between else 'mean'}"
     guesses = (

@@ -256,6 +256,8 @@ class Scheme:
 
         Every leg is a row, blank ones too: its source sealed it, and made an update of its own only if it trained.
         """
+        if self.graph.is_overlay and options.get("device", "cpu") != "cpu":
+            raise InvalidParameterError("device", options["device"], "cpu on an overlay")
         options |= {"updates": updates, "seed": seed, "walk": self.walk, "recipients": self.recipients}
         return iter_protocol(self.graph, self.law.rows, **options)
 
