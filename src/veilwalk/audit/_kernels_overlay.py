@@ -16,8 +16,8 @@ from veilwalk.walks.compiled import jit, jit_parallel
 
 Array = Any
 #: Columns: the maker; first and last node of the stretch, and its length; updates made on it; the set that the
-#: coalition sealed for before it, or -1 where an honest node had sealed.
-MAKER, FIRST, LAST, STEPS, COUNT, OWN_SET, N_COLUMNS = 0, 1, 2, 3, 4, 5, 6
+#: coalition sealed for before it, or -1 where an honest node had sealed; the set of the maker.
+MAKER, FIRST, LAST, STEPS, COUNT, OWN_SET, DRAWN_SET, N_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7
 
 
 @jit
@@ -31,7 +31,7 @@ def play_seizing_lane(
     Returns the rows written and the number of honest updates.
     """
     chosen, own_set, maker, n_rows, honest_updates = pools[path[0], 0], -1, path[0], 0, 0
-    readable, held, draw = False, False, 0
+    readable, held, draw, drawn = False, False, 0, 0
     # Where the last member stood, the own set that left with the token, and updates made since.
     left, left_set, count = -1, -1, 0
     first, last, steps, made, before = -1, -1, 0, 0, -1
@@ -50,6 +50,7 @@ def play_seizing_lane(
                         return n_rows, honest_updates
                     out[n_rows, MAKER], out[n_rows, FIRST], out[n_rows, LAST] = maker, first, last
                     out[n_rows, STEPS], out[n_rows, COUNT], out[n_rows, OWN_SET] = steps, made, before
+                    out[n_rows, DRAWN_SET] = drawn
                     n_rows += 1
                 draw = (draw + 1) % draws.shape[0]
                 own_set = int(draws[draw] * aims.shape[0])
@@ -57,7 +58,8 @@ def play_seizing_lane(
             left, left_set, count = hop, own_set, 0
         elif opens:
             draw = (draw + 1) % draws.shape[0]
-            chosen, own_set, maker, held = pools[node, int(draws[draw] * pools.shape[1])], -1, node, False
+            drawn = int(draws[draw] * pools.shape[1])
+            chosen, own_set, maker, held = pools[node, drawn], -1, node, False
             readable = False
             for recipient in chosen:
                 readable |= member[recipient]
@@ -89,9 +91,7 @@ def weigh_with_map(
     are the chances that a node is a recipient of an honest set: of one that no member can read, of one that was opened
     on the stretch, of one that a member reads. The next node after a maker is its neighbour, and no recipient.
     """
-    arcs, most = table.shape[0], 0
-    for row in range(rows.shape[0]):
-        most = max(most, rows[row, COUNT])
+    arcs = table.shape[0]
     for row in numba.prange(rows.shape[0]):
         first, last, steps, count, own = (
             rows[row, FIRST],
@@ -102,12 +102,10 @@ def weigh_with_map(
         )
         # later[t]: ways from an arc at step t to the end of the stretch.
         later = np.zeros((steps + 1, arcs))
-        later[steps] = 0.0
         for arc in range(arcs):
             if table[arc] == last:
                 later[steps, arc] = 1.0
         for step in range(steps - 1, 0, -1):
-            peak = 0.0
             for arc in range(arcs):
                 node = table[arc]
                 if not honest[node]:
@@ -117,10 +115,6 @@ def weigh_with_map(
                     if onward != back[arc] and honest[table[onward]]:
                         total += later[step + 1, onward]
                 later[step, arc] = total
-                peak = max(peak, total)
-            if peak > 1e100:
-                for arc in range(arcs):
-                    later[step, arc] *= 1e-100
         # state[k, fresh]: k updates made, and whether the last was made by the node just left.
         state, moved = np.zeros((count, 2, arcs)), np.zeros((count, 2, arcs))
         for step in range(1, steps + 1):

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+from scipy import sparse, special
 from scipy.sparse import csgraph
 
 from veilwalk.audit._kernels_overlay import (
+    DRAWN_SET,
     MAKER,
     N_COLUMNS,
     OWN_SET,
@@ -39,7 +40,7 @@ _TASK = 0x6F76_6572
 _LANES = 16
 _SETS = 64
 # Sets of the coalition to choose from, and the longest stretch that is weighed; longer ones say hardly anything.
-_AIMS, _LONGEST = 2_048, 400
+_AIMS, _LONGEST = 2_048, 300
 # So many times the updates that are linked are played for each member.
 _SPARE = 1.8
 # The weight of the prior in a posterior that is multiplied: a model of overlays is an approximation.
@@ -89,10 +90,11 @@ class OverlayAttack:
 
 
 @dataclass(frozen=True, eq=False)
-class _Play:
+class OverlayPlay:
     """Updates that a coalition read in one overlay, and what its model of them needs."""
 
     rows: IntArray
+    pools: IntArray
     aims: IntArray
     honest_updates: int
     graph: Graph
@@ -122,7 +124,7 @@ def naming_bound(exposed: float, honest: int) -> float:
     return exposed + (1.0 if exposed < 1.0 else 0.0) / honest
 
 
-def play_seizing(scheme: Scheme, member: BoolArray, *, updates: int, seed: int, attack: OverlayAttack) -> _Play:
+def play_seizing(scheme: Scheme, member: BoolArray, *, updates: int, seed: int, attack: OverlayAttack) -> OverlayPlay:
     """Play about so many honest updates on the scheme's graph against a coalition."""
     graph, rng = scheme.graph, task_generator(seed, _TASK)
     honest, sources = np.flatnonzero(~member), np.repeat(np.arange(graph.n_nodes), _SETS)
@@ -130,7 +132,7 @@ def play_seizing(scheme: Scheme, member: BoolArray, *, updates: int, seed: int, 
         graph, scheme.law.rows, scheme.recipients, seed=int(rng.integers(1 << 62)), lane=np.zeros_like(sources),
         source=sources, clock=np.arange(len(sources)),
     ).reshape(graph.n_nodes, _SETS, -1)  # fmt: skip
-    exposed = np.flatnonzero(_Play(sources, sources, 0, graph, member).exposed)
+    exposed = np.flatnonzero(~member & (graph.adjacency @ member.astype(np.float64) > 0))
     candidates, size = (exposed, 1) if attack.aim == "neighbours" else (honest, scheme.recipients)
     size = 1 if attack.aim == "dummies" else size
     aims = np.full((_AIMS, scheme.recipients), -1)
@@ -148,10 +150,10 @@ def play_seizing(scheme: Scheme, member: BoolArray, *, updates: int, seed: int, 
         tables.append(out[:count])
         total += made
     rows = np.concatenate(tables)
-    return _Play(rows, aims, total, graph, member)
+    return OverlayPlay(rows, pools, aims, total, graph, member)
 
 
-def weigh_makers(play: _Play, attack: OverlayAttack) -> FloatArray:
+def weigh_makers(play: OverlayPlay, attack: OverlayAttack) -> FloatArray:
     """Return the coalition's posterior over places of the map for each update that it read."""
     graph, member, rows = play.graph, play.member, play.rows.copy()
     n_honest, slots = int((~member).sum()), play.aims.shape[1]
@@ -179,8 +181,29 @@ def weigh_makers(play: _Play, attack: OverlayAttack) -> FloatArray:
     else:
         free = np.where(member, 0.0, graph.degrees - graph.adjacency @ member.astype(np.float64))
         weigh_without_map(rows, own, hazards, free, out)
+    if attack.seizes:
+        out = normalised(out * weigh_own_keys(play))
     prior = normalised(np.where(member, 0.0, out.sum(axis=0) + 1.0))
     return np.asarray(normalised((1.0 - _DOUBT) * out + _DOUBT * prior))
+
+
+def weigh_own_keys(play: OverlayPlay) -> FloatArray:
+    """Return how likely each node, as the maker, draws just these of the members' keys, with which they try a message.
+
+    A maker seals for none of its neighbours. With n colluding neighbours it has n more honest keys to choose from.
+    """
+    graph, member = play.graph, play.member
+    drawn = play.pools[play.rows[:, MAKER], play.rows[:, DRAWN_SET]]
+    rows, slots = np.nonzero(member[drawn])
+    shape = (len(drawn), graph.n_nodes)
+    opening: Any = sparse.csr_array((np.ones(len(rows)), (rows, drawn[rows, slots])), shape=shape)
+    near = graph.adjacency @ member.astype(np.float64)
+    choices = int((~member).sum()) - 1 - graph.degrees + near
+    left = drawn.shape[1] - np.bincount(rows, minlength=len(drawn))[:, np.newaxis]
+    # The logarithm of how many sets of that many honest keys there are, but for what is the same for all.
+    likely = special.gammaln(choices + 1.0) - special.gammaln(np.maximum(choices - left, 0.0) + 1.0)
+    likely = np.exp(likely - likely.max(axis=1, keepdims=True))
+    return np.where((opening @ graph.adjacency).toarray() > 0, 0.0, likely)
 
 
 def measure_overlay(
@@ -267,7 +290,7 @@ def _score_replica(
 
 
 def _join_updates(
-    plays: Sequence[_Play], weights: Sequence[FloatArray], attack: OverlayAttack, each: int
+    plays: Sequence[OverlayPlay], weights: Sequence[FloatArray], attack: OverlayAttack, each: int
 ) -> tuple[FloatArray, IntArray]:
     """Return posteriors over names for groups of updates by one maker, ``each`` from every overlay, and the makers."""
     logs: list[FloatArray] = []

@@ -36,8 +36,7 @@ def test_who_watches_knows_its_own_name_and_its_neighbours_names() -> None:
 
 def enumerate_makers(graph: Graph, row: np.ndarray, chances: np.ndarray, hazards: np.ndarray) -> np.ndarray:
     """Return who made the last update of a stretch, by every path and every way that updates fall on it."""
-    maker, first, last, steps, count, own = row
-    del maker
+    first, last, steps, count, own = row[1:6]
     out = np.zeros(graph.n_nodes)
 
     def follow(path: list[int], made: int, latest: int, maker: int, weight: float) -> None:
@@ -62,7 +61,19 @@ def enumerate_makers(graph: Graph, row: np.ndarray, chances: np.ndarray, hazards
                     follow([*path, int(onward)], made_then, latest_then, maker_then, left)
 
     follow([int(first)], 0, -1, -1, 1.0)
-    return np.asarray(out / out.sum())
+    return out
+
+
+def weigh_keys(graph: Graph, chosen: np.ndarray) -> np.ndarray:
+    """Return how many sets each node can draw that have just these keys of the coalition's."""
+    members = set(np.flatnonzero(MEMBER).tolist())
+    opening = members & set(chosen.tolist())
+    counts = []
+    for node in range(graph.n_nodes):
+        near = {node, *graph.neighbours(node).tolist()}
+        free = set(range(graph.n_nodes)) - members - near
+        counts.append(0.0 if opening & near else float(math.comb(len(free), len(chosen) - len(opening))))
+    return np.array(counts)
 
 
 def test_the_filter_with_a_map_agrees_with_all_paths_one_by_one() -> None:
@@ -78,6 +89,8 @@ def test_the_filter_with_a_map_agrees_with_all_paths_one_by_one() -> None:
     hazards = np.array([8.0, 8.0 * (1.0 - share), 8.0 * (1.0 - share / some)]) / 54
     for row, found in zip(rows, weights, strict=True):
         expected = enumerate_makers(SCHEME.graph, row, own, hazards)
+        expected *= weigh_keys(SCHEME.graph, play.pools[row[0], row[6]])
+        expected /= expected.sum()
         # A thousandth of the prior is mixed in.
         np.testing.assert_allclose(found, expected, atol=1.1e-3)
 
