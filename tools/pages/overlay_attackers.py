@@ -41,10 +41,7 @@ CASES: tuple[tuple[OverlayAttack, int, float, int], ...] = (
     (OverlayAttack(name="secret overlay, named keys", **_NAMED, **_OWN), 16, 0.1, 3),
     (OverlayAttack(name="the same, by the rule", seizes=False, **_NAMED, **_OWN), 16, 0.1, 3),
     (OverlayAttack(name="the same, without its draws", seizes=False, uses_draws=False, **_NAMED, **_OWN), 16, 0.1, 3),
-    *(
-        (OverlayAttack(name=f"32 updates over {e} fresh overlays", overlays=e), 16, 0.1, 3)
-        for e in (1, 4, 8, 16)
-    ),
+    *((OverlayAttack(name=f"32 updates over {e} fresh overlays", overlays=e), 16, 0.1, 3) for e in (1, 4, 8, 16)),
 )
 # Points of other ways: hops, named of one update that is read, of eight linked; of honest members, one and eight.
 # Coalitions that open by the rule are those of what-really-leaks.md, the rest are formulas.
@@ -154,10 +151,7 @@ def main() -> None:
     """Measure, or read the stored rows, and write page and figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--from-rows", action="store_true", help="Use the stored rows.")
-    if parser.parse_args().from_rows:
-        cases = json.loads(ROWS.read_text())
-    else:
-        cases = plain(measure_rows())
+    cases = json.loads(ROWS.read_text()) if parser.parse_args().from_rows else plain(measure_rows())
     write_page(cases)
     draw_figure(cases)
 
