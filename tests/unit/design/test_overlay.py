@@ -87,3 +87,9 @@ def test_a_file_keeps_the_period_of_keys(tmp_path: Path) -> None:
     path = tmp_path / "scheme.npz"
     save_scheme(path, choose_scheme(GRAPH, recipients=4, key_period=77))
     assert choose_scheme(GRAPH, path).key_period == 77
+
+
+def test_a_graphics_card_plays_no_overlay() -> None:
+    with pytest.raises(InvalidParameterError) as error:
+        choose_scheme(GRAPH, recipients=4).iter_updates(updates=10, seed=1, device="cuda")
+    assert error.value.name == "device"
