@@ -22,7 +22,8 @@ from veilwalk.report.style import finish_axis, render_figure, set_heading
 ROOT = Path(__file__).parents[2] / "docs"
 ROWS, PAGE, FIGURE = ROOT / "reference/overlay-attackers.json", ROOT / "reference/overlay-attackers.md", "overlay.png"
 NODES, REPLICAS, SEED = 300, 6, 1
-_OWN, _NAMED = {"has_map": False}, {"has_names": True}
+_OWN: dict[str, Any] = {"has_map": False}
+_NAMED: dict[str, Any] = {"has_names": True}
 #: Attack, recipients, share of colluders, degree.
 CASES: tuple[tuple[OverlayAttack, int, float, int], ...] = (
     (OverlayAttack(name="own links only", has_key_places=False, **_OWN), 16, 0.1, 3),

@@ -337,7 +337,7 @@ def _add_side_knowledge(
         there[places, makers] = True
         names = normalised(np.where(there, names, 0.0))
     if attack.hop_noise > 0.0:
-        means = rng.standard_normal(n_nodes)
+        means: FloatArray = np.asarray(rng.standard_normal(n_nodes))
         seen: FloatArray = means[makers] + rng.standard_normal(len(makers)) * attack.hop_noise / math.sqrt(linked)
         away = (seen[:, np.newaxis] - means) ** 2 * linked / (2.0 * attack.hop_noise**2)
         with np.errstate(divide="ignore"):

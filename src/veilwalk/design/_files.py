@@ -137,7 +137,8 @@ def choose_scheme(
         stored = _load(Path(law))
         numbers = stored.numbers | numbers
         placed = stored.place_on(graph).named(law)
-        if graph.is_overlay and (placed.matrix != (usual := far_law(graph, 2)).matrix).nnz == 0:
+        usual = far_law(graph, 2) if graph.is_overlay else placed
+        if not abs(placed.matrix - usual.matrix).sum():
             placed = usual
         return Scheme(graph, placed, chosen_walk or stored.walk or SIMPLE, designed_for=stored.walk, **numbers)
     if law is not None and not isinstance(law, str):
