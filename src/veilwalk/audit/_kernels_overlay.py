@@ -34,7 +34,7 @@ def play_seizing_lane(
     readable, held, draw, drawn = False, False, 0, 0
     # Where the last member stood, the own set that left with the token, and updates made since.
     left, left_set, count = -1, -1, 0
-    first, last, steps, made, before = -1, -1, 0, 0, -1
+    first, last, steps, n_updates, before = -1, -1, 0, 0, -1
     for hop in range(1, path.shape[0]):
         node = path[hop]
         opens = False
@@ -42,14 +42,14 @@ def play_seizing_lane(
             opens |= recipient == node
         if member[node]:
             if left >= 0 and not held and not member[maker] and count > 0:
-                first, last, steps, made, before = path[left + 1], path[hop - 1], hop - left - 1, count, left_set
+                first, last, steps, n_updates, before = path[left + 1], path[hop - 1], hop - left - 1, count, left_set
                 held = True
             if opens or (seizes and readable):
                 if held:
                     if n_rows == out.shape[0]:
                         return n_rows, honest_updates
                     out[n_rows, MAKER], out[n_rows, FIRST], out[n_rows, LAST] = maker, first, last
-                    out[n_rows, STEPS], out[n_rows, COUNT], out[n_rows, OWN_SET] = steps, made, before
+                    out[n_rows, STEPS], out[n_rows, COUNT], out[n_rows, OWN_SET] = steps, n_updates, before
                     out[n_rows, DRAWN_SET] = drawn
                     n_rows += 1
                 draw = (draw + 1) % draws.shape[0]
@@ -115,7 +115,7 @@ def weigh_with_map(
                     if onward != back[arc] and honest[table[onward]]:
                         total += later[step + 1, onward]
                 later[step, arc] = total
-        # state[k, fresh]: k updates made, and whether the last was made by the node just left.
+        # state[k, fresh]: k updates so far, and whether the last was made by the node just left.
         state, moved = np.zeros((count, 2, arcs)), np.zeros((count, 2, arcs))
         for step in range(1, steps + 1):
             scale = (1.0 - hazards[2]) ** max(steps - step - 1, 0)

@@ -50,7 +50,7 @@ _REPLICA, _TIE = 1_000, 1e-9
 # More groups than any maker has.
 _MOST_GROUPS = 1 << 32
 # Linked updates and replicas of an audit's rows; the share that is online, and the updates of the row on presence.
-_SHOWN, _SHOWN_REPLICAS = (1, 8), 4
+_ROW_LINKED, _ROW_REPLICAS = (1, 8), 4
 _ONLINE, _ABSENCES = 0.9, 32
 #: What a coalition seals for: sets as the rule draws them, one key and dummies, or keys of its neighbours alone.
 AIMS = ("draws", "dummies", "neighbours")
@@ -146,9 +146,9 @@ def play_seizing(scheme: Scheme, member: BoolArray, *, updates: int, seed: int, 
     tables, total = [], 0
     for path in paths:
         out = np.zeros((updates, N_COLUMNS), dtype=np.int64)
-        count, made = play_seizing_lane(path, pools, aims, member, attack.seizes, rng.random(99_991), out)
+        count, n_updates = play_seizing_lane(path, pools, aims, member, attack.seizes, rng.random(99_991), out)
         tables.append(out[:count])
-        total += made
+        total += n_updates
     rows = np.concatenate(tables)
     return OverlayPlay(rows, pools, aims, total, graph, member)
 
@@ -245,9 +245,9 @@ def measure_overlay(
         table = [sample[number] for sample in samples if number in sample]
         if not table:
             continue
-        row: Row = {"name": attack.name, "linked": number, "groups": int(sum(one["groups"] for one in table))}
+        row: Row = {"name": attack.name, "linked": number, "groups": int(sum(scores["groups"] for scores in table))}
         for column in ("share", "by_maker", "top_posterior", "read", "bound"):
-            mean = estimate_mean(np.array([one[column] for one in table]), student=True)
+            mean = estimate_mean(np.array([scores[column] for scores in table]), student=True)
             row |= {column: mean.mean, f"{column}_interval": [mean.low, mean.high]}
         rows.append(row)
     return rows
@@ -282,8 +282,8 @@ def _score_replica(
         # Rounding must not part those that are equal.
         is_top = names >= top * (1.0 - _TIE)
         hits = is_top[np.arange(len(makers)), makers] / is_top.sum(axis=1)
-        made = np.bincount(makers, minlength=n_nodes)
-        by_maker = float((np.bincount(makers, hits, n_nodes)[made > 0] / made[made > 0]).sum()) / honest
+        groups = np.bincount(makers, minlength=n_nodes)
+        by_maker = float((np.bincount(makers, hits, n_nodes)[groups > 0] / groups[groups > 0]).sum()) / honest
         scores[number] = {"groups": len(makers), "share": float(hits.mean()), "by_maker": by_maker}
         scores[number] |= {"top_posterior": float(top.mean()), "read": read, "bound": bound}
     return scores
@@ -338,8 +338,8 @@ def _add_side_knowledge(
         names = normalised(np.where(there, names, 0.0))
     if attack.hop_noise > 0.0:
         means: FloatArray = np.asarray(rng.standard_normal(n_nodes))
-        seen: FloatArray = means[makers] + rng.standard_normal(len(makers)) * attack.hop_noise / math.sqrt(linked)
-        away = (seen[:, np.newaxis] - means) ** 2 * linked / (2.0 * attack.hop_noise**2)
+        times: FloatArray = means[makers] + rng.standard_normal(len(makers)) * attack.hop_noise / math.sqrt(linked)
+        away = (times[:, np.newaxis] - means) ** 2 * linked / (2.0 * attack.hop_noise**2)
         with np.errstate(divide="ignore"):
             names = _exponentiate(np.log(names) - away)
     return names
@@ -375,7 +375,7 @@ def list_overlay_rows(scheme: Scheme, member: BoolArray, *, seed: int = 0, plays
         ):
             count = int(member.sum())
             for row in measure_overlay(
-                scheme, attack, colluders=count, linked=_SHOWN, replicas=_SHOWN_REPLICAS, seed=seed
+                scheme, attack, colluders=count, linked=_ROW_LINKED, replicas=_ROW_REPLICAS, seed=seed
             ):
                 known = f" of {row['linked']} linked updates" if row["linked"] > 1 else ""
                 for name, column, of in (("", "share", "of updates they read"), ("-members", "by_maker", of_members)):
@@ -389,7 +389,7 @@ def list_overlay_rows(scheme: Scheme, member: BoolArray, *, seed: int = 0, plays
     share = float((near <= 1).mean())
     rows.append({"name": "adaptive-1", "what": what, "of": of_members, "share": share} | usual)
     left = (1.0 - bound) * honest
-    seen = bound + (1.0 - bound) / (1.0 + max(left - 1.0, 0.0) * _ONLINE**_ABSENCES)
+    named = bound + (1.0 - bound) / (1.0 + max(left - 1.0, 0.0) * _ONLINE**_ABSENCES)
     what = f"seeing who is online (nine tenths), they name it after {_ABSENCES} linked updates, about"
-    rows.append({"name": f"presence-{_ABSENCES}", "what": what, "of": of_members, "share": seen} | usual)
+    rows.append({"name": f"presence-{_ABSENCES}", "what": what, "of": of_members, "share": named} | usual)
     return rows
