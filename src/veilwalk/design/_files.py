@@ -126,10 +126,12 @@ def choose_scheme(
         ('uniform-node', '2:3', 85.3)
     """
     graph = parse_graph_spec(graph)
+    law = str(law) if isinstance(law, Path) else law
     chosen_walk = None if walk is None else Walk.parse(walk)
     if graph.is_overlay:
-        chosen_walk, key_period = chosen_walk or _STRAIGHT, _KEY_PERIOD if key_period is None else key_period
-    law = str(law) if isinstance(law, Path) else law
+        is_file = isinstance(law, str) and is_law_file(law)
+        chosen_walk = chosen_walk if is_file else chosen_walk or _STRAIGHT
+        key_period = _KEY_PERIOD if key_period is None and not is_file else key_period
     named = {"recipients": recipients, "train_probability": train_probability, "most_updates": most_updates}
     named["key_period"] = key_period
     numbers: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
@@ -137,9 +139,8 @@ def choose_scheme(
         stored = _load(Path(law))
         numbers = stored.numbers | numbers
         placed = stored.place_on(graph).named(law)
-        usual = far_law(graph, 2) if graph.is_overlay else placed
-        if not abs(placed.matrix - usual.matrix).sum():
-            placed = usual
+        if graph.is_overlay and not abs(placed.matrix - far_law(graph, 2).matrix).sum():
+            placed = far_law(graph, 2)
         return Scheme(graph, placed, chosen_walk or stored.walk or SIMPLE, designed_for=stored.walk, **numbers)
     if law is not None and not isinstance(law, str):
         on_graph = law.place_on(graph) if isinstance(law, DistanceLaw) else law_from_rows(graph, law)
