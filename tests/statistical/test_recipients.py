@@ -117,7 +117,7 @@ def test_chains_and_protocol_agree_who_opens(kind: str) -> None:
     """By distance, and how often each node does; the drawn sets of the chains leave some spread."""
     exact, updates, hops = chained(kind), played(kind), distances(network())
     at = np.bincount(hops[updates["source"], updates["destination"]], minlength=12)[:12] / len(updates)
-    shares = np.bincount(exact.node, exact.sources)
+    shares = exact.joint.sum(axis=0)
     chain_at = np.bincount(hops.ravel(), (shares[:, np.newaxis] * exact.by_node).ravel(), minlength=12)[:12]
     assert np.abs(chain_at - at).sum() / 2 < 0.01
     opened = np.bincount(updates["destination"], minlength=NODES) / len(updates)
@@ -137,6 +137,6 @@ def test_weighted_rows_are_drawn_one_after_the_other() -> None:
     )
     assert agree(*spread(updates["leg_hops"].reshape(64, -1).mean(axis=1)), exact)
     opened = np.bincount(updates["destination"], minlength=NODES) / len(updates)
-    assert np.abs(opened - np.bincount(exact.node, exact.sources)).sum() / 2 < 0.06
+    assert np.abs(opened - exact.joint.sum(axis=0)).sum() / 2 < 0.06
     even = chained("non-backtracking")
-    assert np.abs(opened - np.bincount(even.node, even.sources)).sum() / 2 > 0.3
+    assert np.abs(opened - even.joint.sum(axis=0)).sum() / 2 > 0.3

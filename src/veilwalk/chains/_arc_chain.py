@@ -34,7 +34,8 @@ from veilwalk.chains._columns import EPS, TAIL_TOLERANCE, Columns, GeometricTail
 from veilwalk.chains._deliveries import Tokens, stationary_law
 from veilwalk.chains._limits import Nodes, chosen_horizon, chosen_targets, require_law, require_memory
 from veilwalk.chains._node_chain import NodeChain
-from veilwalk.chains._openings import SetPotentials
+from veilwalk.chains._openings import MeanOpenings, SetPotentials
+from veilwalk.chains._single import ArcDeliveries, is_reducible
 from veilwalk.core.arrays import FloatArray, IntArray, frozen, normalised
 from veilwalk.core.sizes import DEFAULT_MEMORY_BYTES
 from veilwalk.graphs import Graph
@@ -181,6 +182,14 @@ class ArcChain(Chain):
             kernels.record_arcs(self.arcs, part, laws)
             by_arc = np.moveaxis(laws[:, self.reverse], 1, 0)
             yield part, np.moveaxis(self._average_by_node(by_arc), 0, 1)
+
+    @cached_property
+    def lists_one(self) -> bool:
+        """Whether the equations of one recipient leave one a node: no two neighbours have two neighbours each."""
+        return is_reducible(self.graph)
+
+    def _open_one(self, law: sparse.csr_array, train_probability: float) -> MeanOpenings | None:
+        return ArcDeliveries(self.graph, law).solve(train_probability) if self.lists_one else None
 
     def mean_hops(self, law: sparse.csr_array) -> float:
         """Return the exact mean hops between two updates under a destination law."""

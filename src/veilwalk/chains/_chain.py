@@ -27,7 +27,7 @@ from veilwalk.chains._columns import Columns, GeometricTail, iter_batches
 from veilwalk.chains._deliveries import DeliveryLaw, Tokens, iter_deliveries
 from veilwalk.chains._kernels_nodes import thread_count
 from veilwalk.chains._limits import Nodes, chosen_horizon, chosen_targets, require_law, require_memory
-from veilwalk.chains._openings import MeanOpenings, SetPotentials
+from veilwalk.chains._openings import MeanOpenings, SetPotentials, find_makers
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.errors import InvalidParameterError, NumericalError
@@ -245,6 +245,11 @@ class Chain(ABC):
         require_memory("delivery laws", batch * tables + self._token_floats(batch, widest), memory_bytes)
         return iter_deliveries(self._solve_tokens(law, memory_bytes), law, hops, chosen, batch)
 
+    @property
+    def lists_one(self) -> bool:
+        """Whether the long run of a protocol that seals for one needs no matrix larger than the nodes."""
+        return True
+
     @cached_property
     def _set_potentials(self) -> SetPotentials:
         return SetPotentials(self.states)
@@ -262,11 +267,18 @@ class Chain(ABC):
 
         An opener that does not train seals again; guesses are then of who trains next.
         """
+        if recipients == 1 and n_sets is None and (one := self._open_one(law, train_probability)) is not None:
+            return one
         potentials = self._set_potentials
         openings = potentials.mean_over_sets(law, recipients, n_sets, seed)
         if train_probability == 1.0:
             return openings
-        return potentials.mean_over_sets(law, recipients, n_sets, seed, openings.find_makers(train_probability))
+        makers = train_probability, find_makers(openings.by_node, train_probability)
+        return potentials.mean_over_sets(law, recipients, n_sets, seed, makers)
+
+    def _open_one(self, law: sparse.csr_array, train_probability: float) -> MeanOpenings | None:  # noqa: ARG002
+        """Return the long run of a protocol that seals for one, where there is a quicker road than potentials."""
+        return None
 
     def find_idle(self, law: sparse.csr_array, recipients: int) -> IntArray:
         """Return the nodes outside the largest closed set of sealers, by all sets of every source."""

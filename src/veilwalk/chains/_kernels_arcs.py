@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange
 
+from veilwalk.chains._kernels_nodes import seal_again
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.engine import njit
 
@@ -192,14 +193,7 @@ def _deliver_one(
                     next_incoming[arc] = 0.0
                     next_bound[arc] = 0.0
                     continue
-                arrived = next_bound[arc, head]
-                if arrived > 0.0:
-                    for goal in range(n_nodes):
-                        next_bound[arc, goal] += arrived * law[head, goal]
-                    next_bound[arc, head] -= arrived
-                    if column_of[head] >= 0:
-                        next_incoming[arc, column_of[head]] += next_bound[arc, observer]
-                        next_bound[arc, observer] = 0.0
+                seal_again(law[head], head, observer, column_of[head], next_bound[arc], next_incoming[arc])
         bound, next_bound = next_bound, bound
         incoming, next_incoming = next_incoming, incoming
 

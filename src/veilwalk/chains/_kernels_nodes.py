@@ -312,6 +312,19 @@ def _step_avoiding(inflow: Rows, avoided: int, mass: FloatArray, out: FloatArray
             _apply_row(inflow, mass, node, out)
 
 
+@njit(inline="always")
+def seal_again(law: FloatArray, node: int, observer: int, column: int, bound: FloatArray, incoming: FloatArray) -> None:
+    """Open what has come to ``node`` and seal it by its row of the law; the other rows are its own of the tables."""
+    arrived = bound[node]
+    if arrived > 0.0:
+        for goal in range(len(law)):
+            bound[goal] += arrived * law[goal]
+        bound[node] -= arrived
+        if column >= 0:
+            incoming[column] += bound[observer]
+            bound[observer] = 0.0
+
+
 @njit(**_OPTIONS)
 def _deliver_one(
     inflow: Rows, law: FloatArray, observer: int, column_of: IntArray, sealed_for: FloatArray, out: FloatArray
@@ -336,14 +349,7 @@ def _deliver_one(
         _step_avoiding(inflow, observer, bound, next_bound)
         _step_avoiding(inflow, observer, incoming, next_incoming)
         for node in range(n_nodes):
-            arrived = next_bound[node, node]
-            if arrived > 0.0:
-                for goal in range(n_nodes):
-                    next_bound[node, goal] += arrived * law[node, goal]
-                next_bound[node, node] -= arrived
-                if column_of[node] >= 0:
-                    next_incoming[node, column_of[node]] += next_bound[node, observer]
-                    next_bound[node, observer] = 0.0
+            seal_again(law[node], node, observer, column_of[node], next_bound[node], next_incoming[node])
         bound, next_bound = next_bound, bound
         incoming, next_incoming = next_incoming, incoming
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,14 +50,12 @@ _BATCH_NUMBERS = 2_000_000
 class MeanOpenings:
     """The protocol in the long run, sealed for several: a mean over sets.
 
-    States are nodes, or arcs into nodes for a walk that knows where it came from; half-widths are those of 95%
-    intervals, from the spread between drawn sets, with ``sources`` taken as given. For listed sets they are 0.
+    Half-widths are those of 95% intervals, from the spread between drawn sets, with the shares of sources taken as
+    given. For listed sets they are 0.
 
     Attributes:
-        sources: P(an update is made in each state).
-        entries: ``entries[a, q]``, P(sealed in state a, opened in state q).
+        by_node: P(j opens | i sealed), one row a source.
         joint: ``joint[arc, i]``, P(i sealed, and the token came to its opener by that arc of the opener).
-        node: where each state stands.
         n_sets: sets behind the means.
         mean_hops: hops between two updates.
         mean_hops_error: half-width.
@@ -68,10 +65,8 @@ class MeanOpenings:
         sender_error: half-width.
     """
 
-    sources: FloatArray
-    entries: FloatArray
+    by_node: FloatArray
     joint: FloatArray
-    node: IntArray
     n_sets: int
     mean_hops: float
     mean_hops_error: float
@@ -79,21 +74,6 @@ class MeanOpenings:
     predecessor_error: float
     sender_guess: float
     sender_error: float
-
-    def find_makers(self, chance: float) -> Makers:
-        """Return who trains next, if an opener trains with that ``chance``: M = q E + (1 - q) E M."""
-        openers = self.by_node
-        following = np.linalg.solve(np.eye(len(openers)) - (1.0 - chance) * openers, chance * openers)
-        return chance, np.asarray(following, dtype=np.float64)
-
-    @cached_property
-    def by_node(self) -> FloatArray:
-        """P(j opens | i sealed), one row a source."""
-        gather = _gather(self.node)
-        # A node that nobody seals for still has a law of its own: it came there by any arc.
-        weights = np.maximum(self.sources, _NEVER)
-        joint = gather @ (weights[:, np.newaxis] * self.entries)
-        return np.asarray(joint / (gather @ weights)[:, np.newaxis] @ gather.T)
 
 
 class SetPotentials:
@@ -140,15 +120,13 @@ class SetPotentials:
         sources = stationary_law(sums.entries)
         if not np.abs(sources @ sums.entries - sources).max() < _BALANCE:
             raise InvalidParameterError("sets", n_sets, "more: through those drawn not every node reaches the others")
-        by_node = _gather(self._states.node)
-        joint = (
-            (by_node @ (sources[:, np.newaxis] * sums.entries)).T if sums.arrivals is None else sums.arrivals * sources
-        )
+        gather = _gather(self._states.node)
+        # A node that nobody seals for still has a law of its own: it came there by any arc.
+        weights = np.maximum(sources, _NEVER)
+        pairs = gather @ (weights[:, np.newaxis] * sums.entries)
         return MeanOpenings(
-            sources,
-            sums.entries,
-            np.asarray(joint),
-            self._states.node,
+            np.asarray(pairs / (gather @ weights)[:, np.newaxis] @ gather.T),
+            np.asarray(pairs.T if sums.arrivals is None else sums.arrivals * sources),
             sum(len(weights) for _, weights, _, _ in sums.by_source),
             *sums.average(sources),
         )
@@ -261,6 +239,11 @@ class _SetSums:
         return itertools.chain.from_iterable(
             zip(means.tolist(), (NORMAL_QUANTILE * np.sqrt(variances)).tolist(), strict=True)
         )
+
+
+def find_makers(by_node: FloatArray, chance: float) -> FloatArray:
+    """Return P(j trains next | i sealed), if an opener trains with that ``chance``: M = q E + (1 - q) E M."""
+    return np.asarray(np.linalg.solve(np.eye(len(by_node)) - (1.0 - chance) * by_node, chance * by_node))
 
 
 def list_sets(row: FloatArray, recipients: int) -> tuple[IntArray, FloatArray]:

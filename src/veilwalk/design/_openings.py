@@ -69,8 +69,8 @@ _EXACT_NODES = 1_000
 _PLACEMENTS, _UPDATES = 8, 40_000
 # Updates to play for return times, the classes of these, and the rarest observation that counts by itself.
 _RETURNS, _RETURN_SEED, _RETURN_CLASSES, _FEWEST_CLASSES, _RARE = 2_000_000, 11, 24, 6, 60
-# Arcs up to which the channel of one recipient is exact in seconds.
-_CHANNEL_ARCS = 800
+# The channel of one recipient is exact in seconds up to so many arcs, or states and multiplications of a hop.
+_CHANNEL_ARCS, _CHANNEL_STATES, _CHANNEL_PRODUCTS = 800, 1_600, 1e8
 _COUNTED_HOPS = 200_000_000
 # Walks that a kernel can start at a given node.
 _STARTABLE = {"simple": False, "non-backtracking": True}
@@ -322,13 +322,13 @@ def estimate_predecessor_guess(scheme: Scheme, *, hops: float, seed: int = 1) ->
     and the best guess is chosen by one half of them and scored by the other: it is too low rather than too high.
     None for walks that no kernel can start at a given node. ``hops`` is about the length of a walk.
     """
-    if scheme.graph.n_nodes <= _EXACT_NODES and scheme.has_potentials:
-        openings, how = scheme.exact_openings, "exact"
-        if openings is None:
-            each = max(_SETS // scheme.graph.n_nodes, 2)
-            options: Any = {"n_sets": each, "seed": seed, "train_probability": scheme.train_probability}
-            openings = scheme.chain.mean_openings(scheme.law.matrix, scheme.recipients, **options)
-            how = f"{openings.n_sets} sets, exact for each"
+    openings, how = scheme.exact_openings, "exact"
+    if openings is None and scheme.graph.n_nodes <= _EXACT_NODES and scheme.has_potentials:
+        each = max(_SETS // scheme.graph.n_nodes, 2)
+        options: Any = {"n_sets": each, "seed": seed, "train_probability": scheme.train_probability}
+        openings = scheme.chain.mean_openings(scheme.law.matrix, scheme.recipients, **options)
+        how = f"{openings.n_sets} sets, exact for each"
+    if openings is not None:
         pairs = (
             (openings.predecessor_guess, openings.predecessor_error),
             (openings.sender_guess, openings.sender_error),
@@ -366,7 +366,8 @@ def estimate_return_guesses(scheme: Scheme) -> list[Estimate] | None:
     """
     graph = scheme.graph
     arcs, n_nodes = len(graph.indices), graph.n_nodes
-    if scheme.has_exact_law and arcs <= _CHANNEL_ARCS:
+    is_quick = len(scheme.chain.state_nodes) <= _CHANNEL_STATES and scheme.chain.products_per_hop <= _CHANNEL_PRODUCTS
+    if scheme.has_exact_law and (arcs <= _CHANNEL_ARCS or is_quick):
         channel = Channel.derive(scheme.chain, scheme.law, observer="last-hop")
         table = channel.list_observations(scheme.law)
         return [Estimate.exact(guess) for guess in _score_guesses(table, table)]

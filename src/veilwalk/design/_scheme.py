@@ -40,7 +40,7 @@ _SIMULATED_UPDATES = 20_000
 # Multiplications of the systems of all sets that are listed: some two seconds.
 _LISTED_WORK = 4e9
 # A chain of so many states is inverted in a second.
-_POTENTIAL_ARCS = 1_500
+_POTENTIAL_STATES = 1_500
 # A row with so few nodes more than recipients may leave somebody out; checked up to so many nodes.
 _CHECKED_NODES = 2_000
 # Added to the length of every arc, so that none has no length; and nodes that an error names.
@@ -158,7 +158,11 @@ class Scheme:
     def _lists_sets(self) -> bool:
         """Whether all sets of every source can be listed."""
         graph = self.graph
-        if graph.n_nodes > SMALL_NODES or self.is_direct or not self.has_potentials:
+        if graph.n_nodes > SMALL_NODES or self.is_direct:
+            return False
+        if self.recipients == 1 and self.chain.lists_one:
+            return True
+        if not self.has_potentials:
             return False
         sets = [math.comb(int(size), self.recipients) for size in self.law.n_choices]
         width = self.recipients * (2 * graph.n_edges / graph.n_nodes if self.has_arc_states else 1) + 1
@@ -171,9 +175,9 @@ class Scheme:
 
     @property
     def has_potentials(self) -> bool:
-        """Whether exact chains of openings exist: for few arcs, and not on a ring that a walk goes round for ever."""
+        """Whether exact chains of any set exist: for few states, and not on a ring that a walk goes round for ever."""
         never_turns = self.has_arc_states and bool(np.all(self.graph.degrees == 2))
-        return len(self.graph.indices) <= _POTENTIAL_ARCS and not never_turns
+        return len(self.chain.state_nodes) <= _POTENTIAL_STATES and not never_turns
 
     @cached_property
     def exact_openings(self) -> MeanOpenings | None:
@@ -272,10 +276,15 @@ class Scheme:
         if self.is_direct:
             return Price(1.0, "exact")
         if self.has_exact_law and not self.is_large:
+            kind = "exact"
             if self.chain.on_nodes is not None or len(self.graph.indices) <= EXACT_ARCS:
-                return self.price_legs(self.chain.mean_hops(self.law.matrix), "exact")
-            hops = self.law.mean_hops(self.chain.mean_hitting_times())
-            return self.price_legs(hops, "nearly exact: arcs into the source taken for equally likely")
+                hops = self.chain.mean_hops(self.law.matrix)
+            elif self.exact_openings is not None:
+                hops = self.exact_openings.mean_hops
+            else:
+                hops = self.law.mean_hops(self.chain.mean_hitting_times())
+                kind = "nearly exact: arcs into the source taken for equally likely"
+            return self.price_legs(hops, kind)
         if self.exact_openings is not None:
             return self.price_legs(self.exact_openings.mean_hops, "exact")
         if not self.has_exact_law and self.law.is_even and not (self.hides_names and self.is_large):

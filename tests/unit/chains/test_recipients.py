@@ -12,10 +12,10 @@ import pytest
 from scipy import sparse
 
 from veilwalk import chains
-from veilwalk.chains._openings import SetPotentials, list_sets
+from veilwalk.chains._openings import SetPotentials, find_makers, list_sets
 from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimitError
 from veilwalk.core.walk import Walk
-from veilwalk.graphs import Graph, distances, hypercube, random_regular, ring
+from veilwalk.graphs import Graph, barabasi_albert, distances, hypercube, random_regular, ring
 from veilwalk.walks import run_protocol
 
 CUBE = [(a, a ^ bit) for a in range(8) for bit in (1, 2, 4) if a < a ^ bit]
@@ -152,7 +152,8 @@ def test_the_mean_over_sets_covers_the_mean_over_all_sets(walk: str) -> None:
                 # Each entry has a binomial spread at most; four of its standard errors.
                 assert np.all(np.abs(got.by_node[source] - want) <= 4 * np.sqrt(want * (1 - want) / 400) + 1e-12)
         assert got.by_node.sum(axis=1) == pytest.approx(1)
-        assert got.sources @ got.entries == pytest.approx(got.sources, abs=1e-12)
+        shares = got.joint.sum(axis=0)
+        assert shares @ got.by_node == pytest.approx(shares, abs=1e-12)
 
 
 def test_the_same_seed_draws_the_same_sets() -> None:
@@ -162,7 +163,7 @@ def test_the_same_seed_draws_the_same_sets() -> None:
     law = sparse.csr_array(far / far.sum(axis=1, keepdims=True))
     chain = chains.chain_of(network, Walk("non-backtracking"))
     first, again, other = (chain.mean_openings(law, 2, n_sets=3, seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first.entries, again.entries)
+    np.testing.assert_array_equal(first.joint, again.joint)
     assert first.mean_hops != other.mean_hops
 
 
@@ -216,3 +217,50 @@ def test_arrivals_by_arc_are_those_of_plays(walk: str) -> None:
     # Updates of a lane follow each other: four standard errors of independent ones, half as wide again.
     assert np.all(np.abs(played - exact.joint) < 6 * np.sqrt(exact.joint / len(records)) + 1e-4)
     assert exact.mean_hops == pytest.approx(records["leg_hops"].mean(), rel=0.01)
+
+
+@pytest.mark.parametrize("train_probability", [1.0, 0.5])
+def test_one_recipient_by_nodes_is_one_by_arcs(train_probability: float) -> None:
+    """A hub, leaves and triangles, uneven rows: one equation a node says what the matrix over the arcs says."""
+    network = barabasi_albert(20, 2, seed=1)
+    pendant = [(0, 20), (20, 21), (5, 22)]
+    edges = [(a, b) for a in range(20) for b in network.neighbours(a).tolist() if a < b] + pendant
+    network = Graph.from_edges(23, np.array(edges))
+    chances = (distances(network) >= 1) * np.random.default_rng(1).random((23, 23))
+    law = sparse.csr_array(chances / chances.sum(axis=1, keepdims=True))
+    chain = chains.chain_of(network, Walk("non-backtracking"))
+    assert chain.lists_one
+    got = chain.mean_openings(law, 1, train_probability=train_probability)
+    makers = train_probability, find_makers(law.toarray(), train_probability)
+    want = SetPotentials(chain.states).mean_over_sets(law, 1, None, 0, makers)
+    np.testing.assert_allclose(got.joint, want.joint, atol=1e-13)
+    np.testing.assert_allclose(got.by_node, want.by_node, atol=1e-12)
+    assert got.mean_hops == pytest.approx(want.mean_hops, rel=1e-11)
+    assert (got.predecessor_guess, got.sender_guess) == pytest.approx((want.predecessor_guess, want.sender_guess))
+    assert got.n_sets == want.n_sets
+    # Two neighbours with two neighbours each: the arcs are asked.
+    assert not chains.chain_of(graph("kite"), Walk("non-backtracking")).lists_one
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_one_recipient_on_a_dense_network_is_what_walks_play(walk: str) -> None:
+    """More than 750 links: price and last hops are exact; the other walk, a mutant, is told apart."""
+    network = barabasi_albert(60, 16, seed=3)
+    assert network.n_edges > 700
+    far = (distances(network) >= 1) * np.arange(1.0, 61.0)
+    law = sparse.csr_array(far / far.sum(axis=1, keepdims=True))
+    kinds = (walk, *set(WALKS) - {walk})
+    exact, mutant = (chains.chain_of(network, Walk(kind)).mean_openings(law, 1) for kind in kinds)
+    records = run_protocol(network, law, updates=200_000, seed=3, walk=Walk(walk))
+    hops = records["leg_hops"].mean()
+    error = records["leg_hops"].std() / np.sqrt(len(records))
+    assert abs(exact.mean_hops - hops) < 4 * error < abs(mutant.mean_hops - hops)
+    heads = np.repeat(np.arange(60), network.degrees)
+    arcs = np.searchsorted(heads * 60 + network.indices, records["destination"] * 60 + records["last_hop"])
+    played = np.bincount(arcs, minlength=len(heads)) / len(records)
+    by_arc = exact.joint.sum(axis=1)
+    assert by_arc.sum() == pytest.approx(1.0, rel=1e-9)
+    assert np.all(np.abs(played - by_arc) < 6 * np.sqrt(by_arc / len(records)) + 1e-5)
+    # Who is handed back what it sealed: the update came straight from its source.
+    straight = np.bincount(network.indices, weights=exact.joint[np.arange(len(heads)), network.indices], minlength=60)
+    assert straight.sum() == pytest.approx(np.mean(records["last_hop"] == records["source"]), rel=0.05)
