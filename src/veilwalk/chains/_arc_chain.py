@@ -201,9 +201,7 @@ class ArcChain(Chain):
         Cost: two dense factorisations over all arcs: half a second for 900 arcs on two cores, ten for 3000. Rounding
         only.
 
-        Args:
-            law: dense row-stochastic matrix of destination probabilities, zero on the diagonal, irreducible.
-            memory_bytes: refuse rather than use more.
+        ``law`` is as for :meth:`deliveries`.
 
         Raises:
             GraphError: the graph is a ring, on which the walk never turns and the long run depends on the start.

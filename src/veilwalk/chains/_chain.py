@@ -164,11 +164,7 @@ class Chain(ABC):
         relative error grows as the time times 1e-16, and a pair cut off from the rest of the network by its target has
         an absolute error of at most 1e-12 times the gap. Raises as :meth:`truncated_means`.
 
-        Args:
-            lo: first times, whole numbers that broadcast to (n_nodes, targets).
-            hi: last times, likewise.
-            targets: see the class.
-            memory_bytes: see the class.
+        ``lo`` and ``hi`` are whole numbers that broadcast to (n_nodes, targets).
         """
         chosen = chosen_targets(self.n_nodes, targets)
         require_memory("window masses", 3 * len(self.state_nodes) * len(chosen), memory_bytes)
@@ -231,11 +227,7 @@ class Chain(ABC):
         arcs; destinations are independent and run on all threads. Error: rounding only; return times, last hops and
         sources that cannot come together have exactly zero within the horizon.
 
-        Args:
-            law: dense row-stochastic matrix of destination probabilities, zero on the diagonal, irreducible.
-            horizon: largest return time told apart; longer ones are pooled in ``beyond``.
-            nodes: which destinations, in this order; all when None.
-            memory_bytes: refuse rather than use more.
+        ``law`` is dense, irreducible, zero on the diagonal; return times past ``horizon`` are pooled in ``beyond``.
         """
         chosen, hops = chosen_targets(self.n_nodes, nodes), chosen_horizon(horizon)
         require_law(law, self.n_nodes)

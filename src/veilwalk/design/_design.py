@@ -302,12 +302,7 @@ def evaluate_scheme(
 ) -> Design:
     """Evaluate any scheme by sampled walks, with a fixed seed.
 
-    Args:
-        scheme: the scheme.
-        effort: hops per entry of a table; 20 is quick.
-        colluders: shares of colluders; None estimates the exposure to openers only.
-        sealing: size and suite of a message.
-        progress: receives stage, done and total.
+    ``effort`` is the hops per entry of a table, 20 is quick; without ``colluders`` only openers are asked.
     """
     scheme.require_everybody()
     steps = 1 if colluders is None else 2 + len(colluders)

@@ -61,12 +61,7 @@ class Balls:
 
 
 def distances(graph: Graph, sources: npt.ArrayLike | None = None, *, memory_bytes: int = _ARRAY_BYTES) -> DistanceArray:
-    """Return the hops from each source (row) to every node (column).
-
-    Args:
-        graph: The graph.
-        sources: Node numbers; all nodes when None.
-        memory_bytes: Largest array to build; a larger one is refused.
+    """Return the hops from each source (row), all nodes when None, to every node (column).
 
     Returns:
         An array of the narrowest of uint8, uint16 and int32 that surely holds every distance of this graph,
@@ -82,13 +77,7 @@ def distances(graph: Graph, sources: npt.ArrayLike | None = None, *, memory_byte
 def iter_distances(
     graph: Graph, sources: npt.ArrayLike | None = None, *, memory_bytes: int = _BLOCK_BYTES
 ) -> Iterator[tuple[IntArray, DistanceArray]]:
-    """Yield the distances in blocks of sources: the sources of the block, and a row for each.
-
-    Args:
-        graph: The graph.
-        sources: Node numbers; all nodes when None.
-        memory_bytes: Largest block to build; one row must fit.
-    """
+    """Yield the distances in blocks of sources, all nodes when None: the sources of the block, and a row for each."""
     chosen = _check_sources(graph, sources)
     bound = _distance_bound(graph)
     row_bytes = graph.n_nodes * _distance_type(bound).itemsize
@@ -145,12 +134,6 @@ def balls(
     """Return the nodes within ``radius`` hops of each center, all nodes when None.
 
     Cost: two searches a center that stop at ``radius``, whatever the size of the graph.
-
-    Args:
-        graph: The graph.
-        radius: Largest distance, 0 or more.
-        centers: Node numbers.
-        memory_bytes: Refuse rather than return more.
     """
     from veilwalk.graphs import _kernels
 

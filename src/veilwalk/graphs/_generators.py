@@ -98,24 +98,14 @@ def random_regular(n_nodes: int, degree: int, *, seed: int) -> Graph:
 def overlay(n_nodes: int, degree: int, *, seed: int) -> Graph:
     """Return a random regular graph of which each member knows its own links only: dealt once, and kept.
 
-    Args:
-        n_nodes: Number of members.
-        degree: Links of each member, from 3 to ``n_nodes - 1``.
-        seed: Seed; the same one gives the same overlay. A real dealer draws it from the OS and forgets it.
+    A real dealer draws the seed from the OS and forgets it.
     """
     graph = random_regular(n_nodes, degree, seed=seed)
     return replace(graph, name=f"overlay:{n_nodes}:{degree}:seed={seed}", is_overlay=True)
 
 
 def erdos_renyi(n_nodes: int, mean_degree: float, *, seed: int, largest_component: bool = False) -> Graph:
-    """Return a graph in which each pair of nodes is joined independently with the same probability.
-
-    Args:
-        n_nodes: Number of nodes, at least 2.
-        mean_degree: Expected degree, above 0 and at most ``n_nodes - 1``.
-        seed: Seed; the same one gives the same graph.
-        largest_component: Keep the largest component instead of refusing a disconnected graph.
-    """
+    """Return a graph in which each pair of nodes is joined independently with one probability, for that mean degree."""
     validate.integer(2, nodes=n_nodes)
     validate.more_than(0, mean_degree=mean_degree)
     if mean_degree > n_nodes - 1:
@@ -128,13 +118,7 @@ def erdos_renyi(n_nodes: int, mean_degree: float, *, seed: int, largest_componen
 
 
 def barabasi_albert(n_nodes: int, attach: int, *, seed: int) -> Graph:
-    """Return a graph grown by preferential attachment from a star of ``attach`` leaves.
-
-    Args:
-        n_nodes: Number of nodes, more than ``attach``.
-        attach: Edges each further node brings, at least 1.
-        seed: Seed; the same one gives the same graph.
-    """
+    """Return a graph grown by preferential attachment, ``attach`` edges a node, from a star of as many leaves."""
     from veilwalk.graphs import _kernels
 
     validate.integer(nodes=n_nodes, attach=attach)
@@ -148,15 +132,7 @@ def barabasi_albert(n_nodes: int, attach: int, *, seed: int) -> Graph:
 
 
 def watts_strogatz(n_nodes: int, degree: int, rewire: float, *, seed: int, largest_component: bool = False) -> Graph:
-    """Return a small-world graph: a ring of near neighbours, some edges moved to random nodes.
-
-    Args:
-        n_nodes: Number of nodes, more than ``degree``.
-        degree: Near neighbours of each node on the ring, even and at least 2.
-        rewire: Probability that an edge is moved, from 0 to 1.
-        seed: Seed; the same one gives the same graph.
-        largest_component: Keep the largest component instead of refusing a disconnected graph.
-    """
+    """Return a small-world graph: a ring of ``degree`` near neighbours, an edge moved by the chance ``rewire``."""
     from veilwalk.graphs import _kernels
 
     validate.integer(nodes=n_nodes, degree=degree)
@@ -176,14 +152,7 @@ def watts_strogatz(n_nodes: int, degree: int, rewire: float, *, seed: int, large
 
 
 def random_geometric(n_nodes: int, radius: float, *, seed: int, largest_component: bool = False) -> Graph:
-    """Return a graph of points drawn evenly in the unit square, joined where they are at most ``radius`` apart.
-
-    Args:
-        n_nodes: Number of nodes, at least 2.
-        radius: Largest distance of neighbours, above 0.
-        seed: Seed; the same one gives the same graph.
-        largest_component: Keep the largest component instead of refusing a disconnected graph.
-    """
+    """Return a graph of points drawn evenly in the unit square, joined where they are at most ``radius`` apart."""
     from scipy.spatial import cKDTree
 
     validate.integer(2, nodes=n_nodes)

@@ -93,14 +93,7 @@ class Graph:
     def from_csr(
         cls, adjacency: sparse.csr_array, *, largest_component: bool = False, labels: Sequence[str] | None = None
     ) -> Graph:
-        """Build a graph from a symmetric 0/1 adjacency matrix; anything else is refused.
-
-        Args:
-            adjacency: The matrix; entries that are stored but zero are no edges.
-            largest_component: Keep the largest connected component, renumbered in ascending order; labels keep
-                the old numbers where they were not given.
-            labels: What to call each node.
-        """
+        """Build a graph from a symmetric 0/1 adjacency matrix, as :meth:`from_edges`; anything else is refused."""
         rows, columns = adjacency.shape
         if rows != columns:
             raise GraphError(f"adjacency matrix is {rows} x {columns}: must be square")

@@ -123,13 +123,7 @@ def _read(
 
 
 def from_sparse(matrix: Any, *, largest_component: bool = False, labels: Sequence[str] | None = None) -> Graph:
-    """Build a graph from any SciPy sparse adjacency matrix, symmetric with entries 0 and 1.
-
-    Args:
-        matrix: The matrix, of any SciPy sparse format.
-        largest_component: Keep the largest component instead of refusing a disconnected graph.
-        labels: What to call each node.
-    """
+    """Build a graph from any SciPy sparse adjacency matrix: see :meth:`Graph.from_csr`."""
     is_sparse = sparse.issparse(matrix)
     if not is_sparse:
         raise InvalidParameterError("matrix", type(matrix).__name__, "a SciPy sparse matrix or array")
@@ -139,9 +133,7 @@ def from_sparse(matrix: Any, *, largest_component: bool = False, labels: Sequenc
 def from_networkx(network: Any, *, largest_component: bool = False) -> Graph:
     """Build a graph from an undirected NetworkX graph; nodes are numbered in its own order, labelled by their text.
 
-    Args:
-        network: The NetworkX graph; edge attributes are not looked at.
-        largest_component: Keep the largest component instead of refusing a disconnected graph.
+    Edge attributes are not looked at.
     """
     if not all(hasattr(network, name) for name in ("nodes", "edges", "is_directed")):
         raise InvalidParameterError("network", type(network).__name__, "a NetworkX graph")

@@ -24,13 +24,6 @@ def return_survival(time: npt.ArrayLike, *, model: WalkModel) -> FloatArray:
     return np.exp(-_rate(model) * np.maximum(t - 2, 0.0))
 
 
-def return_pmf(time: npt.ArrayLike, *, model: WalkModel) -> FloatArray:
-    """P(T_FR = time | not RETRO); zero below 3.  Paper: ass:frt."""
-    t = np.asarray(time, dtype=np.float64)
-    rate = _rate(model)
-    return np.where(t >= 3, -math.expm1(-rate) * np.exp(-rate * np.maximum(t - 3, 0.0)), 0.0)
-
-
 def mean_return_time(*, model: WalkModel) -> float:
     """E[T_FR | not RETRO] = 2 + 1/(1 - e^(-c'/(N-2))).  Paper: text after ass:frt (unlabelled)."""
     return 2 - 1 / math.expm1(-_rate(model))

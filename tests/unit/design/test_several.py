@@ -235,6 +235,21 @@ def test_one_recipient_is_known_to_its_source() -> None:
     assert guesses(evaluate_scheme(scheme, effort=20, colluders=[]))[0].mean == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("walk", [SIMPLE, STRAIGHT], ids=str)
+def test_one_recipient_is_exact_on_a_complete_network(walk: Walk) -> None:
+    """More than 750 links: nothing is sampled. Back after two or three hops it was sealed on the way: by few."""
+    exposure = evaluate_scheme(choose_scheme(complete(40), "far:1", walk=walk, recipients=1), colluders=()).exposure
+    worst = present(exposure.worst_arc_hit_ratio)
+    assert {exposure.how, present(exposure.worst_percent_hit_ratio).how, worst.how} == {"exact"}
+    assert worst.mean == pytest.approx(1.0 if walk == SIMPLE else 0.5)
+    # Each of the others is as likely to have been the last to seal, but for the last hop, which is so twice as often.
+    top, rest = present(exposure.hit_ratio).mean, 38
+    assert top == pytest.approx(0.05 if walk == SIMPLE else 0.0493746, rel=1e-5)
+    spread = -top * math.log(top) - (1 - top) * math.log((1 - top) / rest)
+    assert exposure.node_entropy.mean == pytest.approx(spread)
+    assert present(exposure.predecessor_guess).mean == pytest.approx(1)
+
+
 def test_the_advice_keeps_the_floor_with_least_bytes() -> None:
     """The quick search finds what looking at everything finds, twice the same."""
     graph = random_regular(60, 3, seed=1)
