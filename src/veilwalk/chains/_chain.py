@@ -259,8 +259,8 @@ class Chain(ABC):
 
         An opener that does not train seals again; guesses are then of who trains next.
         """
-        if recipients == 1 and n_sets is None and (one := self._open_one(law, train_probability)) is not None:
-            return one
+        if recipients == 1 and n_sets is None and (single := self._open_one(law, train_probability)) is not None:
+            return single
         potentials = self._set_potentials
         openings = potentials.mean_over_sets(law, recipients, n_sets, seed)
         if train_probability == 1.0:
