@@ -212,7 +212,8 @@ MOVED = {
     "--tail": "paper law",
     "--frontier": "frontier",
     "--keep": "recommend",
-    "--engine": "executor",
+    "--engine": "sampled",
+    "--objective": "node entropy",
 }
 
 
