@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.helpers.members import ack, greet, message_for, offer, size_of
+from tests.helpers.wire import feed
 
 from veilwalk.core.errors import ProtocolError, TransportError
 from veilwalk.core.walk import SIMPLE
@@ -207,7 +208,7 @@ def test_finding_18_half_open_connections_are_few(network: Make) -> None:
 def test_finding_23_numbers_that_no_table_holds_are_refused() -> None:
     wire = Wire("listener", message_bytes=100)
     with pytest.raises(ProtocolError, match="2\\^63"):
-        wire.feed(encode(Hello(3, 3, 2**63, bytes(32), 1, bytes(32), bytes(16), bytes(8))))
+        feed(wire, encode(Hello(3, 3, 2**63, bytes(32), 1, bytes(32), bytes(16), bytes(8))))
 
 
 def test_finding_23_no_fault_of_a_link_is_silent(network: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         WIRE_VERSION,
         SealContext,
         check_recipients,
-        need_length,
     )
     from veilwalk.node.sealing._envelope import Header, OpenedHeader, Opener, open_body, seal
     from veilwalk.node.sealing._kem import (
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
         check_kem_public_key,
         kem_private_key,
         kem_public_bytes,
+        need_length,
         new_kem_secret,
     )
 else:
