@@ -83,7 +83,8 @@ def test_what_is_crowded_out_while_it_is_worked_on_takes_nothing_else_along(
     rules = RunRules(walk=SIMPLE, updates=400, late_hops=1e9, dwell_s=4.0)
 
     async def main() -> None:
-        net = network(4, starts=False, rules=rules)
+        limits = Limits(retry_s=0.2, connect_s=2.0, answer_s=3.0, quota=4)
+        net = network(4, starts=False, rules=rules, limits=limits)
         net.change("n1", task=slow(net.parts["n1"].task, 1.5))
         await net.start("n1")
         custody = net.nodes["n1"].scheduler.custody
