@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from veilwalk.node.sealing._context import (
         DIGEST_BYTES,
         RUN_ID_BYTES,
-        WIRE_VERSION,
         SealContext,
         check_recipients,
     )

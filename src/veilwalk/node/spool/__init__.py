@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from veilwalk.node.spool._register import Register
     from veilwalk.node.spool._spool import DamageError, Spool
     from veilwalk.node.spool._tables import (
-        KEY_BYTES,
         KEYS_REMEMBERED,
         STEP,
         Row,
