@@ -34,7 +34,7 @@ def churn(counts: Counts, folder: Path, seed: int) -> None:
         as_expected = [
             changes.follow(lambda old: _changed(old, old.edges)),
             changes.refuse("forged"),
-            changes.follow(lambda old: _changed(old, edges_after(old, dropped=[edge]))),
+            changes.follow(lambda old: _changed(old, tuple(other for other in old.edges if other != edge))),
             changes.refuse("rolled back"),
             changes.follow(lambda old: _changed(old, edges_after(old, added=[edge]))),
             changes.refuse("expired"),

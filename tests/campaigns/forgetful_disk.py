@@ -13,6 +13,7 @@ from typing import Any
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.node.sealing import Bytes
+from veilwalk.node.spool import FolderDisk
 
 NEVER = 10**9
 
@@ -27,9 +28,10 @@ class _File:
     safe: bytes | None = None
 
 
-class ForgetfulDisk:
-    """A disk that keeps what was synced, and of the rest whatever chance will have it."""
+class ForgetfulDisk(FolderDisk):
+    """A disk in memory that keeps what was synced, and of the rest whatever chance will have it."""
 
+    # No folder is opened: every method that reads or writes is below.
     def __init__(
         self, dice: random.Random, *, image: bytes | None = None, files: dict[str, bytes] | None = None
     ) -> None:
@@ -128,6 +130,7 @@ class ForgetfulDisk:
 class FullDisk(ForgetfulDisk):
     """A disk that is full, or fails, for some steps; a commit that failed may yet be found after a power cut."""
 
+    # No folder is opened: every method that reads or writes is below.
     def __init__(
         self, dice: random.Random, *, image: bytes | None = None, files: dict[str, bytes] | None = None
     ) -> None:

@@ -21,6 +21,7 @@ import atheris
 import numpy as np
 
 with atheris.instrument_imports(include=["veilwalk.node"]):
+    from tests.helpers.wire import feed
     from veilwalk.node.link import _wire
     from veilwalk.node.members import _encoding, _keys, _manifest, _roster, canonical_json
     from veilwalk.node.sealing import _context, _envelope, _kem
@@ -38,14 +39,14 @@ def wire(data: bytes) -> None:
     end = _wire.Wire(role, message_bytes=LENGTH)
     if data[:1] and data[0] & 1:
         if role == "listener":
-            end.feed(_wire.encode(_HELLO))
+            feed(end, _wire.encode(_HELLO))
             end.send(_HELLO)
         else:
             end.send(_HELLO)
-            end.feed(_wire.encode(_HELLO))
+            feed(end, _wire.encode(_HELLO))
             end.send(_wire.Offer(bytes(16), LENGTH, bytes(32)))
     try:
-        end.feed(data[1:])
+        feed(end, data[1:])
     except ProtocolError:
         pass
     if len(end.body) > LENGTH:

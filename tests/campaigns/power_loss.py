@@ -254,7 +254,7 @@ class World:
 
 def _at(node: _Node, place: Place) -> list[int]:
     custody = node.custody
-    return [row.id for row in custody.spool.tables.waiting() if custody.place_of(row) is place]
+    return [row.id for row in custody.spool.tables.messages() if row.peer is None and custody.place_of(row) is place]
 
 
 def _orphans(node: _Node) -> set[str]:

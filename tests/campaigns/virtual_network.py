@@ -26,7 +26,7 @@ from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
 from veilwalk.node.peer._trainer import Task
 from veilwalk.node.sealing import Suite
-from veilwalk.node.spool import Disk
+from veilwalk.node.spool import FolderDisk
 
 _NAMES = ("n0", "n1", "n2", "n3", "n4")
 # All but one.
@@ -96,7 +96,7 @@ def rule_parts(
 
 _LEARNER = Tally(n_features=len(_NAMES), n_classes=2)
 # Given when a node starts.
-_NO_DISK: Disk = None  # type: ignore[assignment]
+_NO_DISK: FolderDisk = None  # type: ignore[assignment]
 
 
 def members_of(graph: Graph) -> tuple[dict[str, NodeKeys], Roster]:

@@ -7,6 +7,7 @@ import contextlib
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.helpers.wire import feed
 
 from veilwalk.core.errors import ProtocolError
 from veilwalk.node.link._wire import (
@@ -53,7 +54,7 @@ def test_any_bytes_give_frames_or_a_refusal(role: Role, data: bytes) -> None:
     """No other exception, and never more memory than one message."""
     wire = Wire(role, message_bytes=LENGTH)
     with contextlib.suppress(ProtocolError):
-        wire.feed(data)
+        feed(wire, data)
     assert len(wire.body) in {0, LENGTH}
 
 
@@ -62,10 +63,10 @@ def test_half_right_conversations_end_in_a_refusal_too(parts: list[bytes]) -> No
     """Frames mixed with noise, at a listener that has been greeted."""
     wire = Wire("listener", message_bytes=LENGTH)
     hello = Hello(PROTOCOL, PROTOCOL, 1, bytes(32), 1, bytes(32), bytes(16), bytes(8))
-    wire.feed(encode(hello))
+    feed(wire, encode(hello))
     wire.send(hello)
     with contextlib.suppress(ProtocolError):
-        wire.feed(b"".join(parts))
+        feed(wire, b"".join(parts))
     assert len(wire.body) in {0, LENGTH}
 
 
@@ -83,7 +84,7 @@ def test_pieces_make_no_difference(frame: Frame, cuts: list[int]) -> None:
     index = 0
     while data:
         size = cuts[index % len(cuts)]
-        found += receiver.feed(data[:size])
+        found += feed(receiver, data[:size])
         data, index = data[size:], index + 1
     assert found == [frame]
 
@@ -112,7 +113,7 @@ class Conversation(RuleBasedStateMachine):
         if isinstance(frame, Offer | Go):
             self.offered = frame.key
         body = bytes(LENGTH) if isinstance(frame, Offer) else b""
-        assert self.ends[receiver].feed(data + body) == [frame]
+        assert feed(self.ends[receiver], data + body) == [frame]
 
     @invariant()
     def both_agree(self) -> None:

@@ -32,3 +32,14 @@ def lock_file(path: Path) -> int:
         os.close(handle)
         raise
     return handle
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether some process holds ``path``; raises as :func:`lock_file` where that cannot be seen."""
+    if not path.exists():
+        return False
+    try:
+        os.close(lock_file(path))
+    except BlockingIOError:
+        return True
+    return False

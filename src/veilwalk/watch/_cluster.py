@@ -30,7 +30,7 @@ class ClusterSource(Source):
             raise ConfigError(f"{folder} holds no cluster")
         self._folder, self._spec, self._offset = folder, spec, 0
         self._names = [path.parent.name for path in cluster.cluster_configs(folder)]
-        self._size = cluster.message_bytes(cluster.manifest_in(folder))
+        self._size = cluster.manifest_in(folder).message_bytes
         about = {
             "kind": "about",
             "what": "cluster",

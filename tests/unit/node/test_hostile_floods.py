@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.helpers.members import ack, garbage, greet, message_for, offer, size_of, slow
+from tests.helpers.wire import feed
 
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.node import Limits, RunRules
@@ -47,7 +48,7 @@ async def takes_nothing(net: Any, name: str) -> AsyncIterator[None]:
         wire = Wire("listener", message_bytes=size_of(net))
         with contextlib.suppress(asyncio.CancelledError, OSError):
             while data := await reader.read(1 << 16):
-                for frame in wire.feed(data):
+                for frame in feed(wire, data):
                     writer.write(wire.send(await answer(frame)))
         writer.transport.abort()
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.helpers.followers import small_cluster
+from tests.helpers.wire import feed
 
 from veilwalk.core.errors import ProtocolError
 from veilwalk.core.walk import SIMPLE
@@ -156,7 +157,7 @@ def test_a_node_of_version_0_1_is_told_apart_at_once() -> None:
     with pytest.raises(
         ProtocolError, match=r"a peer speaks protocol 1 \(version 0\.1\), this node protocol 3: upgrade"
     ):
-        wire.feed(b"\x01\x01" + bytes(64))
+        feed(wire, b"\x01\x01" + bytes(64))
     ours = Hello(PROTOCOL, PROTOCOL, 1, bytes(32), 1, bytes(32), bytes(16), bytes(8))
     assert encode(ours)[1] == PROTOCOL
     assert agreed_protocol(replace(ours, highest=9)) == PROTOCOL

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.wire import feed
 
 from veilwalk.core.errors import InputFileError, ProtocolError
 from veilwalk.core.walk import SIMPLE
@@ -62,11 +63,11 @@ def test_a_greeting_of_any_version_is_of_one_length() -> None:
     """One more byte is a frame of its own, and refused at once where the protocol has none of that type."""
     wire = Wire("listener", message_bytes=64)
     greeting = encode(replace(HELLO, highest=255))
-    assert wire.feed(greeting) == [replace(HELLO, highest=255)]
+    assert feed(wire, greeting) == [replace(HELLO, highest=255)]
     wire.send(HELLO)
     assert wire.state is State.IDLE
     with pytest.raises(ProtocolError, match="frame type 9: not known"):
-        wire.feed(b"\x09")
+        feed(wire, b"\x09")
 
 
 @pytest.mark.parametrize("kind", ["roster", "manifest"])

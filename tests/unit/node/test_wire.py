@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from tests.helpers.wire import feed
 
 from veilwalk.core.errors import ProtocolError
 from veilwalk.node.link._wire import (
@@ -70,7 +71,7 @@ def brought_to(state: State) -> tuple[Wire, Wire]:
 
 def say(sender: Wire, receiver: Wire, frame: Frame) -> None:
     body = bytes(LENGTH) if isinstance(frame, Offer) else b""
-    assert receiver.feed(sender.send(frame) + body) == [frame]
+    assert feed(receiver, sender.send(frame) + body) == [frame]
 
 
 @pytest.mark.parametrize(("role", "state", "frame"), list(product(ROLES, State, FRAMES)), ids=str)
@@ -86,14 +87,14 @@ def test_what_the_table_lists_is_allowed_and_nothing_else(role: Role, state: Sta
     with pytest.raises(ProtocolError, match="not allowed"):
         sender.send(frame)
     with pytest.raises(ProtocolError, match="not allowed"):
-        receiver.feed(encode(frame))
+        feed(receiver, encode(frame))
 
 
 def test_a_refused_frame_is_refused_at_its_first_byte() -> None:
     """Nothing of it needs to be read, so nothing of it can do harm."""
     _, listener = brought_to(State.IDLE)
     with pytest.raises(ProtocolError):
-        listener.feed(encode(Ack(KEY))[:1])
+        feed(listener, encode(Ack(KEY))[:1])
 
 
 @pytest.mark.parametrize("length", [0, LENGTH - 1, LENGTH + 1, 2**32 - 1])
@@ -101,7 +102,7 @@ def test_a_message_of_another_length_is_refused_before_memory_is_taken(length: i
     """The run's length is the only one."""
     _, listener = brought_to(State.IDLE)
     with pytest.raises(ProtocolError, match=str(length)):
-        listener.feed(encode(Offer(KEY, length, b"h" * 32)))
+        feed(listener, encode(Offer(KEY, length, b"h" * 32)))
     assert len(listener.body) == 0
 
 
@@ -109,13 +110,13 @@ def test_an_answer_to_another_key_is_refused() -> None:
     """An acknowledgement of what was not offered would let a message go that is nowhere."""
     dialer, _ = brought_to(State.OFFERED)
     with pytest.raises(ProtocolError, match="another key"):
-        dialer.feed(encode(Ack(OTHER)))
+        feed(dialer, encode(Ack(OTHER)))
 
 
 def test_an_unknown_type_is_refused() -> None:
     _, listener = brought_to(State.IDLE)
     with pytest.raises(ProtocolError, match="type 200"):
-        listener.feed(b"\xc8")
+        feed(listener, b"\xc8")
 
 
 def test_the_body_arrives_whatever_the_pieces() -> None:
@@ -125,7 +126,7 @@ def test_the_body_arrives_whatever_the_pieces() -> None:
     for step in (1, 7, LENGTH):
         dialer, listener = brought_to(State.IDLE)
         stream = dialer.send(frame) + body[:LENGTH]
-        found = [f for start in range(0, len(stream), step) for f in listener.feed(stream[start : start + step])]
+        found = [f for start in range(0, len(stream), step) for f in feed(listener, stream[start : start + step])]
         assert found == [frame]
         assert bytes(listener.body) == body[:LENGTH]
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         cluster_record,
         free_ports,
         manifest_in,
-        message_bytes,
         node_ids,
         prepare_cluster,
         prepare_or_resume,

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from veilwalk.core.errors import ConfigError, InputFileError, RecordError, SpoolError
-from veilwalk.core.geometry import MessageGeometry
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.node.cluster._manifest import choose_node_scheme, draft_manifest, settle_run
 from veilwalk.node.cluster._processes import SETTINGS, ClusterStatus
@@ -269,7 +268,6 @@ def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, sec
     scores = setup.evaluate(params)
     hops, updates = status.total("hops"), status.total("updates")
     price = scenario.scheme.price
-    size = message_bytes(manifest)
     names = (
         *("farewells", "duplicates", "rerouted", "created", "forks", "merged", "retired", "discarded", "refused"),
         *("damaged", "set_aside", "unbelieved", "learner_failures", "out_of_time", "dwell_overruns"),
@@ -292,16 +290,9 @@ def cluster_record(setup: ClusterSetup, out: Path, status: ClusterStatus, *, sec
             "hops_per_update_prediction": price.kind,
             # A leg is nearly geometric, so its spread is about its mean.
             "hops_per_update_expected_error": price.hops / math.sqrt(updates),
-            "message_bytes": size,
-            "bytes_sent": (hops + status.total("farewells")) * size,
+            "message_bytes": manifest.message_bytes,
+            "bytes_sent": (hops + status.total("farewells")) * manifest.message_bytes,
             "seconds": seconds,
             "counts": {name: status.total(name) for name in names},
         },
     )
-
-
-def message_bytes(manifest: Manifest) -> int:
-    """Return the length of every message of a run."""
-    return MessageGeometry(
-        key_bytes=manifest.suite.enc_bytes, bucket_bytes=manifest.bucket_bytes, recipients=manifest.recipients
-    ).message_bytes

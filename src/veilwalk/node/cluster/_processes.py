@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from veilwalk.core.errors import ConfigError, ProtocolError, SpoolError
-from veilwalk.core.files import lock_file
+from veilwalk.core.files import is_locked, lock_file
 from veilwalk.node.peer import NodeStatus, is_running, load_config, node_status
 
 #: File with the number of a node's process, beside its configuration.
@@ -226,7 +226,7 @@ def stop_cluster(folder: Path) -> int:
     """
     running = [path for path in cluster_configs(folder) if is_running(load_config(path).state)]
     # Whoever watches the nodes would start them again: it goes first, and stops them itself.
-    _end("cluster up", folder / _LOCK, lambda _: _is_watched(folder), STOP_S * 2)
+    _end("cluster up", folder / _LOCK, lambda _: is_locked(folder / _LOCK), STOP_S * 2)
     for path in running:
         _end(path.parent.name, path.parent / PID, partial(_is_node, path), STOP_S)
     left = [path.parent.name for path in running if is_running(load_config(path).state)]
@@ -250,14 +250,6 @@ def _end(name: str, pid_file: Path, is_there: Callable[[int], bool], seconds: fl
         if time.monotonic() > end:
             raise ProtocolError(f"{name} does not stop: look at process {pid}")
         time.sleep(0.1)
-
-
-def _is_watched(folder: Path) -> bool:
-    try:
-        os.close(lock_file(folder / _LOCK))
-    except BlockingIOError:
-        return True
-    return False
 
 
 def _is_node(config: Path, pid: int) -> bool:

@@ -67,11 +67,6 @@ class Port:
         # Of these, those that are through their handshake.
         self._new: set[Connection] = set()
 
-    @property
-    def waiting(self) -> int:
-        """How many have come in and not greeted."""
-        return len(self._waiting)
-
     async def open(self, host: str, port: int, context: ssl.SSLContext) -> None:
         """Listen, and let in the members that ``context`` knows.
 

@@ -216,21 +216,6 @@ class Wire:
             return None
         return self._complete(frame)
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """Return the frames completed by ``data``; for callers that have bytes already."""
-        frames = []
-        view = memoryview(data)
-        while view:
-            room = self.buffer()
-            count = min(len(room), len(view))
-            room[:count] = view[:count]
-            view = view[count:]
-            frame = self.filled(count)
-            while frame is not None:
-                frames.append(frame)
-                frame = self.following()
-        return frames
-
     def _after_message(self, offer: Offer) -> Frame:
         self._offer, self._have = None, 0
         return self._complete(offer)

@@ -60,19 +60,13 @@ def edges_of_graph(graph: Graph, ids: Iterable[str]) -> list[tuple[str, str]]:
     return [(names[a], names[b]) for a, b in graph.edges()]
 
 
-def edges_after(
-    previous: Roster, *, added: Edges = (), dropped: Edges = (), removed: Iterable[str] = ()
-) -> tuple[tuple[str, str], ...]:
-    """Return the edges of ``previous`` with some added, some dropped, and all of the members ``removed``.
+def edges_after(previous: Roster, *, added: Edges = (), removed: Iterable[str] = ()) -> tuple[tuple[str, str], ...]:
+    """Return the edges of ``previous`` with some added, and without those of the members ``removed``.
 
     Raises:
-        InvalidParameterError: One to be dropped is not there, or one to be added is.
+        InvalidParameterError: One to be added is there.
     """
     edges = set(previous.edges)
-    for edge in _sorted(dropped):
-        if edge not in edges:
-            raise InvalidParameterError("edge", "-".join(edge), "one that the roster has")
-        edges.remove(edge)
     for edge in _sorted(added):
         if edge in edges:
             raise InvalidParameterError("edge", "-".join(edge), "one that the roster does not have yet")
@@ -114,19 +108,19 @@ def check_replaced(previous: Roster, cards: Iterable[str], replaced: Iterable[st
 def describe_changes(previous: Roster, roster: Roster) -> list[tuple[str, str, str]]:
     """Return what a version changes as rows of what, before and now: all that the root's keeper signs."""
     rows: list[tuple[str, str, str]] = []
-    before, now = ({member.id: member for member in version.members} for version in (previous, roster))
+    before, now = ({member.id: _facts(member) for member in version.members} for version in (previous, roster))
     for name in sorted(before.keys() | now.keys()):
-        old, new = before.get(name), now.get(name)
-        if old is None or new is None:
-            what = "leaves" if new is None else "joins"
-            rows += [(f"{name} {what}", *_pair(old, new, "fingerprint")), ("", *_pair(old, new, "address"))]
-            continue
-        if old.fingerprint != new.fingerprint:
-            rows.append((f"{name}: TLS fingerprint", old.fingerprint, new.fingerprint))
-        if old.address != new.address:
-            rows.append((f"{name}: address", old.address, new.address))
-        changed = [epoch for epoch in sorted(old.kem.keys() & new.kem.keys()) if old.kem[epoch] != new.kem[epoch]]
-        rows += [(f"{name}: sealing key of epoch {epoch}", *_key_digests(old, new, epoch)) for epoch in changed]
+        if name not in now:
+            old = before[name]
+            rows += [(f"{name} leaves", old["TLS fingerprint"], ""), ("", old["address"], "")]
+        elif name not in before:
+            new = now[name]
+            rows += [(f"{name} joins", "", new["TLS fingerprint"]), ("", "", new["address"])]
+        else:
+            pairs = [(what, fact, now[name].get(what, fact)) for what, fact in before[name].items()]
+            rows += [
+                (f"{name}: {what}", old_fact, new_fact) for what, old_fact, new_fact in pairs if old_fact != new_fact
+            ]
     rows += [("edge", " - ".join(edge), "") for edge in sorted(set(previous.edges) - set(roster.edges))]
     rows += [("edge", "", " - ".join(edge)) for edge in sorted(set(roster.edges) - set(previous.edges))]
     if roster.epoch != previous.epoch:
@@ -134,14 +128,11 @@ def describe_changes(previous: Roster, roster: Roster) -> list[tuple[str, str, s
     return rows
 
 
-def _pair(old: Member | None, new: Member | None, name: str) -> tuple[str, str]:
-    before, now = ("" if member is None else str(getattr(member, name)) for member in (old, new))
-    return before, now
-
-
-def _key_digests(old: Member, new: Member, epoch: int) -> tuple[str, str]:
-    before, now = (hashlib.sha256(member.kem[epoch]).hexdigest() for member in (old, new))
-    return before, now
+def _facts(member: Member) -> dict[str, str]:
+    keys = {
+        f"sealing key of epoch {epoch}": hashlib.sha256(key).hexdigest() for epoch, key in sorted(member.kem.items())
+    }
+    return {"TLS fingerprint": member.fingerprint, "address": member.address, **keys}
 
 
 def first_roster(
@@ -237,9 +228,8 @@ def _successor(
         raise InvalidParameterError(
             "days", days, f"more than {(seals_from - now) / DAY_S:.2g}: epoch {epoch} begins then"
         )
-    return Roster(
-        network=previous.network,
-        suite=previous.suite,
+    return replace(
+        previous,
         version=previous.version + 1,
         epoch=epoch,
         created=now,

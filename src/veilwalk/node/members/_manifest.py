@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, InvalidParameterError, ProtocolError
+from veilwalk.core.geometry import MessageGeometry
 from veilwalk.core.payload import array_bytes
 from veilwalk.core.walk import Walk
 from veilwalk.node.members._signed import SignedDocument, decode_hex, write_record
@@ -455,6 +456,12 @@ class Manifest(SignedDocument):
     def bucket_bytes(self) -> int:
         """What every body of the run is padded to: the smallest bucket that holds the model, signed as an end."""
         return bucket_for(self.body_bytes + SIGNATURE_BYTES * self.figures.signatures)
+
+    @cached_property
+    def message_bytes(self) -> int:
+        """Length of every message of the run, in whichever epoch."""
+        sizes = {"key_bytes": self.suite.enc_bytes, "bucket_bytes": self.bucket_bytes}
+        return MessageGeometry(**sizes, recipients=self.recipients).message_bytes
 
     @cached_property
     def data(self) -> bytes:

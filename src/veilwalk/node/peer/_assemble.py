@@ -34,7 +34,6 @@ from dataclasses import dataclass, field
 
 from veilwalk.node.link import Limits
 from veilwalk.node.peer._routing import OsDraws
-from veilwalk.node.spool import Disk
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,7 +59,7 @@ class NodeParts:
     task: Task | Worker
     rules: RunRules
     law: Law
-    disk: Disk
+    disk: FolderDisk
     limits: Limits = field(default_factory=Limits)
     draws: OsDraws = field(default_factory=OsDraws)
     listen: tuple[str, int] | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilwalk.core.errors import ConfigError, SpoolError
-from veilwalk.core.files import lock_file
+from veilwalk.core.files import is_locked
 from veilwalk.node.members import Manifest, Roster, decode_params, load_root_public_key
 from veilwalk.node.peer._assemble import learner_of, public_test
 from veilwalk.node.peer._config import NodeConfig, load_config
@@ -142,15 +141,10 @@ def _read_model(register: Register, stored: StoredModel, state: Path) -> bytes:
 
 def is_running(state: Path) -> bool:
     """Return whether a node runs with this state folder."""
-    if not (state / "lock").exists():
-        return False
     try:
-        os.close(lock_file(state / "lock"))
-    except BlockingIOError:
-        return True
+        return is_locked(state / "lock")
     except OSError as error:
         raise SpoolError(f"{state}: {error.strerror or error}") from None
-    return False
 
 
 def drain_node(state: Path, *, timeout_s: float, tell: Callable[[int], None]) -> bool:

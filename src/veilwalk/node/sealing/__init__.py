@@ -9,10 +9,8 @@ if TYPE_CHECKING:
     from veilwalk.node.sealing._context import (
         DIGEST_BYTES,
         RUN_ID_BYTES,
-        WIRE_VERSION,
         SealContext,
         check_recipients,
-        need_length,
     )
     from veilwalk.node.sealing._envelope import Header, OpenedHeader, Opener, open_body, seal
     from veilwalk.node.sealing._kem import (
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
         check_kem_public_key,
         kem_private_key,
         kem_public_bytes,
+        need_length,
         new_kem_secret,
     )
 else:

@@ -9,7 +9,7 @@ from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.geometry import MessageGeometry
 from veilwalk.node.sealing._body import bucket_code
-from veilwalk.node.sealing._kem import Suite
+from veilwalk.node.sealing._kem import Suite, need_length
 
 WIRE_VERSION = 2
 RUN_ID_BYTES = 16
@@ -74,10 +74,3 @@ def check_recipients(recipients: int) -> None:
     validate.at_least(1, recipients=recipients)
     if recipients > MAX_RECIPIENTS:
         raise InvalidParameterError("recipients", recipients, f"at most {MAX_RECIPIENTS}, what a frame has room for")
-
-
-def need_length(length: int, **named: bytes) -> None:
-    """Refuse bytes that are not so many; their value stays out of the message."""
-    for name, value in named.items():
-        if len(value) != length:
-            raise InvalidParameterError(name, f"{len(value)} bytes", f"{length} bytes")

@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from veilwalk.core.errors import CryptoError, InvalidParameterError
 from veilwalk.core.geometry import CLEAR_BYTES, HEADER_BYTES
 from veilwalk.node.sealing._body import Bytes, decrypt_body, encrypt_body
-from veilwalk.node.sealing._context import SealContext, need_length
-from veilwalk.node.sealing._kem import KemPrivateKey
+from veilwalk.node.sealing._context import SealContext
+from veilwalk.node.sealing._kem import KemPrivateKey, need_length
 from veilwalk.node.sealing._slots import opened_slots, sealed_slots
 
 UPDATE_ID_BYTES = 16

@@ -67,6 +67,13 @@ class KemPrivateKey:
     curve_public: bytes
 
 
+def need_length(length: int, **named: bytes) -> None:
+    """Refuse bytes that are not so many; their value stays out of the message, for it may be a secret."""
+    for name, value in named.items():
+        if len(value) != length:
+            raise InvalidParameterError(name, f"{len(value)} bytes", f"{length} bytes")
+
+
 def new_kem_secret(suite: Suite) -> bytes:
     """Return a fresh secret of ``suite`` from the OS source; any bytes of that length are one."""
     return os.urandom(suite.secret_bytes)
@@ -74,7 +81,7 @@ def new_kem_secret(suite: Suite) -> bytes:
 
 def kem_private_key(suite: Suite, secret: bytes) -> KemPrivateKey:
     """Return the private key that ``secret`` stands for."""
-    _need_length(suite.secret_bytes, secret)
+    need_length(suite.secret_bytes, key=secret)
     curve = X25519PrivateKey.from_private_bytes(secret[-_X25519_BYTES:])
     public = curve.public_key().public_bytes_raw()
     if suite is Suite.X25519:
@@ -85,7 +92,7 @@ def kem_private_key(suite: Suite, secret: bytes) -> KemPrivateKey:
 
 def kem_public_bytes(suite: Suite, secret: bytes) -> bytes:
     """Return the public key of ``secret`` as it stands in the roster."""
-    _need_length(suite.secret_bytes, secret)
+    need_length(suite.secret_bytes, key=secret)
     curve = X25519PrivateKey.from_private_bytes(secret[-_X25519_BYTES:]).public_key().public_bytes_raw()
     if suite is Suite.X25519:
         return curve
@@ -94,7 +101,7 @@ def kem_public_bytes(suite: Suite, secret: bytes) -> bytes:
 
 def kem_public_key(suite: Suite, data: bytes) -> KemPublicKey:
     """Return the public key in ``data``."""
-    _need_length(suite.public_key_bytes, data)
+    need_length(suite.public_key_bytes, key=data)
     try:
         curve = X25519PublicKey.from_public_bytes(data[-_X25519_BYTES:])
         if suite is Suite.X25519:
@@ -120,9 +127,3 @@ def check_kem_public_key(suite: Suite, data: bytes) -> None:
 def curve_public_bytes(public_key_bytes: bytes) -> bytes:
     """Return the X25519 part of a public key of any suite."""
     return public_key_bytes[-_X25519_BYTES:]
-
-
-def _need_length(length: int, key: bytes) -> None:
-    # The value stays out of the message: it may be a secret.
-    if len(key) != length:
-        raise InvalidParameterError("key", f"{len(key)} bytes", f"{length} bytes")

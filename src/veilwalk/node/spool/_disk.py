@@ -17,9 +17,8 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote
 
 from veilwalk.core.errors import SpoolError, VeilwalkError
@@ -37,60 +36,6 @@ _NO_ATIME = getattr(os, "O_NOATIME", 0)
 _MOST_COMMITS = 128
 # From here on it is wiped after a commit that nobody waits for, as of a message that is gone: else one would, at a hop.
 _ENOUGH_COMMITS = 120
-
-
-class Disk(Protocol):
-    """What the spool needs of a disk."""
-
-    def write(self, name: str, data: Bytes) -> None:
-        """Write a file: a new one, or over one whose content nobody needs any more."""
-        ...
-
-    def sync(self, name: str) -> None:
-        """Make the content of a file safe."""
-        ...
-
-    def sync_folder(self) -> None:
-        """Make all names safe."""
-        ...
-
-    def read(self, name: str) -> bytes:
-        """Return the content of a file."""
-        ...
-
-    def remove(self, name: str) -> None:
-        """Forget a file; it need not be there."""
-        ...
-
-    def names(self) -> list[str]:
-        """Return the names of all files."""
-        ...
-
-    @property
-    def database(self) -> sqlite3.Connection:
-        """The database, for reading."""
-        ...
-
-    @property
-    def boot(self) -> bytes:
-        """Which start of the machine this is: while it is the same, nothing that was committed is forgotten."""
-        ...
-
-    def transaction(self, *, durable: bool = True) -> AbstractContextManager[sqlite3.Connection]:
-        """Return a context in which the database changes as a whole or not at all.
-
-        Raises:
-            SpoolError: It did not change, though after a power cut it may turn out to have.
-        """
-        ...
-
-    def tidy(self) -> None:
-        """Leave no earlier state of the database, and no times of files."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the database."""
-        ...
 
 
 class FolderDisk:
@@ -122,6 +67,7 @@ class FolderDisk:
         self._durable = True
         # Since the log was wiped.
         self._commits = 0
+        #: Which start of the machine this is: while it is the same, nothing that was committed is forgotten.
         self.boot = _this_boot()
 
     def write(self, name: str, data: Bytes) -> None:
@@ -171,7 +117,11 @@ class FolderDisk:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """Return a context in which the database changes as a whole or not at all."""
+        """Return a context in which the database changes as a whole or not at all.
+
+        Raises:
+            SpoolError: It did not change, though after a power cut it may turn out to have.
+        """
         with _as_spool_error():
             if durable != self._durable:
                 # NORMAL leaves the write-ahead log to be synced with the next FULL commit: order is kept.

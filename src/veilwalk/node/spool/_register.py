@@ -87,10 +87,6 @@ class Register:
         """Return the message that is pinned to ``peer`` under that key."""
         return next(self._messages("WHERE peer = ? AND key = ?", peer, key), None)
 
-    def waiting(self) -> list[Row]:
-        """Return the messages without a next hop, oldest first."""
-        return list(self._messages("WHERE peer IS NULL ORDER BY message.id"))
-
     def pinned_to(self, peer: str) -> list[Row]:
         """Return the messages for that link: those that were given first, then in the order they came."""
         return list(self._messages("WHERE peer = ? ORDER BY given DESC, message.id", peer))

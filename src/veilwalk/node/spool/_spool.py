@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.node.sealing import Bytes
-from veilwalk.node.spool._disk import Disk
+from veilwalk.node.spool._disk import FolderDisk
 from veilwalk.node.spool._register import Register
 from veilwalk.node.spool._tables import WALKS, Row, Stored, StoredModel, make_tables
 
@@ -30,7 +30,7 @@ class DamageError(SpoolError):
 class Spool:
     """A node's custody on disk. Not safe for use by two threads at once."""
 
-    def __init__(self, disk: Disk, *, inline_bytes: int = INLINE_BYTES) -> None:
+    def __init__(self, disk: FolderDisk, *, inline_bytes: int = INLINE_BYTES) -> None:
         self._disk = disk
         self._inline_bytes = inline_bytes
         # Files whose rows are gone, to be removed when that is safe on disk.
