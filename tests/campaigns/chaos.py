@@ -190,11 +190,19 @@ class ChaosCluster:
         self._paused.clear()
         self._wait_dead()
 
-    def suffer(self, seconds: float, act: Callable[[random.Random], None], *, every_s: float, seed: int) -> None:
-        """Let the cluster work for so long while ``act`` hurts it again and again."""
+    def begin(self) -> None:
+        """Start every node that does not run, and wait for the run's walks: before there are any, none can be lost.
+
+        A crowded machine is slow to make them, and a node that is killed meanwhile never does.
+        """
+        self.start_all()
+        if not self.run_until(lambda found: found.tallies.get("started", 0) >= self._walks, timeout_s=120):
+            raise RuntimeError("the nodes made no walk in two minutes")
+
+    def suffer(self, times: int, act: Callable[[random.Random], None], *, every_s: float, seed: int) -> None:
+        """Let the cluster work while ``act`` hurts it so many times."""
         dice = random.Random(seed)  # noqa: S311  which node to hurt is no secret
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        for _ in range(times):
             time.sleep(every_s * dice.uniform(0.5, 1.5))
             act(dice)
             self.tend()
