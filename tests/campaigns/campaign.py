@@ -225,11 +225,14 @@ def _table(state: dict[str, Counts]) -> list[str]:
     ]
     for name, (_, unit, full) in STAGES.items():
         counts = state.get(name, {})
+        if not counts:
+            continue
         done = f"{counts.get(unit, 0):,.0f} {unit.replace('_', ' ')}"
         checked = f"{counts.get('lost', '')} | {counts.get('doubled', '')} | {len(counts.get('faults', []))}"
         minutes = f"{counts.get('seconds', 0) / 60:.1f}"
         lines.append(f"| {name} | {TITLES[name]} | {done} | {full:,.0f} | {checked} | {minutes} |")
-    return lines
+    missing = [name for name in STAGES if not state.get(name)]
+    return [*lines, *(["", f"Not run yet: {', '.join(missing)}."] if missing else [])]
 
 
 def _counted(state: dict[str, Counts]) -> list[str]:

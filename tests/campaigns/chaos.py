@@ -191,13 +191,20 @@ class ChaosCluster:
         self._wait_dead()
 
     def begin(self) -> None:
-        """Start every node that does not run, and wait for the run's walks: before there are any, none can be lost.
+        """Start every node that does not run, and wait until all walks are made and one goes on, or all have ended.
 
-        A crowded machine is slow to make them, and a node that is killed meanwhile never does.
+        Before a walk is made none can be lost. A crowded machine is slow to start, and nodes that are killed meanwhile
+        never do.
         """
+        hops = self.findings(may_fork=True).tallies.get("hops", 0)
         self.start_all()
-        if not self.run_until(lambda found: found.tallies.get("started", 0) >= self._walks, timeout_s=120):
-            raise RuntimeError("the nodes made no walk in two minutes")
+
+        def goes_on(found: Findings) -> bool:
+            is_made = found.tallies.get("started", 0) >= self._walks
+            return is_made and (found.tallies.get("hops", 0) > hops or not found.unfinished)
+
+        if not self.run_until(goes_on, timeout_s=120):
+            raise RuntimeError("the nodes made no hop in two minutes")
 
     def suffer(self, times: int, act: Callable[[random.Random], None], *, every_s: float, seed: int) -> None:
         """Let the cluster work while ``act`` hurts it so many times."""

@@ -40,12 +40,16 @@ def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
             cluster.suffer(35, killing(cluster), every_s=0.2, seed=number)
             cluster.kill_all()
             assert cluster.findings().faults == []
+        # A busy machine makes few hops between two kills from outside.
+        cluster.begin()
+        assert cluster.run_until(lambda _: len(cluster.failpoint_kills()) >= 5, timeout_s=120)
+        cluster.kill_all()
+        assert cluster.findings().faults == []
         found = at_the_end(cluster)
         died = cluster.counts["ended -9"]
     assert found.faults == []
     assert (found.updates, found.lost, found.doubled) == (60, 0, 0)
     assert died >= 60
-    assert len(cluster.failpoint_kills()) >= 5
 
 
 def test_three_walks_end_with_their_shares_whoever_is_killed(tmp_path: Path) -> None:
