@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # Threads that wait for each other turn in circles by default; with several tests at once that took half of both cores.
 QUIETLY := OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
-.PHONY: demo test check kernels browser prometheus docs screenshots choices figures bench api audit-campaign attackers sealed-attackers walk-comparison watch-pictures graph-table routes learning noise robustness campaign short-campaign packaged clean
+.PHONY: demo test check kernels browser prometheus docs screenshots choices figures bench api audit-campaign attackers sealed-attackers overlay-attackers walk-comparison watch-pictures graph-table routes learning noise robustness campaign short-campaign packaged clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.kernels  ## The main job, offline: 300 peers learn digits, and what that hides and costs
@@ -86,6 +86,9 @@ audit-campaign: $(VENV)/.demo  ## Every law, every observer, the curve over coll
 
 attackers: $(VENV)/.demo  ## The strongest attackers on 60 peers, printed; some minutes, resumes
 	$(BIN)/python -m tools.pages.attackers
+
+overlay-attackers: $(VENV)/.demo  ## What coalitions name on a secret overlay; half an hour; writes docs
+	$(BIN)/python -m tools.pages.overlay_attackers
 
 sealed-attackers: $(VENV)/.demo  ## The strongest attackers of what is sealed for several; a quarter of an hour, resumes; writes docs
 	$(BIN)/python -m tools.pages.sealed_attackers

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from veilwalk.audit._knowledge import Knowledge, Posterior
     from veilwalk.audit._members import Coalition
     from veilwalk.audit._observers import Observer
+    from veilwalk.audit._overlay import (
+        OverlayAttack,
+        average_unnamed,
+        count_corruptions,
+        measure_overlay,
+        named_nodes,
+        play_seizing,
+        weigh_makers,
+    )
     from veilwalk.audit._plan import OBSERVERS, make_plan, plan_collusion
     from veilwalk.audit._play import choose_colluders
     from veilwalk.audit._score import SCORES, estimate_over_lanes, score_posteriors

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from veilwalk.audit._knowledge import Grants, Inference, Knowledge, Posterior, Timing, group_equal, require_rows
 from veilwalk.audit._observers import Observer
+from veilwalk.audit._overlay import average_unnamed, named_nodes
 from veilwalk.audit._plan import choose_inference, make_plan
 from veilwalk.audit._play import Run, Truth, choose_colluders
 from veilwalk.audit._sampled import simulate_rehearsal
@@ -30,6 +31,7 @@ from veilwalk.core.progress import Progress, silent
 from veilwalk.core.randomness import task_generator
 from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread, run_jobs
+from veilwalk.graphs import distances
 
 # Destinations of a job.
 _DESTINATIONS = 16
@@ -163,7 +165,10 @@ class Scorer:
 
     def score_candidates(self, progress: Progress) -> dict[str, Scored]:
         """Score every observer on a graph of any size: each update has candidates of its own."""
-        knowledge, observers, search = self._knowledge, self._knowledge.plan.observers, CandidateSearch(self._knowledge)
+        knowledge, observers = self._knowledge, self._knowledge.plan.observers
+        if knowledge.scheme.hides_names:
+            return {observer.name: self._score_by_symmetry(observer) for observer in observers}
+        search = CandidateSearch(knowledge)
         training = knowledge.grants.calibration_sources >= 0
         for observer in observers:
             observer.fit(knowledge)
@@ -188,18 +193,35 @@ class Scorer:
             for observer in observers
         }
 
+    def _score_by_symmetry(self, observer: Observer) -> Scored:
+        """Score a destination to which all are exchangeable but its neighbours, who do not seal for it: one is as all.
+
+        It is scored on one update of each lane.
+        """
+        knowledge = self._knowledge
+        _, rows = np.unique(self._truth.lane, return_index=True)
+        node, source = int(knowledge.sightings.destination[rows[0]]), int(self._truth.source[rows[0]])
+        away = distances(knowledge.graph, np.array([node]))[0]
+        others = np.flatnonzero(away > 1)
+        weights, place = np.full((1, len(others)), 1.0 / len(others)), np.searchsorted(others, [source])
+        table = score_posteriors(weights, place, away[others], knowledge.support)
+        parts = [(_SINGLE, rows, np.tile(table, (len(rows), 1)), "exact: by symmetry")]
+        return self._summarise(observer, parts, blind=np.full(len(rows), 1.0 / len(others)))
+
     def _ask(self, observer: Observer, knowledge: Knowledge, rows: IntArray, of: str = "") -> Iterator[_Scores]:
         """Yield the scores of an observer for these updates, or for groups of them that have one source."""
         if not observer.links:
             posterior = observer.posterior(knowledge, rows)
             posterior = check_posterior(observer, posterior, (len(rows), knowledge.graph.n_nodes))
+            posterior = hide_names(observer, knowledge, posterior, rows)
             yield _SINGLE, rows, self._score(posterior, rows), posterior.how
             return
         source = self._truth.source[rows]
         groups = [places for count in observer.links if len(places := group_equal(source, count))]
         for places, posterior in zip(groups, observer.join(knowledge, rows, groups), strict=True):
             first = rows[places[:, 0]]
-            yield (places.shape[1], of), first, self._score(posterior, first), posterior.how
+            hidden = hide_names(observer, knowledge, posterior, first)
+            yield (places.shape[1], of), first, self._score(hidden, first), hidden.how
 
     def _score(self, posterior: Posterior, rows: IntArray) -> FloatArray:
         """Score the posteriors of the given updates."""
@@ -235,7 +257,7 @@ class Scorer:
         order = np.argsort(rows)
         rows = rows[order]
         if blind is None:
-            blind = observer.prior(knowledge).max(axis=1)[sightings.destination[rows]]
+            blind = _measure_blind_guess(observer, knowledge, rows)
         return Scored(
             how=how,
             sampled=observer.by_destination and not knowledge.attacked.all(),
@@ -279,6 +301,28 @@ def check_posterior(observer: Observer, posterior: object, shape: tuple[int, int
         need = f"a posterior of shape {shape}: weights of 0 or more, each row with the sum 1"
         raise InvalidParameterError("observers", observer.name, need)
     return posterior
+
+
+def hide_names(observer: Observer, knowledge: Knowledge, posterior: Posterior, rows: IntArray) -> Posterior:
+    """Return what a posterior over places of the map says of names, where the scheme hides them.
+
+    The observer is granted the map and the place of each key, which is more than it can learn; names it knows next to
+    those who watch. To it all others are exchangeable, so that the average is its posterior.
+    """
+    if not knowledge.scheme.hides_names or (watching := observer.watchers(knowledge, rows)) is None:
+        return posterior
+    weights = average_unnamed(posterior.weights, named_nodes(knowledge.graph, watching))
+    return Posterior(weights, f"{posterior.how}; knows the map, and names next to itself")
+
+
+def _measure_blind_guess(observer: Observer, knowledge: Knowledge, rows: IntArray) -> FloatArray:
+    """Return the largest weight of the prior of each update."""
+    prior, destination = observer.prior(knowledge), knowledge.sightings.destination[rows]
+    if not knowledge.scheme.hides_names:
+        return np.asarray(prior.max(axis=1)[destination])
+    nodes, first, places = np.unique(destination, return_index=True, return_inverse=True)
+    hidden = hide_names(observer, knowledge, Posterior(prior[nodes], ""), rows[first])
+    return np.asarray(hidden.weights.max(axis=1)[places])
 
 
 def attack_run(
@@ -381,6 +425,7 @@ def _answer_rows(observer: Observer, knowledge: Knowledge, inference: Inference 
     prior, answers = observer.prior(knowledge), []
     for (node, subset), timing in zip(knowledge.iter_destinations(rows), timings, strict=True):
         posterior = observer.posterior(knowledge.with_timing(timing), subset)
+        posterior = hide_names(observer, knowledge, posterior, subset)
         answers += [
             Answer(row=int(row), weights=weights, prior=prior[node], how=posterior.how)
             for row, weights in zip(subset, posterior.weights, strict=True)

@@ -13,6 +13,7 @@ import numpy as np
 from veilwalk.audit._attack import attack_run, grant_knowledge
 from veilwalk.audit._deviations import measure_members
 from veilwalk.audit._members import Coalition
+from veilwalk.audit._overlay import list_overlay_rows
 from veilwalk.audit._plan import OBSERVERS, make_plan, plan_collusion
 from veilwalk.audit._play import choose_colluders, play_updates
 from veilwalk.audit._score import Scored, summarise_scores
@@ -262,7 +263,7 @@ def _run_plan(
         hops_per_update_predicted=scheme.price.hops if known else None,
         return_time_mean=None if scheme.is_direct else float(run.sightings.return_time.mean()),
         left_out=left_out,
-        members=measure_members(grant_knowledge(plan, run)) if attacks else [],
+        members=measure_members(grant_knowledge(plan, run)) if attacks else _list_bounds(plan),
         anonymity_floor_nats=floor,
     )
 
@@ -295,6 +296,16 @@ def warn_few_members(scheme: Scheme) -> str | None:
     return f"{line}; where two may collude anonymity is not worth its price: {cure}"
 
 
+def _list_bounds(plan: Plan) -> list[_Row]:
+    """Return what holds for any coalition of an overlay, where none was played; nothing for other schemes."""
+    if not plan.scheme.hides_names:
+        return []
+    n_nodes, settings = plan.scheme.graph.n_nodes, plan.settings
+    count = max(round(n_nodes / 10), 1) if settings.colluders is None else settings.colluders
+    colluders = choose_colluders(plan.scheme.graph, count, settings.seed, placement=settings.placement)
+    return list_overlay_rows(plan.scheme, np.isin(np.arange(n_nodes), colluders), plays=False)
+
+
 def _place_jobs(plan: Plan, executor: Executor | None, store: JobStore | None) -> dict[str, Any]:
     """Return where the jobs of an audit run and are stored; nothing where everything runs here.
 
@@ -324,6 +335,7 @@ def _cache_key(plan: Plan) -> dict[str, Any]:
         "law": law_digest(scheme.law.rows),
         "walk": scheme.walk.kind,
         "recipients": scheme.recipients,
+        "key_period": scheme.key_period,
         "settings": asdict(replace(plan.settings, memory_bytes=1, observers=plan.names)),
         "plan": [plan.posterior, plan.horizon, plan.colluders, list(plan.names)],
     }

@@ -13,6 +13,7 @@ import numpy as np
 from veilwalk.audit._kernels_paths import ANYBODY, GUESS, HONESTLY, MAKER, ONE_VICTIM, play_cheating_lane
 from veilwalk.audit._knowledge import Knowledge
 from veilwalk.audit._members import select_read
+from veilwalk.audit._overlay import list_overlay_rows
 from veilwalk.audit._score import estimate_over_lanes
 from veilwalk.core.arrays import BoolArray, IntArray
 from veilwalk.core.randomness import task_generator
@@ -87,6 +88,20 @@ def measure_members(knowledge: Knowledge) -> list[Row]:
     run, lanes = play_cheaters(scheme, member, takes=True, seed=seed)
     what = "members make it, taking over what they read"
     rows.append(_estimate("makes", what, "of all updates", member[run[:, MAKER]], lanes))
+    if scheme.hides_names:
+        rows += list_overlay_rows(scheme, member, seed=seed)
+    else:
+        rows += _list_active_rows(scheme, member, of_honest, seed=seed)
+    for count, exact_share in scheme.eclipse_shares.items():
+        what = f"{count} of {scheme.graph.degrees.min()} neighbours know it for certain"
+        row: Row = {"name": f"eclipse-{count}", "what": what, "of": "of a peer's updates"}
+        rows.append(row | {"share": exact_share, "interval": None, "updates": 0})
+    return rows
+
+
+def _list_active_rows(scheme: Scheme, member: BoolArray, of_honest: str, *, seed: int) -> list[Row]:
+    """Return what members name who choose the next maker, where keys have names."""
+    rows: list[Row] = []
     victim = int(np.flatnonzero(~member)[0])
     run, lanes = play_cheaters(scheme, member, aim=ONE_VICTIM, victim=victim, seed=seed)
     is_victim, known = run[:, MAKER] == victim, run[:, GUESS] == victim
@@ -98,10 +113,6 @@ def measure_members(knowledge: Knowledge) -> list[Row]:
     others, known = ~member[run[:, MAKER]], run[:, GUESS] == run[:, MAKER]
     what = "members take over what they read, seal for one peer, and know the next maker"
     rows.append(_estimate("active-coalition", what, of_honest, known[others], lanes[others]))
-    for count, exact_share in scheme.eclipse_shares.items():
-        what = f"{count} of {scheme.graph.degrees.min()} neighbours know it for certain"
-        row: Row = {"name": f"eclipse-{count}", "what": what, "of": "of a peer's updates"}
-        rows.append(row | {"share": exact_share, "interval": None, "updates": 0})
     return rows
 
 

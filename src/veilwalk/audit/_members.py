@@ -77,6 +77,10 @@ class PreviousMaker(PreparedObserver):
         """How often each node makes updates."""
         return np.tile(knowledge.scheme.source_prior, (knowledge.graph.n_nodes, 1))
 
+    def watchers(self, knowledge: Knowledge, rows: IntArray) -> BoolArray:
+        """Return the previous maker, who opened the update before the last."""
+        return np.asarray(knowledge.sightings.destination[rows - 2, np.newaxis] == np.arange(knowledge.graph.n_nodes))
+
     def fit(self, knowledge: Knowledge) -> None:
         """Compute for each update the chances of the recipients that the previous maker drew."""
         lane, sightings = knowledge.grants.lane, knowledge.sightings
@@ -239,6 +243,10 @@ class Memory(LoneObserver):
         hops = LEGS * plan.scheme.price.hops + n_nodes
         return Effort(updates=float(n_nodes) * (_DISTINCT_COUNTS + 1), hops=hops)
 
+    def watchers(self, knowledge: Knowledge, rows: IntArray) -> BoolArray:
+        """Return the destination."""
+        return np.asarray(knowledge.sightings.destination[rows, np.newaxis] == np.arange(knowledge.graph.n_nodes))
+
     def answer(self, knowledge: Knowledge) -> tuple[IntArray, FloatArray]:
         """Answer for updates to a destination that was one before."""
         ends = thin_rows(self.select_visits(knowledge), self.n_answers)
@@ -287,6 +295,11 @@ class Neighbour(LoneObserver):
         rows, first = np.unique(rows, return_index=True)
         self.relays = np.array([relay_of[int(row)] for row in rows])
         return rows, weights[first]
+
+    def watchers(self, knowledge: Knowledge, rows: IntArray) -> BoolArray:
+        """Return the relay."""
+        relays = self.relays[np.searchsorted(self.rows, rows), np.newaxis]
+        return np.asarray(relays == np.arange(knowledge.graph.n_nodes))
 
     def facts(self, knowledge: Knowledge) -> dict[str, float]:
         """Return how often a maker is certain: to some relay, and to one relay at first sight."""

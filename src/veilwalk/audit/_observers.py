@@ -14,7 +14,7 @@ from veilwalk.audit._sampled import SightCounts, path_posterior, select_first_up
 from veilwalk.audit._settings import EXACT, REHEARSED, SCORED_BY_FEW, Plan
 from veilwalk.chains import NodeChain, stationary_law
 from veilwalk.core import sizes
-from veilwalk.core.arrays import FloatArray, IntArray, normalised
+from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, normalised
 from veilwalk.design import exact_window_likelihood
 
 # How many updates of one source are joined.
@@ -85,6 +85,16 @@ class Observer(ABC):
     def fit(self, knowledge: Knowledge) -> None:
         """Learn from the scheme and the sightings, once, before any question."""
         del knowledge
+
+    def watchers(self, knowledge: Knowledge, rows: IntArray) -> BoolArray | None:
+        """Return who watches each update, a row each: where names are hidden it knows these and their neighbours.
+
+        By default the destination or the colluders; None is an observer that knows the names of all.
+        """
+        if self.colluding:
+            return np.tile(knowledge.is_colluder, (len(rows), 1))
+        nodes = np.arange(knowledge.graph.n_nodes)
+        return knowledge.sightings.destination[rows, np.newaxis] == nodes if self.by_destination else None
 
     def prior(self, knowledge: Knowledge) -> FloatArray:
         """Return its blind guess, a row a destination."""

@@ -29,7 +29,7 @@ _SUFFIXES = {".json", ".npz"}
 _MODEL_BYTES = 31_400
 _SHOWN_LABELS = 4
 SPEC_HELP = (
-    "rrg:NODES:DEGREE, er:NODES:MEAN_DEGREE, ba:NODES:ATTACH, ws:NODES:DEGREE:REWIRE, "
+    "rrg:NODES:DEGREE, overlay:NODES:DEGREE, er:NODES:MEAN_DEGREE, ba:NODES:ATTACH, ws:NODES:DEGREE:REWIRE, "
     "geometric:NODES:RADIUS (each with :seed=S), "
     "ring:NODES, torus:SIDE:SIDE, hypercube:DIMENSION, complete:NODES, or file:PATH (edge list, CSV, TSV, GraphML, "
     "GML, node-link JSON, .adjlist, .mtx, .npz; .gz too); er, ws, geometric and file take :component=largest."
@@ -50,6 +50,10 @@ _COLLUDER_COLUMNS = {
     ">read": "{read}",
     ">named at first sight": "{named}",
     ">times the floor": "{times:.2f}",
+}
+_LONG_RUN_COLUMNS = {
+    ">collude": "{share:.1%}",
+    ">name at most (bound)": "{at_most:.1%}",
 }
 _NODE_COLUMNS = {"": "{node}", ">degree": "{degree}", ">node entropy, nats": "{node_entropy_nats:.4f}"}
 
@@ -261,6 +265,11 @@ def print_design(result: rooms.design.Design) -> None:
             for share, named in exposure.named_by_colluders.items()
         ],
     )
+    print_records(
+        "any coalition in the long run: honest members that it names",
+        _LONG_RUN_COLUMNS,
+        exposure.summary().get("named_in_the_long_run", []),
+    )
     if exposure.weight_by_source is not None:
         nodes, content = result.rows(), exposure.to_dict(scheme.graph.degrees)
         worst, known = (
@@ -299,7 +308,7 @@ def _exposure_rows(result: rooms.design.Design) -> list[tuple[str, str, str]]:
         rows.append(("", f"{result.entropy_share:.2%}", "of the log of all other nodes"))
     if (alone := exposure.blind_node_entropy) is not None:
         rows.append(("" if rows else "node entropy", nats_and_bits(alone.mean), _kind(blind, alone)))
-    between = exposure.observer == "opener" and exposure.how != "exact"
+    between = exposure.observer == "opener" and not exposure.how.startswith("exact")
     guessed = "the source guesses " + ("the opener" if scheme.train_probability == 1.0 else "who trains next")
     guess_kind = f"{who}, {'a low and a high estimate' if between else 'mean'}"
     guesses = (
@@ -359,6 +368,7 @@ def _print_recommendation(record: Record) -> None:
         is_best = all(row[name] == best[name] for name in ("graph", "walk", "law", "recipients"))
         return "best" if is_best else "keeps" if row["meets_floor"] else ""
 
+    is_overlay = "named_in_the_long_run" in best
     several = len({row["graph"] for row in record.result["rows"]}) > 1
     print_records(
         f"candidates: {params['graph']}, floor {params['keep']:g} of log(N - 1), {params['suite']}, a model of "
@@ -373,9 +383,15 @@ def _print_recommendation(record: Record) -> None:
             ">entropy": "{node_entropy_nats:.3f}",
             ">share": "{node_entropy_share:.2%}",
             ">read by a tenth": "{read:.1%}",
+            **({">named at most": "{most:.1%}"} if is_overlay else {}),
             "": "{mark}",
         },
-        [row | {"mark": mark(row), "read": row["read_by_colluders"][0]["mean"]} for row in record.result["rows"]],
+        [
+            row
+            | {"mark": mark(row), "read": row["read_by_colluders"][0]["mean"]}
+            | ({"most": row["named_in_the_long_run"][0]["at_most"]} if is_overlay else {})
+            for row in record.result["rows"]
+        ],
     )
     choice = f"sealed for {best['recipients']}, {best['law']}, {best['walk']}" + f" on {best['graph']}" * several
     if record.result["meets_floor"]:

@@ -53,6 +53,8 @@ def make(
         raise ConfigError("the network: give either --graph or --edges")
     network_id = None if network is None else rooms.members.parse_network(network)
     links = rooms.graphs.read_graph(edges) if edges is not None else read_graph_spec(graph or "")
+    if links.is_overlay:
+        raise InvalidParameterError("graph", graph, "a published graph, such as rrg:20:3: a roster lists all links")
     pairs = rooms.members.edges_of_graph(links, set(members))
     now = int(time.time())
     roster = rooms.members.first_roster(members, pairs, suite=suite, now=now, days=days, network=network_id)

@@ -61,6 +61,7 @@ class Exposure:
         predecessor_guess_with_hop: The same, from the set and its first hop.
         named_by_colluders: Share of messages whose honest source the first colluder names, by share of colluders.
         read_by_colluders: Share of honest messages that colluders read who share their keys, by share of colluders.
+        named_in_the_long_run: On a secret overlay, the most that a coalition names of many linked updates, by share.
         is_bound: Whether the node entropy is an upper bound, which no estimate may be compared with.
     """
 
@@ -79,6 +80,7 @@ class Exposure:
     predecessor_guess: Estimate | None = None
     predecessor_guess_with_hop: Estimate | None = None
     named_by_colluders: Mapping[float, Estimate] = field(default_factory=dict)
+    named_in_the_long_run: Mapping[float, Estimate] = field(default_factory=dict)
     read_by_colluders: Mapping[float, Estimate] = field(default_factory=dict)
     is_bound: bool = False
 
@@ -102,6 +104,9 @@ class Exposure:
         if self.read_by_colluders:
             rows = [{"share": share} | _mean(read) for share, read in self.read_by_colluders.items()]
             content["read_by_colluders"] = rows
+        if self.named_in_the_long_run:
+            rows = [{"share": share, "at_most": most.mean} for share, most in self.named_in_the_long_run.items()]
+            content["named_in_the_long_run"] = rows
         return content
 
     def to_dict(self, degrees: IntArray) -> dict[str, Any]:

@@ -245,7 +245,7 @@ def design(
         law: a name of ``LAWS``, a law file, or your own law: a matrix of probabilities, dense or sparse, or a function
             of the graph that returns one. By default ``optimal``; with ``recipients`` the farthest of far:2 to far:4.
         recipients: number of recipients, whose openings are sampled with a fixed seed; by default that of the file, or
-            one, which is exact.
+            one, which is exact; on an overlay as recommended.
         train_probability: chance that an opener trains and does not only seal again: fewer guess who trains next, and
             an update takes more hops. With ``recipients``; by default 1.
         support: distances a destination may have; by default from 2 to 6, or to as far as all nodes reach.
@@ -265,6 +265,10 @@ def design(
     """
     graph = parse_graph_spec(graph)
     validate.options(LawRequest, options)
+    if graph.is_overlay and recipients is None and not (isinstance(law, str) and is_law_file(law)):
+        from veilwalk.design._search import recommend
+
+        recipients = recommend(graph, sealing=sealing).scheme.recipients
     if law is None:
         law = "optimal" if recipients is None else farthest_law(graph, recipients)
     with show_progress(progress=progress) as listener:
@@ -310,13 +314,17 @@ def evaluate_scheme(
     progress("exposure to openers", 0, steps)
     price, exposure, often = estimate_opener_exposure(scheme, effort=effort)
     if colluders is not None:
-        if scheme.graph.n_nodes <= SMALL_NODES and (best := estimate_return_guesses(scheme)) is not None:
+        if (
+            not scheme.hides_names
+            and scheme.graph.n_nodes <= SMALL_NODES
+            and (best := estimate_return_guesses(scheme)) is not None
+        ):
             mean, percent, worst = best
             exposure = replace(
                 exposure, return_hit_ratio=mean, worst_percent_hit_ratio=percent, worst_arc_hit_ratio=worst
             )
         progress("guesses of the source", 1, steps)
-        if (guesses := estimate_predecessor_guess(scheme, hops=price.hops)) is not None:
+        if not scheme.hides_names and (guesses := estimate_predecessor_guess(scheme, hops=price.hops)) is not None:
             exposure = replace(exposure, predecessor_guess=guesses[0], predecessor_guess_with_hop=guesses[1])
         named, read = dict[float, Estimate](), dict[float, Estimate]()
         for step, share in enumerate(colluders, start=2):

@@ -23,7 +23,7 @@ from veilwalk.core.records import plain, write_atomically
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.version import __version__
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design._law import DestinationLaw, DistanceLaw, LawLike, law_from_rows, parse_far
+from veilwalk.design._law import DestinationLaw, DistanceLaw, LawLike, far_law, law_from_rows, parse_far
 from veilwalk.design._registry import LawRequest, default_law, default_support, make_from_request
 from veilwalk.design._scheme import Scheme
 from veilwalk.graphs import Graph, parse_graph_spec
@@ -31,7 +31,9 @@ from veilwalk.graphs import Graph, parse_graph_spec
 _FORMAT = "veilwalk-law-1"
 _SUFFIXES = (".json", ".npz")
 # Numbers of a scheme that a file may hold, with their defaults.
-_NUMBERS: dict[str, float] = {"recipients": 1, "train_probability": 1.0, "most_updates": 0}
+_NUMBERS: dict[str, float] = {"recipients": 1, "train_probability": 1.0, "most_updates": 0, "key_period": 0}
+# Updates of a period of nameless keys, and the walk of an overlay: one that goes straight back shows makers.
+_KEY_PERIOD, _STRAIGHT = 300, Walk("non-backtracking")
 
 
 def save_law(
@@ -102,6 +104,7 @@ def choose_scheme(
     recipients: int | None = None,
     train_probability: float | None = None,
     most_updates: int | None = None,
+    key_period: int | None = None,
 ) -> Scheme:
     """Return a scheme by its law, walk and recipients; missing parts are chosen to fit the graph.
 
@@ -114,6 +117,7 @@ def choose_scheme(
         recipients: number of recipients; by default that of the file, or one.
         train_probability: chance that an opener trains and does not only seal again; by default that of the file, or 1.
         most_updates: updates of a member in a run; by default those of the file, or three times the even share.
+        key_period: updates of a period of nameless keys; by default those of the file, or on an overlay 300.
 
     Example:
         >>> from veilwalk.graphs import barabasi_albert
@@ -122,14 +126,21 @@ def choose_scheme(
         ('uniform-node', '2:3', 85.3)
     """
     graph = parse_graph_spec(graph)
-    chosen_walk = None if walk is None else Walk.parse(walk)
     law = str(law) if isinstance(law, Path) else law
+    chosen_walk = None if walk is None else Walk.parse(walk)
+    if graph.is_overlay:
+        is_file = isinstance(law, str) and is_law_file(law)
+        chosen_walk = chosen_walk if is_file else chosen_walk or _STRAIGHT
+        key_period = _KEY_PERIOD if key_period is None and not is_file else key_period
     named = {"recipients": recipients, "train_probability": train_probability, "most_updates": most_updates}
+    named["key_period"] = key_period
     numbers: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if isinstance(law, str) and is_law_file(law):
         stored = _load(Path(law))
         numbers = stored.numbers | numbers
         placed = stored.place_on(graph).named(law)
+        if graph.is_overlay and not abs(placed.matrix - far_law(graph, 2).matrix).sum():
+            placed = far_law(graph, 2)
         return Scheme(graph, placed, chosen_walk or stored.walk or SIMPLE, designed_for=stored.walk, **numbers)
     if law is not None and not isinstance(law, str):
         on_graph = law.place_on(graph) if isinstance(law, DistanceLaw) else law_from_rows(graph, law)

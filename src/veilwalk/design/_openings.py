@@ -38,6 +38,7 @@ from veilwalk.core.sizes import SMALL_NODES, TABLE_ENTRIES
 from veilwalk.core.stats import Estimate, estimate_mean, geometric_starts, jackknife
 from veilwalk.design._channel import Channel, Exposure
 from veilwalk.design._kernels import classify_balls, count_openers
+from veilwalk.design._overlay import expose_overlay
 from veilwalk.design._scheme import Price, Scheme, n_parallel_lanes
 from veilwalk.graphs import Graph, balls
 from veilwalk.walks import Openings, draw_recipients, estimate_openings
@@ -90,6 +91,10 @@ def estimate_opener_exposure(scheme: Scheme, *, effort: int = THOROUGH) -> Sampl
     It is exact where all sets are listed. ``effort`` is the number of hops per entry of a table; it also limits the
     size of tables. Small networks always have tables.
     """
+    if scheme.hides_names:
+        # All have one degree: of classes by degree there is one.
+        often = (1.0, 1.0) if scheme.is_large else scheme.prior_range
+        return SampledExposure(scheme.price, expose_overlay(scheme, SHARES), often)
     if (exact := scheme.exact_openings) is not None:
         return _summarise_groups(scheme, [exact])
     entries, is_small = len(scheme.graph.indices) * scheme.graph.n_nodes, scheme.graph.n_nodes <= SMALL_NODES

@@ -282,8 +282,10 @@ def _leads_everywhere(graph: Graph, support: DistanceSupport) -> bool:
 def default_law(graph: Graph) -> str:
     """Return the paper's law on regular graphs, which it is for, and uniform-node on others.
 
-    Where neighbours must be recipients, it is ``far:1``.
+    Where neighbours must be recipients, it is ``far:1``; on an overlay ``far:2``, for members know no distances.
     """
+    if graph.is_overlay:
+        return "far:2"
     if default_support(graph).lo == 1:
         return "far:1"
     return "paper" if graph.is_regular and graph.degrees[0] >= 3 else "uniform-node"
@@ -291,7 +293,7 @@ def default_law(graph: Graph) -> str:
 
 def iter_far_laws(graph: Graph) -> Iterator[DestinationLaw]:
     """Yield the laws far:2, far:3, ... that suit the graph; only far:1 where neighbours must be recipients."""
-    for far in _FARS if default_support(graph).lo > 1 else (1,):
+    for far in (2,) if graph.is_overlay else _FARS if default_support(graph).lo > 1 else (1,):
         try:
             law = far_law(graph, far)
         except InvalidParameterError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -21,8 +21,8 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.sizes import EXACT_ARCS, LARGE_NODES, LISTED_SETS, SMALL_NODES, TABLE_ENTRIES
 from veilwalk.core.stats import estimate_mean
 from veilwalk.core.walk import SIMPLE, Walk
-from veilwalk.design._law import DestinationLaw
-from veilwalk.graphs import Graph, parse_graph_spec
+from veilwalk.design._law import DestinationLaw, far_law
+from veilwalk.graphs import Graph, overlay, parse_graph_spec
 from veilwalk.walks import (
     Openings,
     estimate_openings,
@@ -49,6 +49,8 @@ _WAY, _NAMED = 1e-6, 8
 _MOST_NEIGHBOURS, _WEAKEST = 8, 64
 # Legs of an estimate with sets summed out; fewer where one leg takes very long.
 _LEGS, _FEWEST_LEGS, _FOLLOWED_HOPS = 40_000, 64, 2_000_000_000
+# Hops to play for the price on a large overlay.
+_PLAYED_HOPS = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,9 @@ class Scheme:
     the token meets opens it. One recipient is the paper's scheme. ``designed_for`` is the walk that the law was
     designed for, where that is known. Design returns a scheme; the audit, training and nodes take one.
 
+    On an overlay members know their own links only. ``key_period`` is the number of updates after which recipient keys
+    are renewed there, which are listed without names; 0 where keys have names.
+
     Two fields are defences. An opener trains with ``train_probability`` and else seals the model again as it is: a
     blank leg. A member that has made ``most_updates`` in a run only seals again; 0 is three times the even share.
     """
@@ -78,6 +83,7 @@ class Scheme:
     recipients: int = field(default=1, kw_only=True)
     train_probability: float = field(default=1.0, kw_only=True)
     most_updates: int = field(default=0, kw_only=True)
+    key_period: int = field(default=0, kw_only=True)
     designed_for: Walk | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -87,6 +93,13 @@ class Scheme:
         self.law.check_graph(self.graph)
         validate.integer(1, recipients=self.recipients)
         validate.integer(0, most_updates=self.most_updates)
+        validate.integer(0, key_period=self.key_period)
+        if self.graph.is_overlay and not self.is_direct and self.law.far != 2:
+            need = "far:2 on an overlay, where members know no distances: all but their neighbours"
+            raise InvalidParameterError("law", self.law.name, need)
+        if self.key_period and not self.graph.is_overlay:
+            need = "0 where members know the graph: keys without names hide little there"
+            raise InvalidParameterError("key_period", self.key_period, need)
         validate.finite(train_probability=self.train_probability)
         if not 0.0 < self.train_probability <= 1.0:
             raise InvalidParameterError("train_probability", self.train_probability, "above 0 and at most 1")
@@ -118,6 +131,16 @@ class Scheme:
         With more, the state of the chain would be a set; everything is estimated. No other place decides this.
         """
         return self.recipients == 1
+
+    @property
+    def hides_names(self) -> bool:
+        """Whether observers know names only next to themselves: neither map nor keys name anybody else."""
+        return self.graph.is_overlay and self.key_period > 0 and not self.is_direct
+
+    def deal_again(self, *, seed: int) -> Scheme:
+        """Return the same scheme on another overlay of the same members."""
+        graph = overlay(self.graph.n_nodes, int(self.graph.degrees[0]), seed=seed)
+        return replace(self, graph=graph, law=far_law(graph, 2))
 
     @property
     def is_direct(self) -> bool:
@@ -210,6 +233,9 @@ class Scheme:
         """Share of updates by each node in the long run; estimated where there is no exact law."""
         if self.has_exact_law:
             return self.law.source_prior
+        if self.hides_names and self.is_large:
+            # All have one degree, and nobody has a name.
+            return np.full(self.graph.n_nodes, 1.0 / self.graph.n_nodes)
         if self.exact_openings is not None:
             return np.asarray(self.exact_openings.joint.sum(axis=0))
         heads = np.repeat(np.arange(self.graph.n_nodes), self.graph.degrees)
@@ -230,6 +256,8 @@ class Scheme:
 
         Every leg is a row, blank ones too: its source sealed it, and made an update of its own only if it trained.
         """
+        if self.graph.is_overlay and options.get("device", "cpu") != "cpu":
+            raise InvalidParameterError("device", options["device"], "cpu on an overlay")
         options |= {"updates": updates, "seed": seed, "walk": self.walk, "recipients": self.recipients}
         return iter_protocol(self.graph, self.law.rows, **options)
 
@@ -250,10 +278,14 @@ class Scheme:
             return self.price_legs(hops, "nearly exact: arcs into the source taken for equally likely")
         if self.exact_openings is not None:
             return self.price_legs(self.exact_openings.mean_hops, "exact")
-        if not self.has_exact_law and self.law.is_even:
+        if not self.has_exact_law and self.law.is_even and not (self.hides_names and self.is_large):
             kind = f"estimated from {self.openings.legs} simulated walks"
             return self.price_legs(self.openings.hops, kind, self.openings.hops_interval)
-        records = np.concatenate(list(self.iter_updates(updates=_SIMULATED_UPDATES, seed=1)))
+        options: dict[str, Any] = {"updates": _SIMULATED_UPDATES}
+        if self.hides_names:
+            updates = max(_PLAYED_HOPS * self.recipients // self.graph.n_nodes, _FEWEST_LEGS)
+            options = {"updates": min(updates, _SIMULATED_UPDATES), "replicas": 4, "burn_in": 1}
+        records = np.concatenate(list(self.iter_updates(seed=1, **options)))
         mean = estimate_mean(np.asarray(records["leg_hops"], dtype=np.float64))
         return self.price_legs(mean.mean, f"simulated, {mean.count} updates", mean.interval)
 

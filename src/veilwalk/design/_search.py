@@ -22,6 +22,7 @@ from veilwalk.design._design import Design, Sealing, evaluate_scheme
 from veilwalk.design._files import choose_scheme
 from veilwalk.design._law import DestinationLaw
 from veilwalk.design._openings import QUICK, TENTH, estimate_coalition
+from veilwalk.design._overlay import CoalitionLimits, expose_overlay, exposed_share
 from veilwalk.design._registry import default_support, iter_far_laws
 from veilwalk.design._scheme import Scheme
 from veilwalk.graphs import Graph, complete, parse_graph_spec, random_regular
@@ -41,6 +42,8 @@ _NEW_NODES = 16
 _NEARLY_TWICE = 1.7
 # Fewest members of a network whose graph is free; of fewer than six all are linked.
 _FEWEST_MEMBERS, _FEWEST_REGULAR = 3, 6
+# On an overlay, the fewest hops between two updates, about: with fewer the maker is next to whom opens.
+_FEWEST_HOPS = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,6 +102,7 @@ def recommend(
     walks: Sequence[Walk | str] | None = None,
     sealing: Sealing | None = None,
     exhaustive: bool = False,
+    limits: CoalitionLimits | None = None,
     progress: Progress | bool = False,
 ) -> Recommendation:
     """Recommend a scheme: the least bytes whose node entropy keeps the floor; the result is always the same.
@@ -116,6 +120,7 @@ def recommend(
             a ring.
         sealing: size and suite of a message.
         exhaustive: evaluate all numbers of recipients, powers of two, under all laws, and also the simple walk.
+        limits: on an overlay, what a coalition may name and read at most.
         progress: True for a display on standard error, or a function that receives stage, done and total.
 
     Example:
@@ -135,6 +140,11 @@ def recommend(
     quick: list[Design] = []
     candidates: list[Design] = []
     with show_progress(progress=progress) as listener:
+        if graphs[0].is_overlay:
+            limits = limits or CoalitionLimits()
+            designs = _evaluate_overlay(graphs[0], keep, sealing or Sealing(), limits, listener)
+            best = _choose_on_overlay(designs, keep, limits)
+            return Recommendation(design=best, floor=keep, candidates=tuple(designs))
         for network in graphs:
             search = _Search(network, keep, sealing or Sealing(), listener)
             kinds = search.walks[-1:] if walks is None else tuple(Walk.parse(walk) for walk in walks)
@@ -144,6 +154,37 @@ def recommend(
                 search.evaluate_all(search.walks if walks is None else kinds)
             candidates += search.sorted_candidates()
     return Recommendation(design=choose_candidate(quick, keep), floor=keep, candidates=tuple(candidates))
+
+
+def _evaluate_overlay(
+    graph: Graph, keep: float, sealing: Sealing, limits: CoalitionLimits, progress: Progress
+) -> list[Design]:
+    """Evaluate all numbers of recipients, powers of two, on an overlay: nothing else is to be chosen."""
+    search, designs = _Search(graph, keep, sealing, progress), []
+    counts = [count for count in search.counts(search.laws[0]) if count <= graph.n_nodes / _FEWEST_HOPS]
+    for done, count in enumerate(counts or [1]):
+        progress("candidates", done, len(counts), f"{count} recipients")
+        design = evaluate_scheme(choose_scheme(graph, recipients=count), colluders=None, sealing=sealing)
+        exposure = expose_overlay(design.scheme, (limits.colluding,))
+        placed, _, read = estimate_coalition(design.scheme, limits.colluding, hops=design.price.hops)
+        designs.append(replace(design, exposure=replace(exposure, read_by_colluders={placed: read})))
+    return designs
+
+
+def _choose_on_overlay(designs: Sequence[Design], keep: float, limits: CoalitionLimits) -> Design:
+    """Return the design with the least bytes that keeps the floor and both limits; refuse a degree that cannot."""
+    graph, colluding = designs[0].scheme.graph, limits.colluding
+    share = exposed_share(colluding, int(graph.degrees.max()))
+    if share > limits.most_named:
+        need = f"{share:.3f} or more: of so many members one is among the {graph.degrees.max()} neighbours that often"
+        raise InvalidParameterError("most_named", limits.most_named, need)
+    keeping = [design for design in designs if design.least_entropy_share >= keep] or list(designs)
+    quiet = [
+        design
+        for design in keeping
+        if all(read.mean <= limits.most_read for read in design.exposure.read_by_colluders.values())
+    ]
+    return min(quiet or keeping, key=lambda design: design.bytes_per_update)
 
 
 def choose_candidate(candidates: Sequence[Design], keep: float) -> Design:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         complete,
         erdos_renyi,
         hypercube,
+        overlay,
         random_regular,
         ring,
         torus,

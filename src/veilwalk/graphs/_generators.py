@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -92,6 +93,18 @@ def random_regular(n_nodes: int, degree: int, *, seed: int) -> Graph:
         except GraphError:
             continue
     raise GraphError(f"{_REDRAWS_WHEN_DISCONNECTED} draws gave no connected graph: must be connected")
+
+
+def overlay(n_nodes: int, degree: int, *, seed: int) -> Graph:
+    """Return a random regular graph of which each member knows its own links only: dealt once, and kept.
+
+    Args:
+        n_nodes: Number of members.
+        degree: Links of each member, from 3 to ``n_nodes - 1``.
+        seed: Seed; the same one gives the same overlay. A real dealer draws it from the OS and forgets it.
+    """
+    graph = random_regular(n_nodes, degree, seed=seed)
+    return replace(graph, name=f"overlay:{n_nodes}:{degree}:seed={seed}", is_overlay=True)
 
 
 def erdos_renyi(n_nodes: int, mean_degree: float, *, seed: int, largest_component: bool = False) -> Graph:

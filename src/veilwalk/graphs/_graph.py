@@ -39,15 +39,17 @@ class Graph:
         indices: The neighbour lists, one after the other.
         name: What made it, a spec such as ``rrg:300:3:seed=1`` or ``file:edges.csv``; empty when unknown.
         labels: What its owner calls each node, all different; None where that is the number itself.
+        is_overlay: Whether members know their own links only; else every member knows the whole graph.
     """
 
     indptr: IntArray
     indices: IntArray
     name: str = ""
     labels: tuple[str, ...] | None = None
+    is_overlay: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.indptr, self.indices, self.name, self.labels)
+        return _rebuild, (self.indptr, self.indices, self.name, self.labels, self.is_overlay)
 
     @classmethod
     def from_edges(
@@ -330,6 +332,6 @@ def _keep_nodes(indptr: IntArray, indices: IntArray, is_member: BoolArray) -> tu
     return new_indptr, new_number[indices[np.repeat(is_member, degrees)]].astype(indices.dtype)
 
 
-def _rebuild(indptr: IntArray, indices: IntArray, name: str, labels: tuple[str, ...] | None) -> Graph:
+def _rebuild(indptr: IntArray, indices: IntArray, *others: Any) -> Graph:
     """Return a graph that came from another process, read-only as it was: kernels are compiled for that."""
-    return Graph(frozen(indptr), frozen(indices), name, labels)
+    return Graph(frozen(indptr), frozen(indices), *others)

@@ -16,6 +16,7 @@ from veilwalk.graphs._generators import (
     complete,
     erdos_renyi,
     hypercube,
+    overlay,
     random_geometric,
     random_regular,
     ring,
@@ -48,6 +49,13 @@ class GraphKind:
 GRAPH_KINDS: Mapping[str, GraphKind] = MappingProxyType(
     {
         "rrg": GraphKind("rrg:NODES:DEGREE[:seed=S]", "random regular graph", random_regular, (int, int), ("seed",)),
+        "overlay": GraphKind(
+            "overlay:NODES:DEGREE[:seed=S]",
+            "secret overlay: members know their own links only",
+            overlay,
+            (int, int),
+            ("seed",),
+        ),
         "er": GraphKind(
             "er:NODES:MEAN_DEGREE[:seed=S][:component=largest]",
             "Erdős–Rényi: every pair of nodes joined with the same probability",

@@ -88,7 +88,13 @@ def mean_hitting_time_nsp(distance: npt.ArrayLike, *, model: WalkModel) -> Float
 
 
 def mean_hitting_time(distance: npt.ArrayLike, *, model: WalkModel) -> FloatArray:
-    """E[T_FH | distance], both scenarios mixed.  Paper: text before Gl3 (unlabelled)."""
+    """E[T_FH | distance], both scenarios mixed.  Paper: text before Gl3 (unlabelled).
+
+    Examples:
+        >>> from veilwalk.theory import WalkModel
+        >>> mean_hitting_time([1, 4], model=WalkModel(n_nodes=300, degree=3)).round(1).tolist()
+        [300.3, 565.5]
+    """
     sp = shortest_path_probability(distance, model=model)
     direct = mean_hitting_time_sp(distance, model=model)
     lost = mean_hitting_time_nsp(distance, model=model)

@@ -114,6 +114,9 @@ def _posteriors(scheme: Scheme, trace: TrainingTrace, rows: IntArray) -> FloatAr
     """Return the makers of each delivery: by opener and last hop where that is known, else by the prior."""
     if not len(rows):
         return np.zeros((0, scheme.graph.n_nodes))
+    if scheme.hides_names:
+        # By symmetry: all but its neighbours, who do not seal for it.
+        return np.asarray(scheme.law.matrix[trace.node[rows]].toarray())
     if scheme.has_exact_law or not scheme.openings.joint.size:
         return normalised(_priors(scheme)[trace.node[rows]])
     heads = np.repeat(np.arange(scheme.graph.n_nodes), scheme.graph.degrees)
@@ -195,7 +198,7 @@ def _name_summary(scheme: Scheme, how: Any) -> tuple[JobStore, tuple[dict[str, A
     """Return where means are stored, and under which name those of a scheme."""
     if (folder := cache_folder()) is None:
         raise RecordError("there is no folder to store results in")
-    parts = [scheme.graph.digest, law_digest(scheme.law.rows), scheme.walk.kind, scheme.recipients]
+    parts = [scheme.graph.digest, law_digest(scheme.law.rows), scheme.walk.kind, scheme.recipients, scheme.key_period]
     return JobStore(folder / "anonymity"), ({"code": source_stamp(), "how": how}, parts)
 
 
@@ -224,4 +227,5 @@ def _plan_route(scheme: Scheme) -> tuple[AuditSettings, bool]:
         rehearsed_hops=_REHEARSED_HOPS,
     )
     plan = make_plan(scheme, settings)
-    return settings, plan.posterior == "exact" and not plan.samples_destinations
+    is_exact = plan.posterior == "exact" and not plan.samples_destinations and not scheme.hides_names
+    return settings, is_exact

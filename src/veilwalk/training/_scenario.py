@@ -183,8 +183,8 @@ class Scenario:
 
     @cached_property
     def paper_scheme(self) -> Scheme:
-        """The paper's scheme on this graph, or what is like it: sealed for one."""
-        return choose_scheme(self.graph)
+        """The paper's scheme on this graph, which all members know there, or what is like it: sealed for one."""
+        return choose_scheme(replace(self.graph, is_overlay=False))
 
 
 def build_scheme(graph: Graph, spec: RunSpec, *, progress: Progress = silent) -> Scheme:

@@ -77,7 +77,7 @@ def test_files_may_have_colons_and_equals_signs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("", "KIND one of rrg, er, ba, ws, geometric, ring, torus, hypercube, complete, file"),
+        ("", "KIND one of rrg, overlay, er, ba, ws, geometric, ring, torus, hypercube, complete, file"),
         ("grid:3", "KIND one of rrg"),
         ("rrg", "rrg:NODES:DEGREE"),
         ("rrg:300", "rrg:NODES:DEGREE"),

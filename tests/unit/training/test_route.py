@@ -12,7 +12,7 @@ import pytest
 from veilwalk.audit import AuditSettings, audit
 from veilwalk.core.files import cache_folder
 from veilwalk.design import Scheme, choose_scheme
-from veilwalk.graphs import random_regular
+from veilwalk.graphs import overlay, random_regular
 from veilwalk.report import training_report
 from veilwalk.training import Route, Scenario, _route, make_spec, plan_run, route_anonymity, run_training
 
@@ -119,3 +119,15 @@ def test_the_exact_route_of_a_comparison_is_measured_once(
     with pytest.raises(TypeError):
         run_training(longer)
     assert len(audited) == 1
+
+
+def test_on_an_overlay_a_receiver_learns_nothing_but_that_its_neighbours_were_not_it(audited: list[Scheme]) -> None:
+    scheme = choose_scheme(overlay(20, 3, seed=1), recipients=3)
+    spec = make_spec(updates=60, seed=1)
+    scenario = Scenario.build(scheme, spec, data="digits", partition="iid", learner="softmax")
+    route = route_anonymity(scheme, scenario.trace("private-walk"), np.arange(3))
+    assert len(audited) == 1
+    assert route.summary["node_entropy_nats"] == pytest.approx(np.log(16), abs=1e-9)
+    np.testing.assert_allclose(route.posteriors.max(axis=1), 1 / 16)
+    # The paper's scheme, beside which it is shown, is for a graph that everybody knows.
+    assert not scenario.paper_scheme.graph.is_overlay

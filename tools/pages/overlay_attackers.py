@@ -1,0 +1,161 @@
+"""Writes docs/reference/overlay-attackers.md, its rows and its figure: what coalitions name on a secret overlay.
+
+``--from-rows`` draws and prints the stored rows; without it they are measured, which takes half an hour on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.ticker import PercentFormatter
+
+from veilwalk.audit import OverlayAttack, measure_overlay
+from veilwalk.core.records import plain, write_atomically
+from veilwalk.design import choose_scheme, exposed_share
+from veilwalk.report.style import finish_axis, render_figure, set_heading
+
+ROOT = Path(__file__).parents[2] / "docs"
+ROWS, PAGE, FIGURE = ROOT / "reference/overlay-attackers.json", ROOT / "reference/overlay-attackers.md", "overlay.png"
+NODES, REPLICAS, SEED = 300, 6, 1
+_OWN: dict[str, Any] = {"has_map": False}
+_NAMED: dict[str, Any] = {"has_names": True}
+#: Attack, recipients, share of colluders, degree.
+CASES: tuple[tuple[OverlayAttack, int, float, int], ...] = (
+    (OverlayAttack(name="own links only", has_key_places=False, **_OWN), 16, 0.1, 3),
+    (OverlayAttack(name="cartographer, keys not placed", has_key_places=False), 16, 0.1, 3),
+    (OverlayAttack(name="cartographer"), 16, 0.1, 3),
+    (OverlayAttack(name="cartographer, one key and dummies", aim="dummies"), 16, 0.1, 3),
+    (OverlayAttack(name="cartographer, seals for its neighbours", aim="neighbours"), 16, 0.1, 3),
+    (OverlayAttack(name="cartographer, sees who is online (90%)", online=0.9), 16, 0.1, 3),
+    (OverlayAttack(name="cartographer, uneven hop times", hop_noise=1.0), 16, 0.1, 3),
+    (OverlayAttack(name="cartographer"), 32, 0.1, 3),
+    (OverlayAttack(name="cartographer"), 64, 0.1, 3),
+    (OverlayAttack(name="cartographer"), 16, 0.1, 4),
+    (OverlayAttack(name="cartographer"), 16, 0.05, 3),
+    (OverlayAttack(name="published graph, named keys", **_NAMED), 16, 0.1, 3),
+    (OverlayAttack(name="published graph, nameless keys", has_key_places=False, **_NAMED), 16, 0.1, 3),
+    (OverlayAttack(name="secret overlay, named keys", **_NAMED, **_OWN), 16, 0.1, 3),
+    (OverlayAttack(name="the same, by the rule", seizes=False, **_NAMED, **_OWN), 16, 0.1, 3),
+    (OverlayAttack(name="the same, without its draws", seizes=False, uses_draws=False, **_NAMED, **_OWN), 16, 0.1, 3),
+    *((OverlayAttack(name=f"32 updates over {e} fresh overlays", overlays=e), 16, 0.1, 3) for e in (1, 4, 8)),
+)
+# Points of other ways: hops, named of one update that is read, of eight linked; of honest members, one and eight.
+# Coalitions that open by the rule are those of what-really-leaks.md, the rest are formulas.
+_RETURN = 1.0 - 0.8 * 269 / 300
+_TWICE = 1.0 - (1 - _RETURN) ** 8 - 7 * _RETURN * (1 - _RETURN) ** 7
+OTHERS: dict[str, tuple[float, float, float, float, float]] = {
+    "the paper, K = 1": (563.2, 0.364, 1.0, 0.364, 1.0),
+    "0.2, K = 16, opens by the rule": (21.4, 0.234, 0.96, 0.234, 0.96),
+    "onion, 10 hops (formula)": (10.0, 0.1, 1 - 0.9**8, 0.1, 1 - 0.9**8),
+    "Crowds 0.8 (formula)": (6.0, _RETURN, _TWICE, _RETURN, _TWICE),
+    "gossip": (1.0, 1.0, 1.0, exposed_share(0.1, 3), exposed_share(0.1, 3)),
+}
+
+
+_HEAD = """# What coalitions name on a secret overlay
+
+Written by `python -m tools.pages.overlay_attackers`: {nodes} members, {replicas} replicas, each with an overlay and
+colluders of its own, far:2, non-backtracking, seed 1. All share keys and, but for two rows, seize what any of their
+keys opens and seal anew. Scored are honest updates that they read. *Of updates*: each group of linked updates has one
+vote; *of members*: each honest member has one, and one of whom they never read so many is not named. Intervals are 95%,
+over replicas. [The secret overlay](../explanation/secret-overlay.md) says what the rows mean.
+
+![Hops against what the strongest coalition names of one and of eight linked updates](../images/overlay.png)
+
+| coalition | K | colluding | degree | hops | reads | linked | of updates | of members | top posterior | bound |
+|---|---:|---:|---:|---:|---:|---:|---|---|---:|---:|"""
+_TAIL = """
+The cartographer knows the map and the place of every key, but for the names: the end of any long watch. It is
+calibrated: its mean top posterior lies within the interval. Coalitions without a map multiply evidence as if stretches
+were independent; linked, they are too sure of themselves, and a better one may lie between them and the cartographer.
+Of fresh overlays, members of whom too few updates were read on some overlay count as not named, so that *of members* is
+too low there."""
+
+
+def measure_rows() -> list[dict[str, Any]]:
+    """Measure every case."""
+    rows = []
+    for attack, recipients, share, degree in CASES:
+        scheme = choose_scheme(f"overlay:{NODES}:{degree}:seed={SEED}", recipients=recipients)
+        options: dict[str, Any] = {"linked": (32,)} if attack.name.startswith("32") else {}
+        measured = measure_overlay(
+            scheme, attack, colluders=round(NODES * share), replicas=REPLICAS, seed=SEED, **options
+        )
+        case = {"recipients": recipients, "colluding": share, "degree": degree, "hops": scheme.price.hops}
+        rows.append({"attack": asdict(attack)} | case | {"rows": measured})
+        write_atomically(ROWS, (json.dumps(plain(rows), indent=1) + "\n").encode())
+        print(attack.name, recipients, share, degree, flush=True)
+    return rows
+
+
+def _cell(row: dict[str, Any], column: str) -> str:
+    low, high = row[f"{column}_interval"]
+    ends = "" if low is None else f" [{low:.1%}-{high:.1%}]"
+    return f"{row[column]:.1%}{ends}"
+
+
+def write_page(cases: list[dict[str, Any]]) -> None:
+    """Write the page."""
+    lines = _HEAD.format(nodes=NODES, replicas=REPLICAS).splitlines()
+    for case in cases:
+        for row in case["rows"]:
+            bound = "-" if row["bound"] >= 1.0 and case["attack"]["overlays"] == 1 else f"{row['bound']:.1%}"
+            lines.append(
+                f"| {case['attack']['name']} | {case['recipients']} | {case['colluding']:.0%} | {case['degree']} | "
+                f"{case['hops']:.1f} | {row['read']:.0%} | {row['linked']} | {_cell(row, 'share')} | "
+                f"{_cell(row, 'by_maker')} | {row['top_posterior']:.1%} | {bound} |"
+            )
+    lines += _TAIL.splitlines()
+    write_atomically(PAGE, ("\n".join(lines) + "\n").encode())
+
+
+def draw_figure(cases: list[dict[str, Any]]) -> None:
+    """Draw hops against what is named, of updates that are read and of honest members."""
+    figure, axes = plt.subplots(1, 2, figsize=(12.5, 5.4), sharey=True)
+    points = dict(OTHERS)
+    for case in cases:
+        name = case["attack"]["name"]
+        if (case["colluding"], case["degree"]) != (0.1, 3) or name not in {
+            "cartographer",
+            "published graph, named keys",
+        }:
+            continue
+        by = {row["linked"]: row for row in case["rows"]}
+        label = f"overlay, K = {case['recipients']}" if name == "cartographer" else "published, K = 16, seizing"
+        values = [by[linked][column] for column in ("share", "by_maker") for linked in (1, 8)]
+        points[label] = (case["hops"], *values)
+    colours = plt.get_cmap("tab10")
+    for number, (name, (hops, *values)) in enumerate(points.items()):
+        marker = "o" if name.startswith("overlay") else "s"
+        for axis, (one, eight) in zip(axes, (values[:2], values[2:]), strict=True):
+            axis.plot([hops, hops], [one, eight], color=colours(number), lw=1.2)
+            axis.plot([hops], [one], marker, mfc="white", mec=colours(number), ms=8)
+            axis.plot([hops], [eight], marker, color=colours(number), ms=8, label=name)
+    for axis, of in zip(axes, ("of the updates that the coalition reads", "of the honest members"), strict=True):
+        axis.set_ylim(0.0, 1.05)
+        axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        finish_axis(axis, "mean hops per update", f"named, {of}", log=True)
+    about = f"{NODES} members, a tenth colluding, shared keys; hollow: one update, filled: eight linked updates"
+    set_heading(figure, "On an overlay linked updates stop adding up", about)
+    figure.tight_layout(rect=(0, 0.14, 1, 1))
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncol=5, frameon=False, fontsize=9)
+    write_atomically(ROOT / "images" / FIGURE, render_figure(figure, "png")[0])
+
+
+def main() -> None:
+    """Measure, or read the stored rows, and write page and figure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--from-rows", action="store_true", help="Use the stored rows.")
+    cases = json.loads(ROWS.read_text()) if parser.parse_args().from_rows else plain(measure_rows())
+    write_page(cases)
+    draw_figure(cases)
+
+
+if __name__ == "__main__":
+    main()
