@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # Threads that wait for each other turn in circles by default; with several tests at once that took half of both cores.
 QUIETLY := OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
-.PHONY: demo test check kernels browser prometheus docs screenshots choices figures bench api audit-campaign attackers sealed-attackers overlay-attackers walk-comparison watch-pictures graph-table routes learning noise robustness campaign packaged clean
+.PHONY: demo test check kernels browser prometheus docs screenshots choices figures bench api audit-campaign attackers sealed-attackers overlay-attackers walk-comparison watch-pictures graph-table routes learning noise robustness campaign short-campaign packaged clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.kernels  ## The main job, offline: 300 peers learn digits, and what that hides and costs
@@ -102,6 +102,9 @@ walk-comparison: $(VENV)/.demo  ## Hops, entropy, attackers of the walks side by
 
 campaign: $(VENV)/.test  ## Kills, pauses, power cuts, bad networks, fuzzing; hours, resumes; writes docs
 	$(BIN)/python -m tests.campaigns.campaign
+
+short-campaign: $(VENV)/.test  ## Kills, pauses and outages of 24 nodes, sealed for 16, with a dwell; minutes; writes docs
+	$(BIN)/python -m tests.campaigns.campaign --recipients 16 --share 0.1 --only T15,T19
 
 packaged: $(VENV)/.test  ## The systemd unit and the container image, run for real as root; minutes; needs podman and a Debian mirror
 	VEILWALK_PACKAGED=out/packaged $(BIN)/pytest tests/e2e/test_packaged_node.py

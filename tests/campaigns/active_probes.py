@@ -3,11 +3,12 @@
 One real node, as a process of its own, between two members that are played here: the attacker, and one that takes
 whatever it is given. The attacker brings the node messages that are for it, on which it trains, and messages for the
 other, which it relays, and probes it by everything the protocol lets a neighbour do: PING while the node works, offers
-that it must refuse, and the same bytes again and again, of which both members see how often they come out. Each probe
-gives a number; how well that number tells training
-from relaying is its AUC.
+that it must refuse, TLS handshakes, and the same bytes again and again, of which both members see how often they come
+out. Each probe gives a number; how well that number tells training from relaying is its AUC. Beside the handshakes
+stands a control, in which nobody trains at all: what that one tells is of the measurement, not of the node.
 
     python -m tests.campaigns.active_probes FOLDER --seconds 600 --nodes 4
+    python -m tests.campaigns.active_probes FOLDER --seconds 600 --nodes 4 --ask handshake
 
 Several nodes at once, each with its own attacker, narrow the interval: one trial takes some fourteen dwells.
 """
@@ -52,21 +53,38 @@ from veilwalk.node.peer._assemble import membership_files
 from veilwalk.node.sealing import seal
 
 ATTACKER, NODE, SINK = "n0", "n1", "n2"
+#: What is asked while the node works; a control of handshakes goes with them.
+QUESTIONS = ("ping", "refused offer", "handshake")
+_CONTROL = "handshake without training"
 Scores = dict[str, dict[bool, list[float]]]
 
 
-def probe(folder: Path, number: int = 0, *, seconds: float, dwell_s: float, local_steps: int, seed: int) -> Scores:
+def probe(
+    folder: Path,
+    number: int = 0,
+    *,
+    seconds: float,
+    dwell_s: float,
+    local_steps: int,
+    seed: int,
+    questions: Sequence[str] = QUESTIONS,
+) -> Scores:
     """Return what each probe measured, for messages the node trained on and for those it relayed."""
-    asked = {"seconds": seconds, "dwell_s": dwell_s, "local_steps": local_steps, "seed": seed + 1000 * number}
+    work = _probe(
+        folder / str(number),
+        seconds=seconds,
+        dwell_s=dwell_s,
+        local_steps=local_steps,
+        seed=seed + 1000 * number,
+        questions=questions,
+    )
     # A plain dictionary: what comes back from another process must not name a function.
-    return dict(asyncio.run(_probe(folder / str(number), **asked)))  # type: ignore[arg-type]
+    return dict(asyncio.run(work))
 
 
-def probe_several(
-    folder: Path, *, nodes: int, seconds: float, dwell_s: float, local_steps: int, seed: int
-) -> list[Scores]:
-    """Probe several nodes at once, each by an attacker in a process of its own."""
-    one = partial(probe, folder, seconds=seconds, dwell_s=dwell_s, local_steps=local_steps, seed=seed)
+def probe_several(folder: Path, *, nodes: int, **how: Any) -> list[Scores]:
+    """Probe several nodes at once, each by an attacker in a process of its own, as :func:`probe` does."""
+    one = partial(probe, folder, **how)
     with ProcessPoolExecutor(nodes) as pool:
         return list(pool.map(one, range(nodes)))
 
@@ -105,22 +123,30 @@ class _Attack:
         self.scores: Scores = defaultdict(_nothing_yet)
 
     async def trial(self, *, trains: bool, how: str) -> None:
-        """Bring one message, probe while the node has it, and bring its bytes again when it is gone."""
+        """Bring one message, probe while the node has it, and bring its bytes again when it is gone.
+
+        A control is relayed in any case, and noted as if it were not. Handshakes are probed alone: there are many more
+        trials for it.
+        """
         self._made += 1
+        opens = trains and how != _CONTROL
         message = seal(
             self._me.context,
-            [self._me.roster.kem_key(NODE if trains else SINK, self._me.context.epoch)],
+            [self._me.roster.kem_key(NODE if opens else SINK, self._me.context.epoch)],
             walk_tag=b"walktag1",
             iteration=self._made,
             body=self._model,
         )
         offered, given, _ = await self._bring(message)
-        self._note("first offer", trains, offered)
-        self._note("first give", trains, given)
-        waits = await self._ask(self._dwell_s, self._ping if how == "ping" else self._refused_offer)
+        questions = {"ping": self._ping, "refused offer": self._refused_offer}
+        waits = await self._ask(self._dwell_s, questions.get(how, self._shake_hands))
         self._note(f"{how}, slowest", trains, max(waits))
         self._note(f"{how}, mean", trains, float(np.mean(waits)))
         await asyncio.sleep(1.5 * self._dwell_s)
+        if how not in questions:
+            return
+        self._note("first offer", trains, offered)
+        self._note("first give", trains, given)
         digest = hashlib.sha256(message).digest()
         before = self._came[digest]
         found = [await self._bring(message) for _ in range(LIMITS.quota + 1)]
@@ -143,6 +169,14 @@ class _Attack:
 
     async def _ping(self) -> float:
         return (await self._timed(Ping()))[0]
+
+    async def _shake_hands(self) -> float:
+        """Connect as anybody can, and say nothing."""
+        begin = time.monotonic()
+        connection = await self._me.shake_hands(NODE)
+        took = time.monotonic() - begin
+        connection.close()
+        return took
 
     async def _refused_offer(self) -> float:
         """Offer bytes that are not what is announced: the node must look at them, and nothing stays."""
@@ -172,7 +206,9 @@ def _nothing_yet() -> dict[bool, list[float]]:
     return {True: [], False: []}
 
 
-async def _probe(folder: Path, *, seconds: float, dwell_s: float, local_steps: int, seed: int) -> Scores:
+async def _probe(
+    folder: Path, *, seconds: float, dwell_s: float, local_steps: int, seed: int, questions: Sequence[str]
+) -> Scores:
     model = _prepare(folder, dwell_s=dwell_s, local_steps=local_steps)
     dice = random.Random(seed)  # noqa: S311  the order of the trials is no secret
     came = Counter[bytes]()
@@ -182,12 +218,13 @@ async def _probe(folder: Path, *, seconds: float, dwell_s: float, local_steps: i
         end = time.monotonic() + seconds
         # What is imported, and how fast the processor runs, is settled after a few.
         for _ in range(4):
-            await attack.trial(trains=True, how="ping")
+            await attack.trial(trains=True, how=questions[0])
         attack.scores.clear()
         # A node that once does not answer for ten seconds, on a busy disk, ends its own trials and no more.
         with contextlib.suppress(TransportError):
             while time.monotonic() < end:
-                kinds = [(trains, how) for trains in (True, False) for how in ("ping", "refused offer")]
+                asked = [*questions, *([_CONTROL] if "handshake" in questions else [])]
+                kinds = [(trains, how) for trains in (True, False) for how in asked]
                 dice.shuffle(kinds)
                 for trains, how in kinds:
                     await attack.trial(trains=trains, how=how)
@@ -249,9 +286,10 @@ def main() -> None:
     parser.add_argument("--local-steps", type=int, default=3000)
     parser.add_argument("--nodes", type=int, default=1, help="how many nodes are probed at once")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ask", nargs="+", choices=QUESTIONS, default=QUESTIONS, help="while the node works")
     asked = parser.parse_args()
     how = {"seconds": asked.seconds, "dwell_s": asked.dwell, "local_steps": asked.local_steps, "seed": asked.seed}
-    scores = probe_several(asked.folder, nodes=asked.nodes, **how)
+    scores = probe_several(asked.folder, nodes=asked.nodes, questions=asked.ask, **how)
     print(json.dumps(summary(scores), indent=1))
 
 

@@ -4,6 +4,7 @@
     python -m tests.campaigns.campaign --share 0.01    a hundredth of each count
     python -m tests.campaigns.campaign --only T1,T4 --minutes 10
     python -m tests.campaigns.campaign --recipients 16 --share 0.01    the same, sealed for sixteen
+    python -m tests.campaigns.campaign --recipients 16 --share 0.1 --only T15,T19    a short one of messages that dwell
 
 Counts and faults are kept after every slice, so that the next run goes on, on any machine: beside the page, in
 ``docs/reference/reliability-1.json``, those of runs sealed for several in ``reliability-16.json``. With them is kept
@@ -47,7 +48,7 @@ TITLES = {
     "T12": "stored messages damaged while a node is down",
     "T13": "mutants that the same checks must catch",
     "T14": "flood: a member hands on garbage as fast as it is taken, then stops",
-    "T15": "outages: a member away for 20 s, killed or stopped, disk kept",
+    "T15": "messages dwell, outages: a member away for 20 s, killed or stopped, disk kept",
     "T16": "one member down",
     "T17": "Pac-Man: one member of thirty swallows all, with and without decoys",
     "T18": "messages of 10 MiB in files: kills, pauses, bad network",
@@ -155,7 +156,8 @@ def rules_text(recipients: int) -> str:
         f"{chaos_plan.ALARM_HOPS:g} hops, {chaos_plan.HOP_S} s a hop, a member may be away for {AWAY_S:.0f} s): "
         f"{late}; with 10 MiB {large}. Nodes' limits are {patience}. T16 runs as shipped, T3 and the pauses of T18 and "
         "T19 impatient, T1's cancelling more so, the others quick, which meets more faults a minute. T12 alone takes "
-        "walks for lost after 1.2 s, for it loses many. Nothing dwells but in T8, T14 (half of it), T17 and T19."
+        "walks for lost after 1.2 s, for it loses many. Messages dwell in T8, and for 0.05 s in T14 (half of it), "
+        "T15, T17 and T19; elsewhere not."
     )
 
 
@@ -223,11 +225,14 @@ def _table(state: dict[str, Counts]) -> list[str]:
     ]
     for name, (_, unit, full) in STAGES.items():
         counts = state.get(name, {})
+        if not counts:
+            continue
         done = f"{counts.get(unit, 0):,.0f} {unit.replace('_', ' ')}"
         checked = f"{counts.get('lost', '')} | {counts.get('doubled', '')} | {len(counts.get('faults', []))}"
         minutes = f"{counts.get('seconds', 0) / 60:.1f}"
         lines.append(f"| {name} | {TITLES[name]} | {done} | {full:,.0f} | {checked} | {minutes} |")
-    return lines
+    missing = [name for name in STAGES if not state.get(name)]
+    return [*lines, *(["", f"Not run yet: {', '.join(missing)}."] if missing else [])]
 
 
 def _counted(state: dict[str, Counts]) -> list[str]:

@@ -243,9 +243,9 @@ def _caught_by_pauses(where: Path, mutant: str, network: Counts, seed: int) -> b
     network = network | {"recipients": max(5, network["recipients"])}
     with ChaosCluster(where, **network, updates=10**9, mutant=mutant, limits=IMPATIENT) as cluster:
         for number in range(10):
-            cluster.start_all()
+            cluster.begin()
             cluster.suffer(
-                4, lambda dice: cluster.pause(dice.choice(cluster.names), 1.5), every_s=0.1, seed=seed + number
+                40, lambda dice: cluster.pause(dice.choice(cluster.names), 1.5), every_s=0.1, seed=seed + number
             )
             cluster.kill_all()
             if cluster.findings().faults:
@@ -267,8 +267,8 @@ def _caught_by_kills(where: Path, mutant: str, network: Counts, seed: int) -> bo
     shutil.rmtree(where, ignore_errors=True)
     with ChaosCluster(where, **network, updates=10**9, failpoints="*=0.05", mutant=mutant, limits=QUICK) as cluster:
         for number in range(10):
-            cluster.start_all()
-            cluster.suffer(4, lambda dice: cluster.kill(dice.choice(cluster.names)), every_s=0.15, seed=seed + number)
+            cluster.begin()
+            cluster.suffer(27, lambda dice: cluster.kill(dice.choice(cluster.names)), every_s=0.15, seed=seed + number)
             cluster.kill_all()
             if cluster.findings().faults:
                 return True

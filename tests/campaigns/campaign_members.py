@@ -27,6 +27,7 @@ _THIRTY = "rrg:30:3:seed=1"
 #: 10 MiB of numbers beside the counts.
 TEN_MIB = 10 * 1024 * 1024 // 8
 _AWAY_S = 20.0
+_DWELL_S = 0.05
 _SLICE_S = 20.0
 _HURTS: dict[str, dict[str, Any]] = {
     "kills": {"failpoints": "*=0.02", "limits": QUICK},
@@ -37,7 +38,7 @@ _HURTS: dict[str, dict[str, Any]] = {
 
 def flood(counts: Counts, folder: Path, seed: int) -> None:
     """T14: one member hands garbage on as fast as it is taken, then stops; nobody else is started again."""
-    for name, dwell in (("no_dwell", 0.0), ("dwell", 0.05)):
+    for name, dwell in (("no_dwell", 0.0), ("dwell", _DWELL_S)):
         where = folder / f"flood-{name}"
         shutil.rmtree(where, ignore_errors=True)
         with _running(where, counts, dwell=dwell, hostile={3: "flooder"}, calm=True) as cluster:
@@ -68,14 +69,20 @@ def flood(counts: Counts, folder: Path, seed: int) -> None:
 
 
 def outages(counts: Counts, folder: Path, seed: int) -> None:
-    """T15: a member is away for 20 s three times, with its disk and, the first time, the walk: killed, then stopped."""
+    """T15: a member is away for 20 s three times, with its disk and, the first time, the walk: killed, then stopped.
+
+    Messages dwell. Updates made while it is away are counted: that nothing is lost says little of a run that stands.
+    """
     for how in ("kill", "stop"):
         where = folder / f"outage-{how}-{seed}"
         shutil.rmtree(where, ignore_errors=True)
-        with _running(where, counts) as cluster:
+        with _running(where, counts, dwell=_DWELL_S) as cluster:
             for number in range(3):
                 name = _strike(cluster, how, with_walk=number == 0)
+                before = _made(cluster)
                 time.sleep(_AWAY_S)
+                with_walk = "with_the_walk" if number == 0 else "without_it"
+                add(counts, **{f"updates_while_away_{with_walk}": _made(cluster) - before})
                 cluster.bring_back(name)
                 cluster.run_until(_goes_on(cluster.findings(may_fork=True)), timeout_s=60)
             cluster.kill_all()
@@ -137,7 +144,7 @@ def pac_man(counts: Counts, folder: Path, seed: int) -> None:
         where = folder / f"pac-man-{name}"
         shutil.rmtree(where, ignore_errors=True)
         bad = {} if kind == "clean" else {3: kind}
-        with _running(where, counts, spec=_THIRTY, dwell=0.05, hostile=bad, **rules) as cluster:
+        with _running(where, counts, spec=_THIRTY, dwell=_DWELL_S, hostile=bad, **rules) as cluster:
             rate, silence = _rate_and_silence(cluster, _SLICE_S * (1 if kind == "clean" else 5 if rules else 9))
             cluster.kill_all()
             found = cluster.findings(may_fork=True)
@@ -167,17 +174,17 @@ def large(counts: Counts, folder: Path, seed: int) -> None:
 def dwelling(counts: Counts, folder: Path, seed: int) -> None:
     """T19: kills and pauses where messages dwell at every node, as in a real run, in files and in rows."""
     for how, padding in (("kills", 0), ("kills", 60_000), ("pauses", 0)):
-        plan = network_of(counts) | {"padding": padding, "dwell": 0.05} | _HURTS[how]
+        plan = network_of(counts) | {"padding": padding, "dwell": _DWELL_S} | _HURTS[how]
         _hurt(counts, folder / f"dwelling-{how}-{padding}", how, seed, **plan)
     add(counts, runs=1)
 
 
 def _hurt(counts: Counts, where: Path, how: str, seed: int, **plan: Any) -> None:
-    """Let one cluster suffer for half a minute; then all are killed and their disks checked."""
+    """Let one cluster suffer for half a minute; then all are killed and their disks checked, and kept after a fault."""
     dice = random.Random(seed)  # noqa: S311  which node to hurt is no secret
     shutil.rmtree(where, ignore_errors=True)
     with ChaosCluster(where, updates=10**9, **plan) as cluster:
-        cluster.start_all()
+        cluster.begin()
         end = time.monotonic() + 1.5 * _SLICE_S
         while time.monotonic() < end:
             time.sleep(0.5 * dice.uniform(0.5, 1.5))
@@ -196,7 +203,8 @@ def _hurt(counts: Counts, where: Path, how: str, seed: int, **plan: Any) -> None
     tally(counts, found)
     cuts = {key: value for key, value in cluster.counts.items() if key.startswith("network") and how == "network"}
     add(counts, updates=found.updates, **({how: hurt} if hurt else {}), **cuts)
-    shutil.rmtree(where)
+    if not found.faults:
+        shutil.rmtree(where)
 
 
 @contextlib.contextmanager

@@ -190,11 +190,26 @@ class ChaosCluster:
         self._paused.clear()
         self._wait_dead()
 
-    def suffer(self, seconds: float, act: Callable[[random.Random], None], *, every_s: float, seed: int) -> None:
-        """Let the cluster work for so long while ``act`` hurts it again and again."""
+    def begin(self) -> None:
+        """Start every node that does not run, and wait until all walks are made and one goes on, or all have ended.
+
+        Before a walk is made none can be lost. A crowded machine is slow to start, and nodes that are killed meanwhile
+        never do.
+        """
+        hops = self.findings(may_fork=True).tallies.get("hops", 0)
+        self.start_all()
+
+        def goes_on(found: Findings) -> bool:
+            is_made = found.tallies.get("started", 0) >= self._walks
+            return is_made and (found.tallies.get("hops", 0) > hops or not found.unfinished)
+
+        if not self.run_until(goes_on, timeout_s=120):
+            raise RuntimeError("the nodes made no hop in two minutes")
+
+    def suffer(self, times: int, act: Callable[[random.Random], None], *, every_s: float, seed: int) -> None:
+        """Let the cluster work while ``act`` hurts it so many times."""
         dice = random.Random(seed)  # noqa: S311  which node to hurt is no secret
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        for _ in range(times):
             time.sleep(every_s * dice.uniform(0.5, 1.5))
             act(dice)
             self.tend()

@@ -42,12 +42,16 @@ class Played:
 
     async def dial(self, peer: str) -> Connection:
         """Return a connection on which messages can be offered."""
-        member, anchors = self.roster.member(peer), self.roster.trust_anchors([peer])
-        context = dialing_context(self.keys, anchors)
-        connection = await dial(member, context, message_bytes=self.message_bytes, timeout_s=5)
+        connection = await self.shake_hands(peer)
         await connection.send(self.hello())
         await connection.receive(5)
         return connection
+
+    async def shake_hands(self, peer: str) -> Connection:
+        """Return a connection on which nothing was said yet."""
+        member, anchors = self.roster.member(peer), self.roster.trust_anchors([peer])
+        context = dialing_context(self.keys, anchors)
+        return await dial(member, context, message_bytes=self.message_bytes, timeout_s=5)
 
     def hello(self) -> Hello:
         """Return what this member says first."""

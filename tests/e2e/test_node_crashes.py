@@ -36,23 +36,27 @@ def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     """Kills from outside and at failpoints, then of the whole cluster; afterwards training goes on and ends."""
     with ChaosCluster(tmp_path, SPEC, updates=60, failpoints="*=0.03") as cluster:
         for number in range(2):
-            cluster.start_all()
-            cluster.suffer(7, killing(cluster), every_s=0.2, seed=number)
+            cluster.begin()
+            cluster.suffer(35, killing(cluster), every_s=0.2, seed=number)
             cluster.kill_all()
             assert cluster.findings().faults == []
+        # A busy machine makes few hops between two kills from outside.
+        cluster.begin()
+        assert cluster.run_until(lambda _: len(cluster.failpoint_kills()) >= 5, timeout_s=120)
+        cluster.kill_all()
+        assert cluster.findings().faults == []
         found = at_the_end(cluster)
         died = cluster.counts["ended -9"]
     assert found.faults == []
     assert (found.updates, found.lost, found.doubled) == (60, 0, 0)
     assert died >= 60
-    assert len(cluster.failpoint_kills()) >= 5
 
 
 def test_three_walks_end_with_their_shares_whoever_is_killed(tmp_path: Path) -> None:
     """Each model has its updates and no other's; all of them together have every update once."""
     with ChaosCluster(tmp_path, SPEC, updates=100, walks=3, failpoints="*=0.02") as cluster:
-        cluster.start_all()
-        cluster.suffer(4, killing(cluster), every_s=0.3, seed=5)
+        cluster.begin()
+        cluster.suffer(13, killing(cluster), every_s=0.3, seed=5)
         cluster.kill_all()
         assert cluster.findings().faults == []
         found = at_the_end(cluster)
@@ -75,8 +79,9 @@ def test_pauses_past_the_patience_copy_nothing(tmp_path: Path, recipients: int) 
     """Messages go another way only if nobody can be using them: with several recipients a copy is a second walk."""
     spec, updates = (SPEC, 60) if recipients == 1 else (SEVERAL, 200)
     with ChaosCluster(tmp_path, spec, updates=updates, recipients=recipients, limits=PATIENCE) as cluster:
-        cluster.start_all()
-        cluster.suffer(8, pausing(cluster), every_s=0.3 if recipients == 1 else 0.15, seed=3)
+        cluster.begin()
+        times, every_s = (27, 0.3) if recipients == 1 else (53, 0.15)
+        cluster.suffer(times, pausing(cluster), every_s=every_s, seed=3)
         assert cluster.run_until(ends(), timeout_s=60)
         cluster.stop_all()
         found = cluster.findings()
@@ -93,8 +98,8 @@ ENOUGH_HOPS = 150
 def found_wrong(cluster: ChaosCluster, harm: Callable[[random.Random], Any], every_s: float) -> list[str]:
     """Harm a cluster again and again until the checker finds something, eight times at least; return what it found."""
     for number in range(40):
-        cluster.start_all()
-        cluster.suffer(3, harm, every_s=every_s, seed=number)
+        cluster.begin()
+        cluster.suffer(round(3 / every_s), harm, every_s=every_s, seed=number)
         cluster.kill_all()
         found = cluster.findings()
         if found.faults or (number >= 7 and found.hops >= ENOUGH_HOPS):

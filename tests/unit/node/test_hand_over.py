@@ -235,7 +235,7 @@ def test_a_message_cut_short_on_disk_is_thrown_away_and_the_link_goes_on(network
     """The walk is lost and made again; nothing broken is ever offered."""
 
     async def main() -> Any:
-        net = network(4, rules=RunRules(walk=SIMPLE, updates=40, late_hops=20, hop_s=0.02))
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=40, late_hops=100, hop_s=0.02))
         await net.start()
         await net.until(lambda: net.tally("updates") >= 3)
         await net.stop()

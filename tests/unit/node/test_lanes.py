@@ -22,10 +22,11 @@ from veilwalk.node import RunRules
 from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
 from veilwalk.node.link import Limits
 from veilwalk.node.members import encode_params
-from veilwalk.node.peer._age import AgeWatch, Watches, watches
+from veilwalk.node.peer._age import Watches
 from veilwalk.node.peer._assemble import membership_files
 from veilwalk.node.peer._config import load_config
 from veilwalk.node.peer._ends import sign_end
+from veilwalk.node.peer._routing import OsDraws
 from veilwalk.node.peer._status import node_model, node_status, unfinish_node
 from veilwalk.node.sealing import Header
 from veilwalk.node.spool import Discard, FolderDisk, Spool, of_lane
@@ -226,13 +227,17 @@ def test_hunger_makes_the_one_walk_that_was_lost(network: Make) -> None:
     assert len([tag for tag in seen if tag[0] == 1]) == 1 + net.tally("created")
 
 
+class Least(OsDraws):
+    """Draws nought."""
+
+    def unit(self) -> float:
+        """Return the least."""
+        return 0.0
+
+
 def test_hunger_is_counted_by_lane() -> None:
     now = [0.0]
-
-    def watch(late_s: float) -> AgeWatch:
-        return AgeWatch(late_s, spread=0.0, clock=lambda: now[0])
-
-    found = Watches(watch(10), [watch(20), watch(20)])
+    found = Watches(10, 20, n_nodes=4, step_s=1.0, walks=2, draws=Least(), clock=lambda: now[0])
 
     def alarms() -> tuple[bool, list[int]]:
         return found.is_quiet, list(found.lost)
@@ -250,7 +255,7 @@ def test_hunger_is_counted_by_lane() -> None:
     found.came()
     found.slept(30.0)
     assert alarms() == (False, [])
-    assert watches(1.0, 2.0, n_nodes=4, step_s=0.1, walks=3).lanes == (0, 1, 2)
+    assert found.lanes == (0, 1)
 
 
 def test_an_end_is_taken_of_its_own_lane_only(network: Make) -> None:
@@ -300,7 +305,7 @@ def test_who_has_a_new_disk_gets_the_ends_of_all_lanes(network: Make) -> None:
         # It left, and is back without what it was told.
         await desk.store(desk.custody.part_from, "n0")
         for _ in range(3):
-            await desk._queue.bid_farewell("n0")
+            await desk.store(desk._bid_farewell, "n0")
         waiting = await desk.store(desk.custody.spool.tables.pinned_to, "n0")
         connection.close()
         await net.stop()

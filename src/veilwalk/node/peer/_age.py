@@ -6,7 +6,8 @@ import math
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 
 from veilwalk.node.peer._routing import OsDraws
 
@@ -122,18 +123,27 @@ class Watches:
     those it no longer comes to: each lane's openings are as far apart as those of a run's only walk.
     """
 
-    def __init__(self, age: AgeWatch, hunger: Sequence[AgeWatch]) -> None:
-        self._age = age
-        self._hunger = hunger
+    def __init__(
+        self,
+        late_s: float,
+        starve_s: float,
+        *,
+        n_nodes: int,
+        step_s: float,
+        walks: int = 1,
+        draws: OsDraws | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
         #: How long hops take here.
-        self.pace = age.pace
+        self.pace = Pace(step_s, clock=clock)
         #: How long nothing may come by.
-        self.late_s = age.late_s
-
-    @property
-    def lanes(self) -> tuple[int, ...]:
-        """The numbers of all lanes."""
-        return tuple(range(len(self._hunger)))
+        self.late_s = late_s
+        #: The numbers of all lanes.
+        self.lanes = tuple(range(walks))
+        watch = partial(AgeWatch, pace=self.pace, draws=draws, clock=clock)
+        # A walk comes by once in as many hops as there are members.
+        self._age = watch(late_s, spread=spread_s(n_nodes, n_nodes * step_s))
+        self._hunger = [watch(starve_s, spread=spread_s(n_nodes, starve_s / _OPENINGS)) for _ in range(walks)]
 
     @property
     def is_quiet(self) -> bool:
@@ -157,12 +167,3 @@ class Watches:
         """Note that this process stood still for so long: it could see nothing meanwhile."""
         for watch in (self._age, *self._hunger):
             watch.slept(seconds)
-
-
-def watches(late_s: float, starve_s: float, *, n_nodes: int, step_s: float, walks: int = 1) -> Watches:
-    """Return what tells a node that no walk comes by, and what tells it that none opens."""
-    pace = Pace(step_s)
-    # A walk comes by once in as many hops as there are members.
-    age = AgeWatch(late_s, spread=spread_s(n_nodes, n_nodes * step_s), pace=pace)
-    spread = spread_s(n_nodes, starve_s / _OPENINGS)
-    return Watches(age, [AgeWatch(starve_s, spread=spread, pace=pace) for _ in range(walks)])

@@ -46,13 +46,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedEnd:
-    """The end of a lane that is being signed, with what this node knows itself."""
+    """The end of a lane that is being signed, or was taken, with what this node knows itself.
+
+    The model of one that was taken is empty where it was damaged.
+    """
 
     lane: int
     model: bytes
     digest: bytes
     iteration: int
     signatures: bytes
+    is_final: bool
     own: OwnModel
 
 
@@ -67,8 +71,7 @@ class Arrival:
     walks: Mapping[bytes, SeenWalk]
     own: OwnModel
     own_tag: bytes
-    final: StoredModel | None
-    final_model: bytes | None
+    final: NotedEnd | None
     end: NotedEnd | None
     undone: tuple[bytes, ...]
     state: Mapping[str, bytes]
@@ -113,7 +116,7 @@ class Destination:
         """Return an opened message with what is known of its lane."""
         lane = self._rules.lane_of(opened.header.walk_tag)
         with spool.transaction(durable=False) as register:
-            stored, final = register.model("checkpoint", lane), register.model("final", lane)
+            stored = register.model("checkpoint", lane)
             return Arrival(
                 row=row,
                 opened=opened,
@@ -123,8 +126,7 @@ class Destination:
                 walks={tag: walk for tag, walk in register.walks().items() if self._rules.walks == 1 or tag[0] == lane},
                 own=self._own_model(spool, register, stored, lane),
                 own_tag=b"" if stored is None else stored.tag,
-                final=final,
-                final_model=read_model(spool, register, final),
+                final=self._noted_end(spool, register, lane, "final"),
                 end=self._noted_end(spool, register, lane),
                 undone=register.undone_ends(lane),
                 state=register.learner_state(),
@@ -160,12 +162,11 @@ class Destination:
         waiting = {row.end_lane for row in spool.tables.pinned_to(peer)}
         for lane in set(self._rules.lanes) - waiting:
             with spool.transaction(durable=False) as register:
-                stored = register.model("final", lane)
-                model = read_model(spool, register, stored)
-            if stored is not None and model is not None:
-                end = self._final_end(roster, stored, model)
-                messages[lane] = self.seal_end(end, roster, [peer]).get(peer, b"")
-        return {lane: message for lane, message in messages.items() if message}
+                final = self._noted_end(spool, register, lane, "final")
+            message = self._tell(final, roster, peer).get(peer)
+            if message is not None:
+                messages[lane] = message
+        return messages
 
     def _own_model(self, spool: Spool, register: Register, stored: StoredModel | None, lane: int) -> OwnModel:
         step = register.mark(of_lane(STEP, lane))
@@ -176,17 +177,18 @@ class Destination:
             step=0.0 if step is None else float(step),
         )
 
-    def _noted_end(self, spool: Spool, register: Register, lane: int) -> NotedEnd | None:
-        stored = register.model("end", lane)
+    def _noted_end(self, spool: Spool, register: Register, lane: int, kind: str = "end") -> NotedEnd | None:
+        stored = register.model(kind, lane)
         model = read_model(spool, register, stored)
-        if stored is None or model is None:
+        if stored is None or (model is None and kind == "end"):
             return None
         return NotedEnd(
             lane=lane,
-            model=model,
+            model=model or b"",
             digest=stored.digest,
             iteration=stored.iteration,
             signatures=stored.signatures,
+            is_final=kind == "final",
             own=self._own_model(spool, register, register.model("checkpoint", lane), lane),
         )
 
@@ -215,11 +217,16 @@ class Destination:
 
     def _end_walk(self, arrival: Arrival, roster: Roster) -> Discard | None:
         """Return how a walk ends here; None where it goes on."""
-        header = arrival.opened.header
-        if arrival.final is not None:
+        header, final = arrival.opened.header, arrival.final
+        if final is not None:
             # Somebody does not know yet: the neighbour that brought it, or one behind it.
             lost = header.iteration - header.made_at
-            return Discard(count="retired", lost=lost, farewells=self._answer(arrival, roster), lane=arrival.lane)
+            return Discard(
+                count="retired",
+                lost=lost,
+                farewells=self._tell(final, roster, arrival.row.came_from),
+                lane=arrival.lane,
+            )
         if is_fork(header, arrival.walks):
             return Discard(count="forks")
         ahead = walks_ahead(header, arrival.walks)
@@ -306,7 +313,11 @@ class Destination:
             if is_final and place > (final.iteration, final.digest):
                 return self._note_end(arrival, roster, model, valid, is_final=True)
             behind = not is_final or place != (final.iteration, final.digest)
-            return Discard(count="duplicates", farewells=self._answer(arrival, roster) if behind else {}, lane=lane)
+            return Discard(
+                count="duplicates",
+                farewells=self._tell(final, roster, arrival.row.came_from) if behind else {},
+                lane=lane,
+            )
         is_own_view = self._approves(model, header.iteration, arrival.own, lane)
         if is_own_view is False and not is_final:
             return Discard(count="unbelieved")
@@ -358,18 +369,22 @@ class Destination:
             self._manifest, own, model, iteration
         )
 
-    def sign(self, noted: NotedEnd, roster: Roster, *, signs: bool) -> SignedEnd:
-        """Return the end of a lane with the signatures that count, and with this node's own if it ``signs``."""
+    def sign(self, noted: NotedEnd, roster: Roster, *, signs: bool = False) -> SignedEnd:
+        """Return the end of a lane with the signatures that count, and with this node's own if it ``signs``.
+
+        One that was taken, and lacks signatures since keys were changed, it signs in any case: who has it believes it.
+        """
         run, most = self._manifest.run_id, self._enough(roster)
         valid = valid_signatures(roster, run, noted.signatures, noted.iteration, noted.digest, lane=noted.lane)
-        if signs and self._approves(noted.model, noted.iteration, noted.own, noted.lane):
+        lacks = noted.is_final and len(valid) < most
+        if lacks or (signs and self._approves(noted.model, noted.iteration, noted.own, noted.lane)):
             valid[self.keys.id] = sign_end(self.keys, run, noted.iteration, noted.digest, lane=noted.lane)
         return SignedEnd(
             lane=noted.lane,
             model=noted.model,
             iteration=noted.iteration,
             signatures=join_signatures(valid, self._rules.signatures),
-            is_final=len(valid) >= most,
+            is_final=noted.is_final or len(valid) >= most,
         )
 
     def seal_end(self, end: SignedEnd, roster: Roster, peers: Iterable[str] | None = None) -> dict[str, bytes]:
@@ -393,22 +408,11 @@ class Destination:
         """Return how many signatures end a lane: of fewer members than that, all."""
         return min(self._rules.signatures, len(roster.ids))
 
-    def _answer(self, arrival: Arrival, roster: Roster) -> dict[str, bytes]:
-        """Return the finished model for the neighbour that brought a message, and so showed that it lacks it."""
-        if arrival.final is None or arrival.final_model is None or arrival.row.came_from is None:
+    def _tell(self, final: NotedEnd | None, roster: Roster, peer: str | None) -> dict[str, bytes]:
+        """Return what is finished, sealed for a neighbour that has shown that it lacks it."""
+        if final is None or not final.model or peer is None:
             return {}
-        end = self._final_end(roster, arrival.final, arrival.final_model)
-        return self.seal_end(end, roster, [arrival.row.came_from])
-
-    def _final_end(self, roster: Roster, stored: StoredModel, model: bytes) -> SignedEnd:
-        """Return the finished model with the signatures that still count, and this node's own."""
-        run, lane = self._manifest.run_id, stored.lane
-        valid = valid_signatures(roster, run, stored.signatures, stored.iteration, stored.digest, lane=lane)
-        if len(valid) < self._enough(roster):
-            # As after keys were changed: whoever holds it believes it.
-            valid[self.keys.id] = sign_end(self.keys, run, stored.iteration, stored.digest, lane=lane)
-        signatures = join_signatures(valid, self._rules.signatures)
-        return SignedEnd(lane=lane, model=model, iteration=stored.iteration, signatures=signatures, is_final=True)
+        return self.seal_end(self.sign(final, roster), roster, [peer])
 
     def _is_model(self, body: bytes) -> bool:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 from veilwalk.core.errors import ConfigError, ProtocolError, SpoolError, TransportError, VeilwalkError
 from veilwalk.node.link import Hello, answer_spread, dialing_context, listening_context
 from veilwalk.node.members import Manifest, NodeKeys, Roster
-from veilwalk.node.peer._age import watches
+from veilwalk.node.peer._age import Watches
 from veilwalk.node.peer._assemble import NodeParts
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._destination import Destination
@@ -62,7 +62,7 @@ class Node(Incidents):
         rules, step_s = parts.rules, max(parts.rules.hop_s, parts.rules.dwell_s)
         quota = self._limits.messages_of_one(self.message_bytes, rules.walks)
         spool.note_walks(rules.walks)
-        self._watches = watches(
+        self._watches = Watches(
             rules.late_s, rules.starve_s, n_nodes=len(self.roster.ids), step_s=step_s, walks=rules.walks
         )
         self._neighbours = NeighbourWeights(

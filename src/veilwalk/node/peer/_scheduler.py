@@ -8,14 +8,13 @@ import math
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.node.link import Offer, answer_spread
-from veilwalk.node.members import Roster
 from veilwalk.node.peer._age import Watches
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._destination import Destination
@@ -72,87 +71,11 @@ def _as_spool_error(work: Callable[..., T], values: tuple[object, ...]) -> T:
         raise SpoolError(f"storage: {error}") from error
 
 
-class TrainingQueue:
-    """Works on messages that open here, one at a time, in a thread of its own: storage never waits for training."""
-
-    def __init__(
-        self,
-        custody: Custody,
-        destination: Destination,
-        *,
-        storage: StorageThread,
-        roster: Callable[[], Roster],
-        failed: Callable[[str], None],
-    ) -> None:
-        self._custody = custody
-        self._destination = destination
-        self._store = storage.do
-        self._roster = roster
-        #: Notes that something could not be worked on.
-        self.failed = failed
-        self._training = ThreadPoolExecutor(1, thread_name_prefix="training")
-
-    async def work(self, row: Row, opened: OpenedHeader) -> UpdateOutcome | Discard:
-        """Return what becomes of an opened message; one that makes anything fail is set aside, here and for good."""
-        try:
-            arrival = await self._store(self._destination.read_arrival, self._custody.spool, row, opened)
-            outcome = await self._compute(self._destination.work, arrival, self._roster())
-        except _STORAGE_FAILURES:
-            raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001  it would meet the node again at every start
-            self.failed(type(error).__name__)
-            return Discard(count="set_aside")
-        if isinstance(outcome, UpdateOutcome) and OUT_OF_TIME in outcome.counts:
-            self.failed("an update took longer than training_s")
-        return outcome
-
-    async def new_walk(self, lane: int, *, first: bool) -> bytes | None:
-        """Return a message that starts a walk; None if there is nothing to start."""
-        make = partial(self._destination.new_walk, self._custody.spool, self._roster(), lane, first=first)
-        return await self._store(make)
-
-    async def sign_end(
-        self, lane: int, announced: tuple[bytes, bytes] | None, *, signs: bool
-    ) -> tuple[SignedEnd, Mapping[str, bytes]] | None:
-        """Sign the end of a lane, where it was announced before, and announce it to all neighbours.
-
-        Args:
-            lane: Of which of the run's walks it is.
-            announced: Digest and signatures that were announced last.
-            signs: Whether it is time to sign.
-
-        Returns:
-            What is announced, and the messages; None where there is nothing to announce.
-        """
-        noted = await self._store(self._destination.read_end, self._custody.spool, lane)
-        if noted is None:
-            return None
-        signs = signs and announced is not None and announced[0] == noted.digest
-        end = await self._compute(partial(self._destination.sign, noted, self._roster(), signs=signs))
-        if announced is not None and (noted.digest, end.signatures) == announced:
-            return None
-        farewells = await self._compute(self._destination.seal_end, end, self._roster())
-        return (end, farewells) if await self._store(self._custody.sign_end, end, farewells) else None
-
-    async def bid_farewell(self, peer: str) -> None:
-        """Put what is finished, where anything is, under way to a neighbour."""
-        await self._store(self._bid_farewell, peer)
-
-    def close(self) -> None:
-        """Give up what is being trained."""
-        self._destination.trainer.close()
-        self._training.shutdown(wait=False, cancel_futures=True)
-
-    async def _compute(self, work: Callable[..., T], *values: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._training, work, *values)
-
-    def _bid_farewell(self, peer: str) -> None:
-        for lane, message in self._destination.farewells(self._custody.spool, self._roster(), peer).items():
-            self._custody.announce({peer: message}, lane, again=False)
-
-
 class Scheduler:
-    """Takes messages in, works on those that open here, and gives each to its link when its dwell is over."""
+    """Takes messages in, works on those that open here, and gives each to its link when its dwell is over.
+
+    It works on one message at a time, in a thread of its own: storage never waits for training.
+    """
 
     def __init__(
         self,
@@ -176,6 +99,7 @@ class Scheduler:
         self._storage = StorageThread()
         #: Does a step of storage in its thread.
         self.store = self._storage.do
+        self._training = ThreadPoolExecutor(1, thread_name_prefix="training")
         #: Whether this node is about to leave, and takes nothing new.
         self.draining = False
         self._arrived: dict[int, float] = {}
@@ -187,9 +111,6 @@ class Scheduler:
         self._announced: dict[int, tuple[bytes, bytes]] = {}
         # When it is signed here.
         self._signs_at: dict[int, float] = {}
-        self._queue = TrainingQueue(
-            custody, destination, storage=self._storage, roster=lambda: node.roster, failed=node.set_aside
-        )
 
     async def recover(self) -> None:
         """Go on with everything that was in custody when the node stopped."""
@@ -204,7 +125,7 @@ class Scheduler:
         """Note which disk a neighbour has that is about to offer messages; a new one gets the finished model again."""
         if await self.store(self.custody.greet, peer, incarnation):
             self._node.new_disk(peer)
-            await self._queue.bid_farewell(peer)
+            await self.store(self._bid_farewell, peer)
             self._node.wake([peer])
 
     async def hold(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
@@ -264,7 +185,8 @@ class Scheduler:
         for lane in self._watches.lanes if lanes is None else lanes:
             # Where the run has ended and nobody heard of it, this is the time to say so again.
             self._announce_later(lane, again=True)
-            message = await self._queue.new_walk(lane, first=first)
+            make = partial(self._destination.new_walk, self.custody.spool, self._node.roster, lane, first=first)
+            message = await self.store(make)
             if message is not None:
                 count = "started" if first else "created"
                 self._settle(await self.store(self.custody.create, message, count), for_us=False)
@@ -305,7 +227,8 @@ class Scheduler:
         # What has not begun would find the storage closed, and end as a fault that nobody asks for.
         for task in self._tasks:
             task.cancel()
-        self._queue.close()
+        self._destination.trainer.close()
+        self._training.shutdown(wait=False, cancel_futures=True)
         self._storage.close()
         self.custody.spool.close()
 
@@ -319,7 +242,7 @@ class Scheduler:
             # Its epoch ended while it waited, or it is one of two copies.
             self._settle(row, for_us=False)
             return
-        outcome = await self._queue.work(row, opened)
+        outcome = await self._work(row, opened)
         if isinstance(outcome, Discard):
             await self.store(self.custody.discard, row, outcome)
             self._arrived.pop(number, None)
@@ -341,6 +264,23 @@ class Scheduler:
                 await self.store(self.custody.count, "dwell_overruns")
             self._settle(successor, for_us=False)
         self._arrived.pop(number, None)
+
+    async def _work(self, row: Row, opened: OpenedHeader) -> UpdateOutcome | Discard:
+        """Return what becomes of an opened message; one that makes anything fail is set aside, here and for good."""
+        try:
+            arrival = await self.store(self._destination.read_arrival, self.custody.spool, row, opened)
+            outcome = await self._compute(self._destination.work, arrival, self._node.roster)
+        except _STORAGE_FAILURES:
+            raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001  it would meet the node again at every start
+            self._node.set_aside(type(error).__name__)
+            return Discard(count="set_aside")
+        if isinstance(outcome, UpdateOutcome) and OUT_OF_TIME in outcome.counts:
+            self._node.set_aside("an update took longer than training_s")
+        return outcome
+
+    async def _compute(self, work: Callable[..., T], *values: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._training, work, *values)
 
     async def _set_aside(self, number: int) -> None:
         await self.store(self.custody.drop, number, "set_aside")
@@ -423,20 +363,41 @@ class Scheduler:
         """Announce an end as it came, and sign it when it is time for that."""
         announced, now = self._announced.get(lane), asyncio.get_running_loop().time()
         try:
-            news = await self._queue.sign_end(lane, announced, signs=now >= self._signs_at.get(lane, math.inf))
+            end = await self._sign_end(lane, announced, is_time=now >= self._signs_at.get(lane, math.inf))
         except SpoolError as error:
             self._node.trouble(str(error))
             self._announce_later(lane)
             return
-        if news is None:
+        if end is None:
             return
-        end, farewells = news
         digest = hashlib.sha256(end.model).digest()
         self._announced[lane] = digest, end.signatures
-        self._node.wake(farewells)
         if end.is_final:
             self._node.end_taken(lane, digest)
         elif announced is None or announced[0] != digest:
             self._signs_at[lane] = now + _dice.random() * self._signing_s
             number = -1 - lane - len(self._watches.lanes)
             self._call_at(self._signs_at[lane], number, partial(self._announce_later, lane))
+
+    async def _sign_end(self, lane: int, announced: tuple[bytes, bytes] | None, *, is_time: bool) -> SignedEnd | None:
+        """Announce the end of a lane to all neighbours, signed where it was announced before and ``is_time``.
+
+        None where nothing is announced: there is no end, or it was announced just so.
+        """
+        noted = await self.store(self._destination.read_end, self.custody.spool, lane)
+        if noted is None:
+            return None
+        signs = is_time and announced is not None and announced[0] == noted.digest
+        end = await self._compute(partial(self._destination.sign, noted, self._node.roster, signs=signs))
+        if announced is not None and (noted.digest, end.signatures) == announced:
+            return None
+        farewells = await self._compute(self._destination.seal_end, end, self._node.roster)
+        if not await self.store(self.custody.sign_end, end, farewells):
+            return None
+        self._node.wake(farewells)
+        return end
+
+    def _bid_farewell(self, peer: str) -> None:
+        """Put what is finished, where anything is, under way to a neighbour."""
+        for lane, message in self._destination.farewells(self.custody.spool, self._node.roster, peer).items():
+            self.custody.announce({peer: message}, lane, again=False)
