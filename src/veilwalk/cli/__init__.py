@@ -20,12 +20,13 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(words: list[str]) -> int:
     # Only now, and not above: imports take a part of a second, in which Ctrl-C must end the process as at any time.
     try:
-        from veilwalk.cli._interrupt import GUARD, is_guarded
+        from veilwalk.cli._interrupt import GUARD
     except KeyboardInterrupt:
         sys.stderr.write("veilwalk: interrupted: run the same command again to start over\n")
         return 130
     try:
-        if is_guarded(words):
+        # A node and a page handle signals themselves.
+        if words[:2] != ["node", "run"] and words[:1] != ["watch"]:
             GUARD.start()
         from veilwalk.cli._main import run
 

@@ -51,10 +51,6 @@ _COLLUDER_COLUMNS = {
     ">named at first sight": "{named}",
     ">times the floor": "{times:.2f}",
 }
-_LONG_RUN_COLUMNS = {
-    ">collude": "{share:.1%}",
-    ">name at most (bound)": "{at_most:.1%}",
-}
 _NODE_COLUMNS = {"": "{node}", ">degree": "{degree}", ">node entropy, nats": "{node_entropy_nats:.4f}"}
 
 app = make_group("Look at a network.")
@@ -70,7 +66,6 @@ def read_network(graph: str | None, roster: Path | None) -> rooms.graphs.Graph:
     """Return the network that ``--graph`` or ``--roster`` names."""
     if (graph is None) == (roster is None):
         raise ConfigError("the network: give --graph or --roster, and not both")
-    announce_compiling()
     return read_graph_spec(graph or "") if roster is None else rooms.members.Roster.read_draft(roster).graph()
 
 
@@ -149,15 +144,14 @@ def design(
     require_law_file(out)
     distances = None if support is None else DistanceSupport.parse(support, allow_neighbours=allow_neighbours)
     network = read_network(graph, roster)
-    values = {"budget_hops": budget_hops, "observer": observer, "balanced": balanced}
-    values["memory_bytes"] = None if memory is None else parse_memory(memory)
+    values = {"budget_hops": budget_hops, "observer": observer, "balanced": balanced, "memory_bytes": memory}
     options: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if recipients is None and not (law or "").startswith("far"):
         law = law or ("paper-exact" if network.n_nodes < LARGE_NODES else "uniform-node")
+        options |= {} if memory is None else {"memory_bytes": parse_memory(memory)}
     else:
         for name, value in options.items():
-            typed = memory if name == "memory_bytes" else value
-            raise InvalidParameterError(name, typed, "left out: it is for designs of one recipient")
+            raise InvalidParameterError(name, value, "left out: it is for designs of one recipient")
         options["recipients"] = 1 if recipients is None else recipients
     options |= {} if train_probability is None else {"train_probability": train_probability}
     options["sealing"] = rooms.design.Sealing(**dict[str, Any](model_bytes=model_bytes, suite=suite))
@@ -267,7 +261,7 @@ def print_design(result: rooms.design.Design) -> None:
     )
     print_records(
         "any coalition in the long run: honest members that it names",
-        _LONG_RUN_COLUMNS,
+        {">collude": "{share:.1%}", ">name at most (bound)": "{at_most:.1%}"},
         exposure.summary().get("named_in_the_long_run", []),
     )
     if exposure.weight_by_source is not None:
@@ -368,7 +362,6 @@ def _print_recommendation(record: Record) -> None:
         is_best = all(row[name] == best[name] for name in ("graph", "walk", "law", "recipients"))
         return "best" if is_best else "keeps" if row["meets_floor"] else ""
 
-    is_overlay = "named_in_the_long_run" in best
     several = len({row["graph"] for row in record.result["rows"]}) > 1
     print_records(
         f"candidates: {params['graph']}, floor {params['keep']:g} of log(N - 1), {params['suite']}, a model of "
@@ -383,15 +376,9 @@ def _print_recommendation(record: Record) -> None:
             ">entropy": "{node_entropy_nats:.3f}",
             ">share": "{node_entropy_share:.2%}",
             ">read by a tenth": "{read:.1%}",
-            **({">named at most": "{most:.1%}"} if is_overlay else {}),
             "": "{mark}",
         },
-        [
-            row
-            | {"mark": mark(row), "read": row["read_by_colluders"][0]["mean"]}
-            | ({"most": row["named_in_the_long_run"][0]["at_most"]} if is_overlay else {})
-            for row in record.result["rows"]
-        ],
+        [row | {"mark": mark(row), "read": row["read_by_colluders"][0]["mean"]} for row in record.result["rows"]],
     )
     choice = f"sealed for {best['recipients']}, {best['law']}, {best['walk']}" + f" on {best['graph']}" * several
     if record.result["meets_floor"]:

@@ -114,11 +114,6 @@ class InterruptGuard:
 GUARD = InterruptGuard()
 
 
-def is_guarded(arguments: list[str]) -> bool:
-    """Tell whether a command is watched: a node and a page handle signals themselves, and a node forks first."""
-    return arguments[:2] != ["node", "run"] and arguments[:1] != ["watch"]
-
-
 def _release_semaphores() -> None:
     """Release the semaphores of process pools, so that Python's tracker of them has nothing to warn about."""
     if utilities := sys.modules.get("multiprocessing.util"):

@@ -227,5 +227,4 @@ def _plan_route(scheme: Scheme) -> tuple[AuditSettings, bool]:
         rehearsed_hops=_REHEARSED_HOPS,
     )
     plan = make_plan(scheme, settings)
-    is_exact = plan.posterior == "exact" and not plan.samples_destinations and not scheme.hides_names
-    return settings, is_exact
+    return settings, plan.posterior == "exact" and not (plan.samples_destinations or scheme.hides_names)
