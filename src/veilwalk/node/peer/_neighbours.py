@@ -26,10 +26,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from veilwalk.node.peer._age import Pace
+
 # Hand-overs that are remembered of each neighbour.
 _TIMES = 8
-# A neighbour may take so many times as long as the others, and so long in any case.
-_SLOW, _LEAST_SLOW_S = 8.0, 0.5
+# A neighbour may take so many times as long as the others, and so long in any case; and longer once, but not twice.
+_SLOW, _LEAST_SLOW_S, _SLOW_IN_A_ROW = 8.0, 0.5, 2
 # It is avoided for so many times as long as it cost; where a walk ended with it, until it has brought so many messages.
 _AVOIDED, _CLEARED_BY = 20.0, 5
 # A neighbour may bring so many messages more than it was handed, and so many standard deviations of chance besides.
@@ -62,6 +64,7 @@ class NeighbourWeights:
         patience_s: Where no message came for so long, a walk was lost or held up.
         link_s: Mean time between two messages on a link of an honest network.
         walks: How many walks the run has.
+        pace: How long hops take here: where they are slow, so is a walk that is not lost.
         clock: Tells the time in seconds.
     """
 
@@ -71,9 +74,10 @@ class NeighbourWeights:
         patience_s: float = math.inf,
         link_s: float = 1.0,
         walks: int = 1,
+        pace: Pace | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self._patience_s, self._link_s = patience_s, link_s
+        self._patience_s, self._link_s, self._pace = patience_s, link_s, pace or Pace(1.0)
         self._clock = clock or time.monotonic
         self._of: dict[str, Neighbour] = {}
         self._last_handed: deque[str] = deque(maxlen=walks)
@@ -87,7 +91,9 @@ class NeighbourWeights:
             self._last_handed.append(peer)
         others = [statistics.median(other.times) for name, other in self._of.items() if name != peer and other.times]
         neighbour.times.append(seconds)
-        if others and seconds > max(_SLOW * statistics.median(others), _LEAST_SLOW_S):
+        lately = list(neighbour.times)[-_SLOW_IN_A_ROW:]
+        is_slow = others and min(lately) > max(_SLOW * statistics.median(others), _LEAST_SLOW_S)
+        if is_slow and len(lately) == _SLOW_IN_A_ROW:
             neighbour.slow_until = self._clock() + _AVOIDED * seconds
 
     def on_brought(self, peer: str, *, is_junk: bool) -> None:
@@ -104,7 +110,7 @@ class NeighbourWeights:
         """Note that a message is here, or that a walk is made here: where none was for long, see who had the last."""
         now = self._clock()
         silence_s, self._last_came = now - self._last_came, now
-        if silence_s > self._patience_s:
+        if silence_s > self._patience_s * self._pace.factor:
             for name in self._last_handed:
                 suspect = self._neighbour(name)
                 suspect.silent_until, suspect.owes = now + _AVOIDED * silence_s, _CLEARED_BY

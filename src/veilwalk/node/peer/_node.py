@@ -66,7 +66,10 @@ class Node(Incidents):
             rules.late_s, rules.starve_s, n_nodes=len(self.roster.ids), step_s=step_s, walks=rules.walks
         )
         self._neighbours = NeighbourWeights(
-            patience_s=rules.late_s / 2, link_s=2 * len(self.roster.edges) * step_s / rules.walks, walks=rules.walks
+            patience_s=rules.late_s / 2,
+            link_s=2 * len(self.roster.edges) * step_s / rules.walks,
+            walks=rules.walks,
+            pace=self._watches.pace,
         )
         custody = Custody(
             spool,
