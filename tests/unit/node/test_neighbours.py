@@ -153,9 +153,6 @@ def test_a_neighbour_that_mends_is_noticed() -> None:
     weights = NeighbourWeights(clock=clock)
     weights.on_handed("other", 0.03)
     weights.on_handed("slow", 9.0)
-    # Once may happen to anybody.
-    assert "slow" not in avoided(weights)
-    weights.on_handed("slow", 9.0)
     assert "slow" in avoided(weights)
     clock.now = 181.0
     assert "slow" not in avoided(weights)

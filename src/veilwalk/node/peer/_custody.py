@@ -125,7 +125,7 @@ class Custody:
         draws: OsDraws,
         quota: int,
         visits: Visits | None = None,
-        avoided: Callable[[], frozenset[str]] = frozenset,
+        avoided: Callable[[bool], frozenset[str]] = lambda _: frozenset(),
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.spool = spool
@@ -134,7 +134,7 @@ class Custody:
         self.visits = visits
         self._draws = draws
         self._quota = quota
-        # Neighbours that are not there, or were slow lately: with all links up, none, and the walk is the simulator's.
+        # Neighbours that are not there or, where that counts, behaved badly: as a rule none, as in the simulator.
         self._avoided = avoided
         self._clock = clock or time.monotonic
         # By neighbour. A restart forgets them: the neighbour still has each, and offers it again.
@@ -447,7 +447,7 @@ class Custody:
             row = register.message(number)
             if row is None or row.peer is not None:
                 return row
-            pinned = register.pin(row, self._draw_next(row.came_from))
+            pinned = register.pin(row, self._draw_next(row))
             hit("route.before_commit")
         hit("route.committed")
         self._move(row, Event.PIN)
@@ -529,20 +529,24 @@ class Custody:
         with self.spool.transaction() as register:
             for row in register.pinned_to(peer):
                 if row.end_lane is None and self.place_of(row) in places:
-                    pinned.append(register.pin(row, self._draw_next(row.came_from, avoid=avoid)))
+                    pinned.append(register.pin(row, self._draw_next(row, avoid=avoid)))
                     moved.append(row)
                     register.count("rerouted")
         for row in moved:
             self._move(row, event)
         return pinned
 
-    def _draw_next(self, came_from: str | None, *, avoid: frozenset[str] = frozenset()) -> str:
-        """Draw the next hop of a message that came from there."""
-        passed_by = avoid | self._avoided()
+    def _draw_next(self, row: Row, *, avoid: frozenset[str] = frozenset()) -> str:
+        """Draw the next hop of a message; one that comes too often goes to anybody who answers, however it behaved.
+
+        Its recipient may be behind a neighbour that everybody avoids, and what nobody can open may as well end there.
+        """
+        is_frequent = self.visits is not None and self.visits.is_frequent(row.digest)
+        passed_by = avoid | self._avoided(not is_frequent)
         if passed_by.issuperset(self.next_hop.neighbours):
             # Better one that took nothing lately than the one that it waited for in vain.
             passed_by = avoid
-        return self.next_hop.choose(self._draws, came_from=came_from, avoid=passed_by)
+        return self.next_hop.choose(self._draws, came_from=row.came_from, avoid=passed_by)
 
     # Going nowhere.
 

@@ -30,8 +30,8 @@ from veilwalk.node.peer._age import Pace
 
 # Hand-overs that are remembered of each neighbour.
 _TIMES = 8
-# A neighbour may take so many times as long as the others, and so long in any case; and longer once, but not twice.
-_SLOW, _LEAST_SLOW_S, _SLOW_IN_A_ROW = 8.0, 0.5, 2
+# A neighbour may take so many times as long as the others, and so long in any case.
+_SLOW, _LEAST_SLOW_S = 8.0, 0.5
 # It is avoided for so many times as long as it cost; where a walk ended with it, until it has brought so many messages.
 _AVOIDED, _CLEARED_BY = 20.0, 5
 # A neighbour may bring so many messages more than it was handed, and so many standard deviations of chance besides.
@@ -91,9 +91,7 @@ class NeighbourWeights:
             self._last_handed.append(peer)
         others = [statistics.median(other.times) for name, other in self._of.items() if name != peer and other.times]
         neighbour.times.append(seconds)
-        lately = list(neighbour.times)[-_SLOW_IN_A_ROW:]
-        is_slow = others and min(lately) > max(_SLOW * statistics.median(others), _LEAST_SLOW_S)
-        if is_slow and len(lately) == _SLOW_IN_A_ROW:
+        if others and seconds > max(_SLOW * statistics.median(others), _LEAST_SLOW_S):
             neighbour.slow_until = self._clock() + _AVOIDED * seconds
 
     def on_brought(self, peer: str, *, is_junk: bool) -> None:

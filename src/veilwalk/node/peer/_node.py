@@ -240,14 +240,15 @@ class Node(Incidents):
         """Return the neighbours that cannot be reached now."""
         return frozenset(peer for peer, link in self._out_links.items() if not link.up)
 
-    def avoided(self) -> frozenset[str]:
-        """Return the neighbours that get no message now if another can: not there, slow, or silent."""
+    def avoided(self, weighs: bool = True) -> frozenset[str]:  # noqa: FBT001, FBT002  the storage thread calls it
+        """Return the neighbours that get no message now if another can: not there; if it ``weighs``, bad ones too."""
         links = tuple(self._out_links.items())  # asked by the storage thread
         avoided = frozenset(peer for peer, link in links if link.avoided)
         if len(avoided) == len(links):
             # One that took nothing lately is better than one that is not there.
             return frozenset(peer for peer, link in links if link.gone)
-        return avoided | self._neighbours.select_avoided(peer for peer, _ in links if peer not in avoided)
+        others = [peer for peer, _ in links if peer not in avoided]
+        return avoided | self._neighbours.select_avoided(others if weighs else ())
 
     def _next_hop(self, roster: Roster) -> NextHop:
         rules = self._parts.rules
