@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
+from tests.helpers.custody import open_custody, relay
 
-from veilwalk.node.peer._neighbours import NeighbourWeights
+from veilwalk.node.peer._neighbours import NeighbourWeights, Visits
 
 BAD = 0
 LATE_S, HOP_S = 60.0, 0.05
@@ -158,3 +160,13 @@ def test_a_neighbour_that_mends_is_noticed() -> None:
     assert "slow" not in avoided(weights)
     weights.on_handed("slow", 0.03)
     assert "slow" not in avoided(weights)
+
+
+def test_what_comes_too_often_goes_to_anybody_who_answers(tmp_path: Path) -> None:
+    """Its recipient may be behind a neighbour that everybody avoids; before that it goes to others alone."""
+    custody = open_custody(tmp_path, quota=100)
+    custody.visits = Visits(1, pause_s=0.0)
+    custody._avoided = lambda weighs: frozenset({"b", "c"} if weighs else ())
+    handed = [relay(custody, number, b"the same bytes").peer for number in range(40)]
+    assert handed[0] == "a"
+    assert {"b", "c"} <= set(handed[1:])

@@ -171,7 +171,7 @@ def test_what_waits_for_a_silent_neighbour_goes_to_one_that_was_busy(tmp_path: P
     """All others took nothing lately: better one of those than the same again."""
     custody = open_custody(tmp_path)
     first = str(relay(custody, 1, b"message").peer)
-    custody._avoided = lambda: frozenset(NEIGHBOURS) - {first}
+    custody._avoided = lambda _: frozenset(NEIGHBOURS) - {first}
     for _ in range(20):
         chosen = custody.reroute(first, avoid=frozenset())
         assert chosen
