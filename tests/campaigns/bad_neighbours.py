@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Any
 
 from tests.campaigns.chaos_attackers import _garbage, _make_garbage, _size_of_any
-from tests.campaigns.schedules import closed_world
+from tests.campaigns.schedules import closed_world, world_open
 from tests.campaigns.virtual_network import members_of, rule_parts
 from tests.campaigns.virtual_time import VirtualLoop
 from tests.campaigns.virtual_world import SimulatedDisk, World, _Place
@@ -166,14 +166,11 @@ def measure(kind: str, seed: int, plan: ClusterPlan, *, seconds: float) -> tuple
     members_of(plan.graph)
     with closed_world(seed):
         world = BadWorld(kind, seed, plan)
-        asyncio.events.set_event_loop(world.loop)
-        try:
-            return world.loop.run_until_complete(world.measure(seconds))
-        finally:
-            asyncio.events.set_event_loop(None)
-            world.close()
-            del world
-            gc.collect()
+        with world_open(world):
+            made = world.loop.run_until_complete(world.measure(seconds))
+        del world
+        gc.collect()
+        return made
 
 
 def main() -> None:

@@ -73,12 +73,20 @@ def play(seed: int, *, walks: int = 1) -> Outcome:
 
 def _play(seed: int, walks: int) -> Outcome:
     world = World(seed, walks=walks)
+    with world_open(world):
+        try:
+            world.loop.run_until_complete(world.live())
+            return Outcome(seed, world.faults(), world.loop.trace, world.crashes, sum(world.committed()))
+        except Exception as error:  # noqa: BLE001  whatever it is, it has a seed
+            return Outcome(seed, [*world.failed, f"{type(error).__name__}: {error}"], world.loop.trace)
+
+
+@contextmanager
+def world_open(world: World) -> Iterator[None]:
+    """Make a world's loop the current one meanwhile, and close the world."""
     asyncio.events.set_event_loop(world.loop)
     try:
-        world.loop.run_until_complete(world.live())
-        return Outcome(seed, world.faults(), world.loop.trace, world.crashes, sum(world.committed()))
-    except Exception as error:  # noqa: BLE001  whatever it is, it has a seed
-        return Outcome(seed, [*world.failed, f"{type(error).__name__}: {error}"], world.loop.trace)
+        yield
     finally:
         asyncio.events.set_event_loop(None)
         world.close()

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.campaigns.bad_neighbours import BadWorld, shipped_plan
-from tests.campaigns.schedules import closed_world
+from tests.campaigns.schedules import closed_world, world_open
 from tests.campaigns.virtual_network import members_of
 from veilwalk.node.members import SIGNATURE_BYTES
 from veilwalk.node.spool import Row, UpdateOutcome
@@ -79,22 +79,18 @@ def observe(seed: int) -> list[tuple[float, ...]]:
     members_of(shipped_plan(None, RECIPIENTS).graph)
     with closed_world(seed):
         world = EndWorld(seed)
-        asyncio.events.set_event_loop(world.loop)
-        try:
+        with world_open(world):
             world.loop.run_until_complete(world.play())
-            chances: list[tuple[float, ...]] = []
-            for name, ends in world.ends.items():
-                signed = [signers - {name} for _, signers in ends if signers - {name}]
-                if name != world.maker and signed:
-                    first, last = signed[0], signed[-1]
-                    by_first, by_last = ((world.maker in signers) / len(signers) for signers in (first, last))
-                    chances.append((float(ends[0][0] == world.maker), by_first, by_last))
-            return chances
-        finally:
-            asyncio.events.set_event_loop(None)
-            world.close()
-            del world
-            gc.collect()
+        chances: list[tuple[float, ...]] = []
+        for name, ends in world.ends.items():
+            signed = [signers - {name} for _, signers in ends if signers - {name}]
+            if name != world.maker and signed:
+                first, last = signed[0], signed[-1]
+                by_first, by_last = ((world.maker in signers) / len(signers) for signers in (first, last))
+                chances.append((float(ends[0][0] == world.maker), by_first, by_last))
+        del world
+        gc.collect()
+        return chances
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import tempfile
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import numpy as np
 from tests.campaigns.chaos_tally import Tally
 from tests.campaigns.power_loss import SeededDraws
 from tests.helpers.manifests import make_test_manifest
+from veilwalk.core.arrays import FloatArray
 from veilwalk.core.walk import SIMPLE
 from veilwalk.design import DestinationLaw
 from veilwalk.graphs import Graph
@@ -37,39 +39,33 @@ LIMITS = Limits(pin_s=0.4, connect_s=0.5, answer_s=0.5, ping_s=1.0, retry_s=0.3)
 
 def network_parts(seed: int, dice: random.Random, *, walks: int = 1) -> dict[str, NodeParts]:
     """Return the parts of every node but its disk; what varies with the seed is sealing for several, and dwelling."""
-    manifest = _manifest((1, 3)[seed // 2 % 2])
     keys, roster = members()
     dwell_s = (0.0, 0.02)[seed // 4 % 2]
     rules = RunRules(walk=SIMPLE, updates=10**6, late_hops=1e9, dwell_s=dwell_s, walks=walks)
-    return {
-        name: NodeParts(
-            keys=keys[name],
-            membership=Membership(manifest=manifest, roster=roster),
-            task=Task(
-                learner=_LEARNER,
-                data=Partition(np.eye(len(_NAMES))[index : index + 1], np.zeros(1, dtype=np.int64)),
-                manifest=manifest,
-                index=index,
-            ),
-            rules=rules,
-            law=Law(shares={other: 1 / (len(_NAMES) - 1) for other in _NAMES if other != name}),
-            disk=_NO_DISK,
-            limits=LIMITS,
-            draws=SeededDraws(dice),
-            starts=index == 0,
-            log=Log(io.StringIO()),
-        )
-        for index, name in enumerate(_NAMES)
-    }
+    even = np.full((len(_NAMES), len(_NAMES)), 1 / (len(_NAMES) - 1))
+    np.fill_diagonal(even, 0.0)
+    return _parts(dice, keys, roster, rules, shares=even, recipients=(1, 3)[seed // 2 % 2], limits=LIMITS)
 
 
 def rule_parts(
     dice: random.Random, graph: Graph, rules: RunRules, *, law: DestinationLaw, recipients: int, limits: Limits
 ) -> dict[str, NodeParts]:
     """Return the parts of every node but its disk, for a run of ``rules`` on any graph."""
-    names = node_ids(graph.n_nodes)
     keys, roster = members_of(graph)
-    shares = law.matrix.toarray()
+    return _parts(dice, keys, roster, rules, shares=law.matrix.toarray(), recipients=recipients, limits=limits)
+
+
+def _parts(
+    dice: random.Random,
+    keys: Mapping[str, NodeKeys],
+    roster: Roster,
+    rules: RunRules,
+    *,
+    shares: FloatArray,
+    recipients: int,
+    limits: Limits,
+) -> dict[str, NodeParts]:
+    names = roster.ids
     learner = Tally(n_features=len(names), n_classes=2)
     manifest = _manifest(recipients, learner)
     return {
@@ -83,7 +79,7 @@ def rule_parts(
                 index=index,
             ),
             rules=rules,
-            law=Law(shares=dict(zip(names, shares[index].tolist(), strict=True))),
+            law=Law(shares={other: share for other, share in zip(names, shares[index].tolist(), strict=True) if share}),
             disk=_NO_DISK,
             limits=limits,
             draws=SeededDraws(dice),
@@ -94,7 +90,6 @@ def rule_parts(
     }
 
 
-_LEARNER = Tally(n_features=len(_NAMES), n_classes=2)
 # Given when a node starts.
 _NO_DISK: FolderDisk = None  # type: ignore[assignment]
 
@@ -134,7 +129,7 @@ def members(
 
 
 @lru_cache
-def _manifest(recipients: int, learner: Tally = _LEARNER) -> Manifest:
+def _manifest(recipients: int, learner: Tally) -> Manifest:
     return make_test_manifest(
         learner.init_params(np.random.default_rng(0)),
         run_id=bytes(range(16)),
