@@ -93,13 +93,8 @@ def weigh_with_map(
     """
     arcs = table.shape[0]
     for row in numba.prange(rows.shape[0]):
-        first, last, steps, count, own = (
-            rows[row, FIRST],
-            rows[row, LAST],
-            rows[row, STEPS],
-            rows[row, COUNT],
-            rows[row, OWN_SET],
-        )
+        first, last, steps = rows[row, FIRST], rows[row, LAST], rows[row, STEPS]
+        count, own = rows[row, COUNT], rows[row, OWN_SET]
         # later[t]: ways from an arc at step t to the end of the stretch.
         later = np.zeros((steps + 1, arcs))
         for arc in range(arcs):
@@ -159,13 +154,8 @@ def weigh_without_map(rows: Array, chances: Array, hazards: Array, free: Array, 
     weight = free * (free - 1.0)
     weight /= weight.sum()
     for row in numba.prange(rows.shape[0]):
-        first, last, steps, count, own = (
-            rows[row, FIRST],
-            rows[row, LAST],
-            rows[row, STEPS],
-            rows[row, COUNT],
-            rows[row, OWN_SET],
-        )
+        first, last, steps = rows[row, FIRST], rows[row, LAST], rows[row, STEPS]
+        count, own = rows[row, COUNT], rows[row, OWN_SET]
         between = 0.0
         if own >= 0:
             for node in range(free.shape[0]):

@@ -52,7 +52,7 @@ def collusion_figures(record: Record, folder: Path) -> list[Path]:
     for scale in (axis.xaxis, axis.yaxis):
         scale.set_major_formatter(PercentFormatter(1.0))
     finish_axis(axis, "nodes that collude, the destination among them", "sources named at the first guess")
-    return save_figure(_finished(figure, record, _found_by_colluders(rows)), folder, "colluders")
+    return save_figure(_finish_figure(figure, record, _describe_colluders(rows)), folder, "colluders")
 
 
 def _by_return_time(record: Record, observers: dict[str, Any]) -> Figure:
@@ -70,10 +70,10 @@ def _by_return_time(record: Record, observers: dict[str, Any]) -> Figure:
     label = "return time seen by the destination (hops; bands hold 1% to 10% of deliveries)"
     for axis, what in ((left, "distance entropy"), (right, "node entropy")):
         finish_axis(axis, label, f"{what} of the posterior (nats)", log=True)
-    return _finished(figure, record, _found_by_time(observers))
+    return _finish_figure(figure, record, _describe_by_time(observers))
 
 
-def _found_by_colluders(rows: list[dict[str, Any]]) -> str:
+def _describe_colluders(rows: list[dict[str, Any]]) -> str:
     """Say what the strongest coalition names, where most collude; or that it was not run."""
     most = rows[-1]
     strongest = max((most[name]["hit_ratio"] for name in _COALITIONS if name in most), default=0.0)
@@ -81,7 +81,7 @@ def _found_by_colluders(rows: list[dict[str, Any]]) -> str:
     return f"{most['colluders']} colluders name {strongest:.0%} of sources{how}; blind, {most['blind_hit_ratio']:.1%}"
 
 
-def _found_by_time(observers: dict[str, Any]) -> str:
+def _describe_by_time(observers: dict[str, Any]) -> str:
     """Say what the strongest observer drawn is left with after short returns, and on the whole."""
     strongest = [name for name in _LOOKS if name in observers and observers[name]["by_return_time"]][-1]
     band = observers[strongest]["by_return_time"][0]
@@ -90,7 +90,7 @@ def _found_by_time(observers: dict[str, Any]) -> str:
     return f"{strongest}: {shortest}, {whole:.2f} on the whole"
 
 
-def _finished(figure: Figure, record: Record, finding: str) -> Figure:
+def _finish_figure(figure: Figure, record: Record, finding: str) -> Figure:
     """Give every panel its legend, and the figure its heading."""
     for axis in figure.axes:
         axis.legend(frameon=False, fontsize=9)

@@ -132,24 +132,26 @@ def _caption(name: str, record: Record) -> str:
     """Say what is to be seen, in the numbers of the record, of the first degree that is drawn."""
     size, graphs = record.params["n_nodes"], record.params["n_graphs"]
     rows = [row for row in record.result["rows"] if row["degree"] == record.params["degrees"][0]]
-    finding = {"side-information": _found_by_time, "probability": _found_by_share, "trade-off": _found_cost}[name](rows)
+    finding = {"side-information": _describe_by_time, "probability": _describe_by_share, "trade-off": _describe_cost}[
+        name
+    ](rows)
     several = f"mean of {graphs} sampled graphs" if graphs > 1 else "one sampled graph"
     return f"{finding} (degree {rows[0]['degree']} of {size} nodes; exact: {several})"
 
 
-def _found_by_time(rows: list[Row]) -> str:
+def _describe_by_time(rows: list[Row]) -> str:
     worst = max(rows, key=lambda row: row["printed_nats"] - row["exact_nats"])
     gap = worst["printed_nats"] - worst["exact_nats"]
     return f"At short return times distance entropy is up to {gap:.2f} nats below what is printed"
 
 
-def _found_by_share(rows: list[Row]) -> str:
+def _describe_by_share(rows: list[Row]) -> str:
     row = min(rows, key=lambda row: abs(row["probability"] - 0.9))
     what = f"{row['exact_nats']:.2f} nats of distance entropy, where {row['printed_nats']:.2f} are printed"
     return f"With probability {row['probability']:.1f} there are at least {what}"
 
 
-def _found_cost(rows: list[Row]) -> str:
+def _describe_cost(rows: list[Row]) -> str:
     first, last = rows[0], rows[-1]
     gained = last["distance_entropy_nats"] - first["distance_entropy_nats"]
     return (

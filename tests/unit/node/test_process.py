@@ -57,7 +57,7 @@ class Process:
         monkeypatch.setattr(_process, "key_ring", lambda _: ring)
         monkeypatch.setattr(_process, "assemble", assemble)
         monkeypatch.setattr(_process, "Node", lambda _: PlayedNode(faults))
-        monkeypatch.setattr(_process, "drain_when_told", wait_for_ever)
+        monkeypatch.setattr(_process, "drain_on_order", wait_for_ever)
         monkeypatch.setattr(_process, "HealthWatch", lambda *_: SimpleNamespace(beat=beat, run=wait_for_ever))
         config: Any = SimpleNamespace(state=Path("nowhere"), metrics=None)
         worker: Any = SimpleNamespace(close=lambda: None)

@@ -148,7 +148,7 @@ class NodeProcess:
         if self._leaves:
             self._stop.set()
         loop = asyncio.get_running_loop()
-        draining = drain_when_told(node, self.config.state, self._stop, self.log)
+        draining = drain_on_order(node, self.config.state, self._stop, self.log)
         beside = [loop.create_task(draining), loop.create_task(self.watch.run())]
         try:
             await node.run(self._stop)
@@ -172,7 +172,7 @@ def as_exit_error(error: Exception) -> Exception:
 # ---- drain ----------------------------------------------------------------------------------------------------------
 
 
-async def drain_when_told(node: Node, state: Path, stop: asyncio.Event, log: Log) -> None:
+async def drain_on_order(node: Node, state: Path, stop: asyncio.Event, log: Log) -> None:
     """Wait for the order in the node's own folder; then drain the node, and stop it."""
     order = state / DRAIN_ORDER
     order.unlink(missing_ok=True)
