@@ -70,3 +70,9 @@ def solved(job: int) -> FloatArray:
     """Linear algebra that libraries divide among threads, which shows in the last bits."""
     random = np.random.default_rng(job)
     return np.asarray(np.linalg.solve(random.random((400, 400)), random.random(400)))
+
+
+def pause(job: float) -> float:
+    """Take as many seconds as the job says."""
+    time.sleep(job)
+    return job

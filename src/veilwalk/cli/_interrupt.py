@@ -3,7 +3,8 @@
 Python raises KeyboardInterrupt only between two of its own instructions. A compiler, a kernel or an import may run for
 long before the next one, and may swallow the exception. So a thread of its own reads the signal as it arrives, waits
 for the normal end, and ends the process where that does not come. Kernels and LLVM release the interpreter's lock
-while they run; results that are stored are whole files, so that none is lost. This module imports nothing heavy.
+while they run; results that are stored are whole files, so that none is lost. A compiler is not interrupted at all, but
+ended with the process: an exception in the middle of LLVM can crash it. This module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 #: The exit code of an interrupted command.
 INTERRUPTED = 130
@@ -38,6 +40,7 @@ class InterruptGuard:
         self._hook = sys.unraisablehook
         self._signalled = threading.Event()
         self._line = threading.Lock()
+        self._compiling = 0
 
     def start(self) -> None:
         """Watch from now on; outside the main thread, where no signal arrives, do nothing."""
@@ -47,6 +50,7 @@ class InterruptGuard:
         reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGINT, self._interrupt)
         self._hook, sys.unraisablehook = sys.unraisablehook, self._ignore
         self._is_armed = True
         threading.Thread(target=self._watch, args=(reader, self._signalled), name="interrupts", daemon=True).start()
@@ -61,6 +65,8 @@ class InterruptGuard:
         if self._is_armed and threading.current_thread() is threading.main_thread():
             self._is_armed = False
             signal.set_wakeup_fd(-1)
+            if signal.getsignal(signal.SIGINT) == self._interrupt:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
             sys.unraisablehook = self._hook
             os.close(self._writer)
 
@@ -72,6 +78,14 @@ class InterruptGuard:
     def advise(self, advice: str | Callable[[], str]) -> None:
         """Set what the line says about going on; a function is called when the line is printed."""
         self._advice = advice
+
+    def begin_compiling(self) -> None:
+        """A compiler is at work from now on; it may call for another one."""
+        self._compiling += 1
+
+    def end_compiling(self) -> None:
+        """The compiler that began last is done."""
+        self._compiling -= 1
 
     def report(self) -> int:
         """Print the line, unless it is printed already, and return the exit code; another Ctrl-C changes nothing."""
@@ -89,10 +103,16 @@ class InterruptGuard:
         while numbers := os.read(reader, 64):
             if signal.SIGINT in numbers:
                 signalled.set()
-                time.sleep(_GRACE_S)
+                time.sleep(0.0 if self._compiling else _GRACE_S)
                 if self._is_armed and signalled is self._signalled:
                     self._end()
         os.close(reader)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._compiling:
+            # The thread that reads signals ends the process meanwhile.
+            time.sleep(_GRACE_S)
+        signal.default_int_handler(number, frame)
 
     def _ignore(self, event: sys.UnraisableHookArgs) -> None:
         """Print nothing where C code such as LLVM swallows KeyboardInterrupt, or is torn down in the middle of work."""

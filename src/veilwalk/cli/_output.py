@@ -168,12 +168,13 @@ def announce_compiling() -> None:
         is_announced = False
 
         def on_start(self, _event: Any) -> None:
+            GUARD.begin_compiling()
             if not self.is_announced:
                 self.is_announced = True
                 typer.echo(COMPILING, err=True)
 
         def on_end(self, _event: Any) -> None:
-            pass
+            GUARD.end_compiling()
 
     # Numba reports what it compiles, and not what it finds in its cache.
     event.register("numba:compile", Announcer())  # type: ignore[no-untyped-call]

@@ -101,6 +101,14 @@ class ProcessExecutor(WorkerPool, Executor):
         self._pool = self._start_pool()
         return True
 
+    def give_up(self, promise: Future[Any]) -> None:
+        """Drop a job, and with it the processes, one of which may be at it.
+
+        Alone it is not cancelled: Python's pool fails in a thread of its own if a process dies after that.
+        """
+        if not promise.done():
+            self.renew()
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """End the workers: when they have done what is in hand, or at once where that is cancelled."""
         if cancel_futures:

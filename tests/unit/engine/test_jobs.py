@@ -169,3 +169,14 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, engine: str
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=r"pip install 'veilwalk\["), open_engine(engine):
         pass
+
+
+def test_jobs_that_are_given_up_end_with_their_processes() -> None:
+    """No thread of the pool fails, which pytest would tell, and the pool does the next jobs."""
+    with open_engine("process:2") as executor:
+        running = iter_jobs(work.pause, [0.0, 600.0, 600.0, 600.0, 600.0, 600.0], executor=executor)
+        assert next(running) == 0.0
+        begin = time.monotonic()
+        running.close()
+        assert run_jobs(work.pause, [0.0, 0.0], executor=executor) == [0.0, 0.0]
+    assert time.monotonic() - begin < 60

@@ -595,8 +595,3 @@ class Custody:
             and not (row.given and now - self._given_since.setdefault(row.id, now) > patience_s)
             for row in self.spool.tables.messages()
         )
-
-    def count(self, name: str) -> None:
-        """Add one to a tally; not worth waiting for the disk."""
-        with self.spool.transaction(durable=False) as register:
-            register.count(name)

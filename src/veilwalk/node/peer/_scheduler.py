@@ -261,7 +261,7 @@ class Scheduler:
             now = asyncio.get_running_loop().time()
             self._arrived[successor.id] = self._arrived.get(number, now)
             if self._dwell_s and now - self._arrived[successor.id] > self._dwell_s:
-                await self.store(self.custody.count, "dwell_overruns")
+                await self.store(self.custody.spool.count, "dwell_overruns")
             self._settle(successor, for_us=False)
         self._arrived.pop(number, None)
 
