@@ -65,7 +65,9 @@ def score_sites(learner: Learner, params: Params, data: Data) -> tuple[SiteScore
         comparable = data.has_labels and len(labels) and (measure == "accuracy") == (data.n_classes > 0)
         baseline = baseline_score(labels, rows.labels) if comparable else None
         score = float(values[measure])
-        scores.append(SiteScore(name=name, rows=len(rows), measure=measure, score=score, baseline=baseline))
+        # A learner that loads its own rows says how many they are.
+        count = int(values.get("num_examples", len(rows)))
+        scores.append(SiteScore(name=name, rows=count, measure=measure, score=score, baseline=baseline))
     return tuple(scores)
 
 
