@@ -203,7 +203,7 @@ def test_neighbours_are_written_down_for_status(network: Callable[..., Any], tmp
         node = net.nodes["n0"]
         watch = HealthWatch(node, tmp_path)
         for peer, seconds in (("n3", 0.1), ("n1", 80.0)):
-            node._neighbours.on_handed(peer, seconds)
+            node.neighbours.on_handed(peer, seconds)
         watch._write_neighbours()
         expected = node.describe_neighbours()
         await net.stop()

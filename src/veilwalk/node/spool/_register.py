@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -79,25 +79,15 @@ class Register:
             self._drop_body(body)
         return bool(gone)
 
-    def message(self, number: int) -> Row | None:
-        """Return the message of that id, if it is still here."""
-        return next(self._messages("WHERE message.id = ?", number), None)
+    def messages(self, **columns: object) -> list[Row]:
+        """Return the messages that have those values: those that were given first, then in the order they came."""
+        where = " AND ".join(f"message.{name} = ?" for name in columns) or "TRUE"
+        rows = self.execute(f"{_ROW} WHERE {where} ORDER BY given DESC, message.id", *columns.values())
+        return [Row(**dict(zip(Row.__slots__, values, strict=True))) for values in rows]
 
-    def pinned(self, peer: str, key: bytes) -> Row | None:
-        """Return the message that is pinned to ``peer`` under that key."""
-        return next(self._messages("WHERE peer = ? AND key = ?", peer, key), None)
-
-    def pinned_to(self, peer: str) -> list[Row]:
-        """Return the messages for that link: those that were given first, then in the order they came."""
-        return list(self._messages("WHERE peer = ? ORDER BY given DESC, message.id", peer))
-
-    def messages(self) -> list[Row]:
-        """Return every message, oldest first."""
-        return list(self._messages("ORDER BY message.id"))
-
-    def not_given_from(self, peer: str) -> list[Row]:
-        """Return the messages that neighbour brought and nobody else may have yet, oldest first."""
-        return list(self._messages("WHERE came_from = ? AND NOT given ORDER BY message.id", peer))
+    def message(self, **columns: object) -> Row | None:
+        """Return the message that has those values, if it is here."""
+        return next(iter(self.messages(**columns)), None)
 
     def note_boot(self, boot: bytes) -> None:
         """Note which start of the machine this is; after another one, all that is pinned may have been given.
@@ -275,10 +265,6 @@ class Register:
         for (file,) in self.execute("DELETE FROM body WHERE id = ? RETURNING file", body):
             if file is not None:
                 self.dropped_files.append(file)
-
-    def _messages(self, condition: str, *values: object) -> Iterator[Row]:
-        for values_of_row in self._database.execute(_ROW + condition, values).fetchall():
-            yield Row(**dict(zip(Row.__slots__, values_of_row, strict=True)))
 
     def _first_number(self, query: str, *values: object) -> int:
         row = self._database.execute(query, values).fetchone()

@@ -119,11 +119,6 @@ class Spool:
         self._unnamed.add(name)
         return stored
 
-    def count(self, name: str) -> None:
-        """Add one to a tally; not worth waiting for the disk."""
-        with self.transaction(durable=False) as register:
-            register.count(name)
-
     def settle(self) -> None:
         """After a commit that failed, make one that does not, before anything is done or said.
 
