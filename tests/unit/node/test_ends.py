@@ -294,6 +294,24 @@ def test_an_operator_can_undo_an_end(network: Make) -> None:
     assert asyncio.run(main()).look("n1")["final"] is None
 
 
+def test_no_update_is_added_to_an_end_that_is_being_signed(network: Make) -> None:
+    """Another walk comes to the member that made the last update: its model has had all that the run asks for."""
+
+    async def main() -> Any:
+        net = network(5, chords=CHORDS, rules=replace(LONG, updates=3, signatures=3), starts=False)
+        await net.start("n1")
+        await hand_in(net, "n1", message_for(net, "n1", counts=[0.0, 0.0, 2.0, 0.0, 0.0], iteration=2))
+        await net.until(lambda: net.tally("updates") == 1)
+        await hand_in(net, "n1", message_for(net, "n1", counts=[0.0] * 5, walk_tag=b"walktag2"))
+        await net.until(lambda: net.tally("retired") == 1)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.tally("updates") == 1
+    assert net.look("n1")["checkpoint"].sum() == 3
+
+
 def test_signatures_of_others_than_members_count_for_nothing(network: Make) -> None:
     """Of one that has left, of nobody, of another lane, model or number, and of one member twice."""
     net = network(5, chords=CHORDS)

@@ -122,7 +122,7 @@ def test_a_neighbour_that_takes_nothing_holds_few_walks_up(network: Make) -> Non
             # Not for the first time.
             node._out_links["n2"]._shunned_times = 16
             node._out_links["n2"]._shunned_until = time.monotonic()
-            waiting = node.scheduler.custody.spool.tables.pinned_to
+            waiting = node.scheduler.custody.waits_for
             while not waiting("n2"):
                 await node.scheduler.create(first=False)
             await net.until(lambda: net.tally("rerouted", "n1"))

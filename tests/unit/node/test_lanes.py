@@ -300,12 +300,12 @@ def test_who_has_a_new_disk_gets_the_ends_of_all_lanes(network: Make) -> None:
             await offer(connection, seq, message_for(net, "n1", walk_tag=tag, counts=[0.0] * 4, iteration=0))
             await net.until(lambda seq=seq: net.tally("updates") == seq)
         await net.until(lambda: net.tally("ends") == 2)
-        before = len(await desk.store(desk.custody.spool.tables.pinned_to, "n0"))
+        before = len(await desk.store(lambda: desk.custody.spool.tables.messages(peer="n0")))
         # It left, and is back without what it was told.
         await desk.store(desk.custody.part_from, "n0")
         for _ in range(3):
             await desk.store(desk._bid_farewell, "n0")
-        waiting = await desk.store(desk.custody.spool.tables.pinned_to, "n0")
+        waiting = await desk.store(lambda: desk.custody.spool.tables.messages(peer="n0"))
         connection.close()
         await net.stop()
         return before, sorted(row.end_lane for row in waiting)

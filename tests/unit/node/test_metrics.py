@@ -297,7 +297,8 @@ def test_what_tells_of_trainings_is_told_once_a_day(network: Callable[..., Any])
             health = watch.describe()
             notes = tuple(note for note in health.notes if "day before" in note)
             said.append((health.gauges["dwell_overruns"], health.gauges["discarded"], notes))
-            await node.scheduler.store(node.scheduler.custody.spool.count, name)
+            with node.scheduler.custody.spool.transaction() as register:
+                register.count(name)
         await net.stop()
         return said
 

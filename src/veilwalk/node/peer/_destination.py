@@ -196,6 +196,10 @@ class Destination:
                 farewells=self._tell(final, roster, arrival.row.came_from),
                 lane=arrival.lane,
             )
+        end, own = arrival.end, arrival.own
+        if end is not None and end.model == own.model and own.iteration > header.iteration:
+            # This node's own model is the end that is being signed: it has had all updates, and not one more.
+            return UpdateOutcome(counts=("retired",), lost=header.iteration - header.made_at, lane=arrival.lane)
         if is_fork(header, arrival.walks):
             return UpdateOutcome(counts=("forks",))
         ahead = walks_ahead(header, arrival.walks)
