@@ -47,9 +47,11 @@ class Spool:
         self._digests = ThreadPoolExecutor(1, thread_name_prefix="digest")
         with disk.transaction() as database:
             make_tables(database)
+            register = Register(database)
+            register.note_boot(disk.boot)
             #: Tells neighbours whether this is the disk that they know.
-            self.incarnation = Register(database).incarnation(secrets.token_bytes(_NAME_BYTES))
-            Register(database).note_boot(disk.boot)
+            self.incarnation = register.mark("incarnation") or secrets.token_bytes(_NAME_BYTES)
+            register.set_mark("incarnation", self.incarnation)
         self._remove_orphans()
 
     @property
