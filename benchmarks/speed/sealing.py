@@ -36,7 +36,7 @@ from veilwalk.node.sealing import (
     open_body,
     seal,
 )
-from veilwalk.node.sealing._envelope import open_body_into, open_header, seal_into
+from veilwalk.node.sealing._envelope import open_header, seal_into
 from veilwalk.node.sealing._kem import kem_public_key
 
 KIB, MIB = 1024, 1024 * 1024
@@ -100,8 +100,7 @@ def open_contenders(body: bytes) -> dict[str, Contender]:
     found: dict[str, Contender] = {"raw AES-256-GCM": lambda: cipher.decrypt_into(nonce, box, None, out)}
     for suite in Suite:
         party = Party.of(suite, len(body))
-        found[f"veilwalk, {suite.name}, into a buffer"] = _opening_into(party, body)
-    found["veilwalk, HYBRID, fresh bytes"] = _opening(party, body)
+        found[f"veilwalk, {suite.name}"] = _opening(party, body)
     one_shot = Suite.HYBRID.hpke.encrypt(body, kem_public_key(Suite.HYBRID, party.public), info=b"info")
     found["one-shot HPKE, HYBRID"] = lambda: Suite.HYBRID.hpke.decrypt(one_shot, party.private.whole, info=b"info")
     if (nacl := peer("nacl.public")) is not None:
@@ -140,13 +139,13 @@ def sum_contenders(body: bytes) -> dict[str, Contender]:
     """Return seal + open beside what CKKS needs to add one vector of the same size: encrypt, add, decrypt."""
     party = Party.of(Suite.HYBRID, len(body))
 
-    message, out = bytearray(party.context.message_bytes), bytearray(len(body))
+    message = bytearray(party.context.message_bytes)
 
     def ours() -> None:
         seal_into(party.context, [party.public], header_for(body), body, message)
         header = open_header(party.context, party.private, message)
         if header is not None:
-            open_body_into(header, message, out)
+            open_body(header, message)
 
     found: dict[str, Contender] = {"veilwalk, HYBRID, seal + open": ours}
     if (tenseal := peer("tenseal")) is not None and len(body) <= CKKS_MOST:
@@ -220,17 +219,6 @@ def _opening(party: Party, body: bytes) -> Contender:
     def run() -> object:
         header = open_header(party.context, party.private, message)
         return header and open_body(header, message)
-
-    return run
-
-
-def _opening_into(party: Party, body: bytes) -> Contender:
-    message, out = seal(party.context, [party.public], walk_tag=bytes(8), iteration=0, body=body), bytearray(len(body))
-
-    def run() -> None:
-        header = open_header(party.context, party.private, message)
-        if header is not None:
-            open_body_into(header, message, out)
 
     return run
 

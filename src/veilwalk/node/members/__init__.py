@@ -53,7 +53,6 @@ if TYPE_CHECKING:
         parse_canonical,
         read_bounded,
         require_unsigned,
-        sign_file,
         signature_path,
     )
 else:

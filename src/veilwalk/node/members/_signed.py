@@ -159,30 +159,6 @@ def decode_hex(text: object, length: int, name: str) -> bytes:
 # ---- signatures ----------------------------------------------------------------------------------------------------
 
 
-def sign_file(path: Path, kind: str, data: bytes, root_key: Ed25519PrivateKey) -> None:
-    """Write ``data`` to ``path`` and its signature beside it, signature first: a reader never meets it unsigned."""
-    signature = encode_base64(root_key.sign(_signed_bytes(kind, data))) + "\n"
-    write_atomically(signature_path(path), signature.encode("ascii"))
-    write_atomically(path, data)
-
-
-def read_signed(path: Path, kind: str, root_public_key: Ed25519PublicKey, limit: int) -> bytes:
-    """Return the bytes of ``path`` once their signature is checked.
-
-    Raises:
-        CryptoError: The signature is not the root's.
-        InputFileError: The file or its signature is missing, too large or not readable.
-    """
-    data = read_bounded(path, limit)
-    beside = signature_path(path)
-    text = read_bounded(beside, _SIGNATURE_FILE_LIMIT).decode("ascii", "replace").strip()
-    signature = decode_base64(text, _SIGNATURE_BYTES, str(beside))
-    if _is_signed(data, signature, kind, root_public_key):
-        return data
-    others = [other for other in _KINDS if other != kind and _is_signed(data, signature, other, root_public_key)]
-    raise CryptoError(f"{path}: {f'a {others[0]}, not a {kind}' if others else 'not signed by this root key'}")
-
-
 def _is_signed(data: bytes, signature: bytes, kind: str, root_public_key: Ed25519PublicKey) -> bool:
     try:
         root_public_key.verify(signature, _signed_bytes(kind, data))
@@ -252,8 +228,21 @@ class SignedDocument:
 
     @classmethod
     def read_signed(cls, path: Path, root_public_key: Ed25519PublicKey) -> Self:
-        """Return the version at ``path`` once its signature is checked, whatever its date."""
-        return cls.parse(read_signed(path, cls.kind, root_public_key, cls.limit), str(path))
+        """Return the version at ``path`` once its signature is checked, whatever its date.
+
+        Raises:
+            CryptoError: The signature is not the root's.
+            InputFileError: The file or its signature is missing, too large or not readable.
+        """
+        data, beside = read_bounded(path, cls.limit), signature_path(path)
+        text = read_bounded(beside, _SIGNATURE_FILE_LIMIT).decode("ascii", "replace").strip()
+        signature = decode_base64(text, _SIGNATURE_BYTES, str(beside))
+        kinds = [kind for kind in _KINDS if _is_signed(data, signature, kind, root_public_key)]
+        if cls.kind not in kinds:
+            raise CryptoError(
+                f"{path}: {f'a {kinds[0]}, not a {cls.kind}' if kinds else 'not signed by this root key'}"
+            )
+        return cls.parse(data, str(path))
 
     @classmethod
     def load(
@@ -272,8 +261,10 @@ class SignedDocument:
         return document
 
     def sign(self, path: Path, root_key: Ed25519PrivateKey) -> None:
-        """Write it and its signature."""
-        sign_file(path, self.kind, self.data, root_key)
+        """Write it and its signature, which is first: a reader never meets it unsigned."""
+        signature = encode_base64(root_key.sign(_signed_bytes(self.kind, self.data))) + "\n"
+        write_atomically(signature_path(path), signature.encode("ascii"))
+        write_atomically(path, self.data)
 
     @cached_property
     def data(self) -> bytes:

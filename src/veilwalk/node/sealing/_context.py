@@ -58,11 +58,6 @@ class SealContext:
         )
 
     @cached_property
-    def head_bytes(self) -> int:
-        """Length of the clear part, the slots and the sealed header."""
-        return self.geometry.head_bytes
-
-    @cached_property
     def message_bytes(self) -> int:
         """Length of every message of the run."""
         return self.geometry.message_bytes

@@ -59,12 +59,12 @@ class KemPrivateKey:
     Attributes:
         whole: What opens its slots.
         curve: Its X25519 part, by which it finds them.
-        curve_public: The public key of that part.
+        public: The public key, as it stands in the roster.
     """
 
     whole: X25519PrivateKey | hpke.MLKEM768X25519PrivateKey = field(repr=False)
     curve: X25519PrivateKey = field(repr=False)
-    curve_public: bytes
+    public: bytes
 
 
 def need_length(length: int, **named: bytes) -> None:
@@ -87,16 +87,13 @@ def kem_private_key(suite: Suite, secret: bytes) -> KemPrivateKey:
     if suite is Suite.X25519:
         return KemPrivateKey(curve, curve, public)
     lattice = MLKEM768PrivateKey.from_seed_bytes(secret[:_MLKEM_SEED_BYTES])
+    public = lattice.public_key().public_bytes_raw() + public
     return KemPrivateKey(hpke.MLKEM768X25519PrivateKey(lattice, curve), curve, public)
 
 
 def kem_public_bytes(suite: Suite, secret: bytes) -> bytes:
     """Return the public key of ``secret`` as it stands in the roster."""
-    need_length(suite.secret_bytes, key=secret)
-    curve = X25519PrivateKey.from_private_bytes(secret[-_X25519_BYTES:]).public_key().public_bytes_raw()
-    if suite is Suite.X25519:
-        return curve
-    return MLKEM768PrivateKey.from_seed_bytes(secret[:_MLKEM_SEED_BYTES]).public_key().public_bytes_raw() + curve
+    return kem_private_key(suite, secret).public
 
 
 def kem_public_key(suite: Suite, data: bytes) -> KemPublicKey:

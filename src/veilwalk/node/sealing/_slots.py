@@ -64,7 +64,7 @@ def opened_slots(context: SealContext, private_key: KemPrivateKey, message: memo
         except ValueError:
             # A point of low order: no honest sender has one.
             return
-        hint = _hint(context, shared, ephemeral, private_key.curve_public)
+        hint = _hint(context, shared, ephemeral, curve_public_bytes(private_key.public))
     for at in range(CLEAR_BYTES + geometry.ephemeral_bytes, geometry.front_bytes, geometry.slot_bytes):
         if message[at : at + len(hint)] != hint:
             continue
