@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         RunRules,
         array_specs,
         final_tag,
-        new_run_walk,
         node_walk,
     )
     from veilwalk.node.members._roster import (

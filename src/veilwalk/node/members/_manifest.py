@@ -61,17 +61,6 @@ def node_walk(walk: Walk) -> Walk:
     return walk
 
 
-def new_run_walk(walk: Walk, *, allow_sandwich: bool) -> Walk:
-    """Return ``walk``, or refuse for a new run one that goes straight back, unless that is allowed by name.
-
-    Who hands a message to a neighbour and gets another one straight back knows for certain who made it.
-    """
-    if node_walk(walk).kind == "simple" and not allow_sandwich:
-        need = "non-backtracking: a relay next to the maker would know it for certain (--allow-sandwich)"
-        raise InvalidParameterError("walk", str(walk), need)
-    return walk
-
-
 # ---- rules ---------------------------------------------------------------------------------------------------------
 
 
@@ -420,25 +409,10 @@ class Manifest(SignedDocument):
         """For how many members a message is sealed, the first of whom opens it."""
         return self.spec.scheme.recipients or 1
 
-    @property
-    def payload(self) -> str:
-        """How the numbers of a model travel (:mod:`veilwalk.core.payload`)."""
-        return self.spec.learning.payload
-
-    @property
-    def seed(self) -> int:
-        """Seed of the learner's own draws (start, batches). Walks draw from the OS source."""
-        return self.spec.seed
-
-    @property
-    def walks(self) -> int:
-        """How many models walk at once."""
-        return self.spec.end.walks
-
     @cached_property
     def body_bytes(self) -> int:
         """Length of an encoded model."""
-        return sum(array_bytes(self.payload, spec.shape, spec.dtype) for spec in self.arrays)
+        return sum(array_bytes(self.spec.learning.payload, spec.shape, spec.dtype) for spec in self.arrays)
 
     @cached_property
     def bucket_bytes(self) -> int:
@@ -462,8 +436,9 @@ class Manifest(SignedDocument):
             need = "a new run begins with an empty state folder"
             raise ProtocolError(f"{name}: of another run than the one before: {need}")
         SignedDocument.check_follows(self, current, name)
+        held, own = ({} if one is None else one.spec.params() | vars(one) for one in (current, self))
         for field in FIXED if current is not None else ():
-            if getattr(self, field) != getattr(current, field):
+            if own[field] != held[field]:
                 raise ProtocolError(f"{name}: version {self.version} has other {field}: that needs a new run")
 
     def change(self, **changes: Any) -> Manifest:
