@@ -105,8 +105,8 @@ def make_manifest(
     law_file, spec = spec.scheme.law, spec.change(learner=spec.learning.learner or USUAL_LEARNER)
     learner = make_learner(str(spec.learning.learner), n_features=n_features, n_classes=n_classes)
     size = RunSize(updates=spec.end.updates, nodes=graph.n_nodes, rows=rows * graph.n_nodes, models=spec.end.walks)
-    request = spec.privacy
-    protection = replace(request, most_updates=request.most_updates or scheme.most_updates).settle(learner, size)
+    most_updates = spec.privacy.most_updates or scheme.most_updates
+    protection = replace(spec.privacy, most_updates=most_updates).settle(learner, size)
     spec, figures = settle_run(
         scheme,
         spec,
@@ -296,9 +296,8 @@ def describe_crowd(candidates: int) -> str | None:
 
 def count_candidates(scheme: Scheme) -> int:
     """Return how many members may seal for the one that fewest seal for: an upper bound of who can be hidden."""
-    if scheme.graph.n_nodes > _COUNTED:
-        return scheme.graph.n_nodes - 1
-    return int(np.bincount(scheme.law.matrix.indices, minlength=scheme.graph.n_nodes).min())
+    size = scheme.graph.n_nodes
+    return size - 1 if size > _COUNTED else int(np.bincount(scheme.law.matrix.indices, minlength=size).min())
 
 
 # ---- lost walks -----------------------------------------------------------------------------------------------------

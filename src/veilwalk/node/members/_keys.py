@@ -31,6 +31,7 @@ from cryptography.x509.oid import NameOID
 
 from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, CryptoError, InputFileError, InvalidParameterError, SpoolError
+from veilwalk.core.files import name_os_errors
 from veilwalk.core.records import write_atomically
 from veilwalk.node.members._roster import CARD_LIMIT, Member, check_node_id, make_card, read_card
 from veilwalk.node.members._signed import (
@@ -207,15 +208,13 @@ class KeyRing:
             if number >= epoch - 1:
                 return
             path = _kem_path(self._directory, number)
-            try:
+            with name_os_errors(SpoolError, path):
                 with path.open("r+b") as stream:
                     stream.write(bytes(path.stat().st_size))
                     stream.flush()
                     os.fsync(stream.fileno())
                 path.unlink()
                 _sync_directory(self._directory)
-            except OSError as error:
-                raise SpoolError(f"{path}: {error.strerror or error}") from None
 
 
 def rotate_node_keys(directory: Path, *, password: bytes | None = None) -> NodeKeys:
@@ -283,12 +282,9 @@ def read_password(path: Path) -> bytes:
 
     A systemd credential is root's and opened to the service by an access list, which shows as the group's right.
     """
-    try:
-        with path.open("rb") as stream:
-            status = os.fstat(stream.fileno())
-            line = stream.readline(_PASSWORD_LIMIT + 2)
-    except OSError as error:
-        raise InputFileError(f"{path}: {error.strerror or error}") from None
+    with name_os_errors(InputFileError, path), path.open("rb") as stream:
+        status = os.fstat(stream.fileno())
+        line = stream.readline(_PASSWORD_LIMIT + 2)
     if stat.S_ISREG(status.st_mode):
         credential = str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY") and status.st_uid == 0
         # Through a descriptor (/dev/fd/3) it is the file behind it that needs another mode.
@@ -305,21 +301,17 @@ def check_password(password: bytes, name: str) -> bytes:
 
 def make_private_directory(path: Path) -> None:
     """Make ``path`` with mode 0700, or accept it if it is there and no looser."""
-    try:
+    with name_os_errors(SpoolError, path):
+        if path.exists() and not path.is_dir():
+            raise SpoolError(f"{path}: not a directory")
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except FileExistsError:
-        raise SpoolError(f"{path}: not a directory") from None
-    except OSError as error:
-        raise SpoolError(f"{path}: {error.strerror or error}") from None
     check_private_directory(path)
 
 
 def check_private_directory(path: Path) -> None:
     """Refuse a directory of keys that others may enter."""
-    try:
+    with name_os_errors(InputFileError, path):
         status = path.stat()
-    except OSError as error:
-        raise InputFileError(f"{path}: {error.strerror or error}") from None
     if not stat.S_ISDIR(status.st_mode):
         raise InputFileError(f"{path}: not a directory")
     _refuse_loose(path, status, 0o077, "700")
@@ -398,32 +390,23 @@ def _stretch(password: bytes, salt: bytes, cost: Mapping[str, int]) -> bytes:
 
 def _write_new(path: Path, data: bytes) -> None:
     refuse_existing(path)
-    try:
+    with name_os_errors(SpoolError, path):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise SpoolError(f"{path}: {error.strerror or error}") from None
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except BaseException as error:
-        # Also of Ctrl-C: half a key would stand in the way of the next.
-        path.unlink(missing_ok=True)
-        if not isinstance(error, OSError):
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+        except BaseException:
+            # Also of Ctrl-C: half a key would stand in the way of the next.
+            path.unlink(missing_ok=True)
             raise
-        raise SpoolError(f"{path}: {error.strerror or error}") from None
 
 
 def _read_private(path: Path) -> bytes:
-    try:
-        with path.open("rb") as stream:
-            _refuse_loose(path, os.fstat(stream.fileno()), 0o077, "600")
-            data = stream.read(_FILE_LIMIT + 1)
-    except SpoolError:
-        raise
-    except OSError as error:
-        raise InputFileError(f"{path}: {error.strerror or error}") from None
+    with name_os_errors(InputFileError, path), path.open("rb") as stream:
+        _refuse_loose(path, os.fstat(stream.fileno()), 0o077, "600")
+        data = stream.read(_FILE_LIMIT + 1)
     if len(data) > _FILE_LIMIT:
         raise InputFileError(f"{path}: not a key file")
     return data

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from veilwalk.core import validate
 from veilwalk.core.config import decode, encode
 from veilwalk.core.errors import CryptoError, InputFileError, InvalidParameterError, ProtocolError, VeilwalkError
+from veilwalk.core.files import name_os_errors
 from veilwalk.core.records import write_atomically
 from veilwalk.node.sealing import DIGEST_BYTES
 
@@ -119,11 +120,8 @@ def check_format(content: Mapping[str, Any], ours: str, name: str) -> None:
 
 def read_bounded(path: Path, limit: int) -> bytes:
     """Return the bytes of ``path``; refuse more than ``limit`` before reading them."""
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(limit + 1)
-    except OSError as error:
-        raise InputFileError(f"{path}: {error.strerror or error}") from None
+    with name_os_errors(InputFileError, path), path.open("rb") as stream:
+        data = stream.read(limit + 1)
     if len(data) > limit:
         raise InputFileError(f"{path}: larger than the {limit} bytes allowed")
     return data
