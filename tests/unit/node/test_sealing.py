@@ -205,11 +205,11 @@ def test_a_buffer_of_the_wrong_length_is_refused() -> None:
 
 
 def test_the_bucket_byte_and_the_size_stand_for_each_other() -> None:
-    """256 sizes, growing, each with its own code."""
-    sizes = [bucket_bytes_of(code) for code in range(256)]
+    """320 sizes, growing, each with its own code."""
+    sizes = [bucket_bytes_of(code) for code in range(320)]
     assert sizes == sorted(set(sizes))
-    assert [bucket_code(size) for size in sizes] == list(range(256))
-    assert (sizes[0], sizes[-1]) == (SMALLEST_BUCKET, LARGEST_BUCKET) == (16 * 1024, 992 * 1024 * 1024)
+    assert [bucket_code(size) for size in sizes] == list(range(320))
+    assert (sizes[0], sizes[-1]) == (SMALLEST_BUCKET, LARGEST_BUCKET) == (1024, 992 * 1024 * 1024)
 
 
 @given(length=st.integers(0, LARGEST_BUCKET))

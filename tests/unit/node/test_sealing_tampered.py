@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,9 +26,9 @@ from veilwalk.node.sealing._kem import (
     Suite,
     kem_private_key,
     kem_public_bytes,
-    kem_public_key,
     new_kem_secret,
 )
+from veilwalk.node.sealing._slots import _sealed_slot
 
 
 @pytest.mark.parametrize("recipients", [1, 3])
@@ -198,9 +199,8 @@ def crafted(context: SealContext, public: bytes, change: Callable[[bytearray], N
     plain = bytearray(HEADER_BYTES)
     plain[32:64] = os.urandom(32)
     change(plain)
-    key = os.urandom(32)
-    slot = context.suite.hpke.encrypt(bytes(32) + key, kem_public_key(context.suite, public), info=context.info)
-    front = context.clear + slot
+    key, ephemeral = os.urandom(32), X25519PrivateKey.generate()
+    front = context.clear + ephemeral.public_key().public_bytes_raw() + _sealed_slot(context, public, key, ephemeral)
     return (front + AESGCM(key).encrypt(bytes(12), bytes(plain), front)).ljust(context.message_bytes, b"\0")
 
 
@@ -218,7 +218,7 @@ MALFORMED = {
     "all flags": put(80, b"\xff"),
     "body longer than the bucket": put(93, (SMALL + 1).to_bytes(8, "big")),
     "body of 2^64 - 1": put(93, b"\xff" * 8),
-    "reserved, first byte": put(201, b"\1"),
+    "reserved, first byte": put(105, b"\1"),
     "reserved, last byte": put(HEADER_BYTES - 1, b"\1"),
 }
 

@@ -422,8 +422,8 @@ class Manifest(SignedDocument):
     @cached_property
     def message_bytes(self) -> int:
         """Length of every message of the run, in whichever epoch."""
-        sizes = {"key_bytes": self.suite.enc_bytes, "bucket_bytes": self.bucket_bytes}
-        return MessageGeometry(**sizes, recipients=self.recipients).message_bytes
+        suite, bucket = self.suite.geometry_name, self.bucket_bytes
+        return MessageGeometry(suite=suite, bucket_bytes=bucket, recipients=self.recipients).message_bytes
 
     @cached_property
     def data(self) -> bytes:

@@ -1,8 +1,8 @@
 """Sealed messages: what walks. Only its recipients can open one, and nothing in it says who they are.
 
-A message is 4 clear bytes that every message of a run and epoch shares, a slot for each recipient that holds the key of
-the header, the header, and the body in chunks under a fresh key that the header carries. A relay looks at no more than
-the slots, so to find none its own costs the same at any size. All messages of a run have one length.
+A message is 5 clear bytes that every message of a run and epoch shares, a fresh key, a slot for each recipient that
+holds the key of the header, the header, and the body in chunks under a fresh key that the header carries. A relay looks
+at no more than the slots, so to find none its own costs the same at any size. All messages of a run have one length.
 
 The header is bound to everything in front of it, so nobody can take a slot out, or put one in, unnoticed. Slots and
 header begin with 32 zero bytes. AES-GCM alone lets a malicious sender make one ciphertext that opens under two keys;
@@ -119,7 +119,7 @@ def seal_into(
 def open_header(context: SealContext, private_key: KemPrivateKey, message: Bytes) -> OpenedHeader | None:
     """Return the header if the message is for this key and context, else None, which never says why.
 
-    The work is one key agreement and, for a recipient, one decapsulation, whatever the size of the message.
+    The work is one key agreement, and with the hybrid one decapsulation for a recipient, at any size of the message.
     """
     view = memoryview(message).cast("B")
     if len(view) != context.message_bytes or view[:CLEAR_BYTES] != context.clear:
