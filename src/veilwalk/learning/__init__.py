@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     )
     from veilwalk.learning._model import (
         MODEL_SUFFIXES,
-        SiteScore,
         load_model,
         predict,
         require_arrays,
