@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         is_own_learner,
         list_options,
         make_learner,
+        set_local_steps,
     )
     from veilwalk.learning._mechanism import (
         NOISE_BUDGET,

@@ -91,7 +91,7 @@ def make_manifest(
     validate.at_least(1, rows=rows)
     if days is not None:
         validate.more_than(0, days=days)
-    from veilwalk.learning import RunSize, make_learner
+    from veilwalk.learning import make_learner
 
     if spec.scheme.recipients is not None:
         check_recipients(spec.scheme.recipients)
@@ -106,9 +106,10 @@ def make_manifest(
     scheme, law = choose_member_scheme(graph, spec.scheme)
     new_run_walk(scheme.walk, allow_sandwich=spec.scheme.allow_sandwich)
     scheme.require_everybody()
-    law_file, spec = spec.scheme.law, spec.change(learner=spec.learning.learner or USUAL_LEARNER)
+    chosen = spec.settle_learner(spec.learning.learner or USUAL_LEARNER)
+    law_file, spec = spec.scheme.law, spec.change(learner=chosen, local_steps=None)
     learner = make_learner(str(spec.learning.learner), n_features=n_features, n_classes=n_classes)
-    size = RunSize(updates=spec.end.updates, nodes=graph.n_nodes, rows=rows * graph.n_nodes, models=spec.end.walks)
+    size = spec.size(nodes=graph.n_nodes, rows=rows * graph.n_nodes)
     request = spec.privacy
     protection = replace(request, most_updates=request.most_updates or scheme.most_updates).settle(learner, size)
     spec, figures = settle_run(
