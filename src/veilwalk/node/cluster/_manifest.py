@@ -90,7 +90,7 @@ def make_manifest(
     validate.at_least(1, rows=rows)
     if days is not None:
         validate.more_than(0, days=days)
-    from veilwalk.learning import RunSize, make_learner
+    from veilwalk.learning import make_learner
 
     root = load_root_key(root_keys, password=password)
     members = Roster.load(roster, root.public_key(), time.time())
@@ -102,9 +102,10 @@ def make_manifest(
     graph = members.graph()
     scheme, law = choose_member_scheme(graph, spec.scheme)
     check_new_run(scheme, spec.scheme)
-    law_file, spec = spec.scheme.law, spec.change(learner=spec.learning.learner or USUAL_LEARNER)
+    chosen = spec.settle_learner(spec.learning.learner or USUAL_LEARNER)
+    law_file, spec = spec.scheme.law, spec.change(learner=chosen, local_steps=None)
     learner = make_learner(str(spec.learning.learner), n_features=n_features, n_classes=n_classes)
-    size = RunSize(updates=spec.end.updates, nodes=graph.n_nodes, rows=rows * graph.n_nodes, models=spec.end.walks)
+    size = spec.size(nodes=graph.n_nodes, rows=rows * graph.n_nodes)
     most_updates = spec.privacy.most_updates or scheme.most_updates
     protection = replace(spec.privacy, most_updates=most_updates).settle(learner, size)
     spec, figures = settle_run(

@@ -78,7 +78,8 @@ class RunFigures:
         noise: Standard deviation of the noise, in units of ``clip``; 0 adds none.
         rows: What sums over rows are divided by, where single rows are protected; 0 where a whole node is.
         most_updates: A node that has made so many hands models on as they are; 0: no such limit.
-        decay: An update counts less the older the model is, and nothing after so many; 0: always the same.
+        decay: An update counts linearly less the older the model is, and nothing after so many; 0: always the same.
+        fade: It counts half after so many updates of the model, a third after twice as many; 0: always the same.
         signatures: So many members must sign the end of a walk.
     """
 
@@ -91,12 +92,13 @@ class RunFigures:
     rows: int = 0
     most_updates: int = 0
     decay: int = 0
+    fade: float = 0.0
     signatures: int = 1
 
     def __post_init__(self) -> None:
         measured = {"late_hops": self.late_hops, "starve_hops": self.starve_hops}
         sizes = {"hops_per_update": self.hops_per_update, "visits_per_link": self.visits_per_link}
-        sizes |= {"clip": self.clip, "noise": self.noise}
+        sizes |= {"clip": self.clip, "noise": self.noise, "fade": self.fade}
         validate.finite(**measured, **sizes)
         validate.more_than(0, **measured)
         validate.at_least(0, **sizes)
