@@ -1,6 +1,6 @@
 """Graphs, walks and laws side by side: price, entropy, hit ratio, worst destination, and how near to the best.
 
-Run ``make graph-table``; about ten minutes on two cores. It writes ``docs/reference/graphs.md`` and the figures
+Run ``make graph-table``; about ten minutes on two cores. It writes ``docs/measured/graphs.md`` and the figures
 ``docs/images/frontier-*.png``. Graphs that are done are kept in ``--work``. ``--small`` runs on small
 graphs, a smoke test; ``--docs`` writes elsewhere.
 """
@@ -74,7 +74,7 @@ def main() -> None:
             (options.docs / "images").mkdir(parents=True, exist_ok=True)
             shutil.copy(Path(folder) / "frontier.png", options.docs / "images" / f"frontier-{short}.png")
     audits = [line for one in found for line in one["audits"]]
-    write_page(options.docs / "reference" / "graphs.md", records, audits, _AUDITED.format(updates=updates))
+    write_page(options.docs / "measured" / "graphs.md", records, audits, _AUDITED.format(updates=updates))
 
 
 def measured(updates: int, graph: list[str]) -> dict[str, Any]:

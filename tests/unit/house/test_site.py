@@ -38,7 +38,7 @@ def test_the_site_builds_strictly_and_asks_nobody(tmp_path: Path) -> None:
         assert not re.search(r"<(script|img|iframe)[^>]*src=\"(https?:)?//", text), page
         assert not re.search(r"<link[^>]*rel=\"(stylesheet|preload|preconnect)\"[^>]*href=\"(https?:)?//", text), page
     # Beside each other as files: a link to a page names it.
-    assert 'href="docs/reference/learning.html' in (site / "index.html").read_text()
+    assert 'href="docs/measured/learning.html' in (site / "index.html").read_text()
 
 
 @needs_zensical
@@ -114,4 +114,4 @@ def test_the_table_of_choices_is_the_commands() -> None:
         assert table.count(f"| {about} |") == 2
     larger = [line for line in table.splitlines() if "**recommended**" in line]
     assert len(larger) == 6
-    assert set(larger) <= set((DOCS / "reference" / "routes.md").read_text().splitlines())
+    assert set(larger) <= set((DOCS / "measured" / "routes.md").read_text().splitlines())
