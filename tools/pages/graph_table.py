@@ -43,7 +43,7 @@ _ABOUT = (
     "law with the simple walk on the same graph. Entropy: expected node entropy, nats. At most: a bound on any "
     "balanced law with so many hops. Worst: entropy at the destination that knows most. Updates: how often a node "
     "updates, times the mean, least to most. What the columns rest on: "
-    "[laws for any graph](../explanation/laws-for-any-graph.md)."
+    "[walks and laws](../explanation/walks-and-laws.md#the-law)."
 )
 _AUDITED = (
     "The protocol played under each balanced law, {updates:,} updates, and attacked with exact posteriors; the same "
