@@ -1,9 +1,9 @@
 """Compares the speed of the protocol with straightforward numba code that plays the same protocol.
 
 Run ``python -m benchmarks.speed.walks``; ``--write`` writes a section of ``docs/measured/speed.md``. Contenders take
-turns in one process; lines give the median [min-max] of the per-round ratio of hops a second. Goal H1: four times at 300 nodes,
-six times at a million, for K = 1 and 16, simple and non-backtracking walks, one thread and two. The user's code keeps
-last visits and writes the records that ours writes without colluders; a second version only counts hops.
+turns in one process; lines give the median [min-max] of the per-round ratio of hops a second. Goal H1: four times at
+300 nodes, six times at a million, for K = 1 and 16, simple and non-backtracking walks, one thread and two. The user's
+code keeps last visits and writes the records that ours writes without colluders; a second version only counts hops.
 ``--precedence`` lets the benchmark go before all other programs.
 """
 

@@ -9,8 +9,6 @@
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
 import veilwalk as vw
 
 # %% [markdown]
@@ -51,8 +49,6 @@ for name in audit:
 
 # %%
 run = vw.train(scheme, data=rows, learner="softmax:learning_rate=0.3", updates=200, compare="none", attack=0)
-accuracy = run.trainings["private-walk"].points[-1].accuracy
-assert accuracy is not None
-print(f"accuracy {accuracy:.1%}")
+print(f"accuracy {run.record().result['algorithms']['private-walk']['accuracy']:.1%}")
 vw.save_scheme(folder / "scheme.npz", scheme)
-np.savez(folder / "model.npz", **run.model)
+vw.save_model(folder / "model.npz", run.model)

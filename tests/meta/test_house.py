@@ -165,7 +165,7 @@ def test_figures_of_the_readme_are_those_of_the_tables() -> None:
     rows = {
         row[1]: row for row in (line.split(" | ") for line in learning.splitlines() if line.startswith("| dirichlet"))
     }
-    quoted = re.search(r"80% after (\S+) hops and (\S+ MB); gossip, .*? takes (\S+) transfers and\n(\S+ MB)", readme)
+    quoted = re.search(r"80% after (\S+) hops and (\S+ MB); gossip, .*? takes (\S+) transfers and\s(\S+ MB)", readme)
     assert quoted is not None
     assert quoted.groups() == (*rows["private-walk"][5:7], *rows["gossip"][5:7])
     noise = re.search(r"MNIST iid, epsilon 8: (\S+%) and (\S+%)\)", readme)
