@@ -11,8 +11,7 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -26,7 +25,7 @@ from veilwalk.core.arrays import BoolArray, FloatArray
 from veilwalk.core.errors import InvalidParameterError, LearnerError, VeilwalkError
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.spec import Spec
-from veilwalk.learning._contract import Array, Learner, Params, Partition, StepContext, UpdateResult
+from veilwalk.learning._contract import Array, Learner, Params, Partition, StepContext, UpdateResult, torch_threads
 from veilwalk.learning._mechanism import Protection
 
 Float32Array = npt.NDArray[np.float32]
@@ -432,21 +431,6 @@ def guarded(learner: Learner, *, name: str | None = None, home: str | None = Non
         return learner
     home = home or getattr(sys.modules.get(type(learner).__module__), "__file__", None)
     return _Guarded(learner, name or type(learner).__name__, home)
-
-
-@contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """Hold torch, where it is loaded, to so many threads; 0 leaves it alone. One gives the same bits on any machine."""
-    torch = sys.modules.get("torch") if count else None
-    if torch is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _call_user_code(name: str, where: str, home: str | None, call: Callable[[], Any]) -> Any:

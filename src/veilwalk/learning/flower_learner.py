@@ -23,9 +23,17 @@ from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError, LearnerError
 from veilwalk.core.rooms import import_extra
 from veilwalk.core.spec import Spec
-from veilwalk.learning._contract import Array, Learner, Params, Partition, StepContext, UpdateResult, update_generator
+from veilwalk.learning._contract import (
+    Array,
+    Learner,
+    Params,
+    Partition,
+    StepContext,
+    UpdateResult,
+    torch_threads,
+    update_generator,
+)
 from veilwalk.learning._data import SITE, Data, Sites
-from veilwalk.learning._learners import torch_threads
 
 #: Data of learners that load their own rows: a node has the number of its partition, and nothing else.
 PARTITIONS = "partitions"

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.learning._contract import Array, Params, Partition, StepContext, UpdateResult
-from veilwalk.learning._learners import class_scores, draw_batch, fit_scores, torch_threads
+from veilwalk.learning._contract import Array, Params, Partition, StepContext, UpdateResult, torch_threads
+from veilwalk.learning._learners import class_scores, draw_batch, fit_scores
 from veilwalk.learning._mechanism import Protection
 
 _BLOCK_ROWS = 1024

@@ -53,7 +53,7 @@ def test_every_node_has_the_number_of_its_partition() -> None:
     import veilwalk as vw
 
     scheme = vw.choose_scheme(vw.random_regular(12, 3, seed=1), "uniform-node", support=(2, 3))
-    quick: dict[str, Any] = {"compare": "none", "attack": 0, "audit": "none", "evaluations": 60}
+    quick: dict[str, Any] = {"compare": "none", "attack": 0, "audit": "none", "decay": "none"}
     run = vw.train(scheme, data="partitions", learner=Reading(), updates=60, **quick)
     assert [part.features.tolist() for part in run.scenario.partitions] == [[[k, 12.0]] * 2 for k in range(12)]
     assert run.model["value"][0] in {1200 + node for node in range(12)}
