@@ -37,13 +37,7 @@ def padded_bytes(body_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageGeometry:
-    """The lengths of every message of a run.
-
-    Attributes:
-        key_bytes: The encapsulated key of a slot.
-        bucket_bytes: The padded body.
-        recipients: Slots of a message.
-    """
+    """The lengths of every message of a run, by the key of a slot, the padded body and the number of slots."""
 
     key_bytes: int
     bucket_bytes: int

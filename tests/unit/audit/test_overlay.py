@@ -8,17 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veilwalk.audit import (
-    OverlayAttack,
-    audit,
-    average_unnamed,
-    count_corruptions,
-    iter_answers,
-    measure_overlay,
-    named_nodes,
-    play_seizing,
-    weigh_makers,
-)
+from veilwalk.audit import OverlayAttack, audit, iter_answers, measure_overlay
+from veilwalk.audit._coalitions import average_unnamed, count_corruptions, named_nodes, play_seizing, weigh_makers
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import Graph, overlay, random_regular
 
