@@ -276,10 +276,10 @@ class Node(Incidents):
             # Who stood still, or was cut off, has not been waiting: nothing could have come by.
             passed = clock() - before
             still_s = passed - _WATCH_S if self.links_up else math.inf
-            self.watches.slept(still_s)
-            self.neighbours.on_standstill(still_s)
+            self.watches.exclude_downtime(still_s)
+            self.neighbours.exclude_downtime(still_s)
             try:
-                await self.scheduler.store(self.scheduler.custody.visits.slept, min(still_s, passed))
+                await self.scheduler.store(self.scheduler.custody.visits.exclude_downtime, min(still_s, passed))
                 if beat % _TIDY_BEATS == 0:
                     await self.scheduler.store(self.scheduler.custody.spool.tidy)
             except SpoolError as error:

@@ -122,8 +122,8 @@ class Scheduler:
             self.neighbours.on_brought(peer, is_junk=taken.wait_s > 0)
             if not taken.wait_s:
                 # What comes too often is no sign of life.
-                self._watches.came()
-                self._watches.pace.came(taken.row.id)
+                self._watches.on_arrival()
+                self._watches.pace.on_arrival(taken.row.id)
                 self._destination.limits.on_sight()
             self._settle(taken.row, for_us=taken.for_us, wait_s=taken.wait_s)
         return taken.verdict
@@ -132,7 +132,7 @@ class Scheduler:
         """Let go of what ``peer`` has taken, in that time where it was not only asked about."""
         if taken_s is not None and row.end_lane is None:
             self.neighbours.on_handed(peer, taken_s, is_junk=self.custody.visits.is_frequent(row.digest))
-        self._watches.pace.went(row.id)
+        self._watches.pace.on_departure(row.id)
         await self.store(self.custody.deliver, peer, row.key or b"")
 
     async def reroute(self, peer: str) -> bool:
@@ -158,15 +158,15 @@ class Scheduler:
             if message is not None:
                 count = "started" if first else "created"
                 self._settle(await self.store(self.custody.create, message, count), for_us=False)
-            self._watches.opened(lane)
-        self._watches.came()
+            self._watches.on_opening(lane)
+        self._watches.on_arrival()
         self.neighbours.on_silence_over()
 
     async def create_if_late(self) -> None:
         """Make walks if no message has come by, or none of a lane could be opened, for too long."""
         if self._watches.is_quiet and await self.store(self.custody.has_a_walk, self._watches.late_s / 2):
             # One is here: whatever it waits for, it is not lost.
-            self._watches.came()
+            self._watches.on_arrival()
         lost = self._watches.lost
         if lost:
             await self.create(first=False, lanes=lost)
@@ -215,7 +215,7 @@ class Scheduler:
         now = asyncio.get_running_loop().time()
         arrived = self._arrived.get(number, now)
         if outcome.header is not None:
-            self._watches.opened(outcome.lane)
+            self._watches.on_opening(outcome.lane)
         if outcome.message is not None and 0 < self._dwell_s < now - arrived:
             outcome = replace(outcome, counts=(*outcome.counts, "dwell_overruns"))
         successor = await self.store(self.custody.replace, row, outcome)
