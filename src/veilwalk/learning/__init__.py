@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         is_own_learner,
         list_options,
         make_learner,
+        set_local_steps,
     )
     from veilwalk.learning._mechanism import (
         NOISE_BUDGET,
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
     )
     from veilwalk.learning._model import (
         MODEL_SUFFIXES,
-        SiteScore,
         load_model,
         predict,
         require_arrays,

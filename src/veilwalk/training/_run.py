@@ -143,7 +143,7 @@ class TrainingRun:
                 | data_facts(scenario),
                 "equal_hops": equal_hops,
                 "algorithms": algorithms,
-                "sites": [asdict(site) for site in learning.score_sites(scenario.learner, self.model, scenario.data)],
+                "sites": learning.score_sites(scenario.learner, self.model, scenario.data),
                 "content_attack": self.leaks["content"],
                 "sample": self.leaks["sample"],
                 "privacy": self.leaks["privacy"],

@@ -81,12 +81,11 @@ class Scenario:
             partition = usual_partition if rows.sites is None else f"natural:{learning.SITE}"
         if isinstance(partition, str):
             partition = learning.parse_partition_spec(partition, graph=scheme.graph, seed=spec.seed)
-        size = learning.RunSize(
-            updates=spec.end.updates, nodes=scheme.graph.n_nodes, rows=len(rows.train), models=spec.end.walks
-        )
+        size = spec.size(nodes=scheme.graph.n_nodes, rows=len(rows.train))
         learner = request.usual_learner(size) if learner is None else learner
         need = "a spec, or an object with init_params, update and evaluate"
         validate.instance((str, Learner), need, learner=learner)
+        learner = spec.settle_learner(learner)
         name = learner if isinstance(learner, str) else learner_name(learner)
         # Parts that are given may hold rows of their own, which are scaled as the data are.
         partitions = None if isinstance(partition, Partitioner) else learning.make_partitions(partition, rows)
@@ -116,6 +115,7 @@ class Scenario:
                 data=data if isinstance(data, str) else rows.name,
                 partition=partition.spec.text if isinstance(partition, Partitioner) else type(partition).__name__,
                 learner=name,
+                local_steps=None,
             ),
             data=rows,
             partitions=partitions,
@@ -146,11 +146,17 @@ class Scenario:
         return digest.hexdigest()
 
     def task(self, algorithm: str) -> TrainingTask:
-        """Return the task of an algorithm; central training, the ceiling, has all data in one place."""
+        """Return the task of an algorithm; central training, the ceiling, has all data in one place.
+
+        What a node changes counts less in an older model by one rule, each to the end of its own models.
+        """
         central, spec = algorithm == "central", self.spec
         # Models are tested and poisoned in walks only.
         is_walk = algorithm in {PRIVATE, PAPER, "plain-walk"}
-        protection = Protection() if central else self.protection
+        protection = Protection(fade=self.protection.fade) if central else self.protection
+        if self.protection.decay:
+            models = {"central": 1, "gossip": self.graph.n_nodes}.get(algorithm, spec.end.walks)
+            protection = replace(protection, decay=-(-spec.end.updates // models))
         return TrainingTask(
             learner=protection.learner(self.learner),
             partitions=[self.partitions.rows] if central else self.partitions,

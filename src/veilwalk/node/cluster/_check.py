@@ -163,14 +163,9 @@ def _count_targets(config: NodeConfig, membership: Membership, node: str) -> int
 
 def _refuse_loose(config: NodeConfig) -> None:
     """Refuse data that others on this machine may read; keys refuse that themselves."""
-    try:
-        mode = config.data.stat().st_mode
-    except OSError as error:
-        raise SpoolError(f"data {config.data}: {error.strerror or error}") from None
-    if stat.S_IMODE(mode) & 0o077:
-        raise SpoolError(
-            f"data {config.data}: mode {stat.S_IMODE(mode):03o} lets others in; do: chmod 600 {config.data}"
-        )
+    mode = stat.S_IMODE(config.data.stat().st_mode)
+    if mode & 0o077:
+        raise SpoolError(f"data {config.data}: mode {mode:03o} lets others in; do: chmod 600 {config.data}")
 
 
 def _find_room(config: NodeConfig, membership: Membership, node: str) -> int:

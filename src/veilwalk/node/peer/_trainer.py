@@ -111,7 +111,9 @@ class Task:
         # Imported here, as below, because it takes half a second, which a relay need not wait for.
         from veilwalk.learning import init_generator
 
-        return encode_params(self.manifest, self.learner.init_params(init_generator(self.manifest.seed)), updates=0)
+        return encode_params(
+            self.manifest, self.learner.init_params(init_generator(self.manifest.spec.seed)), updates=0
+        )
 
     def update(self, lesson: TrainingJob) -> TrainingOutcome:
         """Make an update of what came, or of this node's own last model where that is refused."""
@@ -199,7 +201,7 @@ class Task:
                 self.learner,
                 params,
                 data,
-                seed=self.manifest.seed,
+                seed=self.manifest.spec.seed,
                 node=self.index,
                 step=lesson.step,
                 age=lesson.iteration,
