@@ -270,23 +270,23 @@ class InLinks:
                 if not self._scheduler.neighbours.may_bring(peer):
                     await asyncio.sleep(_BUSY_S)
                     return Refusal(frame.key, Nak.BUSY)
-                return await _as_answer(frame.key, self._scheduler.hold(peer, frame, connection.wire.body))
+                return await self._as_answer(frame.key, self._scheduler.hold(peer, frame, connection.wire.body))
             case Go():
-                return await _as_answer(frame.key, self._scheduler.take(peer, frame.key))
+                return await self._as_answer(frame.key, self._scheduler.take(peer, frame.key))
             case _:
                 return Ping()
+
+    async def _as_answer(self, key: bytes, work: Awaitable[Verdict]) -> Ack | Refusal:
+        try:
+            verdict = await work
+        except SpoolError as error:
+            self._host.trouble(str(error))
+            return Refusal(key, Nak.STORAGE)
+        return Refusal(key, _NAKS[verdict]) if verdict in _NAKS else Ack(key)
 
 
 def _close(connected: socket.socket, _: asyncio.Task[None]) -> None:
     connected.close()
-
-
-async def _as_answer(key: bytes, work: Awaitable[Verdict]) -> Ack | Refusal:
-    try:
-        verdict = await work
-    except SpoolError:
-        return Refusal(key, Nak.STORAGE)
-    return Refusal(key, _NAKS[verdict]) if verdict in _NAKS else Ack(key)
 
 
 class OutLink:

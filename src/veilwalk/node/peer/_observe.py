@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilwalk.core.errors import RecordError, SpoolError, TransportError
+from veilwalk.core.files import name_os_errors
 from veilwalk.core.records import write_atomically
 from veilwalk.node.members import canonical_json, parse_canonical, read_bounded
 
@@ -303,10 +304,8 @@ class MetricsServer:
             TransportError: The address cannot be used.
         """
         self._is_local = host in {"127.0.0.1", "::1", "localhost"}
-        try:
+        with name_os_errors(TransportError, f"cannot serve metrics on {host}:{port}"):
             self._server = await asyncio.start_server(self._serve, host, port, limit=_REQUEST_BYTES)
-        except OSError as error:
-            raise TransportError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from None
 
     def close(self) -> None:
         """Stop."""

@@ -101,21 +101,13 @@ class Scheduler:
 
     async def hold(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
         """Keep a message that a neighbour offers, and do nothing with it yet."""
-        try:
-            if self.draining and not await self.store(self.custody.spool.tables.has_taken, peer, offer.key):
-                return Verdict.BUSY
-            return await self.store(self.custody.hold, peer, offer.key, offer.digest, body)
-        except SpoolError as error:
-            self._node.trouble(str(error))
-            raise
+        if self.draining and not await self.store(self.custody.spool.tables.has_taken, peer, offer.key):
+            return Verdict.BUSY
+        return await self.store(self.custody.hold, peer, offer.key, offer.digest, body)
 
     async def take(self, peer: str, key: bytes) -> Verdict:
         """Take a held message that the neighbour has given; on disk when this returns."""
-        try:
-            taken = await self.store(self.custody.take, peer, key)
-        except SpoolError as error:
-            self._node.trouble(str(error))
-            raise
+        taken = await self.store(self.custody.take, peer, key)
         if taken.crowded_out is not None:
             self._forget(taken.crowded_out)
         if taken.row is not None:
