@@ -31,7 +31,7 @@ def test_the_site_is_searched_from_a_file(tmp_path: Path) -> None:
         page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
-        page.goto((site / "docs" / "how-to" / "upgrade.html").as_uri())
+        page.goto((site / "docs" / "how-to" / "operate-nodes.html").as_uri())
         page.locator(".md-search__button").first.click()
         box = page.get_by_role("combobox")
         box.press_sequentially("sandwich")

@@ -1,4 +1,4 @@
-"""Writes docs/reference/overlay-attackers.md, its rows and its figure: what coalitions name on a secret overlay.
+"""Writes docs/measured/overlay-attackers.md, its rows and its figure: what coalitions name on a secret overlay.
 
 ``--from-rows`` draws and prints the stored rows; without it they are measured, which takes half an hour on two cores.
 """
@@ -20,7 +20,7 @@ from veilwalk.design import choose_scheme, exposed_share
 from veilwalk.report.style import finish_axis, render_figure, set_heading
 
 ROOT = Path(__file__).parents[2] / "docs"
-ROWS, PAGE, FIGURE = ROOT / "reference/overlay-attackers.json", ROOT / "reference/overlay-attackers.md", "overlay.png"
+ROWS, PAGE, FIGURE = ROOT / "measured/overlay-attackers.json", ROOT / "measured/overlay-attackers.md", "overlay.png"
 NODES, REPLICAS, SEED = 300, 6, 1
 _OWN: dict[str, Any] = {"has_map": False}
 _NAMED: dict[str, Any] = {"has_names": True}

@@ -1,6 +1,6 @@
 """What hops buy: sealed for one and for several, beside other ways to bring an update on.
 
-Run ``make routes``; some twenty minutes on two cores. It writes ``docs/reference/routes.md`` and
+Run ``make routes``; some twenty minutes on two cores. It writes ``docs/measured/routes.md`` and
 ``docs/images/sealed-for-several.png``. Graphs are jobs, kept in ``--work`` and not measured again; ``--engine`` does
 them elsewhere, ``--small`` measures little, on small graphs: a smoke test. The Facebook graph is taken where it lies
 beside the checkout.
@@ -162,7 +162,7 @@ def main() -> None:
     with engine(asked.engine, asked.work) as run:
         found = run(measured, [job_of(name, spec) for name, spec in specs.items()], what={"kind": "routes"})
     records = {name: Record(kind="routes", seed=1, **one) for name, one in zip(specs, found, strict=True)}
-    (asked.docs / "reference" / "routes.md").write_text(page(records))
+    (asked.docs / "measured" / "routes.md").write_text(page(records))
     routes_figure(records[next(iter(specs))], asked.docs / "images" / "sealed-for-several.png")
 
 

@@ -17,8 +17,8 @@ def page(rows: Rows, parts: dict[str, list[Any]], *, network: str, audited: Sequ
     lines = [
         "# Walks side by side",
         "",
-        f"Written by `make walk-comparison` with veilwalk {__version__}, seed 7. What the words mean and what follows",
-        "is in [better walks](../explanation/better-walks.md). 95% intervals are from the spread of independent lanes.",
+        f"Written by `make walk-comparison` with veilwalk {__version__}, seed 7. What follows is in",
+        "[walks and laws](../explanation/walks-and-laws.md). 95% intervals are from the spread of independent lanes.",
         "",
         f"## The paper's network: {network}, law `paper`, {updates} updates a walk",
         "",

@@ -104,8 +104,8 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 
 
 def test_every_key_is_documented() -> None:
-    """The page on deployment names each key of node.toml and each limit."""
-    text = (ROOT / "docs" / "how-to" / "deploy-on-three-machines.md").read_text()
+    """The page on settings names each key of node.toml and each limit."""
+    text = (ROOT / "docs" / "reference" / "node-settings.md").read_text()
     for kind in (NodeConfig, Limits):
         for entry in fields(kind):
             assert f"`{entry.name}`" in text or entry.name == "limits", entry.name
