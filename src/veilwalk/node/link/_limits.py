@@ -81,7 +81,7 @@ class TokenBucket:
 
     async def take(self) -> None:
         """Take one token; wait for it where there is none."""
-        # Never in advance: whoever comes back again and again would leave ever longer waits behind.
+        # Never in advance: a neighbour that comes back again and again would leave ever longer waits behind.
         while not self.take_if_any():
             await asyncio.sleep((1 - self._tokens) / self._rate)
 

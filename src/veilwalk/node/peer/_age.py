@@ -117,7 +117,7 @@ class AgeWatch:
 
 
 class Watches:
-    """What tells a node that walks are lost: no message comes by, or none of a lane opens here.
+    """Notices that walks are lost: no message comes by, or none of a lane opens here.
 
     Relays do not see lanes, so all messages are one sign of life. A lane that is lost while others walk is noticed by
     those it no longer comes to: each lane's openings are as far apart as those of a run's only walk.

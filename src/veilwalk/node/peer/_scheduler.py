@@ -1,4 +1,4 @@
-"""When what is done with each message: dwells, the one storage thread, and the queue of those that open here."""
+"""Schedules the work on each message: its dwell, the one storage thread, and the queue of those that open here."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Scheduler:
         self.draining = False
         self._arrived: dict[int, float] = {}
         self._to_open: asyncio.Queue[int] = asyncio.Queue()
-        # What is to be done with a message: one moment for each, and none for what is gone.
+        # The next work on each message in custody.
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         # Digest and signatures of the end that was announced last, by lane.
@@ -184,7 +184,7 @@ class Scheduler:
         """Stop all work; what is in custody waits on disk."""
         for handle in self._timers.values():
             handle.cancel()
-        # What has not begun would find the storage closed, and end as a fault that nobody asks for.
+        # A task that has not begun would find the storage closed, and end as a fault.
         for task in self._tasks:
             task.cancel()
         self._destination.trainer.close()

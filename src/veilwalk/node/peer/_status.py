@@ -1,4 +1,4 @@
-"""What a node's operator reads and orders in its folder: status, model, drain, unfinish."""
+"""Reads the status and the model in a node's folder, and gives orders there: drain, unfinish."""
 
 from __future__ import annotations
 
