@@ -105,6 +105,7 @@ def _full(record: Record) -> list[str]:
         f"{_share(row['top_posterior'])} | {_named(row)} | {_share(row.get('read'))} | {row['times_floor']:.2f} | "
         f"{_share(row['predecessor'])} |"
         for row in record.result["rows"]
+        if not (row["route"] == "several" and row["walk"] == "simple" and row["recipients"] in {2, 8, 32})
     ]
 
 
