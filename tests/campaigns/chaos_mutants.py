@@ -165,7 +165,7 @@ def _replayer() -> None:
 
     def deliver(self: Any, peer: str, key: bytes) -> None:
         with self.spool.transaction(durable=False) as register:
-            row = register.pinned(peer, key)
+            row = register.message(peer=peer, key=key)
             fresh = row is not None and row.end_lane is None and row.came_from is not None and row.digest not in known
             if row is not None:
                 known.add(row.digest)
@@ -257,8 +257,8 @@ def _watched() -> None:
 
     def offering(self: Any, peer: str) -> Any:
         found = outgoing(self, peer)
-        if found is not None and found.row.id in taken_at:
-            since, trained = taken_at.pop(found.row.id)
+        if found is not None and found[0].id in taken_at:
+            since, trained = taken_at.pop(found[0].id)
             note(self, "gaps.log", time.monotonic() - since, int(trained))
         return found
 

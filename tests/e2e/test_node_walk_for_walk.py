@@ -17,6 +17,7 @@ from veilwalk.core.support import DistanceSupport
 from veilwalk.design import DistanceLaw, Scheme, choose_scheme
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.learning import (
+    Protection,
     Stopping,
     TrainingTask,
     load_data,
@@ -35,9 +36,8 @@ from veilwalk.walks import draw_recipients, run_protocol, token_paths
 SEED = 5
 UPDATES = 40
 EVALUATIONS = 30
-# Momentum stays at its node between visits, so the order of a node's own updates matters too; and what fades takes the
-# age of the model, which the header says.
-LEARNER = "softmax:learning_rate=0.2:momentum=0.5:batch_size=8:local_steps=2:fade=20"
+# Momentum stays at its node between visits, so the order of a node's own updates matters too.
+LEARNER = "softmax:learning_rate=0.2:momentum=0.5:batch_size=8:local_steps=2"
 
 
 def recorded(graph: Graph, law: Any, played: Any) -> dict[int, list[float]]:
@@ -78,7 +78,9 @@ def test_the_same_draws_give_the_same_model(tmp_path: Path, spec: str, target: f
     parts = make_partitions(parse_partition_spec("dirichlet:0.5", graph=graph, seed=SEED), data)
     learner = make_learner(LEARNER, n_features=data.n_features, n_classes=data.n_classes)
     played = run_protocol(graph, law.matrix, updates=UPDATES, seed=SEED, replicas=1, burn_in=0)
-    task = TrainingTask(learner=learner, partitions=parts, held_out=data.test, seed=SEED)
+    # What a node changes counts by the age of the model, which the header says.
+    protection = Protection(fade=20.0) if target else Protection(decay=UPDATES)
+    task = TrainingTask(learner=learner, partitions=parts, held_out=data.test, seed=SEED, mod=protection.mod())
     stopping = Stopping(target_accuracy=target)
     trained = train(task, trace_of(graph, played), evaluations=EVALUATIONS, stopping=stopping)
     simulated, updates = trained.params, trained.updates
@@ -91,7 +93,7 @@ def test_the_same_draws_give_the_same_model(tmp_path: Path, spec: str, target: f
         learner=learner,
         n_classes=data.n_classes,
         spec=settled_spec(learner=LEARNER, updates=UPDATES, target_accuracy=target, evaluations=EVALUATIONS, seed=SEED),
-        figures=FIGURES,
+        figures=replace(FIGURES, decay=protection.decay, fade=protection.fade),
         test=None if target is None else data.test,
     )
     configs = prepare_cluster(tmp_path, plan)
@@ -182,10 +184,11 @@ async def _run(configs: list[Path], draws: dict[int, list[float]], start: int) -
     stop = asyncio.Event()
     nodes = []
     for index, path in enumerate(configs):
-        parts = replace(assemble(load_config(path)), draws=RecordedDraws(draws[index]), starts=index == start)
-        nodes.append(Node(parts))
+        nodes.append(
+            Node(replace(assemble(load_config(path)), draws=RecordedDraws(draws[index]), starts=index == start))
+        )
         # By chance a neighbour may look slow on a busy machine: what is passed by then is another test's.
-        setattr(nodes[-1]._neighbours, "share", lambda _: 1.0)  # noqa: B010
+        setattr(nodes[-1].neighbours, "select_avoided", lambda _: frozenset())  # noqa: B010
     runs = [asyncio.create_task(node.run(stop)) for node in nodes]
     end = time.monotonic() + 60
     while time.monotonic() < end:

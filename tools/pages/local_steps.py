@@ -25,6 +25,7 @@ from veilwalk.learning import (
     Data,
     Params,
     Partition,
+    Protection,
     SoftmaxLearner,
     StepContext,
     TrainingTrace,
@@ -112,7 +113,7 @@ def tried(walked: Walked, *, rate: float, steps: int, fade: int) -> dict[str, di
     found: dict[str, list[dict[str, float]]] = {}
     for seed, (scenario, trace) in enumerate(walked):
         sizes: dict[str, Any] = {"n_features": scenario.data.n_features, "n_classes": scenario.data.n_classes}
-        softmax = SoftmaxLearner(**sizes, learning_rate=rate, local_steps=steps or 1, fade=fade)
+        softmax = SoftmaxLearner(**sizes, learning_rate=rate, local_steps=steps or 1)
         learner = softmax if steps else Passing(softmax)
         mean, scores = Travelling(), [0.0]
 
@@ -120,7 +121,8 @@ def tried(walked: Walked, *, rate: float, steps: int, fade: int) -> dict[str, di
             mean.add(update, after)  # noqa: B023 - called in this turn only
             scores.append(softmax.evaluate(mean.params, scenario.data.test)["accuracy"])  # noqa: B023
 
-        task = replace(scenario, learner=learner).change(seed=seed).task("private-walk")
+        whole = replace(scenario, learner=learner, protection=Protection(fade=fade))
+        task = whole.change(seed=seed).task("private-walk")
         run = train(task, trace, evaluations=2 * len(trace), observe=None if fade else see)
         hops = run.costs.hops
         of_model = np.array([point.accuracy or 0.0 for point in run.points])

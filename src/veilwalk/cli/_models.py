@@ -49,12 +49,14 @@ class Model:
         learner: The learner's spec.
         facts: The record's account of the data: features, classes, names, ranges; empty where there is no record.
         seed: Seed of its run, by which rows were held out.
+        data: The spec of its training rows.
     """
 
     params: Params
     learner: str
     facts: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    data: str = ""
 
     @property
     def n_features(self) -> int:
@@ -160,7 +162,9 @@ def predict(
         model = _read_trained(source, algorithm, unfinished=unfinished)
         model.require_consent(allow_code=allow_code)
     scaler = rooms.learning.Scaler.from_facts(model.facts)
-    features, labels = rooms.learning.load_rows(data, n_features=model.n_features, seed=model.seed, scaler=scaler)
+    features, labels = rooms.learning.load_rows(
+        data, n_features=model.n_features, seed=model.seed, scaler=scaler, trained_on=model.data
+    )
     if features.shape[1] != model.n_features:
         raise InvalidParameterError("data", data, f"rows of {model.n_features} features (not {features.shape[1]})")
     trained = rooms.learning.make_learner(model.learner, n_features=model.n_features, n_classes=model.n_classes)
@@ -186,7 +190,8 @@ def _read_trained(source: Path, algorithm: str | None, *, unfinished: bool) -> M
         params = folder.model(*([] if algorithm is None else [algorithm]), unfinished=unfinished)
         spec, facts = folder.spec(), _read_facts(source / "record.json")
         # Where it was left to fit the noise it is of this kind, too.
-        return Model(params=params, learner=spec.learner or "softmax", facts=facts, seed=spec.seed)
+        learner, data = spec.learner or "softmax", spec.learning.data
+        return Model(params=params, learner=learner, facts=facts, seed=spec.seed, data=data)
     if algorithm is not None:
         raise InvalidParameterError("algorithm", algorithm, "left out: it is of training runs")
     if source.is_dir() and not (source / "cluster.json").exists():

@@ -1,10 +1,25 @@
-"""Files of the user's own: locks that one process holds, and the cache folder."""
+"""Files of the user's own: locks that one process holds, the cache folder, and errors of the system in one line."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from veilwalk.core.errors import VeilwalkError
+
+
+@contextmanager
+def name_os_errors(kind: type[VeilwalkError], what: object) -> Iterator[None]:
+    """Raise errors of the system as ``kind``, in one line that begins with ``what``; errors of our own pass."""
+    try:
+        yield
+    except VeilwalkError:
+        raise
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror or error}") from None
 
 
 def cache_folder() -> Path | None:

@@ -36,6 +36,7 @@ REMOVED: dict[str, dict[str, str]] = {
     },
     "law": {"equalised": "paper-exact or optimal"},
     "learner": {
+        "fade": "left out of a learner: the option --decay fade:UPDATES of a run does it for every learner",
         "factorisation": "examples.comparisons.factorisation:FactorisationLearner, in a checkout",
         "sklearn": "softmax or linear, or examples.sklearn_learner:SklearnLearner in a checkout",
     },

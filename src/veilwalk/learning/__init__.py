@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         is_own_learner,
         list_options,
         make_learner,
+        set_local_steps,
     )
     from veilwalk.learning._mechanism import (
         NOISE_BUDGET,
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
     )
     from veilwalk.learning._model import (
         MODEL_SUFFIXES,
-        SiteScore,
         load_model,
         predict,
         require_arrays,
@@ -106,6 +106,8 @@ if TYPE_CHECKING:
         save_checkpoint,
         train,
     )
+    from veilwalk.learning.flower_learner import PARTITIONS, app_learner, from_flower, partition_numbers
+    from veilwalk.learning.peft_learner import from_peft
     from veilwalk.learning.torch_learner import TorchLearner
 else:
     __getattr__, __all__ = open_room(__name__)

@@ -133,6 +133,16 @@ def params_norm(params: Params) -> float:
     return math.sqrt(sum(float(np.vdot(array, array)) for array in params.values()))
 
 
+def shrink_change(before: Params, after: Params, share: float) -> dict[str, Array]:
+    """Return ``before`` moved by a share of the way to ``after``; arrays of whole numbers are those of ``after``."""
+    return {
+        name: (value + share * np.subtract(after[name], value, dtype=np.float64)).astype(value.dtype)
+        if has_reals(value)
+        else after[name]
+        for name, value in before.items()
+    }
+
+
 def move_params(before: Params, after: Params, changes: Params) -> dict[str, Array]:
     """Return ``before`` moved by ``changes``, in its own types; arrays without a change are those of ``after``."""
     return {

@@ -207,11 +207,14 @@ def data_of_sites(
     return _assemble("arrays", dict(sorted(rows.items())), seed, by_site=True, is_named=is_named, scale=scale)
 
 
-def load_rows(spec: str, *, n_features: int, seed: int = 0, scaler: Scaler | None = None) -> tuple[Array, Array | None]:
+def load_rows(
+    spec: str, *, n_features: int, seed: int = 0, scaler: Scaler | None = None, trained_on: str = ""
+) -> tuple[Array, Array | None]:
     """Return rows for a model of so many features, and their labels where the file has any.
 
     A file gives all its rows; ``digits``, ``mnist:DIR`` and an archive with ``x_test`` give the test part, held out by
-    the ``seed`` of the run. The ``scaler`` is that of the model's training rows; None takes rows as they are.
+    the ``seed`` of the run. The ``scaler`` is that of the model's training rows; None takes rows as they are. A table
+    that says nothing of its columns has the labels and groups of ``trained_on``, the spec of those rows.
 
     Raises:
         InvalidParameterError: The spec names no such rows, or asks for another scaling than the model had.
@@ -220,7 +223,9 @@ def load_rows(spec: str, *, n_features: int, seed: int = 0, scaler: Scaler | Non
     if parsed.option("scale") not in {None, scaler.kind}:
         raise parsed.refuse(f"with scale={scaler.kind}, as in training, or without scale=")
     files = _find_sites(parsed) or {"": Path(parsed.argument)}
-    raw = [read_rows(parsed, str(file), n_features=n_features) for file in files.values()]
+    is_open = parsed.name in _TABLES and not parsed.options
+    like = Spec.parse(trained_on, parameter="data", files=_FILES) if is_open else None
+    raw = [read_rows(parsed, str(file), n_features=n_features, like=like) for file in files.values()]
     if parsed.name not in _FILES:
         test = _assemble(parsed.name, {parsed.name: raw[0]}, seed).test
         return scaler.apply(test.features), test.labels

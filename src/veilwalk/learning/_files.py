@@ -54,8 +54,11 @@ class RawRows:
     is_token: bool = False
 
 
-def read_rows(spec: Spec, file: str, *, n_features: int | None = None) -> RawRows:
-    """Read one file of the kind that ``spec`` names; rows for a model of ``n_features`` need no labels."""
+def read_rows(spec: Spec, file: str, *, n_features: int | None = None, like: Spec | None = None) -> RawRows:
+    """Read one file of the kind that ``spec`` names; rows for a model of ``n_features`` need no labels.
+
+    Of columns that ``like`` names, a table may have some.
+    """
     match spec.name:
         case "digits":
             with resources.files("veilwalk.learning").joinpath("digits.npz").open("rb") as stream:
@@ -73,7 +76,7 @@ def read_rows(spec: Spec, file: str, *, n_features: int | None = None) -> RawRow
             return RawRows(name=file, features=train[0], labels=train[1], test=test)
         case "npz":
             return _read_npz(Path(file), labelled=n_features is None)
-    return _read_table(spec, Path(file), n_features)
+    return _read_table(spec, Path(file), n_features, like)
 
 
 def _read_npz(path: Path, *, labelled: bool) -> RawRows:
@@ -103,11 +106,14 @@ def _read_npz(path: Path, *, labelled: bool) -> RawRows:
     return RawRows(name=str(path), features=train, labels=labels, columns=columns, test=test)
 
 
-def _read_table(spec: Spec, path: Path, n_features: int | None) -> RawRows:
-    """Read a table. Its labels are the column that ``spec`` names, or ``label``, or the last."""
+def _read_table(spec: Spec, path: Path, n_features: int | None, like: Spec | None) -> RawRows:
+    """Read a table. Its labels are the column that ``spec`` names, or ``like``, or ``label``, or the last."""
     table = {"csv": _read_csv, "parquet": _read_parquet}[spec.name](path)
-    named = spec.option("label") or spec.option("target") or (LABEL if LABEL in table.columns else None)
-    groups = spec.option_values("group")
+    named, groups = spec.option("label") or spec.option("target"), spec.option_values("group")
+    if like is not None:
+        groups = tuple(name for name in like.option_values("group") if name in table.columns)
+    usual = (like and (like.option("label") or like.option("target")), LABEL)
+    named = named or next((name for name in usual if name in table.columns), None)
     label = named or [*table.columns][-1]
     # Rows for a model may come without labels.
     skipped = {*groups} if not named and len(table.columns) - len(groups) == n_features else {*groups, label}

@@ -51,8 +51,6 @@ class DescentLearner:
         batch_size: Rows of one step, drawn without repetition; a node with fewer uses all it has. 0: always all.
         local_steps: Steps of one visit.
         momentum: Share of the last step kept; the velocity stays at the node.
-        fade: Updates of a model after which what one node changes counts half, after twice as many a third, and so on;
-            0: always whole. The model settles as an average of models would, and nothing more has to travel.
         rows: How single rows are protected in every step; None: not.
     """
 
@@ -62,17 +60,15 @@ class DescentLearner:
     batch_size: int = 32
     local_steps: int = 1
     momentum: float = 0.0
-    fade: float = 0.0
     rows: Protection | None = None
 
     def __post_init__(self) -> None:
         validate.integer(1, n_features=self.n_features, local_steps=self.local_steps)
         validate.integer(0, n_classes=self.n_classes, batch_size=self.batch_size)
         validate.more_than(0, learning_rate=self.learning_rate)
-        validate.finite(learning_rate=self.learning_rate, fade=self.fade)
+        validate.finite(learning_rate=self.learning_rate)
         if not 0.0 <= self.momentum < 1.0:
             raise InvalidParameterError("momentum", self.momentum, "in [0, 1)")
-        validate.at_least(0, fade=self.fade)
 
     @property
     def _hidden(self) -> int:
@@ -198,7 +194,7 @@ class DescentLearner:
         check_width(data.features, self.n_features)
         if not len(data) and not (self.rows and self.rows.noise):
             return UpdateResult(params=params, num_examples=0)
-        count, before = 0, params
+        count = 0
         for _ in range(self.local_steps):
             features, labels = draw_batch(data, self.batch_size, ctx.rng)
             step = self._step(params, features, labels, ctx)
@@ -208,14 +204,7 @@ class DescentLearner:
                 ctx.state[f"velocity/{name}"] = step[name]
             params = {name: value - step[name] for name, value in params.items()}
             count += len(labels)
-        share = np.float32(self.share(ctx.age))
-        if share < 1:
-            params = {name: value + share * (params[name] - value) for name, value in before.items()}
         return UpdateResult(params=params, num_examples=count)
-
-    def share(self, age: int) -> float:
-        """Return how much of a node's change counts in a model that has had ``age`` updates."""
-        return self.fade / (self.fade + age) if self.fade else 1.0
 
     def example_losses(self, params: Params, data: Partition) -> FloatArray:
         """Return the loss of every row: nats, or the squared error."""
@@ -329,6 +318,9 @@ def check_width(features: Array, n_features: int) -> None:
 LEARNERS: Mapping[str, type[DescentLearner]] = MappingProxyType(
     {"softmax": SoftmaxLearner, "linear": LinearLearner, "mlp": MlpLearner}
 )
+#: Local steps of a built-in learner that does not say them, as measured: a network gains by more, others do not.
+USUAL_LOCAL_STEPS = MappingProxyType({"mlp": 50})
+_FEW_LOCAL_STEPS = 10
 # Packages that a user's own learner may want, and the extra that brings each.
 _EXTRAS = {"torch": "torch", "pyarrow": "parquet", "dp_accounting": "dp"}
 _USAGE = f"{', '.join(LEARNERS)} or module:Class"
@@ -361,6 +353,26 @@ def make_learner(spec: str, *, n_features: int, n_classes: int) -> Learner:
     if not isinstance(learner, Learner):
         raise parsed.refuse("an object with init_params, update and evaluate")
     return guarded(learner, name=name, home=home)
+
+
+def set_local_steps(learner: str | Learner, steps: int | None, *, is_usual: bool = True) -> str | Learner:
+    """Return a learner, or its spec, that makes so many local steps an update.
+
+    Without ``steps`` a built-in one whose spec does not say them makes the usual number, where ``is_usual``.
+
+    Raises:
+        InvalidParameterError: The spec says them too, or the learner has no such field.
+    """
+    parsed = Spec.parse(learner, parameter="learner") if isinstance(learner, str) else None
+    is_said = parsed is not None and any(key == "local_steps" for key, _ in parsed.options)
+    if parsed is not None and steps is None and is_usual and not is_said and parsed.name in LEARNERS:
+        steps = USUAL_LOCAL_STEPS.get(parsed.name, _FEW_LOCAL_STEPS)
+    if steps is None:
+        return learner
+    if is_said or (parsed is None and not hasattr(learner, "local_steps")):
+        raise InvalidParameterError("local_steps", steps, "left out: the learner says it itself, or has no local_steps")
+    settled: Any = learner
+    return f"{learner}:local_steps={steps}" if parsed is not None else replace(settled, local_steps=steps)
 
 
 def list_options(name: str) -> list[str]:

@@ -22,6 +22,7 @@ from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.options import Specification, option
 from veilwalk.core.rooms import import_extra
+from veilwalk.core.spec import Spec
 from veilwalk.learning._contract import (
     Learner,
     Params,
@@ -30,6 +31,7 @@ from veilwalk.learning._contract import (
     UpdateResult,
     move_params,
     params_norm,
+    shrink_change,
     subtract_params,
 )
 
@@ -45,6 +47,7 @@ NOISE_BUDGET = {"record": 0.3, "node": 0.12}
 USUAL_GRADIENT = {"record": 1.0, "node": 0.2}
 # The least number of updates after which a node only hands models on.
 _LEAST_MOST = 10
+DECAY_USAGE = "linear, fade:UPDATES or none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +59,14 @@ class RunSize:
         nodes: Members that share them.
         rows: Of all members together.
         models: That walk side by side.
+        decay: How updates count in an older model: ``linear``, ``fade:UPDATES`` or ``none``.
     """
 
     updates: int
     nodes: int
     rows: int
     models: int = 1
+    decay: str = "linear"
 
     @property
     def share(self) -> int:
@@ -83,6 +88,15 @@ class RunSize:
         """Updates of a model at the end."""
         return -(-self.updates // self.models)
 
+    def decay_figures(self) -> dict[str, Any]:
+        """Return ``decay`` and ``fade`` of the :class:`Protection`."""
+        spec = Spec.parse(self.decay, parameter="decay")
+        if spec.name == "fade" and spec.argument and not spec.options:
+            return {"fade": spec.convert(spec.argument, float, DECAY_USAGE)}
+        if spec.text not in {"linear", "none"}:
+            raise spec.refuse(DECAY_USAGE)
+        return {"decay": self.age} if spec.name == "linear" else {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
@@ -98,7 +112,9 @@ class Protection:
         rows: By what sums over rows are divided where one row is protected: about the rows of a node, a number that
             everybody knows. 0 where a whole node is protected.
         most_updates: A node that has made so many hands models on as they are; 0: no such limit.
-        decay: An update counts less the older the model is, and nothing after so many; 0: always the same.
+        decay: An update counts linearly less the older the model is, and nothing after so many; 0: always the same.
+        fade: Where that end is not known: it counts half after so many updates of the model, after twice as many a
+            third, and so on; 0: always the same.
         epsilon: For which the noise was found; 0 where it was given.
     """
 
@@ -107,11 +123,12 @@ class Protection:
     rows: int = 0
     most_updates: int = 0
     decay: int = 0
+    fade: float = 0.0
     epsilon: float = 0.0
 
     def __post_init__(self) -> None:
-        validate.at_least(0, noise=self.noise, clip=self.clip)
-        validate.finite(noise=self.noise, clip=self.clip)
+        validate.at_least(0, noise=self.noise, clip=self.clip, fade=self.fade)
+        validate.finite(noise=self.noise, clip=self.clip, fade=self.fade)
         if self.noise and not self.clip:
             raise InvalidParameterError("noise", self.noise, "given with clip: noise hides only what is bounded")
         validate.integer(0, rows=self.rows, most_updates=self.most_updates, decay=self.decay)
@@ -147,11 +164,13 @@ class Protection:
 
     def mod(self) -> UpdateMod | None:
         """Return what an update goes through after the learner; None where that is nothing."""
-        return self if self.decay or (self.clip and not self.rows) else None
+        return self if self.decay or self.fade or (self.clip and not self.rows) else None
 
     def share(self, age: int) -> float:
         """Return how much of an update counts in a model that has had ``age`` updates; after noise it is for free."""
-        return max(1.0 - age / self.decay, 0.0) if self.decay else 1.0
+        if self.decay:
+            return max(1.0 - age / self.decay, 0.0)
+        return self.fade / (self.fade + age) if self.fade else 1.0
 
     def __call__(self, before: Params, result: UpdateResult, ctx: StepContext) -> UpdateResult:
         """Return ``result`` clipped and noised, then moved towards ``before`` by the decay, in double precision."""
@@ -160,8 +179,7 @@ class Protection:
             after = self._bound(before, after, ctx)
         share = self.share(ctx.age)
         if share < 1.0:
-            changes = subtract_params(after, before, reals_only=True)
-            after = move_params(before, after, {name: share * change for name, change in changes.items()})
+            after = shrink_change(before, after, share)
         return result if after is result.params else replace(result, params=after)
 
     def _bound(self, before: Params, after: Params, ctx: StepContext) -> Params:
@@ -226,12 +244,12 @@ class ProtectionRequest(Specification):
         """Return the protection of a run of that size with that learner."""
         record = self.protect == "record"
         rows = size.rows_each if record else 0
-        clip, noise, limit, decay = self.clip, self.noise, self.most_updates or size.most_usual, 0
+        clip, noise, limit, counting = self.clip, self.noise, self.most_updates or size.most_usual, size.decay_figures()
         if self.epsilon:
             noise = self.settle_noise(size, releases=_require_row_learner(learner).local_steps if record else 1)
             usual = USUAL_GRADIENT["record"] if record else self._deviation(size) / noise
-            clip, limit, decay = clip or float(f"{usual:.4g}"), self.most_updates or size.share, size.age
-        return Protection(clip=clip, noise=noise, rows=rows, most_updates=limit, decay=decay, epsilon=self.epsilon)
+            clip, limit, counting = clip or float(f"{usual:.4g}"), self.most_updates or size.share, {"decay": size.age}
+        return Protection(clip=clip, noise=noise, rows=rows, most_updates=limit, epsilon=self.epsilon, **counting)
 
     def usual_learner(self, size: RunSize) -> str:
         """Return the softmax whose step fits the noise: all rows at once, and what noise does to it within bounds."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,28 +31,13 @@ _BLOCK_ROWS = 4096
 _SHOWN_ARRAYS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteScore:
-    """How good a model is at one site, on rows that the site held out.
+def score_sites(learner: Learner, params: Params, data: Data) -> list[dict[str, Any]]:
+    """Return how good a model is at every site, on rows that the site held out; none where data do not come by site.
 
-    Attributes:
-        name: Of the site.
-        rows: Held out there.
-        measure: What the score is: ``accuracy``, or ``loss``.
-        score: Of the model.
-        baseline: Of always saying the commonest class of the site's own training rows, or their mean; None where
-            labels mean nothing, or the loss is not comparable.
+    ``measure`` is what ``score`` is: ``accuracy``, or ``loss``. ``baseline`` is the score of always saying the
+    commonest class of the site's own training rows, or their mean; None where labels mean nothing, or the loss is not
+    comparable.
     """
-
-    name: str
-    rows: int
-    measure: str
-    score: float
-    baseline: float | None
-
-
-def score_sites(learner: Learner, params: Params, data: Data) -> tuple[SiteScore, ...]:
-    """Return the score of a model at every site; none where data do not come by site."""
     scores = []
     for number, name in enumerate(() if data.sites is None else data.sites.names):
         rows = data.test.take(data.sites.test == number)  # type: ignore[union-attr]
@@ -65,8 +49,10 @@ def score_sites(learner: Learner, params: Params, data: Data) -> tuple[SiteScore
         comparable = data.has_labels and len(labels) and (measure == "accuracy") == (data.n_classes > 0)
         baseline = baseline_score(labels, rows.labels) if comparable else None
         score = float(values[measure])
-        scores.append(SiteScore(name=name, rows=len(rows), measure=measure, score=score, baseline=baseline))
-    return tuple(scores)
+        # A learner that loads its own rows says how many they are.
+        count = int(values.get("num_examples", len(rows)))
+        scores.append({"name": name, "rows": count, "measure": measure, "score": score, "baseline": baseline})
+    return scores
 
 
 def predict(learner: Learner, params: Params, features: Array) -> FloatArray:

@@ -278,7 +278,8 @@ def save_checkpoint(path: Path, state: TrainingState, *, identity: str) -> None:
     arrays |= {f"acceptance/{name}": array for name, array in state.acceptance_state.items()}
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    write_atomically(path, buffer.getbuffer())
+    # A model may hold training rows.
+    write_atomically(path, buffer.getbuffer(), mode=0o600)
 
 
 def load_checkpoint(path: Path, *, identity: str | None) -> TrainingState:

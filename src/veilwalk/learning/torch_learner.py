@@ -94,7 +94,7 @@ class TorchLearner:
 
     def __repr__(self) -> str:
         """Return what it is, functions by their names: the same in another process, so that a run can be resumed."""
-        values = (f"{item.name}={_describe(getattr(self, item.name))}" for item in dataclasses.fields(self))
+        values = (f"{item.name}={describe_value(getattr(self, item.name))}" for item in dataclasses.fields(self))
         return f"TorchLearner({', '.join(values)})"
 
     @cached_property
@@ -291,7 +291,8 @@ class TorchLearner:
         return (outputs.squeeze(-1) if single else outputs), targets
 
 
-def _describe(value: object) -> str:
+def describe_value(value: object) -> str:
+    """Return a value as text that is the same in another process: of a function its module and name."""
     if not callable(value):
         return repr(value)
     name = getattr(value, "__qualname__", type(value).__qualname__)
@@ -320,7 +321,8 @@ def restore_state(optimizer: torch.optim.Optimizer, learnt: Mapping[str, Tensor]
         start = f"optimizer/{name}/"
         state = {key.removeprefix(start): torch.tensor(v) for key, v in ctx.state.items() if key.startswith(start)}
         if state:
-            optimizer.state[tensor] = state
+            # Counters stay on the processor, as torch has them.
+            optimizer.state[tensor] = {key: v.to(tensor.device) if v.ndim else v for key, v in state.items()}
 
 
 def keep_state(optimizer: torch.optim.Optimizer, learnt: Mapping[str, Tensor], ctx: StepContext) -> None:
@@ -328,7 +330,7 @@ def keep_state(optimizer: torch.optim.Optimizer, learnt: Mapping[str, Tensor], c
     for name, tensor in learnt.items():
         for key, value in optimizer.state[tensor].items():
             if value is not None:
-                ctx.state[f"optimizer/{name}/{key}"] = torch.as_tensor(value).detach().numpy().copy()
+                ctx.state[f"optimizer/{name}/{key}"] = torch.as_tensor(value).detach().cpu().numpy().copy()
 
 
 @contextmanager

@@ -235,7 +235,6 @@ class Candidates:
         learner, descent, parts = self.learner, self._descent, self.partitions
         if descent is not None and descent.local_steps == 1:
             steps: FloatArray = whole_steps(descent, params, parts.rows, parts.starts).astype(np.float64)
-            steps *= descent.share(age)
             steps *= self._shrink_factor(np.sqrt(np.square(steps).sum(axis=1)), age)[:, np.newaxis]
             return steps
         draws = _DRAWS if sum(value.size for value in params.values()) <= _LARGE else _LARGE_DRAWS
@@ -277,7 +276,7 @@ class Candidates:
         if learner is None or learner.rows is None:
             # What becomes of noise in somebody else's optimiser is not known; it is fitted.
             return 0.0
-        each = learner.learning_rate * learner.share(age) * learner.rows.deviation(learner.batch_size)
+        each = learner.learning_rate * learner.rows.deviation(learner.batch_size)
         return learner.local_steps * (protection.share(age) * each) ** 2
 
     def fit_updates(self, before: Params, after: Params, age: int = 0) -> tuple[FloatArray, FloatArray]:
@@ -296,9 +295,7 @@ class Candidates:
         by_direction = _profile(own * np.maximum(1 - np.square(cosine), 0.0), size, least)
         learner = self._descent
         if learner is not None:
-            # Rows' steps are in proportion to the step size: a share of them is a smaller one.
             whole = learner.batch_size or int(self.partitions.sizes.max())
-            learner = replace(learner, learning_rate=learner.learning_rate * learner.share(age))
             for number in np.flatnonzero(self.partitions.sizes > whole):
                 part, off = self.partitions[int(number)], change - expected[number]
                 by_residual[number] = self._fit_rows(learner, before, part, off, age)

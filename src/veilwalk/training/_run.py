@@ -143,7 +143,7 @@ class TrainingRun:
                 | data_facts(scenario),
                 "equal_hops": equal_hops,
                 "algorithms": algorithms,
-                "sites": [asdict(site) for site in learning.score_sites(scenario.learner, self.model, scenario.data)],
+                "sites": learning.score_sites(scenario.learner, self.model, scenario.data),
                 "content_attack": self.leaks["content"],
                 "sample": self.leaks["sample"],
                 "privacy": self.leaks["privacy"],
@@ -237,7 +237,7 @@ def account_privacy(scenario: Scenario, planned: Mapping[str, TrainingTrace]) ->
     }
 
 
-@show_options(TRAIN.options, but=_OF_THE_SCHEME)
+@show_options(TRAIN.options, but=(*_OF_THE_SCHEME, "app"))
 def train(
     scheme: Scheme,
     *,
@@ -281,6 +281,8 @@ def train(
     for name in _OF_THE_SCHEME:
         if name in values:
             raise InvalidParameterError(name, values[name], "left out: the scheme says it")
+    if "app" in values:
+        raise InvalidParameterError("app", values["app"], "left out: give learner=from_flower(app), data='partitions'")
     validate.options(TRAIN.options, values)
     if isinstance(values.get("compare"), list | tuple):
         values["compare"] = ",".join(map(str, values["compare"]))

@@ -75,18 +75,17 @@ class Scenario:
         """
         if isinstance(data, str) and scale is not None:
             data = f"{data}:scale={scale}"
-        rows, request = _load(data, spec.seed, scale), spec.privacy
+        rows, request = _load(data, spec.seed, scale, nodes=scheme.graph.n_nodes), spec.privacy
         request = replace(request, most_updates=request.most_updates or scheme.most_updates)
         if partition is None:
             partition = usual_partition if rows.sites is None else f"natural:{learning.SITE}"
         if isinstance(partition, str):
             partition = learning.parse_partition_spec(partition, graph=scheme.graph, seed=spec.seed)
-        size = learning.RunSize(
-            updates=spec.end.updates, nodes=scheme.graph.n_nodes, rows=len(rows.train), models=spec.end.walks
-        )
+        size = spec.size(nodes=scheme.graph.n_nodes, rows=len(rows.train))
         learner = request.usual_learner(size) if learner is None else learner
         need = "a spec, or an object with init_params, update and evaluate"
         validate.instance((str, Learner), need, learner=learner)
+        learner = spec.settle_learner(learner)
         name = learner if isinstance(learner, str) else learner_name(learner)
         # Parts that are given may hold rows of their own, which are scaled as the data are.
         partitions = None if isinstance(partition, Partitioner) else learning.make_partitions(partition, rows)
@@ -102,6 +101,8 @@ class Scenario:
             learner = learning.make_learner(learner, n_features=rows.n_features, n_classes=rows.n_classes)
         if partitions is None:
             partitions = learning.make_partitions(partition, rows)
+        if callable(require_same_bits := getattr(learner, "require_same_bits", None)):
+            require_same_bits(partitions[0], seed=spec.seed)
         notes = (learning.describe_scaling(rows), remark, partitions.remark, rows.class_remark)
         return cls(
             scheme=scheme,
@@ -116,6 +117,7 @@ class Scenario:
                 data=data if isinstance(data, str) else rows.name,
                 partition=partition.spec.text if isinstance(partition, Partitioner) else type(partition).__name__,
                 learner=name,
+                local_steps=None,
             ),
             data=rows,
             partitions=partitions,
@@ -146,11 +148,17 @@ class Scenario:
         return digest.hexdigest()
 
     def task(self, algorithm: str) -> TrainingTask:
-        """Return the task of an algorithm; central training, the ceiling, has all data in one place."""
+        """Return the task of an algorithm; central training, the ceiling, has all data in one place.
+
+        What a node changes counts less in an older model by one rule, each to the end of its own models.
+        """
         central, spec = algorithm == "central", self.spec
         # Models are tested and poisoned in walks only.
         is_walk = algorithm in {PRIVATE, PAPER, "plain-walk"}
-        protection = Protection() if central else self.protection
+        protection = Protection(fade=self.protection.fade) if central else self.protection
+        if self.protection.decay:
+            models = {"central": 1, "gossip": self.graph.n_nodes}.get(algorithm, spec.end.walks)
+            protection = replace(protection, decay=-(-spec.end.updates // models))
         return TrainingTask(
             learner=protection.learner(self.learner),
             partitions=[self.partitions.rows] if central else self.partitions,
@@ -205,7 +213,9 @@ def learner_name(learner: object) -> str:
     return repr(learner) if is_dataclass(kind) else f"{kind.__module__}:{kind.__qualname__}"
 
 
-def _load(given: Any, seed: int, scale: str | None) -> Data:
+def _load(given: Any, seed: int, scale: str | None, *, nodes: int) -> Data:
+    if isinstance(given, str) and given == learning.PARTITIONS:
+        return learning.partition_numbers(nodes)
     if isinstance(given, str):
         return learning.load_data(given, seed=seed)
     if isinstance(given, Data):

@@ -20,7 +20,7 @@ from veilwalk.core.options import Option, Specification, change_spec, list_optio
 from veilwalk.core.payload import PAYLOADS
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import WALKS, Walk
-from veilwalk.learning import CostModel, ProtectionRequest, Stopping
+from veilwalk.learning import CostModel, Learner, ProtectionRequest, RunSize, Stopping
 
 PRIVATE = "private-walk"
 #: The same by the paper's scheme, for comparison.
@@ -29,7 +29,9 @@ PAPER = "paper-walk"
 SCHEMES = ("auto", "paper")
 #: How rows are dealt out where data have no sites.
 USUAL_PARTITION = "dirichlet:0.3"
-USUAL_LEARNER = "softmax:learning_rate=1:local_steps=10:fade=100"
+USUAL_LEARNER = "softmax:learning_rate=1"
+#: How updates count in an older model where the end of a run is not known.
+_OPEN_ENDED = "fade:100"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +104,39 @@ class LearningSpec(Specification):
         "SPEC",
         usual=f"{USUAL_LEARNER}; with --epsilon one that fits it",
     )
+    local_steps: int | None = option(
+        None,
+        "Steps of descent in every update, for all algorithms.",
+        "COUNT",
+        usual="the learner's own; of a built-in one, without noise, 10, and 50 of mlp",
+        least=1,
+    )
+    decay: str = option(
+        "auto",
+        "How what a node changes counts in an older model: linear, less and less, nothing at the end; fade:UPDATES, "
+        f"half after so many, a third after twice as many; none; auto: linear, or {_OPEN_ENDED} where a target or a "
+        "budget may end the run.",
+        "RULE",
+        rare=True,
+    )
+    app: str | None = option(
+        None,
+        "A Flower app, run unchanged instead of a learner: module:client_app, with :initial=module.Net where it has no "
+        "get_parameters, and :name=value of its run configuration. It loads its own rows, by partition id.",
+        "MODULE:APP",
+    )
     payload: str = option("fp32", f"How a model's numbers travel: {', '.join(PAYLOADS)}.", "FORM", choices=PAYLOADS)
     accept: str = option(
         "none", "Tests of received models: none, finite, loss:RATIO, norm:STEP, or two with a comma.", "TESTS"
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.app is None:
+            return
+        # An app is a learner that loads its own rows.
+        object.__setattr__(self, "learner", learning.app_learner(self.app))
+        object.__setattr__(self, "data", learning.PARTITIONS)
 
     @property
     def acceptance(self) -> learning.Acceptance | None:
@@ -198,7 +229,7 @@ class RunSpec(Specification):
         super().__post_init__()
         # What the parts come to is refused now, and not when it is needed.
         _ = self.checks.comparisons, self.checks.poisoning
-        acceptance = self.learning.acceptance
+        acceptance, _ = self.learning.acceptance, self.size(nodes=1, rows=1).decay_figures()
         if acceptance is not None and acceptance.max_loss_ratio and (self.privacy.noise or self.privacy.epsilon):
             need = "without loss where there is noise, which does not cover tests on a node's own rows; norm is allowed"
             raise InvalidParameterError("accept", self.learning.accept, need)
@@ -216,6 +247,19 @@ class RunSpec(Specification):
     def learner(self) -> str | None:
         """The learner; None where it has to fit the noise."""
         return self.learning.learner or (None if self.privacy.epsilon else USUAL_LEARNER)
+
+    def settle_learner(self, learner: str | Learner) -> str | Learner:
+        """Return a learner, or its spec, with the local steps of the run."""
+        is_noisy = bool(self.privacy.epsilon or self.privacy.noise)
+        return learning.set_local_steps(learner, self.learning.local_steps, is_usual=not is_noisy)
+
+    def size(self, *, nodes: int, rows: int) -> RunSize:
+        """Return how large the run is among so many nodes with so many rows together."""
+        end, decay = self.end, self.learning.decay
+        if decay == "auto":
+            is_open = any((end.target_accuracy, end.patience, end.max_hops, end.max_bytes))
+            decay = _OPEN_ENDED if is_open else "linear"
+        return RunSize(updates=end.updates, nodes=nodes, rows=rows, models=end.walks, decay=decay)
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -257,7 +301,11 @@ class View:
 
     def read(self, values: Mapping[str, Any], *, where: str = "", start: RunSpec | None = None) -> RunSpec:
         """Return the defaults, or ``start``, with these values; an option that the verb does not take is refused."""
-        return change_spec(start or self.defaults, values, where=where, left_out=self.left_out)
+        spec = change_spec(start or self.defaults, values, where=where, left_out=self.left_out)
+        for name in ("learner", "data") if spec.learning.app else ():
+            if values.get(name) not in {None, getattr(spec.learning, name)}:
+                raise InvalidParameterError(name, values[name], "left out: the app brings its own")
+        return spec
 
 
 _OF_NODES = frozenset(["suite", "allow_sandwich", "dwell_s", "hop_s", "away_s", "alarm_hops"])
@@ -273,12 +321,17 @@ AUDIT = View(defaults=RunSpec(), left_out=frozenset(RunSpec().options) - _OF_SCH
 #: ``veilwalk cluster up``.
 CLUSTER = View(defaults=_AMONG_NODES, left_out=_OF_SIMULATIONS)
 #: ``veilwalk node manifest``: members bring their own data, and the roster brings the network.
-MANIFEST = View(defaults=_AMONG_NODES, left_out=_OF_SIMULATIONS | {"graph", "data", "partition", "support", "suite"})
+MANIFEST = View(
+    defaults=_AMONG_NODES,
+    left_out=_OF_SIMULATIONS | {"graph", "data", "partition", "app", "support", "suite"},
+)
 
 
 class TrainOptions(TypedDict, total=False):
     """The options of :data:`TRAIN` that ``train`` takes as keywords, for type checkers and editors."""
 
+    local_steps: int | None
+    decay: str
     payload: str
     accept: str
     protect: str

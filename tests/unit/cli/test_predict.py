@@ -55,6 +55,23 @@ def test_rows_are_scaled_as_those_of_the_training(place: Path, run: Cli) -> None
     assert all(0.5 < float(row["probability"]) <= 1 for row in rows)
 
 
+def test_the_label_column_is_that_of_the_training(tmp_path: Path, run: Cli) -> None:
+    """It need not be the last, nor be named again; a file without it has no labels."""
+    rng = np.random.default_rng(0)
+    table = [[("hen", "owl")[kind], "x", kind + rng.normal() / 9, rng.normal()] for kind in rng.integers(2, size=60)]
+    write(tmp_path / "train.csv", [["kind", "pen", "weight", "depth"], *table])
+    settings = make_spec(
+        graph="ring:8", scheme="paper", data=f"csv:{tmp_path / 'train.csv'}:label=kind:group=pen", partition="iid",
+        learner="softmax", updates=20, attack=0, compare="none", audit="none",
+    )  # fmt: skip
+    run_training(Scenario.from_spec(settings), out=tmp_path / "run")
+    code, out, _ = run(["predict", str(tmp_path / "run"), "--data", f"csv:{tmp_path / 'train.csv'}"])
+    assert (code, "on 60 rows" in out) == (0, True)
+    write(tmp_path / "bare.csv", [["weight", "depth"], [0.1, 0.2], [0.9, 0.2]])
+    code, out, _ = run(["predict", str(tmp_path / "run"), "--data", f"csv:{tmp_path / 'bare.csv'}"])
+    assert (code, "2 rows predicted; they have no labels" in out) == (0, True)
+
+
 def test_rows_without_labels_are_only_predicted(place: Path, run: Cli) -> None:
     write(place / "bare.csv", [["weight", "depth"], [900, -5], [950, -5]])
     code, out, _ = run(["predict", str(place / "run"), "--data", f"csv:{place / 'bare.csv'}"])
@@ -181,6 +198,7 @@ def test_models_and_predictions_are_their_owners(place: Path, run: Cli) -> None:
     finally:
         os.umask(before)
     assert [(place / name).stat().st_mode & 0o777 for name in ("odd-said.csv", "mine.npz")] == [0o600, 0o600]
+    assert (place / "run/checkpoints/private-walk.npz").stat().st_mode & 0o077 == 0
     assert [row["label"] for row in csv.DictReader((place / "odd-said.csv").read_text().splitlines())] == [
         "'=1+1",
         "owl",

@@ -118,8 +118,8 @@ def test_a_toy_learner_is_one_class_and_one_entry(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys.modules[make_learner.__module__], "LEARNERS", {**LEARNERS, "eager": Eager})
     spec = make_spec(**SMALL).change(learner="eager:batch_size=8")
     run = run_training(Scenario.from_spec(spec))
-    assert run.record().params["learner"] == "eager:batch_size=8"
-    assert run.scenario.learner == Eager(n_features=64, n_classes=10, batch_size=8)
+    assert run.record().params["learner"] == "eager:batch_size=8:local_steps=10"
+    assert run.scenario.learner == Eager(n_features=64, n_classes=10, batch_size=8, local_steps=10)
     assert np.abs(run.model["weight"]).max() > 0
 
 

@@ -17,6 +17,7 @@ from veilwalk.learning import (
     Partition,
     Partitions,
     Poison,
+    Protection,
     SoftmaxLearner,
     Training,
     TrainingTask,
@@ -40,9 +41,11 @@ def task(**options: Any) -> TrainingTask:
         labels = rng.integers(3, size=count)
         return Partition((middles[labels] + 0.7 * rng.normal(size=(count, 6))).astype(np.float32), labels)
 
-    learner = SoftmaxLearner(n_features=6, n_classes=3, learning_rate=0.3, fade=20)
+    learner = SoftmaxLearner(n_features=6, n_classes=3, learning_rate=0.3)
     parts = Partitions.of_parts([rows(30) for _ in range(20)])
-    return TrainingTask(learner=learner, partitions=parts, held_out=rows(600), seed=2, **options)
+    return TrainingTask(
+        learner=learner, partitions=parts, held_out=rows(600), seed=2, mod=Protection(fade=20), **options
+    )
 
 
 def accuracy(run: Training) -> float:

@@ -107,6 +107,18 @@ def test_decay_follows_the_noise_and_ends_in_nothing() -> None:
     assert Protection(clip=1.0, rows=3).mod() is None
 
 
+def test_without_a_known_end_updates_fade() -> None:
+    """Whole in a new model, half at the age of ``fade``, a third at twice that; counts are not made smaller."""
+    start: dict[str, Array] = {"weight": np.ones(3, dtype=np.float32), "count": np.array(3)}
+    moved = UpdateResult(params={"weight": np.full(3, 4, dtype=np.float32), "count": np.array(5)}, num_examples=1)
+    for age, share in ((0, 1.0), (10, 1 / 2), (20, 1 / 3), (30, 1 / 4)):
+        ctx = StepContext(rng=task_generator(0), step=0, age=age)
+        changed = Protection(fade=10)(start, moved, ctx).params
+        assert changed["weight"] == pytest.approx(1 + 3 * share)
+        assert changed["count"] == 5
+        assert changed["weight"].dtype == np.float32
+
+
 def test_what_noise_cannot_cover_stays_as_it_was() -> None:
     """A counter that the update moved would tell of it."""
     start: dict[str, Array] = {"weight": np.zeros(2, dtype=np.float32), "count": np.array(3)}
@@ -122,6 +134,7 @@ def test_what_noise_cannot_cover_stays_as_it_was() -> None:
         (lambda: Protection(clip=np.inf, noise=1), "clip"),
         (lambda: Protection(noise=1), "noise"),
         (lambda: Protection(decay=-1), "decay"),
+        (lambda: Protection(fade=-1), "fade"),
     ],
 )
 def test_bad_parameters_are_refused_by_name(make: object, name: str) -> None:

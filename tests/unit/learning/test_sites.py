@@ -188,14 +188,14 @@ def test_every_site_has_its_score_and_its_own_baseline(folder: Path) -> None:
     params = {"weight": np.zeros((2, 2), dtype=np.float32), "bias": np.array([1, 0], dtype=np.float32)}
     scores = score_sites(learner, params, data)
     assert data.sites is not None
-    assert [score.name for score in scores] == sorted(NAMES)
+    assert [score["name"] for score in scores] == sorted(NAMES)
     for number, score in enumerate(scores):
         labels = data.test.labels[data.sites.test == number]
-        own = data.train.labels[data.columns["site"] == score.name]
-        assert (score.rows, score.measure) == (len(labels), "accuracy")
-        assert score.score == pytest.approx((labels == 0).mean())
-        assert score.baseline == pytest.approx((labels == np.bincount(own).argmax()).mean())
-    assert score_sites(learner, params, load_data("digits")) == ()
+        own = data.train.labels[data.columns["site"] == score["name"]]
+        assert (score["rows"], score["measure"]) == (len(labels), "accuracy")
+        assert score["score"] == pytest.approx((labels == 0).mean())
+        assert score["baseline"] == pytest.approx((labels == np.bincount(own).argmax()).mean())
+    assert score_sites(learner, params, load_data("digits")) == []
 
 
 def test_a_site_of_numbers_is_scored_by_its_loss() -> None:
@@ -207,10 +207,10 @@ def test_a_site_of_numbers_is_scored_by_its_loss() -> None:
     assert data.sites is not None
     for number, score in enumerate(score_sites(learner, params, data)):
         labels = data.test.labels[data.sites.test == number].astype(np.float64)
-        own = data.train.labels[data.columns["site"] == score.name]
-        assert score.measure == "loss"
-        assert score.score == pytest.approx(np.square(labels).mean(), rel=1e-5)
-        assert score.baseline == pytest.approx(np.square(labels - own.mean(dtype=np.float64)).mean(), rel=1e-5)
+        own = data.train.labels[data.columns["site"] == score["name"]]
+        assert score["measure"] == "loss"
+        assert score["score"] == pytest.approx(np.square(labels).mean(), rel=1e-5)
+        assert score["baseline"] == pytest.approx(np.square(labels - own.mean(dtype=np.float64)).mean(), rel=1e-5)
 
 
 def test_a_run_deals_by_site_without_being_asked(folder: Path) -> None:

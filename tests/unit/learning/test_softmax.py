@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.special import log_softmax
@@ -117,23 +115,6 @@ def test_local_steps_are_steps_in_a_row() -> None:
     assert result.num_examples == 2 * len(data)
 
 
-def test_what_a_node_changes_fades_with_the_age_of_the_model() -> None:
-    """Whole in a new model, half at the age of ``fade``, a third at twice that; whatever the local steps."""
-    data, params = some_data(), some_params()
-    whole = SoftmaxLearner(n_features=5, n_classes=3, learning_rate=0.5, batch_size=10, local_steps=3)
-    fading = replace(whole, fade=10)
-
-    def change(learner: SoftmaxLearner, age: int) -> Array:
-        made = learner.update(params, data, StepContext(rng=task_generator(0), step=4, age=age)).params
-        return np.concatenate([(made[name] - params[name]).ravel() for name in params])
-
-    full = change(whole, 0)
-    assert np.array_equal(change(whole, 10), full)
-    assert np.array_equal(change(fading, 0), full)
-    for age, share in ((10, 1 / 2), (20, 1 / 3), (30, 1 / 4)):
-        assert change(fading, age) == pytest.approx(share * full, abs=1e-6)
-
-
 def test_momentum_stays_at_the_node() -> None:
     """The second step is gradient plus 0.9 of the first, kept in ctx.state; the token's arrays are the same two."""
     data, params = some_data(), some_params()
@@ -179,8 +160,6 @@ def test_loss_survives_huge_logits() -> None:
         ({"batch_size": -1}, "batch_size"),
         ({"batch_size": 2.5}, "batch_size"),
         ({"local_steps": 0}, "local_steps"),
-        ({"fade": -1.0}, "fade"),
-        ({"fade": np.inf}, "fade"),
         ({"momentum": 1.0}, "momentum"),
         ({"n_classes": -1}, "n_classes"),
     ],

@@ -105,9 +105,9 @@ def test_what_nobody_foresaw_does_not_end_the_following_of_rosters(
 
     async def main() -> str:
         async with followed(configs[1]) as (node, follower, text):
-            files = follower._process.files
-            news, faults = files.news, [RuntimeError("never thought of")]
-            files.news = lambda *about: (_ for _ in ()).throw(faults.pop()) if faults else news(*about)  # type: ignore[method-assign]
+            files = follower.files
+            read, faults = files.read, [RuntimeError("never thought of")]
+            files.read = lambda *about: (_ for _ in ()).throw(faults.pop()) if faults else read(*about)  # type: ignore[method-assign]
             following = changed_roster(roster, roster.edges, cards={}, removed=[], now=NOW, days=9)
             following.sign(tmp_path / "c" / "roster.json", root)
             await until(lambda: node.roster.version == 2)

@@ -64,14 +64,14 @@ def test_the_text_is_the_one_the_page_describes() -> None:
     small = manifest(arrays=(ArraySpec(name="w", shape=(2, 3), dtype="<f4"),))
     expected = (
         '{"arrays":[{"dtype":"<f4","name":"w","shape":[2,3]}],"expires":null,'
-        '"figures":{"clip":0.0,"decay":0,"hops_per_update":0.0,"late_hops":1000000000.0,"most_updates":0,"noise":0.0,'
-        '"rows":0,"signatures":1,"starve_hops":1000000000000.0,"visits_per_link":0.0},'
+        '"figures":{"clip":0.0,"decay":0,"fade":0.0,"hops_per_update":0.0,"late_hops":1000000000.0,'
+        '"most_updates":0,"noise":0.0,"rows":0,"signatures":1,"starve_hops":1000000000000.0,"visits_per_link":0.0},'
         f'"format":"veilwalk-manifest-3","graph_digest":"{"cd" * 32}","law_digest":"{"ab" * 32}",'
         '"n_classes":10,"n_features":64,"network":"AAECAwQFBgcICQoLDA0ODw==","norm_bound":100.0,"prev_digest":null,'
         '"run_id":"AAECAwQFBgcICQoLDA0ODw==","spec":{"accept":"none","alarm_hops":10000000.0,"allow_sandwich":false,'
-        '"away":60.0,"clip":0.0,"delta":1e-05,"dwell":0.0,"epsilon":0.0,"evaluations":40,"hop":0.05,"law":null,'
-        '"learner":"softmax:rate=0.1","most_updates":0,"noise":0.0,"payload":"fp32","protect":"node","recipients":1,'
-        '"seed":7,"target_accuracy":null,"updates":400,"walk":"simple","walks":1},'
+        '"away":60.0,"clip":0.0,"decay":"auto","delta":1e-05,"dwell":0.0,"epsilon":0.0,"evaluations":40,"hop":0.05,"law":null,'
+        '"learner":"softmax:rate=0.1","local_steps":null,"most_updates":0,"noise":0.0,"payload":"fp32",'
+        '"protect":"node","recipients":1,"seed":7,"target_accuracy":null,"updates":400,"walk":"simple","walks":1},'
         '"suite":2,"test_digest":"","version":1}\n'
     )
     assert small.data == expected.encode()

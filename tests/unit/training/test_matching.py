@@ -175,10 +175,10 @@ def test_the_maker_is_named(learner: Any, mod: Any) -> None:
 @pytest.mark.parametrize("local_steps", [1, 3])
 def test_a_faded_update_is_expected_as_faded(local_steps: int) -> None:
     """At any age what the learner would make; a judge who takes the model for a new one expects four times as much."""
-    learner = replace(SOFTMAX, fade=10.0, local_steps=local_steps)
+    learner, fading = replace(SOFTMAX, local_steps=local_steps), Protection(fade=10)
     parts, params = dealt(learner), somewhere(learner)
-    slow = np.array([flat(params, made(learner, params, part, age=30)) for part in parts])
-    judge = candidates(learner, parts)
+    slow = np.array([flat(params, made(learner, params, part, fading, age=30)) for part in parts])
+    judge = replace(candidates(learner, parts), protection=fading)
     assert judge.updates(params, 30) == pytest.approx(slow, abs=2e-7)
     assert judge.updates(params) == pytest.approx(4 * slow, abs=1e-6)
 
@@ -186,11 +186,11 @@ def test_a_faded_update_is_expected_as_faded(local_steps: int) -> None:
 def test_a_faded_batch_is_judged_as_one_of_a_smaller_step() -> None:
     """A quarter of the change is the change by a quarter of the step size: the same numbers, sampled rows and all."""
     smaller = replace(SOFTMAX, batch_size=3, learning_rate=SOFTMAX.learning_rate / 4)
-    faded = replace(SOFTMAX, batch_size=3, fade=10.0)
+    sampled, fading = replace(SOFTMAX, batch_size=3), Protection(fade=10)
     parts, params = dealt(SOFTMAX, (6, 7)), somewhere(SOFTMAX)
-    after = made(faded, params, parts[1], age=30)
+    after = made(sampled, params, parts[1], fading, age=30)
     for found, known in zip(
-        candidates(faded, parts).fit_updates(params, after, 30),
+        replace(candidates(sampled, parts), protection=fading).fit_updates(params, after, 30),
         candidates(smaller, parts).fit_updates(params, after),
         strict=True,
     ):

@@ -128,7 +128,7 @@ def test_objects_give_the_run_that_their_specs_give() -> None:
     """Model and evaluations, to the last bit; the record says what they are called."""
     by_spec = run_training(Scenario.from_spec(SMALL))
     data = load_data("digits", seed=SMALL.seed)
-    rate = SoftmaxLearner(n_features=64, n_classes=10, learning_rate=1.0, local_steps=10, fade=100.0)
+    rate = SoftmaxLearner(n_features=64, n_classes=10, learning_rate=1.0, local_steps=10)
     by_object = train(
         Scenario.from_spec(SMALL).scheme,
         data=data,

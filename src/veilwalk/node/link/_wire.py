@@ -160,7 +160,7 @@ class Wire:
 
     def send(self, frame: Frame) -> bytes:
         """Return the bytes of ``frame``; those of an offered message are the caller's to send after it."""
-        self.state = self._after(self._role, frame)
+        self.state = self._require(self._role, type(frame))
         if isinstance(frame, Offer | Go):
             self._expected = frame.key
         return encode(frame)
@@ -221,7 +221,7 @@ class Wire:
         return self._complete(offer)
 
     def _complete(self, frame: Frame) -> Frame:
-        self.state = self._after(self._peer, frame)
+        self.state = self._require(self._peer, type(frame))
         if isinstance(frame, Ack | Refusal) and frame.key != self._expected:
             raise ProtocolError("a peer answered another key than it was asked about")
         return frame
@@ -231,9 +231,6 @@ class Wire:
         if after is None:
             raise ProtocolError(f"{kind.__name__.lower()} from the {sender} while {self.state.value}: not allowed")
         return after
-
-    def _after(self, sender: Role, frame: Frame) -> State:
-        return self._require(sender, type(frame))
 
 
 def agreed_protocol(hello: Hello, spoken: range = PROTOCOLS) -> int:

@@ -11,10 +11,8 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +31,7 @@ class DestinationRow:
     """For whom this node seals: one row of the destination law."""
 
     members: tuple[str, ...]
-    cumulative: tuple[float, ...]
+    shares: tuple[float, ...]
 
     @classmethod
     def from_shares(cls, shares: Mapping[str, float]) -> DestinationRow:
@@ -45,23 +43,21 @@ class DestinationRow:
         positive = {member: share for member, share in shares.items() if share != 0}
         if not positive or not all(share > 0 for share in positive.values()) or abs(sum(positive.values()) - 1) > 1e-9:
             raise InvalidParameterError("law", f"row of {len(positive)} members", "probabilities that sum to 1")
-        return cls(tuple(positive), tuple(accumulate(positive.values())))
+        return cls(tuple(positive), tuple(positive.values()))
 
     def choose(self, draws: OsDraws, count: int = 1) -> tuple[str, ...]:
         """Return the members to seal for: so many different ones, or all there are, drawn one after the other.
 
         Each draw is in the proportions of those not drawn yet (successive sampling).
         """
-        if count == 1:
-            # Sums of probabilities may end a rounding error below 1.
-            return (self.members[min(bisect_right(self.cumulative, draws.unit()), len(self.members) - 1)],)
-        if count >= len(self.members):
+        if 1 < count >= len(self.members):
             return self.members
-        weights = np.diff(self.cumulative, prepend=0.0)
+        weights = np.array(self.shares)
         chosen = []
         for _ in range(count):
             sums = weights.cumsum()
             left = np.flatnonzero(weights)
+            # Sums of probabilities may end a rounding error below 1.
             place = min(int(np.searchsorted(sums, draws.unit() * sums[-1], side="right")), int(left[-1]))
             weights[place] = 0.0
             chosen.append(self.members[place])

@@ -200,9 +200,10 @@ def node_model(path: Path, *, unfinished: bool = False) -> NodeModel:
         ConfigError: There is no such model yet.
     """
     configs = [path] if path.is_file() else sorted(path.glob("*/node.toml"))
-    chosen, status = _find_newest(configs)
-    if status is None or status.iteration == 0:
+    newest = _find_newest(configs)
+    if newest is None or newest[1].iteration == 0:
         raise ConfigError(f"{path}: no model yet")
+    chosen, status = newest
     if not status.finished and not unfinished:
         need = "wait for the end, or ask for the unfinished model (--unfinished)"
         raise ConfigError(f"{path}: not finished, its newest model has had {status.iteration} updates: {need}")
@@ -232,17 +233,13 @@ def _choose_model(models: Sequence[Params], config: NodeConfig, manifest: Manife
     return NodeModel(params=params, learner=spec, remark=remark)
 
 
-def _find_newest(configs: Sequence[Path]) -> tuple[Path, NodeStatus | None]:
+def _find_newest(configs: Sequence[Path]) -> tuple[Path, NodeStatus] | None:
     """Return who has the finished model, or without one the model with most updates."""
-    candidates: list[tuple[bool, int, Path, NodeStatus | None]] = []
+    statuses: dict[Path, NodeStatus] = {}
     for config in configs:
         try:
-            status = node_status(load_config(config).state)
+            statuses[config] = node_status(load_config(config).state)
         except SpoolError:
             if len(configs) == 1:
                 raise
-            continue
-        candidates.append((status.finished, status.iteration, config, status))
-    if not candidates:
-        return Path(), None
-    return max(candidates, key=lambda candidate: candidate[:2])[2:]
+    return max(statuses.items(), key=lambda item: (item[1].finished, item[1].iteration), default=None)

@@ -89,7 +89,7 @@ class Task:
         data: This node's examples.
         manifest: How a model is encoded.
         index: This node's number in the roster.
-        rules: When the model is finished, and what an update goes through; None for neither target nor noise.
+        rules: When the model is finished, and what an update goes through.
         max_loss_ratio: A model whose loss on this node's data is more than this many times the least of those accepted
             here is refused; 0 for what the rules say.
         test: The run's public test set, where it has one.
@@ -99,7 +99,7 @@ class Task:
     data: Partition
     manifest: Manifest
     index: int
-    rules: RunRules | None = None
+    rules: RunRules
     max_loss_ratio: float = 0.0
     test: Partition | None = field(default=None, repr=False)
 
@@ -111,12 +111,14 @@ class Task:
         # Imported here, as below, because it takes half a second, which a relay need not wait for.
         from veilwalk.learning import init_generator
 
-        return encode_params(self.manifest, self.learner.init_params(init_generator(self.manifest.seed)), updates=0)
+        return encode_params(
+            self.manifest, self.learner.init_params(init_generator(self.manifest.spec.seed)), updates=0
+        )
 
     def update(self, lesson: TrainingJob) -> TrainingOutcome:
         """Make an update of what came, or of this node's own last model where that is refused."""
-        received = self._decoded(lesson.received)
-        own = self._decoded(lesson.own)
+        received = try_decode(self.manifest, lesson.received)
+        own = try_decode(self.manifest, lesson.own)
         if own is None:
             own = decode_params(self.manifest, self.first())
         refused: tuple[str, ...] = ()
@@ -137,7 +139,7 @@ class Task:
 
     def reaches_target(self, model: bytes) -> bool:
         """Return whether a model is as good as the run asks for, by the public test set."""
-        if self.rules is None or not self.rules.target or self.test is None:
+        if not self.rules.target or self.test is None:
             return False
         try:
             accuracy = self.learner.evaluate(decode_params(self.manifest, model), self.test).get("accuracy")
@@ -185,7 +187,7 @@ class Task:
         try:
             return {name: _with_digest(array) for name, array in state.items()}
         except Exception:
-            if self.rules is not None and self.rules.noise:
+            if self.rules.noise:
                 return {}
             raise
 
@@ -199,7 +201,7 @@ class Task:
                 self.learner,
                 params,
                 data,
-                seed=self.manifest.seed,
+                seed=self.manifest.spec.seed,
                 node=self.index,
                 step=lesson.step,
                 age=lesson.iteration,
@@ -214,18 +216,9 @@ class Task:
         from veilwalk.learning import evaluation_points
 
         rules = self.rules
-        if rules is None or not rules.target:
+        if not rules.target:
             return False
         return lesson.iteration + 1 in evaluation_points(rules.share(lesson.lane), rules.evaluations)
-
-    def _decoded(self, model: bytes | None) -> Params | None:
-        """Return a model's parameters; None where they are not such as the manifest allows."""
-        if model is None:
-            return None
-        try:
-            return decode_params(self.manifest, model)
-        except ProtocolError:
-            return None
 
     def _accepts(self, received: Params, own: Params, lesson: TrainingJob) -> tuple[bool, float]:
         """Return whether a model passes the tests of the run, and the loss that later ones are held against."""
@@ -233,8 +226,8 @@ class Task:
 
         rules = self.rules
         rule = Acceptance(
-            max_loss_ratio=self.max_loss_ratio or (0.0 if rules is None else rules.max_loss_ratio),
-            max_step=0.0 if rules is None else rules.max_step,
+            max_loss_ratio=self.max_loss_ratio or rules.max_loss_ratio,
+            max_step=rules.max_step,
         )
         before = _least(lesson.state)
         held = Held(params=own, age=lesson.own_iteration, loss=before)
@@ -245,6 +238,14 @@ class Task:
 
     def _loss(self, params: Params) -> float:
         return float(self.learner.evaluate(params, self.data)["loss"])
+
+
+def try_decode(manifest: Manifest, model: bytes | None) -> Params | None:
+    """Return a model's parameters; None where there is none, or it is not such as the manifest allows."""
+    try:
+        return None if model is None else decode_params(manifest, model)
+    except ProtocolError:
+        return None
 
 
 class SecretNormal:
@@ -258,12 +259,10 @@ class SecretNormal:
         return np.asarray(np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle))
 
 
-def protection_of(rules: RunRules | None) -> Protection:
+def protection_of(rules: RunRules) -> Protection:
     """Return what every update of a run goes through, as in ``train``; its noise is not from the run's seed."""
     from veilwalk.learning import Protection
 
-    if rules is None:
-        return Protection()
     # Each number of it is a figure of the run by the same name; for which epsilon it was found is not said.
     return Protection(**{name: getattr(rules, name) for name in Protection.list_figures()})
 

@@ -20,11 +20,11 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
-from veilwalk.core.errors import ConfigError, LearnerError, ProtocolError, VeilwalkError
-from veilwalk.node.members import Manifest, decode_params
+from veilwalk.core.errors import ConfigError, LearnerError, VeilwalkError
+from veilwalk.node.members import Manifest
 from veilwalk.node.peer._assemble import load_task
 from veilwalk.node.peer._config import load_config
-from veilwalk.node.peer._trainer import OUT_OF_TIME, Task, TrainingJob, TrainingOutcome
+from veilwalk.node.peer._trainer import OUT_OF_TIME, Task, TrainingJob, TrainingOutcome, try_decode
 
 _NICENESS = 10
 # Where memory runs out the kernel is to end this process, and not the node.
@@ -91,8 +91,9 @@ class Worker:
             else:
                 if attempt is lesson or learnt.state is not None:
                     return replace(learnt, counts=(*learnt.counts, *late))
-        unchanged = next(model for model in (lesson.received, lesson.own, self._first) if self._is_model(model))
-        return TrainingOutcome(model=unchanged or self._first, counts=("learner_failures", *late))
+        manifest, models = self._manifest, (lesson.received, lesson.own)
+        usable = (model for model in models if manifest is not None and try_decode(manifest, model) is not None)
+        return TrainingOutcome(model=next(usable, None) or self._first, counts=("learner_failures", *late))
 
     def reaches_target(self, model: bytes) -> bool:
         """Return whether a model is as good as the run asks for, by the public test set."""
@@ -136,12 +137,6 @@ class Worker:
         if isinstance(answer, VeilwalkError):
             raise answer
         return answer
-
-    def _is_model(self, model: bytes | None) -> bool:
-        try:
-            return model is not None and self._manifest is not None and bool(decode_params(self._manifest, model))
-        except ProtocolError:
-            return False
 
     def _replace(self) -> None:
         """Start another in the place of one that died."""

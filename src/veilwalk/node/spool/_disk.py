@@ -184,30 +184,31 @@ class FolderDisk:
 
 
 def open_read_only(folder: Path) -> sqlite3.Connection:
-    """Return the database of a node's folder for looking at, whether the node runs or not."""
-    check_storage(folder)
-    return _connect_read_only(folder / "spool.db")
+    """Return the database of a node's folder for looking at, whether the node runs or not.
+
+    Raises:
+        SpoolError: There is none, or another version wrote it; a damaged one is set aside when a node starts.
+    """
+    path = folder / "spool.db"
+    if not path.is_file():
+        raise SpoolError(f"{folder}: no node has run here yet")
+    try:
+        database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=5)
+    except sqlite3.Error as error:
+        raise SpoolError(f"{path}: cannot be opened ({error})") from error
+    try:
+        with contextlib.suppress(sqlite3.Error):
+            check_format(database, path)
+    except SpoolError:
+        database.close()
+        raise
+    return database
 
 
 def check_storage(folder: Path) -> None:
-    """Refuse a node's folder of another version; a damaged one is set aside when a node starts.
-
-    Raises:
-        SpoolError: It is of such a version.
-    """
-    path = folder / "spool.db"
-    if path.is_file():
-        with contextlib.closing(_connect_read_only(path)) as database, contextlib.suppress(sqlite3.Error):
-            check_format(database, path)
-
-
-def _connect_read_only(path: Path) -> sqlite3.Connection:
-    if not path.is_file():
-        raise SpoolError(f"{path.parent}: no node has run here yet")
-    try:
-        return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=5)
-    except sqlite3.Error as error:
-        raise SpoolError(f"{path}: cannot be opened ({error})") from error
+    """Refuse a node's folder of another version."""
+    if (folder / "spool.db").is_file():
+        open_read_only(folder).close()
 
 
 def _this_boot() -> bytes:
