@@ -50,6 +50,7 @@ NEEDS = {
 HEAD = """# What hops buy: ways to bring an update on, side by side
 
 Written by `make routes`, veilwalk {version}.
+
 - **Who opens** knows who handed it the message. Its node entropy over the source, in nats: estimated by walks with the
   set summed out, less its bias of first order; or exact; or, on graphs too large for tables, an upper bound by classes.
   Its best guess is how often it names the source; where estimated, a little too high.
@@ -105,6 +106,7 @@ def _full(record: Record) -> list[str]:
         f"{_share(row['top_posterior'])} | {_named(row)} | {_share(row.get('read'))} | {row['times_floor']:.2f} | "
         f"{_share(row['predecessor'])} |"
         for row in record.result["rows"]
+        if not (row["route"] == "several" and row["walk"] == "simple" and row["recipients"] in {2, 8, 32})
     ]
 
 
