@@ -26,6 +26,7 @@ from veilwalk.core.errors import InvalidParameterError, LearnerError, VeilwalkEr
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.spec import Spec
 from veilwalk.learning._contract import Array, Learner, Params, Partition, StepContext, UpdateResult, torch_threads
+from veilwalk.learning._features import check_width
 from veilwalk.learning._mechanism import Protection
 
 Float32Array = npt.NDArray[np.float32]
@@ -306,12 +307,6 @@ def _average_losses(losses: FloatArray) -> float:
     if not len(losses):
         raise InvalidParameterError("data", "no rows", "at least one row to evaluate on")
     return float(losses.mean())
-
-
-def check_width(features: Array, n_features: int) -> None:
-    """Refuse rows of another width than the model's."""
-    if features.shape[1:] != (n_features,):
-        raise InvalidParameterError("features", features.shape, f"rows of {n_features} numbers")
 
 
 #: Built-in learners. Every field but the sizes and ``rows`` may be given as ``name=value`` behind the name.
