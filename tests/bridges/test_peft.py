@@ -11,7 +11,7 @@ from tests.helpers.pages import run_in, write_files
 
 import veilwalk as vw
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.learning import Partition, StepContext, check_learner
+from veilwalk.learning import Partition, StepContext, check_learner, sealed_bytes
 from veilwalk.training import Scenario
 
 peft = pytest.importorskip("peft", reason="peft is not installed: make bridges runs these")
@@ -27,7 +27,14 @@ QUICK: dict[str, Any] = {"compare": "none", "attack": 0, "audit": "none", "parti
 def causal(**options: Any) -> Any:
     """Return a small model of next letters, with adapters."""
     config = transformers.GPT2Config(
-        vocab_size=LETTERS, n_positions=LENGTH, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
+        vocab_size=LETTERS,
+        n_positions=LENGTH,
+        n_embd=32,
+        n_layer=2,
+        n_head=2,
+        bos_token_id=0,
+        eos_token_id=0,
+        initializer_range=0.1,
     )
     base = transformers.GPT2LMHeadModel(config)
     kind = {"task_type": "CAUSAL_LM", "target_modules": ["c_attn", "c_fc"], "fan_in_fan_out": True}
@@ -88,12 +95,10 @@ def test_adapters_are_trained_over_the_private_walk(payload: str) -> None:
     learner = vw.from_peft(causal, letters, optimizer_fn=fast, local_steps=4, batch_size=16)
     run = vw.train(SCHEME, data=(rows.features, rows.labels), learner=learner, updates=40, payload=payload, **QUICK)
     result = run.record().result["algorithms"]["private-walk"]
-    assert result["points"][0]["loss"] == pytest.approx(np.log(LETTERS), abs=0.3)
-    assert result["loss"] < 2.6
-    sizes = {"fp32": 4.0, "fp16": 2.0, "int8": 33 / 32}
-    numbers = sum(array.size for array in run.model.values())
-    # What seals a message is the same for all.
-    assert result["message_bytes"] - sizes[payload] * numbers == pytest.approx(3000, abs=3000)
+    assert result["points"][0]["loss"] == pytest.approx(np.log(LETTERS), abs=0.5)
+    assert result["loss"] < 2.0
+    size = {"fp32": 4.0, "fp16": 2.0, "int8": 33 / 32}[payload] * sum(array.size for array in run.model.values())
+    assert result["message_bytes"] == pytest.approx(sealed_bytes(round(size), recipients=SCHEME.recipients), abs=32)
     model = learner.loaded(run.model)
     start = torch.tensor([[3, 4, 5]])
     with torch.no_grad():
@@ -155,7 +160,7 @@ def test_the_page_can_be_followed(tmp_path: Path) -> None:
     """Its script runs, and its loss is better than guessing."""
     name, *_ = write_files(PAGE, tmp_path)
     first, last, size = map(float, run_in(tmp_path, name).split()[-3:])
-    assert last < first - 0.3
+    assert last < first / 2
     assert size < 20_000
 
 

@@ -124,6 +124,7 @@ def _hop_counter() -> None:
     """The last of the clear bytes counts hops: whoever relays knows how far a message has come."""
     import hashlib
 
+    from veilwalk.core.geometry import CLEAR_BYTES
     from veilwalk.node.peer._custody import Custody
     from veilwalk.node.sealing import Opener
 
@@ -131,7 +132,7 @@ def _hop_counter() -> None:
 
     def counting(self: Any, peer: str, key: bytes, _digest: bytes, body: Any) -> Any:
         counted = bytearray(body)
-        counted[3] = (counted[3] + 1) % 256
+        counted[CLEAR_BYTES - 1] = (counted[CLEAR_BYTES - 1] + 1) % 256
         return hold(self, peer, key, hashlib.sha256(counted).digest(), counted)
 
     def opening(self: Any, message: Any) -> Any:

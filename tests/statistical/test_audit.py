@@ -27,7 +27,8 @@ from veilwalk.audit._timings import LawTiming
 from veilwalk.chains import DeliveryLaw, NodeChain
 from veilwalk.core.arrays import FloatArray, IntArray
 from veilwalk.core.support import DistanceSupport
-from veilwalk.design import DestinationLaw, choose_scheme, law_by_distance
+from veilwalk.design import DestinationLaw, choose_scheme
+from veilwalk.design._law import law_by_distance
 from veilwalk.graphs import Graph, distances, parse_graph_spec, random_regular
 
 PASS, FAIL = 1e-6, 1e-6

@@ -50,7 +50,7 @@ _STARTER = {
     "data": "csv:sites:label=kind",
     "learner": "softmax:learning_rate=0.5:local_steps=5",
     "updates": 200,
-    "compare": "paper-walk,plain-walk,gossip,central",
+    "compare": "paper-walk,plain-walk,gossip,gossip-push,fedavg,central",
 }
 _ABOUT_STARTER = {
     "train.toml": "every setting, with what it means",
@@ -244,13 +244,14 @@ def _warn_of_size(total: int, out: Path) -> str | None:
 def print_training(record: Record) -> None:
     """Print one table of what was gained, what it cost and what leaks; then the attacks, and what is not protected."""
     result, params = record.result, record.params
-    noisy, route = result["privacy"], result["algorithms"]["private-walk"]["anonymity"]
+    noisy, private = result["privacy"], result["algorithms"]["private-walk"]
+    route = private["anonymity"]
     print_records(
         f"{params['data']} over {params['graph']} ({result['network']['nodes']} peers), {params['partition']}, "
         f"{params['learner']}",
         {
             "algorithm": "{name}",
-            f">{score_of(result['algorithms']['private-walk']['points'][-1])[0]}": "{score}",
+            f">{score_of(private['points'][-1])[0]}": "{score}",
             # Only where classes are so uneven that it is among the scores.
             ">balanced": "{scores[balanced_accuracy]:share}",
             f">at {result['equal_hops']} hops": "{score_at_equal_hops}",
@@ -261,6 +262,11 @@ def print_training(record: Record) -> None:
             f">epsilon ({noisy['against']})" if noisy else "": "{epsilon:.3g}",
         },
         [_algorithm_row(name, row, result) for name, row in result["algorithms"].items()],
+    )
+    print_records(
+        "modelled time of all updates, by line of a peer",
+        {"algorithm": "{name}"} | {f">{line}": f"{{{line}:seconds}}" for line in private["seconds_by_line"]},
+        [{"name": name} | row["seconds_by_line"] for name, row in result["algorithms"].items()],
     )
     bits = "{node_entropy_bits:.3f}".format(**route) if route["node_entropy_bits"] is not None else ""
     say(
@@ -315,12 +321,15 @@ def _describe_run(result: Mapping[str, Any], params: Mapping[str, Any]) -> Itera
         yield f"Ended: {'; '.join(ends)}."
     if (share := result["data"]["commonest_class_share"]) is not None:
         yield f"Always saying the commonest class would be right for {format_share(share)}."
-    private, gossip = result["algorithms"]["private-walk"], result["algorithms"].get("gossip")
+    private = result["algorithms"]["private-walk"]
     if counts := private.get("received"):
         yield _describe_acceptance(counts, params)
-    if gossip and gossip["single_models"]:
-        single = gossip["single_models"]["mean_accuracy"]
-        yield f"Gossip's accuracy is that of the average of all models, which no peer holds; single ones: {single:.1%}."
+    singles = {name: row["single_models"] for name, row in result["algorithms"].items() if name.startswith("gossip")}
+    if means := [f"{format_share(row['mean_accuracy'])} ({name})" for name, row in singles.items() if row]:
+        single = f"single ones: {', '.join(means)}"
+        yield f"Gossip's accuracy is that of the average of all models, which no peer holds; {single}."
+    if "fedavg" in result["algorithms"]:
+        yield "FedAvg has a server with ten times a peer's line, which sees who sent what."
     if params["walks"] > 1:
         last, singles = private["points"][-1], private["single_models"]
         single = format_share(singles["mean_accuracy"]) if singles else "-"

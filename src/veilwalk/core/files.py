@@ -32,13 +32,9 @@ def cache_folder() -> Path | None:
 
 
 def lock_file(path: Path) -> int:
-    """Return a handle that holds ``path`` until it is closed, or its process ends in whatever way.
+    """Return a handle that holds ``path`` until it is closed, or its process ends; BlockingIOError if another holds it.
 
     The file stays when the lock is let go: removing it would let in two who wait for it.
-
-    Raises:
-        BlockingIOError: Another process holds it.
-        OSError: It cannot be made or locked.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -36,13 +36,7 @@ def padded_bytes(body_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageGeometry:
-    """The lengths of every message of a run.
-
-    Attributes:
-        suite: How slots are sealed.
-        bucket_bytes: The padded body.
-        recipients: Slots of a message.
-    """
+    """The lengths of every message of a run, by the suite of its slots, the padded body and the number of slots."""
 
     suite: SuiteName
     bucket_bytes: int

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from veilwalk.learning._contract import (
         ALGORITHMS,
         MEAN,
+        ROUND_ALGORITHMS,
         Array,
         Learner,
         Params,
@@ -81,14 +82,18 @@ if TYPE_CHECKING:
         parse_partition_spec,
     )
     from veilwalk.learning._trace import (
+        LINES,
         CostModel,
         TrainingTrace,
         central_trace,
+        fedavg_peers,
+        fedavg_trace,
         gossip_trace,
         make_ledger,
         params_bytes,
         plain_trace,
         sealed_bytes,
+        sparse_gossip_trace,
         trace_of,
     )
     from veilwalk.learning._training import (

@@ -25,8 +25,14 @@ _LEARN_TASK, _INIT_TASK = 0x6C656172, 0x696E6974
 
 #: private-walk: sealed for distant nodes, of whom the first to be met opens. paper-walk: the same, sealed for one as in
 #: the paper, many hops an update. plain-walk: handed to a neighbour, who updates it.
-#: gossip: D-PSGD, everybody updates and averages with its neighbours in rounds. central: all data in one place.
-ALGORITHMS = ("private-walk", "paper-walk", "plain-walk", "gossip", "central")
+#: gossip: D-PSGD, everybody updates and averages with its neighbours in rounds; gossip-matching: in random pairs of
+#: neighbours; gossip-push: everybody sends its model to one neighbour. fedavg: by a server, a tenth of the nodes a
+#: round. central: all data in one place.
+ALGORITHMS = (
+    *("private-walk", "paper-walk", "plain-walk", "gossip", "gossip-matching", "gossip-push", "fedavg", "central"),
+)
+#: Those that make updates in rounds, and average models after each.
+ROUND_ALGORITHMS = ("gossip", "gossip-matching", "gossip-push", "fedavg")
 #: Name of the mean among the models that may be handed out.
 MEAN = "mean"
 Array = npt.NDArray[Any]

@@ -11,7 +11,8 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -433,6 +434,21 @@ def guarded(learner: Learner, *, name: str | None = None, home: str | None = Non
     return _Guarded(learner, name or type(learner).__name__, home)
 
 
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Hold torch, where it is loaded, to so many threads; 0 leaves it alone. One gives the same bits on any machine."""
+    torch = sys.modules.get("torch") if count else None
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def _call_user_code(name: str, where: str, home: str | None, call: Callable[[], Any]) -> Any:
     """Return what ``call``, code that is not ours, returns; name its error, and the innermost line in ``home``."""
     try:
@@ -508,7 +524,11 @@ class _Guarded:
         return guarded(self._call("protect_rows", protection), name=self._name, home=self._home)
 
     def _call(self, method: str, *values: Any) -> Any:
-        return _call_user_code(self._name, f"in {method}", self._home, lambda: getattr(self._learner, method)(*values))
+        threads = getattr(self._learner, "threads", 1)
+        with torch_threads(threads if isinstance(threads, int) else 1):
+            return _call_user_code(
+                self._name, f"in {method}", self._home, lambda: getattr(self._learner, method)(*values)
+            )
 
     def _refuse(self, method: str, value: object, need: str) -> NoReturn:
         text = (

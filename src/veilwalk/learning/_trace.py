@@ -7,6 +7,8 @@ transfers, bytes and modelled seconds.
 from __future__ import annotations
 
 import hashlib
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -31,6 +33,13 @@ if TYPE_CHECKING:
 
 # A stream of its own for the plain walk.
 _PLAIN_TASK = 0x706C6169
+# A server has so many times the line of a peer; FedAvg asks one peer of so many in a round.
+_SERVER_LINES, _FEDAVG_SHARE = 10, 10
+_ROUND_TASK = 0x726F756E
+# The default dwell of a real node, in seconds, and in updates.
+_LEAST_DWELL_S, _DWELL_UPDATES = 0.05, 1.5
+#: Returns the weights with which all models are averaged after a round, by its number from 0.
+Mixing = Callable[[int], "sparse.csr_array"]
 _COLUMNS = ("node", "model", "hops", "clock", "source", "last_hop", "return_time")
 _UNKNOWN = frozen(np.array(-1))
 
@@ -52,8 +61,11 @@ class TrainingTrace:
         source: The maker of the update that is delivered; -1 where nobody is.
         last_hop: The neighbour it came from; -1 where there is none.
         return_time: Hops since the token was last here, whatever it carried; -1 where it never was.
-        mixing: Weights with which gossip averages the models after each round; None elsewhere.
+        mixing: Weights with which the models are averaged after each round; None where there are no rounds.
+        round_sends: Latencies, and messages over one line, that follow each other in a round.
         recipients: For how many each message is sealed; 0 where none is.
+        meet: All walks are averaged after so many updates of each; 0: never.
+        meet_sends: Transfers of a meeting for each walk, the hops that it takes, and the models over one line.
     """
 
     algorithm: str
@@ -66,8 +78,11 @@ class TrainingTrace:
     source: IntArray = field(default_factory=lambda: _UNKNOWN)
     last_hop: IntArray = field(default_factory=lambda: _UNKNOWN)
     return_time: IntArray = field(default_factory=lambda: _UNKNOWN)
-    mixing: sparse.csr_array | None = None
+    mixing: Mixing | None = None
+    round_sends: tuple[int, float] = (0, 0.0)
     recipients: int = 0
+    meet: int = 0
+    meet_sends: tuple[int, int, int] = (0, 0, 0)
 
     def __post_init__(self) -> None:
         columns = np.broadcast_arrays(*(np.asarray(getattr(self, name), dtype=np.int64) for name in _COLUMNS))
@@ -91,10 +106,43 @@ class TrainingTrace:
         """How many updates the model of each row has had before."""
         return _count_earlier(self.model)
 
+    def add_meetings(self, graph: Graph, every: int) -> TrainingTrace:
+        """Return the trace of walks that meet after ``every`` updates of each, where they wait for the last one.
+
+        The end of every walk is flooded, as at the end of a run: a node sends it to all neighbours but the one that it
+        came from. Then all walks go on from their mean.
+        """
+        from veilwalk.graphs import summary
+
+        if not every or self.n_models < 2 or self.mixing is not None:
+            return self
+        depth, degree = summary(graph).diameter_upper, int(graph.degrees.max())
+        sends = (2 * graph.n_edges - graph.n_nodes + 1, depth, self.n_models * degree)
+        order = np.argsort(self.ages // every, kind="stable")
+        columns = {name: getattr(self, name)[order] for name in _COLUMNS}
+        trace = replace(self, meet=every, meet_sends=sends, **columns)
+        return replace(trace, clock=trace.time_updates(trace.hops, depth).astype(np.int64))
+
+    def rounds(self) -> Iterator[slice]:
+        """Yield the rows from one meeting to the next."""
+        ends = (np.flatnonzero(np.diff(self.ages // self.meet)) + 1).tolist() if self.meet else []
+        return (slice(start, end) for start, end in itertools.pairwise([0, *ends, len(self)]))
+
+    def time_updates(self, leg_times: npt.NDArray[Any], meeting: float) -> FloatArray:
+        """Return when the walk of each row has made its update; all go on from a meeting at once."""
+        done, start = np.zeros(len(self)), 0.0
+        for rows in self.rounds():
+            for model in range(self.n_models):
+                own = rows.start + np.flatnonzero(self.model[rows] == model)
+                done[own] = start + np.cumsum(leg_times[own])
+            start = float(done[rows].max(initial=start)) + meeting
+        return done
+
     @cached_property
     def digest(self) -> str:
         """Name of the order of updates, by what is in it."""
-        digest = hashlib.sha256(f"{self.algorithm} {self.n_nodes} {self.n_models}".encode())
+        meet = f" {self.meet}" if self.meet else ""
+        digest = hashlib.sha256(f"{self.algorithm} {self.n_nodes} {self.n_models}{meet}".encode())
         for name in _COLUMNS:
             digest.update(np.ascontiguousarray(getattr(self, name), dtype="<i8").tobytes())
         return digest.hexdigest()
@@ -161,8 +209,73 @@ def gossip_trace(graph: Graph, *, rounds: int) -> TrainingTrace:
     n_nodes, node = graph.n_nodes, np.tile(np.arange(graph.n_nodes), rounds)
     hops, clock = np.tile(graph.degrees, rounds), np.repeat(np.arange(1, rounds + 1), n_nodes)
     columns: dict[str, Any] = {"node": node, "model": node, "hops": hops, "clock": clock}
-    mixing = _metropolis_weights(graph)
-    return TrainingTrace(algorithm="gossip", n_nodes=n_nodes, n_models=n_nodes, mixing=mixing, **columns)
+    weights, sends = _metropolis_weights(graph), (1, float(graph.degrees.max()))
+    return TrainingTrace(
+        algorithm="gossip", n_nodes=n_nodes, n_models=n_nodes, mixing=lambda _: weights, round_sends=sends, **columns
+    )
+
+
+def sparse_gossip_trace(graph: Graph, *, rounds: int, seed: int, push: bool) -> TrainingTrace:
+    """Return rounds in which every node updates its own model and talks to one neighbour at most.
+
+    Push: it sends its model to a random neighbour, and averages what came with its own. Else a random maximal matching
+    is drawn, and the two of a pair take the mean of their models.
+    """
+    from scipy import sparse
+
+    validate.integer(1, rounds=rounds)
+    n_nodes = graph.n_nodes
+
+    def draw_links(number: int) -> IntArray:
+        """Return who receives whose model in a round: pairs of a receiver and a sender."""
+        rng = task_generator(seed, _ROUND_TASK, number)
+        if push:
+            first = graph.indptr[:-1] + (rng.random(n_nodes) * graph.degrees).astype(np.int64)
+            return np.stack((graph.indices[first], np.arange(n_nodes)), axis=1)
+        is_free, pairs = np.ones(n_nodes, dtype=np.bool_), []
+        for a, b in rng.permutation(graph.edges()).tolist():
+            if is_free[a] and is_free[b]:
+                is_free[[a, b]] = False
+                pairs += [(a, b), (b, a)]
+        return np.array(pairs, dtype=np.int64)
+
+    def mix(number: int) -> sparse.csr_array:
+        links = draw_links(number)
+        ends = np.concatenate((links, np.stack((np.arange(n_nodes),) * 2, axis=1)))
+        received = sparse.csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n_nodes, n_nodes))
+        return sparse.csr_array(sparse.diags_array(1 / np.asarray(received.sum(axis=1)).ravel()) @ received)
+
+    node, clock = np.tile(np.arange(n_nodes), rounds), np.repeat(np.arange(1, rounds + 1), n_nodes)
+    sent = [np.bincount(draw_links(number)[:, 1], minlength=n_nodes) for number in range(rounds)]
+    columns: dict[str, Any] = {"node": node, "model": node, "hops": np.concatenate(sent), "clock": clock}
+    name = "gossip-push" if push else "gossip-matching"
+    return TrainingTrace(algorithm=name, n_nodes=n_nodes, n_models=n_nodes, mixing=mix, round_sends=(1, 1.0), **columns)
+
+
+def fedavg_peers(n_nodes: int) -> int:
+    """Return how many nodes FedAvg asks in a round."""
+    return max(n_nodes // _FEDAVG_SHARE, 1)
+
+
+def fedavg_trace(graph: Graph, *, updates: int, seed: int) -> TrainingTrace:
+    """Return rounds of FedAvg: a server sends its model to a tenth of the nodes, and averages what they make of it.
+
+    The server has ten times a node's line.
+    """
+    from scipy import sparse
+
+    validate.integer(1, updates=updates)
+    asked = fedavg_peers(graph.n_nodes)
+    rounds = -(-updates // asked)
+    draws = (task_generator(seed, _ROUND_TASK, number) for number in range(rounds))
+    node = np.concatenate([rng.choice(graph.n_nodes, asked, replace=False) for rng in draws])
+    model, clock = np.tile(np.arange(asked), rounds), np.repeat(np.arange(1, rounds + 1), asked)
+    columns: dict[str, Any] = {"node": node, "model": model, "hops": np.array(2), "clock": clock}
+    mean = sparse.csr_array(np.full((asked, asked), 1 / asked))
+    sends = (2, 2 * max(asked / _SERVER_LINES, 1.0))
+    return TrainingTrace(
+        algorithm="fedavg", n_nodes=graph.n_nodes, n_models=asked, mixing=lambda _: mean, round_sends=sends, **columns
+    )
 
 
 def central_trace(*, updates: int) -> TrainingTrace:
@@ -205,11 +318,37 @@ class CostModel(Specification):
     )
     latency_s: float = option(0.02, "Seconds a hop takes besides, modelled.", "SECONDS", key="latency", rare=True)
     compute_s: float = option(0.01, "Seconds an update takes, modelled.", "SECONDS", key="compute", rare=True)
+    dwell_s: float | None = option(
+        None,
+        "Seconds every message stays at every node, whether it trains or not; 0 for none.",
+        "SECONDS",
+        key="dwell",
+        usual="one and a half updates, at least 0.05: modelled, or by a trial update",
+        rare=True,
+    )
 
     def __post_init__(self) -> None:
-        validate.finite(bandwidth=self.bandwidth_bytes_per_s, latency=self.latency_s, compute=self.compute_s)
+        dwell_s = self.dwell_s or 0.0
+        validate.finite(
+            bandwidth=self.bandwidth_bytes_per_s, latency=self.latency_s, compute=self.compute_s, dwell=dwell_s
+        )
         validate.more_than(0, bandwidth=self.bandwidth_bytes_per_s)
-        validate.at_least(0, latency=self.latency_s, compute=self.compute_s)
+        validate.at_least(0, latency=self.latency_s, compute=self.compute_s, dwell=dwell_s)
+
+    @property
+    def settled_dwell_s(self) -> float:
+        """The dwell, given or usual."""
+        return max(_LEAST_DWELL_S, _DWELL_UPDATES * self.compute_s) if self.dwell_s is None else self.dwell_s
+
+
+#: Lines by which pages and tables say seconds.
+LINES = {
+    f"{megabits} Mbit/s, {milliseconds} ms": CostModel(
+        bandwidth_bytes_per_s=megabits * 125_000, latency_s=milliseconds / 1000
+    )
+    for megabits in (10, 100)
+    for milliseconds in (20, 100)
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -221,12 +360,18 @@ class Ledger:
         hops: Transfers of a model from one node to the next.
         sent_bytes: Hops times the size.
         seconds: Modelled; models in flight at once share the time.
+        trace: What it is the costs of.
     """
 
     message_bytes: int
     hops: IntArray
     sent_bytes: IntArray
     seconds: FloatArray
+    trace: TrainingTrace
+
+    def model_seconds(self, cost: CostModel, updates: int) -> float:
+        """Return how long so many updates take with another line."""
+        return float(_model_seconds(self.trace, cost, self.message_bytes)[:updates].max(initial=0.0))
 
 
 def params_bytes(params: Params, *, payload: str = "fp32") -> int:
@@ -243,17 +388,28 @@ def make_ledger(trace: TrainingTrace, cost: CostModel, *, params_bytes: int) -> 
     """Return the costs of ``trace`` for a model of so many bytes."""
     # Others send the parameters as they are.
     size = sealed_bytes(params_bytes, recipients=trace.recipients) if trace.recipients else params_bytes
-    hop_s = cost.latency_s + size / cost.bandwidth_bytes_per_s
-    done_s: FloatArray = np.zeros(len(trace))
+    sent = trace.hops.copy()
+    for rows in trace.rounds():
+        # What ends a run is flooded by any algorithm, and not counted.
+        sent[rows.stop - 1 : rows.stop] += trace.n_models * trace.meet_sends[0] * (rows.stop < len(trace))
+    hops = np.concatenate(([0], np.cumsum(sent)))
+    seconds = np.concatenate(([0.0], _model_seconds(trace, cost, size)))
+    return Ledger(message_bytes=size, hops=hops, sent_bytes=hops * size, seconds=seconds, trace=trace)
+
+
+def _model_seconds(trace: TrainingTrace, cost: CostModel, size: int) -> FloatArray:
+    """Return when each update is made, and all before it are, with messages of so many bytes.
+
+    In rounds all update at once, and the last to have sent ends the round. A sealed message dwells at every node, and
+    an update is made meanwhile; walks go side by side, and at a meeting wait for the last one and for all models.
+    """
+    sending_s = size / cost.bandwidth_bytes_per_s
     if trace.mixing is not None:
-        # All update at once; then the node with most neighbours is the last to have sent.
-        sending = cost.latency_s + int(trace.hops.max()) * size / cost.bandwidth_bytes_per_s
-        done_s = np.asarray(trace.clock * (cost.compute_s + sending))
-    else:
-        for model in range(trace.n_models):
-            rows = np.flatnonzero(trace.model == model)
-            done_s[rows] = np.cumsum(trace.hops[rows] * hop_s + cost.compute_s)
-        # Tokens walk side by side; a row is done when its own token, and all before it, are.
-        done_s = np.maximum.accumulate(done_s)
-    hops = np.concatenate(([0], np.cumsum(trace.hops)))
-    return Ledger(message_bytes=size, hops=hops, sent_bytes=hops * size, seconds=np.concatenate(([0.0], done_s)))
+        latencies, messages = trace.round_sends
+        return np.asarray(trace.clock * (cost.compute_s + latencies * cost.latency_s + messages * sending_s))
+    dwell_s = cost.settled_dwell_s if trace.recipients else 0.0
+    hop_s = cost.latency_s + sending_s
+    legs = trace.hops * (hop_s + dwell_s) + max(cost.compute_s - dwell_s, 0.0)
+    _, depth, models = trace.meet_sends
+    done_s = trace.time_updates(legs, depth * hop_s + models * sending_s)
+    return np.asarray(np.maximum.accumulate(done_s))

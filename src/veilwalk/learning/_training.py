@@ -422,8 +422,9 @@ class _Loop:
                 need = "a walk: gossip neither tests nor spoils models here"
                 raise InvalidParameterError("trace", trace.algorithm, need)
             self._receivers = Receivers(task, self._first, n_nodes=trace.n_nodes, n_models=trace.n_models)
-        # Gossip is cut between rounds.
+        # Gossip and FedAvg are cut between rounds.
         self._round = trace.n_models if trace.mixing is not None else 1
+        self._meetings = {rows.stop for rows in trace.rounds()} - {len(trace)}
         self._total, self._end = stopping.budget(self._costs, every=self._round)
         # Early evaluations lie close together, and say nothing about whether the loss still falls.
         self._evenly = max(self._total // max(evaluations, 1), 1)
@@ -508,7 +509,9 @@ class _Loop:
                 tell(state.done, self._total, state.points[-1])
                 last_news = time.monotonic()
             if trace.mixing is not None and state.done % self._round == 0:
-                models[:] = mix_params(models, trace.mixing)
+                models[:] = mix_params(models, trace.mixing(state.done // self._round - 1))
+            elif state.done in self._meetings:
+                models[:] = [average_params(models)] * len(models)
 
     def _failure(self, what: str) -> TrainingError:
         poisoned = self._task.poison is not None and self._task.acceptance is None

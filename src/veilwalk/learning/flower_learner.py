@@ -11,7 +11,7 @@ import random
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from veilwalk.core.rooms import import_extra
 from veilwalk.core.spec import Spec
 from veilwalk.learning._contract import Array, Learner, Params, Partition, StepContext, UpdateResult, update_generator
 from veilwalk.learning._data import SITE, Data, Sites
+from veilwalk.learning._learners import torch_threads
 
 #: Data of learners that load their own rows: a node has the number of its partition, and nothing else.
 PARTITIONS = "partitions"
@@ -339,8 +340,5 @@ def seeded(rng: np.random.Generator, *, threads: int = 1) -> Iterator[None]:
         if torch is not None:
             stack.enter_context(torch.random.fork_rng(devices=range(torch.cuda.device_count())))
             torch.manual_seed(seed)
-            set_threads: Callable[[int], None] = torch.set_num_threads
-            stack.callback(set_threads, torch.get_num_threads())
-            if threads:
-                set_threads(threads)
+            stack.enter_context(torch_threads(threads))
         yield

@@ -23,7 +23,7 @@ from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.learning._contract import Array, Params, Partition, StepContext, UpdateResult
-from veilwalk.learning._learners import class_scores, draw_batch, fit_scores
+from veilwalk.learning._learners import class_scores, draw_batch, fit_scores, torch_threads
 from veilwalk.learning._mechanism import Protection
 
 _BLOCK_ROWS = 1024
@@ -222,7 +222,7 @@ class TorchLearner:
     def evaluate(self, params: Params, data: Partition) -> Mapping[str, float]:
         """Return the mean ``loss`` on ``data``, and ``metric``, or ``accuracy``, or ``r2`` where targets are real."""
         losses, outputs, targets = np.zeros(len(data)), [], []
-        with one_thread(), torch.no_grad():
+        with torch_threads(1), torch.no_grad():
             for block, output, target in self._blocks(params, data):
                 # A loss is a mean: it stands for every row of its block.
                 losses[block] = float(self._loss(output, target))
@@ -237,7 +237,7 @@ class TorchLearner:
     def example_losses(self, params: Params, data: Partition) -> FloatArray:
         """Return the loss of every row; the module is asked once for a block of them."""
         losses: list[float] = []
-        with one_thread(), torch.no_grad():
+        with torch_threads(1), torch.no_grad():
             for _, output, target in self._blocks(params, data):
                 # Slices: a loss takes rows, be it a single row.
                 rows = (slice(row, row + 1) for row in range(len(target)))
@@ -336,20 +336,9 @@ def keep_state(optimizer: torch.optim.Optimizer, learnt: Mapping[str, Tensor], c
 @contextmanager
 def reproducible(seed: int) -> Iterator[None]:
     """Seed torch inside, and leave its global stream as it was."""
-    with one_thread(), torch.random.fork_rng(devices=[]):
+    with torch_threads(1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Sums in one order only: the same bits on any number of cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _row_gradients(

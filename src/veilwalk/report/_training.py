@@ -30,6 +30,9 @@ _NAMES = {
     "paper-walk": "the paper's walk",
     "plain-walk": "plain walk",
     "gossip": "gossip (D-PSGD)",
+    "gossip-matching": "gossip, random pairs",
+    "gossip-push": "gossip, push to one",
+    "fedavg": "FedAvg (a server)",
     "central": "central SGD",
 }
 

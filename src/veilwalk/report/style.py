@@ -28,6 +28,9 @@ CURVES: dict[str, dict[str, Any]] = {
     "paper-walk": {"color": "#7a3b8f", "ls": (0, (5, 1)), "label": "the paper's walk"},
     "plain-walk": {"color": "#d98200", "ls": "--", "label": "plain walk"},
     "gossip": {"color": "#1f5fa8", "ls": "-.", "label": "gossip (average model)"},
+    "gossip-matching": {"color": "#1f5fa8", "ls": ":", "label": "gossip in random pairs (average model)"},
+    "gossip-push": {"color": "#6fa8dc", "ls": "--", "label": "gossip, push to one (average model)"},
+    "fedavg": {"color": "#2a8f5b", "ls": "-.", "label": "FedAvg (a server)"},
     "gossip, own models": {"color": "#6fa8dc", "ls": "-.", "label": "gossip (single models)"},
     "central": {"color": "#888888", "ls": ":", "label": "central (ceiling)"},
 }

@@ -73,8 +73,11 @@ _NEVER = 0.05
 
 
 def attacked_rows(trace: TrainingTrace, count: int) -> IntArray:
-    """Return up to ``count`` deliveries, evenly spread, whose destination has updated before and whose source too."""
-    earlier = np.ones(len(trace), dtype=np.bool_)
+    """Return up to ``count`` deliveries, evenly spread, whose destination has updated before and whose source too.
+
+    What comes of a meeting is a mean, and nobody's.
+    """
+    earlier = np.ones(len(trace), dtype=np.bool_) if not trace.meet else trace.ages % trace.meet > 0
     for column in (trace.node, trace.model):
         earlier[np.unique(column, return_index=True)[1]] = False
     rows = np.flatnonzero(earlier)

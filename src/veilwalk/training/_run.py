@@ -51,7 +51,7 @@ _SINGLE_MODELS = 16
 _ROUTES = {PRIVATE: "route", PAPER: "paper_route"}
 _HOW = {
     "plain-walk": "the neighbour it came from made the update",
-    "gossip": "every model comes straight from its maker",
+    **dict.fromkeys(learning.ROUND_ALGORITHMS, "every model comes straight from its maker"),
     "central": "the data themselves were handed over",
 }
 _CHECKPOINT_S = 0.5
@@ -110,6 +110,8 @@ class TrainingRun:
         # Comparisons hide nothing: a receiver knows the maker, where blind it would pick one of its neighbours.
         graph = self.scenario.graph
         blind = None if name == "central" else float((graph.stationary_distribution / graph.degrees).sum())
+        # The receiver is a server, and anybody may have been asked.
+        blind = 1 / graph.n_nodes if name == "fedavg" else blind
         known = {"node_entropy_nats": 0.0, "node_entropy_bits": 0.0, "hit_ratio": 1.0, "blind_hit_ratio": blind}
         return {"kind": f"exact: {_HOW[name]}", **known}
 
@@ -169,7 +171,7 @@ def data_facts(scenario: Scenario) -> dict[str, Any]:
 def _summarise(scenario: Scenario, training: Training, equal_hops: int) -> dict[str, Any]:
     last = training.points[-1]
     within = [point for point in training.points if point.hops <= equal_hops]
-    updates = max(training.updates, 1)
+    updates, spec = max(training.updates, 1), scenario.spec.timing
     return {
         "reason": training.reason,
         "updates": training.updates,
@@ -182,6 +184,12 @@ def _summarise(scenario: Scenario, training: Training, equal_hops: int) -> dict[
         "hops": last.hops,
         "bytes": last.sent_bytes,
         "seconds_modelled": last.seconds,
+        "seconds_by_line": {
+            line: training.costs.model_seconds(
+                replace(cost, compute_s=spec.compute_s, dwell_s=spec.dwell_s), last.update
+            )
+            for line, cost in learning.LINES.items()
+        },
         "hops_per_update": last.hops / updates,
         "bytes_per_update": last.sent_bytes / updates,
         "seconds_modelled_per_update": last.seconds / updates,
@@ -463,14 +471,14 @@ def _time_run(scenario: Scenario, first: Params) -> dict[str, Any]:
     spec, training_s, update_s, trials = scenario.spec, dict[str, float](), 0.0, 0
     for name in spec.algorithms:
         # Where a round of gossip takes long, its updates are taken to be those of the walk.
-        if name != "gossip" or scenario.graph.n_nodes * update_s < _LONG_S:
+        if name not in learning.ROUND_ALGORITHMS or scenario.count_models(name) * update_s < _LONG_S:
             seconds, evaluation_s, updates = _time_training(scenario, name)
         if name == PRIVATE:
             update_s, trials = seconds, updates
         points = spec.end.evaluations + 1
-        if name == "gossip":
-            # It is evaluated between rounds only.
-            points = min(points, 1 + math.ceil(spec.end.updates / scenario.graph.n_nodes))
+        if name in learning.ROUND_ALGORITHMS:
+            # They are evaluated between rounds only.
+            points = min(points, 1 + math.ceil(spec.end.updates / scenario.count_models(name)))
         training_s[name] = spec.end.updates * seconds + points * evaluation_s
     route_s = predict_route_s(scenario.scheme, checks=spec.checks)
     if PAPER in spec.algorithms:
@@ -484,7 +492,7 @@ def _time_training(scenario: Scenario, name: str) -> tuple[float, float, int]:
 
     It trains as a run does: for its shortest part, and for some more of them. Gossip trains in rounds of all nodes.
     """
-    step = scenario.graph.n_nodes if name == "gossip" else 1
+    step = scenario.count_models(name) if name in learning.ROUND_ALGORITHMS else 1
     least = max(_MOST_TRIALS, (1 + _LEAST_TRIALS) * step, scenario.spec.end.walks)
     task, trace = scenario.task(name), scenario.change(updates=least).trace(name)
 
@@ -538,6 +546,7 @@ def _checkpoint_bytes(scenario: Scenario, size: int, state: int) -> dict[str, in
     # Nodes that test what they receive keep their own last model of each walk.
     held = min(visited * walks, spec.end.updates) if tests else 0
     honest = walks if tests or spec.checks.poisoning is not None else 0
-    sizes = {"central": size + state, "gossip": nodes * (size + state)}
     walk = (walks + honest + held) * size + visited * state
+    rounds = {name: scenario.count_models(name) * size + visited * state for name in learning.ROUND_ALGORITHMS}
+    sizes = rounds | {"central": size + state}
     return {name: sizes.get(name, walk) for name in spec.algorithms}

@@ -157,8 +157,7 @@ class Scenario:
         is_walk = algorithm in {PRIVATE, PAPER, "plain-walk"}
         protection = Protection(fade=self.protection.fade) if central else self.protection
         if self.protection.decay:
-            models = {"central": 1, "gossip": self.graph.n_nodes}.get(algorithm, spec.end.walks)
-            protection = replace(protection, decay=-(-spec.end.updates // models))
+            protection = replace(protection, decay=-(-spec.end.updates // self.count_models(algorithm)))
         return TrainingTask(
             learner=protection.learner(self.learner),
             partitions=[self.partitions.rows] if central else self.partitions,
@@ -171,14 +170,28 @@ class Scenario:
             poison=spec.checks.poisoning if is_walk else None,
         )
 
+    def count_models(self, algorithm: str) -> int:
+        """Return how many models an algorithm has in flight."""
+        if algorithm in learning.ROUND_ALGORITHMS:
+            nodes = self.graph.n_nodes
+            return learning.fedavg_peers(nodes) if algorithm == "fedavg" else nodes
+        return 1 if algorithm == "central" else self.spec.end.walks
+
     def trace(self, algorithm: str, *, path: Path | None = None) -> TrainingTrace:
         """Return who updates when; the private walk is stored at ``path``, and read from there the second time."""
         updates, seed, tokens = self.spec.end.updates, self.spec.seed, self.spec.end.walks
+        rounds, meet = -(-updates // self.graph.n_nodes), self.spec.end.meet
         match algorithm:
             case "plain-walk":
-                return learning.plain_trace(self.graph, updates=updates, seed=seed, tokens=tokens)
+                trace = learning.plain_trace(self.graph, updates=updates, seed=seed, tokens=tokens)
+                return trace.add_meetings(self.graph, meet)
             case "gossip":
-                return learning.gossip_trace(self.graph, rounds=-(-updates // self.graph.n_nodes))
+                return learning.gossip_trace(self.graph, rounds=rounds)
+            case "gossip-matching" | "gossip-push":
+                push = algorithm == "gossip-push"
+                return learning.sparse_gossip_trace(self.graph, rounds=rounds, seed=seed, push=push)
+            case "fedavg":
+                return learning.fedavg_trace(self.graph, updates=updates, seed=seed)
             case "central":
                 return learning.central_trace(updates=updates)
         scheme = self.paper_scheme if algorithm == PAPER else self.scheme
@@ -187,7 +200,8 @@ class Scenario:
             if not path.exists():
                 write_trace(path, chunks, graph=self.graph, seed=seed, params={"algorithm": PRIVATE})
             chunks = read_trace(path, graph=self.graph).chunks()
-        return learning.trace_of(self.graph, np.concatenate(list(chunks)), recipients=scheme.recipients)
+        trace = learning.trace_of(self.graph, np.concatenate(list(chunks)), recipients=scheme.recipients)
+        return trace.add_meetings(self.graph, meet)
 
     @cached_property
     def paper_scheme(self) -> Scheme:

@@ -152,25 +152,23 @@ class EndSpec(Stopping):
     walks: int = option(
         1, "Models that walk at once and share the updates; the best, or their mean, is the result.", "W", least=1
     )
+    meet: int = option(
+        0, "Average all walks after so many updates of each; 0: never. In simulations only, so far.", "R", least=0
+    )
     evaluations: int = option(40, "About how often to evaluate on held-out rows.", "COUNT", rare=True, least=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.walks > self.updates:
             raise InvalidParameterError("walks", self.walks, f"at most {self.updates}, the updates that they share")
+        if self.meet and self.walks == 1:
+            raise InvalidParameterError("meet", self.meet, "given with several walks (--walks), which meet")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimingSpec(CostModel):
     """How long things take: modelled in simulations, kept by real nodes."""
 
-    dwell_s: float | None = option(
-        None,
-        "Seconds every message stays at every node; 0 for none.",
-        "SECONDS",
-        key="dwell",
-        usual="by a trial update",
-    )
     hop_s: float = option(0.05, "Seconds a hop takes where nothing dwells.", "SECONDS", key="hop", rare=True)
     away_s: float = option(
         60.0, "Seconds a member may be away before another walk is made; 0: by chance alone.", "SECONDS", key="away"
@@ -182,7 +180,11 @@ class TimingSpec(CostModel):
 class CheckSpec(Specification):
     """What a simulated run is compared with, and how it is attacked."""
 
-    compare: str = option("paper-walk,plain-walk,gossip,central", "Algorithms to compare with, or none.", "NAMES")
+    compare: str = option(
+        "paper-walk,plain-walk,gossip,gossip-push,fedavg,central",
+        f"Algorithms to compare with, some of {', '.join(learning.ALGORITHMS[1:])}, or none.",
+        "NAMES",
+    )
     audit: str = option(
         "auto", "auto: measure what the route tells a receiver; none: leave it out.", choices=("auto", "none")
     )
@@ -233,6 +235,8 @@ class RunSpec(Specification):
         if acceptance is not None and acceptance.max_loss_ratio and (self.privacy.noise or self.privacy.epsilon):
             need = "without loss where there is noise, which does not cover tests on a node's own rows; norm is allowed"
             raise InvalidParameterError("accept", self.learning.accept, need)
+        if self.end.meet and (acceptance is not None or self.checks.poisoning is not None):
+            raise InvalidParameterError("meet", self.end.meet, "left out where models are tested or poisoned")
 
     def change(self, **values: Any) -> RunSpec:
         """Return the run with other values, by name; unknown names are refused."""
@@ -308,9 +312,9 @@ class View:
         return spec
 
 
-_OF_NODES = frozenset(["suite", "allow_sandwich", "dwell_s", "hop_s", "away_s", "alarm_hops"])
+_OF_NODES = frozenset(["suite", "allow_sandwich", "hop_s", "away_s", "alarm_hops"])
 _OF_SIMULATIONS = frozenset(list_options(CheckSpec())) | {
-    *("choice", "patience", "max_hops", "max_bytes", "bandwidth_bytes_per_s", "latency_s", "compute_s")
+    *("choice", "meet", "patience", "max_hops", "max_bytes", "bandwidth_bytes_per_s", "latency_s", "compute_s")
 }
 #: ``veilwalk train``, ``vw.train`` and sweeps of both.
 TRAIN = View(defaults=RunSpec(), left_out=_OF_NODES)
@@ -346,10 +350,12 @@ class TrainOptions(TypedDict, total=False):
     patience: int
     max_hops: int | None
     max_bytes: int | None
+    meet: int
     evaluations: int
     bandwidth_bytes_per_s: float
     latency_s: float
     compute_s: float
+    dwell_s: float | None
     compare: str | list[str] | tuple[str, ...]
     audit: str
     attack: int

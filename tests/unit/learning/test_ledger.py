@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import pytest
 
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.graphs import random_regular
+from veilwalk.graphs import distances, random_regular
 from veilwalk.learning import (
     CostModel,
     Stopping,
     TrainingTrace,
     central_trace,
+    fedavg_trace,
     gossip_trace,
     make_ledger,
     plain_trace,
     sealed_bytes,
+    sparse_gossip_trace,
 )
 
 GRAPH = random_regular(40, 3, seed=3)
-COST = CostModel(bandwidth_bytes_per_s=1000, latency_s=0.5, compute_s=2.0)
+COST = CostModel(bandwidth_bytes_per_s=1000, latency_s=0.5, compute_s=2.0, dwell_s=0.0)
 
 
 def legs(hops: list[int], models: list[int], recipients: int = 1) -> TrainingTrace:
@@ -54,6 +57,45 @@ def test_a_private_walk_pays_for_every_hop() -> None:
     assert found.hops.tolist() == [0, 3, 8]
     assert found.sent_bytes.tolist() == [0, 3 * size, 8 * size]
     assert found.seconds == pytest.approx([0, 3 * (0.5 + size / 1000) + 2, 8 * (0.5 + size / 1000) + 4])
+
+
+def test_a_sealed_message_dwells_at_every_node() -> None:
+    """And an update is made meanwhile; plain messages do not wait."""
+    dwelling = replace(COST, dwell_s=3.0)
+    size = sealed_bytes(100)
+    sealed = make_ledger(legs([3, 5], [0, 0]), dwelling, params_bytes=100)
+    assert sealed.seconds == pytest.approx([0, 3 * (3.5 + size / 1000), 8 * (3.5 + size / 1000)])
+    assert sealed.model_seconds(COST, 1) == pytest.approx(3 * (0.5 + size / 1000) + 2)
+    plain = make_ledger(plain_trace(GRAPH, updates=10, seed=1), dwelling, params_bytes=100)
+    assert plain.seconds[-1] == pytest.approx(10 * (0.5 + 0.1 + 2.0))
+    assert (CostModel().settled_dwell_s, CostModel(compute_s=2.0).settled_dwell_s) == (0.05, 3.0)
+
+
+def test_walks_that_meet_wait_for_the_last_one_and_pay_for_the_flood() -> None:
+    """Two walks that meet after every update, by hand: 120 links of 40 nodes carry each end, but one a node."""
+    trace = legs([4, 9, 2, 3], [0, 1, 0, 1]).add_meetings(GRAPH, 1)
+    flood, depth = 2 * (2 * 60 - 39), trace.meet_sends[1]
+    assert depth == distances(GRAPH).max()
+    assert trace.clock.tolist() == [4, 9, 9 + depth + 2, 9 + depth + 3]
+    priced = make_ledger(trace, COST, params_bytes=100)
+    assert priced.hops.tolist() == [0, 4, 13 + flood, 15 + flood, 18 + flood]
+    hop_s, sending_s = 0.5 + sealed_bytes(100) / 1000, sealed_bytes(100) / 1000
+    met = 9 * hop_s + 2 + depth * hop_s + 2 * 3 * sending_s
+    assert priced.seconds[1:] == pytest.approx([4 * hop_s + 2, 9 * hop_s + 2, met + 2 * hop_s + 2, met + 3 * hop_s + 2])
+
+
+def test_sparse_gossip_and_fedavg_pay_for_what_they_send() -> None:
+    """Push: a message a node and round. Pairs: one for each node with a partner. FedAvg: two for each node asked."""
+    push = sparse_gossip_trace(GRAPH, rounds=3, seed=1, push=True)
+    priced = make_ledger(push, COST, params_bytes=100)
+    assert (priced.hops[-1], priced.message_bytes) == (120, 100)
+    assert priced.seconds[-1] == pytest.approx(3 * (2.0 + 0.5 + 0.1))
+    pairs = sparse_gossip_trace(GRAPH, rounds=3, seed=1, push=False)
+    assert pairs.hops[:40].sum() % 2 == 0
+    assert 30 <= pairs.hops[:40].sum() <= 40
+    server = make_ledger(fedavg_trace(GRAPH, updates=10, seed=1), COST, params_bytes=100)
+    assert server.hops[-1] == 2 * 12
+    assert server.seconds[-1] == pytest.approx(3 * (2.0 + 2 * 0.5 + 2 * 0.1))
 
 
 def test_a_slot_for_each_recipient_is_paid_for() -> None:

@@ -242,17 +242,17 @@ def test_hunger_is_counted_by_lane() -> None:
         return found.is_quiet, list(found.lost)
 
     now[0] = 9.0
-    found.came()
-    found.opened(0)
+    found.on_arrival()
+    found.on_opening(0)
     now[0] = 18.5
-    found.came()
+    found.on_arrival()
     assert alarms() == (False, [])
     now[0] = 21.0
     assert alarms() == (False, [1])
     now[0] = 28.6
     assert alarms() == (True, [0, 1])
-    found.came()
-    found.slept(30.0)
+    found.on_arrival()
+    found.exclude_downtime(30.0)
     assert alarms() == (False, [])
     assert found.lanes == (0, 1)
 

@@ -55,7 +55,7 @@ def test_unknown_keys_are_refused_by_name(key: str) -> None:
         ({"payload": "int4"}, "payload = 'int4': must be one of fp32, fp16, int8, int8-nearest"),
         ({"graph": 7}, "graph = 7: must be text"),
         ({"walk": "drunken"}, "walk = 'drunken': must be one of simple"),
-        ({"compare": "gossip,fedavg"}, "compare = 'gossip,fedavg': must be none, or some of"),
+        ({"compare": "gossip,server"}, "compare = 'gossip,server': must be none, or some of"),
         ({"compare": "gossip,gossip"}, "once each"),
         ({"support": "6"}, "support = '6': must be LO:HI"),
         ({"delta": 1.0}, "delta = 1.0"),
@@ -225,11 +225,11 @@ def test_options_have_one_name_and_one_key_each() -> None:
 
 
 def test_a_run_is_changed_by_name_or_by_key_and_checked_again() -> None:
-    spec = make_spec().change(dwell=0.5, max_hops=9, scheme="paper")
-    assert (spec.timing.dwell_s, spec.end.max_hops, spec.scheme.choice) == (0.5, 9, "paper")
-    assert spec.params()["dwell"] == 0.5
+    spec = make_spec().change(hop=0.5, max_hops=9, scheme="paper")
+    assert (spec.timing.hop_s, spec.end.max_hops, spec.scheme.choice) == (0.5, 9, "paper")
+    assert spec.params()["hop"] == 0.5
     assert spec.params(TRAIN).keys() == {one.key.replace("-", "_") for one in TRAIN.options}
-    assert TRAIN.read(spec.params(TRAIN)) == spec.change(dwell=None)
+    assert TRAIN.read(spec.params(TRAIN)) == spec.change(hop=0.05)
     with pytest.raises(InvalidParameterError, match="walks = 9"):
         spec.change(updates=8, walks=9)
     with pytest.raises(ConfigError, match="unknown key 'speed'"):

@@ -28,7 +28,7 @@ class Connection(asyncio.BufferedProtocol):
         self.stall_s = _STALL_S
         self.peer_spki = b""
         self._transport: asyncio.Transport | None = None
-        # What came, until somebody asks for it.
+        # The frame that came, until somebody asks for it.
         self._frame: Frame | None = None
         # Set when it came, and when the connection ends.
         self._news = asyncio.Event()

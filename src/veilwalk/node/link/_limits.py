@@ -56,8 +56,7 @@ class Limits:
     def __post_init__(self) -> None:
         counts = {"quota": self.quota, "quota_bytes": self.quota_bytes, "burst": self.burst}
         validate.more_than(0, **{name: getattr(self, name) for name in self.__slots__ if name not in counts})
-        validate.integer(**counts)
-        validate.at_least(1, **counts)
+        validate.integer(1, **counts)
 
     def transfer_s(self, message_bytes: int) -> float:
         """Return how long a message with its answer may take."""
@@ -82,7 +81,7 @@ class TokenBucket:
 
     async def take(self) -> None:
         """Take one token; wait for it where there is none."""
-        # Never in advance: whoever comes back again and again would leave ever longer waits behind.
+        # Never in advance: a neighbour that comes back again and again would leave ever longer waits behind.
         while not self.take_if_any():
             await asyncio.sleep((1 - self._tokens) / self._rate)
 

@@ -1,4 +1,4 @@
-"""What two neighbours say to each other: frames, and who may say which when. No input or output happens here.
+"""The frames that two neighbours exchange, and their order. No input or output happens here.
 
 Each directed edge of the network has one connection. Its dialer hands messages over, one at a time, in two steps: it
 offers one, which the listener holds and does not use, and then gives it. Up to there it may go another way; from there
@@ -37,7 +37,7 @@ class Nak(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who speaks which protocols, in which run, under which roster and manifest, with which disk.
+    """A greeting: the protocols that a node speaks, its run, roster and manifest, and the mark of its disk.
 
     Its layout and length are those of every protocol from 3 on, so any two can read each other's. What a later one has
     to say besides is a frame of its own, sent after both greetings, and only where the protocol that both speak has it.

@@ -1,4 +1,4 @@
-"""What a node owes: every message it took and has not handed on. Each method is one step that a crash cannot halve.
+"""Keeps every message that a node took and has not handed on. Each method is one step that a crash cannot halve.
 
 Where a message can be, and what takes it from there, is a table (:data:`TRANSITIONS`). A message has its key before it
 is given, and is offered under that; a receiver holds it, uses it only when it is given, and has it on disk before it
@@ -33,7 +33,7 @@ from veilwalk.node.spool import (
     of_lane,
 )
 
-# Remembered in memory, and only so many: whoever can seal can have any number of them given up, without any training.
+# Remembered in memory, and only so many: a member can have any number of them given up, without any training.
 _GIVEN_UP = 4096
 # A neighbour forgets the key of a message after so many others: no power cut may bring that many back.
 _MOST_UNSYNCED = KEYS_REMEMBERED // 2

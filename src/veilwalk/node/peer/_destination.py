@@ -1,4 +1,4 @@
-"""What a node does with a message that opens for it: check, train, seal for those who may open it next.
+"""Checks a message that opens here, trains its model, and seals it for those that may open it next.
 
 Three steps, because training takes long and storage must not wait for it: :meth:`Destination.read_arrival` reads what
 is needed, :meth:`Destination.work` computes, and :class:`veilwalk.node.peer._custody.Custody` writes the result.
@@ -227,7 +227,7 @@ class Destination:
         # Where another walk brought a better model here before, this one goes on with it.
         merges = own.model is not None and own.iteration > header.iteration and arrival.own_tag != header.walk_tag
         iteration = own.iteration if merges else header.iteration
-        learnt = self.trainer.update(
+        outcome = self.trainer.update(
             TrainingJob(
                 received=own.model if merges else body,
                 own=own.model,
@@ -239,30 +239,30 @@ class Destination:
             )
         )
         hit("train.updated")
-        if learnt.own and not merges:
+        if outcome.own and not merges:
             # The walk that brought it ends here, and one of this node's own model begins: no older than it is, so that
             # whoever holds a newer one goes on with that.
             iteration = 0 if own.model is None else own.iteration
             header = replace(header, walk_tag=self._rules.new_tag(arrival.lane), iteration=iteration, made_at=iteration)
         made_at = iteration if merges else header.made_at
         # Without an update there is nothing to count: the model goes on as it came.
-        iteration += learnt.state is not None
+        iteration += outcome.state is not None
         self.limits.on_turn(iteration, own.iteration, arrival.lane)
         about = replace(header, iteration=iteration, made_at=made_at)
-        done = iteration >= self._rules.share(arrival.lane) or learnt.reached
+        done = iteration >= self._rules.share(arrival.lane) or outcome.reached
         end: SignedEnd | None = None
         if done and (arrival.end is None or arrival.end.iteration <= iteration):
-            digest = hashlib.sha256(learnt.model).digest()
-            end = SignedEnd(lane=arrival.lane, model=learnt.model, digest=digest, iteration=iteration)
+            digest = hashlib.sha256(outcome.model).digest()
+            end = SignedEnd(lane=arrival.lane, model=outcome.model, digest=digest, iteration=iteration)
         return UpdateOutcome(
-            message=None if done else self._seal(roster, about, learnt.model),
-            model=learnt.model,
+            message=None if done else self._seal(roster, about, outcome.model),
+            model=outcome.model,
             header=replace(header, made_at=made_at),
             epoch=arrival.opened.context.epoch,
             iteration=iteration,
-            learner_state=learnt.state,
-            counts=(*learnt.counts, *(["merged"] if merges else [])),
-            step=learnt.moved,
+            learner_state=outcome.state,
+            counts=(*outcome.counts, *(["merged"] if merges else [])),
+            step=outcome.moved,
             lost=header.iteration - header.made_at if merges else 0,
             lane=arrival.lane,
             end=end,
@@ -326,7 +326,7 @@ class Destination:
     def sign(self, end: SignedEnd, roster: Roster, own: OwnModel | None = None) -> SignedEnd:
         """Return the end of a lane with the signatures that count; this node signs if its ``own`` model approves.
 
-        One that was taken, and lacks signatures since keys were changed, it signs in any case: who has it believes it.
+        An end that was taken, and lacks signatures since keys were changed, it signs in any case.
         """
         # Of fewer members than that, all.
         run, most = self._manifest.run_id, min(self._rules.signatures, len(roster.ids))

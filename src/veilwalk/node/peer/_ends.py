@@ -1,4 +1,4 @@
-"""What a node believes of what a walk, or its end, says about itself.
+"""Judges what a walk, or its end, says about itself.
 
 Any member can seal any model for any other, with any number of updates, and call it the finished one; relays carry it
 there unread. So a count is judged by what this node knows itself (:class:`CountLimits`), and an end is signed by

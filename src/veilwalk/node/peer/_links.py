@@ -270,23 +270,23 @@ class InLinks:
                 if not self._scheduler.neighbours.may_bring(peer):
                     await asyncio.sleep(_BUSY_S)
                     return Refusal(frame.key, Nak.BUSY)
-                return await _as_answer(frame.key, self._scheduler.hold(peer, frame, connection.wire.body))
+                return await self._as_answer(frame.key, self._scheduler.hold(peer, frame, connection.wire.body))
             case Go():
-                return await _as_answer(frame.key, self._scheduler.take(peer, frame.key))
+                return await self._as_answer(frame.key, self._scheduler.take(peer, frame.key))
             case _:
                 return Ping()
+
+    async def _as_answer(self, key: bytes, work: Awaitable[Verdict]) -> Ack | Refusal:
+        try:
+            verdict = await work
+        except SpoolError as error:
+            self._host.trouble(str(error))
+            return Refusal(key, Nak.STORAGE)
+        return Refusal(key, _NAKS[verdict]) if verdict in _NAKS else Ack(key)
 
 
 def _close(connected: socket.socket, _: asyncio.Task[None]) -> None:
     connected.close()
-
-
-async def _as_answer(key: bytes, work: Awaitable[Verdict]) -> Ack | Refusal:
-    try:
-        verdict = await work
-    except SpoolError:
-        return Refusal(key, Nak.STORAGE)
-    return Refusal(key, _NAKS[verdict]) if verdict in _NAKS else Ack(key)
 
 
 class OutLink:
@@ -455,7 +455,7 @@ class OutLink:
         hit("send.given")
         answer = await connection.receive(self._limits.transfer_s(self._host.message_bytes))
         if isinstance(answer, Refusal):
-            # Whoever could not store it does not know it either when asked again: only that is certain.
+            # A neighbour that could not store it does not know it when it is asked again: only that is certain.
             if answer.code == Nak.UNKNOWN:
                 await self._store(self._custody.deny, self.peer, row.key or b"")
             # What was only asked about is offered next.
@@ -474,7 +474,7 @@ class OutLink:
         if self._stuck_since is None:
             return
         kept_s = asyncio.get_running_loop().time() - self._stuck_since
-        # Whoever was not there, as one that starts later, kept nothing waiting.
+        # A neighbour that was not there, as one that starts later, kept nothing waiting.
         was_there = self.up or self._last_up >= self._stuck_since
         if kept_s > self._limits.pin_s:
             since = self._stuck_since

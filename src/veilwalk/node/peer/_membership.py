@@ -1,4 +1,4 @@
-"""Whom a node believes in: the root, the run's manifest and the roster, as it holds them, and the versions before.
+"""Holds the root's key, the run's manifest and the roster, and refuses versions that do not follow them.
 
 What a node holds is kept in its own folder, so that an older one is refused after a restart too.
 """
@@ -27,7 +27,7 @@ T = TypeVar("T", Manifest, Roster)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Membership:
-    """What the root has signed, as one node holds it, and which protocols this node speaks."""
+    """The signed files that one node holds, and the protocols that it speaks."""
 
     manifest: Manifest
     roster: Roster

@@ -62,11 +62,11 @@ class Node(Incidents):
         rules, step_s = parts.rules, max(parts.rules.hop_s, parts.rules.dwell_s)
         quota = self._limits.messages_of_one(self.message_bytes, rules.walks)
         spool.note_walks(rules.walks)
-        #: What tells it that walks are lost.
+        #: Notices that walks are lost.
         self.watches = Watches(
             rules.late_s, rules.starve_s, n_nodes=len(self.roster.ids), step_s=step_s, walks=rules.walks
         )
-        #: What neighbours did.
+        #: Weighs neighbours by what they did.
         self.neighbours = NeighbourWeights(
             patience_s=rules.late_s / 2,
             link_s=2 * len(self.roster.edges) * step_s / rules.walks,
@@ -140,7 +140,7 @@ class Node(Incidents):
         me, neighbours = self.roster.member(self.id), self.roster.neighbours(self.id)
         try:
             host, port = self._parts.listen or (me.host, me.port)
-            # What is damaged on disk goes before anything of it could be offered.
+            # Damaged messages go before any of them could be offered.
             await self.scheduler.recover()
             await self._in_links.start(host, port, self._listening_context())
             for peer in neighbours:
@@ -273,13 +273,13 @@ class Node(Incidents):
         for beat in itertools.count(1):
             before = clock()
             await asyncio.sleep(_WATCH_S)
-            # Who stood still, or was cut off, has not been waiting: nothing could have come by.
+            # A node that stood still, or was cut off, has not been waiting: nothing could have come by.
             passed = clock() - before
             still_s = passed - _WATCH_S if self.links_up else math.inf
-            self.watches.slept(still_s)
-            self.neighbours.on_standstill(still_s)
+            self.watches.exclude_downtime(still_s)
+            self.neighbours.exclude_downtime(still_s)
             try:
-                await self.scheduler.store(self.scheduler.custody.visits.slept, min(still_s, passed))
+                await self.scheduler.store(self.scheduler.custody.visits.exclude_downtime, min(still_s, passed))
                 if beat % _TIDY_BEATS == 0:
                     await self.scheduler.store(self.scheduler.custody.spool.tidy)
             except SpoolError as error:
@@ -287,7 +287,7 @@ class Node(Incidents):
             try:
                 self._membership.check_still_valid()
             except ProtocolError:
-                # What is in custody waits; the links refuse everybody until a new roster, or the clock, fits.
+                # Messages in custody wait; the links refuse everybody until a new roster, or the clock, fits.
                 self._in_links.hang_up()
                 for link in self._out_links.values():
                     link.hang_up()

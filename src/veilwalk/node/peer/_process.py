@@ -189,7 +189,7 @@ class NodeProcess:
         self.refused = reasons[0] if reasons else ""
 
     async def _follow_roster(self, node: Node) -> None:
-        # One that this node cannot work under is history all the same: the root mends it with the next.
+        # A roster that this node cannot work under is history all the same: the root mends it with the next.
         held = max(node.roster, self._newest or node.roster, key=lambda roster: roster.version)
         newest = self._newest = await asyncio.to_thread(self.files.read, Roster, held)
         if node.roster.digest == newest.digest:
@@ -205,7 +205,7 @@ class NodeProcess:
             self.begin_anew()
 
     def _has_new_manifest(self, node: Node) -> bool:
-        # Whoever is about to leave does not begin anew.
+        # A node that is about to leave does not begin anew.
         if node.scheduler.draining or self.files.read(Manifest, node.manifest).digest == node.manifest.digest:
             return False
         checked_work(self.config, self.files.load(), self._ring.load())

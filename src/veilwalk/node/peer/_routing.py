@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
+from veilwalk.core.files import name_os_errors
 from veilwalk.core.records import write_atomically
 from veilwalk.core.walk import Walk
 from veilwalk.node.members import LawRule, Manifest, Roster, canonical_json, node_walk, parse_canonical, read_bounded
@@ -141,10 +142,8 @@ def _read_stored(state: Path, manifest: Manifest) -> Law | None:
 
 def file_digest(path: Path, name: str) -> str:
     """Return the SHA-256 of a file that the manifest names, hexadecimal."""
-    try:
+    with name_os_errors(InputFileError, f"{name} {path}"):
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputFileError(f"{name} {path}: {error.strerror or error}") from None
 
 
 def read_law(path: Path, members: Sequence[str], node: str) -> Law:

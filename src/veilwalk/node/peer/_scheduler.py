@@ -1,4 +1,4 @@
-"""When what is done with each message: dwells, the one storage thread, and the queue of those that open here."""
+"""Schedules the work on each message: its dwell, the one storage thread, and the queue of those that open here."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Scheduler:
         self.draining = False
         self._arrived: dict[int, float] = {}
         self._to_open: asyncio.Queue[int] = asyncio.Queue()
-        # What is to be done with a message: one moment for each, and none for what is gone.
+        # The next work on each message in custody.
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         # Digest and signatures of the end that was announced last, by lane.
@@ -101,29 +101,21 @@ class Scheduler:
 
     async def hold(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
         """Keep a message that a neighbour offers, and do nothing with it yet."""
-        try:
-            if self.draining and not await self.store(self.custody.spool.tables.has_taken, peer, offer.key):
-                return Verdict.BUSY
-            return await self.store(self.custody.hold, peer, offer.key, offer.digest, body)
-        except SpoolError as error:
-            self._node.trouble(str(error))
-            raise
+        if self.draining and not await self.store(self.custody.spool.tables.has_taken, peer, offer.key):
+            return Verdict.BUSY
+        return await self.store(self.custody.hold, peer, offer.key, offer.digest, body)
 
     async def take(self, peer: str, key: bytes) -> Verdict:
         """Take a held message that the neighbour has given; on disk when this returns."""
-        try:
-            taken = await self.store(self.custody.take, peer, key)
-        except SpoolError as error:
-            self._node.trouble(str(error))
-            raise
+        taken = await self.store(self.custody.take, peer, key)
         if taken.crowded_out is not None:
             self._forget(taken.crowded_out)
         if taken.row is not None:
             self.neighbours.on_brought(peer, is_junk=taken.wait_s > 0)
             if not taken.wait_s:
                 # What comes too often is no sign of life.
-                self._watches.came()
-                self._watches.pace.came(taken.row.id)
+                self._watches.on_arrival()
+                self._watches.pace.on_arrival(taken.row.id)
                 self._destination.limits.on_sight()
             self._settle(taken.row, for_us=taken.for_us, wait_s=taken.wait_s)
         return taken.verdict
@@ -132,7 +124,7 @@ class Scheduler:
         """Let go of what ``peer`` has taken, in that time where it was not only asked about."""
         if taken_s is not None and row.end_lane is None:
             self.neighbours.on_handed(peer, taken_s, is_junk=self.custody.visits.is_frequent(row.digest))
-        self._watches.pace.went(row.id)
+        self._watches.pace.on_departure(row.id)
         await self.store(self.custody.deliver, peer, row.key or b"")
 
     async def reroute(self, peer: str) -> bool:
@@ -158,15 +150,15 @@ class Scheduler:
             if message is not None:
                 count = "started" if first else "created"
                 self._settle(await self.store(self.custody.create, message, count), for_us=False)
-            self._watches.opened(lane)
-        self._watches.came()
+            self._watches.on_opening(lane)
+        self._watches.on_arrival()
         self.neighbours.on_silence_over()
 
     async def create_if_late(self) -> None:
         """Make walks if no message has come by, or none of a lane could be opened, for too long."""
         if self._watches.is_quiet and await self.store(self.custody.has_a_walk, self._watches.late_s / 2):
             # One is here: whatever it waits for, it is not lost.
-            self._watches.came()
+            self._watches.on_arrival()
         lost = self._watches.lost
         if lost:
             await self.create(first=False, lanes=lost)
@@ -192,7 +184,7 @@ class Scheduler:
         """Stop all work; what is in custody waits on disk."""
         for handle in self._timers.values():
             handle.cancel()
-        # What has not begun would find the storage closed, and end as a fault that nobody asks for.
+        # A task that has not begun would find the storage closed, and end as a fault.
         for task in self._tasks:
             task.cancel()
         self._destination.trainer.close()
@@ -215,7 +207,7 @@ class Scheduler:
         now = asyncio.get_running_loop().time()
         arrived = self._arrived.get(number, now)
         if outcome.header is not None:
-            self._watches.opened(outcome.lane)
+            self._watches.on_opening(outcome.lane)
         if outcome.message is not None and 0 < self._dwell_s < now - arrived:
             outcome = replace(outcome, counts=(*outcome.counts, "dwell_overruns"))
         successor = await self.store(self.custody.replace, row, outcome)

@@ -1,4 +1,4 @@
-"""What a node's operator reads and orders in its folder: status, model, drain, unfinish."""
+"""Reads the status and the model in a node's folder, and gives orders there: drain, unfinish."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilwalk.core.errors import ConfigError, SpoolError
-from veilwalk.core.files import is_locked
+from veilwalk.core.files import is_locked, name_os_errors
 from veilwalk.node.members import Manifest, Roster, decode_params, load_root_public_key
 from veilwalk.node.peer._assemble import learner_of, public_test
 from veilwalk.node.peer._config import NodeConfig, load_config
@@ -141,10 +141,8 @@ def _read_model(register: Register, stored: StoredModel, state: Path) -> bytes:
 
 def is_running(state: Path) -> bool:
     """Return whether a node runs with this state folder."""
-    try:
+    with name_os_errors(SpoolError, state):
         return is_locked(state / "lock")
-    except OSError as error:
-        raise SpoolError(f"{state}: {error.strerror or error}") from None
 
 
 def drain_node(state: Path, *, timeout_s: float, tell: Callable[[int], None]) -> bool:
@@ -152,11 +150,9 @@ def drain_node(state: Path, *, timeout_s: float, tell: Callable[[int], None]) ->
 
     One that has not goes on handing out, and stops when it is done.
     """
-    try:
+    with name_os_errors(SpoolError, state):
         if is_running(state):
             (state / DRAIN_ORDER).touch(mode=0o600)
-    except OSError as error:
-        raise SpoolError(f"{state}: {error.strerror or error}") from None
     end = time.monotonic() + timeout_s
     while is_running(state):
         if time.monotonic() > end:

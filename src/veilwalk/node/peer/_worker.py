@@ -74,24 +74,24 @@ class Worker:
         """Return the model that the run starts from, encoded."""
         return self._first
 
-    def update(self, lesson: TrainingJob) -> TrainingOutcome:
+    def update(self, job: TrainingJob) -> TrainingOutcome:
         """Make an update; where the process dies of it, or takes too long, of this node's own model.
 
         Where noise protects the node, its second update is of the same model but without data: nobody may see that the
         data made the first one fail.
         """
         late: list[str] = []
-        again = replace(lesson, without_data=True) if self._has_noise else replace(lesson, received=None)
-        for attempt in (lesson, again):
+        again = replace(job, without_data=True) if self._has_noise else replace(job, received=None)
+        for attempt in (job, again):
             try:
-                learnt = self._update(attempt)
+                outcome = self._update(attempt)
             except (OSError, EOFError, VeilwalkError) as error:
                 late += [OUT_OF_TIME] if isinstance(error, TimeoutError) else []
                 self._replace()
             else:
-                if attempt is lesson or learnt.state is not None:
-                    return replace(learnt, counts=(*learnt.counts, *late))
-        manifest, models = self._manifest, (lesson.received, lesson.own)
+                if attempt is job or outcome.state is not None:
+                    return replace(outcome, counts=(*outcome.counts, *late))
+        manifest, models = self._manifest, (job.received, job.own)
         usable = (model for model in models if manifest is not None and try_decode(manifest, model) is not None)
         return TrainingOutcome(model=next(usable, None) or self._first, counts=("learner_failures", *late))
 
@@ -123,9 +123,9 @@ class Worker:
         first: bytes = self._ask((self._manifest.data, self._index), limit_s=self._loading_s)
         return first
 
-    def _update(self, lesson: TrainingJob) -> TrainingOutcome:
-        learnt: TrainingOutcome = self._ask(lesson, limit_s=self._limit_s)
-        return learnt
+    def _update(self, job: TrainingJob) -> TrainingOutcome:
+        outcome: TrainingOutcome = self._ask(job, limit_s=self._limit_s)
+        return outcome
 
     def _ask(self, request: object, *, limit_s: float | None) -> Any:
         self._pipe.send(request)

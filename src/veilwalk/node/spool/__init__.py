@@ -1,4 +1,4 @@
-"""What a node keeps on its disk: messages, tables, models."""
+"""The disk of a node: messages, tables, models."""
 
 from typing import TYPE_CHECKING
 

@@ -133,13 +133,13 @@ class FolderDisk:
                 self._commits += 1
                 self.database.execute("COMMIT")
             except BaseException:
-                # What is left of it in the log would look like damage: the next one wipes that.
+                # Its remains in the log would look like damage: the next transaction wipes them.
                 self._commits = _MOST_COMMITS
                 # A disk that is full may have ended it already.
                 if self.database.in_transaction:
                     self.database.execute("ROLLBACK")
                 raise
-        # What is committed stays so, whatever goes wrong from here on.
+        # The commit holds, whatever goes wrong from here on.
         with contextlib.suppress(OSError):
             if self._commits >= (_MOST_COMMITS if durable else _ENOUGH_COMMITS):
                 self._wipe()
@@ -227,7 +227,7 @@ def _open_database(path: Path) -> sqlite3.Connection:
     database.execute("PRAGMA synchronous=FULL")
     # When the log is emptied it is also wiped, which SQLite does not do.
     database.execute("PRAGMA wal_autocheckpoint=0")
-    # What was deleted is overwritten: a stolen disk shows no earlier state. Whole pages are when the log is wiped.
+    # Deleted rows are overwritten: a stolen disk shows no earlier state. Whole pages are when the log is wiped.
     database.execute("PRAGMA secure_delete=FAST")
     return database
 
@@ -260,7 +260,7 @@ def wipe_log(path: Path, database: sqlite3.Connection) -> bool:
     """
     (patience,) = database.execute("PRAGMA busy_timeout").fetchone()
     (page,) = database.execute("PRAGMA page_size").fetchone()
-    # Whoever looks at the database now is not waited for.
+    # A reader of the database is not waited for.
     database.execute("PRAGMA busy_timeout=0")
     try:
         busy, frames, _ = database.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()

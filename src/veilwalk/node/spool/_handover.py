@@ -1,4 +1,4 @@
-"""What passes between a node's custody and the rest of the node."""
+"""Values that pass between a node's custody and the rest of the node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from veilwalk.node.spool._tables import Row
 
 
 class Verdict(Enum):
-    """What became of an offered message."""
+    """The fate of an offered message."""
 
     HELD = "here, and not used"
     TAKEN = "taken"
@@ -59,7 +59,7 @@ class SignedEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateOutcome:
-    """What an opened message leaves behind at its node, all or nothing.
+    """The result of an opened message at its node, written all or nothing.
 
     Attributes:
         header: What the opened message's header said; None where nothing came of it, so that its id is remembered for

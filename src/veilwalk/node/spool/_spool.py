@@ -24,7 +24,7 @@ _PLAIN = "model-"
 
 
 class DamageError(SpoolError):
-    """What is stored is not what was written, and never will be again."""
+    """Stored bytes are not those that were written, and never will be again."""
 
 
 class Spool:

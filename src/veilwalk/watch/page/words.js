@@ -13,9 +13,10 @@ const share = (value, digits = 1) => (value === null || value === undefined ? "â
 const bytes = (value) => `${short(value)}B`.replace(/^([\d.e+-]+)B$/, "$1 B").replace(/([kMG])B$/, " $1B");
 const NAMES = {
   "private-walk": "private walk", "paper-walk": "the paper's walk", "plain-walk": "plain walk", gossip: "gossip",
+  "gossip-matching": "gossip in pairs", "gossip-push": "gossip, push", fedavg: "FedAvg (a server)",
   central: "central (ceiling)",
 };
-const LOOKS = { "private-walk": "c0", "paper-walk": "c1", "plain-walk": "c2", gossip: "c3", central: "c4" };
+const LOOKS = { "private-walk": "c0", "paper-walk": "c1", "plain-walk": "c2", gossip: "c3", fedavg: "c2", central: "c4" };
 const OBSERVERS = {
   prior: "receiver, blind: told only that it was chosen",
   "return-time": "receiver with a clock: hops since the token was last there",

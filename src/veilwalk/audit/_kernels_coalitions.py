@@ -1,4 +1,4 @@
-"""Plays coalitions that seize messages on a hidden overlay, and weighs who made what they read.
+"""Plays coalitions that cheat, and weighs who made what they read on a hidden overlay.
 
 A stretch is the part of a path between two visits to members of the coalition: L honest nodes, of which the first and
 the last are their neighbours. What a member reads was made on the stretch before it was first held. Each row of a play
@@ -18,6 +18,9 @@ Array = Any
 #: Columns: the maker; first and last node of the stretch, and its length; updates made on it; the set that the
 #: coalition sealed for before it, or -1 where an honest node had sealed; the set of the maker.
 MAKER, FIRST, LAST, STEPS, COUNT, OWN_SET, DRAWN_SET, N_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7
+#: Whom members that cheat seal for: as the law says, one victim, or somebody else each time; and the column of a run of
+#: cheaters that has whom they expected, beside the maker.
+HONESTLY, ONE_VICTIM, ANYBODY, GUESS = 0, 1, 2, 1
 
 
 @jit
@@ -69,7 +72,45 @@ def play_seizing_lane(
 
 
 @jit
-def _advance(state: Array, offsets: Array, table: Array, back: Array, honest: Array, out: Array) -> None:
+def play_cheating_lane(
+    path: Any, pools: Any, member: Any, honest: Any, aim: int, victim: int, takes: Any, trains: float, draws: Any,
+    out: Any
+) -> int:  # fmt: skip
+    """Play the protocol on one path and return the number of updates; members aim, or take over what they can read.
+
+    ``pools[i]`` are sets of recipients of node i. ``trains``: the chance that an honest opener trains; else it only
+    seals again. A row of ``out`` gets the maker of an update, and whom the members expected, or -1.
+    """
+    chosen, n_updates, guess, readable = pools[path[0], 0], 0, -1, False
+    single, draw = -1, 0
+    for hop in range(1, path.shape[0]):
+        node = path[hop]
+        opens = node == single
+        if single < 0:
+            for recipient in chosen:
+                opens |= recipient == node
+        if not opens and not (takes and member[node] and readable):
+            continue
+        draw = (draw + 3) % (draws.shape[0] - 3)
+        if n_updates == out.shape[0]:
+            break
+        if member[node] or draws[draw] < trains:
+            out[n_updates, MAKER], out[n_updates, GUESS] = node, guess
+            n_updates += 1
+            guess = -1
+        single, readable = -1, False
+        if member[node] and aim != HONESTLY:
+            single = victim if aim == ONE_VICTIM else honest[int(draws[draw + 1] * honest.shape[0])]
+            guess = single
+            continue
+        chosen = pools[node, int(draws[draw + 2] * pools.shape[1])]
+        for recipient in chosen:
+            readable |= member[recipient]
+    return n_updates
+
+
+@jit
+def _advance_weights(state: Array, offsets: Array, table: Array, back: Array, honest: Array, out: Array) -> None:
     """Move weights on arcs one hop on, inside the honest part and never straight back; ``back`` is the reverse arc."""
     out[:] = 0.0
     for arc in range(table.shape[0]):
@@ -117,8 +158,8 @@ def weigh_with_map(
             moved[:] = 0.0
             if step > 1:
                 for k in range(count):
-                    _advance(state[k, 0], offsets, table, back, honest, moved[k, 0])
-                    _advance(state[k, 1], offsets, table, back, honest, moved[k, 1])
+                    _advance_weights(state[k, 0], offsets, table, back, honest, moved[k, 0])
+                    _advance_weights(state[k, 1], offsets, table, back, honest, moved[k, 1])
             else:
                 # Any arc from a member into the first node: all lead on into the same honest nodes.
                 for arc in range(arcs):

@@ -1,9 +1,12 @@
-"""Measures what coalitions name on a secret overlay with nameless keys, and on forms of it that lack a part.
+"""Measures what coalitions gain that share keys, cheat or surround a peer, and what they name on a secret overlay.
 
-On such a network an observer knows names only next to itself (``named_nodes``); to it all others are exchangeable, so
-that any posterior over places becomes one over names by averaging (``average_unnamed``). Coalitions here share keys,
-seize what any of their keys opens and choose the next recipients themselves. They change the run, so they play their
-own.
+Reading is counted on the run that the audit played. Members that cheat change the run, so they play one of their own,
+on paths of the same walk: where a token goes does not depend on for whom it is sealed.
+
+On a secret overlay with nameless keys an observer knows names only next to itself (``named_nodes``); to it all others
+are exchangeable, so that any posterior over places becomes one over names by averaging (``average_unnamed``).
+Coalitions there share keys, seize what any of their keys opens and choose the next recipients themselves. Forms of
+overlays that lack a part are measured too.
 """
 
 from __future__ import annotations
@@ -17,26 +20,36 @@ import numpy as np
 from scipy import sparse, special
 from scipy.sparse import csgraph
 
-from veilwalk.audit._kernels_overlay import (
+from veilwalk.audit._kernels_coalitions import (
+    ANYBODY,
     DRAWN_SET,
+    GUESS,
+    HONESTLY,
     MAKER,
     N_COLUMNS,
+    ONE_VICTIM,
     OWN_SET,
     STEPS,
+    play_cheating_lane,
     play_seizing_lane,
     weigh_with_map,
     weigh_without_map,
 )
-from veilwalk.audit._knowledge import group_equal
+from veilwalk.audit._knowledge import Knowledge, group_equal
+from veilwalk.audit._members import select_read
+from veilwalk.audit._play import draw_pools
+from veilwalk.audit._score import estimate_over_lanes
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, normalised
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.stats import estimate_mean
 from veilwalk.design import Scheme, approximate_read_share
 from veilwalk.graphs import Graph
-from veilwalk.walks import draw_recipients, token_paths
+from veilwalk.walks import token_paths
 
-# A stream of its own.
-_TASK = 0x6F76_6572
+# Streams of their own: of cheaters, and on overlays.
+_CHEAT_TASK, _TASK = 0x63686561, 0x6F76_6572
+# Lanes that cheaters play, about how many updates, and at most so many hops; sets of all sources.
+_CHEAT_LANES, _CHEAT_UPDATES, _MOST_HOPS, _ALL_SETS = 32, 30_000, 20_000_000, 40_000
 _LANES = 16
 _SETS = 64
 # Sets of the coalition to choose from, and the longest stretch that is weighed; longer ones say hardly anything.
@@ -64,7 +77,6 @@ class OverlayAttack:
     """A coalition: what it knows, and what it does. The defaults are the strongest that the scheme allows.
 
     Attributes:
-        name: What a table calls it.
         has_map: Whether it knows the whole map; else its own links. On a secret overlay a map has no names.
         has_names: Whether each place of the map has a name: the graph is published.
         has_key_places: Whether it knows at which place of the map each key is, or whose it is; else only the keys of
@@ -127,11 +139,7 @@ def naming_bound(exposed: float, honest: int) -> float:
 def play_seizing(scheme: Scheme, member: BoolArray, *, updates: int, seed: int, attack: OverlayAttack) -> OverlayPlay:
     """Play about so many honest updates on the scheme's graph against a coalition."""
     graph, rng = scheme.graph, task_generator(seed, _TASK)
-    honest, sources = np.flatnonzero(~member), np.repeat(np.arange(graph.n_nodes), _SETS)
-    pools = draw_recipients(
-        graph, scheme.law.rows, scheme.recipients, seed=int(rng.integers(1 << 62)), lane=np.zeros_like(sources),
-        source=sources, clock=np.arange(len(sources)),
-    ).reshape(graph.n_nodes, _SETS, -1)  # fmt: skip
+    honest, pools = np.flatnonzero(~member), draw_pools(scheme, _SETS, rng)
     exposed = np.flatnonzero(~member & (graph.adjacency @ member.astype(np.float64) > 0))
     candidates, size = (exposed, 1) if attack.aim == "neighbours" else (honest, scheme.recipients)
     size = 1 if attack.aim == "dummies" else size
@@ -365,7 +373,6 @@ def list_overlay_rows(scheme: Scheme, member: BoolArray, *, seed: int = 0, plays
     exposed = graph.adjacency @ member.astype(np.float64) > 0
     bound = naming_bound(float((exposed & ~member).sum()) / honest, honest)
     near = count_corruptions(graph, member)
-    usual: Row = {"interval": None, "updates": 0}
     of_members = "of honest members"
     rows: list[Row] = []
     if plays:
@@ -383,13 +390,103 @@ def list_overlay_rows(scheme: Scheme, member: BoolArray, *, seed: int = 0, plays
                         {"name": f"{attack.name}{name}-{row['linked']}", "what": what + known, "of": of}
                         | {"share": row[column], "interval": row[f"{column}_interval"], "updates": row["groups"]}
                     )
-    what = "the most that these members can ever name"
-    rows.append({"name": "long-run-bound", "what": what, "of": of_members, "share": bound} | usual)
-    what = "knowing the map, they name it with one more corruption"
-    share = float((near <= 1).mean())
-    rows.append({"name": "adaptive-1", "what": what, "of": of_members, "share": share} | usual)
+    links, others = int(graph.degrees.max()), graph.n_nodes - 1
     left = (1.0 - bound) * honest
     named = bound + (1.0 - bound) / (1.0 + max(left - 1.0, 0.0) * _ONLINE**_ABSENCES)
-    what = f"seeing who is online (nine tenths), they name it after {_ABSENCES} linked updates, about"
-    rows.append({"name": f"presence-{_ABSENCES}", "what": what, "of": of_members, "share": named} | usual)
+    online = f"seeing who is online (nine tenths), they name it after {_ABSENCES} linked updates, about"
+    exact = (
+        ("active-maker", "one alone seals for its neighbours in turn, and names these and no others", links / others),
+        ("long-run-bound", "the most that these members can ever name", bound),
+        ("adaptive-1", "knowing the map, they name it with one more corruption", float((near <= 1).mean())),
+        (f"presence-{_ABSENCES}", online, named),
+    )
+    return rows + [exact_row(name, what, of_members, share) for name, what, share in exact]
+
+
+def exact_row(name: str, what: str, of: str, share: float) -> Row:
+    """Return a row with a share that was computed and not sampled."""
+    return {"name": name, "what": what, "of": of, "share": share, "interval": None, "updates": 0}
+
+
+def play_cheaters(
+    scheme: Scheme,
+    member: BoolArray,
+    *,
+    aim: int = HONESTLY,
+    takes: bool = False,
+    victim: int = -1,
+    train_probability: float = 1.0,
+    updates: int = _CHEAT_UPDATES,
+    seed: int = 0,
+) -> tuple[IntArray, IntArray]:
+    """Return makers and guesses of a run in which members cheat, and the lane of each update."""
+    rng, n_nodes = task_generator(seed, _CHEAT_TASK), scheme.graph.n_nodes
+    n_sets = max(min(_SETS, _ALL_SETS // n_nodes), 4)
+    pools, honest = draw_pools(scheme, n_sets, rng), np.flatnonzero(~member)
+    # Who is sealed for alone is met after as many hops as there are nodes, about.
+    share = 0.0 if aim == HONESTLY else 1.0 if takes else float(member.mean())
+    hops = int((scheme.price.hops * (1 - share) + 2.0 * n_nodes * share) * updates / _CHEAT_LANES) + n_nodes
+    hops = min(hops, _MOST_HOPS // _CHEAT_LANES)
+    paths = token_paths(scheme.graph, hops=hops, lanes=_CHEAT_LANES, seed=int(rng.integers(1 << 62)), walk=scheme.walk)
+    tables, lanes = [], []
+    for lane, path in enumerate(paths):
+        out, draws = np.zeros((updates, 2), dtype=np.int64), rng.random(9_999)
+        count = play_cheating_lane(path, pools, member, honest, aim, victim, takes, train_probability, draws, out)
+        # The first updates begin anywhere, and what becomes of the last is not known.
+        tables.append(out[2 : max(count - 1, 2)])
+        lanes.append(np.full(len(tables[-1]), lane))
+    return np.concatenate(tables), np.concatenate(lanes)
+
+
+def measure_members(knowledge: Knowledge) -> list[Row]:
+    """Return rows of what the colluders of an audit read, make and know: name, what, of what, share, 95% interval."""
+    scheme, member, seed = knowledge.scheme, knowledge.is_colluder, knowledge.settings.seed
+    lane, by_member = knowledge.grants.lane, knowledge.grants.by_colluder
+    read, opened = select_read(knowledge), member[knowledge.sightings.destination]
+    # Of the first update of a lane nobody knows who sealed it.
+    honest = ~by_member & np.r_[False, lane[1:] == lane[:-1]]
+    before = np.r_[False, (read | by_member)[:-1]]
+    of_honest = "of all honest updates"
+    counted = (
+        ("opens", "a member opens it by the rule", opened),
+        ("reads", "members read it, sharing keys", read),
+        ("reads-both", "members read the model before it and after it", read & before),
+    )
+    rows = [_estimate_row(name, what, of_honest, flags[honest], lane[honest]) for name, what, flags in counted]
+    run, lanes = play_cheaters(scheme, member, takes=True, seed=seed)
+    what = "members make it, taking over what they read"
+    rows.append(_estimate_row("makes", what, "of all updates", member[run[:, MAKER]], lanes))
+    if scheme.hides_names:
+        rows += list_overlay_rows(scheme, member, seed=seed)
+    else:
+        rows += _list_active_rows(scheme, member, of_honest, seed=seed)
+    for count, exact_share in scheme.eclipse_shares.items():
+        what = f"{count} of {scheme.graph.degrees.min()} neighbours know it for certain"
+        rows.append(exact_row(f"eclipse-{count}", what, "of a peer's updates", exact_share))
     return rows
+
+
+def _list_active_rows(scheme: Scheme, member: BoolArray, of_honest: str, *, seed: int) -> list[Row]:
+    """Return what members name who choose the next maker, where keys have names."""
+    rows: list[Row] = []
+    victim = int(np.flatnonzero(~member)[0])
+    run, lanes = play_cheaters(scheme, member, aim=ONE_VICTIM, victim=victim, seed=seed)
+    is_victim, known = run[:, MAKER] == victim, run[:, GUESS] == victim
+    what = "active-maker seals for one victim, and knows the next maker"
+    rows.append(_estimate_row("active-maker", what, "of the victim's updates", known[is_victim], lanes[is_victim]))
+    part = _estimate_row("victim", "active-maker lets its victim make", "of all updates", is_victim, lanes)
+    rows.append(part | {"times_share": part["share"] / float(scheme.source_prior[victim])})
+    run, lanes = play_cheaters(scheme, member, aim=ANYBODY, takes=True, seed=seed)
+    others, known = ~member[run[:, MAKER]], run[:, GUESS] == run[:, MAKER]
+    what = "members take over what they read, seal for one peer, and know the next maker"
+    rows.append(_estimate_row("active-coalition", what, of_honest, known[others], lanes[others]))
+    return rows
+
+
+def _estimate_row(name: str, what: str, of: str, flags: BoolArray, lanes: IntArray) -> Row:
+    """Return a row with the share of updates that are so, and its interval."""
+    row: Row = {"name": name, "what": what, "of": of, "share": 0.0, "interval": [0.0, 1.0], "updates": len(flags)}
+    if not len(flags):
+        return row
+    mean = estimate_over_lanes(flags.astype(np.float64), lanes, share=True)
+    return row | {"share": mean.mean, "interval": [mean.low, mean.high]}
