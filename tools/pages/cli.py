@@ -60,9 +60,9 @@ def settings_table() -> str:
     """Return the settings of a training run as a table."""
     rows = []
     for one in TRAIN.options:
-        flag = "" if one.rare else f"`--{one.key}`"
-        rows.append((f"`{one.key}`", flag, one.about, describe_default(one)))
-    return format_table(("key", "flag", "meaning", "default"), rows)
+        key = f"`{one.key}`" if one.rare else f"`--{one.key}`"
+        rows.append((key, one.about, describe_default(one)))
+    return format_table(("key", "meaning", "default"), rows)
 
 
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
