@@ -210,10 +210,11 @@ class Scenario:
 
 
 def build_scheme(graph: Graph, spec: RunSpec, *, progress: Progress = silent) -> Scheme:
-    """Return the scheme that a run on ``graph`` has: the recommended one where all its parts are left open."""
+    """Return the scheme that a run on ``graph`` has: the recommended one, for as many recipients as are given."""
     parts = spec.scheme
     if parts.is_open and parts.choice == "auto":
-        return recommend(graph, progress=progress).scheme
+        scheme = recommend(graph, progress=progress).scheme
+        return scheme if parts.recipients is None else replace(scheme, recipients=parts.recipients)
     walk = None if parts.walk is None else Walk(parts.walk)
     return choose_scheme(graph, parts.law, support=parts.support, walk=walk, recipients=parts.recipients)
 

@@ -78,8 +78,8 @@ class SchemeSpec(Specification):
 
     @property
     def is_open(self) -> bool:
-        """Whether law, support, walk and recipients are all left to be chosen."""
-        return self.law is None and self.support is None and self.walk is None and self.recipients is None
+        """Whether law, support and walk are all left to be chosen."""
+        return self.law is None and self.support is None and self.walk is None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -236,7 +236,8 @@ def choose_node_scheme(graph: Graph, spec: RunSpec) -> Scheme:
         raise InvalidParameterError("graph", graph.name, "a published graph, such as rrg:20:3: nodes know all of it")
     parts = spec.scheme
     if parts.is_open:
-        return replace(recommend(graph).scheme, walk=STRAIGHT, designed_for=STRAIGHT)
+        scheme = replace(recommend(graph).scheme, walk=STRAIGHT, designed_for=STRAIGHT)
+        return scheme if parts.recipients is None else replace(scheme, recipients=parts.recipients)
     in_file = parts.law is not None and parts.law.endswith((".npz", ".json"))
     walk = (None if in_file else STRAIGHT) if parts.walk is None else node_walk(Walk.parse(parts.walk))
     return choose_scheme(
