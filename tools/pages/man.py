@@ -8,6 +8,7 @@ commands of click; Typer's are no longer those.)
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,8 +75,11 @@ def _options(command: Any, context: Any) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return text that troff takes for nothing else: minus signs that can be copied, no line that is a request."""
-    shown = text.replace("\\", r"\e").replace("-", r"\-")
+    """Return text that troff takes for nothing else: minus signs that can be copied, no line that is a request.
+
+    A list without spaces may be broken after a comma.
+    """
+    shown = re.sub(r",(?=\S)", r",\\:", text.replace("\\", r"\e").replace("-", r"\-"))
     return rf"\&{shown}" if shown.startswith((".", "'")) else shown
 
 

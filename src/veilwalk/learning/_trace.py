@@ -265,16 +265,16 @@ def fedavg_trace(graph: Graph, *, updates: int, seed: int) -> TrainingTrace:
     from scipy import sparse
 
     validate.integer(1, updates=updates)
-    asked = fedavg_peers(graph.n_nodes)
-    rounds = -(-updates // asked)
+    participants = fedavg_peers(graph.n_nodes)
+    rounds = -(-updates // participants)
     draws = (task_generator(seed, _ROUND_TASK, number) for number in range(rounds))
-    node = np.concatenate([rng.choice(graph.n_nodes, asked, replace=False) for rng in draws])
-    model, clock = np.tile(np.arange(asked), rounds), np.repeat(np.arange(1, rounds + 1), asked)
+    node = np.concatenate([rng.choice(graph.n_nodes, participants, replace=False) for rng in draws])
+    model, clock = np.tile(np.arange(participants), rounds), np.repeat(np.arange(1, rounds + 1), participants)
     columns: dict[str, Any] = {"node": node, "model": model, "hops": np.array(2), "clock": clock}
-    mean = sparse.csr_array(np.full((asked, asked), 1 / asked))
-    sends = (2, 2 * max(asked / _SERVER_LINES, 1.0))
+    mean = sparse.csr_array(np.full((participants, participants), 1 / participants))
+    sends = (2, 2 * max(participants / _SERVER_LINES, 1.0))
     return TrainingTrace(
-        algorithm="fedavg", n_nodes=graph.n_nodes, n_models=asked, mixing=lambda _: mean, round_sends=sends, **columns
+        algorithm="fedavg", n_nodes=graph.n_nodes, n_models=participants, mixing=lambda _: mean, round_sends=sends, **columns
     )
 
 

@@ -438,7 +438,7 @@ class Manifest(SignedDocument):
             need = "a new run begins with an empty state folder"
             raise ProtocolError(f"{name}: of another run than the one before: {need}")
         SignedDocument.check_follows(self, current, name)
-        held, own = ({} if one is None else one.spec.params() | vars(one) for one in (current, self))
+        held, own = ({} if document is Ndocument else document.spec.params() | vars(document) for document in (current, self))
         for field in FIXED if current is not None else ():
             if own[field] != held[field]:
                 raise ProtocolError(f"{name}: version {self.version} has other {field}: that needs a new run")

@@ -62,13 +62,13 @@ def sealed_slots(context: SealContext, public_keys: Sequence[bytes], key: bytes)
 def opened_slots(context: SealContext, private_key: KemPrivateKey, message: memoryview) -> Iterator[bytes]:
     """Yield the header's key from every slot that opens with ``private_key``."""
     start, size = CLEAR_BYTES + EPHEMERAL_BYTES, context.geometry.slot_bytes
-    shown = bytes(message[CLEAR_BYTES:start])
+    public_ephemeral = bytes(message[CLEAR_BYTES:start])
     try:
-        shared = private_key.curve.exchange(X25519PublicKey.from_public_bytes(shown))
+        shared = private_key.curve.exchange(X25519PublicKey.from_public_bytes(public_ephemeral))
     except ValueError:
         # A point of low order: no honest sender has one.
         return
-    own = _slot_key(context, shared, shown, curve_public_bytes(private_key.public))
+    own = _slot_key(context, shared, public_ephemeral, curve_public_bytes(private_key.public))
     slots = [message[at : at + size] for at in range(start, context.geometry.front_bytes, size)]
     if context.suite is Suite.HYBRID:
         slots = [slot[1:] for slot in slots if slot[:1] == own[:1]][
@@ -102,7 +102,7 @@ def _open_slot(context: SealContext, private_key: KemPrivateKey, own: bytes, slo
     return HYBRID_HPKE.decrypt(slot, private_key.whole, info=context.info + context.secret)
 
 
-def _slot_key(context: SealContext, shared: bytes, shown: bytes, curve: bytes) -> bytes:
+def _slot_key(context: SealContext, shared: bytes, public_ephemeral: bytes, curve: bytes) -> bytes:
     """Return the key of a recipient's slot, or of its hint, from what both ends agree on and what all members know."""
-    info = context.info + shown + curve
+    info = context.info + public_ephemeral + curve
     return HKDF(algorithm=SHA256(), length=32, salt=context.secret or None, info=info).derive(shared)
