@@ -29,9 +29,8 @@ def page() -> str:
     summary, *about = _paragraphs(root)
     lines = [
         f'.TH VEILWALK 1 "" "veilwalk {__version__}" "User Commands"',
-        # Words are not broken, for flags are among them; nor are lines stretched, for some words are long.
+        # Words are not broken: flags are among them.
         ".nh",
-        ".ad l",
         *(".SH NAME", f"veilwalk \\- {_plain(summary.rstrip('.'))}"),
         *(".SH SYNOPSIS", r".B veilwalk", r".I COMMAND", r"[OPTIONS] [ARGUMENTS]"),
         ".SH DESCRIPTION",
