@@ -274,7 +274,12 @@ def fedavg_trace(graph: Graph, *, updates: int, seed: int) -> TrainingTrace:
     mean = sparse.csr_array(np.full((participants, participants), 1 / participants))
     sends = (2, 2 * max(participants / _SERVER_LINES, 1.0))
     return TrainingTrace(
-        algorithm="fedavg", n_nodes=graph.n_nodes, n_models=participants, mixing=lambda _: mean, round_sends=sends, **columns
+        algorithm="fedavg",
+        n_nodes=graph.n_nodes,
+        n_models=participants,
+        mixing=lambda _: mean,
+        round_sends=sends,
+        **columns,
     )
 
 

@@ -438,7 +438,8 @@ class Manifest(SignedDocument):
             need = "a new run begins with an empty state folder"
             raise ProtocolError(f"{name}: of another run than the one before: {need}")
         SignedDocument.check_follows(self, current, name)
-        held, own = ({} if document is Ndocument else document.spec.params() | vars(document) for document in (current, self))
+        documents = (current, self)
+        held, own = ({} if each is None else each.spec.params() | vars(each) for each in documents)
         for field in FIXED if current is not None else ():
             if own[field] != held[field]:
                 raise ProtocolError(f"{name}: version {self.version} has other {field}: that needs a new run")
