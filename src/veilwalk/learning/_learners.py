@@ -366,6 +366,8 @@ def set_local_steps(learner: str | Learner, steps: int | None, *, is_usual: bool
     parsed = Spec.parse(learner, parameter="learner") if isinstance(learner, str) else None
     is_said = parsed is not None and any(key == "local_steps" for key, _ in parsed.options)
     if parsed is not None and steps is None and is_usual and not is_said and parsed.name in LEARNERS:
+        # What is wrong with the spec is said of the text that was given.
+        parsed.require_options(list_options(parsed.name))
         steps = USUAL_LOCAL_STEPS.get(parsed.name, _FEW_LOCAL_STEPS)
     if steps is None:
         return learner

@@ -30,7 +30,7 @@ CURVES: dict[str, dict[str, Any]] = {
     "gossip": {"color": "#1f5fa8", "ls": "-.", "label": "gossip (average model)"},
     "gossip-matching": {"color": "#1f5fa8", "ls": ":", "label": "gossip in random pairs (average model)"},
     "gossip-push": {"color": "#6fa8dc", "ls": "--", "label": "gossip, push to one (average model)"},
-    "fedavg": {"color": "#2a8f5b", "ls": "-.", "label": "FedAvg (a server)"},
+    "fedavg": {"color": "#d98200", "ls": ":", "label": "FedAvg (a server)"},
     "gossip, own models": {"color": "#6fa8dc", "ls": "-.", "label": "gossip (single models)"},
     "central": {"color": "#888888", "ls": ":", "label": "central (ceiling)"},
 }
