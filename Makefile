@@ -1,14 +1,20 @@
 # Each target works on a fresh clone: it makes its own virtual environment first.
 PYTHON ?= python3
 VENV := .venv
+# Flower pins other versions than ours, so it has an environment of its own.
+BRIDGES := .venv-bridges
 BIN := $(VENV)/bin
 # One pinned set for every target, so that two installs are the same.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PIP_BRIDGES := $(BRIDGES)/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints-bridges.txt
 
 # Threads that wait for each other turn in circles by default; with several tests at once that took half of both cores.
 QUIETLY := OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
-.PHONY: demo test check kernels browser prometheus docs screenshots choices figures bench api audit-campaign attackers sealed-attackers overlay-attackers walk-comparison watch-pictures graph-table routes learning noise robustness campaign short-campaign packaged clean
+# Tests start hundreds of processes: where compiled files are not kept, each of them compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test check kernels chain-kernels collect browser prometheus docs screenshots choices figures bench api audit-campaign attackers sealed-attackers overlay-attackers walk-comparison watch-pictures graph-table routes learning noise robustness campaign short-campaign packaged bridges clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.kernels  ## The main job, offline: 300 peers learn digits, and what that hides and costs
@@ -16,8 +22,9 @@ demo: $(VENV)/.kernels  ## The main job, offline: 300 peers learn digits, and wh
 	@$(BIN)/veilwalk demo --out out/demo
 
 test: $(VENV)/.test browser prometheus  ## Everything that must hold before a change lands
-	@$(MAKE) --no-print-directory -j2 check kernels
-	$(QUIETLY) $(BIN)/pytest -n 2 --dist worksteal
+	@$(MAKE) --no-print-directory -j2 kernels check chain-kernels collect
+	@# Three workers on two cores, since many tests wait: for nodes that wait for each other, and for processes.
+	$(QUIETLY) $(BIN)/pytest -n 3 --dist worksteal
 
 check: $(VENV)/.test  ## Formatting, lint, types, layers
 	$(BIN)/ruff format --check .
@@ -25,10 +32,16 @@ check: $(VENV)/.test  ## Formatting, lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Most of what tests need compiled, while the other core checks types.
+# Most of what tests need compiled, while the other core checks types, and then compiles the rest and the tests.
 kernels: $(VENV)/.test
 	@$(QUIETLY) $(BIN)/veilwalk audit --graph rrg:20:3:seed=1 --law far:2 --recipients 2 --walk non-backtracking --updates 2000 >/dev/null 2>&1
+
+chain-kernels: check
 	@$(QUIETLY) $(BIN)/veilwalk audit --graph rrg:20:3:seed=1 --law far:2 --walk simple --updates 2000 >/dev/null 2>&1
+	@$(QUIETLY) $(BIN)/veilwalk design --graph ba:20:2:seed=1 --support 2:3 --walk non-backtracking >/dev/null 2>&1
+
+collect: chain-kernels
+	@$(BIN)/pytest --collect-only --quiet >/dev/null 2>&1 || true
 
 # Debian's Chromium reads the report in a test; without it that test is skipped, and says so.
 browser:
@@ -109,6 +122,9 @@ short-campaign: $(VENV)/.test  ## Kills, pauses and outages of 24 nodes, sealed 
 packaged: $(VENV)/.test  ## The systemd unit and the container image, run for real as root; minutes; needs podman and a Debian mirror
 	VEILWALK_PACKAGED=out/packaged $(BIN)/pytest tests/e2e/test_packaged_node.py
 
+bridges: $(BRIDGES)/.installed  ## Flower apps and adapters, by the real packages in an environment of their own; minutes
+	$(QUIETLY) $(BRIDGES)/bin/python -m pytest tests/bridges
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "veilwalk needs Python 3.11 or newer; $(PYTHON) is older: set PYTHON=..."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
@@ -140,5 +156,13 @@ $(VENV)/.bench: $(VENV)/.test
 	$(PIP) --no-deps PyDTMC
 	@touch $@
 
+# Torch is installed first, so that nothing brings another.
+$(BRIDGES)/.installed: pyproject.toml constraints-bridges.txt
+	$(PYTHON) -m venv $(BRIDGES)
+	$(PIP_BRIDGES) torch
+	$(PIP_BRIDGES) hatchling editables
+	$(PIP_BRIDGES) --no-build-isolation --editable '.[report,torch,flower,peft]' hypothesis pytest lightning skorch
+	@touch $@
+
 clean:
-	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BRIDGES) out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

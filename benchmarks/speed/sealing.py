@@ -23,7 +23,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from benchmarks.speed._harness import Contender, in_turns, peer, spread
-from veilwalk.core.geometry import CLEAR_BYTES
+from veilwalk.core.geometry import CLEAR_BYTES, EPHEMERAL_BYTES
 from veilwalk.node.sealing import (
     Header,
     KemPrivateKey,
@@ -36,8 +36,8 @@ from veilwalk.node.sealing import (
     open_body,
     seal,
 )
-from veilwalk.node.sealing._envelope import open_body_into, open_header, seal_into
-from veilwalk.node.sealing._kem import kem_public_key
+from veilwalk.node.sealing._envelope import open_header, seal_into
+from veilwalk.node.sealing._kem import HYBRID_HPKE, kem_public_key
 
 KIB, MIB = 1024, 1024 * 1024
 SIZES = {"64 KiB": 64 * KIB, "1 MiB": MIB, "10 MiB": 10 * MIB, "100 MiB": 100 * MIB}
@@ -87,7 +87,7 @@ def seal_contenders(body: bytes) -> dict[str, Contender]:
         party.context, [party.public], walk_tag=bytes(8), iteration=0, body=body
     )
     key = kem_public_key(Suite.HYBRID, party.public)
-    found["one-shot HPKE, HYBRID"] = lambda: Suite.HYBRID.hpke.encrypt(body, key, info=b"info")
+    found["one-shot HPKE, HYBRID"] = lambda: HYBRID_HPKE.encrypt(body, key, info=b"info")
     if (nacl := peer("nacl.public")) is not None:
         found["NaCl SealedBox"] = lambda: nacl.SealedBox(nacl.PrivateKey.generate().public_key).encrypt(body)
     return found
@@ -100,10 +100,9 @@ def open_contenders(body: bytes) -> dict[str, Contender]:
     found: dict[str, Contender] = {"raw AES-256-GCM": lambda: cipher.decrypt_into(nonce, box, None, out)}
     for suite in Suite:
         party = Party.of(suite, len(body))
-        found[f"veilwalk, {suite.name}, into a buffer"] = _opening_into(party, body)
-    found["veilwalk, HYBRID, fresh bytes"] = _opening(party, body)
-    one_shot = Suite.HYBRID.hpke.encrypt(body, kem_public_key(Suite.HYBRID, party.public), info=b"info")
-    found["one-shot HPKE, HYBRID"] = lambda: Suite.HYBRID.hpke.decrypt(one_shot, party.private.whole, info=b"info")
+        found[f"veilwalk, {suite.name}"] = _opening(party, body)
+    one_shot = HYBRID_HPKE.encrypt(body, kem_public_key(Suite.HYBRID, party.public), info=b"info")
+    found["one-shot HPKE, HYBRID"] = lambda: HYBRID_HPKE.decrypt(one_shot, party.private.whole, info=b"info")
     if (nacl := peer("nacl.public")) is not None:
         private = nacl.PrivateKey.generate()
         sealed = nacl.SealedBox(private.public_key).encrypt(body)
@@ -120,12 +119,10 @@ def failing_contenders(body: bytes) -> dict[str, Contender]:
         found[f"veilwalk, {suite.name}"] = _failing(party.context, other.private, message)
         several = Party.of(suite, len(body), RECIPIENTS)
         message = seal(several.context, [several.public], walk_tag=bytes(8), iteration=0, body=body)
-        found[_with_hints(suite)] = _failing_anybody(several.context, suite, message)
-        found[f"veilwalk, {suite.name}, {RECIPIENTS} slots, plain trials"] = _trying_all(
-            several, other.private, message
-        )
-    one_shot = Suite.HYBRID.hpke.encrypt(body, kem_public_key(Suite.HYBRID, party.public), info=b"info")
-    refuse = Suite.HYBRID.hpke.decrypt
+        found[_slots_of(suite)] = _failing_anybody(several.context, suite, message)
+    found[f"veilwalk, HYBRID, {RECIPIENTS} slots, plain trials"] = _trying_all(several, other.private, message)
+    one_shot = HYBRID_HPKE.encrypt(body, kem_public_key(Suite.HYBRID, party.public), info=b"info")
+    refuse = HYBRID_HPKE.decrypt
     found["one-shot HPKE, HYBRID"] = lambda: _refused(
         lambda: refuse(one_shot, other.private.whole, info=b"info"), InvalidTag
     )
@@ -140,13 +137,13 @@ def sum_contenders(body: bytes) -> dict[str, Contender]:
     """Return seal + open beside what CKKS needs to add one vector of the same size: encrypt, add, decrypt."""
     party = Party.of(Suite.HYBRID, len(body))
 
-    message, out = bytearray(party.context.message_bytes), bytearray(len(body))
+    message = bytearray(party.context.message_bytes)
 
     def ours() -> None:
         seal_into(party.context, [party.public], header_for(body), body, message)
         header = open_header(party.context, party.private, message)
         if header is not None:
-            open_body_into(header, message, out)
+            open_body(header, message)
 
     found: dict[str, Contender] = {"veilwalk, HYBRID, seal + open": ours}
     if (tenseal := peer("tenseal")) is not None and len(body) <= CKKS_MOST:
@@ -197,7 +194,7 @@ def main() -> None:
         ratios = compare(f"seal {label}", seal_contenders(body), arguments.rounds, calls)
         compare(f"open {label}", open_contenders(body), arguments.rounds, calls)
         refusals = compare(f"fail to open {label}", failing_contenders(body), arguments.rounds, calls)
-        rejected |= {f"{suite.name}, {label}": refusals[_with_hints(suite)].milliseconds for suite in Suite}
+        rejected |= {f"{suite.name}, {label}": refusals[_slots_of(suite)].milliseconds for suite in Suite}
         if arguments.ckks_rounds:
             compare(f"one addition, float32 vector of {label}", sum_contenders(body), arguments.ckks_rounds)
     reached = ratios["veilwalk, HYBRID, into a buffer"].ratio
@@ -224,23 +221,12 @@ def _opening(party: Party, body: bytes) -> Contender:
     return run
 
 
-def _opening_into(party: Party, body: bytes) -> Contender:
-    message, out = seal(party.context, [party.public], walk_tag=bytes(8), iteration=0, body=body), bytearray(len(body))
-
-    def run() -> None:
-        header = open_header(party.context, party.private, message)
-        if header is not None:
-            open_body_into(header, message, out)
-
-    return run
-
-
 def _failing(context: SealContext, private: KemPrivateKey, message: bytes) -> Contender:
     return lambda: open_header(context, private, message)
 
 
-def _with_hints(suite: Suite) -> str:
-    return f"veilwalk, {suite.name}, {RECIPIENTS} slots, by hints"
+def _slots_of(suite: Suite) -> str:
+    return f"veilwalk, {suite.name}, {RECIPIENTS} slots"
 
 
 def _failing_anybody(context: SealContext, suite: Suite, message: bytes) -> Contender:
@@ -252,13 +238,13 @@ def _failing_anybody(context: SealContext, suite: Suite, message: bytes) -> Cont
 def _trying_all(party: Party, stranger: KemPrivateKey, message: bytes) -> Contender:
     """What a relay would do without hints."""
     context, geometry = party.context, party.context.geometry
-    view, first = memoryview(message), CLEAR_BYTES + geometry.ephemeral_bytes + geometry.hint_bytes
-    size = geometry.slot_bytes - geometry.hint_bytes
+    view, first = memoryview(message), CLEAR_BYTES + EPHEMERAL_BYTES + 1
+    size = geometry.slot_bytes - 1
     slots = [view[at : at + size] for at in range(first, geometry.front_bytes, geometry.slot_bytes)]
 
     def run() -> None:
         for slot in slots:
-            _refused(partial(context.suite.hpke.decrypt, slot, stranger.whole, info=context.info), InvalidTag)
+            _refused(partial(HYBRID_HPKE.decrypt, slot, stranger.whole, info=context.info), InvalidTag)
 
     return run
 

@@ -1,9 +1,9 @@
 """Compares the speed of the protocol with straightforward numba code that plays the same protocol.
 
-Run ``python -m benchmarks.speed.walks``; ``--write`` makes ``docs/reference/walk-speed.md``. Contenders take turns in
-one process; lines give the median [min-max] of the per-round ratio of hops a second. Goal H1: four times at 300 nodes,
-six times at a million, for K = 1 and 16, simple and non-backtracking walks, one thread and two. The user's code keeps
-last visits and writes the records that ours writes without colluders; a second version only counts hops.
+Run ``python -m benchmarks.speed.walks``; ``--write`` writes a section of ``docs/measured/speed.md``. Contenders take
+turns in one process; lines give the median [min-max] of the per-round ratio of hops a second. Goal H1: four times at
+300 nodes, six times at a million, for K = 1 and 16, simple and non-backtracking walks, one thread and two. The user's
+code keeps last visits and writes the records that ours writes without colluders; a second version only counts hops.
 ``--precedence`` lets the benchmark go before all other programs.
 """
 
@@ -19,13 +19,14 @@ from typing import Any
 
 import numba
 import numpy as np
+from tools.pages.markdown import write_section
 
 from benchmarks.speed._harness import Line, goal_line, in_turns, take_precedence
 from veilwalk import walks
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph, random_regular
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "walk-speed.md"
+PAGE = Path(__file__).parents[2] / "docs" / "measured" / "speed.md"
 SEED = 1
 DEGREE = 4
 #: Nodes, lanes, hops a lane, and the goal.
@@ -135,7 +136,7 @@ def _compare(name: str, goal: float, contenders: dict[str, Contender], rounds: i
 
 
 def page(lines: list[Line], *, first: bool) -> str:
-    """Return the page; ``first`` says that the benchmark went before all other programs."""
+    """Return the section; ``first`` says that the benchmark went before all other programs."""
     precedence = ", the benchmark going first" if first else ""
     rows = []
     for same, counting in zip(lines[::2], lines[1::2], strict=True):
@@ -144,9 +145,6 @@ def page(lines: list[Line], *, first: bool) -> str:
         rows.append(f"| {same.goal} | {same.what} | {ratios[0]} | {same.need} {verdict} | {ratios[1]} |")
     return "\n".join(
         [
-            "<!-- Made by `python -m benchmarks.speed.walks --write`. -->",
-            "# Speed of the protocol",
-            "",
             "How many times as fast the protocol is as straightforward numba code that plays the same protocol.",
             f"Contenders take turns in one process; medians [least-largest] of {lines[0].rounds} rounds,",
             f"load average {os.getloadavg()[0]:.1f}{precedence}. Graphs are regular of degree {DEGREE}; a source may",
@@ -170,7 +168,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two short rounds at 300 nodes: a smoke test")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--scale", type=float, default=1.0, help="work of each round, relative")
-    parser.add_argument("--write", action="store_true", help="write docs/reference/walk-speed.md")
+    parser.add_argument("--write", action="store_true", help="write the section of docs/measured/speed.md")
     parser.add_argument(
         "--precedence", action="store_true", help="go before all other programs, which then stand still"
     )
@@ -178,7 +176,7 @@ def main() -> None:
     first = options.precedence and take_precedence()
     lines = measure(2, 0.05, 1) if options.quick else measure(options.rounds, options.scale)
     if options.write:
-        PAGE.write_text(page(lines, first=first), encoding="utf-8")
+        write_section(PAGE, "benchmarks.speed.walks --write", page(lines, first=first))
 
 
 if __name__ == "__main__":

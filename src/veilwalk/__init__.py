@@ -2,8 +2,8 @@
 
     >>> import veilwalk as vw
     >>> graph = vw.random_regular(20, 3, seed=1)
-    >>> found = vw.design(graph, law="uniform-node", support=(2, 3), walk="non-backtracking")
-    >>> audit = vw.audit(found.scheme, updates=2_000, observers=("prior", "last-hop"))
+    >>> designed = vw.design(graph, law="uniform-node", support=(2, 3), walk="non-backtracking")
+    >>> audit = vw.audit(designed.scheme, updates=2_000, observers=("prior", "last-hop"))
     >>> audit["last-hop"].hit_ratio > audit["prior"].hit_ratio
     True
 
@@ -70,6 +70,8 @@ if TYPE_CHECKING:
         TorchLearner,
         UpdateResult,
         check_learner,
+        from_flower,
+        from_peft,
         load_data,
         load_model,
         make_learner,
@@ -90,8 +92,8 @@ _ROOM_OF = {
     ),
     "audit": ("Audit", "AuditSettings", "Observer"),
     "learning": (
-        "Data", "Learner", "Partitions", "TorchLearner", "UpdateResult", "check_learner", "load_data", "load_model",
-        "make_learner", "save_model",
+        "Data", "Learner", "Partitions", "TorchLearner", "UpdateResult", "check_learner", "from_flower", "from_peft",
+        "load_data", "load_model", "make_learner", "save_model",
     ),
     "experiments": ("Sweep", "sweep"),
     "training": ("Scenario", "TrainingRun", "train"),
@@ -127,7 +129,9 @@ __all__ = [
     "design",
     "design_regular",
     "erdos_renyi",
+    "from_flower",
     "from_networkx",
+    "from_peft",
     "from_sparse",
     "hypercube",
     "load_data",

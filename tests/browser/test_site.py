@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tools.pages.site import ROOT, build, cut_off, put_together
@@ -17,30 +19,60 @@ pytestmark = [
 ]
 
 
-def test_the_site_is_searched_from_a_file(tmp_path: Path) -> None:
-    """Pages that hold the word are listed, and lead there; nothing is asked of another machine, nothing complains."""
-    shutil.copy(ROOT / "zensical.toml", tmp_path)
-    put_together(tmp_path / "out" / "site-source")
-    assert build(tmp_path / "zensical.toml").returncode == 0
-    site = tmp_path / "out" / "site"
-    cut_off(site)
-    complaints, asked = [], []
+#: By how much the page, and its widest table, reach beyond their place.
+OVERHANG = """() => {
+  const tables = [...document.querySelectorAll("article table")];
+  const beyond = tables.map((table) => table.scrollWidth - table.parentElement.clientWidth);
+  return [document.documentElement.scrollWidth - innerWidth, Math.max(0, ...beyond)];
+}"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as ``make docs`` builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copy(ROOT / "zensical.toml", folder)
+    put_together(folder / "out" / "site-source")
+    assert build(folder / "zensical.toml").returncode == 0
+    cut_off(folder / "out" / "site")
+    return folder / "out" / "site"
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto((site / "docs" / "how-to" / "upgrade.html").as_uri())
-        page.locator(".md-search__button").first.click()
-        box = page.get_by_role("combobox")
-        box.press_sequentially("sandwich")
-        found = page.locator("a[href*='what-really-leaks.html']").filter(has_text="andwich").first
-        found.wait_for(timeout=20_000)
-        assert box.input_value() == "sandwich"
-        found.click()
-        page.wait_for_url("**/docs/explanation/what-really-leaks.html*")
+        yield browser
         browser.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_page_is_wider_than_the_screen(site: Path, browser: Any, width: int) -> None:
+    """Nor a table wider than its page; on a phone a table may scroll."""
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    for path in sorted(site.rglob("*.html")):
+        page.goto(path.as_uri())
+        beyond, table = page.evaluate(OVERHANG)
+        assert beyond <= 0, path.name
+        assert table == 0 or width < 700, path.name
+
+
+def test_the_site_is_searched_from_a_file(site: Path, browser: Any) -> None:
+    """Pages that hold the word are listed, and lead there; nothing is asked of another machine, nothing complains."""
+    complaints, asked = [], []
+    page = browser.new_page()
+    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "docs" / "how-to" / "operate-nodes.html").as_uri())
+    page.locator(".md-search__button").first.click()
+    box = page.get_by_role("combobox")
+    box.press_sequentially("sandwich")
+    found = page.locator("a[href*='what-really-leaks.html']").filter(has_text="andwich").first
+    found.wait_for(timeout=20_000)
+    assert box.input_value() == "sandwich"
+    found.click()
+    page.wait_for_url("**/docs/explanation/what-really-leaks.html*")
     assert not complaints
     assert asked
     assert all(url.startswith((site.as_uri(), "data:")) for url in asked)

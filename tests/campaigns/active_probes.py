@@ -49,7 +49,7 @@ from veilwalk.node.link import Offer
 from veilwalk.node.link._connection import Connection
 from veilwalk.node.link._wire import Ack, Go, Ping
 from veilwalk.node.members import encode_params
-from veilwalk.node.peer._assemble import membership_files
+from veilwalk.node.peer import MembershipFiles
 from veilwalk.node.sealing import seal
 
 ATTACKER, NODE, SINK = "n0", "n1", "n2"
@@ -273,7 +273,7 @@ def _prepare(folder: Path, *, dwell_s: float, local_steps: int) -> bytes:
         limits=LIMITS,
     )
     prepare_cluster(folder, plan)
-    manifest = membership_files(load_config(folder / SINK / "node.toml")).load().manifest
+    manifest = MembershipFiles(load_config(folder / SINK / "node.toml")).load().manifest
     return encode_params(manifest, learner.init_params(init_generator(1)))
 
 

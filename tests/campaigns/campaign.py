@@ -7,8 +7,8 @@
     python -m tests.campaigns.campaign --recipients 16 --share 0.1 --only T15,T19    a short one of messages that dwell
 
 Counts and faults are kept after every slice, so that the next run goes on, on any machine: beside the page, in
-``docs/reference/reliability-1.json``, those of runs sealed for several in ``reliability-16.json``. With them is kept
-under which rules they were counted: others are not added to them. The page ``docs/reference/reliability.md`` is written
+``docs/measured/reliability-1.json``, those of runs sealed for several in ``reliability-16.json``. With them is kept
+under which rules they were counted: others are not added to them. The page ``docs/measured/reliability.md`` is written
 from them at the end, misses as well as passes; each number of recipients has its own section, and what people wrote on
 it stays: "How these runs went" and "Earlier figures".
 """
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "campaign", help="where the nodes live")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where page and counts are")
     options = parser.parse_args()
-    state_file = options.docs / "reference" / f"reliability-{options.recipients}.json"
+    state_file = options.docs / "measured" / f"reliability-{options.recipients}.json"
     state_file.parent.mkdir(parents=True, exist_ok=True)
     settings = {"recipients": options.recipients, "at_each_failpoint": max(1, 200 * options.share)}
     rules = rules_text(options.recipients)
@@ -114,7 +114,7 @@ def main() -> None:
             _run_stage(name, counts, options, end, lambda: _save(state_file, state))
     finally:
         _save(state_file, state)
-        page = options.docs / "reference" / "reliability.md"
+        page = options.docs / "measured" / "reliability.md"
         text = page.read_text() if page.exists() else ""
         write_atomically(page, placed(text, state, options.recipients).encode())
         print(f"written: {page}")

@@ -34,7 +34,7 @@ AIMS = {
         "train.before_commit": 0.25,
         "train.committed": 0.6,
     },
-    "cancelling": {"cancel.before_commit": 0.5},
+    "cancelling": {"give.before_commit": 0.5},
     "finishing": {"finish.before_commit": 0.4, "finish.committed": 1.0},
 }
 

@@ -40,7 +40,7 @@ def _make_garbage(custody: Any, size: int) -> set[str]:
     made = set()
     with custody.spool.transaction(durable=False) as register:
         for peer in custody.next_hop.neighbours:
-            if len(register.pinned_to(peer)) < _AHEAD:
+            if len(register.messages(peer=peer)) < _AHEAD:
                 register.add_message(custody.spool.store(_garbage(custody, size)), came_from=None, peer=peer)
                 register.count("garbage")
                 made.add(peer)

@@ -124,6 +124,7 @@ def _hop_counter() -> None:
     """The last of the clear bytes counts hops: whoever relays knows how far a message has come."""
     import hashlib
 
+    from veilwalk.core.geometry import CLEAR_BYTES
     from veilwalk.node.peer._custody import Custody
     from veilwalk.node.sealing import Opener
 
@@ -131,7 +132,7 @@ def _hop_counter() -> None:
 
     def counting(self: Any, peer: str, key: bytes, _digest: bytes, body: Any) -> Any:
         counted = bytearray(body)
-        counted[3] = (counted[3] + 1) % 256
+        counted[CLEAR_BYTES - 1] = (counted[CLEAR_BYTES - 1] + 1) % 256
         return hold(self, peer, key, hashlib.sha256(counted).digest(), counted)
 
     def opening(self: Any, message: Any) -> Any:
@@ -165,7 +166,7 @@ def _replayer() -> None:
 
     def deliver(self: Any, peer: str, key: bytes) -> None:
         with self.spool.transaction(durable=False) as register:
-            row = register.pinned(peer, key)
+            row = register.message(peer=peer, key=key)
             fresh = row is not None and row.end_lane is None and row.came_from is not None and row.digest not in known
             if row is not None:
                 known.add(row.digest)
@@ -257,8 +258,8 @@ def _watched() -> None:
 
     def offering(self: Any, peer: str) -> Any:
         found = outgoing(self, peer)
-        if found is not None and found.row.id in taken_at:
-            since, trained = taken_at.pop(found.row.id)
+        if found is not None and found[0].id in taken_at:
+            since, trained = taken_at.pop(found[0].id)
             note(self, "gaps.log", time.monotonic() - since, int(trained))
         return found
 

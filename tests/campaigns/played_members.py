@@ -9,7 +9,7 @@ from typing import Any
 from veilwalk.node import Limits, load_config
 from veilwalk.node.link import Connection, Hello, Offer, dial, dialing_context, listening_context
 from veilwalk.node.members import load_node_keys
-from veilwalk.node.peer._assemble import membership_files
+from veilwalk.node.peer import MembershipFiles
 from veilwalk.node.peer._links import InLinks
 from veilwalk.node.peer._neighbours import NeighbourWeights
 from veilwalk.node.spool import Verdict
@@ -22,7 +22,7 @@ class Played:
 
     def __init__(self, folder: Path, name: str, came: Counter[bytes]) -> None:
         config = load_config(folder / name / "node.toml")
-        self.membership = membership_files(config).load()
+        self.membership = MembershipFiles(config).load()
         self.roster = self.membership.roster
         self.keys = load_node_keys(config.keys)
         self.context = self.roster.seal_context(self.membership.manifest)

@@ -22,7 +22,7 @@ from veilwalk.core.walk import SIMPLE
 from veilwalk.node.peer import NextHop, OsDraws
 from veilwalk.node.peer._custody import Custody, Place
 from veilwalk.node.sealing import Bytes
-from veilwalk.node.spool import Spool, UpdateOutcome, Verdict
+from veilwalk.node.spool import Row, Spool, UpdateOutcome, Verdict
 
 if TYPE_CHECKING:
     from veilwalk.node.sealing import Opener
@@ -210,25 +210,25 @@ class World:
                 # A neighbour that seems silent, for long enough.
                 node.custody.reroute(peer, avoid=frozenset({peer}))
             else:
-                self._hand_over(node, peer, outgoing)
+                self._hand_over(node, peer, *outgoing)
 
-    def _hand_over(self, node: _Node, peer: str, outgoing: Any) -> None:
+    def _hand_over(self, node: _Node, peer: str, row: Row, body: bytes) -> None:
         """Every answer may be lost on the way."""
-        other = self.nodes[peer].custody
-        if not outgoing.given:
-            held = other.hold(node.name, outgoing.key, outgoing.row.digest, outgoing.body)
+        other, key = self.nodes[peer].custody, row.key or b""
+        if not row.given:
+            held = other.hold(node.name, key, row.digest, body)
             if held not in {Verdict.HELD, Verdict.AGAIN} or self.dice.random() < 0.1:
                 return
-            node.custody.give(peer, outgoing.key)
+            node.custody.give(peer, key)
             if self.dice.random() < 0.1:
                 return
-        taken = other.take(node.name, outgoing.key)
+        taken = other.take(node.name, key)
         if self.dice.random() < 0.1:
             return
         if taken.verdict is Verdict.UNKNOWN:
-            node.custody.deny(peer, outgoing.key)
+            node.custody.deny(peer, key)
         else:
-            node.custody.deliver(peer, outgoing.key)
+            node.custody.deliver(peer, key)
 
     def _train(self, node: _Node, number: int) -> None:
         found = node.custody.examine(number)

@@ -77,6 +77,7 @@ def _parts(
                 data=Partition(np.eye(len(names))[index : index + 1], np.zeros(1, dtype=np.int64)),
                 manifest=manifest,
                 index=index,
+                rules=rules,
             ),
             rules=rules,
             law=Law(shares={other: share for other, share in zip(names, shares[index].tolist(), strict=True) if share}),

@@ -184,10 +184,11 @@ async def _run(configs: list[Path], draws: dict[int, list[float]], start: int) -
     stop = asyncio.Event()
     nodes = []
     for index, path in enumerate(configs):
-        parts = replace(assemble(load_config(path)), draws=RecordedDraws(draws[index]), starts=index == start)
-        nodes.append(Node(parts))
+        nodes.append(
+            Node(replace(assemble(load_config(path)), draws=RecordedDraws(draws[index]), starts=index == start))
+        )
         # By chance a neighbour may look slow on a busy machine: what is passed by then is another test's.
-        setattr(nodes[-1]._neighbours, "share", lambda _: 1.0)  # noqa: B010
+        setattr(nodes[-1].neighbours, "select_avoided", lambda _: frozenset())  # noqa: B010
     runs = [asyncio.create_task(node.run(stop)) for node in nodes]
     end = time.monotonic() + 60
     while time.monotonic() < end:

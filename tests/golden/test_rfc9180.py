@@ -14,16 +14,25 @@ import os
 
 import pytest
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from veilwalk.core.geometry import CLEAR_BYTES
 from veilwalk.node.sealing._context import SealContext
 from veilwalk.node.sealing._envelope import open_header, seal
-from veilwalk.node.sealing._kem import Suite, kem_private_key, kem_public_bytes, kem_public_key, new_kem_secret
-from veilwalk.node.sealing._slots import opened_slots
+from veilwalk.node.sealing._kem import (
+    HYBRID_HPKE,
+    Suite,
+    kem_private_key,
+    kem_public_bytes,
+    kem_public_key,
+    new_kem_secret,
+)
+from veilwalk.node.sealing._slots import opened_slots, sealed_slots
 
 RFC = {
     "info": "4f6465206f6e2061204772656369616e2055726e",
@@ -75,7 +84,27 @@ XWING_CIPHERTEXT = bytes.fromhex("""
     e6fb2e15
 """)
 
-KEM_IDS = {Suite.X25519: 0x0020, Suite.HYBRID: 0x647A}
+DHKEM, XWING = 0x0020, 0x647A
+X25519_HPKE = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM)
+#: The key of a message whose ephemeral secret is 0, 1, ... 31; and of a period's secret the slot of the key 64, 65, ...
+#: for the secret 32, 33, ... in epoch 3 of the run "rrrrrrrrrrrrrrrr", in buckets of 1 KiB.
+EPHEMERAL = "8f40c5adb68f25624ae5b214ea767a6ec94d829d3d7b5e1ad1ba6f3e2138285f"
+SUITE_3 = [
+    (
+        b"",
+        (
+            "dafe70601a80126a773f95073699a059fee47bd9466429835a6ea7d5e8999b39011a83830109947e3d64a9e7cb02ce42"
+            "0a776d7e425203b050acf75e5a13abf99be1d26815abc63be696ff5883e99fcd"
+        ),
+    ),
+    (
+        bytes(range(100, 132)),
+        (
+            "d71f1880fd3fd3fea969f965706e962cf0fc2d25f71b81e295ca6f87820e89bd25d2190e6dafd83cc55a828cbc9faa6a"
+            "5b802ecb03326b5efe9b3bc7de57e96b8160082006cbad7fa813f98d1d0ab9aa"
+        ),
+    ),
+]
 HKDF_SHA256, AES_256_GCM = 0x0001, 0x0002
 
 
@@ -103,13 +132,13 @@ def labeled_expand(suite_id: bytes, prk: bytes, label: bytes, info: bytes, lengt
 
 
 def dhkem_shared(dh: bytes, enc: bytes, public: bytes) -> bytes:
-    suite_id = b"KEM" + KEM_IDS[Suite.X25519].to_bytes(2, "big")
+    suite_id = b"KEM" + DHKEM.to_bytes(2, "big")
     prk = labeled_extract(suite_id, b"", b"eae_prk", dh)
     return labeled_expand(suite_id, prk, b"shared_secret", enc + public, 32)
 
 
-def key_and_nonce(suite: Suite, shared: bytes, info: bytes) -> tuple[bytes, bytes]:
-    ids = (KEM_IDS[suite], HKDF_SHA256, AES_256_GCM)
+def key_and_nonce(kem: int, shared: bytes, info: bytes) -> tuple[bytes, bytes]:
+    ids = (kem, HKDF_SHA256, AES_256_GCM)
     suite_id = b"HPKE" + b"".join(number.to_bytes(2, "big") for number in ids)
     psk_id_hash = labeled_extract(suite_id, b"", b"psk_id_hash", b"")
     context = b"\x00" + psk_id_hash + labeled_extract(suite_id, b"", b"info_hash", info)
@@ -122,22 +151,18 @@ def xwing_combine(lattice: bytes, curve: bytes, curve_ciphertext: bytes, curve_p
     return hashlib.sha3_256(lattice + curve + curve_ciphertext + curve_public + rb"\.//^" + b"\\").digest()
 
 
-def decapsulate(suite: Suite, secret: bytes, enc: bytes) -> bytes:
+def decapsulate(secret: bytes, enc: bytes) -> bytes:
     curve = X25519PrivateKey.from_private_bytes(secret[-32:])
     public = curve.public_key().public_bytes_raw()
     dh = curve.exchange(X25519PublicKey.from_public_bytes(enc[-32:]))
-    if suite is Suite.X25519:
-        return dhkem_shared(dh, enc, public)
     lattice = MLKEM768PrivateKey.from_seed_bytes(secret[:64]).decapsulate(enc[:-32])
     return xwing_combine(lattice, dh, enc[-32:], public)
 
 
-def encapsulate(suite: Suite, public: bytes) -> tuple[bytes, bytes]:
+def encapsulate(public: bytes) -> tuple[bytes, bytes]:
     ephemeral = X25519PrivateKey.generate()
     enc = ephemeral.public_key().public_bytes_raw()
     dh = ephemeral.exchange(X25519PublicKey.from_public_bytes(public[-32:]))
-    if suite is Suite.X25519:
-        return enc, dhkem_shared(dh, enc, public)
     lattice, ciphertext = MLKEM768PublicKey.from_public_bytes(public[:-32]).encapsulate()
     return ciphertext + enc, xwing_combine(lattice, dh, enc, public[-32:])
 
@@ -146,9 +171,11 @@ def encapsulate(suite: Suite, public: bytes) -> tuple[bytes, bytes]:
 
 
 def test_the_second_hpke_opens_the_published_vector() -> None:
-    """Key schedule, encapsulation and AES-256-GCM of the oracle are the RFC's."""
-    shared = decapsulate(Suite.X25519, VECTOR["skRm"], VECTOR["enc"])
-    key, nonce = key_and_nonce(Suite.X25519, shared, VECTOR["info"])
+    """Key schedule, encapsulation and AES-256-GCM of the oracle are the RFC's, and so are the library's."""
+    private = X25519PrivateKey.from_private_bytes(VECTOR["skRm"])
+    dh = private.exchange(X25519PublicKey.from_public_bytes(VECTOR["enc"]))
+    shared = dhkem_shared(dh, VECTOR["enc"], VECTOR["pkRm"])
+    key, nonce = key_and_nonce(DHKEM, shared, VECTOR["info"])
     assert AESGCM(key).decrypt(nonce, VECTOR["ct"], VECTOR["aad"]) == VECTOR["pt"]
     assert kem_public_bytes(Suite.X25519, VECTOR["skRm"]) == VECTOR["pkRm"]
 
@@ -158,11 +185,11 @@ def test_the_library_opens_the_published_vector() -> None:
     from cryptography.hazmat.bindings._rust import openssl
 
     decrypt = openssl.hpke._decrypt_with_aad
-    key = kem_private_key(Suite.X25519, VECTOR["skRm"]).whole
+    key = X25519PrivateKey.from_private_bytes(VECTOR["skRm"])
     sealed = VECTOR["enc"] + VECTOR["ct"]
-    assert decrypt(Suite.X25519.hpke, sealed, key, VECTOR["info"], VECTOR["aad"]) == VECTOR["pt"]
+    assert decrypt(X25519_HPKE, sealed, key, VECTOR["info"], VECTOR["aad"]) == VECTOR["pt"]
     with pytest.raises(InvalidTag):
-        decrypt(Suite.X25519.hpke, sealed, key, VECTOR["info"], VECTOR["aad"] + b"0")
+        decrypt(X25519_HPKE, sealed, key, VECTOR["info"], VECTOR["aad"] + b"0")
 
 
 def test_xwing_is_the_draft_s() -> None:
@@ -171,30 +198,29 @@ def test_xwing_is_the_draft_s() -> None:
     public = kem_public_bytes(Suite.HYBRID, secret)
     assert public.startswith(XWING_PUBLIC_START)
     assert public.endswith(XWING_PUBLIC_END)
-    assert decapsulate(Suite.HYBRID, secret, XWING_CIPHERTEXT) == XWING_SHARED
+    assert decapsulate(secret, XWING_CIPHERTEXT) == XWING_SHARED
 
 
-@pytest.mark.parametrize("suite", Suite)
-def test_library_and_oracle_open_each_other(suite: Suite) -> None:
+def test_library_and_oracle_open_each_other() -> None:
     """What either seals, the other opens, with the same context only."""
-    secret, info, plain = new_kem_secret(suite), os.urandom(40), os.urandom(512)
-    public = kem_public_bytes(suite, secret)
-    sealed = suite.hpke.encrypt(plain, kem_public_key(suite, public), info=info)
-    enc, box = sealed[: suite.enc_bytes], sealed[suite.enc_bytes :]
-    key, nonce = key_and_nonce(suite, decapsulate(suite, secret, enc), info)
-    assert AESGCM(key).decrypt(nonce, box, None) == plain
+    secret, info, plain = new_kem_secret(Suite.HYBRID), os.urandom(40), os.urandom(512)
+    public, private = kem_public_bytes(Suite.HYBRID, secret), kem_private_key(Suite.HYBRID, secret).whole
+    sealed = HYBRID_HPKE.encrypt(plain, kem_public_key(Suite.HYBRID, public), info=info)
+    key, nonce = key_and_nonce(XWING, decapsulate(secret, sealed[:1120]), info)
+    assert AESGCM(key).decrypt(nonce, sealed[1120:], None) == plain
 
-    enc, shared = encapsulate(suite, public)
-    key, nonce = key_and_nonce(suite, shared, info)
+    enc, shared = encapsulate(public)
+    key, nonce = key_and_nonce(XWING, shared, info)
     theirs = enc + AESGCM(key).encrypt(nonce, plain, None)
-    assert suite.hpke.decrypt(theirs, kem_private_key(suite, secret).whole, info=info) == plain
+    assert HYBRID_HPKE.decrypt(theirs, private, info=info) == plain
     with pytest.raises(InvalidTag):
-        suite.hpke.decrypt(theirs, kem_private_key(suite, secret).whole, info=info + b"0")
+        HYBRID_HPKE.decrypt(theirs, private, info=info + b"0")
 
 
+@pytest.mark.parametrize("period", [b"", bytes(range(32))])
 @pytest.mark.parametrize("recipients", [1, 3])
 @pytest.mark.parametrize("suite", Suite)
-def test_a_sealed_message_reads_as_the_format_says(suite: Suite, recipients: int) -> None:
+def test_a_sealed_message_reads_as_the_format_says(suite: Suite, recipients: int, period: bytes) -> None:
     """A whole message taken apart with primitives only: hints, slots, header fields, both chunks and the padding."""
     secrets = [new_kem_secret(suite) for _ in range(min(recipients, 2))]
     context = SealContext(
@@ -203,55 +229,83 @@ def test_a_sealed_message_reads_as_the_format_says(suite: Suite, recipients: int
         epoch=258,
         bucket_bytes=320 * 1024,
         recipients=recipients,
+        secret=period,
     )
     body = os.urandom(300_000)
     update_id = bytes(range(16))
     publics = [kem_public_bytes(suite, secret) for secret in secrets]
     message = seal(context, publics, walk_tag=b"walk-tag", iteration=7, body=body, final=True, update_id=update_id)
 
-    clear = bytes([2, suite, 258 % 256, 0x44])
-    assert message[:4] == clear  # bucket code: (16 + 4) << (10 + 4) = 327,680
+    clear = bytes([3, suite, 258 % 256, 0, 0x84])
+    assert message[:5] == clear  # bucket code: (16 + 4) << (6 + 8) = 327,680
     counted = (258).to_bytes(8, "big") + recipients.to_bytes(2, "big")
-    info = b"veilwalk/2" + clear + counted + b"r" * 16
-    start, hint, size = 4, b"", suite.enc_bytes + 80
-    if recipients > 1:
-        ephemeral, start, size = message[4:36], 36, size + 1
-    end = start + recipients * size
-    slots = [message[at : at + size] for at in range(start, end, size)]
+    info = b"veilwalk/3" + clear + counted + b"r" * 16
+    ephemeral, size = message[5:37], 80 if suite is Suite.X25519 else 1201
+    end = 37 + recipients * size
+    slots = [message[at : at + size] for at in range(37, end, size)]
     header_keys = []
-    for secret, public in zip(secrets, publics, strict=True):
-        if recipients > 1:
-            curve = X25519PrivateKey.from_private_bytes(secret[-32:])
-            shared = curve.exchange(X25519PublicKey.from_public_bytes(ephemeral))
-            hint = hmac.digest(shared, b"hint" + info + ephemeral + public[-32:], "sha256")[:1]
-        opened = [slot_content(suite, secret, slot[len(hint) :], info) for slot in slots if slot.startswith(hint)]
+    for secret in secrets:
+        opened = [slot_content(context, secret, ephemeral, slot, info) for slot in slots]
         (plain,) = [found for found in opened if found is not None]
         assert plain[:32] == bytes(32)
         header_keys.append(plain[32:])
     assert len(set(header_keys)) == 1
-    header = AESGCM(header_keys[0]).decrypt(bytes(12), message[end : end + 448], message[:end])
+    header = AESGCM(header_keys[0]).decrypt(bytes(12), message[end : end + 144], message[:end])
     assert header[:32] == bytes(32)
     assert header[64:80] == update_id
     assert header[80] == 2
     assert header[81:89] == b"walk-tag"
     assert int.from_bytes(header[89:93], "big") == 7
     assert int.from_bytes(header[93:101], "big") == len(body)
-    assert header[101:] == bytes(331)
+    assert header[101:] == bytes(27)
 
-    sealed, chunk = message[end + 448 :], 256 * 1024 + 16
+    sealed, chunk = message[end + 144 :], 256 * 1024 + 16
     cipher = AESGCM(header[32:64])
     first = cipher.decrypt(bytes(12), sealed[:chunk], None)
     second = cipher.decrypt(bytes(10) + b"\x01\x01", sealed[chunk:], None)
     assert first + second == body + bytes(320 * 1024 - len(body))
 
 
-def slot_content(suite: Suite, secret: bytes, slot: bytes, info: bytes) -> bytes | None:
-    enc, box = slot[: suite.enc_bytes], slot[suite.enc_bytes :]
-    key, nonce = key_and_nonce(suite, decapsulate(suite, secret, enc), info)
+def slot_content(context: SealContext, secret: bytes, ephemeral: bytes, slot: bytes, info: bytes) -> bytes | None:
+    curve = X25519PrivateKey.from_private_bytes(secret[-32:])
+    shared, public = curve.exchange(X25519PublicKey.from_public_bytes(ephemeral)), curve.public_key().public_bytes_raw()
+    key, nonce = hkdf_expand(hkdf_extract(context.secret, shared), info + ephemeral + public, 32), bytes(12)
+    if context.suite is Suite.HYBRID:
+        if slot[:1] != key[:1]:
+            return None
+        key, nonce = key_and_nonce(XWING, decapsulate(secret, slot[1:1121]), info + context.secret)
+        slot = slot[1121:]
     try:
-        return AESGCM(key).decrypt(nonce, box, None)
+        return AESGCM(key).decrypt(nonce, slot, None)
     except InvalidTag:
         return None
+
+
+def test_the_parts_of_suite_3_are_those_of_their_standards() -> None:
+    """X25519 of RFC 7748 (section 6.1), HKDF of RFC 5869 (case 1), AES-256-GCM of NIST (case 14 of its submission)."""
+    bob = X25519PrivateKey.from_private_bytes(
+        bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
+    )
+    alice = bytes.fromhex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a")
+    shared = "4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742"
+    assert bob.exchange(X25519PublicKey.from_public_bytes(alice)).hex() == shared
+    salt, info = bytes(range(13)), bytes(range(0xF0, 0xFA))
+    expected = "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"
+    assert HKDF(algorithm=SHA256(), length=42, salt=salt, info=info).derive(b"\x0b" * 22).hex() == expected
+    assert hkdf_expand(hkdf_extract(salt, b"\x0b" * 22), info, 42).hex() == expected
+    boxed = AESGCM(bytes(32)).encrypt(bytes(12), bytes(16), None)
+    assert boxed.hex() == "cea7403d4d606b6e074ec5d3baf39d18d0d1c8a799996bf0265b98b5d48ab919"
+
+
+@pytest.mark.parametrize("suite_3", SUITE_3)
+def test_suite_3_is_as_it_was(suite_3: tuple[bytes, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slot of fixed keys, with a period's secret and without."""
+    period, expected = suite_3
+    context = SealContext(run_id=b"r" * 16, suite=Suite.X25519, epoch=3, bucket_bytes=1024, recipients=1, secret=period)
+    public = kem_public_bytes(Suite.X25519, bytes(range(32, 64)))
+    monkeypatch.setattr(os, "urandom", lambda size: bytes(range(size)))
+    sealed = sealed_slots(context, [public], bytes(range(64, 96)))
+    assert sealed.hex() == EPHEMERAL + expected
 
 
 # ---- one ciphertext for two keys ---------------------------------------------------------------------------------
@@ -309,29 +363,30 @@ def two_key_ciphertext(
     return AESGCM(key).encrypt(nonce, bytes(a ^ b for a, b in zip(boxed, stream[:-16], strict=True)), associated)
 
 
+def derive_slot_key(context: SealContext, ephemeral: X25519PrivateKey, public: bytes) -> bytes:
+    shown = ephemeral.public_key().public_bytes_raw()
+    shared = ephemeral.exchange(X25519PublicKey.from_public_bytes(public))
+    return hkdf_expand(hkdf_extract(context.secret, shared), context.info + shown + public, 32)
+
+
 def test_no_slot_opens_under_two_keys() -> None:
-    """A malicious sender can make HPKE open for two members; the zero bytes let it be one of them only."""
+    """A malicious sender can make a slot that opens for two members; the zero bytes let it be one of them only."""
     context = SealContext(run_id=os.urandom(16), suite=Suite.X25519, epoch=0, bucket_bytes=16 * 1024)
     secrets = [new_kem_secret(Suite.X25519) for _ in range(2)]
-    honest = seal(context, [kem_public_bytes(Suite.X25519, secrets[0])], walk_tag=bytes(8), iteration=0, body=b"x")
+    publics = [kem_public_bytes(Suite.X25519, secret) for secret in secrets]
+    honest = seal(context, publics[:1], walk_tag=bytes(8), iteration=0, body=b"x")
     first, second = (kem_private_key(Suite.X25519, secret) for secret in secrets)
-    slot = honest[CLEAR_BYTES : context.geometry.front_bytes]
-    plain = Suite.X25519.hpke.decrypt(slot, first.whole, info=context.info)
 
     ephemeral = X25519PrivateKey.generate()
-    enc = ephemeral.public_key().public_bytes_raw()
-    keys = []
-    for secret in secrets:
-        public = kem_public_bytes(Suite.X25519, secret)
-        dh = ephemeral.exchange(X25519PublicKey.from_public_bytes(public))
-        keys.append(key_and_nonce(Suite.X25519, dhkem_shared(dh, enc, public), context.info))
+    keys = [derive_slot_key(context, ephemeral, public) for public in publics]
     # Block 2 is the first half of the header's key, which may be anything.
-    crafted = enc + two_key_ciphertext(keys, plain, free_block=2)
-    message = memoryview(context.clear + crafted + honest[context.geometry.front_bytes :])
+    crafted = two_key_ciphertext([(key, bytes(12)) for key in keys], bytes(32) + os.urandom(32), free_block=2)
+    front = context.clear + ephemeral.public_key().public_bytes_raw() + crafted
+    message = memoryview(front + honest[context.geometry.front_bytes :])
 
-    # The attack works on HPKE itself: without the check below, two members would open this.
-    assert Suite.X25519.hpke.decrypt(crafted, first.whole, info=context.info)[:32] == bytes(32)
-    assert len(Suite.X25519.hpke.decrypt(crafted, second.whole, info=context.info)) == len(plain)
+    # The attack works on AES-GCM itself: without the check below, two members would open this.
+    assert AESGCM(keys[0]).decrypt(bytes(12), crafted, None)[:32] == bytes(32)
+    assert len(AESGCM(keys[1]).decrypt(bytes(12), crafted, None)) == 64
     assert len(list(opened_slots(context, first, message))) == 1
     assert not list(opened_slots(context, second, message))
 
@@ -349,16 +404,13 @@ def test_no_header_opens_under_two_keys() -> None:
     publics = [kem_public_bytes(Suite.X25519, secret) for secret in secrets]
     keys = [os.urandom(32) for _ in range(2)]
     ephemeral = X25519PrivateKey.generate()
-    shown = ephemeral.public_key().public_bytes_raw()
-    front = context.clear + shown
+    front = context.clear + ephemeral.public_key().public_bytes_raw()
     for public, key in zip(publics, keys, strict=True):
-        shared = ephemeral.exchange(X25519PublicKey.from_public_bytes(public))
-        front += hmac.digest(shared, b"hint" + context.info + shown + public, "sha256")[:1]
-        front += Suite.X25519.hpke.encrypt(bytes(32) + key, kem_public_key(Suite.X25519, public), info=context.info)
-    boxed = two_key_ciphertext([(key, bytes(12)) for key in keys], bytes(432), free_block=2, associated=front)
+        front += AESGCM(derive_slot_key(context, ephemeral, public)).encrypt(bytes(12), bytes(32) + key, None)
+    boxed = two_key_ciphertext([(key, bytes(12)) for key in keys], bytes(128), free_block=2, associated=front)
     message = (front + boxed).ljust(context.message_bytes, b"\0")
     for key in keys:
-        assert len(AESGCM(key).decrypt(bytes(12), boxed, front)) == 432
+        assert len(AESGCM(key).decrypt(bytes(12), boxed, front)) == 128
     opened = [open_header(context, kem_private_key(Suite.X25519, secret), message) for secret in secrets]
     assert opened[0] is not None
     assert opened[1] is None

@@ -8,17 +8,16 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules, load_config
 from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
 from veilwalk.node.members import KeyRing, Roster, load_root_key
-from veilwalk.node.peer._assemble import assemble, key_ring, membership_files
+from veilwalk.node.peer._assemble import assemble, key_ring
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._node import Node
-from veilwalk.node.peer._process import Follower
+from veilwalk.node.peer._process import NodeProcess
 from veilwalk.training import CLUSTER
 
 NOW = int(time.time())
@@ -35,18 +34,17 @@ def small_cluster(folder: Path, **options: Any) -> tuple[list[Path], Any, Any]:
 
 
 @asynccontextmanager
-async def followed(config_path: Path, *, ring: KeyRing | None = None) -> AsyncIterator[tuple[Node, Follower, Any]]:
+async def followed(config_path: Path, *, ring: KeyRing | None = None) -> AsyncIterator[tuple[Node, NodeProcess, Any]]:
     """One node at work that looks for news every few milliseconds, and its log."""
     config, text = load_config(config_path), io.StringIO()
     log, ring = Log(text), ring or key_ring(config)
     node, stop = Node(assemble(config, log=log, keys=ring.load())), asyncio.Event()
     running = asyncio.create_task(node.run(stop))
-    files = membership_files(config)
-    process: Any = SimpleNamespace(config=config, files=files, log=log, node=node, begin_anew=lambda: None)
-    follower = Follower(process, ring)
-    following = asyncio.create_task(follower.run(asyncio.Event()))
+    process = NodeProcess(config, worker=cast("Any", None), log=log)
+    process.node, process._ring = node, ring
+    following = asyncio.create_task(process.follow_news(asyncio.Event()))
     try:
-        yield node, follower, text
+        yield node, process, text
     finally:
         following.cancel()
         stop.set()

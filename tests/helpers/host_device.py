@@ -28,11 +28,6 @@ struct Place { unsigned x; };
 static const Place blockIdx = {0}, threadIdx = {0}, gridDim = {1}, blockDim = {1};
 static unsigned __ballot_sync(unsigned, bool holds) { return holds; }
 static int __popc(unsigned bits) { return __builtin_popcount(bits); }
-template <class Number, class Other> static Number atomicAdd(Number *place, Other more) {
-    Number before = *place;
-    *place += (Number)more;
-    return before;
-}
 """
 
 

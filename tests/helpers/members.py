@@ -14,6 +14,7 @@ from veilwalk.node.link import Ack, Connection, Go, Hello, Offer, dial, dialing_
 from veilwalk.node.members import NodeKeys
 from veilwalk.node.peer._ends import sign_end
 from veilwalk.node.sealing import seal
+from veilwalk.node.spool import SignedEnd
 
 
 async def greet(
@@ -40,11 +41,17 @@ def message_for(net: Any, goal: str, *, counts: list[float], iteration: int = 0,
     return seal(context, [membership.roster.kem_key(goal, 0)], iteration=iteration, body=body, **options)
 
 
+def end_of(model: bytes, iteration: int, *, lane: int = 0, signatures: bytes = b"") -> SignedEnd:
+    """The end of a lane, with its digest."""
+    digest = hashlib.sha256(model).digest()
+    return SignedEnd(lane=lane, model=model, digest=digest, iteration=iteration, signatures=signatures)
+
+
 def forged_final(net: Any, goal: str, by: str, counts: list[float], iteration: int = 400) -> bytes:
     """A finished model that the members in ``by``, named with spaces between them, sign; sealed for ``goal``."""
     model = np.array(counts).tobytes()
-    digest, run = hashlib.sha256(model).digest(), net.parts["n0"].membership.manifest.run_id
-    signatures = b"".join(sign_end(net.keys[one], run, iteration, digest) for one in by.split())
+    run, end = net.parts["n0"].membership.manifest.run_id, end_of(model, iteration)
+    signatures = b"".join(sign_end(net.keys[one], run, end) for one in by.split())
     body = np.frombuffer(model + signatures).tolist()
     return message_for(net, goal, counts=body, iteration=iteration, final=True, walk_tag=bytes(8))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from veilwalk.node.members._drafts import (
 )
 from veilwalk.node.members._keys import _self_signed
 from veilwalk.node.members._roster import Member, Roster
+from veilwalk.node.members._signed import _signed_bytes, signature_path
 from veilwalk.node.sealing._kem import Suite, kem_public_bytes, new_kem_secret
 
 NOW = 1_800_000_000
@@ -60,3 +62,9 @@ def successor(previous: Roster, **options: Any) -> Roster:
 def written(path: Path, roster: Roster, key: Ed25519PrivateKey = ROOT) -> Path:
     roster.sign(path, key)
     return path
+
+
+def sign_file(path: Path, kind: str, data: bytes, key: Ed25519PrivateKey) -> None:
+    """Write any bytes and the root's signature of them, as of a document of that kind."""
+    signature_path(path).write_bytes(base64.b64encode(key.sign(_signed_bytes(kind, data))) + b"\n")
+    path.write_bytes(data)

@@ -38,6 +38,7 @@ def members(*nodes: int) -> BoolArray:
     return np.isin(np.arange(N_NODES), nodes)
 
 
+@cache
 def moves(kind: str, before: int, here: int) -> dict[int, float]:
     """Where a token goes next, by the words of ``core.walk.WALKS``."""
     near = NEIGHBOURS[here]

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "decisions" / "0001-layers.md").read_text()
+PAGE = (ROOT / "docs" / "decisions" / "layers.md").read_text()
 CONTRACTS = {
     contract["containers"][0]: contract["layers"]
     for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]

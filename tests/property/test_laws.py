@@ -12,7 +12,8 @@ from tests.helpers.present import present
 from veilwalk.core.errors import InfeasibleDesignError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
-from veilwalk.design import Channel, DestinationLaw, LawDesigner, law_by_distance
+from veilwalk.design import Channel, DestinationLaw, LawDesigner
+from veilwalk.design._law import law_by_distance
 from veilwalk.graphs import Graph, distances
 
 QUICK = settings(max_examples=25)

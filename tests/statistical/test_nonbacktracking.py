@@ -15,7 +15,8 @@ from veilwalk.chains._arc_chain import ArcChain
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
-from veilwalk.design import DestinationLaw, law_by_distance
+from veilwalk.design import DestinationLaw
+from veilwalk.design._law import law_by_distance
 from veilwalk.graphs import Graph, distances, random_regular
 
 PASS, FAIL = 1e-6, 1e-6

@@ -10,12 +10,14 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import veilwalk
+import veilwalk.core
+from tools.pages.markdown import paragraph
 from veilwalk.core.records import write_atomically
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
@@ -59,11 +61,14 @@ def page() -> str:
     lines = [_OPENING, ""]
     for name in veilwalk.__all__:
         lines += _entry(name, _named(veilwalk, name))
-    lines += ["## The rooms", "Each holds what the front door has from it, and more.", ""]
-    lines += _table("core", _modules("veilwalk.core"))
+    lines += [
+        "## The rooms",
+        "Each holds what the front door has from it, and more; `help(name)` says what a name is.",
+        "",
+    ]
+    lines += _room("core", (found.name for found in pkgutil.iter_modules(veilwalk.core.__path__)))
     for room in ROOMS:
-        module = importlib.import_module(f"veilwalk.{room}")
-        lines += _table(room, ((name, _named(module, name)) for name in module.__all__))
+        lines += _room(room, importlib.import_module(f"veilwalk.{room}").__all__)
     return "\n".join(lines)
 
 
@@ -71,11 +76,6 @@ def _named(module: ModuleType, name: str) -> Any:
     """What ``name`` stands for; the function, where a room answers calls."""
     found = getattr(module, name)
     return found if not (isinstance(found, ModuleType) and callable(found)) else getattr(found, name)
-
-
-def _modules(package: str) -> Iterator[tuple[str, ModuleType]]:
-    for found in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        yield found.name, importlib.import_module(f"{package}.{found.name}")
 
 
 def _entry(name: str, value: Any) -> list[str]:
@@ -146,10 +146,9 @@ def _line(value: Any) -> str:
     return "A type of arrays." if hasattr(value, "names") else "A type, for annotations."
 
 
-def _table(room: str, names: Iterator[tuple[str, Any]]) -> list[str]:
+def _room(room: str, names: Iterable[str]) -> list[str]:
     about = _line(importlib.import_module(f"veilwalk.{room}"))
-    rows = [f"| `{name}` | {_line(value).replace('|', chr(92) + '|')} |" for name, value in names]
-    return [f"### `veilwalk.{room}`", about, "", "| name | |", "|---|---|", *rows, ""]
+    return [f"### `veilwalk.{room}`", about, "", paragraph(", ".join(f"`{name}`" for name in names) + "."), ""]
 
 
 def main() -> None:

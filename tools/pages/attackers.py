@@ -96,12 +96,14 @@ def scored_rows(found: Audit, about: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the lines of a table in Markdown."""
+    """Return the lines of a table in Markdown; of linked updates 2, 4 and 8 are shown."""
     lines = [
         "| walk | observer | colluders | linked | named | 95% interval | mean top posterior | blind | scored |",
         "|---|---|---|---:|---:|---|---:|---:|---:|",
     ]
     for row in rows:
+        if row["observer"].startswith("linked-") and row["linked"] not in {2, 4, 8}:
+            continue
         low, high = row["hit_ratio_interval"]
         alone = "coalition" not in row["observer"] and row["observer"] != "first-sight"
         blind = f"{row['blind_hit_ratio']:.2%}" if "blind_hit_ratio" in row else ""

@@ -1,7 +1,7 @@
 """The full audit of the paper's network: every law, every observer, the curve over colluders, the strongest attackers.
 
 Run ``make audit-campaign``; about half an hour on two cores that have nothing else to do. It writes the table
-``docs/reference/audit.md`` and the figures ``docs/images/audit-*.png``. Every part is a job, kept under ``--work``; run
+``docs/measured/audit.md`` and the figures ``docs/images/audit-*.png``. Every part is a job, kept under ``--work``; run
 it again to go on where it stopped, with ``--engine`` on several cores or machines. ``--only attackers`` renews those
 sections and leaves the others as they were written. ``--updates`` shrinks the laws and the curve to a smoke run,
 ``--docs`` writes elsewhere.
@@ -89,7 +89,7 @@ def main() -> None:
     rows = [row for part in found[: len(curve)] for row in part["result"]["rows"]]
     joined = Record(**found[len(curve) - 1] | {"result": {"rows": rows}}) if curve else None
     by_law = {job["law"]: Record(**part) for job, part in zip(laws, found[len(curve) :], strict=True)}
-    path = options.docs / "reference" / "audit.md"
+    path = options.docs / "measured" / "audit.md"
     before = path.read_text() if path.exists() else ""
     write_atomically(path, page(by_law, joined, attackers, before).encode())
     drawn(by_law, joined, options.docs / "images")

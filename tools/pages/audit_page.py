@@ -82,10 +82,18 @@ def _by_law(records: Mapping[str, Record]) -> list[str]:
             if observer not in record.result["observers"]:
                 continue
             row = record.result["observers"][observer]["overall"]
-            entropy = f"{plus_minus(row, 'node_entropy_nats', 3)} ({row['node_entropy_bits']:.2f})"
-            scores = (entropy, plus_minus(row, "distance_entropy_nats", 3), plus_minus(row, "hit_ratio", 4))
-            rows.append((name, f"{record.result['hops_per_update']:.1f}", observer, *scores, _plain(row)))
-    head = ("law", "hops per update", "observer", "node entropy, nats (bits)", "distance entropy, nats")
+            entropy = plus_minus(row, "node_entropy_nats", 3)
+            rows.append(
+                (
+                    name,
+                    f"{record.result['hops_per_update']:.1f}",
+                    observer,
+                    entropy,
+                    plus_minus(row, "hit_ratio", 4),
+                    _plain(row),
+                )
+            )
+    head = ("law", "hops per update", "observer", "node entropy, nats")
     return [_run(records["paper"]), "", *markdown_table((*head, "hit ratio", "blind"), rows)]
 
 
@@ -94,13 +102,9 @@ def _short_returns(paper: Record) -> list[str]:
     for observer in ("window", "return-time", "last-hop"):
         for row in paper.result["observers"][observer]["by_return_time"][:4]:
             times, share = f"{row['lo']} to {row['hi']}", f"{row['share']:.1%}"
-            scores = (
-                plus_minus(row, "node_entropy_nats", 3),
-                plus_minus(row, "distance_entropy_nats", 3),
-                plus_minus(row, "hit_ratio", 4),
-            )
+            scores = (plus_minus(row, "node_entropy_nats", 3), plus_minus(row, "hit_ratio", 4))
             rows.append((observer, times, share, *scores))
-    head = ("observer", "return times", "share", "node entropy, nats", "distance entropy, nats", "hit ratio")
+    head = ("observer", "return times", "share", "node entropy, nats", "hit ratio")
     lines = [_run(paper), "", *markdown_table(head, rows)]
     worst = paper.result["observers"]["last-hop"]["worst_destination"]
     if worst is None:

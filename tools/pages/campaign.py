@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from veilwalk.engine import ENGINES, JobStore, open_engine, run_jobs
+from veilwalk.engine import JobStore, open_engine, run_jobs
+from veilwalk.engine._engines import ENGINES
 
 #: ``run_jobs`` where the options say, keeping what is done.
 Run = Callable[..., list[Any]]

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from tools.pages.markdown import write_section
 from veilwalk.core.records import write_atomically
 from veilwalk.core.units import readable_bytes
 from veilwalk.core.version import __version__
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "choose-in-five-minutes.md"
-BEGIN, END = "<!-- written by python -m tools.pages.choices -->", "<!-- end -->"
 NETWORKS = {
     "rrg:20:3:seed=1": "20 peers, 3 neighbours each",
     "rrg:60:4:seed=1": "60 peers, 4 neighbours each",
@@ -72,13 +71,7 @@ def main() -> None:
         "| who sealed it guesses the opener | read by a tenth that shares keys |\n"
         "|---|---|---|---:|---:|---|---|---:|---:|\n"
     )
-    text = re.sub(
-        f"{re.escape(BEGIN)}.*?{re.escape(END)}",
-        lambda _: f"{BEGIN}\n\nWith veilwalk {__version__}:\n\n{head}" + "\n".join(rows) + f"\n\n{END}",
-        PAGE.read_text(),
-        flags=re.DOTALL,
-    )
-    write_atomically(PAGE, text.encode())
+    write_section(PAGE, "tools.pages.choices", f"With veilwalk {__version__}:\n\n{head}" + "\n".join(rows))
 
 
 if __name__ == "__main__":

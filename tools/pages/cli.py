@@ -34,9 +34,9 @@ def iter_verbs(group: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
             yield inner.command_path, command, inner
 
 
-def flag_table(command: Any, context: Any) -> str:
-    """Return the flags and arguments of a verb as a table."""
-    rows = []
+def flag_table(verb: str, command: Any, context: Any, shown: dict[tuple[str, str, str], str]) -> str:
+    """Return the flags and arguments of a verb as a table; a flag that an earlier verb has alike is only named."""
+    rows, alike = [], dict[str, list[str]]()
     for parameter in command.get_params(context):
         if "--help" in parameter.opts:
             continue
@@ -46,7 +46,13 @@ def flag_table(command: Any, context: Any) -> str:
         default = match[1] if match else "required" if parameter.required else ""
         about = about.removesuffix(" [required]")
         name = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar
-        rows.append((f"`{name}`", _DEFAULT.sub("", about), default))
+        row = (f"`{name}`", _DEFAULT.sub("", about), default)
+        first = shown.setdefault(row, f"`{verb}`")
+        if first == f"`{verb}`":
+            rows.append(row)
+        else:
+            alike.setdefault(first, []).append(row[0])
+    rows += [(", ".join(names), f"as of {first}", "") for first, names in alike.items()]
     return format_table(("flag", "meaning", "default"), rows)
 
 
@@ -54,9 +60,9 @@ def settings_table() -> str:
     """Return the settings of a training run as a table."""
     rows = []
     for one in TRAIN.options:
-        flag = "" if one.rare else f"`--{one.key}`"
-        rows.append((f"`{one.key}`", flag, one.about, describe_default(one)))
-    return format_table(("key", "flag", "meaning", "default"), rows)
+        key = f"`{one.key}`" if one.rare else f"`--{one.key}`"
+        rows.append((key, one.about, describe_default(one)))
+    return format_table(("key", "meaning", "default"), rows)
 
 
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -84,10 +90,11 @@ def renew_pages() -> dict[Path, str]:
     root: Any = typer.main.get_command(app)
     context: Any = root.make_context("veilwalk", [], resilient_parsing=True)
     verbs_path, training_path = REFERENCE / "cli.md", REFERENCE / "training.md"
-    page = verbs_path.read_text()
+    settings = {(f"`--{one.key}`", one.about, describe_default(one)) for one in TRAIN.options}
+    page, shown = verbs_path.read_text(), dict.fromkeys(settings, "the [settings of a run](training.md#settings)")
     for name, command, inner in iter_verbs(root, context):
         if any("--help" not in parameter.opts for parameter in command.get_params(inner)):
-            page = renew_section(page, f"## `{name}`", flag_table(command, inner))
+            page = renew_section(page, f"## `{name}`", flag_table(name, command, inner, shown))
     return {verbs_path: page, training_path: renew_section(training_path.read_text(), "## Settings", settings_table())}
 
 

@@ -1,7 +1,8 @@
 """What only a graphics card has time for: an audit of a billion updates, and a frontier on a million nodes.
 
 ``python -m tools.pages.gpu_figures play --out DIR`` plays on the card (a few minutes) and leaves counts and
-deliveries in DIR; ``... write --out DIR`` reads them, needs no card, and makes ``docs/reference/gpu-figures.md``.
+deliveries in DIR; ``... write --out DIR`` reads them, needs no card, and writes a section of
+``docs/measured/speed.md``.
 Integers being equal on both, ``--device cpu`` would find the same, in days.
 """
 
@@ -18,13 +19,14 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from tools.pages.markdown import write_section
 from veilwalk import walks
 from veilwalk.core.walk import Walk
 from veilwalk.design import choose_scheme
 from veilwalk.design._openings import bound_node_entropy
 from veilwalk.graphs import random_regular
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "gpu-figures.md"
+PAGE = Path(__file__).parents[2] / "docs" / "measured" / "speed.md"
 SEED = 7
 # Return times told apart: each by itself at first, then by about 7 percent.
 CLASSES = 160
@@ -123,7 +125,7 @@ def _frontier_rows(folder: Path, scored: int) -> list[str]:
     rows = []
     for walk in WALKS:
         kept = np.load(folder / f"frontier-{walk}.npz")
-        for recipients in COUNTS:
+        for recipients in COUNTS[::2]:
             deliveries = (
                 kept[f"{recipients}_{name}"][:scored].astype(np.int64) for name in ("source", "destination", "last_hop")
             )
@@ -142,10 +144,8 @@ def write_page(folder: Path, scored: int) -> None:
     """Make the page from what was played."""
     audit = json.loads((folder / "audit.json").read_text())
     rates = [f"| {name} | {rate:.6f} ± {spread:.6f} |" for name, (rate, spread) in audit["rates"].items()]
-    text = f"""<!-- Made by `python -m tools.pages.gpu_figures`. -->
-# Figures that take a graphics card
-
-## An audit of {audit["updates"]:,} updates
+    text = f"""
+### An audit of {audit["updates"]:,} updates
 
 The paper's law (distances 2 to 6) on rrg:300:3, seed {SEED}: {audit["hops"]:.3g} hops, played and counted in
 {audit["seconds"]:.0f} s. No model of the walk is used: for everything that a lone opener can see, the source most often
@@ -157,7 +157,7 @@ into as many classes as serve the guesser best, so what can be learnt from them 
 |---|---|
 {chr(10).join(rates)}
 
-## A frontier on a million nodes
+### A frontier on a million nodes
 
 rrg:1000000:4, sealed for K nodes that are no neighbours; hops between two updates, and an upper bound on what is left
 hidden to an opener that knows its last hop (nats, of {math.log(NODES - 1):.2f}; by classes of pairs of the first
@@ -167,7 +167,7 @@ hidden to an opener that knows its last hop (nats, of {math.log(NODES - 1):.2f};
 |---|---|---|---|---|---|
 {chr(10).join(_frontier_rows(folder, scored))}
 """
-    PAGE.write_text(text, encoding="utf-8")
+    write_section(PAGE, "tools.pages.gpu_figures write", text)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Graphs, walks and laws side by side: price, entropy, hit ratio, worst destination, and how near to the best.
 
-Run ``make graph-table``; about ten minutes on two cores. It writes ``docs/reference/graphs.md`` and the figures
+Run ``make graph-table``; about ten minutes on two cores. It writes ``docs/measured/graphs.md`` and the figures
 ``docs/images/frontier-*.png``. Graphs that are done are kept in ``--work``. ``--small`` runs on small
 graphs, a smoke test; ``--docs`` writes elsewhere.
 """
@@ -43,7 +43,7 @@ _ABOUT = (
     "law with the simple walk on the same graph. Entropy: expected node entropy, nats. At most: a bound on any "
     "balanced law with so many hops. Worst: entropy at the destination that knows most. Updates: how often a node "
     "updates, times the mean, least to most. What the columns rest on: "
-    "[laws for any graph](../explanation/laws-for-any-graph.md)."
+    "[walks and laws](../explanation/walks-and-laws.md#the-law)."
 )
 _AUDITED = (
     "The protocol played under each balanced law, {updates:,} updates, and attacked with exact posteriors; the same "
@@ -74,7 +74,7 @@ def main() -> None:
             (options.docs / "images").mkdir(parents=True, exist_ok=True)
             shutil.copy(Path(folder) / "frontier.png", options.docs / "images" / f"frontier-{short}.png")
     audits = [line for one in found for line in one["audits"]]
-    write_page(options.docs / "reference" / "graphs.md", records, audits, _AUDITED.format(updates=updates))
+    write_page(options.docs / "measured" / "graphs.md", records, audits, _AUDITED.format(updates=updates))
 
 
 def measured(updates: int, graph: list[str]) -> dict[str, Any]:

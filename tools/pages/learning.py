@@ -1,7 +1,7 @@
 """Learning over a network of 300 peers, measured: MNIST, two partitions, two models, five algorithms, attacks.
 
 Run ``python -m tools.pages.learning`` from the checkout, with MNIST's four files in ``../shared/data/mnist`` or
-where ``--data`` says. It writes ``docs/reference/learning.md`` and ``docs/images/learning.png``. Everything but the
+where ``--data`` says. It writes ``docs/measured/learning.md`` and ``docs/images/learning.png``. Everything but the
 speed is jobs (:mod:`tools.pages.learning_jobs`), kept under ``--work``: run it again to go on where it stopped,
 with ``--engine`` on several cores or machines. ``--only softmax`` renews one section and leaves the others as they were
 written. ``--profile reduced`` is a smoke test of a few minutes that leaves the docs alone.
@@ -147,7 +147,7 @@ def main() -> None:
     start = time.perf_counter()
     with engine(options.engine, work) as run:
         record = Plan(options.profile, options.data, options.only, run).record()
-    path = docs / "reference" / "learning.md"
+    path = docs / "measured" / "learning.md"
     write_atomically(path, page(record, before=path.read_text() if path.exists() else "").encode())
     if any(cell["kind"] == "train" for cell in record.result["cells"]):
         write_atomically(docs / "images" / "learning.png", learning_figure(record))

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from veilwalk.core.records import write_atomically
+
+
+def write_section(page: Path, command: str, text: str) -> None:
+    """Replace what a page has between the mark of a command and the next end mark."""
+    begin, end = f"<!-- written by python -m {command} -->", "<!-- end -->"
+    section = re.compile(f"{re.escape(begin)}.*?{end}", re.DOTALL)
+    written = section.sub(lambda _: f"{begin}\n\n{text.strip()}\n\n{end}", page.read_text())
+    write_atomically(page, written.encode())
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

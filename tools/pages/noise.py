@@ -1,7 +1,7 @@
 """What noise costs, and what it buys: MNIST over 300 peers at epsilon 8 and 1, one record or a whole node protected.
 
 Run ``python -m tools.pages.noise`` from the checkout, with MNIST's four files in ``../shared/data/mnist`` or
-where ``--data`` says. It renews the section *Noise* of ``docs/reference/learning.md``. Every run is a job, kept in
+where ``--data`` says. It renews the section *Noise* of ``docs/measured/learning.md``. Every run is a job, kept in
 ``--work``: run it again to go on. ``--tune`` tries noise budgets and gradient norms on public data, prints what it
 finds and leaves the page alone: what is best stands in :mod:`veilwalk.learning._mechanism`.
 """
@@ -21,7 +21,7 @@ from veilwalk.core.records import write_atomically
 from veilwalk.core.version import __version__
 from veilwalk.learning import NOISE_BUDGET, USUAL_GRADIENT
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "learning.md"
+PAGE = Path(__file__).parents[2] / "docs" / "measured" / "learning.md"
 UNITS, EPSILONS, PARTITIONS = ("record", "node"), (8.0, 1.0), ("iid", "dirichlet:0.3")
 SEEDS, UPDATES, TUNING_UPDATES = (1, 2, 3), 3000, 600
 BUDGETS = {"record": (0.3, 0.6, 1.2), "node": (0.12, 0.25, 0.5)}

@@ -1,4 +1,4 @@
-"""Writes docs/reference/overlay-attackers.md, its rows and its figure: what coalitions name on a secret overlay.
+"""Writes docs/measured/overlay-attackers.md, its rows and its figure: what coalitions name on a secret overlay.
 
 ``--from-rows`` draws and prints the stored rows; without it they are measured, which takes half an hour on two cores.
 """
@@ -20,7 +20,7 @@ from veilwalk.design import choose_scheme, exposed_share
 from veilwalk.report.style import finish_axis, render_figure, set_heading
 
 ROOT = Path(__file__).parents[2] / "docs"
-ROWS, PAGE, FIGURE = ROOT / "reference/overlay-attackers.json", ROOT / "reference/overlay-attackers.md", "overlay.png"
+ROWS, PAGE, FIGURE = ROOT / "measured/overlay-attackers.json", ROOT / "measured/overlay-attackers.md", "overlay.png"
 NODES, REPLICAS, SEED = 300, 6, 1
 _OWN: dict[str, Any] = {"has_map": False}
 _NAMED: dict[str, Any] = {"has_names": True}
@@ -63,7 +63,8 @@ Written by `python -m tools.pages.overlay_attackers`: {nodes} members, {replicas
 colluders of its own, far:2, non-backtracking, seed 1. All share keys and, but for two rows, seize what any of their
 keys opens and seal anew. Scored are honest updates that they read. *Of updates*: each group of linked updates has one
 vote; *of members*: each honest member has one, and one of whom they never read so many is not named. Intervals are 95%,
-over replicas. [The secret overlay](../explanation/secret-overlay.md) says what the rows mean.
+over replicas; `overlay-attackers.json` beside this page has 2, 4 and 16 linked updates too. [The secret
+overlay](../explanation/secret-overlay.md) says what the rows mean.
 
 ![Hops against what the strongest coalition names of one and of eight linked updates](../images/overlay.png)
 
@@ -104,6 +105,8 @@ def write_page(cases: list[dict[str, Any]]) -> None:
     lines = _HEAD.format(nodes=NODES, replicas=REPLICAS).splitlines()
     for case in cases:
         for row in case["rows"]:
+            if row["linked"] not in {1, 8, 32}:
+                continue
             bound = "-" if row["bound"] >= 1.0 and case["attack"]["overlays"] == 1 else f"{row['bound']:.1%}"
             lines.append(
                 f"| {case['attack']['name']} | {case['recipients']} | {case['colluding']:.0%} | {case['degree']} | "

@@ -1,7 +1,7 @@
 """What models cost on their way, measured: payloads, adapters, momentum that stays, and ten million parameters.
 
 Run ``python -m tools.pages.payloads`` from the checkout, with MNIST's four files in ``../shared/data/mnist`` or
-where ``--data`` says. It writes the section Payloads of ``docs/reference/learning.md``. Everything is jobs, kept under
+where ``--data`` says. It writes the section Payloads of ``docs/measured/learning.md``. Everything is jobs, kept under
 ``--work``: run it again to go on where it stopped. ``--small`` is a smoke test that leaves the docs alone.
 """
 
@@ -258,7 +258,7 @@ def main() -> None:
     if options.small:
         print("\n".join(lines))
         return
-    path = Path(__file__).parents[2] / "docs" / "reference" / "learning.md"
+    path = Path(__file__).parents[2] / "docs" / "measured" / "learning.md"
     write_atomically(path, replaced(path.read_text(), lines).encode())
 
 

@@ -1,7 +1,7 @@
 """What poisoners do to a model, and what tests of received models are worth: T10 of the test campaign.
 
 Run ``make robustness``, with MNIST's four files in ``../shared/data/mnist`` or where ``--data`` says. It writes
-``docs/reference/robustness.md``. Every run is a job, kept in ``--work`` and not trained again; ``--engine`` does them
+``docs/measured/robustness.md``. Every run is a job, kept in ``--work`` and not trained again; ``--engine`` does them
 elsewhere. The ratios that are tested with come from rehearsals in which nobody poisons and the test rows are not read.
 """
 
@@ -24,7 +24,7 @@ from veilwalk.learning import Acceptance, Poison, TrainingTrace, load_data, trai
 from veilwalk.training import Scenario, make_spec
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reference" / "robustness.md"
+PAGE = ROOT / "docs" / "measured" / "robustness.md"
 LEARNER = make_spec().learner
 GRAPH, UPDATES, SHARE, LAST = "rrg:300:3:seed=1", 3000, 0.1, 10
 PARTITIONS = ("iid", "dirichlet:0.3")

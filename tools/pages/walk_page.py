@@ -17,32 +17,31 @@ def page(rows: Rows, parts: dict[str, list[Any]], *, network: str, audited: Sequ
     lines = [
         "# Walks side by side",
         "",
-        f"Written by `make walk-comparison` with veilwalk {__version__}, seed 7. What the words mean and what follows",
-        "is in [better walks](../explanation/better-walks.md). 95% intervals are from the spread of independent lanes.",
+        f"Written by `make walk-comparison` with veilwalk {__version__}, seed 7. What follows is in",
+        "[walks and laws](../explanation/walks-and-laws.md). 95% intervals are from the spread of independent lanes.",
         "",
         f"## The paper's network: {network}, law `paper`, {updates} updates a walk",
         "",
         "Posteriors are rehearsed for all walks alike. Sources named at the first guess, in percent; 30 colluders.",
         "",
-        "| walk | hops per update | relative | hops walked | last-hop | path | first-sight |",
-        "|---|---|---|---|---|---|---|",
+        "Entropies in nats, of nodes.",
+        "",
+        "| walk | hops per update | relative | entropy, last-hop | path | named by last-hop | path | first-sight |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
+        left = (row["observers"][name]["overall"] for name in ("last-hop", "path"))
+        entropy = " | ".join(plus_minus(one, "node_entropy_nats", 3) for one in left)
         named = " | ".join(percent(row["observers"][name]["overall"]) for name in ("last-hop", "path", "first-sight"))
-        cost = f"{plus_minus(row, 'hops_per_update', 1)} | {row['relative_hops']:.3f} | {row['hops']:.1e}"
+        cost = f"{plus_minus(row, 'hops_per_update', 1)} | {row['relative_hops']:.3f} | {entropy}"
         lines.append(f"| {row['walk']} | {cost} | {named} |")
-    for observer in ("return-time", "last-hop", "path"):
-        lines += by_quantile(f"### Node entropy in nats, {observer} observer", rows, observer, "node_entropy_nats", 4)
+    lines += by_quantile("### Node entropy in nats, last-hop observer", rows, "last-hop", "node_entropy_nats", 4)
     lines += [
         "",
         "Lost is how far the posterior's node entropy is below the prior's at the same destinations; below zero, the",
     ]
-    lines += ["law's unevenness is undone by what is seen. Intervals are below 0.0001 but for the first two rows."]
-    for observer in ("return-time", "last-hop"):
-        title = f"### Node entropy lost to the {observer} observer, in nats"
-        lines += by_quantile(title, rows, observer, "node_entropy_lost_nats", 4)
+    lines += ["law's unevenness is undone by what is seen."]
     exact = [row for part in parts["exact"] for row in part]
-    lines += ["", "## The same with exact posteriors"]
     for observer in ("return-time", "last-hop"):
         title = f"### Node entropy lost to the {observer} observer, in nats, exact"
         lines += by_quantile(title, exact, observer, "node_entropy_lost_nats", 4)

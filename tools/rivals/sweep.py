@@ -19,7 +19,8 @@ from tools.rivals.comparators import RouteSettings, compared
 from veilwalk.core.config import decode
 from veilwalk.core.errors import VeilwalkError
 from veilwalk.core.records import require_writable
-from veilwalk.engine import ENGINES, JobStore
+from veilwalk.engine import JobStore
+from veilwalk.engine._engines import ENGINES
 from veilwalk.experiments import SweepPlan, sweep
 from veilwalk.experiments._sweep import SweepKind
 from veilwalk.report import sweep_files

@@ -11,18 +11,13 @@ from veilwalk.core.rooms import make_callable, open_room
 if TYPE_CHECKING:
     from veilwalk.audit._attack import Answer, iter_answers
     from veilwalk.audit._audit import Audit, audit, audit_collusion, warn_few_members
+    from veilwalk.audit._coalitions import (
+        OverlayAttack,
+        measure_overlay,
+    )
     from veilwalk.audit._knowledge import Knowledge, Posterior
     from veilwalk.audit._members import Coalition
     from veilwalk.audit._observers import Observer
-    from veilwalk.audit._overlay import (
-        OverlayAttack,
-        average_unnamed,
-        count_corruptions,
-        measure_overlay,
-        named_nodes,
-        play_seizing,
-        weigh_makers,
-    )
     from veilwalk.audit._plan import OBSERVERS, make_plan, plan_collusion
     from veilwalk.audit._play import choose_colluders
     from veilwalk.audit._score import SCORES, estimate_over_lanes, score_posteriors

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from veilwalk.audit._coalitions import average_unnamed, named_nodes
 from veilwalk.audit._knowledge import Grants, Inference, Knowledge, Posterior, Timing, group_equal, require_rows
 from veilwalk.audit._observers import Observer
-from veilwalk.audit._overlay import average_unnamed, named_nodes
 from veilwalk.audit._plan import choose_inference, make_plan
 from veilwalk.audit._play import Run, Truth, choose_colluders
 from veilwalk.audit._sampled import simulate_rehearsal
@@ -109,11 +109,11 @@ class Scorer:
         scored = {}
         for name, observer in self._observers.items():
             if observer.by_destination:
-                scored[name] = self._summarise(observer, [part for block in blocks for part in block[name]])
+                scored[name] = self._join_scores(observer, [part for block in blocks for part in block[name]])
         for name, answer in zip(others, answers, strict=True):
             if answer["left_out"] is None:
                 observer = self._observers[name]
-                scored[name] = self._summarise(observer, answer["scores"], answer["facts"], subsets=answer["subsets"])
+                scored[name] = self._join_scores(observer, answer["scores"], answer["facts"], subsets=answer["subsets"])
             else:
                 self.left_out[name] = answer["left_out"]
         return scored
@@ -142,7 +142,7 @@ class Scorer:
                 rows = selected[observer.name]
                 rows = rows[destination[rows] == node]
                 if len(rows):
-                    scores[observer.name] += self._ask(observer, local, rows)
+                    scores[observer.name] += self._iter_scores(observer, local, rows)
             progress("attacking", number, len(nodes), "destinations")
         return scores
 
@@ -158,7 +158,7 @@ class Scorer:
             rows = require_rows(observer.select_rows(knowledge), purpose)
             parts = observer.split_rows(knowledge, rows)
             for part, of in zip(parts, observer.part_names or repeat(""), strict=False):
-                scores += self._ask(observer, knowledge, part, of)
+                scores += self._iter_scores(observer, knowledge, part, of)
             if not observer.links:
                 facts, subsets = observer.facts(knowledge), observer.subsets(knowledge)
         return {"scores": scores, "facts": facts, "subsets": subsets, "left_out": self.left_out.get(name)}
@@ -189,7 +189,7 @@ class Scorer:
                 table = score_posteriors(posterior.weights, true, candidates.away, knowledge.support)
                 scores[observer.name].append((_SINGLE, row, table, posterior.how))
         return {
-            observer.name: self._summarise(observer, scores[observer.name], blind=np.array(blind))
+            observer.name: self._join_scores(observer, scores[observer.name], blind=np.array(blind))
             for observer in observers
         }
 
@@ -206,24 +206,24 @@ class Scorer:
         weights, place = np.full((1, len(others)), 1.0 / len(others)), np.searchsorted(others, [source])
         table = score_posteriors(weights, place, away[others], knowledge.support)
         parts = [(_SINGLE, rows, np.tile(table, (len(rows), 1)), "exact: by symmetry")]
-        return self._summarise(observer, parts, blind=np.full(len(rows), 1.0 / len(others)))
+        return self._join_scores(observer, parts, blind=np.full(len(rows), 1.0 / len(others)))
 
-    def _ask(self, observer: Observer, knowledge: Knowledge, rows: IntArray, of: str = "") -> Iterator[_Scores]:
+    def _iter_scores(self, observer: Observer, knowledge: Knowledge, rows: IntArray, of: str = "") -> Iterator[_Scores]:
         """Yield the scores of an observer for these updates, or for groups of them that have one source."""
         if not observer.links:
             posterior = observer.posterior(knowledge, rows)
             posterior = check_posterior(observer, posterior, (len(rows), knowledge.graph.n_nodes))
             posterior = hide_names(observer, knowledge, posterior, rows)
-            yield _SINGLE, rows, self._score(posterior, rows), posterior.how
+            yield _SINGLE, rows, self._score_posterior(posterior, rows), posterior.how
             return
         source = self._truth.source[rows]
         groups = [places for count in observer.links if len(places := group_equal(source, count))]
         for places, posterior in zip(groups, observer.join(knowledge, rows, groups), strict=True):
             first = rows[places[:, 0]]
             hidden = hide_names(observer, knowledge, posterior, first)
-            yield (places.shape[1], of), first, self._score(hidden, first), hidden.how
+            yield (places.shape[1], of), first, self._score_posterior(hidden, first), hidden.how
 
-    def _score(self, posterior: Posterior, rows: IntArray) -> FloatArray:
+    def _score_posterior(self, posterior: Posterior, rows: IntArray) -> FloatArray:
         """Score the posteriors of the given updates."""
         knowledge, scores = self._knowledge, np.zeros((len(rows), len(SCORES)))
         destination, source = knowledge.sightings.destination[rows], self._truth.source[rows]
@@ -233,7 +233,7 @@ class Scorer:
             scores[places] = score_posteriors(posterior.weights[places], source[places], away, knowledge.support)
         return scores
 
-    def _summarise(
+    def _join_scores(
         self,
         observer: Observer,
         parts: Sequence[_Scores],
@@ -360,14 +360,7 @@ def fit_inference(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Answer:
-    """The answer of one observer for one update.
-
-    Attributes:
-        row: The update, by its place among the records.
-        weights: Its posterior over all nodes.
-        prior: Its blind guess.
-        how: How the posterior was obtained.
-    """
+    """The answer of one observer for one update (its ``row``): posterior over all nodes, blind guess, and how."""
 
     row: int
     weights: FloatArray
@@ -382,20 +375,11 @@ def iter_answers(
     rows: IntArray,
     *,
     settings: AuditSettings | None = None,
-    progress: Progress = silent,
 ) -> Iterator[tuple[str, list[Answer]]]:
     """Yield the answers of each observer for the updates ``rows`` of a walk that was played elsewhere.
 
-    An observer that selects its own updates answers for the last one up to each of ``rows``. The records must have been
-    played with ``settings``: its seed, and for a coalition its colluders.
-
-    Args:
-        scheme: Graph, law and walk.
-        records: Updates of ``walks.UPDATE_DTYPE``, in the order of their lanes (``replica``).
-        names: Names of observers that answer for single updates.
-        rows: Places among the records.
-        settings: The effort.
-        progress: The listener.
+    An observer that selects its own updates answers for the last one up to each of ``rows``. The records are in the
+    order of their lanes, and were played with ``settings``: its seed, and for a coalition its colluders.
     """
     plan = make_plan(scheme, replace(settings or AuditSettings(), observers=tuple(names)))
     linking = [observer.name for observer in plan.observers if observer.links]
@@ -403,10 +387,10 @@ def iter_answers(
         refused = ",".join(linking or names)
         raise InvalidParameterError("observers", refused, "such as answer for single updates, with tables of all pairs")
     colluders = choose_colluders(scheme.graph, plan.colluders, plan.settings.seed, placement=plan.settings.placement)
-    knowledge = grant_knowledge(plan, Run.from_records(records, colluders, complete=True), progress)
+    knowledge = grant_knowledge(plan, Run.from_records(records, colluders, complete=True))
     # Other destinations need no tables.
     knowledge.attacked = np.isin(np.arange(scheme.graph.n_nodes), knowledge.sightings.destination[rows])
-    inference = fit_inference(knowledge, plan.observers, progress)
+    inference = fit_inference(knowledge, plan.observers, silent)
     for observer in plan.observers:
         observer.fit(knowledge)
         subset = np.unique(rows)

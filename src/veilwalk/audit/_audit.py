@@ -11,9 +11,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from veilwalk.audit._attack import attack_run, grant_knowledge
-from veilwalk.audit._deviations import measure_members
+from veilwalk.audit._coalitions import list_overlay_rows, measure_members
 from veilwalk.audit._members import Coalition
-from veilwalk.audit._overlay import list_overlay_rows
 from veilwalk.audit._plan import OBSERVERS, make_plan, plan_collusion
 from veilwalk.audit._play import choose_colluders, play_updates
 from veilwalk.audit._score import Scored, summarise_scores
@@ -55,8 +54,6 @@ class Findings:
     Means and 95% intervals are over all its updates; for linked updates over the largest groups.
 
     Attributes:
-        name: The observer.
-        scored: Its scored updates.
         how: How its posteriors were obtained.
         report: The results as plain data, as in the record: also the worst destination, arc and percent.
         overall: The row over all updates.

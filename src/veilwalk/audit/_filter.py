@@ -244,15 +244,10 @@ class SampledFilter(Filter):
         own_draws: bool = True,
         shares_keys: bool = False,
     ) -> None:
-        """Prepare for a scheme.
+        """Prepare for a scheme, with so many ``particles`` (paths) at a time.
 
-        Args:
-            scheme: Graph, law, walk and number of recipients.
-            counted: Opened messages state how many updates there were.
-            particles: Paths to sample at a time.
-            seed: Seed of the paths.
-            own_draws: Whether members remember their own recipients.
-            shares_keys: Whether they open with each other's keys: logs then say who of them is a recipient.
+        ``counted``: opened messages state how many updates there were. ``own_draws``: members remember their own
+        recipients. ``shares_keys``: they open with each other's keys, and logs say who of them is a recipient.
         """
         super().__init__(scheme)
         self._shares_keys, self._prior = shares_keys, scheme.source_prior
@@ -280,7 +275,7 @@ class SampledFilter(Filter):
         slack = np.array([log.updates - int(log.new.sum()) for log in segments])
         climbs = (slack <= _COUNTED) & self._counted
         late = [question is _ask_opened and not counts for counts in climbs]
-        begins = np.array([self._begin(log) if may else 0 for log, may in zip(segments, late, strict=True)])
+        begins = np.array([self._first_followed(log) if may else 0 for log, may in zip(segments, late, strict=True)])
         parts = [self._lay_out(log, question, begin) for log, begin in zip(segments, begins, strict=True)]
         tables, labels, unheld = (list(column) for column in zip(*parts, strict=True))
         bounds, windows = np.cumsum([0] + [len(part) for part in tables]), np.concatenate(tables)
@@ -327,7 +322,7 @@ class SampledFilter(Filter):
         pin = np.where(read, log.number[1:] - np.cumsum(new), -1)
         return self._windows(log, question(log), when, np.zeros_like(when), pin, log.node[1:])[begin:]
 
-    def _begin(self, log: MemberLog) -> int:
+    def _first_followed(self, log: MemberLog) -> int:
         """Return the sighting from which a segment is followed."""
         early = np.flatnonzero(log.clock[-1] - log.clock >= self._longest)
         return int(early[-1]) if len(early) else 0

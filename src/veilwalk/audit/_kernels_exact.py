@@ -22,7 +22,7 @@ Links = tuple[Array, Array, Array]
 
 
 @jit
-def _step(links: Links, free: Array, live: Array, here: Array, there: Array, reached: Array) -> None:
+def _step_weights(links: Links, free: Array, live: Array, here: Array, there: Array, reached: Array) -> None:
     """Let ``there[z]`` be the sum of ``here`` over the live states that z is linked to, and mark z as reached.
 
     Rows of states that are not reached are left alone.
@@ -45,7 +45,7 @@ def _step(links: Links, free: Array, live: Array, here: Array, there: Array, rea
 
 
 @jit
-def _deliver(
+def _open_arrived(
     law: Links, place: Array, live: Array, weights: Array, still: Array, layers: Array, used: int, more: int,
     sealings: Array
 ) -> None:  # fmt: skip
@@ -89,15 +89,15 @@ def _follow_window(
     live, reached = np.zeros(n_states, np.bool_), np.zeros(n_states, np.bool_)
     still[start] = 1.0
     live[start] = True
-    _deliver(law, place, live, weights, still, layers, used, more, sealings[0])
+    _open_arrived(law, place, live, weights, still, layers, used, more, sealings[0])
     for t in range(1, hops + 1):
-        _step(back, free, live, still, after, reached)
+        _step_weights(back, free, live, still, after, reached)
         for j in range(used):
-            _step(back, free, live, layers[j], later[j], reached)
+            _step_weights(back, free, live, layers[j], later[j], reached)
         still, after = after, still
         layers, later = later, layers
         live, reached = reached, live
-        _deliver(law, place, live, weights, still, layers, used, more, sealings[t])
+        _open_arrived(law, place, live, weights, still, layers, used, more, sealings[t])
     chance_unchanged = np.zeros(n_nodes)
     if new:
         weights[:] = 0.0
@@ -142,7 +142,7 @@ def _weigh_makers(
                         total += law[2][e] * rest[z, column[law[1][e]]]
                 out[node] += sealings[t, z] * total
         if t:
-            _step(ahead, free, live, rest, before, reached)
+            _step_weights(ahead, free, live, rest, before, reached)
             rest, before = before, rest
             live, reached = reached, live
 

@@ -25,13 +25,11 @@ import numba
 import numpy as np
 
 from veilwalk.audit._kernels_exact import Links, way_out
-from veilwalk.walks.compiled import chance, jit, jit_inline_nogc, jit_noinline_nogc, jit_parallel, weight_of
+from veilwalk.walks.compiled import chance, jit, jit_inline_nogc, jit_noinline_nogc, jit_parallel, next_word, weight_of
 
 # Levels that differ by less are alike.
 _EQUAL = 1e-9
-_WEYL = np.uint64(0x9E3779B97F4A7C15)
-_MIX, _MIX_AGAIN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_FIRST, _SECOND, _THIRD, _TOP_BITS = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+_TOP_BITS = np.uint64(11)
 
 Array = Any
 # Rows of sealings: when, and by whom.
@@ -55,12 +53,8 @@ _WORTH = 0.5
 
 @jit_inline_nogc
 def uniform(stream: Array) -> float:
-    """Return the next number in [0, 1) of a stream, which is one word (splitmix64)."""
-    stream[0] += _WEYL
-    word = stream[0]
-    word = (word ^ (word >> _FIRST)) * _MIX
-    word = (word ^ (word >> _SECOND)) * _MIX_AGAIN
-    word ^= word >> _THIRD
+    """Return the next number in [0, 1) of a stream, which is one word."""
+    stream[0], word = next_word(stream[0])
     return np.float64(word >> _TOP_BITS) * 2.0**-53
 
 
@@ -128,7 +122,7 @@ def next_state(
 
 
 @jit_inline_nogc
-def _meet(
+def _come_to_node(
     law: Any, even: Any, whole: Array, real: Array, n: int, old: int, visit: int, node: int, mode: int, climb: int,
     born: Array
 ) -> bool:  # fmt: skip
@@ -197,7 +191,7 @@ def _sum_layers(real: Array, i: int, first: int) -> Any:
 
 
 @jit_inline_nogc
-def _seal(law: Any, whole: Array, real: Array, n: int, node: int, now: int, born: Array) -> int:
+def _add_sealing(law: Any, whole: Array, real: Array, n: int, node: int, now: int, born: Array) -> int:
     """Add the sealing of a ciphertext; return how many there are."""
     whole[_WHEN, n] = now
     whole[_MAKER, n] = node
@@ -213,7 +207,7 @@ def _seal(law: Any, whole: Array, real: Array, n: int, node: int, now: int, born
 
 
 @jit_inline_nogc
-def _move(whole: Array, real: Array, i: int, place: int) -> None:
+def _move_sealing(whole: Array, real: Array, i: int, place: int) -> None:
     """Move a sealing to an earlier place."""
     for row in range(whole.shape[0]):
         whole[row, place] = whole[row, i]
@@ -222,7 +216,7 @@ def _move(whole: Array, real: Array, i: int, place: int) -> None:
 
 
 @jit_noinline_nogc
-def _tidy(whole: Array, real: Array, n: int, old: int, room: int) -> Any:
+def _drop_sealings(whole: Array, real: Array, n: int, old: int, room: int) -> Any:
     """Give up sealings of hardly any weight, and more until there are fewer than ``room``; return how many are left."""
     total = 0.0
     for i in range(n):
@@ -233,7 +227,7 @@ def _tidy(whole: Array, real: Array, n: int, old: int, room: int) -> Any:
         for i in range(n):
             if _sum_layers(real, i, 0) > tiny:
                 if n_left < i:
-                    _move(whole, real, i, n_left)
+                    _move_sealing(whole, real, i, n_left)
                 n_left += 1
             elif i < old:
                 n_old -= 1
@@ -244,7 +238,7 @@ def _tidy(whole: Array, real: Array, n: int, old: int, room: int) -> Any:
 
 
 @jit_noinline_nogc
-def _go(
+def _draw_way(
     ahead: Any, place: Array, law: Any, even: Any, marked: Array, must: Any, changed: Any, start: int,
     hops: int, clock: int, skip: int, top: int, plain: Array, through: Array, climb: int, whole: Array, real: Array,
     n: int, last: Array, stream: Array, born: Array, trail: Array
@@ -271,11 +265,11 @@ def _go(
             waits = False
             born[:] = 0.0
             born[0] = 1.0
-            n, old = _seal(law, whole, real, 0, node, now, born), 0
-        elif n > 0 and _meet(law, even, whole, real, n, old, last[node], node, mode, climb, born) and changed:
+            n, old = _add_sealing(law, whole, real, 0, node, now, born), 0
+        elif n > 0 and _come_to_node(law, even, whole, real, n, old, last[node], node, mode, climb, born) and changed:
             if n == room or t % _TIDY == 0:
-                n, old = _tidy(whole, real, n, old, room)
-            n = _seal(law, whole, real, n, node, now, born)
+                n, old = _drop_sealings(whole, real, n, old, room)
+            n = _add_sealing(law, whole, real, n, node, now, born)
         last[node] = now
     return n, old
 
@@ -355,7 +349,7 @@ def _learn_recipients(law: Any, reach: Array, shared: Array, whole: Array, real:
 
 
 @jit_noinline_nogc
-def _weigh(
+def _weigh_sighting(
     law: Any, even: Any, whole: Array, real: Array, n: int, old: int, changed: Any, own: Any, visit: int, node: int,
     opens: Any, keys: Any, reach: Array, shared: Array, pin: int, born: Array
 ) -> Any:  # fmt: skip
@@ -364,10 +358,10 @@ def _weigh(
     ``keys``: members share them, and know who of them is a recipient. Then ``pin`` is the layer that they read, or -1.
     """
     if not keys:
-        _meet(law, even, whole, real, n, old, visit, node, _OPENS if opens else _PASSES, 0, born)
+        _come_to_node(law, even, whole, real, n, old, visit, node, _OPENS if opens else _PASSES, 0, born)
     if changed and old > 0:
         for i in range(old, n):
-            _move(whole, real, i, i - old)
+            _move_sealing(whole, real, i, i - old)
         n -= old
     if own:
         return 1.0, 0
@@ -388,7 +382,7 @@ def _weigh(
 
 
 @jit
-def _smooth(
+def _smooth_way(
     law: Any, even: Any, marked: Array, own: Any, starter: int, climb: int, longest: int, windows: Array, keys: Any,
     reach: Array, shared: Array, trail: Array, weight: float, whole: Array, real: Array, unheld: Array, out: Array
 ) -> None:  # fmt: skip
@@ -411,7 +405,7 @@ def _smooth(
     last[starter] = 0
     if not own:
         born[0] = 1.0
-        n = _seal(law, whole, real, 0, starter, 0, born)
+        n = _add_sealing(law, whole, real, 0, starter, 0, born)
         maker[0], before[0, 0] = starter, 1.0
     for w in range(windows.shape[0]):
         _, hops, _, _, new, ask, clock, _, pin, node = windows[w]
@@ -427,7 +421,7 @@ def _smooth(
                 born[:] = 0.0
                 born[0] = 1.0
                 real[:n, _SHARE] = real[:n, _SCALE]
-            elif n > 0 and _meet(
+            elif n > 0 and _come_to_node(
                 law, even, whole, real, n, old, visit, here, _MAY_OPEN if changed else _PASSES, climb, born
             ):
                 sealed = changed
@@ -445,8 +439,8 @@ def _smooth(
                 base, n, old = base + n, 0, 0
             maker[base + n], window[base + n] = here, w
             before[base + n] = born
-            n = _seal(law, whole, real, n, here, now, born)
-        explained, rest = _weigh(
+            n = _add_sealing(law, whole, real, n, here, now, born)
+        explained, rest = _weigh_sighting(
             law, even, whole, real, n, old, changed, own and not changed, last[node], node, ask >= OPENED, keys,
             reach, shared[w], pin, born,
         )  # fmt: skip
@@ -482,7 +476,7 @@ def _smooth(
 
 
 @jit
-def _follow(
+def _follow_segment(
     ahead: Any, back: Any, law: Any, place: Array, free: Array, starter: int, drawn: Array, own: Any,
     n_layers: int, climb: int, windows: Array, keys: Any, reach: Array, shared: Array, n_ways: int, longest: int,
     most_levels: int, seed: Any, unheld: Array, out: Array
@@ -507,7 +501,7 @@ def _follow(
     else:
         born[0] = 1.0
         for p in range(n_ways):
-            count[p] = _seal(law, whole[p], real[p], 0, starter, 0, born)
+            count[p] = _add_sealing(law, whole[p], real[p], 0, starter, 0, born)
     for w in range(windows.shape[0]):
         start, hops, came_from, target, new, ask, clock, row, pin, node = windows[w]
         changed, top = new == 1, 0
@@ -523,12 +517,12 @@ def _follow(
         for p in range(n_ways):
             n, old = count[p], count[p]
             if hops >= 0:
-                n, old = _go(
+                n, old = _draw_way(
                     ahead, place, law, even, marked, must, changed, start, hops, clock, skip, top, plain,
                     through, climb, whole[p], real[p], n, last[p], stream, born, trail[p],
                 )  # fmt: skip
             now = clock + hops + 2
-            explained, count[p] = _weigh(
+            explained, count[p] = _weigh_sighting(
                 law, even, whole[p], real[p], n, old, changed, own and not changed, last[p, node], node,
                 ask >= OPENED, keys, reach, shared[w], pin, born,
             )  # fmt: skip
@@ -544,7 +538,7 @@ def _follow(
             long_whole, long_real = np.empty((2, room), np.int32), np.empty((room, _WEIGHT + n_layers))
             for p in range(n_ways):
                 if weights[p] > _NO_WEIGHT:
-                    _smooth(
+                    _smooth_way(
                         law, even, marked, knew, starter, climb, longest, windows, keys, reach, shared, trail[p],
                         weights[p], long_whole, long_real, unheld, out,
                     )  # fmt: skip
@@ -592,7 +586,7 @@ def sample_segments(
     """
     for s in numba.prange(bounds.shape[0] - 1):
         a, b, first, last = bounds[s], bounds[s + 1], rows[s], rows[s + 1]
-        _follow(
+        _follow_segment(
             ahead, back, law, place, frees[group[s]], starter[s], drawn[s], knows[s], slack[s] + 1, climbs[s],
             windows[a:b], keys, reach[group[s]], shared[a:b], n_ways, longest, most_levels, seeds[s],
             unheld[first:last], out[first:last],

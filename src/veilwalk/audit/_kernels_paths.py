@@ -20,10 +20,6 @@ from veilwalk.walks.compiled import chance, jit, jit_inline, jit_parallel
 Array = Any
 #: Rows of the state of each ciphertext, by the hop at which it was sealed.
 LEFT, MET, MET_WEIGHT, TIME, SLOPE, SHARE, N_ROWS = 0, 1, 2, 3, 4, 5, 6
-#: Whom members that cheat seal for: as the law says, one victim, or somebody else each time.
-HONESTLY, ONE_VICTIM, ANYBODY = 0, 1, 2
-#: Columns of a run of cheaters.
-MAKER, GUESS = 0, 1
 
 
 @jit
@@ -199,41 +195,3 @@ def tally_sights(
             if update > 0.0:
                 sights[0, into, source] += updates[1, then]
                 sights[1, into, source] += update
-
-
-@jit
-def play_cheating_lane(
-    path: Any, pools: Any, member: Any, honest: Any, aim: int, victim: int, takes: Any, trains: float, draws: Any,
-    out: Any
-) -> int:  # fmt: skip
-    """Play the protocol on one path and return the number of updates; members aim, or take over what they can read.
-
-    ``pools[i]`` are sets of recipients of node i. ``trains``: the chance that an honest opener trains; else it only
-    seals again. A row of ``out`` gets the maker of an update, and whom the members expected, or -1.
-    """
-    chosen, n_updates, guess, readable = pools[path[0], 0], 0, -1, False
-    single, draw = -1, 0
-    for hop in range(1, path.shape[0]):
-        node = path[hop]
-        opens = node == single
-        if single < 0:
-            for recipient in chosen:
-                opens |= recipient == node
-        if not opens and not (takes and member[node] and readable):
-            continue
-        draw = (draw + 3) % (draws.shape[0] - 3)
-        if n_updates == out.shape[0]:
-            break
-        if member[node] or draws[draw] < trains:
-            out[n_updates, MAKER], out[n_updates, GUESS] = node, guess
-            n_updates += 1
-            guess = -1
-        single, readable = -1, False
-        if member[node] and aim != HONESTLY:
-            single = victim if aim == ONE_VICTIM else honest[int(draws[draw + 1] * honest.shape[0])]
-            guess = single
-            continue
-        chosen = pools[node, int(draws[draw + 2] * pools.shape[1])]
-        for recipient in chosen:
-            readable |= member[recipient]
-    return n_updates

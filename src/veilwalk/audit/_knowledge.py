@@ -33,10 +33,7 @@ _SECOND_SEED = 2
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Weights over candidates, a row a sighting; rows sum to one, impossible candidates have exactly zero.
-
-    ``how`` states how they were obtained, in the words of the record.
-    """
+    """Rows of weights over candidates that sum to one, zero where impossible; ``how`` says how they were obtained."""
 
     weights: FloatArray
     how: str

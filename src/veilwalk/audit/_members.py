@@ -97,15 +97,12 @@ class PreviousMaker(PreparedObserver):
             states = knowledge.scheme.chain.states.after(makers, path[clocks + 1].astype(np.int64))
             for place, state in zip(places, states, strict=True):
                 chosen = np.sort(recipients[place])
-                weights[place, chosen] = knowledge.scheme.chain.opening_chances(int(state), chosen)
+                weights[place, chosen] = knowledge.scheme.chain.potentials.opening_chances(int(state), chosen)
         self.weights = normalised(weights)
 
 
 class Effort(NamedTuple):
-    """About what one answer takes: updates that the exact filter follows, or hops that paths are sampled on.
-
-    ``watchers`` nodes watch together.
-    """
+    """What one answer takes: updates that the exact filter follows, or hops of paths; and how many nodes watch."""
 
     updates: float
     hops: float

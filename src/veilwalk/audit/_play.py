@@ -19,7 +19,7 @@ from veilwalk.core.stats import Estimate
 from veilwalk.design import Scheme
 from veilwalk.engine import JobStore
 from veilwalk.graphs import Graph, distances
-from veilwalk.walks import token_paths
+from veilwalk.walks import draw_recipients, token_paths
 
 # A stream of its own for the choice of colluders.
 _COLLUDER_TASK = 0x636F6C6C
@@ -107,6 +107,14 @@ def choose_colluders(graph: Graph, count: int, seed: int, *, placement: str = "r
         nearest = np.minimum(nearest, distances(graph, np.array([node]))[0])
         node = int(order[np.argmax(nearest[order])])
     return np.flatnonzero(chosen)
+
+
+def draw_pools(scheme: Scheme, n_sets: int, rng: np.random.Generator) -> IntArray:
+    """Return so many sets of recipients of each node by the rule: for coalitions, which play a run of their own."""
+    sources = np.repeat(np.arange(scheme.graph.n_nodes), n_sets)
+    named: dict[str, Any] = {"lane": np.zeros_like(sources), "source": sources, "clock": np.arange(len(sources))}
+    sets = draw_recipients(scheme.graph, scheme.law.rows, scheme.recipients, seed=int(rng.integers(1 << 62)), **named)
+    return sets.reshape(scheme.graph.n_nodes, n_sets, -1)
 
 
 def play_updates(

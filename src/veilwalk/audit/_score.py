@@ -163,7 +163,7 @@ def summarise_scores(scored: Scored) -> dict[str, Any]:
     report: dict[str, Any] = {"posterior": scored.how, "scored_updates": len(scored.scores)} | scored.facts
     if scored.linked:
         report["by_linked_updates"] = [
-            {"linked": count, **({"of": of} if of else {}), **_row(scores, lanes, None, scored.floor)}
+            {"linked": count, **({"of": of} if of else {}), **_summarise_table(scores, lanes, None, scored.floor)}
             for (count, of), (scores, lanes) in scored.linked.items()
         ]
         return report
@@ -220,10 +220,10 @@ def _summarise_rows(scored: Scored, rows: IntArray) -> dict[str, Any]:
         times = scored.return_time[rows]
         place |= {"lo": int(times.min()), "hi": int(times.max())}
     groups = scored.destination if scored.sampled and len(np.unique(scored.destination[rows])) > 1 else scored.lanes
-    return place | _row(scored.scores[rows], groups[rows], scored.blind[rows], scored.floor)
+    return place | _summarise_table(scored.scores[rows], groups[rows], scored.blind[rows], scored.floor)
 
 
-def _row(scores: FloatArray, groups: IntArray, blind: FloatArray | None, floor: float) -> dict[str, Any]:
+def _summarise_table(scores: FloatArray, groups: IntArray, blind: FloatArray | None, floor: float) -> dict[str, Any]:
     """Return mean and 95% interval of every score, in nats and bits, with the hit ratio of a blind guess."""
     row: dict[str, Any] = {"updates": len(scores)}
     for column, name in enumerate(SCORES):

@@ -72,8 +72,7 @@ class AuditSettings:
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             if name != "colluders" or self.colluders is not None:
-                validate.integer(**{name: getattr(self, name)})
-                validate.at_least(least, **{name: getattr(self, name)})
+                validate.integer(least, **{name: getattr(self, name)})
         if self.placement not in PLACEMENTS:
             raise InvalidParameterError("placement", self.placement, f"one of {', '.join(PLACEMENTS)}")
         validate.instance((str, list, tuple), "names of observers, observers, or all", observers=self.observers)

@@ -157,7 +157,7 @@ class ClassCorrection:
         self._won, self._expected = np.zeros(shape), np.zeros(shape)
         self._use_last_hop = use_last_hop
 
-    def _classes(self, candidates: Candidates, return_time: int) -> tuple[IntArray, IntArray, IntArray]:
+    def _find_classes(self, candidates: Candidates, return_time: int) -> tuple[IntArray, IntArray, IntArray]:
         """Return bin, distance and relation of the candidates of one update."""
         away = candidates.away
         bins = np.searchsorted(self._edges, np.full(len(away), return_time))
@@ -167,13 +167,13 @@ class ClassCorrection:
 
     def count(self, candidates: Candidates, return_time: int, source: int) -> None:
         """Add one update for calibration, with its source."""
-        classes, true = self._classes(candidates, return_time), np.searchsorted(candidates.nodes, source)
+        classes, true = self._find_classes(candidates, return_time), np.searchsorted(candidates.nodes, source)
         np.add.at(self._expected, classes, candidates.prior)
         self._won[tuple(index[true] for index in classes)] += 1.0
 
     def correct(self, candidates: Candidates, return_time: int) -> FloatArray:
         """Return the corrected prior; candidates farther than half the return time get exactly zero."""
-        classes = self._classes(candidates, return_time)
+        classes = self._find_classes(candidates, return_time)
         quotient = (self._won[classes] + _TRUST) / (self._expected[classes] + _TRUST)
         return normalised(np.where(2 * candidates.away <= return_time, candidates.prior * quotient, 0.0))
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from veilwalk.core.rooms import open_room
 
 if TYPE_CHECKING:
-    from veilwalk.chains._chain import Chain, States
+    from veilwalk.chains._arc_chain import CHAINS, chain_of
+    from veilwalk.chains._chain import Chain
     from veilwalk.chains._deliveries import DeliveryLaw, stationary_law, token_law
     from veilwalk.chains._node_chain import NodeChain
     from veilwalk.chains._openings import MeanOpenings, find_outside
-    from veilwalk.chains._registry import CHAINS, chain_of
 else:
     __getattr__, __all__ = open_room(__name__)

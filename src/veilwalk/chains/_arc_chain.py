@@ -21,7 +21,7 @@ three neighbours may leave it alike, wherever they came from.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,6 +38,7 @@ from veilwalk.chains._openings import MeanOpenings, SetPotentials
 from veilwalk.chains._single import ArcDeliveries, is_reducible
 from veilwalk.core.arrays import FloatArray, IntArray, frozen, normalised
 from veilwalk.core.sizes import DEFAULT_MEMORY_BYTES
+from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph
 
 # Targets whose laws are held at a time.
@@ -196,15 +197,9 @@ class ArcChain(Chain):
         return self.solve_updates(law.toarray()).mean_hops
 
     def solve_updates(self, law: FloatArray, *, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> ArcUpdates:
-        """Return the exact long run of the protocol.
+        """Return the exact long run of the protocol; ``law`` is as for :meth:`deliveries`. Rings are refused.
 
-        Cost: two dense factorisations over all arcs: half a second for 900 arcs on two cores, ten for 3000. Rounding
-        only.
-
-        ``law`` is as for :meth:`deliveries`.
-
-        Raises:
-            GraphError: the graph is a ring, on which the walk never turns and the long run depends on the start.
+        Cost: two dense factorisations over all arcs: half a second for 900 arcs on two cores, ten for 3000.
         """
         n_nodes, n_arcs = self.n_nodes, self.n_arcs
         require_law(law, n_nodes)
@@ -370,3 +365,17 @@ class ArcTokens(Tokens):
         sealed = (updates.sources * self._law[chain.heads, node])[:, np.newaxis]
         whole = np.ascontiguousarray(chain.sum_by_node(sealed * normalised(updates.entries[:, into])).T)
         return chain.graph.neighbours(node), whole / self._sources[node]
+
+
+#: How the chain of each kind of walk is made.
+CHAINS: dict[str, Callable[[Graph], Chain]] = {
+    "simple": NodeChain.simple,
+    "lazy": NodeChain.lazy,
+    "metropolis": NodeChain.metropolis,
+    "non-backtracking": ArcChain,
+}
+
+
+def chain_of(graph: Graph, walk: Walk) -> Chain:
+    """Return the exact chain of ``walk`` on ``graph``."""
+    return CHAINS[walk.kind](graph)

@@ -45,11 +45,8 @@ _LATER = 1.2
 class States:
     """A walk as a chain hop by hop: its states are the nodes, or the arcs that lead into them.
 
-    Attributes:
-        transition_matrix: between states.
-        shares: share of its time that the walk spends in each state.
-        node: where the token stands in each state.
-        arrivals: the neighbours that each node's states come from, as a graph; None where states are nodes.
+    ``shares`` are of the time, and ``node`` is where the token stands in each state. ``arrivals`` are the neighbours
+    that each node's states come from, as a graph; None where states are nodes.
     """
 
     transition_matrix: sparse.csr_array
@@ -132,11 +129,7 @@ class Chain(ABC):
         """Return E[T_ij | T_ij <= kappa], infinite where that cannot be.
 
         For ``kappa = math.inf`` it is the mean hitting time. Relative error at most 1e-10, 1e-12 where the chain mixes
-        well.
-
-        Raises:
-            ResourceLimitError: the answer would not fit.
-            NumericalError: the tail is not geometric by four times the time at which it should be.
+        well. NumericalError: the tail is not geometric by four times the time at which it should be.
         """
         validate.at_least(0, kappa=kappa)
         if kappa == math.inf:
@@ -243,7 +236,8 @@ class Chain(ABC):
         return True
 
     @cached_property
-    def _set_potentials(self) -> SetPotentials:
+    def potentials(self) -> SetPotentials:
+        """What the fundamental matrix of the walk says about sets of recipients."""
         return SetPotentials(self.states)
 
     def mean_openings(
@@ -261,24 +255,15 @@ class Chain(ABC):
         """
         if recipients == 1 and n_sets is None and (single := self._open_one(law, train_probability)) is not None:
             return single
-        potentials = self._set_potentials
-        openings = potentials.mean_over_sets(law, recipients, n_sets, seed)
+        openings = self.potentials.mean_over_sets(law, recipients, n_sets, seed)
         if train_probability == 1.0:
             return openings
         makers = train_probability, find_makers(openings.by_node, train_probability)
-        return potentials.mean_over_sets(law, recipients, n_sets, seed, makers)
+        return self.potentials.mean_over_sets(law, recipients, n_sets, seed, makers)
 
     def _open_one(self, law: sparse.csr_array, train_probability: float) -> MeanOpenings | None:  # noqa: ARG002
         """Return the long run of a protocol that seals for one, where there is a quicker road than potentials."""
         return None
-
-    def find_idle(self, law: sparse.csr_array, recipients: int) -> IntArray:
-        """Return the nodes outside the largest closed set of sealers, by all sets of every source."""
-        return self._set_potentials.find_idle(law, recipients)
-
-    def opening_chances(self, state: int, recipients: IntArray) -> FloatArray:
-        """Return the chance that each of ``recipients``, ascending, opens what left in ``state``: exact."""
-        return self._set_potentials.opening_chances(state, recipients)
 
     @abstractmethod
     def _start_columns(self, targets: IntArray, *, n_sums: int = 0, of_returns: bool = False) -> Columns:

@@ -50,19 +50,16 @@ _BATCH_NUMBERS = 2_000_000
 class MeanOpenings:
     """The protocol in the long run, sealed for several: a mean over sets.
 
-    Half-widths are those of 95% intervals, from the spread between drawn sets, with the shares of sources taken as
-    given. For listed sets they are 0.
+    An ``_error`` is the half-width of a 95% interval, from the spread between drawn sets, with the shares of sources
+    taken as given. For listed sets it is 0.
 
     Attributes:
         by_node: P(j opens | i sealed), one row a source.
         joint: ``joint[arc, i]``, P(i sealed, and the token came to its opener by that arc of the opener).
         n_sets: sets behind the means.
         mean_hops: hops between two updates.
-        mean_hops_error: half-width.
         predecessor_guess: how often the likeliest opener, to one who knows source and set, is the one.
-        predecessor_error: half-width.
         sender_guess: the same if it is used too to whom the token was sent first, which a predecessor knows.
-        sender_error: half-width.
     """
 
     by_node: FloatArray
@@ -267,10 +264,7 @@ def list_sets(row: FloatArray, recipients: int) -> tuple[IntArray, FloatArray]:
 
 
 def find_outside(support: sparse.csr_array, node: IntArray) -> IntArray:
-    """Return the nodes that stand outside the largest closed set of a chain; ``node``: where each state stands.
-
-    A token that has come to a closed set never leaves it.
-    """
+    """Return the nodes outside the largest closed set of a chain, which no token leaves; ``node`` is each state's."""
     n_classes, label = csgraph.connected_components(support, directed=True, connection="strong")
     begin, end = support.nonzero()
     is_open = np.zeros(n_classes, dtype=np.bool_)

@@ -31,6 +31,8 @@ from veilwalk.core.units import readable_bytes
 EXTRAS = {
     "report": ("matplotlib", "figures and pages"),
     "torch": ("torch", "torch modules as learners"),
+    "flower": ("flwr", "Flower apps"),
+    "peft": ("peft", "adapters of large models"),
     "dp": ("dp_accounting", "epsilon of noisy updates"),
     "networkx": ("networkx", "graphs in GraphML, GML and node-link JSON"),
     "parquet": ("pyarrow", "Parquet tables"),

@@ -6,7 +6,7 @@ import datetime as dt
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -83,7 +83,9 @@ def add(
     members = _read_cards(cards, old)
     neighbours = [] if to is None else [name.strip() for name in to.split(",")]
     edges = rooms.members.join_edges(old, members, to=neighbours, replaced=replace or [])
-    _draft_change(old, edges, cards=members, replaced=replace or (), days=days, paths=(roster, out))
+    now = int(time.time())
+    draft = rooms.members.changed_roster(old, edges, cards=members, replaced=replace or (), now=now, days=days)
+    _write_draft(out, draft, roster, old)
 
 
 @app.command("remove")
@@ -109,7 +111,8 @@ def remove(
             raise InvalidParameterError("link", text, "two members that stay, A,B")
         added.append((first, others[0]))
     edges = rooms.members.edges_after(old, added=added, removed=names)
-    _draft_change(old, edges, removed=names, days=days, paths=(roster, out))
+    now = int(time.time())
+    _write_draft(out, rooms.members.changed_roster(old, edges, removed=names, now=now, days=days), roster, old)
 
 
 @app.command("renew")
@@ -125,7 +128,7 @@ def renew(*, edges: Edges = None, roster: Before = _NOW, out: Out = _NEXT, days:
     pairs = old.edges
     if edges is not None:
         pairs = tuple(rooms.members.edges_of_graph(rooms.graphs.read_graph(edges), set(old.ids)))
-    _draft_change(old, pairs, days=days, paths=(roster, out))
+    _write_draft(out, rooms.members.changed_roster(old, pairs, now=int(time.time()), days=days), roster, old)
 
 
 @app.command("edges")
@@ -256,20 +259,6 @@ def _read_cards(cards: Sequence[Path], old: rooms.members.Roster) -> dict[str, r
     if suite is not None and suite != old.suite:
         raise ConfigError(f"the cards are of suite {int(suite)}, the roster of {int(old.suite)}")
     return members
-
-
-def _draft_change(
-    old: rooms.members.Roster,
-    edges: Sequence[tuple[str, str]],
-    *,
-    days: float,
-    paths: tuple[Path, Path],
-    **changes: Any,
-) -> None:
-    """Draft the version after ``old``, with ``changes`` of members; ``paths`` are the files of the two."""
-    changes = {"cards": {}, "removed": ()} | changes
-    roster = rooms.members.changed_roster(old, edges, now=int(time.time()), days=days, **changes)
-    _write_draft(paths[1], roster, paths[0], old)
 
 
 def _write_draft(

@@ -46,11 +46,7 @@ def require_size(path: Path, size: int, limit: int = DEFAULT_MEMORY_BYTES) -> No
 
 
 def read_bytes(path: Path, *, limit: int = DEFAULT_MEMORY_BYTES) -> bytes:
-    """Return the content of a file, unpacked where its name ends in ``.gz``.
-
-    Raises:
-        InputFileError: The file cannot be read, is no complete gzip file, or unpacks to more than ``limit``.
-    """
+    """Return the content of a file, unpacked if its name ends in ``.gz``; refuse one that unpacks beyond ``limit``."""
     with name_errors(path, "is not a complete gzip file", gzip.BadGzipFile, EOFError, zlib.error):
         if path.suffix.lower() != ".gz":
             return path.read_bytes()
@@ -69,9 +65,6 @@ def read_archive(
     """Return the arrays of an npz file, or ``only`` one; sizes and shapes are checked before anything is unpacked.
 
     ``content`` is that of the file, where it is read already.
-
-    Raises:
-        InputFileError: The file cannot be read, is no archive of plain arrays, or unpacks to more than ``limit``.
     """
     errors = (ValueError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
     with (

@@ -147,11 +147,7 @@ def encode(value: Any) -> Any:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file.
-
-    Raises:
-        InputFileError: It is missing, or not TOML.
-    """
+    """Return the content of a TOML file; refuse one that is missing or not TOML."""
     try:
         return tomllib.loads(path.read_text())
     except OSError as error:
@@ -161,11 +157,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path, keys: Collection[str] = (), *, advice: str = "") -> dict[str, Any]:
-    """Return the object in a JSON file, which has these keys; ``advice`` ends the error where it cannot be read.
-
-    Raises:
-        InputFileError: It is missing, no object in JSON, or lacks a key.
-    """
+    """Return the object in a JSON file, which has these keys, or refuse it; ``advice`` ends an error of reading."""
     try:
         content = dict(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError) as error:

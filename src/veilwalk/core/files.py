@@ -1,10 +1,25 @@
-"""Files of the user's own: locks that one process holds, and the cache folder."""
+"""Files of the user's own: locks that one process holds, the cache folder, and errors of the system in one line."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from veilwalk.core.errors import VeilwalkError
+
+
+@contextmanager
+def name_os_errors(kind: type[VeilwalkError], what: object) -> Iterator[None]:
+    """Raise errors of the system as ``kind``, in one line that begins with ``what``; errors of our own pass."""
+    try:
+        yield
+    except VeilwalkError:
+        raise
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror or error}") from None
 
 
 def cache_folder() -> Path | None:
@@ -17,13 +32,9 @@ def cache_folder() -> Path | None:
 
 
 def lock_file(path: Path) -> int:
-    """Return a handle that holds ``path`` until it is closed, or its process ends in whatever way.
+    """Return a handle that holds ``path`` until it is closed, or its process ends; BlockingIOError if another holds it.
 
     The file stays when the lock is let go: removing it would let in two who wait for it.
-
-    Raises:
-        BlockingIOError: Another process holds it.
-        OSError: It cannot be made or locked.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

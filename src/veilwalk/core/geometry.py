@@ -1,7 +1,7 @@
 """How long a sealed message is: sealing makes messages of these lengths, the cost of training counts them.
 
-A message is a few clear bytes, a slot for each recipient, a sealed header, and the body: padded to its bucket, one tag
-a chunk. All messages of a run have one length, so nothing is learnt from it.
+A message is a few clear bytes, a fresh key, a slot for each recipient, a sealed header, and the body: padded to its
+bucket, one tag a chunk. All messages of a run have one length, so nothing is learnt from it.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ from typing import Literal, Self
 
 SuiteName = Literal["x25519", "hybrid"]
 
-CLEAR_BYTES = 4
+CLEAR_BYTES = 5
+#: The key that all slots share, or their hints.
+EPHEMERAL_BYTES = 32
 #: What a slot holds: 32 zero bytes that commit to its key, and the key of the sealed header.
 SLOT_BYTES = 64
-#: So many that a message for one recipient is as long as before there were slots.
-HEADER_BYTES = 432
+HEADER_BYTES = 128
 TAG_BYTES = 16
-#: The key that the hints of a message are made with, and one hint; a message for one recipient has neither.
-EPHEMERAL_BYTES = 32
-HINT_BYTES = 1
 CHUNK_BYTES = 256 * 1024
 #: Buckets from each power of two to the next, in even steps.
 BUCKET_STEPS = 16
-SMALLEST_BUCKET = 16 * 1024
+SMALLEST_BUCKET = 1024
 
-_KEY_BYTES: dict[SuiteName, int] = {"x25519": 32, "hybrid": 1120}
+#: What stands before the sealed part of a slot: of the hybrid, a hint and the encapsulated key.
+_KEY_BYTES: dict[SuiteName, int] = {"x25519": 0, "hybrid": 1 + 1120}
 
 
 def padded_bytes(body_bytes: int) -> int:
@@ -37,42 +36,26 @@ def padded_bytes(body_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageGeometry:
-    """The lengths of every message of a run.
+    """The lengths of every message of a run, by the suite of its slots, the padded body and the number of slots."""
 
-    Attributes:
-        key_bytes: The encapsulated key of a slot.
-        bucket_bytes: The padded body.
-        recipients: Slots of a message.
-    """
-
-    key_bytes: int
+    suite: SuiteName
     bucket_bytes: int
     recipients: int = 1
 
     @classmethod
     def for_body(cls, body_bytes: int, *, suite: SuiteName, recipients: int = 1) -> Self:
         """Return the lengths of messages that carry so many bytes."""
-        return cls(key_bytes=_KEY_BYTES[suite], bucket_bytes=padded_bytes(body_bytes), recipients=recipients)
-
-    @property
-    def ephemeral_bytes(self) -> int:
-        """The key of the hints; one recipient needs none: to try its slot takes no longer."""
-        return EPHEMERAL_BYTES if self.recipients > 1 else 0
-
-    @property
-    def hint_bytes(self) -> int:
-        """The hint in front of each slot."""
-        return HINT_BYTES if self.recipients > 1 else 0
+        return cls(suite=suite, bucket_bytes=padded_bytes(body_bytes), recipients=recipients)
 
     @property
     def slot_bytes(self) -> int:
-        """A slot with its hint: the encapsulated key, and what is sealed with it."""
-        return self.hint_bytes + self.key_bytes + SLOT_BYTES + TAG_BYTES
+        """A slot: its hint and its encapsulated key, where it has them, and what is sealed."""
+        return _KEY_BYTES[self.suite] + SLOT_BYTES + TAG_BYTES
 
     @property
     def front_bytes(self) -> int:
-        """The clear part, the key of the hints and all slots."""
-        return CLEAR_BYTES + self.ephemeral_bytes + self.recipients * self.slot_bytes
+        """The clear part, the shared key and all slots."""
+        return CLEAR_BYTES + EPHEMERAL_BYTES + self.recipients * self.slot_bytes
 
     @property
     def head_bytes(self) -> int:

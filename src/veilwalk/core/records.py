@@ -62,10 +62,7 @@ def plain(value: Any) -> Any:
 
 
 def write_atomically(path: Path, data: bytes | memoryview, *, mode: int = 0o666) -> None:
-    """Write ``data`` to ``path`` so that a reader sees the old file or the new one, never half of it.
-
-    The user's umask takes rights from ``mode``, as of any new file.
-    """
+    """Write ``data`` so that a reader sees the old file or the new one whole; the umask takes rights from ``mode``."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         name = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
@@ -113,10 +110,7 @@ def read_lines(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
 
 
 def score_of(point: Mapping[str, Any]) -> tuple[str, float]:
-    """Return what tells best how good a model is at a :class:`Point` of a record, and its name.
-
-    That is the accuracy; where there is none, ``r2``; else the loss.
-    """
+    """Return name and value of the score that tells best how good a model is: accuracy, else ``r2``, else the loss."""
     if point["accuracy"] is not None:
         return "accuracy", point["accuracy"]
     # Records of before have no further scores.

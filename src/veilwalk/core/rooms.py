@@ -46,10 +46,7 @@ def make_callable(room: str) -> None:
 
 
 def show_options(options: Any, *, but: Collection[str] = ()) -> Callable[[_Function], _Function]:
-    """Replace ``**options`` in a signature by the fields of a dataclass, or by options of a specification.
-
-    Those in ``but`` are left out.
-    """
+    """Replace ``**options`` in a signature by the fields of a dataclass, or by options; leave out those in ``but``."""
     shown_fields = fields(options) if is_dataclass(options) else options
 
     def show(function: _Function) -> _Function:

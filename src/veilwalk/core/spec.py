@@ -21,14 +21,9 @@ _Value = TypeVar("_Value", bound=int | float | str)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """A parsed specification.
+    """A parsed specification: its ``name``, its ``arguments`` up to the first option, and its ``options``.
 
-    Attributes:
-        parameter: What the caller calls it, for errors.
-        text: The whole text.
-        name: The part before the first colon.
-        arguments: The parts after it, up to the first option.
-        options: Each ``key=value``, in the order given. A key may occur twice.
+    ``parameter`` is what the caller calls it, for errors; ``text`` is the whole. A key may occur twice.
     """
 
     parameter: str
@@ -41,13 +36,7 @@ class Spec:
     def parse(cls, text: str, *, parameter: str, files: Collection[str] = ()) -> Self:
         """Parse ``text``; a part after the first option must be an option.
 
-        Args:
-            text: The specification.
-            parameter: What the caller calls it.
-            files: Names that a file follows: their first argument is no option, whatever it holds.
-
-        Raises:
-            InvalidParameterError: A part is malformed, or the name is one of version 0.2 that is gone.
+        After a name in ``files`` comes a file, whose name is no option, whatever it holds.
         """
         instance(str, "text", **{parameter: text})
         name, *parts = text.strip().split(":")

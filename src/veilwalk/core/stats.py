@@ -47,10 +47,7 @@ def student_quantile(freedom: int) -> float:
 
 
 def half_width(values: FloatArray, *, student: bool = False) -> float:
-    """Return half the width of the interval of the mean of independent values; infinite for fewer than two.
-
-    The interval is that of the normal law, or of Student's law where the values are few.
-    """
+    """Return half the interval of a mean, by the normal law or Student's; infinite for fewer than two values."""
     if len(values) < 2:
         return math.inf
     quantile = student_quantile(len(values) - 1) if student else NORMAL_QUANTILE

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return rows as a pandas data frame.
-
-    Raises:
-        ConfigError: pandas is not installed.
-    """
+    """Return rows as a pandas data frame, or say in one line that pandas is not installed."""
     try:
         import pandas as pd
     except ModuleNotFoundError:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from veilwalk.design._design import Design, Sealing, design, evaluate_scheme
     from veilwalk.design._files import choose_scheme, load_law, save_law, save_scheme
     from veilwalk.design._lateness import late_after_hops, starved_after_hops, visits_per_link
-    from veilwalk.design._law import DestinationLaw, DistanceLaw, law_by_distance
+    from veilwalk.design._law import DestinationLaw, DistanceLaw
     from veilwalk.design._optimal import LawDesigner
     from veilwalk.design._overlay import CoalitionLimits, approximate_read_share, exposed_share
     from veilwalk.design._paper import (

@@ -99,10 +99,10 @@ class Exposure:
         if self.observer == "blind":
             return {}
         content: dict[str, Any] = {"observer": self.observer, "node_entropy_kind": self.how}
-        content |= self._numbers("node_entropy_nats", self.node_entropy)
-        content |= self._numbers("hit_ratio", self.hit_ratio)
+        content |= self._describe_number("node_entropy_nats", self.node_entropy)
+        content |= self._describe_number("hit_ratio", self.hit_ratio)
         if self.read_by_colluders:
-            rows = [{"share": share} | _mean(read) for share, read in self.read_by_colluders.items()]
+            rows = [{"share": share} | _describe_mean(read) for share, read in self.read_by_colluders.items()]
             content["read_by_colluders"] = rows
         if self.named_in_the_long_run:
             rows = [{"share": share, "at_most": most.mean} for share, most in self.named_in_the_long_run.items()]
@@ -112,9 +112,9 @@ class Exposure:
     def to_dict(self, degrees: IntArray) -> dict[str, Any]:
         """Return the exposure as plain data under its stable JSON keys; ``degrees`` are those of the nodes."""
         content = self.summary()
-        content |= self._numbers("blind_node_entropy_nats", self.blind_node_entropy)
+        content |= self._describe_number("blind_node_entropy_nats", self.blind_node_entropy)
         for name in ("blind_hit_ratio", "return_hit_ratio", "worst_percent_hit_ratio", "worst_arc_hit_ratio"):
-            content |= self._numbers(name, getattr(self, name))
+            content |= self._describe_number(name, getattr(self, name))
         if self.horizon is not None:
             content["channel"] = {"kind": self.how, "horizon": self.horizon}
         entropy, hits = self.node_entropy_by_destination, self.hit_ratio_by_destination
@@ -130,18 +130,18 @@ class Exposure:
             ]
         if self.predecessor_guess is not None and self.predecessor_guess_with_hop is not None:
             content["predecessor"] = {
-                "knows_set": _mean(self.predecessor_guess),
-                "knows_first_hop": _mean(self.predecessor_guess_with_hop),
+                "knows_set": _describe_mean(self.predecessor_guess),
+                "knows_first_hop": _describe_mean(self.predecessor_guess_with_hop),
                 "kind": self.predecessor_guess.how,
             }
         if self.named_by_colluders:
             content["colluders_first_sight"] = [
-                {"share": share, "named": _mean(named), "times_floor": named.mean / share}
+                {"share": share, "named": _describe_mean(named), "times_floor": named.mean / share}
                 for share, named in self.named_by_colluders.items()
             ]
         return content
 
-    def _numbers(self, name: str, estimate: Estimate | None) -> dict[str, Any]:
+    def _describe_number(self, name: str, estimate: Estimate | None) -> dict[str, Any]:
         """Return a number, with its interval where the observer's numbers are sampled."""
         if estimate is None:
             return {}
@@ -149,7 +149,7 @@ class Exposure:
         return {name: estimate.mean} | interval
 
 
-def _mean(estimate: Estimate) -> dict[str, Any]:
+def _describe_mean(estimate: Estimate) -> dict[str, Any]:
     return {"mean": estimate.mean, "interval": estimate.interval}
 
 
@@ -202,10 +202,10 @@ class Channel:
         # The first return time of each class; the last class starts beyond the horizon.
         starts = geometric_starts(1, horizon + 1, classes)
         if is_exact:
-            kind, pairs = "exact", _exact(chain, law, starts, horizon, observer)
+            kind, pairs = "exact", _iter_exact_tables(chain, law, starts, horizon, observer)
         else:
             kind = "approximate: the walk before the update is taken as independent"
-            pairs = _approximate(chain, law, starts, horizon)
+            pairs = _iter_approximate_tables(chain, law, starts, horizon)
         sources, tables = zip(*pairs, strict=True)
         return cls(observer, kind, horizon, sources, tables)
 
@@ -250,7 +250,7 @@ class Channel:
         return tuple(special.entr(table).sum(axis=0) for table in self.tables)
 
 
-def _exact(
+def _iter_exact_tables(
     chain: Chain, law: DestinationLaw, starts: IntArray, horizon: int, observer: str
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     for delivery in chain.deliveries(law.matrix.toarray(), horizon):
@@ -261,7 +261,7 @@ def _exact(
         yield delivery.sources, table / table.sum(axis=0)
 
 
-def _approximate(
+def _iter_approximate_tables(
     chain: Chain, law: DestinationLaw, starts: IntArray, horizon: int
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     columns = law.matrix.tocsc()

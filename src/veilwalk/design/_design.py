@@ -53,10 +53,7 @@ _SUITES: tuple[SuiteName, ...] = ("hybrid", "x25519")
 
 @dataclass(frozen=True, kw_only=True)
 class Sealing:
-    """The size of a model and the suite that seals it; the bytes of a hop follow.
-
-    The default model is softmax regression on MNIST in float32.
-    """
+    """The size of a model, by default softmax regression on MNIST in float32, and the suite that seals it."""
 
     model_bytes: int = 31_400
     suite: SuiteName = "hybrid"

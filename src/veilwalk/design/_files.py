@@ -81,7 +81,7 @@ def save_law(
 
 def load_law(path: str | Path) -> DistanceLaw | DestinationLaw:
     """Read a law written by :func:`save_law`."""
-    return _load(Path(path)).law
+    return _load_file(Path(path)).law
 
 
 def save_scheme(path: str | Path, scheme: Scheme) -> None:
@@ -136,7 +136,7 @@ def choose_scheme(
     named["key_period"] = key_period
     numbers: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if isinstance(law, str) and is_law_file(law):
-        stored = _load(Path(law))
+        stored = _load_file(Path(law))
         numbers = stored.numbers | numbers
         placed = stored.place_on(graph).named(law)
         if graph.is_overlay and not abs(placed.matrix - far_law(graph, 2).matrix).sum():
@@ -209,8 +209,8 @@ def _places_by_label(own: Sequence[str] | None, other: Sequence[str] | None, n_n
     )
 
 
-def _load(path: Path) -> _LawFile:
-    content = _read(path)
+def _load_file(path: Path) -> _LawFile:
+    content = _read_content(path)
     if str(content.get("format")) != _FORMAT:
         raise InputFileError(f"law {path}: not a law file (its format is not {_FORMAT})")
     try:
@@ -235,7 +235,7 @@ def _load(path: Path) -> _LawFile:
         raise InputFileError(f"law {path}: not a law file ({error})") from error
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read_content(path: Path) -> Mapping[str, Any]:
     match path.suffix:
         case ".json":
             return read_json(path)

@@ -8,17 +8,9 @@ import numpy as np
 
 from veilwalk.core.arrays import FloatArray
 from veilwalk.engine import njit
+from veilwalk.walks.compiled import next_word
 
 Array = Any
-
-
-@njit(cache=True, error_model="numpy")
-def _next_word(state: Any) -> Any:
-    """Splitmix64: the next state and its word."""
-    state += np.uint64(0x9E3779B97F4A7C15)
-    word = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state, word ^ (word >> np.uint64(31))
 
 
 @njit(cache=True, error_model="numpy")
@@ -38,7 +30,7 @@ def count_openers(
         for half in range(2):
             for _ in range(walks):
                 node, arc = source, np.int64(0)
-                state, word = _next_word(state)
+                state, word = next_word(state)
                 degree = indptr[source + 1] - indptr[source]
                 came_from = indices[indptr[source] + np.int64((word >> np.uint64(33)) % np.uint64(degree))]
                 hop = 0
@@ -46,7 +38,7 @@ def count_openers(
                     begin = indptr[node]
                     degree = indptr[node + 1] - begin
                     while True:
-                        state, word = _next_word(state)
+                        state, word = next_word(state)
                         step = np.int64((word >> np.uint64(33)) % np.uint64(degree))
                         if not straight or degree == 1 or indices[begin + step] != came_from:
                             break

@@ -132,11 +132,7 @@ class DestinationLaw:
         return replace(self, rows=sparse.csr_array(normalised(table)))
 
     def balance(self) -> DestinationLaw:
-        """Return the nearest law under which every node updates equally often: rows and columns of ``P`` scaled.
-
-        Raises:
-            InfeasibleDesignError: No balanced law has this support.
-        """
+        """Return the nearest law under which every node updates equally often (rows and columns scaled), or refuse."""
         table = total_support(self.matrix)
         prior = np.full(table.shape[0], 1.0 / table.shape[0])
         for _ in range(FOLDS):
@@ -219,13 +215,9 @@ def _even_rows(excluded: ExcludedRows, name: str) -> sparse.csr_array:
 
 
 def far_law(graph: Graph, far: int) -> DestinationLaw:
-    """Return the law ``far:R``: all nodes at distance ``far`` or more are equally likely.
-
-    Raises:
-        InvalidParameterError: Some node has no other node that far.
-    """
+    """Return the law ``far:R``: all nodes at distance ``far`` or more are equally likely; each node must have one."""
     rows = ExcludedRows.nearer_than(graph, far)
-    support = DistanceSupport(far, max(_farthest(graph), far), allow_neighbours=far == 1)
+    support = DistanceSupport(far, max(_farthest_distance(graph), far), allow_neighbours=far == 1)
     return DestinationLaw(support, graph.digest, rows, f"far:{far}")
 
 
@@ -273,7 +265,7 @@ def parse_far(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _farthest(graph: Graph) -> int:
+def _farthest_distance(graph: Graph) -> int:
     if graph.n_nodes > _SEARCHED_NODES:
         return 2 * int(distances(graph, np.array([0])).max())
     return max(int(hops.max()) for _, hops in iter_distances(graph))

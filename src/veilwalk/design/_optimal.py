@@ -119,7 +119,7 @@ def _priced(
             # Scales move with the price: where they were at the last one is a good place to start.
             scaling = _sinkhorn(log_table - at_price * hops, prior, scalings[-1].columns if scalings else columns)
         except NumericalError:
-            raise _too_dear(budget, scalings, hops) from None
+            raise _budget_error(budget, scalings, hops) from None
         scalings.append(Scaling(scaling.joint, scaling.rows, scaling.columns, at_price))
         del scalings[:-1]
         return float((scaling.joint * hops).sum()) / goal - 1.0
@@ -138,14 +138,14 @@ def _priced(
         over = excess(low)
     while under > 0:
         if high > math.log(_DEAREST / spread):
-            raise _too_dear(budget, scalings, hops)
+            raise _budget_error(budget, scalings, hops)
         low, high, over, step = high, high + step, under, min(4 * step, 0.5)
         under = excess(high)
     _find_root(excess, (low, over), (high, under))
     return scalings[-1]
 
 
-def _too_dear(budget: float, scalings: list[Scaling], hops: FloatArray) -> InfeasibleDesignError:
+def _budget_error(budget: float, scalings: list[Scaling], hops: FloatArray) -> InfeasibleDesignError:
     reached = float((scalings[-1].joint * hops).sum()) if scalings else math.inf
     return InfeasibleDesignError(
         f"budget of {budget:.6g} hops: less than a law with these margins can keep, or too near to it; "

@@ -18,12 +18,10 @@ from veilwalk.design._scheme import Scheme
 
 @dataclass(frozen=True, kw_only=True)
 class CoalitionLimits:
-    """What a coalition may learn on an overlay that is recommended.
+    """What a coalition may learn on an overlay that is recommended; it is a share of the members.
 
-    Attributes:
-        colluding: Its share of the members.
-        most_named: The most honest members that it names in the long run; a bound, which the degree decides.
-        most_read: The most honest updates that it reads with shared keys.
+    At most so many honest members are named in the long run, a bound that the degree decides; at most so many honest
+    updates are read with shared keys.
     """
 
     colluding: float = 0.1
@@ -38,10 +36,6 @@ def exposed_share(colluding: float, degree: int, *, overlays: int = 1) -> float:
     """Return the share of honest members with a colluding neighbour on some overlay: 1 - (1 - p)^(c e).
 
     It is the limit of many members, and the bound on what a coalition names in the long run; more overlays name more.
-
-    Example:
-        >>> round(exposed_share(0.1, 3), 3), round(exposed_share(0.1, 3, overlays=10), 3)
-        (0.271, 0.958)
     """
     validate.integer(1, degree=degree, overlays=overlays)
     if not 0.0 <= colluding < 1.0:

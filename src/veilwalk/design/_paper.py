@@ -151,12 +151,12 @@ def design_regular(
         floor_kind=kind,
         mean_iteration_hops=theory.mean_iteration_hops(pmf, model=model),
         worst_destination=None,
-        warnings=_warnings(model, kappa, start, formulas),
+        warnings=_list_warnings(model, kappa, start, formulas),
         law=DistanceLaw(model.support, pmf, model.walk.n_nodes, model.walk.degree),
     )
 
 
-def _warnings(model: theory.AnonymityModel, kappa: float, start: float, formulas: str) -> tuple[str, ...]:
+def _list_warnings(model: theory.AnonymityModel, kappa: float, start: float, formulas: str) -> tuple[str, ...]:
     """Name every assumption that ignores more than 5%, at the design return time or at the shortest covered."""
     warnings: dict[str, str] = {}
     for return_time in (kappa, max(start, model.support.hi + 1.0)):

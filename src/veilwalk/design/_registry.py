@@ -43,9 +43,6 @@ class LawRequest:
     """The graph, support, walk and options that a law is made for.
 
     Attributes:
-        graph: any connected graph.
-        support: distances a destination may have.
-        walk: how ciphertexts walk.
         balanced: whether every node must update equally often; None for only an optimal law. An optimal law that need
             not be balanced has the prior of uniform-node.
         budget_hops: most mean hops per update; an optimal law without a budget may use as many as uniform-node.
@@ -117,16 +114,16 @@ class LawKind:
     whole: bool = False
 
 
-def _plain(request: LawRequest) -> LawResult:
+def _make_plain(request: LawRequest) -> LawResult:
     neighbours = DistanceSupport(1, 1, allow_neighbours=True)
     return LawResult(law=law_by_distance(request.graph, neighbours, np.ones(2)))
 
 
-def _uniform_node(request: LawRequest) -> LawResult:
+def _make_uniform_node(request: LawRequest) -> LawResult:
     return LawResult(law=law_by_distance(request.graph, request.support, np.ones(request.support.hi + 1)))
 
 
-def _uniform_distance(request: LawRequest) -> LawResult:
+def _make_uniform_distance(request: LawRequest) -> LawResult:
     size = request.support.size
     return LawResult(law=DistanceLaw(request.support, np.full(size, 1 / size)).place_on(request.graph))
 
@@ -141,12 +138,12 @@ def closed_form(graph: Graph, support: DistanceSupport, formulas: str = "correct
     return design_regular(theory.AnonymityModel(walk=walk, support=support), formulas=formulas)
 
 
-def _paper(request: LawRequest, formulas: str = "corrected") -> LawResult:
+def _make_paper(request: LawRequest, formulas: str = "corrected") -> LawResult:
     pmf = closed_form(request.graph, request.support, formulas).distance_pmf
     return LawResult(law=DistanceLaw(request.support, pmf).place_on(request.graph))
 
 
-def _paper_exact(request: LawRequest) -> LawResult:
+def _make_paper_exact(request: LawRequest) -> LawResult:
     paper = design_on_graph(
         request.graph,
         support=request.support,
@@ -159,13 +156,13 @@ def _paper_exact(request: LawRequest) -> LawResult:
     return LawResult(law=paper.destination_law, paper=paper)
 
 
-def _far(request: LawRequest) -> LawResult:
+def _make_far(request: LawRequest) -> LawResult:
     if request.far == 1 and default_support(request.graph).lo > 1:
         raise InvalidParameterError("far", 1, "2 or more on this graph: a neighbour that opens may know the source")
     return LawResult(law=far_law(request.graph, request.far or 0))
 
 
-def _optimal(request: LawRequest) -> LawResult:
+def _make_optimal(request: LawRequest) -> LawResult:
     designer = request.designer
     even = request.balanced is not False
     start = designer.within_budget(designer.uniform.balance() if even else designer.uniform, request.budget_hops)
@@ -182,27 +179,29 @@ def _optimal(request: LawRequest) -> LawResult:
 #: Every law, the simplest first.
 LAWS: dict[str, LawKind] = {
     "plain": LawKind(
-        "no law: unsealed to a neighbour, who knows the source; for comparison", _plain, frozenset(), whole=True
+        "no law: unsealed to a neighbour, who knows the source; for comparison", _make_plain, frozenset(), whole=True
     ),
-    "uniform-distance": LawKind("evenly over distances: the paper's 'no countermeasure'", _uniform_distance),
-    "uniform-node": LawKind("evenly over all nodes of the support; any graph, any size", _uniform_node),
+    "uniform-distance": LawKind("evenly over distances: the paper's 'no countermeasure'", _make_uniform_distance),
+    "uniform-node": LawKind("evenly over all nodes of the support; any graph, any size", _make_uniform_node),
     "far": LawKind(
         "far:R, such as far:4: evenly over all nodes at distance R or more; any graph, any size",
-        _far,
+        _make_far,
         options=frozenset(),
         large_options=frozenset(),
         whole=True,
     ),
-    "paper": LawKind("the paper's closed form, corrected; regular graphs", _paper),
-    "paper-printed": LawKind("the paper's closed form as printed; regular graphs", partial(_paper, formulas="printed")),
+    "paper": LawKind("the paper's closed form, corrected; regular graphs", _make_paper),
+    "paper-printed": LawKind(
+        "the paper's closed form as printed; regular graphs", partial(_make_paper, formulas="printed")
+    ),
     "paper-exact": LawKind(
         "the paper's rule with exact chains on the very graph",
-        _paper_exact,
+        _make_paper_exact,
         options=frozenset({"window_radius", "tail_probability", "return_time"}),
         large_options=None,
         whole=True,
     ),
-    "optimal": LawKind("the best there is, with a certificate", _optimal, large_options=None, whole=True),
+    "optimal": LawKind("the best there is, with a certificate", _make_optimal, large_options=None, whole=True),
 }
 
 
@@ -213,11 +212,7 @@ def _format_names(names: Iterable[str]) -> str:
 
 
 def make_from_request(law: str | DestinationLaw, request: LawRequest) -> LawResult:
-    """Make the law of that name, or take a law that exists; an option that it does not take is refused.
-
-    Raises:
-        InvalidParameterError: No law has that name, or it does not take an option, or not on so large a graph.
-    """
+    """Make the law of that name, or take a law that exists; refuse an option or a size that it does not take."""
     if isinstance(law, DestinationLaw):
         kind, name = LawKind("your own law", lambda _: LawResult(law=law)), law.name
     else:
@@ -252,10 +247,7 @@ def default_support(graph: Graph) -> DistanceSupport:
 
     Where steps of two hops alone do not lead everywhere, as between the two sides of a bipartite graph, 3 is added.
     Where no node is farther, or some node is next to all others, as on a complete graph or a star, everybody may be a
-    recipient, neighbours too.
-
-    Raises:
-        GraphError: There are fewer than three nodes.
+    recipient, neighbours too. Fewer than three nodes are refused.
     """
     if graph.n_nodes < 3:
         raise GraphError("two members are next to all others: each knows that the other made it; take three or more")

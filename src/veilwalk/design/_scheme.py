@@ -196,7 +196,7 @@ class Scheme:
             leads_on = law.far is not None and (self.is_large or 2 * int(law.n_choices.min()) > len(nodes))
             return nobody if leads_on else find_outside(law.matrix, nodes)
         if self._lists_sets:
-            return self.chain.find_idle(law.matrix, self.recipients)
+            return self.chain.potentials.find_idle(law.matrix, self.recipients)
         # A node opens first where a way to it meets no more of the others than can stay outside a set.
         heads, tails = self.graph.indices, np.repeat(nodes, self.graph.degrees)
         reach = np.zeros((len(nodes), len(nodes)), dtype=np.bool_)

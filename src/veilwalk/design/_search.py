@@ -48,13 +48,7 @@ _FEWEST_HOPS = 4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recommendation:
-    """The recommended scheme and the candidates of the search.
-
-    Attributes:
-        design: The recommended scheme with its price and its exposure, estimated quickly.
-        floor: The least share of log(N - 1) that the node entropy should have.
-        candidates: All evaluated schemes, the recommended one among them.
-    """
+    """The recommended scheme as a ``design``, the ``floor`` of the search, and all evaluated ``candidates``."""
 
     design: Design
     floor: float
@@ -148,7 +142,7 @@ def recommend(
         for network in graphs:
             search = _Search(network, keep, sealing or Sealing(), listener)
             kinds = search.walks[-1:] if walks is None else tuple(Walk.parse(walk) for walk in walks)
-            search.climb(kinds)
+            search.climb_laws(kinds)
             quick += search.candidates.values()
             if exhaustive:
                 search.evaluate_all(search.walks if walks is None else kinds)
@@ -161,7 +155,7 @@ def _evaluate_overlay(
 ) -> list[Design]:
     """Evaluate all numbers of recipients, powers of two, on an overlay: nothing else is to be chosen."""
     search, designs = _Search(graph, keep, sealing, progress), []
-    counts = [count for count in search.counts(search.laws[0]) if count <= graph.n_nodes / _FEWEST_HOPS]
+    counts = [count for count in search.list_counts(search.laws[0]) if count <= graph.n_nodes / _FEWEST_HOPS]
     for done, count in enumerate(counts or [1]):
         progress("candidates", done, len(counts), f"{count} recipients")
         design = evaluate_scheme(choose_scheme(graph, recipients=count), colluders=None, sealing=sealing)
@@ -219,7 +213,7 @@ class _Search:
         self.laws = tuple(iter_far_laws(graph)) or (choose_scheme(graph).law,)
         self._expected, self._began = 0, time.monotonic()
 
-    def counts(self, law: DestinationLaw) -> list[int]:
+    def list_counts(self, law: DestinationLaw) -> list[int]:
         """Return numbers of recipients: powers of two that every row allows, without endless legs."""
         most = min(int(law.n_choices.min()), _MOST_RECIPIENTS)
         allowed = [2**power for power in range(most.bit_length()) if 2**power <= most]
@@ -250,12 +244,12 @@ class _Search:
         """Return whether that choice meets the floor for certain."""
         return self.evaluate(law, walk, count).least_entropy_share >= self.keep
 
-    def climb(self, walks: Sequence[Walk]) -> None:
+    def climb_laws(self, walks: Sequence[Walk]) -> None:
         """Evaluate few choices for each walk and law, the most promising law first: four hops, or as far as it goes."""
         self._expected = 3 * len(walks) * len(self.laws)
         for walk in walks:
             for law in sorted(self.laws, key=lambda law: (abs(law.support.lo - 4), law.support.lo)):
-                counts = self.counts(law)
+                counts = self.list_counts(law)
                 first = int(law.n_choices.mean()) // _NEW_NODES
                 if self.candidates:
                     first = choose_candidate(tuple(self.candidates.values()), self.keep).scheme.recipients
@@ -288,9 +282,9 @@ class _Search:
     def evaluate_all(self, walks: Sequence[Walk]) -> None:
         """Evaluate every choice, up to the number of recipients at which the floor is out of reach."""
         choices = list(itertools.product(walks, self.laws))
-        left = [len(self.counts(law)) for _, law in choices]
+        left = [len(self.list_counts(law)) for _, law in choices]
         for place, (walk, law) in enumerate(choices):
-            for count in self.counts(law):
+            for count in self.list_counts(law):
                 self._expected = len(self.candidates) + sum(left[place:])
                 left[place] -= 1
                 if self.evaluate(law, walk, count).entropy_share < self.keep - _HOPELESS:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from veilwalk.core.rooms import open_room
 
 if TYPE_CHECKING:
-    from veilwalk.engine._engines import ENGINES, Engine, open_engine
+    from veilwalk.engine._engines import Engine, open_engine
     from veilwalk.engine._jobs import JobFailure, iter_jobs, one_blas_thread, run_jobs
     from veilwalk.engine._njit import njit, source_stamp
     from veilwalk.engine._store import JobStore

@@ -61,13 +61,7 @@ class PlainPool(WorkerPool):
 
 @contextmanager
 def open_engine(engine: Engine) -> Iterator[Executor | None]:
-    """Yield an executor for the time of a computation; one that was given is passed on, and left open.
-
-    Example:
-        >>> with open_engine("serial") as executor:
-        ...     print(executor)
-        None
-    """
+    """Yield an executor for the time of a computation; one that was given is passed on, and left open."""
     if not isinstance(engine, str):
         if engine is not None and not hasattr(engine, "submit"):
             raise InvalidParameterError("executor", engine, "an executor, or the name of an engine")

@@ -43,12 +43,7 @@ class JobFailure:
 
 
 def run_jobs(function: Callable[..., Any], jobs: Sequence[Any], **options: Any) -> list[Any]:
-    """Return the results of all jobs, in their order; takes the arguments of :func:`iter_jobs`.
-
-    Example:
-        >>> run_jobs(pow, [1, 2, 3], common=(2,))
-        [2, 4, 8]
-    """
+    """Return the results of all jobs, in their order; takes the arguments of :func:`iter_jobs`."""
     return list(iter_jobs(function, jobs, **options))
 
 

@@ -117,9 +117,8 @@ def reproduce(
     progress: Progress = silent,
 ) -> Record:
     """Return the record of one figure: ``side-information``, ``probability`` or ``trade-off``."""
-    validate.integer(graphs=n_graphs, seed=seed)
-    validate.at_least(1, graphs=n_graphs)
-    validate.at_least(0, seed=seed)
+    validate.integer(1, graphs=n_graphs)
+    validate.integer(0, seed=seed)
     for degree in degrees:
         model_of(n_nodes, degree, support)  # all are refused or none
     makers = dict(zip(FIGURES, (side_information, probability, trade_off), strict=True))

@@ -99,12 +99,9 @@ def _take_options(settings_type: Any, settings: Settings) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepKind:
-    """One verb that sweeps run.
+    """One verb that sweeps run; ``meaning`` says what its numbers are.
 
-    Attributes:
-        run: Returns the tidy rows of one case; other processes can import it.
-        check: Refuses settings that the verb does not know, before anything is run.
-        meaning: What the numbers are.
+    ``run`` returns the tidy rows of one case, and other processes can import it; ``check`` refuses unknown settings.
     """
 
     run: Callable[[Settings], Rows]
@@ -155,11 +152,7 @@ KINDS: Mapping[str, SweepKind] = {
 class SweepPlan:
     """What to run over which settings: every case of the list with every point of the grid.
 
-    Attributes:
-        kind: ``train``, ``audit`` or ``design``.
-        settings: What all cases share, by key as files have it.
-        grid: Lists of values by key: all combinations are run.
-        cases: Further settings, a mapping each; none is one case without any.
+    All cases share the ``settings``; the ``grid`` has lists of values by key, ``cases`` have further settings each.
     """
 
     kind: str
@@ -235,12 +228,10 @@ class SweepPlan:
         return run_jobs(run_case, jobs, common=(self.verb.run,), store=store, what=what, keep_failures=True, **options)
 
     def estimate_cost(self, *, workers: int, store: JobStore) -> dict[str, Any]:
-        """Do the first case that is not in the store, and estimate what all the others would take.
+        """Do the first case that is not in the store, keep its result, and estimate what all the others would take.
 
-        Returns:
-            How many cases there are and how many are done, the seconds of one, those of all that are left on so many
-            workers, and the most memory that this process has taken, which is what each worker takes. The result is
-            kept.
+        Returns how many cases there are and how many are done, the seconds of one, those of all that are left on so
+        many workers, and the most memory that this process has taken, which is what each worker takes.
         """
         jobs, what = list_jobs(self.jobs()), {"kind": "sweep", "of": self.kind}
         left = [job for job in jobs if store.load(what, job) is None]
@@ -258,13 +249,7 @@ class SweepPlan:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sweep:
-    """What came of a sweep.
-
-    Attributes:
-        plan: What was run.
-        rows: Tidy: the number of the case, what was swept, which part of it, and what was measured.
-        failed: Cases that failed, each with its settings and the error; the others went on.
-    """
+    """What came of a sweep: its plan, tidy ``rows``, and cases that ``failed``, each with settings and error."""
 
     plan: SweepPlan
     rows: list[dict[str, Any]]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from veilwalk.core.rooms import open_room
 
 if TYPE_CHECKING:
-    from veilwalk.graphs._distances import balls, diameter, distances, iter_distances, mean_shell_sizes
+    from veilwalk.graphs._distances import balls, distances, iter_distances, mean_shell_sizes
     from veilwalk.graphs._generators import (
         barabasi_albert,
         complete,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from veilwalk.graphs._graph import Graph
     from veilwalk.graphs._readers import from_networkx, from_sparse, read_graph
-    from veilwalk.graphs._spec import GRAPH_KINDS, parse_graph_spec
+    from veilwalk.graphs._spec import parse_graph_spec
     from veilwalk.graphs._summary import GraphSummary, summary
 else:
     __getattr__, __all__ = open_room(__name__)

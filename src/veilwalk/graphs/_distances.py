@@ -63,9 +63,7 @@ class Balls:
 def distances(graph: Graph, sources: npt.ArrayLike | None = None, *, memory_bytes: int = _ARRAY_BYTES) -> DistanceArray:
     """Return the hops from each source (row), all nodes when None, to every node (column).
 
-    Returns:
-        An array of the narrowest of uint8, uint16 and int32 that surely holds every distance of this graph,
-        whichever sources are asked for.
+    The type is the narrowest of uint8, uint16 and int32 that surely holds every distance of this graph.
     """
     chosen = _check_sources(graph, sources)
     bound = _distance_bound(graph)
@@ -137,8 +135,7 @@ def balls(
     """
     from veilwalk.graphs import _kernels
 
-    validate.integer(radius=radius, memory_bytes=memory_bytes)
-    validate.at_least(0, radius=radius)
+    validate.integer(0, radius=radius)
     chosen = _check_sources(graph, centers)
     sizes = np.zeros((len(chosen), 1), np.int64)
     _kernels.count_shells(graph.indptr, graph.indices, chosen, radius, sizes)

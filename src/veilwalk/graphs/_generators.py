@@ -63,16 +63,11 @@ def complete(n_nodes: int) -> Graph:
 
 
 def random_regular(n_nodes: int, degree: int, *, seed: int) -> Graph:
-    """Return a random connected graph in which every node has ``degree`` neighbours.
+    """Return a random connected graph in which every node has ``degree`` neighbours, 3 or more.
 
     Stubs are paired at random (configuration model). Where it is affordable the pairing is redrawn until it
     is simple, which makes every connected regular graph equally likely; elsewhere its few bad pairs are
     broken by random switches, which is uniform in the limit of many nodes. A disconnected graph is redrawn.
-
-    Args:
-        n_nodes: Number of nodes; ``n_nodes * degree`` must be even.
-        degree: Neighbours of each node, from 3 to ``n_nodes - 1``.
-        seed: Seed; the same one gives the same graph.
     """
     validate.integer(nodes=n_nodes, degree=degree)
     if degree < 3:
@@ -121,8 +116,8 @@ def barabasi_albert(n_nodes: int, attach: int, *, seed: int) -> Graph:
     """Return a graph grown by preferential attachment, ``attach`` edges a node, from a star of as many leaves."""
     from veilwalk.graphs import _kernels
 
-    validate.integer(nodes=n_nodes, attach=attach)
-    validate.at_least(1, attach=attach)
+    validate.integer(nodes=n_nodes)
+    validate.integer(1, attach=attach)
     if attach >= n_nodes:
         raise InvalidParameterError("attach", attach, f"less than the number of nodes, {n_nodes}")
     _refuse_huge(n_nodes * attach)

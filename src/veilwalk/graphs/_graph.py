@@ -63,13 +63,9 @@ class Graph:
     ) -> Graph:
         """Build a graph on nodes 0..n_nodes-1 from an (m, 2) array with each edge once.
 
-        Args:
-            n_nodes: Number of nodes.
-            edges: The two ends of each edge, in either order.
-            merge_repeats: Count an edge that is listed again, in either direction, once.
-            largest_component: Keep the largest connected component, renumbered in ascending order; labels keep
-                the old numbers where they were not given.
-            labels: What to call each node.
+        ``merge_repeats`` counts an edge that is listed again, in either direction, once. ``largest_component`` keeps
+        the largest connected component, renumbered in ascending order; labels keep the old numbers where none were
+        given.
         """
         validate.integer(2, nodes=n_nodes)
         pairs = _check_pairs(n_nodes, edges)

@@ -131,10 +131,7 @@ def from_sparse(matrix: Any, *, largest_component: bool = False, labels: Sequenc
 
 
 def from_networkx(network: Any, *, largest_component: bool = False) -> Graph:
-    """Build a graph from an undirected NetworkX graph; nodes are numbered in its own order, labelled by their text.
-
-    Edge attributes are not looked at.
-    """
+    """Build a graph from an undirected NetworkX graph, in its order, labelled by the text of its nodes."""
     if not all(hasattr(network, name) for name in ("nodes", "edges", "is_directed")):
         raise InvalidParameterError("network", type(network).__name__, "a NetworkX graph")
     if network.is_directed():

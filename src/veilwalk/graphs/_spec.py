@@ -29,14 +29,10 @@ from veilwalk.graphs._readers import read_graph
 
 @dataclass(frozen=True, slots=True)
 class GraphKind:
-    """One kind of graph a spec can name.
+    """One kind of graph a spec can name: how it is written, what it is, and the function that builds it.
 
-    Attributes:
-        usage: How it is written.
-        help: What it is, in one line.
-        build: Makes the graph from the values and options.
-        values: Type of each value in turn; None when there may be any number of whole numbers.
-        options: The options it takes, among ``seed`` and ``component``.
+    ``values`` are the types of its values, None for any number of whole numbers; ``options`` are among ``seed`` and
+    ``component``.
     """
 
     usage: str

@@ -102,10 +102,7 @@ def summary(graph: Graph) -> GraphSummary:
 def walk_spectrum(graph: Graph, *, tolerance: float = 1e-9) -> WalkSpectrum:
     """Return the second largest and the smallest eigenvalue of the simple walk.
 
-    Args:
-        graph: The graph.
-        tolerance: Accuracy asked of the iteration on graphs too large for a dense solution; a gap below it
-            is refused as unresolved.
+    On graphs too large for a dense solution they are found to ``tolerance``; a gap below it is refused as unresolved.
     """
     validate.more_than(0, tolerance=tolerance)
     scale = 1.0 / np.sqrt(graph.degrees.astype(np.float64))

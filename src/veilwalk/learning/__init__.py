@@ -112,6 +112,8 @@ if TYPE_CHECKING:
         save_checkpoint,
         train,
     )
+    from veilwalk.learning.flower_learner import PARTITIONS, app_learner, from_flower, partition_numbers
+    from veilwalk.learning.peft_learner import from_peft
     from veilwalk.learning.torch_learner import TorchLearner
 else:
     __getattr__, __all__ = open_room(__name__)

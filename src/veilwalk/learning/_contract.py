@@ -7,7 +7,9 @@ A token carries parameters only. What a node keeps for itself (optimiser momentu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -118,6 +120,21 @@ def update_generator(seed: int, node: int, step: int) -> np.random.Generator:
 def init_generator(seed: int) -> np.random.Generator:
     """Return the stream the first parameters are drawn from."""
     return task_generator(seed, _INIT_TASK)
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Hold torch, where it is loaded, to so many threads; 0 leaves it alone. One gives the same bits on any machine."""
+    torch = sys.modules.get("torch") if count else None
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def has_reals(array: Array) -> bool:

@@ -22,6 +22,12 @@ _BLOCK_ROWS = 2_000
 _LENGTH = 9.0
 
 
+def check_width(features: Array, n_features: int) -> None:
+    """Refuse rows of another width than the model's."""
+    if features.shape[1:] != (n_features,):
+        raise InvalidParameterError("features", features.shape, f"rows of {n_features} numbers")
+
+
 def image_side(features: Array) -> int:
     """Return the side of square images in flat rows; 0 where rows are no such images."""
     side = math.isqrt(features.shape[1])

@@ -25,7 +25,8 @@ from veilwalk.core.arrays import BoolArray, FloatArray
 from veilwalk.core.errors import InvalidParameterError, LearnerError, VeilwalkError
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.spec import Spec
-from veilwalk.learning._contract import Array, Learner, Params, Partition, StepContext, UpdateResult
+from veilwalk.learning._contract import Array, Learner, Params, Partition, StepContext, UpdateResult, torch_threads
+from veilwalk.learning._features import check_width
 from veilwalk.learning._mechanism import Protection
 
 Float32Array = npt.NDArray[np.float32]
@@ -308,12 +309,6 @@ def _average_losses(losses: FloatArray) -> float:
     return float(losses.mean())
 
 
-def check_width(features: Array, n_features: int) -> None:
-    """Refuse rows of another width than the model's."""
-    if features.shape[1:] != (n_features,):
-        raise InvalidParameterError("features", features.shape, f"rows of {n_features} numbers")
-
-
 #: Built-in learners. Every field but the sizes and ``rows`` may be given as ``name=value`` behind the name.
 LEARNERS: Mapping[str, type[DescentLearner]] = MappingProxyType(
     {"softmax": SoftmaxLearner, "linear": LinearLearner, "mlp": MlpLearner}
@@ -510,7 +505,11 @@ class _Guarded:
         return guarded(self._call("protect_rows", protection), name=self._name, home=self._home)
 
     def _call(self, method: str, *values: Any) -> Any:
-        return _call_user_code(self._name, f"in {method}", self._home, lambda: getattr(self._learner, method)(*values))
+        threads = getattr(self._learner, "threads", 1)
+        with torch_threads(threads if isinstance(threads, int) else 1):
+            return _call_user_code(
+                self._name, f"in {method}", self._home, lambda: getattr(self._learner, method)(*values)
+            )
 
     def _refuse(self, method: str, value: object, need: str) -> NoReturn:
         text = (

@@ -49,7 +49,9 @@ def score_sites(learner: Learner, params: Params, data: Data) -> list[dict[str, 
         comparable = data.has_labels and len(labels) and (measure == "accuracy") == (data.n_classes > 0)
         baseline = baseline_score(labels, rows.labels) if comparable else None
         score = float(values[measure])
-        scores.append({"name": name, "rows": len(rows), "measure": measure, "score": score, "baseline": baseline})
+        # A learner that loads its own rows says how many they are.
+        count = int(values.get("num_examples", len(rows)))
+        scores.append({"name": name, "rows": count, "measure": measure, "score": score, "baseline": baseline})
     return scores
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.learning._contract import Array, Params, Partition, StepContext, UpdateResult
+from veilwalk.learning._contract import Array, Params, Partition, StepContext, UpdateResult, torch_threads
 from veilwalk.learning._learners import class_scores, draw_batch, fit_scores
 from veilwalk.learning._mechanism import Protection
 
@@ -94,7 +94,7 @@ class TorchLearner:
 
     def __repr__(self) -> str:
         """Return what it is, functions by their names: the same in another process, so that a run can be resumed."""
-        values = (f"{item.name}={_describe(getattr(self, item.name))}" for item in dataclasses.fields(self))
+        values = (f"{item.name}={describe_value(getattr(self, item.name))}" for item in dataclasses.fields(self))
         return f"TorchLearner({', '.join(values)})"
 
     @cached_property
@@ -222,7 +222,7 @@ class TorchLearner:
     def evaluate(self, params: Params, data: Partition) -> Mapping[str, float]:
         """Return the mean ``loss`` on ``data``, and ``metric``, or ``accuracy``, or ``r2`` where targets are real."""
         losses, outputs, targets = np.zeros(len(data)), [], []
-        with one_thread(), torch.no_grad():
+        with torch_threads(1), torch.no_grad():
             for block, output, target in self._blocks(params, data):
                 # A loss is a mean: it stands for every row of its block.
                 losses[block] = float(self._loss(output, target))
@@ -237,7 +237,7 @@ class TorchLearner:
     def example_losses(self, params: Params, data: Partition) -> FloatArray:
         """Return the loss of every row; the module is asked once for a block of them."""
         losses: list[float] = []
-        with one_thread(), torch.no_grad():
+        with torch_threads(1), torch.no_grad():
             for _, output, target in self._blocks(params, data):
                 # Slices: a loss takes rows, be it a single row.
                 rows = (slice(row, row + 1) for row in range(len(target)))
@@ -291,7 +291,8 @@ class TorchLearner:
         return (outputs.squeeze(-1) if single else outputs), targets
 
 
-def _describe(value: object) -> str:
+def describe_value(value: object) -> str:
+    """Return a value as text that is the same in another process: of a function its module and name."""
     if not callable(value):
         return repr(value)
     name = getattr(value, "__qualname__", type(value).__qualname__)
@@ -320,7 +321,8 @@ def restore_state(optimizer: torch.optim.Optimizer, learnt: Mapping[str, Tensor]
         start = f"optimizer/{name}/"
         state = {key.removeprefix(start): torch.tensor(v) for key, v in ctx.state.items() if key.startswith(start)}
         if state:
-            optimizer.state[tensor] = state
+            # Counters stay on the processor, as torch has them.
+            optimizer.state[tensor] = {key: v.to(tensor.device) if v.ndim else v for key, v in state.items()}
 
 
 def keep_state(optimizer: torch.optim.Optimizer, learnt: Mapping[str, Tensor], ctx: StepContext) -> None:
@@ -328,26 +330,15 @@ def keep_state(optimizer: torch.optim.Optimizer, learnt: Mapping[str, Tensor], c
     for name, tensor in learnt.items():
         for key, value in optimizer.state[tensor].items():
             if value is not None:
-                ctx.state[f"optimizer/{name}/{key}"] = torch.as_tensor(value).detach().numpy().copy()
+                ctx.state[f"optimizer/{name}/{key}"] = torch.as_tensor(value).detach().cpu().numpy().copy()
 
 
 @contextmanager
 def reproducible(seed: int) -> Iterator[None]:
     """Seed torch inside, and leave its global stream as it was."""
-    with one_thread(), torch.random.fork_rng(devices=[]):
+    with torch_threads(1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Sums in one order only: the same bits on any number of cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _row_gradients(

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         mean_iteration_hops,
     )
     from veilwalk.theory._hitting import (
-        hitting_pmf,
         hitting_pmf_nsp,
         hitting_pmf_sp,
         mean_hitting_time,

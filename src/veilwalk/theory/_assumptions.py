@@ -15,7 +15,7 @@ from veilwalk.theory._model import AnonymityModel, gompertz_shell_sizes
 TOLERANCE = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class IgnoredTerm:
     """One assumption and the share of the whole that it leaves out: 0 is exact."""
 
@@ -31,41 +31,28 @@ class IgnoredTerm:
 
 def ignored_terms(return_time: float, *, model: AnonymityModel) -> tuple[IgnoredTerm, ...]:
     """Return what ass:fht, ass:eth, ass:frt and a tree around every node leave out at the return time seen."""
-    return (
-        _ignored_by_fht(return_time, model),
-        _ignored_by_eth(return_time, model),
-        _ignored_by_trees(model),
-        _ignored_by_frt(model),
-    )
-
-
-def _ignored_by_fht(return_time: float, model: AnonymityModel) -> IgnoredTerm:
+    ell, walk, lo = model.support.distances, model.walk, model.support.lo
     closed = window.window_likelihood(return_time, model=model, shortest_paths=False)
     whole = window.window_likelihood(return_time, model=model, shortest_paths=True)
-    share = (whole - closed) / whole
-    return IgnoredTerm(
-        label="ass:fht",
-        ignored_share=float(share.max()),
-        meaning=(
-            f"at distance {model.support.distances[share.argmax()]}, the share of hits inside the window that "
-            f"come along the shortest path when the return time is {return_time:.0f}"
-        ),
+    direct = (whole - closed) / whole
+    window_hits = (
+        f"at distance {ell[direct.argmax()]}, the share of hits inside the window that come along the shortest path "
+        f"when the return time is {return_time:.0f}"
     )
-
-
-def _ignored_by_eth(return_time: float, model: AnonymityModel) -> IgnoredTerm:
-    ell, walk = model.support.distances, model.walk
-    whole = hitting.truncated_mean(return_time, distance=ell, model=walk)
+    mean = hitting.truncated_mean(return_time, distance=ell, model=walk)
     lost = hitting.lost_probability(return_time, distance=ell, model=walk)
     lost_part = lost * hitting.truncated_mean_nsp(return_time, distance=ell, model=walk)
-    share = np.abs(whole - lost_part) / whole
-    return IgnoredTerm(
-        label="ass:eth",
-        ignored_share=float(share.max()),
-        meaning=(
-            f"at distance {ell[share.argmax()]}, the share of the mean hitting time below {return_time:.0f} "
-            "that comes from the shortest path"
-        ),
+    shorter = np.abs(mean - lost_part) / mean
+    mean_share = (
+        f"at distance {ell[shorter.argmax()]}, the share of the mean hitting time below {return_time:.0f} that comes "
+        "from the shortest path"
+    )
+    retraced = f"the share of first returns after {2 * lo} hops or more that retrace their own way"
+    return (
+        IgnoredTerm("ass:fht", float(direct.max()), window_hits),
+        IgnoredTerm("ass:eth", float(shorter.max()), mean_share),
+        _ignored_by_trees(model),
+        IgnoredTerm("ass:frt", returns.retroceding_share(lo, model=walk), retraced),
     )
 
 
@@ -76,19 +63,5 @@ def _ignored_by_trees(model: AnonymityModel) -> IgnoredTerm:
     beyond = window.shell_sizes(model)[model.support.distances >= 2].sum()
     # Shells that hold more nodes than there are beyond the neighbours are not shells of any graph.
     crowded = (beyond - (nodes - 1 - degree)) / beyond if beyond else 0.0
-    return IgnoredTerm(
-        label="ass:tree",
-        ignored_share=float(max(missed, crowded)),
-        meaning=(
-            f"the share by which shell sizes are off, and hitting times with them: {nodes} nodes are too few for "
-            f"trees of degree {degree}"
-        ),
-    )
-
-
-def _ignored_by_frt(model: AnonymityModel) -> IgnoredTerm:
-    return IgnoredTerm(
-        label="ass:frt",
-        ignored_share=returns.retroceding_share(model.support.lo, model=model.walk),
-        meaning=(f"the share of first returns after {2 * model.support.lo} hops or more that retrace their own way"),
-    )
+    what = f"the share by which shell sizes are off, and hitting times with them: {nodes} nodes are too few for trees"
+    return IgnoredTerm("ass:tree", float(max(missed, crowded)), f"{what} of degree {degree}")

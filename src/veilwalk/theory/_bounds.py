@@ -43,17 +43,13 @@ from veilwalk.theory import _returns as returns
 from veilwalk.theory import _window as window
 from veilwalk.theory._model import AnonymityModel
 
-# Return times at which the notion's own worst entropies are looked for; both ends are among them.
-_GRID = 257
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
     """What holds, in the window notion, with probability at least ``1 - tail_probability``.
 
     ``anonymity_floor_nats`` is a proved lower bound on the distance entropy; of the paper's assumptions it needs
-    only ass:frt, for the probability. It holds at every return time covered: whole hops, from t1 on. The two
-    ``worst_`` entropies are the notion's own values at the least favourable of 257 return times.
+    only ass:frt, for the probability. It holds at every return time covered: whole hops, from t1 on.
     """
 
     tail_probability: float
@@ -61,9 +57,6 @@ class Guarantee:
     return_time_from: float
     total_variation_bound: float
     anonymity_floor_nats: float
-    worst_distance_entropy_nats: float
-    worst_node_entropy_nats: float
-    worst_return_time: float
 
 
 def bound_total_variation(
@@ -102,33 +95,21 @@ def guarantee(tail_probability: float, *, model: AnonymityModel, return_time_des
     """Return what the law designed for ``return_time_design`` guarantees with probability 1 - tail.
 
     Without ``return_time_design`` the paper's choice is taken; its mean return time or infinity give the case of
-    the corollary. The bound is searched with a certificate over all of [t1, infinity]; the ``worst_`` entropies are
-    those of 257 return times that cut it into equal probabilities.
+    the corollary. The bound is searched with a certificate over all of [t1, infinity].
     Paper: thm:optimalsol_entropybound and its corollary, corrected.
     """
     kappa = return_time_design
     if kappa is None:
         kappa = returns.design_return_time(tail_probability, model=model)
     start = covered_return_time(tail_probability, model=model)
-    survival = np.linspace(1.0, 0.0, _GRID)
-    with np.errstate(divide="ignore"):
-        return_times = start - np.log(survival) / model.walk.decay_rate
     designed = window.window_likelihood(kappa, model=model, shortest_paths=False)
     rho = worst_total_variation(start, designed, model=model)
-    pmf = window.optimal_distance_pmf(kappa, model=model)
-    posterior = window.source_posterior(pmf, return_times, model=model, shortest_paths=True)
-    by_distance = window.distance_entropy(posterior)
-    by_node = window.node_entropy(posterior, sizes=window.shell_sizes(model))
-    worst = int(np.argmin(by_distance))
     return Guarantee(
         tail_probability=tail_probability,
         return_time_design=kappa,
         return_time_from=start,
         total_variation_bound=rho,
         anonymity_floor_nats=float(bound_distance_entropy(rho, n_distances=model.support.size)),
-        worst_distance_entropy_nats=float(by_distance[worst]),
-        worst_node_entropy_nats=float(np.min(by_node)),
-        worst_return_time=float(return_times[worst]),
     )
 
 
@@ -138,10 +119,7 @@ def covered_return_time(tail_probability: float, *, model: AnonymityModel) -> fl
 
 
 def mean_iteration_hops(distance_pmf: npt.ArrayLike, *, model: AnonymityModel) -> float:
-    """T_{l1,l2} = sum of p(l) E[T_FH | l]: the mean number of hops between two updates.
-
-    Paper: Section Numerical Evaluations (unlabelled).
-    """
+    """Mean hops between two updates: the sum of p(l) E[T_FH | l].  Paper: Numerical Evaluations (unlabelled)."""
     pmf = window.checked_pmf(distance_pmf, model)
     return float(pmf @ hitting.mean_hitting_time(model.support.distances, model=model.walk))
 

@@ -27,10 +27,7 @@ _NEGLIGIBLE = 1e-22
 
 
 def shortest_path_probability(distance: npt.ArrayLike, *, model: WalkModel) -> FloatArray:
-    """P(SP | distance) = (c-1)^-distance + 1/N.
-
-    Paper: text before Gl3 (unlabelled), from Tishby et al.
-    """
+    """P(SP | distance) = (c-1)^-distance + 1/N.  Paper: text before Gl3 (unlabelled), from Tishby et al."""
     ell = _distances(distance).astype(np.float64)
     return np.exp(-ell * math.log(model.degree - 1)) + 1.0 / model.n_nodes
 
@@ -120,10 +117,7 @@ def truncated_mean_sp(bound: npt.ArrayLike, *, distance: npt.ArrayLike, model: W
 
 
 def truncated_mean(bound: npt.ArrayLike, *, distance: npt.ArrayLike, model: WalkModel) -> FloatArray:
-    """E[T_FH | distance, T_FH <= bound], both scenarios, with no assumption which one dominates.
-
-    Paper: used in lem:unnormalized_likelihood; ass:eth is not made.
-    """
+    """E[T_FH | distance, T_FH <= bound], mixed, without ass:eth.  Paper: used in lem:unnormalized_likelihood."""
     lost_share = lost_probability(bound, distance=distance, model=model)
     direct = truncated_mean_sp(bound, distance=distance, model=model)
     lost = truncated_mean_nsp(bound, distance=distance, model=model)
@@ -187,10 +181,7 @@ def shortest_path_hops(distance: int, *, model: WalkModel) -> tuple[IntArray, Fl
 
 
 def _accumulate_sp(bound: npt.ArrayLike, distance: npt.ArrayLike, *, model: WalkModel) -> tuple[FloatArray, FloatArray]:
-    """Return P(T <= bound | SP) and E[T; T <= bound | SP].
-
-    Cost: a few hundred terms for each distance, whatever the bound.
-    """
+    """Return P(T <= bound | SP) and E[T; T <= bound | SP], by a few hundred terms for each distance."""
     kappa, ell = np.broadcast_arrays(np.asarray(bound, dtype=np.float64), _distances(distance))
     mass, moment = np.zeros(kappa.shape), np.zeros(kappa.shape)
     for value in np.unique(ell):

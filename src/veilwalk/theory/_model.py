@@ -44,10 +44,7 @@ class WalkModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnonymityModel:
-    """The walk, the distances destinations are drawn from, and the half-width of the observer's window.
-
-    ``window_radius`` is the paper's delta in Definition PrivacyNotion.
-    """
+    """The walk, the distances of destinations, and the half-width of the observer's window: the paper's delta."""
 
     walk: WalkModel
     support: DistanceSupport

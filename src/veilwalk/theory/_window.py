@@ -21,10 +21,7 @@ from veilwalk.theory._model import AnonymityModel, gompertz_shell_sizes, typical
 
 
 def window_factor(model: AnonymityModel) -> FloatArray:
-    """K_delta(l): the window likelihood of one node at each distance, its mean hitting time left out.
-
-    Paper: K, defined after ass:fht (unlabelled).
-    """
+    """K_delta(l): the window likelihood of one node, its mean hitting time left out.  Paper: K, after ass:fht."""
     return shell_free_window_factor(model) / shell_sizes(model)
 
 

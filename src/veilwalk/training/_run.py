@@ -245,7 +245,7 @@ def account_privacy(scenario: Scenario, planned: Mapping[str, TrainingTrace]) ->
     }
 
 
-@show_options(TRAIN.options, but=_OF_THE_SCHEME)
+@show_options(TRAIN.options, but=(*_OF_THE_SCHEME, "app"))
 def train(
     scheme: Scheme,
     *,
@@ -289,6 +289,8 @@ def train(
     for name in _OF_THE_SCHEME:
         if name in values:
             raise InvalidParameterError(name, values[name], "left out: the scheme says it")
+    if "app" in values:
+        raise InvalidParameterError("app", values["app"], "left out: give learner=from_flower(app), data='partitions'")
     validate.options(TRAIN.options, values)
     if isinstance(values.get("compare"), list | tuple):
         values["compare"] = ",".join(map(str, values["compare"]))

@@ -75,7 +75,7 @@ class Scenario:
         """
         if isinstance(data, str) and scale is not None:
             data = f"{data}:scale={scale}"
-        rows, request = _load(data, spec.seed, scale), spec.privacy
+        rows, request = _load(data, spec.seed, scale, nodes=scheme.graph.n_nodes), spec.privacy
         request = replace(request, most_updates=request.most_updates or scheme.most_updates)
         if partition is None:
             partition = usual_partition if rows.sites is None else f"natural:{learning.SITE}"
@@ -107,6 +107,8 @@ class Scenario:
             learner = learning.make_learner(learner, n_features=rows.n_features, n_classes=rows.n_classes)
         if partitions is None:
             partitions = learning.make_partitions(partition, rows)
+        if callable(require_same_bits := getattr(learner, "require_same_bits", None)):
+            require_same_bits(partitions[0], seed=spec.seed)
         notes = (learning.describe_scaling(rows), remark, partitions.remark, rows.class_remark)
         return cls(
             scheme=scheme,
@@ -231,7 +233,9 @@ def learner_name(learner: object) -> str:
     return repr(learner) if is_dataclass(kind) else f"{kind.__module__}:{kind.__qualname__}"
 
 
-def _load(given: Any, seed: int, scale: str | None) -> Data:
+def _load(given: Any, seed: int, scale: str | None, *, nodes: int) -> Data:
+    if isinstance(given, str) and given == learning.PARTITIONS:
+        return learning.partition_numbers(nodes)
     if isinstance(given, str):
         return learning.load_data(given, seed=seed)
     if isinstance(given, Data):

@@ -120,10 +120,24 @@ class LearningSpec(Specification):
         "RULE",
         rare=True,
     )
+    app: str | None = option(
+        None,
+        "A Flower app, run unchanged instead of a learner: module:client_app, with :initial=module.Net where it has no "
+        "get_parameters, and :name=value of its run configuration. It loads its own rows, by partition id.",
+        "MODULE:APP",
+    )
     payload: str = option("fp32", f"How a model's numbers travel: {', '.join(PAYLOADS)}.", "FORM", choices=PAYLOADS)
     accept: str = option(
         "none", "Tests of received models: none, finite, loss:RATIO, norm:STEP, or two with a comma.", "TESTS"
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.app is None:
+            return
+        # An app is a learner that loads its own rows.
+        object.__setattr__(self, "learner", learning.app_learner(self.app))
+        object.__setattr__(self, "data", learning.PARTITIONS)
 
     @property
     def acceptance(self) -> learning.Acceptance | None:
@@ -293,7 +307,11 @@ class View:
 
     def read(self, values: Mapping[str, Any], *, where: str = "", start: RunSpec | None = None) -> RunSpec:
         """Return the defaults, or ``start``, with these values; an option that the verb does not take is refused."""
-        return change_spec(start or self.defaults, values, where=where, left_out=self.left_out)
+        spec = change_spec(start or self.defaults, values, where=where, left_out=self.left_out)
+        for name in ("learner", "data") if spec.learning.app else ():
+            if values.get(name) not in {None, getattr(spec.learning, name)}:
+                raise InvalidParameterError(name, values[name], "left out: the app brings its own")
+        return spec
 
 
 _OF_NODES = frozenset(["suite", "allow_sandwich", "hop_s", "away_s", "alarm_hops"])
@@ -309,7 +327,10 @@ AUDIT = View(defaults=RunSpec(), left_out=frozenset(RunSpec().options) - _OF_SCH
 #: ``veilwalk cluster up``.
 CLUSTER = View(defaults=_AMONG_NODES, left_out=_OF_SIMULATIONS)
 #: ``veilwalk node manifest``: members bring their own data, and the roster brings the network.
-MANIFEST = View(defaults=_AMONG_NODES, left_out=_OF_SIMULATIONS | {"graph", "data", "partition", "support", "suite"})
+MANIFEST = View(
+    defaults=_AMONG_NODES,
+    left_out=_OF_SIMULATIONS | {"graph", "data", "partition", "app", "support", "suite"},
+)
 
 
 class TrainOptions(TypedDict, total=False):

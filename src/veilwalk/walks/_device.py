@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
 DEVICES = ("cpu", "cuda")
 
 # In the order in which each may use the ones before it.
-_TEXTS = ("random", "tokens", "sets", "protocol", "openings")
+_TEXTS = ("random", "tokens", "sets", "protocol")
 # Sums and products stay separate, as on the processor: fused they would round differently.
 _OPTIONS = ("--std=c++17", "--fmad=false")
 _BLOCK = 256
@@ -27,33 +27,8 @@ _BLOCK = 256
 _SMALL_BLOCK = 32
 
 
-class Device(Protocol):
-    """Holds arrays and runs the kernels of the text on them."""
-
-    def put(self, array: npt.NDArray[Any]) -> Any:
-        """Return a copy of the array on the device."""
-
-    def full(self, shape: int | tuple[int, ...], value: int, dtype: npt.DTypeLike) -> Any:
-        """Return a new array on the device."""
-
-    def fetch(self, array: Any) -> npt.NDArray[Any]:
-        """Return a copy of one of its arrays in main memory."""
-
-    def empty(self, n_bytes: int) -> npt.NDArray[np.uint8]:
-        """Return a new array in main memory, to which the device copies quickly."""
-
-    def fetch_into(self, target: npt.NDArray[Any], array: Any) -> None:
-        """Copy one of its arrays to one in main memory."""
-
-    def launch(self, kernel: str, n_items: int, *arguments: Any, item_bytes: int = 0) -> None:
-        """Run a kernel over ``n_items``; numbers are passed as 64 bits, arrays by address.
-
-        An item reads and writes ``item_bytes`` of its own in no order.
-        """
-
-
-class CudaDevice:
-    """One graphics card, with the text compiled for it."""
+class Device:
+    """One graphics card, with the text compiled for it: holds arrays, and runs the kernels on them."""
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
@@ -85,9 +60,10 @@ class CudaDevice:
         array.get(out=target)
 
     def launch(self, kernel: str, n_items: int, *arguments: Any, item_bytes: int = 0) -> None:
-        """Run a kernel with as many threads as there are items, or as fit on the card at once.
+        """Run a kernel over ``n_items``, each on a thread; numbers are passed as 64 bits, arrays by address.
 
-        Threads whose tables fit in half of the second cache together are several times as fast as four times as many.
+        An item reads and writes ``item_bytes`` of its own in no order. Threads whose tables fit in half of the second
+        cache together are several times as fast as four times as many.
         """
         function = self._module.get_function(kernel)
         block = _BLOCK if n_items >= self._processors * _BLOCK else _SMALL_BLOCK
@@ -137,7 +113,7 @@ def open_cuda() -> Device:
     try:
         if cupy.cuda.runtime.getDeviceCount() < 1:
             raise InvalidParameterError("device", "cuda", "cpu here: there is no graphics card")
-        return CudaDevice(cupy)
+        return Device(cupy)
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise InvalidParameterError("device", "cuda", f"cpu here: {error}") from None
 

@@ -139,6 +139,15 @@ def choice(seed: Word, job: Word, number: Word, word: Word, n_choices: Word) -> 
 
 
 @jit_inline_nogc
+def next_word(state: Word) -> tuple[Word, Word]:
+    """Return the next state of a stream of splitmix64, and its word of 64 bits."""
+    state += np.uint64(0x9E3779B97F4A7C15)
+    word = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state, word ^ (word >> np.uint64(31))
+
+
+@jit_inline_nogc
 def unit_interval(high: Word, low: Word) -> Any:
     """Return a number in [0, 1) with 53 random bits."""
     return np.float64((high << _MANTISSA_HIGH) | (low >> _MANTISSA_LOW)) * 2.0**-53

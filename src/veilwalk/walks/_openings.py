@@ -18,9 +18,8 @@ from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.stats import half_width
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.graphs import Graph
-from veilwalk.walks._device import Device, check_device, open_cuda
-from veilwalk.walks._protocol import UNVISITED, put_law, put_walk, token_paths
-from veilwalk.walks._tables import LawRows, LawTables, build_law_tables, stream_key
+from veilwalk.walks._protocol import token_paths
+from veilwalk.walks._tables import LawRows, build_law_tables, stream_key
 
 # Lanes forget how they began in so many legs; the last hops of a path let the last legs reach their ends.
 _WARM_LEGS, _END_LEGS = 8, 16
@@ -35,10 +34,6 @@ SHARE_UNIT = 2.0**40
 HOP_UNIT = 2.0**16
 # Separates the stream of sets from that of paths: both are named by lanes and clocks.
 _SET_STREAM = 0x9E3779B97F4A7C15
-
-#: By lane: legs, hops, the unopened share; legs from each node. Of all lanes together: openings by arc, by arc and
-#: source, by hop.
-Totals = tuple[IntArray, IntArray, IntArray, IntArray, IntArray]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -84,36 +79,23 @@ def estimate_openings(
     joint: bool = True,
     longest: int = 1_000,
     lanes: int = 16,
-    device: str = "cpu",
 ) -> Openings:
     """Estimate the openers of ciphertexts for ``recipients``; every sampled leg serves all sets at once.
 
-    Args:
-        graph: The network.
-        law: The recipients that each source may choose.
-        recipients: How many it draws, without replacement.
-        walk: The walk.
-        legs: How many legs to sample, about.
-        seed: Of paths and of the sets by which legs follow each other.
-        joint: Whether to count sources by opener and last hop: takes arcs * nodes * 8 bytes for each lane.
-        longest: Hops that are counted separately.
-        lanes: Independent paths on which the legs lie.
-        device: ``cuda`` for the graphics card, with the same figures to the last bit; more lanes keep it busier, and
-            take 16 bytes a node each there.
+    About ``legs`` legs are sampled on ``lanes`` independent paths; ``seed`` is of paths, and of the sets by which legs
+    follow each other. ``joint`` counts sources by opener and last hop, in arcs * nodes * 8 bytes for each lane. Up to
+    ``longest`` hops are counted separately.
     """
-    validate.integer(lanes=lanes, legs=legs)
-    validate.at_least(2, lanes=lanes)
-    validate.at_least(lanes, legs=legs)
+    validate.integer(2, lanes=lanes)
+    validate.integer(lanes, legs=legs)
     validate.at_least(1, longest=longest)
-    check_device(device)
     if legs > _MOST_LEGS:
         raise InvalidParameterError("legs", legs, f"at most {_MOST_LEGS}: shares are summed in 64 bits")
-    tables = build_law_tables(graph, law, recipients)
-    tally: Tally | DeviceTally
-    if device == "cuda":
-        tally = DeviceTally(open_cuda(), graph, walk, tables, recipients, lanes=lanes, joint=joint, longest=longest)
-    else:
-        tally = Tally(graph, walk, tables, recipients, lanes=lanes, joint=joint, longest=longest)
+    from veilwalk.walks import _kernels_laws as kernels
+
+    tables, n_arcs, n_nodes = build_law_tables(graph, law, recipients), len(graph.indices), graph.n_nodes
+    shapes = ((N_SUMS,), (n_nodes,), (n_arcs,), (n_arcs if joint else 0, n_nodes), (longest + 1,))
+    sums, sources, arrived, by_source, by_hop = (np.zeros((lanes, *shape), dtype=np.int64) for shape in shapes)
     leg_hops = _guess_leg_hops(graph, int(tables.eligible.mean()), recipients)
     warm, end = _WARM_LEGS * leg_hops, _END_LEGS * leg_hops
     n_hops = -(-legs // lanes) * leg_hops
@@ -121,123 +103,12 @@ def estimate_openings(
     most = max(_PATH_BYTES // (4 * lanes), warm + end + leg_hops)
     for turn in range(max(math.ceil(n_hops / (most - warm - end)), 1)):
         cut = warm + min(n_hops, most - warm - end)
-        tally.follow(seed, turn * lanes, warm, cut, cut + end)
-    return _summarise(*tally.totals())
-
-
-class Tally:
-    """Sums on the processor, a table a lane."""
-
-    def __init__(
-        self, graph: Graph, walk: Walk, law: LawTables, recipients: int, *, lanes: int, joint: bool, longest: int
-    ) -> None:
-        self._graph, self._walk, self._law, self._recipients, self._lanes = graph, walk, law, recipients, lanes
-        n_arcs, n_nodes = len(graph.indices), graph.n_nodes
-        shapes = ((N_SUMS,), (n_nodes,), (n_arcs,), (n_arcs if joint else 0, n_nodes), (longest + 1,))
-        self._tables = tuple(np.zeros((lanes, *shape), dtype=np.int64) for shape in shapes)
-
-    def follow(self, seed: int, first_lane: int, warm: int, cut: int, end: int) -> None:
-        """Add the legs of lanes from ``first_lane`` on that are sealed from ``warm`` to ``cut``, in ``end`` hops."""
-        from veilwalk.walks import _kernels_laws as kernels
-
-        graph = self._graph
-        kernels.follow_legs(
-            token_paths(graph, hops=end, lanes=self._lanes, seed=seed, walk=self._walk, first_lane=first_lane),
-            self._law,
-            self._recipients,
-            stream_key(seed ^ _SET_STREAM),
-            first_lane,
-            warm,
-            cut,
-            graph.indptr,
-            graph.indices,
-            *self._tables,
-        )
-
-    def totals(self) -> Totals:
-        """Return the sums."""
-        sums, sources, arrived, joint, by_hop = self._tables
-        return sums, sources, arrived.sum(axis=0), joint.sum(axis=0), by_hop.sum(axis=0)
-
-
-class DeviceTally:
-    """Sums on a device, one table for all lanes where lanes need not be separate."""
-
-    def __init__(
-        self,
-        device: Device,
-        graph: Graph,
-        walk: Walk,
-        law: LawTables,
-        recipients: int,
-        *,
-        lanes: int,
-        joint: bool,
-        longest: int,
-    ) -> None:
-        self._device, self._lanes, self._n_nodes = device, lanes, graph.n_nodes
-        self._joint, self._longest, self._recipients = joint, longest, recipients
-        self._walk, self._law = put_walk(device, graph, walk), put_law(device, law)
-        self._weighing = tuple(device.put(array) for array in (law.eligible, law.even.view(np.uint8), *law[7:]))
-        arcs = (graph.indptr.astype(np.int64), graph.indices.astype(np.int32))
-        self._arcs = tuple(device.put(array) for array in arcs)
-        n_arcs, n_nodes = len(graph.indices), graph.n_nodes
-        shapes = ((lanes, N_SUMS), (lanes, n_nodes), (n_arcs,), (n_arcs if joint else 0, n_nodes), (longest + 1,))
-        self._tables = tuple(device.full(shape, 0, "int64") for shape in shapes)
-
-    def follow(self, seed: int, first_lane: int, warm: int, cut: int, end: int) -> None:
-        """Add the legs of lanes from ``first_lane`` on that are sealed from ``warm`` to ``cut``, in ``end`` hops."""
-        device, lanes = self._device, self._lanes
-        paths, earlier, sealed = (device.full((lanes, end + 1), 0, "int32") for _ in range(3))
-        n_legs = device.full(lanes, 0, "int64")
-        device.launch(
-            "walk_legs",
-            lanes,
-            *self._walk,
-            *self._law,
-            self._recipients,
-            stream_key(seed),
-            stream_key(seed ^ _SET_STREAM),
-            np.uint64(first_lane),
-            lanes,
-            end,
-            cut,
-            device.full((lanes, self._n_nodes), UNVISITED, "int64"),
-            paths,
-            earlier,
-            sealed,
-            n_legs,
-            item_bytes=8 * self._n_nodes,
-        )
-        offsets = np.concatenate(([0], np.cumsum(device.fetch(n_legs))))
-        sums, sources, arrived, joint, by_hop = self._tables
-        device.launch(
-            "weigh_legs",
-            int(offsets[-1]),
-            paths,
-            earlier,
-            sealed,
-            device.put(offsets),
-            lanes,
-            end,
-            warm,
-            *self._law,
-            *self._weighing,
-            self._recipients,
-            *self._arcs,
-            sums,
-            sources,
-            arrived,
-            joint,
-            self._joint,
-            by_hop,
-            self._longest,
-        )
-
-    def totals(self) -> Totals:
-        """Return the sums."""
-        sums, sources, arrived, joint, by_hop = (self._device.fetch(table) for table in self._tables)
-        return sums, sources, arrived, joint, by_hop
+        first = turn * lanes
+        paths = token_paths(graph, hops=cut + end, lanes=lanes, seed=seed, walk=walk, first_lane=first)
+        legs_of = (first, warm, cut, graph.indptr, graph.indices)
+        totals = (sums, sources, arrived, by_source, by_hop)
+        kernels.follow_legs(paths, tables, recipients, stream_key(seed ^ _SET_STREAM), *legs_of, *totals)
+    return _summarise(sums, sources, arrived.sum(axis=0), by_source.sum(axis=0), by_hop.sum(axis=0))
 
 
 def _summarise(sums: IntArray, sources: IntArray, arrived: IntArray, table: IntArray, by_hop: IntArray) -> Openings:

@@ -27,7 +27,6 @@ from veilwalk.walks._device import Device, check_device, open_cuda
 from veilwalk.walks._tables import (
     ExcludedRows,
     LawRows,
-    LawTables,
     build_law_tables,
     build_walk_tables,
     check_rows,
@@ -170,9 +169,14 @@ class DeviceLanes:
         key: Any,
     ) -> None:
         self._device, self._n_nodes, self._recipients = device, graph.n_nodes, recipients
-        self._walk = put_walk(device, graph, walk)
-        by_number = recipients == 1 and not isinstance(law, ExcludedRows)
-        self._law = (*put_law(device, build_law_tables(graph, law, recipients)), recipients, by_number)
+        kind, offsets, table, *numbers, _ = build_walk_tables(graph, walk)
+        self._walk = (kind, device.put(offsets), device.put(table), *numbers)
+        tables, by_number = (
+            build_law_tables(graph, law, recipients),
+            recipients == 1 and not isinstance(law, ExcludedRows),
+        )
+        rows = (device.put(array) for array in tables[:5])
+        self._law = (graph.n_nodes, *rows, len(tables.weights) > 0, recipients, by_number)
         self._watching = (device.put(watching.view(np.uint8)), len(watching) > 0)
         self._tokens, self._key = tokens, key
 
@@ -233,9 +237,8 @@ def token_paths(
     Row k is the path of lane ``first_lane + k`` of :func:`iter_protocol`, with one token a replica and the same seed
     and walk: ``path[clock]`` is where it is at that clock. Takes 4 bytes a hop and lane.
     """
-    validate.integer(hops=hops, lanes=lanes, first_lane=first_lane)
-    validate.at_least(1, hops=hops, lanes=lanes)
-    validate.at_least(0, first_lane=first_lane)
+    validate.integer(1, hops=hops, lanes=lanes)
+    validate.integer(0, first_lane=first_lane)
     from veilwalk.walks import _kernels_protocol as kernels
 
     key, tables = stream_key(seed), build_walk_tables(graph, walk)
@@ -292,8 +295,7 @@ def iter_protocol(
     validate.integer(1, updates=updates, tokens=tokens, replicas=replicas)
     for name, value in (("burn_in", burn_in), ("chunk_updates", chunk_updates)):
         if value is not None:
-            validate.integer(**{name: value})
-            validate.at_least(0 if name == "burn_in" else 1, **{name: value})
+            validate.integer(0 if name == "burn_in" else 1, **{name: value})
     key = stream_key(seed)
     watching = _colluder_mask(graph, colluders)
     check_device(device)
@@ -415,17 +417,6 @@ def estimate_memory(
     chunks = 2 * min(updates, max(chunk, lanes)) * UPDATE_DTYPE.itemsize
     collected = 2 * updates * UPDATE_DTYPE.itemsize if collect else 0
     return estimate_table_bytes(graph, walk) + tables + lanes * lane_bytes + chunks + collected
-
-
-def put_walk(device: Device, graph: Graph, walk: Walk) -> tuple[Any, ...]:
-    """Return a walk as the kernels of a device take it."""
-    kind, offsets, table, *numbers, _ = build_walk_tables(graph, walk)
-    return (kind, device.put(offsets), device.put(table), *numbers)
-
-
-def put_law(device: Device, law: LawTables) -> tuple[Any, ...]:
-    """Return the tables from which the kernels of a device draw."""
-    return len(law.offsets) - 1, *(device.put(array) for array in law[:5]), len(law.weights) > 0
 
 
 def _path_hops(n_nodes: int) -> int:

@@ -29,18 +29,7 @@ _FORMAT = "veilwalk-trace-1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A trace on disk.
-
-    Attributes:
-        path: The file.
-        graph_digest: Digest of the graph that was walked on.
-        seed: Seed of the run.
-        version: Version of the code that made it.
-        params: Whatever else the writer said about the run.
-        n_updates: Updates in the file.
-        n_chunks: Chunks in the file.
-        complete: Whether the run came to its end; an interrupted one keeps what it had.
-    """
+    """A trace on disk, with what its header says; a run that was interrupted is not ``complete``."""
 
     path: Path
     graph_digest: str

@@ -1,8 +1,8 @@
-"""Exports what kernels of other packages use: decorators, the weights of a law, the chance of an opening."""
+"""Exports what kernels of other packages use: decorators, random words, weights of a law, chances of an opening."""
 
 from veilwalk.walks._compile import jit, jit_inline, jit_inline_nogc, jit_noinline_nogc, jit_parallel
 from veilwalk.walks._kernels_laws import chance, weight_of
-from veilwalk.walks._kernels_random import ZERO
+from veilwalk.walks._kernels_random import ZERO, next_word
 from veilwalk.walks._tables import build_law_tables
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "jit_inline_nogc",
     "jit_noinline_nogc",
     "jit_parallel",
+    "next_word",
     "weight_of",
 ]

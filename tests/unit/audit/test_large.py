@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
-from veilwalk.audit import AuditSettings, audit
+from veilwalk.audit import Audit, AuditSettings, audit
 from veilwalk.core.arrays import FloatArray
 from veilwalk.design import DestinationLaw, choose_scheme
 from veilwalk.graphs import Graph, barabasi_albert, random_regular
 
 OBSERVERS = ("prior", "return-time", "last-hop")
 SETTINGS = AuditSettings(updates=40_000, seed=3, posterior="by-class", observers=OBSERVERS)
+REGULAR, HUBS = random_regular(80, 3, seed=1), barabasi_albert(60, 2, seed=1)
 
 
-@pytest.mark.parametrize("graph", [random_regular(80, 3, seed=1), barabasi_albert(60, 2, seed=1)])
+@cache
+def looked_up(graph: Graph) -> Audit:
+    """The audit that looks up, of what two tests play."""
+    return audit(choose_scheme(graph, "uniform-node", support=(2, 3)), SETTINGS)
+
+
+@pytest.mark.parametrize("graph", [REGULAR, HUBS])
 def test_looked_up_candidates_know_no_more_than_exact_posteriors(graph: Graph) -> None:
     """The run and the prior are the same; posteriors by class lose some hits, are calibrated, and beat the prior."""
     scheme = choose_scheme(graph, "uniform-node", support=(2, 3))
     exact = audit(scheme, SETTINGS, posterior="exact")
-    large = audit(scheme, SETTINGS)
+    large = looked_up(graph)
     assert large.plan.looked_up
     assert large.hops_per_update == exact.hops_per_update
     for column in ("node_entropy_nats", "distance_entropy_nats", "hit_ratio", "ndcg"):
@@ -40,17 +49,15 @@ def test_looked_up_candidates_know_no_more_than_exact_posteriors(graph: Graph) -
 
 def test_a_graph_that_is_large_is_looked_up_without_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same numbers as where by-class is asked for by name."""
-    scheme = choose_scheme(random_regular(80, 3, seed=1), "uniform-node", support=(2, 3))
-    named = audit(scheme, SETTINGS)
+    named = looked_up(REGULAR)
     monkeypatch.setattr("veilwalk.core.sizes.LARGE_NODES", 80)
-    large = audit(scheme, SETTINGS, posterior="auto")
+    large = audit(choose_scheme(REGULAR, "uniform-node", support=(2, 3)), SETTINGS, posterior="auto")
     assert [one.report for one in named.findings.values()] == [one.report for one in large.findings.values()]
 
 
 def test_the_stationary_law_by_powers_is_the_direct_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a graph where sources differ in how often they come."""
-    graph = barabasi_albert(60, 2, seed=1)
-    law = choose_scheme(graph, "uniform-node", support=(2, 3)).law
+    law = choose_scheme(HUBS, "uniform-node", support=(2, 3)).law
     monkeypatch.setattr("veilwalk.design._law._DIRECT_NODES", 0)
     again = DestinationLaw(law.support, law.graph_digest, law.matrix)
     np.testing.assert_allclose(again.source_prior, stationary(law), atol=1e-11)

@@ -11,9 +11,9 @@ from tests.helpers.known_runs import know
 from tests.helpers.token_stories import GRAPH, LAW, Twin, members
 
 from veilwalk.audit import AuditSettings, Coalition, audit, choose_colluders
-from veilwalk.audit._deviations import play_cheaters
+from veilwalk.audit._coalitions import play_cheaters
 from veilwalk.audit._filter import EVERY, ExactFilter, MemberLog, SampledFilter, record_segments
-from veilwalk.audit._kernels_paths import GUESS, MAKER, ONE_VICTIM
+from veilwalk.audit._kernels_coalitions import GUESS, MAKER, ONE_VICTIM
 from veilwalk.audit._members import FilterObserver, LoneObserver
 from veilwalk.audit._play import play_updates
 from veilwalk.core.arrays import BoolArray, FloatArray

@@ -80,7 +80,7 @@ def test_a_given_set_opens_as_counted_path_by_path(name: str, walk: str) -> None
     for source, chosen in [(0, [3, 5, 6]), (1, [4, 6]), (2, [0, 4, 5, 6])]:
         for place, state in enumerate(np.flatnonzero(chain.state_nodes == source)):
             begin = (-1 if walk == "simple" else int(network.neighbours(source)[place]), source)
-            got = chain.opening_chances(int(state), np.array(chosen))
+            got = chain.potentials.opening_chances(int(state), np.array(chosen))
             for horizon, unit in ((12, WHOLE), (2000, 1.0)):
                 want = np.zeros(len(chosen))
                 for ways in opened(name, walk, begin, set(chosen), horizon, unit=unit):
@@ -100,7 +100,7 @@ def test_one_recipient_is_a_destination(walk: str) -> None:
         own = chain.state_nodes == source
         assert hops[own].mean() == pytest.approx(means[source, target], rel=1e-12)
         np.testing.assert_allclose(entries.sum(axis=1), 1.0, atol=1e-13)
-        assert chain.opening_chances(int(np.argmax(own)), np.array([target])) == pytest.approx(1)
+        assert chain.potentials.opening_chances(int(np.argmax(own)), np.array([target])) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("walk", WALKS)
@@ -148,7 +148,7 @@ def test_the_mean_over_sets_covers_the_mean_over_all_sets(walk: str) -> None:
             want = np.zeros(network.n_nodes)
             if walk == "simple":
                 for pair in pairs:
-                    want[list(pair)] += chain.opening_chances(source, np.array(pair)) / len(pairs)
+                    want[list(pair)] += chain.potentials.opening_chances(source, np.array(pair)) / len(pairs)
                 # Each entry has a binomial spread at most; four of its standard errors.
                 assert np.all(np.abs(got.by_node[source] - want) <= 4 * np.sqrt(want * (1 - want) / 400) + 1e-12)
         assert got.by_node.sum(axis=1) == pytest.approx(1)
@@ -179,7 +179,7 @@ def test_what_cannot_be_drawn_is_refused_in_one_line() -> None:
     with pytest.raises(InvalidParameterError, match="sets = 1"):
         chain.mean_openings(law, 2, n_sets=1, seed=0)
     with pytest.raises(GraphError, match="ring"):
-        chains.chain_of(ring(6), Walk("non-backtracking")).opening_chances(0, np.array([3]))
+        chains.chain_of(ring(6), Walk("non-backtracking")).potentials.opening_chances(0, np.array([3]))
     with pytest.raises(ResourceLimitError):
         SetPotentials(chain.states, memory_bytes=1000)
 

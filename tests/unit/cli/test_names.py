@@ -57,7 +57,8 @@ def test_a_design_on_a_file_of_names_runs_on_a_roster_of_these_names(network: Pa
     assert run([*without_updates, "--previous", "manifest.json", "--dwell", "2", "--out", "same.json"])[0] == 0
     assert Manifest.read_draft(Path("same.json")).rules.updates == 5
     for name in ("manifest.json", "next.json"):
-        assert (Manifest.read_draft(Path(name)).payload, Manifest.read_draft(Path(name)).body_bytes) == ("fp16", 20)
+        draft = Manifest.read_draft(Path(name))
+        assert (draft.spec.learning.payload, draft.body_bytes) == ("fp16", 20)
 
     roster, graph = Roster.read_draft(Path("roster.json")), read_graph(network)
     assert roster.ids != graph.labels

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.cli import Cli
+from tests.helpers.rosters import sign_file
 
 from veilwalk.node import load_config
 from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
 from veilwalk.node.members import load_root_key
-from veilwalk.node.members._signed import sign_file
 from veilwalk.node.spool import FolderDisk, Spool
 from veilwalk.node.spool._tables import FORMAT
 from veilwalk.training import CLUSTER

@@ -15,11 +15,9 @@ from veilwalk.core.errors import GraphError, InvalidParameterError, ResourceLimi
 from veilwalk.core.stats import geometric_starts
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import Walk
-from veilwalk.design import (
-    Channel,
-    law_by_distance,
-)
+from veilwalk.design import Channel
 from veilwalk.design import _channel as subject
+from veilwalk.design._law import law_by_distance
 from veilwalk.graphs import Graph, barabasi_albert, random_regular, ring
 
 GRAPH = barabasi_albert(24, 2, seed=1)

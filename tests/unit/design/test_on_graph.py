@@ -14,14 +14,8 @@ from veilwalk.core.arrays import FloatArray
 from veilwalk.core.errors import InfeasibleDesignError, InvalidParameterError, ResourceLimitError
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import SIMPLE
-from veilwalk.design import (
-    DestinationLaw,
-    choose_scheme,
-    covered_return_times,
-    design_regular,
-    exact_window_likelihood,
-    law_by_distance,
-)
+from veilwalk.design import DestinationLaw, choose_scheme, covered_return_times, design_regular, exact_window_likelihood
+from veilwalk.design._law import law_by_distance
 from veilwalk.design._paper import design_on_graph, window_entropies
 from veilwalk.graphs import Graph, complete, distances, random_regular, ring, torus
 

@@ -13,8 +13,9 @@ import pytest
 from veilwalk.chains import NodeChain
 from veilwalk.core.arrays import normalised
 from veilwalk.core.support import DistanceSupport
-from veilwalk.design import Channel, law_by_distance
+from veilwalk.design import Channel
 from veilwalk.design import _optimal as subject
+from veilwalk.design._law import law_by_distance
 from veilwalk.design._optimal import Problem, entropy_gradient
 from veilwalk.graphs import Graph, barabasi_albert, erdos_renyi, random_regular
 

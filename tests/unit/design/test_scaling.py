@@ -16,8 +16,7 @@ from scipy import sparse
 from veilwalk.chains import NodeChain
 from veilwalk.core.errors import InfeasibleDesignError
 from veilwalk.core.support import DistanceSupport
-from veilwalk.design import law_by_distance
-from veilwalk.design._law import total_support
+from veilwalk.design._law import law_by_distance, total_support
 from veilwalk.design._optimal import scale_to_margins
 from veilwalk.graphs import Graph, barabasi_albert, erdos_renyi, torus
 

@@ -19,15 +19,12 @@ FILES = sorted((ROOT / "examples" / "comparisons").glob("*.toml"))
 NODES, STEPS, EPSILON, DELTA, MOST = 2_048, 20_000, 10.0, 1e-6, 12
 
 
-def test_there_is_a_page_for_every_file() -> None:
-    """Named like it, and told in the index."""
-    pages = ROOT / "docs" / "comparisons"
-    index = (pages / "index.md").read_text()
+def test_the_page_tells_of_every_file() -> None:
+    """In its table, and as a command."""
+    page = (ROOT / "docs" / "measured" / "comparisons.md").read_text()
     assert len(FILES) == 5
     for file in FILES:
-        page = pages / f"{file.stem}.md"
-        assert f"examples/comparisons/{file.name}" in page.read_text()
-        assert page.name in index
+        assert page.count(f"examples/comparisons/{file.name}") >= 2
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

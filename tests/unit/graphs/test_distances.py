@@ -11,7 +11,7 @@ from tests.helpers.graphs import path, petersen
 from veilwalk import graphs
 from veilwalk.core.errors import InvalidParameterError, NumericalError, ResourceLimitError
 from veilwalk.graphs import Graph, _distances, _summary
-from veilwalk.graphs._distances import Diameter
+from veilwalk.graphs._distances import Diameter, diameter
 from veilwalk.graphs._summary import walk_spectrum
 
 
@@ -89,20 +89,20 @@ def test_mean_shells_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) ->
 def test_diameter_bounds_hold(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where not every node is searched from, the truth lies between the bounds."""
     exact = int(graphs.distances(graph).max())
-    assert graphs.diameter(graph) == Diameter(exact, exact)
+    assert diameter(graph) == Diameter(exact, exact)
     monkeypatch.setattr(_distances, "_AFFORDABLE_VISITS", 0)
-    bounds = graphs.diameter(graph)
+    bounds = diameter(graph)
     assert bounds.lower <= exact <= bounds.upper
     assert bounds.exact is (bounds.lower == bounds.upper)
     monkeypatch.setattr(_distances, "_SWEEPS", 1)
-    rough = graphs.diameter(graph)
+    rough = diameter(graph)
     assert rough.lower <= bounds.lower <= exact <= bounds.upper <= rough.upper
 
 
 def test_diameter_of_a_large_tree_is_found_by_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a tree the bounds meet after a few searches."""
     monkeypatch.setattr(_distances, "_AFFORDABLE_VISITS", 0)
-    assert graphs.diameter(graphs.barabasi_albert(3000, 1, seed=2)).exact
+    assert diameter(graphs.barabasi_albert(3000, 1, seed=2)).exact
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from veilwalk import graphs
 from veilwalk.core.errors import GraphError, InputFileError, InvalidParameterError, VeilwalkError
 from veilwalk.graphs import Graph, parse_graph_spec
+from veilwalk.graphs._spec import GRAPH_KINDS
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_bad_values_are_named_by_their_own_name() -> None:
 
 def test_every_kind_has_one_line_of_help() -> None:
     """What --help prints."""
-    for name, kind in graphs.GRAPH_KINDS.items():
+    for name, kind in GRAPH_KINDS.items():
         assert kind.usage.startswith(f"{name}:")
         assert kind.help
         assert "\n" not in kind.help

@@ -13,16 +13,8 @@ from veilwalk.chains import CHAINS, NodeChain
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.walk import WALKS, Walk
-from veilwalk.design import (
-    LAWS,
-    LawKind,
-    LawRequest,
-    LawResult,
-    Scheme,
-    choose_scheme,
-    design,
-    law_by_distance,
-)
+from veilwalk.design import LAWS, LawKind, LawRequest, LawResult, Scheme, choose_scheme, design
+from veilwalk.design._law import law_by_distance
 from veilwalk.graphs import Graph, random_regular
 from veilwalk.walks import TABLES
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.campaigns.chaos_plan import tally_plan
+from tests.helpers.rosters import sign_file
 
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError, ProtocolError, SpoolError
 from veilwalk.core.files import lock_file
@@ -29,7 +30,6 @@ from veilwalk.node.cluster import (
     stop_cluster,
 )
 from veilwalk.node.members import Manifest, load_root_key, load_root_public_key
-from veilwalk.node.members._signed import sign_file
 from veilwalk.node.peer import is_running
 from veilwalk.node.spool import FolderDisk, Spool
 from veilwalk.training import CLUSTER

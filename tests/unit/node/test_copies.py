@@ -8,7 +8,7 @@ from typing import Any
 from tests.helpers.custody import HEADER, deliver, open_custody, take
 
 from veilwalk.node.peer._neighbours import Visits
-from veilwalk.node.spool import Discard, UpdateOutcome, Verdict
+from veilwalk.node.spool import UpdateOutcome, Verdict
 
 
 def test_finding_06_replays_are_held_alike_whoever_opened_them(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_finding_06_what_was_given_up_here_goes_on_when_it_comes_again(tmp_path:
     body = b"mine" + b"u" * 16
     first = take(custody, 1, body)
     assert first.for_us
-    custody.discard(first.row, Discard(count="retired"))
+    custody.replace(first.row, UpdateOutcome(counts=("retired",)))
     again = take(custody, 2, body)
     assert not again.for_us
     onward = custody.pin(again.row.id)

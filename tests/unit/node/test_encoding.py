@@ -178,7 +178,7 @@ def test_a_smaller_form_is_what_the_simulator_rounds_to(payload: str) -> None:
     manifest = manifest_for(params, payload=payload)
     data = encode_params(manifest, params, updates=12)
     assert len(data) == manifest.body_bytes < sum(array.nbytes for array in params.values())
-    expected = as_received(payload, params, seed=manifest.seed, updates=12)
+    expected = as_received(payload, params, seed=manifest.spec.seed, updates=12)
     found = decode_params(manifest, data)
     for name, array in expected.items():
         assert np.array_equal(found[name], array)

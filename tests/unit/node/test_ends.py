@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.helpers.members import ack, forged_final, greet, hand_in, message_for, offer
+from tests.helpers.members import ack, end_of, forged_final, greet, hand_in, message_for, offer
 
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules, node_status, unfinish_node
@@ -294,24 +294,42 @@ def test_an_operator_can_undo_an_end(network: Make) -> None:
     assert asyncio.run(main()).look("n1")["final"] is None
 
 
+def test_no_update_is_added_to_an_end_that_is_being_signed(network: Make) -> None:
+    """Another walk comes to the member that made the last update: its model has had all that the run asks for."""
+
+    async def main() -> Any:
+        net = network(5, chords=CHORDS, rules=replace(LONG, updates=3, signatures=3), starts=False)
+        await net.start("n1")
+        await hand_in(net, "n1", message_for(net, "n1", counts=[0.0, 0.0, 2.0, 0.0, 0.0], iteration=2))
+        await net.until(lambda: net.tally("updates") == 1)
+        await hand_in(net, "n1", message_for(net, "n1", counts=[0.0] * 5, walk_tag=b"walktag2"))
+        await net.until(lambda: net.tally("retired") == 1)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    assert net.tally("updates") == 1
+    assert net.look("n1")["checkpoint"].sum() == 3
+
+
 def test_signatures_of_others_than_members_count_for_nothing(network: Make) -> None:
     """Of one that has left, of nobody, of another lane, model or number, and of one member twice."""
     net = network(5, chords=CHORDS)
-    run, model = bytes(16), bytes(32)
-    sign = sign_end(net.keys["n0"], run, 400, model)
-    assert set(valid_signatures(net.roster, run, sign, 400, model)) == {"n0"}
-    for entries, iteration, told, lane in (
-        (sign, 399, model, 0),
-        (sign, 400, b"o" * 32, 0),
-        (sign, 400, model, 1),
-        (bytes(SIGNATURE_BYTES), 400, model, 0),
-        (sign[:-1] + bytes([sign[-1] ^ 1]), 400, model, 0),
+    run = bytes(16)
+    sign = sign_end(net.keys["n0"], run, end_of(b"model", 400))
+    assert set(valid_signatures(net.roster, run, end_of(b"model", 400, signatures=sign))) == {"n0"}
+    for signatures, iteration, model, lane in (
+        (sign, 399, b"model", 0),
+        (sign, 400, b"other", 0),
+        (sign, 400, b"model", 1),
+        (bytes(SIGNATURE_BYTES), 400, b"model", 0),
+        (sign[:-1] + bytes([sign[-1] ^ 1]), 400, b"model", 0),
     ):
-        assert valid_signatures(net.roster, run, entries, iteration, told, lane=lane) == {}
-    assert valid_signatures(net.roster, run, 3 * sign, 400, model) == {"n0": sign}
+        assert valid_signatures(net.roster, run, end_of(model, iteration, lane=lane, signatures=signatures)) == {}
+    assert valid_signatures(net.roster, run, end_of(b"model", 400, signatures=3 * sign)) == {"n0": sign}
     edges = [edge for edge in net.roster.edges if "n0" not in edge]
     after = changed_roster(net.roster, edges, cards={}, removed=["n0"], now=net.roster.created + 1, days=1)
-    assert valid_signatures(after, run, sign, 400, model) == {}
+    assert valid_signatures(after, run, end_of(b"model", 400, signatures=sign)) == {}
 
 
 def test_the_first_signature_does_not_say_who_made_the_end(network: Make, monkeypatch: pytest.MonkeyPatch) -> None:

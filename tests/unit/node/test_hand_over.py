@@ -14,6 +14,7 @@ import pytest
 from tests.helpers.members import ack, greet, key, message_for, offer, size_of
 
 from veilwalk.core.errors import SpoolError
+from veilwalk.core.geometry import CLEAR_BYTES
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import Limits, RunRules
 from veilwalk.node.link._connection import dial, dialing_context
@@ -146,7 +147,7 @@ def test_a_neighbour_is_held_to_its_quota(network: Make) -> None:
         answers: list[Any] = []
         for _ in range(4):
             garbage = message_for(net, "n3", counts=[0.0] * 4)
-            clear, rest = garbage[:4], os.urandom(len(garbage) - 4)
+            clear, rest = garbage[:CLEAR_BYTES], os.urandom(len(garbage) - CLEAR_BYTES)
             answers.append(await offer(connection, len([a for a in answers if isinstance(a, Ack)]) + 1, clear + rest))
         connection.close()
         await net.stop()

@@ -122,7 +122,7 @@ def test_a_neighbour_that_takes_nothing_holds_few_walks_up(network: Make) -> Non
             # Not for the first time.
             node._out_links["n2"]._shunned_times = 16
             node._out_links["n2"]._shunned_until = time.monotonic()
-            waiting = node.scheduler.custody.spool.tables.pinned_to
+            waiting = node.scheduler.custody.waits_for
             while not waiting("n2"):
                 await node.scheduler.create(first=False)
             await net.until(lambda: net.tally("rerouted", "n1"))
@@ -213,9 +213,9 @@ def test_a_neighbour_that_comes_again_and_again_leaves_the_disk_to_others(networ
     async def main() -> None:
         net = network(4, starts=False)
         await net.start("n1")
-        storage, may_go_on = net.nodes["n1"].scheduler._storage, threading.Event()
+        storage, may_go_on = net.nodes["n1"].scheduler, threading.Event()
         # A disk that is slower than handshakes are.
-        writing = asyncio.create_task(storage.do(may_go_on.wait, 20))
+        writing = asyncio.create_task(storage.store(may_go_on.wait, 20))
         await asyncio.sleep(0.1)
         context = dialing_context(net.keys["n0"], net.roster.trust_anchors(["n1"]))
         for _ in range(30):
@@ -223,7 +223,7 @@ def test_a_neighbour_that_comes_again_and_again_leaves_the_disk_to_others(networ
             await connection.send(net.parts["n0"].membership.hello(os.urandom(8)))
         await asyncio.sleep(0.2)
         # Beside it the links to neighbours that are away look after what waits for them.
-        assert storage._thread._work_queue.qsize() <= 8
+        assert storage._storage._work_queue.qsize() <= 8
         assert len(net.nodes["n1"]._in_links._open) <= 10
         may_go_on.set()
         await writing

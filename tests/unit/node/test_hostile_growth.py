@@ -72,7 +72,7 @@ def test_a_neighbour_with_ever_new_disks_makes_a_node_seal_once(network: Make, m
         await net.until(lambda: net.look("n1")["final"] is not None)
         connection.close()
         with net.nodes["n1"].scheduler.custody.spool.transaction() as register:
-            for row in register.pinned_to("n0"):
+            for row in register.messages(peer="n0"):
                 register.drop(row)
         monkeypatch.setattr("veilwalk.node.peer._destination.seal", counted)
         for number in range(5):

@@ -21,7 +21,7 @@ from veilwalk.node.link._connection import Connection, dial, dialing_context
 from veilwalk.node.link._wire import Hello, Ping, Wire, encode
 from veilwalk.node.members import changed_roster
 from veilwalk.node.peer._links import OutLink
-from veilwalk.node.spool import Outgoing, Row
+from veilwalk.node.spool import Row
 
 Make = Callable[..., Any]
 
@@ -86,7 +86,7 @@ class _Scheduler:
         row = Row(
             id=1, body=1, file=None, digest=digest, came_from=None, peer="n1", key=bytes(16), given=0, end_lane=None
         )
-        self._outgoing: Outgoing | None = Outgoing(bytes(16), row, body)
+        self._outgoing: tuple[Row, bytes] | None = row, body
         self.custody = self
         self.rerouted = asyncio.Event()
 
@@ -94,7 +94,7 @@ class _Scheduler:
         """Do it."""
         return work(*values)
 
-    def outgoing(self, _: str) -> Outgoing | None:
+    def outgoing(self, _: str) -> tuple[Row, bytes] | None:
         """Return it."""
         return self._outgoing
 
@@ -102,9 +102,8 @@ class _Scheduler:
         """Return whether it waits."""
         return self._outgoing is not None
 
-    async def reroute(self, _: str, *, silent: frozenset[str]) -> bool:
+    async def reroute(self, _: str) -> bool:
         """Note that it goes another way."""
-        del silent
         self._outgoing = None
         self.rerouted.set()
         return True
@@ -186,7 +185,7 @@ def test_finding_18_half_open_connections_are_few(network: Make) -> None:
         # In a thread: the node that listens is in this one, and must be able to answer.
         address = (member.host, member.port)
         half_open = [await asyncio.to_thread(socket.create_connection, address) for _ in range(400)]
-        door = net.nodes["n1"]._in_links._port
+        door = net.nodes["n1"]._in_links
         await net.until(lambda: net.nodes["n1"].events["turned_away"] >= 380)
         assert len(door._waiting) <= 16
         assert len(door._tasks) <= 20
@@ -292,7 +291,7 @@ def test_finding_16_ping_is_answered_at_leisure(network: Make) -> None:
 
 def test_handshakes_begin_at_random_moments(network: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Finding 11: else a stranger with a watch reads from them how busy a node is."""
-    monkeypatch.setattr("veilwalk.node.link._port.HANDSHAKE_SPREAD_S", 0.5)
+    monkeypatch.setattr("veilwalk.node.peer._links.HANDSHAKE_SPREAD_S", 0.5)
 
     async def main() -> list[float]:
         net = network(4, starts=False)

@@ -11,7 +11,7 @@ from tests.helpers.keys import new_keys
 
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
 from veilwalk.node.members._keys import (
-    delete_old_keys,
+    KeyRing,
     held_epochs,
     load_node_keys,
     load_root_key,
@@ -134,7 +134,7 @@ def test_rotation_adds_the_next_epoch_and_deletes_two_behind(folder: Path, cheap
     for epoch in range(1, 6):
         keys = rotate_node_keys(path, password=b"pw")
         assert sorted(keys.member.kem) == [epoch, epoch + 1]
-        assert delete_old_keys(path, epoch=epoch) == ([epoch - 2] if epoch >= 2 else [])
+        KeyRing(path).delete_before(epoch)
         assert held_epochs(path) == list(range(max(0, epoch - 1), epoch + 2))
     assert sorted(load_node_keys(path, password=b"pw").kem) == [4, 5, 6]
 
@@ -165,6 +165,7 @@ def test_a_deleted_key_is_gone_from_its_file_too(folder: Path) -> None:
     path = folder / "keys"
     new_keys(path)
     (path / "other").hardlink_to(path / "kem-0000000000.key")
-    assert delete_old_keys(path, epoch=2) == [0]
+    KeyRing(path).delete_before(2)
+    assert held_epochs(path) == [1]
     assert set((path / "other").read_bytes()) == {0}
     assert not (path / "kem-0000000000.key").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from tests.campaigns import schedules
 from tests.helpers.manifests import make_test_manifest
-from tests.helpers.members import greet, hand_in, message_for, offer
+from tests.helpers.members import end_of, greet, hand_in, message_for, offer
 from tests.unit.node.conftest import FolderReader, Tally
 
 from veilwalk.core.errors import InvalidParameterError, ProtocolError
@@ -22,14 +21,14 @@ from veilwalk.node import RunRules
 from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
 from veilwalk.node.link import Limits
 from veilwalk.node.members import encode_params
+from veilwalk.node.peer import MembershipFiles
 from veilwalk.node.peer._age import Watches
-from veilwalk.node.peer._assemble import membership_files
 from veilwalk.node.peer._config import load_config
 from veilwalk.node.peer._ends import sign_end
 from veilwalk.node.peer._routing import OsDraws
 from veilwalk.node.peer._status import node_model, node_status, unfinish_node
 from veilwalk.node.sealing import Header
-from veilwalk.node.spool import Discard, FolderDisk, Spool, of_lane
+from veilwalk.node.spool import FolderDisk, Spool, UpdateOutcome, of_lane
 from veilwalk.training import CLUSTER
 
 Make = Callable[..., Any]
@@ -48,8 +47,8 @@ def final_of(net: Any, lane: int, by: str, counts: list[float], *, signed_for: i
     """The end of a lane that members sign, perhaps as one of another lane, sealed for n1."""
     body, run = np.array(counts).tobytes(), net.parts["n1"].membership.manifest.run_id
     for name in by.split():
-        digest, of = hashlib.sha256(np.array(counts).tobytes()).digest(), lane if signed_for is None else signed_for
-        body += sign_end(net.keys[name], run, 400, digest, lane=of)
+        of = lane if signed_for is None else signed_for
+        body += sign_end(net.keys[name], run, end_of(np.array(counts).tobytes(), 400, lane=of))
     signed, tag = np.frombuffer(body).tolist(), bytes([lane]) + bytes(7)
     return message_for(net, "n1", counts=signed, iteration=400, final=True, walk_tag=tag)
 
@@ -214,7 +213,7 @@ def test_hunger_makes_the_one_walk_that_was_lost(network: Make) -> None:
         def swallow(arrival: Any, roster: Any) -> Any:
             if arrival.lane == 1 and not swallowed:
                 swallowed.append(arrival.opened.header.iteration)
-                return Discard(count="swallowed", lane=1)
+                return UpdateOutcome(counts=("swallowed",), lane=1)
             return work(arrival, roster)
 
         return swallow
@@ -243,17 +242,17 @@ def test_hunger_is_counted_by_lane() -> None:
         return found.is_quiet, list(found.lost)
 
     now[0] = 9.0
-    found.came()
-    found.opened(0)
+    found.on_arrival()
+    found.on_opening(0)
     now[0] = 18.5
-    found.came()
+    found.on_arrival()
     assert alarms() == (False, [])
     now[0] = 21.0
     assert alarms() == (False, [1])
     now[0] = 28.6
     assert alarms() == (True, [0, 1])
-    found.came()
-    found.slept(30.0)
+    found.on_arrival()
+    found.exclude_downtime(30.0)
     assert alarms() == (False, [])
     assert found.lanes == (0, 1)
 
@@ -301,12 +300,12 @@ def test_who_has_a_new_disk_gets_the_ends_of_all_lanes(network: Make) -> None:
             await offer(connection, seq, message_for(net, "n1", walk_tag=tag, counts=[0.0] * 4, iteration=0))
             await net.until(lambda seq=seq: net.tally("updates") == seq)
         await net.until(lambda: net.tally("ends") == 2)
-        before = len(await desk.store(desk.custody.spool.tables.pinned_to, "n0"))
+        before = len(await desk.store(lambda: desk.custody.spool.tables.messages(peer="n0")))
         # It left, and is back without what it was told.
         await desk.store(desk.custody.part_from, "n0")
         for _ in range(3):
             await desk.store(desk._bid_farewell, "n0")
-        waiting = await desk.store(desk.custody.spool.tables.pinned_to, "n0")
+        waiting = await desk.store(lambda: desk.custody.spool.tables.messages(peer="n0"))
         connection.close()
         await net.stop()
         return before, sorted(row.end_lane for row in waiting)
@@ -317,10 +316,11 @@ def test_who_has_a_new_disk_gets_the_ends_of_all_lanes(network: Make) -> None:
 def put_models(config: Path, walks: int, **models: tuple[int, float]) -> None:
     """Store models in a node's folder as the node itself would, with its manifest."""
     settings = load_config(config)
-    files = membership_files(settings)
+    files = MembershipFiles(settings)
     settings.state.mkdir(mode=0o700, exist_ok=True)
     found = files.load()
-    files.accept(found)
+    files.keep(found.roster)
+    files.keep(found.manifest)
     spool = Spool(FolderDisk(settings.state))
     spool.note_walks(walks)
     with spool.transaction() as tables:

@@ -153,14 +153,14 @@ def test_finding_04_time_asleep_is_no_time_waited() -> None:
     clock = Clock()
     watch = AgeWatch(10.0, spread=1.0, draws=Fixed(0.0), clock=clock)
     clock.now += 9.0 + 2.0
-    watch.slept(2.0)
+    watch.exclude_downtime(2.0)
     late = [watch.is_late]
     clock.now += 1.1
     late.append(watch.is_late)
     assert late == [False, True]
     for seconds in (300.0, math.inf):
         clock.now += 300.0
-        watch.slept(seconds)
+        watch.exclude_downtime(seconds)
         clock.now += 9.9
         assert not watch.is_late
 
@@ -172,9 +172,9 @@ def test_finding_04_where_hops_are_slow_lateness_is_longer() -> None:
         pace = Pace(0.05, clock=clock)
         watch = AgeWatch(10.0, spread=1.0, pace=pace, draws=Fixed(0.0), clock=clock)
         for hop in range(32):
-            pace.came(hop)
+            pace.on_arrival(hop)
             clock.now += 1000.0 if hop % 3 == 0 else took
-            pace.went(hop)
+            pace.on_departure(hop)
         watch.reset()
         late = []
         for seconds in (10.0 * factor - 0.1, 0.2):

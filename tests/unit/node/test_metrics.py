@@ -203,7 +203,7 @@ def test_neighbours_are_written_down_for_status(network: Callable[..., Any], tmp
         node = net.nodes["n0"]
         watch = HealthWatch(node, tmp_path)
         for peer, seconds in (("n3", 0.1), ("n1", 80.0)):
-            node._neighbours.on_handed(peer, seconds)
+            node.neighbours.on_handed(peer, seconds)
         watch._write_neighbours()
         expected = node.describe_neighbours()
         await net.stop()
@@ -297,7 +297,8 @@ def test_what_tells_of_trainings_is_told_once_a_day(network: Callable[..., Any])
             health = watch.describe()
             notes = tuple(note for note in health.notes if "day before" in note)
             said.append((health.gauges["dwell_overruns"], health.gauges["discarded"], notes))
-            await node.scheduler.store(node.scheduler.custody.spool.count, name)
+            with node.scheduler.custody.spool.transaction() as register:
+                register.count(name)
         await net.stop()
         return said
 

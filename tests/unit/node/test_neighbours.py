@@ -126,7 +126,7 @@ def test_a_node_that_stood_still_blames_nobody() -> None:
     weights = NeighbourWeights(patience_s=30.0, clock=clock)
     weights.on_handed("last", 0.03)
     clock.now = 100.0
-    weights.on_standstill(90.0)
+    weights.exclude_downtime(90.0)
     weights.on_brought("other", is_junk=False)
     assert "last" not in avoided(weights)
 

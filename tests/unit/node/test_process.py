@@ -53,7 +53,7 @@ class Process:
             pass
 
         ring: Any = SimpleNamespace(load=lambda: None, delete_before=lambda _: None)
-        monkeypatch.setattr(_process, "membership_files", lambda _: None)
+        monkeypatch.setattr(_process, "MembershipFiles", lambda _: None)
         monkeypatch.setattr(_process, "key_ring", lambda _: ring)
         monkeypatch.setattr(_process, "assemble", assemble)
         monkeypatch.setattr(_process, "Node", lambda _: PlayedNode(faults))

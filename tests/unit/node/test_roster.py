@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.helpers.manifests import make_test_manifest
-from tests.helpers.rosters import DAY, EDGES, NOW, ROOT, first, member, members, successor, written
+from tests.helpers.rosters import DAY, EDGES, NOW, ROOT, first, member, members, sign_file, successor, written
 
 from veilwalk.core.errors import (
     CryptoError,
@@ -19,7 +19,7 @@ from veilwalk.core.errors import (
     ProtocolError,
 )
 from veilwalk.node.members._roster import Roster
-from veilwalk.node.members._signed import read_bounded, sign_file
+from veilwalk.node.members._signed import read_bounded
 from veilwalk.node.sealing._kem import Suite
 
 

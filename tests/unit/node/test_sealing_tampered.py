@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,9 +26,9 @@ from veilwalk.node.sealing._kem import (
     Suite,
     kem_private_key,
     kem_public_bytes,
-    kem_public_key,
     new_kem_secret,
 )
+from veilwalk.node.sealing._slots import _sealed_slot
 
 
 @pytest.mark.parametrize("recipients", [1, 3])
@@ -36,7 +37,7 @@ def test_every_bit_flip_of_the_head_is_refused(suite: Suite, recipients: int) ->
     """Clear bytes, hints, slots, also those of others, sealed header and its tag: each byte is bound."""
     context, (public, private) = make_context(suite, recipients=recipients), make_key(suite)
     message = bytearray(sealed(context, public, b"body"))
-    for at in range(context.head_bytes):
+    for at in range(context.geometry.head_bytes):
         message[at] ^= 1 << at % 8
         assert open_header(context, private, message) is None, at
         message[at] ^= 1 << at % 8
@@ -48,7 +49,7 @@ def test_every_bit_flip_of_a_body_is_refused() -> None:
     context, (public, private) = make_context(), make_key()
     message = bytearray(sealed(context, public, os.urandom(1000)))
     found = opened(context, private, bytes(message))
-    for at in range(context.head_bytes, len(message)):
+    for at in range(context.geometry.head_bytes, len(message)):
         message[at] ^= 1 << at % 8
         with pytest.raises(CryptoError):
             open_body(found, message)
@@ -60,7 +61,7 @@ def chunk_spans(context: SealContext) -> list[slice]:
     step = CHUNK_BYTES + 16
     return [
         slice(at, min(at + step, context.message_bytes))
-        for at in range(context.head_bytes, context.message_bytes, step)
+        for at in range(context.geometry.head_bytes, context.message_bytes, step)
     ]
 
 
@@ -142,11 +143,11 @@ def test_padding_that_is_not_zero_is_refused(at: int) -> None:
     plain = bytearray(SMALL)
     plain[:4] = b"body"
     honest = AESGCM(found.key).encrypt(bytes(11) + b"\1", bytes(plain), None)
-    assert open_body(found, message[: context.head_bytes] + honest) == b"body"
+    assert open_body(found, message[: context.geometry.head_bytes] + honest) == b"body"
     plain[at] = 1
     noted = AESGCM(found.key).encrypt(bytes(11) + b"\1", bytes(plain), None)
     with pytest.raises(CryptoError):
-        open_body(found, message[: context.head_bytes] + noted)
+        open_body(found, message[: context.geometry.head_bytes] + noted)
 
 
 OTHER_CONTEXTS: dict[str, dict[str, Any]] = {
@@ -198,9 +199,8 @@ def crafted(context: SealContext, public: bytes, change: Callable[[bytearray], N
     plain = bytearray(HEADER_BYTES)
     plain[32:64] = os.urandom(32)
     change(plain)
-    key = os.urandom(32)
-    slot = context.suite.hpke.encrypt(bytes(32) + key, kem_public_key(context.suite, public), info=context.info)
-    front = context.clear + slot
+    key, ephemeral = os.urandom(32), X25519PrivateKey.generate()
+    front = context.clear + ephemeral.public_key().public_bytes_raw() + _sealed_slot(context, public, key, ephemeral)
     return (front + AESGCM(key).encrypt(bytes(12), bytes(plain), front)).ljust(context.message_bytes, b"\0")
 
 
@@ -218,7 +218,7 @@ MALFORMED = {
     "all flags": put(80, b"\xff"),
     "body longer than the bucket": put(93, (SMALL + 1).to_bytes(8, "big")),
     "body of 2^64 - 1": put(93, b"\xff" * 8),
-    "reserved, first byte": put(201, b"\1"),
+    "reserved, first byte": put(105, b"\1"),
     "reserved, last byte": put(HEADER_BYTES - 1, b"\1"),
 }
 
@@ -244,5 +244,5 @@ def test_a_trial_reads_the_head_only() -> None:
     """The header opens whatever the body holds: so a trial costs the same at any size."""
     context, (public, private) = make_context(), make_key()
     message = sealed(context, public, b"body")
-    replaced = message[: context.head_bytes] + os.urandom(len(message) - context.head_bytes)
+    replaced = message[: context.geometry.head_bytes] + os.urandom(len(message) - context.geometry.head_bytes)
     assert opened(context, private, replaced) == opened(context, private, message)

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from tests.helpers.sealing import read_slot, split_slots
 
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.geometry import CLEAR_BYTES
@@ -42,22 +43,10 @@ def sealed(context: SealContext, publics: list[bytes]) -> bytes:
     return seal(context, publics, walk_tag=bytes(8), iteration=1, body=b"model")
 
 
-def slots_of(context: SealContext, message: bytes) -> list[bytes]:
-    geometry = context.geometry
-    starts = range(CLEAR_BYTES + geometry.ephemeral_bytes, geometry.front_bytes, geometry.slot_bytes)
-    return [message[at : at + geometry.slot_bytes] for at in starts]
-
-
 def place_of(context: SealContext, private: KemPrivateKey, message: bytes) -> int:
     """The slot that opens with a key; the header is not needed for that."""
-    geometry, found = context.geometry, []
-    for place, slot in enumerate(slots_of(context, message)):
-        try:
-            context.suite.hpke.decrypt(slot[geometry.hint_bytes :], private.whole, info=context.info)
-        except Exception:  # noqa: BLE001, S112  whatever it is, it does not open
-            continue
-        found.append(place)
-    (place,) = found
+    slots = split_slots(context, message)
+    (place,) = [place for place, slot in enumerate(slots) if read_slot(context, private, message, slot) is not None]
     return place
 
 
@@ -101,8 +90,8 @@ def test_garbage_is_refused_without_an_error(message: bytes) -> None:
 
 def test_a_slot_that_shows_the_hint_of_another_is_tried_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     """One byte fits one in 256 others: all slots may show it, and the own one opens all the same."""
-    monkeypatch.setattr(_slots, "_hint", lambda *_: b"\7")
-    context, (publics, privates) = make_context(5), make_keys(6)
+    monkeypatch.setattr(_slots, "_slot_key", lambda *_: bytes(32))
+    context, (publics, privates) = make_context(5, Suite.HYBRID), make_keys(6, Suite.HYBRID)
     message = sealed(context, publics[:5])
     assert all(open_header(context, private, message) is not None for private in privates[:5])
     assert open_header(context, privates[5], message) is None
@@ -110,27 +99,17 @@ def test_a_slot_that_shows_the_hint_of_another_is_tried_in_vain(monkeypatch: pyt
 
 def test_a_relay_tries_few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """About K in 256 of the messages have a slot to try, and not every message all K."""
-    tried = 0
-
-    class Counting:
-        """Counts what is tried."""
-
-        def __init__(self, hpke: Any) -> None:
-            self._hpke = hpke
-
-        def decrypt(self, *values: Any, **named: Any) -> Any:
-            """Try one more."""
-            nonlocal tried
-            tried += 1
-            return self._hpke.decrypt(*values, **named)
-
-    context, (publics, _), (_, others) = make_context(16), make_keys(16), make_keys(150)
+    tried: list[int] = []
+    context, (publics, _), (_, others) = (
+        make_context(16, Suite.HYBRID),
+        make_keys(16, Suite.HYBRID),
+        make_keys(150, Suite.HYBRID),
+    )
     message = sealed(context, publics)
-    counting = Counting(Suite.X25519.hpke)
-    monkeypatch.setattr(Suite, "hpke", property(lambda _: counting))
+    monkeypatch.setattr(_slots, "HYBRID_HPKE", Counting(tried))
     assert all(open_header(context, other, message) is None for other in others)
     # The mean is 150 * 16 / 256 = 9.4; plain trials would be 2400.
-    assert tried < 40
+    assert len(tried) < 40
 
 
 def test_a_format_of_before_is_not_taken() -> None:
@@ -139,7 +118,7 @@ def test_a_format_of_before_is_not_taken() -> None:
     message = sealed(context, publics)
     opener = Opener([(context, privates[0])], accepted=[context])
     assert opener.is_current(message)
-    before = b"\1" + message[1:]
+    before = b"\2" + message[1:]
     assert not opener.is_current(before)
     assert opener.open(before) is None
 
@@ -175,15 +154,15 @@ def test_slots_stand_in_random_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def hints_p(rounds: int = 60) -> float:
     """How likely chance gives these hints to the same recipients."""
-    context, (publics, _) = make_context(16), make_keys(16)
-    hints = [slot[0] for _ in range(rounds) for slot in slots_of(context, sealed(context, publics))]
+    context, (publics, _) = make_context(16, Suite.HYBRID), make_keys(16, Suite.HYBRID)
+    hints = [slot[0] for _ in range(rounds) for slot in split_slots(context, sealed(context, publics))]
     return float(stats.chisquare(np.bincount(hints, minlength=256)).pvalue)
 
 
 def test_hints_are_new_in_every_message(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant, a hint that names its recipient in clear, gives 16 values only."""
     assert hints_p() > RARE
-    monkeypatch.setattr(_slots, "_hint", lambda *values: values[-1][:1])
+    monkeypatch.setattr(_slots, "_slot_key", lambda *values: values[-1])
     assert hints_p() < RARE
 
 
@@ -217,12 +196,11 @@ def on_curve(point: bytes) -> bool:
     return pow(u * (u * u + 486662 * u + 1), (PRIME - 1) // 2, PRIME) in {0, 1}
 
 
-@pytest.mark.parametrize("suite", Suite)
-def test_slots_of_nobody_look_like_others(suite: Suite) -> None:
+def test_slots_of_nobody_look_like_others() -> None:
     """Their keys are points of the curve, as all are; random bytes, the mutant, are one only every other time."""
-    context, (publics, _) = make_context(12, suite), make_keys(1, suite)
-    slots = [slot for _ in range(5) for slot in slots_of(context, sealed(context, publics))]
-    start = context.geometry.hint_bytes + suite.enc_bytes - 32
+    context, (publics, _) = make_context(12, Suite.HYBRID), make_keys(1, Suite.HYBRID)
+    slots = [slot for _ in range(5) for slot in split_slots(context, sealed(context, publics))]
+    start = 1 + 1120 - 32
     points = [slot[start : start + 32] for slot in slots]
     assert all(on_curve(point) for point in points)
     assert not any(point[31] & 0x80 for point in points)
@@ -261,11 +239,11 @@ def test_a_member_tries_a_few_slots_however_many_show_its_byte(
     monkeypatch: pytest.MonkeyPatch, recipients: int, most: int
 ) -> None:
     """Who seals can put anybody's byte in front of all: at each visit the member would be at it for milliseconds."""
-    context, (_, (private,)) = make_context(recipients), make_keys(1)
-    monkeypatch.setattr(_slots, "_hint", lambda *_: b"h")
-    message = sealed(context, make_keys(1)[0])
+    context, (_, (private,)) = make_context(recipients, Suite.HYBRID), make_keys(1, Suite.HYBRID)
+    monkeypatch.setattr(_slots, "_slot_key", lambda *_: bytes(32))
+    message = sealed(context, make_keys(1, Suite.HYBRID)[0])
     tried: list[int] = []
-    monkeypatch.setattr(Suite, "hpke", property(lambda suite: Counting(_kem._HPKE[suite], tried)))
+    monkeypatch.setattr(_slots, "HYBRID_HPKE", Counting(tried))
     assert open_header(context, private, message) is None
     assert len(tried) == most
 
@@ -273,11 +251,11 @@ def test_a_member_tries_a_few_slots_however_many_show_its_byte(
 class Counting:
     """Notes what is tried."""
 
-    def __init__(self, suite: Any, tried: list[int]) -> None:
-        self._suite, self._tried = suite, tried
+    def __init__(self, tried: list[int]) -> None:
+        self._tried = tried
 
     def decrypt(self, *values: Any, **named: Any) -> bytes:
         """Try."""
         self._tried.append(1)
-        found: bytes = self._suite.decrypt(*values, **named)
+        found: bytes = _kem.HYBRID_HPKE.decrypt(*values, **named)
         return found

@@ -106,9 +106,9 @@ def test_what_was_first_seen_too_long_ago_makes_its_last_visit() -> None:
     assert visits.visit(b"another") == (0, False)
     assert visits.visit(b"walk") == (100, True)
     # Time in which nothing could come by makes nobody older: else an outage of the network would end its walk.
-    visits.slept(-1.0)
+    visits.exclude_downtime(-1.0)
     now = 1000.0
-    visits.slept(900.0)
+    visits.exclude_downtime(900.0)
     assert visits.visit(b"another") == (0, False)
 
 

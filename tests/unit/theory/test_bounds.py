@@ -74,7 +74,6 @@ def test_the_guarantee_is_below_every_entropy_it_covers() -> None:
     seen = np.geomspace(promise.return_time_from, 1e5, 400)
     entropy = theory.distance_entropy(theory.source_posterior(pmf, seen, model=MODEL, shortest_paths=True))
     assert np.all(entropy >= promise.anonymity_floor_nats)
-    assert promise.worst_distance_entropy_nats == pytest.approx(entropy.min(), abs=2e-6)
     assert promise.anonymity_floor_nats > 1.4
 
 

@@ -12,6 +12,7 @@ import pytest
 from veilwalk import theory
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.theory import _hitting, printed
+from veilwalk.theory._hitting import hitting_pmf
 
 SIZES = [10, 300, 10**6, 10**12]
 
@@ -99,7 +100,7 @@ def test_truncated_mean_agrees_with_a_brute_force_sum() -> None:
     for distance in (2, 5, 9):
         for bound in (distance + 1, 40, 634):
             t = np.arange(1, bound + 1)
-            pmf = theory.hitting_pmf(t, distance=distance, model=model)
+            pmf = hitting_pmf(t, distance=distance, model=model)
             want = (t * pmf).sum() / pmf.sum()
             assert theory.truncated_mean(bound, distance=distance, model=model) == pytest.approx(want, rel=1e-12)
 
@@ -171,4 +172,4 @@ def test_impossible_networks_are_refused_by_name(nodes: int, degree: int, name: 
 def test_impossible_distances_are_refused(distance: float) -> None:
     """Distances are whole numbers from 1."""
     with pytest.raises(InvalidParameterError, match="distance"):
-        theory.hitting_pmf(3, distance=distance, model=walk(300, 3))
+        hitting_pmf(3, distance=distance, model=walk(300, 3))

@@ -37,7 +37,7 @@ def test_every_setting_counts() -> None:
 @pytest.mark.parametrize("key", ["update", "latency-s", "Seed", "learner.rate"])
 def test_unknown_keys_are_refused_by_name(key: str) -> None:
     """Also the right word with the wrong sign in it."""
-    with pytest.raises(ConfigError, match=f"unknown key '{key}': must be one of accept, attack, audit, bandwidth"):
+    with pytest.raises(ConfigError, match=f"unknown key '{key}': must be one of accept, app, attack, audit, bandwidth"):
         TRAIN.read({key: 1})
 
 
@@ -183,6 +183,7 @@ VIEWS = {"train": TRAIN, "cluster": CLUSTER, "manifest": MANIFEST}
 def test_keywords_of_train_are_the_options_of_its_view() -> None:
     """Type checkers know each by its name and type; data, partition and learner are arguments, the scheme says more."""
     said_otherwise = {"graph", "choice", "law", "support", "walk", "recipients", "data", "partition", "learner"}
+    said_otherwise.add("app")
     known, typed = {one.name: one.type for one in TRAIN.options}, get_type_hints(TrainOptions)
     assert typed.keys() == known.keys() - said_otherwise
     # In Python the names of comparisons may also be a list.

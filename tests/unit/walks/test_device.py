@@ -14,7 +14,7 @@ from veilwalk import walks
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.walk import Walk
 from veilwalk.graphs import Graph, barabasi_albert, random_regular
-from veilwalk.walks import ExcludedRows, _device, _openings, _protocol
+from veilwalk.walks import ExcludedRows, _device, _protocol
 
 SEED = 2**40 + 7
 WALKS = ("simple", "lazy", "metropolis", "non-backtracking")
@@ -30,8 +30,7 @@ def on_host(tmp_path_factory: pytest.TempPathFactory) -> HostDevice:
 @pytest.fixture
 def card(on_host: HostDevice, monkeypatch: pytest.MonkeyPatch) -> HostDevice:
     """Let ``device="cuda"`` be this machine."""
-    for module in (_openings, _protocol):
-        monkeypatch.setattr(module, "open_cuda", lambda: on_host)
+    monkeypatch.setattr(_protocol, "open_cuda", lambda: on_host)
     return on_host
 
 
@@ -82,23 +81,6 @@ def test_sets_that_take_all_or_nearly_all_are_drawn_alike(card: HostDevice) -> N
     assert np.array_equal(ours, walks.run_protocol(GRAPHS["regular"], law, device="cuda", **options))
 
 
-@pytest.mark.parametrize("walk", ["simple", "lazy", "non-backtracking"])
-@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
-@pytest.mark.parametrize("recipients", [1, 4])
-def test_the_set_is_summed_out_to_the_last_bit(
-    card: HostDevice, monkeypatch: pytest.MonkeyPatch, graph: Graph, walk: str, recipients: int
-) -> None:
-    """Even rows, uneven ones (with their exponential), several turns of lanes."""
-    for law in (ExcludedRows.nearer_than(graph, 2), far_law(graph)):
-        for most in (256 << 20, 4 * 5 * 2400):
-            monkeypatch.setattr(_openings, "_PATH_BYTES", most)
-            options: dict[str, Any] = {"walk": Walk.parse(walk), "legs": 100, "lanes": 5, "longest": 20, "seed": 3}
-            ours = walks.estimate_openings(graph, law, recipients, **options)
-            theirs = walks.estimate_openings(graph, law, recipients, device="cuda", **options)
-            for name in ours.__dataclass_fields__:
-                assert np.array_equal(getattr(ours, name), getattr(theirs, name)), name
-
-
 def test_the_exponential_is_right_to_the_last_digits() -> None:
     from veilwalk.walks._kernels_laws import decay
 
@@ -128,5 +110,5 @@ def test_without_cupy_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
 def test_the_text_is_one_program() -> None:
     text = _device.load_program()
-    for kernel in ("start_lanes", "run_lanes", "walk_legs", "weigh_legs"):
+    for kernel in ("start_lanes", "run_lanes"):
         assert f" {kernel}(" in text

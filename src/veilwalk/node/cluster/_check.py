@@ -19,6 +19,7 @@ from veilwalk.node.cluster._manifest import check_members, measured_dwell
 from veilwalk.node.link import dialing_context
 from veilwalk.node.members import Member, NodeKeys, make_private_directory, spki_sha256
 from veilwalk.node.peer import (
+    MembershipFiles,
     NodeConfig,
     check_own_entry,
     host_and_port,
@@ -28,7 +29,6 @@ from veilwalk.node.peer import (
     law_of,
     learner_of,
     load_config,
-    membership_files,
     own_data,
     protection_of,
     public_test,
@@ -60,7 +60,7 @@ def check_node(path: Path, *, peers: bool = True, whole: bool = True) -> Iterato
         return
     keys = yield from _check("keys", lambda: key_ring(config).load(), lambda loaded: f"of {loaded.id}")
     yield from _check("state", lambda: _check_state(config), lambda runs: "a node runs with it" if runs else "free")
-    membership = yield from _check("roster and manifest", lambda: membership_files(config).load(), _describe_versions)
+    membership = yield from _check("roster and manifest", lambda: MembershipFiles(config).load(), _describe_versions)
     yield from _check("files", lambda: _refuse_loose(config), lambda _: "nobody else can read the data")
     if membership is None:
         return
@@ -163,14 +163,9 @@ def _count_targets(config: NodeConfig, membership: Membership, node: str) -> int
 
 def _refuse_loose(config: NodeConfig) -> None:
     """Refuse data that others on this machine may read; keys refuse that themselves."""
-    try:
-        mode = config.data.stat().st_mode
-    except OSError as error:
-        raise SpoolError(f"data {config.data}: {error.strerror or error}") from None
-    if stat.S_IMODE(mode) & 0o077:
-        raise SpoolError(
-            f"data {config.data}: mode {stat.S_IMODE(mode):03o} lets others in; do: chmod 600 {config.data}"
-        )
+    mode = stat.S_IMODE(config.data.stat().st_mode)
+    if mode & 0o077:
+        raise SpoolError(f"data {config.data}: mode {mode:03o} lets others in; do: chmod 600 {config.data}")
 
 
 def _find_room(config: NodeConfig, membership: Membership, node: str) -> int:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from veilwalk.core.config import to_toml
 from veilwalk.core.errors import ConfigError, InputFileError, RecordError, SpoolError
 from veilwalk.core.records import Record, plain, write_atomically
-from veilwalk.node.cluster._manifest import choose_node_scheme, draft_manifest, settle_run
+from veilwalk.node.cluster._manifest import check_new_run, choose_node_scheme, draft_manifest, settle_run
 from veilwalk.node.cluster._processes import SETTINGS, ClusterStatus
 from veilwalk.node.link import Limits
 from veilwalk.node.members import (
@@ -30,10 +31,9 @@ from veilwalk.node.members import (
     load_root_public_key,
     new_node_keys,
     new_root_key,
-    new_run_walk,
 )
 from veilwalk.node.peer import file_digest, load_config, node_status
-from veilwalk.node.sealing import Suite, check_recipients
+from veilwalk.node.sealing import Suite
 from veilwalk.training import CLUSTER, RunSpec
 
 if TYPE_CHECKING:
@@ -113,11 +113,8 @@ def set_up_cluster(spec: RunSpec) -> ClusterSetup:
     from veilwalk.graphs import parse_graph_spec
     from veilwalk.training import Scenario
 
-    if spec.scheme.recipients is not None:
-        check_recipients(spec.scheme.recipients)
     scheme = choose_node_scheme(parse_graph_spec(spec.graph), spec)
-    new_run_walk(scheme.walk, allow_sandwich=spec.scheme.allow_sandwich)
-    scheme.require_everybody()
+    check_new_run(scheme, spec.scheme)
     learning = spec.learning
     scenario = Scenario.build(
         scheme,
@@ -216,7 +213,7 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
             test_digest="" if plan.test is None else file_digest(folder / _TEST, "test"),
         )
         manifest.sign(folder / "manifest.json", root)
-        law = "" if rule else 'law = "../law.npz"\n'
+        law = None if rule else "../law.npz"
         return [_prepare_node(folder, name, plan, index, law) for index, name in enumerate(ids)]
     except (OSError, RecordError) as error:
         raise SpoolError(f"{folder}: {error}") from error
@@ -234,20 +231,18 @@ def free_ports(count: int) -> list[int]:
             listener.close()
 
 
-def _prepare_node(folder: Path, name: str, plan: ClusterPlan, index: int, law: str) -> Path:
+def _prepare_node(folder: Path, name: str, plan: ClusterPlan, index: int, law: str | None) -> Path:
     home = folder / name
     data = plan.partitions[index]
     np.savez(home / "data.npz", features=data.features, labels=data.labels)
     (home / "data.npz").chmod(0o600)
     learner = str(plan.spec.learning.learner)
-    consent = f"learner = {json.dumps(learner)}\n" if ":" in learner.partition("=")[0] else ""
-    test = "" if plan.test is None else f'test = "../{_TEST}"\n'
-    limits = "".join(f"{key} = {getattr(plan.limits, key)}\n" for key in Limits.__slots__)
-    text = (
-        'keys = "keys"\nroot = "../root/root.pub"\nroster = "../roster.json"\nmanifest = "../manifest.json"\n'
-        f'{law}data = "data.npz"\nstate = "state"\nstarts = {str(index == 0).lower()}\n'
-        f"{test}{consent}\n[limits]\n{limits}"
-    )
+    settings = {"keys": "keys", "data": "data.npz", "state": "state", "law": law, "starts": index == 0}
+    settings |= {"root": "../root/root.pub", "roster": "../roster.json", "manifest": "../manifest.json"}
+    settings["test"] = None if plan.test is None else f"../{_TEST}"
+    settings["learner"] = learner if ":" in learner.partition("=")[0] else None
+    limits = {key: getattr(plan.limits, key) for key in Limits.__slots__}
+    text = f"{to_toml(settings)}\n[limits]\n{to_toml(limits)}"
     path = home / "node.toml"
     write_atomically(path, text.encode())
     return path

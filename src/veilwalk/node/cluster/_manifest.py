@@ -25,7 +25,6 @@ from veilwalk.node.members import (
     array_specs,
     load_root_key,
     load_root_public_key,
-    new_run_walk,
     node_walk,
 )
 from veilwalk.node.peer import SecretNormal, file_digest, signatures_needed
@@ -93,8 +92,6 @@ def make_manifest(
         validate.more_than(0, days=days)
     from veilwalk.learning import make_learner
 
-    if spec.scheme.recipients is not None:
-        check_recipients(spec.scheme.recipients)
     root = load_root_key(root_keys, password=password)
     members = Roster.load(roster, root.public_key(), time.time())
     before = None if previous is None else Manifest.read_signed(previous, root.public_key())
@@ -104,14 +101,13 @@ def make_manifest(
         raise ConfigError("--target-accuracy and --test go together: members agree on what to reach, and on what data")
     graph = members.graph()
     scheme, law = choose_member_scheme(graph, spec.scheme)
-    new_run_walk(scheme.walk, allow_sandwich=spec.scheme.allow_sandwich)
-    scheme.require_everybody()
+    check_new_run(scheme, spec.scheme)
     chosen = spec.settle_learner(spec.learning.learner or USUAL_LEARNER)
     law_file, spec = spec.scheme.law, spec.change(learner=chosen, local_steps=None)
     learner = make_learner(str(spec.learning.learner), n_features=n_features, n_classes=n_classes)
     size = spec.size(nodes=graph.n_nodes, rows=rows * graph.n_nodes)
-    request = spec.privacy
-    protection = replace(request, most_updates=request.most_updates or scheme.most_updates).settle(learner, size)
+    most_updates = spec.privacy.most_updates or scheme.most_updates
+    protection = replace(spec.privacy, most_updates=most_updates).settle(learner, size)
     spec, figures = settle_run(
         scheme,
         spec,
@@ -268,6 +264,18 @@ def choose_member_scheme(graph: Graph, parts: SchemeSpec) -> tuple[Scheme, str]:
     return choose_scheme(graph, name, support=support, walk=walk, recipients=parts.recipients), str(rule)
 
 
+def check_new_run(scheme: Scheme, parts: SchemeSpec) -> None:
+    """Refuse what nodes cannot run, and a walk that goes straight back, unless that is allowed by name.
+
+    Who hands a message to a neighbour and gets another one straight back knows for certain who made it.
+    """
+    check_recipients(scheme.recipients)
+    if node_walk(scheme.walk).kind == "simple" and not parts.allow_sandwich:
+        need = "non-backtracking: a relay next to the maker would know it for certain (--allow-sandwich)"
+        raise InvalidParameterError("walk", str(scheme.walk), need)
+    scheme.require_everybody()
+
+
 def check_members(manifest: Manifest, roster: Roster, law: Path | None = None) -> tuple[str, str]:
     """Return what is wrong with a run under a roster, and what is poor about it; empty where nothing is.
 
@@ -289,9 +297,8 @@ def describe_crowd(candidates: int) -> str | None:
 
 def count_candidates(scheme: Scheme) -> int:
     """Return how many members may seal for the one that fewest seal for: an upper bound of who can be hidden."""
-    if scheme.graph.n_nodes > _COUNTED:
-        return scheme.graph.n_nodes - 1
-    return int(np.bincount(scheme.law.matrix.indices, minlength=scheme.graph.n_nodes).min())
+    size = scheme.graph.n_nodes
+    return size - 1 if size > _COUNTED else int(np.bincount(scheme.law.matrix.indices, minlength=size).min())
 
 
 # ---- lost walks -----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from veilwalk.core.errors import ConfigError, ProtocolError, SpoolError
-from veilwalk.core.files import is_locked, lock_file
+from veilwalk.core.files import is_locked, lock_file, name_os_errors
 from veilwalk.node.peer import NodeStatus, is_running, load_config, node_status
 
 #: File with the number of a node's process, beside its configuration.
@@ -204,12 +204,12 @@ def look_at_cluster(folder: Path) -> ClusterStatus:
 @contextlib.contextmanager
 def watching(folder: Path) -> Iterator[None]:
     """Be the one process that runs the cluster in ``folder``."""
-    try:
-        handle = lock_file(folder / _LOCK)
-    except BlockingIOError:
-        raise ConfigError(f"{folder}: a cluster up runs there already; veilwalk cluster down --out {folder}") from None
-    except OSError as error:
-        raise SpoolError(f"{folder / _LOCK}: {error.strerror or error}") from None
+    with name_os_errors(SpoolError, folder / _LOCK):
+        try:
+            handle = lock_file(folder / _LOCK)
+        except BlockingIOError:
+            need = f"a cluster up runs there already; veilwalk cluster down --out {folder}"
+            raise ConfigError(f"{folder}: {need}") from None
     try:
         os.truncate(handle, 0)
         os.write(handle, f"{os.getpid()}\n".encode("ascii"))

@@ -28,9 +28,10 @@ class Connection(asyncio.BufferedProtocol):
         self.stall_s = _STALL_S
         self.peer_spki = b""
         self._transport: asyncio.Transport | None = None
-        self._waiting: asyncio.Future[Frame] | None = None
-        # What came, or what was wrong with it, while nobody waited.
-        self._next: Frame | None = None
+        # The frame that came, until somebody asks for it.
+        self._frame: Frame | None = None
+        # Set when it came, and when the connection ends.
+        self._news = asyncio.Event()
         # How the peer broke the protocol. In words: an error holds frames, and they this object with its buffers.
         self._broken: str | None = None
         # What is waited for while there is nothing to do; set also when the connection ends.
@@ -56,7 +57,6 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._ended()
         self._writable.set()
-        self._fail(TransportError("a peer closed the connection"))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  the wire knows what it needs
         """Return where the next bytes go: exactly what is missing of the frame, so nothing is read ahead."""
@@ -67,11 +67,11 @@ class Connection(asyncio.BufferedProtocol):
         try:
             frame = self.wire.filled(nbytes)
             while frame is not None:
-                self._came(frame)
+                self._frame = frame
+                self._news.set()
                 frame = self.wire.following()
         except ProtocolError as error:
             self._broken = str(error)
-            self._fail(ProtocolError(self._broken))
             self.close()
 
     def pause_writing(self) -> None:
@@ -89,18 +89,17 @@ class Connection(asyncio.BufferedProtocol):
             TransportError: The connection is gone, or nothing came in time.
             ProtocolError: The peer broke the protocol.
         """
-        frame, self._next = self._next, None
-        if frame is not None and self._broken is None:
-            return frame
-        self._check_open()
-        self._waiting = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._waiting
+                while self._frame is None and not self.closed.is_set():
+                    self._news.clear()
+                    await self._news.wait()
         except TimeoutError:
             raise TransportError("a peer did not answer in time") from None
-        finally:
-            self._waiting = None
+        frame, self._frame = self._frame, None
+        if frame is None or self._broken is not None:
+            raise self._why_closed()
+        return frame
 
     async def idle(self, wake: asyncio.Event, timeout_s: float) -> bool:
         """Wait until there is something to do, or for so long; return which. Notices when the peer goes away.
@@ -152,34 +151,26 @@ class Connection(asyncio.BufferedProtocol):
                     await self._writable.wait()
             except TimeoutError:
                 raise TransportError("a peer has stopped reading") from None
-        if self.closed.is_set():
-            raise TransportError("a peer closed the connection")
+        self._check_open()
 
     def _write(self, *parts: Bytes) -> None:
         if self._transport is None or self.closed.is_set():
-            raise TransportError("a peer closed the connection")
+            raise self._why_closed()
         self._transport.writelines([part for part in parts if part])
 
-    def _came(self, frame: Frame) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(frame)
-        else:
-            self._next = frame
-
     def _check_open(self) -> None:
-        if self._broken is not None:
-            raise ProtocolError(self._broken)
         if self._transport is None or self.closed.is_set():
-            raise TransportError("a peer closed the connection")
+            raise self._why_closed()
+
+    def _why_closed(self) -> ProtocolError | TransportError:
+        broken = self._broken
+        return TransportError("a peer closed the connection") if broken is None else ProtocolError(broken)
 
     def _ended(self) -> None:
         self.closed.set()
+        self._news.set()
         if self._idle is not None:
             self._idle.set()
-
-    def _fail(self, error: Exception) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(error)
 
 
 def listening_context(keys: NodeKeys, anchors: str) -> ssl.SSLContext:
@@ -295,7 +286,6 @@ def _forget_frames(error: BaseException | None) -> None:
 
 # Names that are being looked up, once each: however often somebody asks meanwhile.
 _lookups: dict[tuple[str, int], Future[list[str]]] = {}
-_lookup_lock = threading.Lock()
 
 
 async def addresses_of(host: str, port: int) -> list[str]:
@@ -307,31 +297,20 @@ async def addresses_of(host: str, port: int) -> list[str]:
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        return await asyncio.wrap_future(_look_up(host, port))
+        lookup = _lookups.get((host, port))
+        if lookup is None or lookup.done():
+            lookup = _lookups[host, port] = Future[list[str]]()
+            # Nobody who gives up takes it from the others.
+            lookup.set_running_or_notify_cancel()
+            threading.Thread(target=_look_up, args=(host, port, lookup), name="names", daemon=True).start()
+        return await asyncio.wrap_future(lookup)
     return [host]
 
 
-def _look_up(host: str, port: int) -> Future[list[str]]:
-    with _lookup_lock:
-        if (host, port) in _lookups:
-            return _lookups[host, port]
-        lookup = _lookups[host, port] = Future[list[str]]()
-    # Nobody who gives up takes it from the others.
-    lookup.set_running_or_notify_cancel()
-    threading.Thread(target=_answer, args=(host, port, lookup), name="names", daemon=True).start()
-    return lookup
-
-
-def _answer(host: str, port: int, lookup: Future[list[str]]) -> None:
-    addresses: list[str] = []
-    failure: Exception | None = None
+def _look_up(host: str, port: int, lookup: Future[list[str]]) -> None:
     try:
         addresses = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except Exception as error:  # noqa: BLE001  a name that cannot be written raises others; whoever asked must know
-        failure = error if isinstance(error, OSError) else OSError(f"not a name ({type(error).__name__})")
-    with _lookup_lock:
-        del _lookups[host, port]
-    if failure is None:
-        lookup.set_result(list(dict.fromkeys(addresses)))
+        lookup.set_exception(error if isinstance(error, OSError) else OSError(f"not a name ({type(error).__name__})"))
     else:
-        lookup.set_exception(failure)
+        lookup.set_result(list(dict.fromkeys(addresses)))

@@ -54,17 +54,9 @@ class Limits:
     burst: int = 50
 
     def __post_init__(self) -> None:
-        validate.more_than(
-            0,
-            pin_s=self.pin_s,
-            connect_s=self.connect_s,
-            answer_s=self.answer_s,
-            ping_s=self.ping_s,
-            retry_s=self.retry_s,
-            rate=self.rate,
-        )
-        validate.integer(quota=self.quota, quota_bytes=self.quota_bytes, burst=self.burst)
-        validate.at_least(1, quota=self.quota, quota_bytes=self.quota_bytes, burst=self.burst)
+        counts = {"quota": self.quota, "quota_bytes": self.quota_bytes, "burst": self.burst}
+        validate.more_than(0, **{name: getattr(self, name) for name in self.__slots__ if name not in counts})
+        validate.integer(1, **counts)
 
     def transfer_s(self, message_bytes: int) -> float:
         """Return how long a message with its answer may take."""
@@ -89,22 +81,19 @@ class TokenBucket:
 
     async def take(self) -> None:
         """Take one token; wait for it where there is none."""
-        # Never in advance: whoever comes back again and again would leave ever longer waits behind.
+        # Never in advance: a neighbour that comes back again and again would leave ever longer waits behind.
         while not self.take_if_any():
             await asyncio.sleep((1 - self._tokens) / self._rate)
 
     def take_if_any(self) -> bool:
         """Take one token if there is one; return whether there was."""
-        self._refill()
+        now = time.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate)
+        self._last = now
         if self._tokens < 1:
             return False
         self._tokens -= 1
         return True
-
-    def _refill(self) -> None:
-        now = time.monotonic()
-        self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate)
-        self._last = now
 
 
 def answer_spread(dwell_s: float) -> float:

@@ -1,4 +1,4 @@
-"""What two neighbours say to each other: frames, and who may say which when. No input or output happens here.
+"""The frames that two neighbours exchange, and their order. No input or output happens here.
 
 Each directed edge of the network has one connection. Its dialer hands messages over, one at a time, in two steps: it
 offers one, which the listener holds and does not use, and then gives it. Up to there it may go another way; from there
@@ -37,7 +37,7 @@ class Nak(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who speaks which protocols, in which run, under which roster and manifest, with which disk.
+    """A greeting: the protocols that a node speaks, its run, roster and manifest, and the mark of its disk.
 
     Its layout and length are those of every protocol from 3 on, so any two can read each other's. What a later one has
     to say besides is a frame of its own, sent after both greetings, and only where the protocol that both speak has it.
@@ -160,7 +160,7 @@ class Wire:
 
     def send(self, frame: Frame) -> bytes:
         """Return the bytes of ``frame``; those of an offered message are the caller's to send after it."""
-        self.state = self._after(self._role, frame)
+        self.state = self._require(self._role, type(frame))
         if isinstance(frame, Offer | Go):
             self._expected = frame.key
         return encode(frame)
@@ -221,7 +221,7 @@ class Wire:
         return self._complete(offer)
 
     def _complete(self, frame: Frame) -> Frame:
-        self.state = self._after(self._peer, frame)
+        self.state = self._require(self._peer, type(frame))
         if isinstance(frame, Ack | Refusal) and frame.key != self._expected:
             raise ProtocolError("a peer answered another key than it was asked about")
         return frame
@@ -231,9 +231,6 @@ class Wire:
         if after is None:
             raise ProtocolError(f"{kind.__name__.lower()} from the {sender} while {self.state.value}: not allowed")
         return after
-
-    def _after(self, sender: Role, frame: Frame) -> State:
-        return self._require(sender, type(frame))
 
 
 def agreed_protocol(hello: Hello, spoken: range = PROTOCOLS) -> int:

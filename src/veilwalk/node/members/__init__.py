@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         RunRules,
         array_specs,
         final_tag,
-        new_run_walk,
         node_walk,
     )
     from veilwalk.node.members._roster import (
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
         parse_canonical,
         read_bounded,
         require_unsigned,
-        sign_file,
         signature_path,
     )
 else:

@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.node.members._keys import CARD_NAME
@@ -117,10 +118,8 @@ def describe_changes(previous: Roster, roster: Roster) -> list[tuple[str, str, s
             new = now[name]
             rows += [(f"{name} joins", "", new["TLS fingerprint"]), ("", "", new["address"])]
         else:
-            pairs = [(what, fact, now[name].get(what, fact)) for what, fact in before[name].items()]
-            rows += [
-                (f"{name}: {what}", old_fact, new_fact) for what, old_fact, new_fact in pairs if old_fact != new_fact
-            ]
+            pairs = {what: (fact, now[name].get(what, fact)) for what, fact in before[name].items()}
+            rows += [(f"{name}: {what}", *pair) for what, pair in pairs.items() if len(set(pair)) == 2]
     rows += [("edge", " - ".join(edge), "") for edge in sorted(set(previous.edges) - set(roster.edges))]
     rows += [("edge", "", " - ".join(edge)) for edge in sorted(set(roster.edges) - set(previous.edges))]
     if roster.epoch != previous.epoch:
@@ -129,9 +128,8 @@ def describe_changes(previous: Roster, roster: Roster) -> list[tuple[str, str, s
 
 
 def _facts(member: Member) -> dict[str, str]:
-    keys = {
-        f"sealing key of epoch {epoch}": hashlib.sha256(key).hexdigest() for epoch, key in sorted(member.kem.items())
-    }
+    digests = {epoch: hashlib.sha256(key).hexdigest() for epoch, key in sorted(member.kem.items())}
+    keys = {f"sealing key of epoch {epoch}": digest for epoch, digest in digests.items()}
     return {"TLS fingerprint": member.fingerprint, "address": member.address, **keys}
 
 
@@ -159,8 +157,8 @@ def changed_roster(
     previous: Roster,
     edges: Edges,
     *,
-    cards: Mapping[str, Member],
-    removed: Iterable[str],
+    cards: Mapping[str, Member] = MappingProxyType({}),
+    removed: Iterable[str] = (),
     now: int,
     days: float,
     replaced: Iterable[str] = (),
@@ -174,15 +172,7 @@ def changed_roster(
     for node_id in removed:
         if members.pop(node_id, None) is None:
             raise InvalidParameterError("remove", node_id, "a member")
-    return _successor(
-        previous,
-        {**members, **cards},
-        edges,
-        epoch=previous.epoch,
-        now=now,
-        days=days,
-        seals_from=previous.seals_from,
-    )
+    return _successor(previous, {**members, **cards}, now=now, days=days, edges=_sorted(edges))
 
 
 def rotated_roster(
@@ -209,42 +199,30 @@ def rotated_roster(
         if card.kem.get(epoch, member.kem[epoch]) != member.kem[epoch]:
             raise ConfigError(f"the card of {member.id} has another key for epoch {epoch} than the roster announced")
         members[member.id] = replace(card, kem={**card.kem, **member.kem})
-    return _successor(previous, members, previous.edges, epoch=epoch, now=now, days=days, seals_from=seals_from)
+    return _successor(previous, members, now=now, days=days, epoch=epoch, seals_from=seals_from)
 
 
-def _successor(
-    previous: Roster,
-    members: Mapping[str, Member],
-    edges: Edges,
-    *,
-    epoch: int,
-    now: int,
-    days: float,
-    seals_from: int,
-) -> Roster:
-    expires = _expiry(now, days)
+def _successor(previous: Roster, members: Mapping[str, Member], *, now: int, days: float, **changes: Any) -> Roster:
+    expires, epoch = _expiry(now, days), changes.get("epoch", previous.epoch)
+    seals_from = changes.get("seals_from", previous.seals_from)
     if expires <= seals_from:
         # By its own name, which the keeper gave: the roster would name a field that nobody asked for.
-        raise InvalidParameterError(
-            "days", days, f"more than {(seals_from - now) / DAY_S:.2g}: epoch {epoch} begins then"
-        )
+        need = f"more than {(seals_from - now) / DAY_S:.2g}: epoch {epoch} begins then"
+        raise InvalidParameterError("days", days, need)
     return replace(
         previous,
         version=previous.version + 1,
-        epoch=epoch,
         created=now,
         expires=expires,
         prev_digest=previous.digest,
         members=_with_keys(members, range(epoch - (seals_from > now), epoch + 2)),
-        edges=_sorted(edges),
-        seals_from=seals_from,
+        **changes,
     )
 
 
 def _with_keys(members: Mapping[str, Member], epochs: range) -> tuple[Member, ...]:
     renewed = []
-    for node_id in sorted(members):
-        member = members[node_id]
+    for node_id, member in sorted(members.items()):
         if not set(epochs) <= member.kem.keys():
             held, needs = (" and ".join(map(str, numbers)) for numbers in (sorted(member.kem), epochs))
             early = len(epochs) > 2 and epochs[0] not in member.kem
@@ -255,8 +233,7 @@ def _with_keys(members: Mapping[str, Member], epochs: range) -> tuple[Member, ..
 
 
 def _sorted(edges: Edges) -> tuple[tuple[str, str], ...]:
-    pairs = [(min(edge), max(edge)) for edge in edges]
-    return tuple(sorted(pairs))
+    return tuple(sorted((min(edge), max(edge)) for edge in edges))
 
 
 def _expiry(now: int, days: float) -> int:

@@ -33,13 +33,14 @@ def encode_params(manifest: Manifest, params: Params, *, updates: int | None = N
     """
     if params.keys() != {spec.name for spec in manifest.arrays}:
         raise InvalidParameterError("params", sorted(params), "exactly the arrays of the manifest")
-    draws = None if updates is None else rounding(manifest.payload, seed=manifest.seed, updates=updates)
+    payload = manifest.spec.learning.payload
+    draws = None if updates is None else rounding(payload, seed=manifest.spec.seed, updates=updates)
     pieces = []
     for spec in manifest.arrays:
         array = params[spec.name]
         if array.shape != spec.shape or array.dtype != np.dtype(spec.dtype).newbyteorder(array.dtype.byteorder):
             raise InvalidParameterError(spec.name, f"{array.dtype} {array.shape}", f"{spec.dtype} {spec.shape}")
-        pieces.append(encoded(manifest.payload, array, draws).data)
+        pieces.append(encoded(payload, array, draws).data)
     data = b"".join(pieces)
     # Of what a receiver finds there, which may be a little more than what was rounded.
     norm = params_norm(_read_arrays(manifest, memoryview(data)))
@@ -75,10 +76,10 @@ def params_distance(first: Mapping[str, Array], other: Mapping[str, Array]) -> f
 
 def _read_arrays(manifest: Manifest, view: memoryview) -> dict[str, Array]:
     params: dict[str, Array] = {}
-    start = 0
+    payload, start = manifest.spec.learning.payload, 0
     for spec in manifest.arrays:
-        stop = start + array_bytes(manifest.payload, spec.shape, spec.dtype)
-        array = frozen(decoded(manifest.payload, view[start:stop], spec.shape, spec.dtype))
+        stop = start + array_bytes(payload, spec.shape, spec.dtype)
+        array = frozen(decoded(payload, view[start:stop], spec.shape, spec.dtype))
         # An odd offset would slow down, or on some machines forbid, whatever the learner does with it.
         params[spec.name] = array if array.flags.aligned else frozen(array.copy())
         start = stop

@@ -19,7 +19,6 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from cryptography import x509
@@ -32,6 +31,7 @@ from cryptography.x509.oid import NameOID
 
 from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, CryptoError, InputFileError, InvalidParameterError, SpoolError
+from veilwalk.core.files import name_os_errors
 from veilwalk.core.records import write_atomically
 from veilwalk.node.members._roster import CARD_LIMIT, Member, check_node_id, make_card, read_card
 from veilwalk.node.members._signed import (
@@ -45,7 +45,7 @@ from veilwalk.node.members._signed import (
     parse_canonical,
     read_bounded,
 )
-from veilwalk.node.sealing import KemPrivateKey, Suite, kem_private_key, kem_public_bytes, new_kem_secret
+from veilwalk.node.sealing import KemPrivateKey, Suite, kem_private_key, new_kem_secret
 
 ROOT_PUBLIC_NAME = "root.pub"
 CARD_NAME = "card.json"
@@ -81,7 +81,6 @@ class NodeKeys:
     suite: Suite
     tls_key: Ed25519PrivateKey = field(repr=False)
     kem: Mapping[int, KemPrivateKey] = field(repr=False)
-    kem_public: Mapping[int, bytes] = field(repr=False)
 
     @property
     def id(self) -> str:
@@ -92,9 +91,13 @@ class NodeKeys:
         """Refuse a roster's entry for this node whose keys it does not hold: what is sealed to them would be lost."""
         if entry.id != self.id or entry.tls_spki_sha256 != self.member.tls_spki_sha256:
             raise ConfigError(f"the TLS key of {entry.id} in the roster is not the one in this key directory")
-        for epoch, key in sorted(entry.kem.items()):
-            if self.kem_public.get(epoch) != key:
+        for epoch in sorted(entry.kem):
+            if not self.holds(epoch, entry):
                 raise ConfigError(f"the sealing key of {entry.id} for epoch {epoch} in the roster is not held here")
+
+    def holds(self, epoch: int, member: Member) -> bool:
+        """Return whether the private half of a member's sealing key is here."""
+        return epoch in self.kem and self.kem[epoch].public == member.kem[epoch]
 
     def load_into(self, context: ssl.SSLContext) -> None:
         """Give ``context`` this node's certificate and key, through memory: the key never lies on a disk in clear."""
@@ -149,17 +152,17 @@ def new_node_keys(
         raise InvalidParameterError("epoch", epoch, f"between 0 and {MAX_EPOCH - 2}")
     tls_key = Ed25519PrivateKey.generate()
     secrets = {number: new_kem_secret(suite) for number in (epoch, epoch + 1)}
+    kem = {number: kem_private_key(suite, secret) for number, secret in secrets.items()}
+    public = {number: key.public for number, key in kem.items()}
     # Building the member checks the address before anything is written.
-    member = Member(
-        id=node_id, address=address, certificate=_self_signed(tls_key, node_id), kem=_public_keys(suite, secrets)
-    )
+    member = Member(id=node_id, address=address, certificate=_self_signed(tls_key, node_id), kem=public)
     make_private_directory(directory)
     _refuse_unfinished(directory)
     write_secret(directory / _TLS_NAME, tls_key.private_bytes_raw(), about=_TLS_ABOUT, password=password)
     for number, secret in secrets.items():
-        write_secret(_kem_path(directory, number), secret, about=_kem_about(number, suite), password=password)
+        _write_kem_secret(directory, number, suite, secret, password)
     write_atomically(directory / CARD_NAME, make_card(member, suite, tls_key))
-    return _node_keys(member, suite, tls_key, secrets)
+    return NodeKeys(member=member, suite=suite, tls_key=tls_key, kem=kem)
 
 
 def load_node_keys(directory: Path, *, password: bytes | None = None) -> NodeKeys:
@@ -169,10 +172,14 @@ def load_node_keys(directory: Path, *, password: bytes | None = None) -> NodeKey
     member, suite = read_card(read_bounded(directory / CARD_NAME, CARD_LIMIT), str(directory / CARD_NAME))
     secret = read_secret(directory / _TLS_NAME, about=_TLS_ABOUT, length=32, password=password)
     tls_key = Ed25519PrivateKey.from_private_bytes(secret)
-    secrets = {epoch: _read_kem_secret(directory, epoch, suite, password) for epoch in held_epochs(directory)}
-    keys = _node_keys(member, suite, tls_key, secrets)
+    kem = {}
+    for epoch in held_epochs(directory):
+        about, path = _kem_about(epoch, suite), _kem_path(directory, epoch)
+        secret = read_secret(path, about=about, length=suite.secret_bytes, password=password)
+        kem[epoch] = kem_private_key(suite, secret)
+    keys = NodeKeys(member=member, suite=suite, tls_key=tls_key, kem=kem)
     own = tls_key.public_key() == x509.load_der_x509_certificate(member.certificate).public_key()
-    if not own or any(keys.kem_public.get(epoch) != key for epoch, key in member.kem.items()):
+    if not own or not all(keys.holds(epoch, member) for epoch in member.kem):
         raise InputFileError(f"{directory}: {CARD_NAME} and the key files do not belong together")
     return keys
 
@@ -192,8 +199,22 @@ class KeyRing:
         return load_node_keys(self._directory, password=self._password)
 
     def delete_before(self, epoch: int) -> None:
-        """Delete the sealing keys that epoch ``epoch`` no longer opens with."""
-        delete_old_keys(self._directory, epoch=epoch)
+        """Delete the sealing keys that epoch ``epoch`` no longer opens with, those before ``epoch - 1``.
+
+        The file is overwritten first. That is no promise on flash, which keeps copies of its own.
+        """
+        check_private_directory(self._directory)
+        for number in held_epochs(self._directory):
+            if number >= epoch - 1:
+                return
+            path = _kem_path(self._directory, number)
+            with name_os_errors(SpoolError, path):
+                with path.open("r+b") as stream:
+                    stream.write(bytes(path.stat().st_size))
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                path.unlink()
+                _sync_directory(self._directory)
 
 
 def rotate_node_keys(directory: Path, *, password: bytes | None = None) -> NodeKeys:
@@ -202,33 +223,12 @@ def rotate_node_keys(directory: Path, *, password: bytes | None = None) -> NodeK
     following = max(keys.member.kem) + 1
     # A key that is there already is one whose card was not written before a crash.
     if following not in keys.kem:
-        secret, about = new_kem_secret(keys.suite), _kem_about(following, keys.suite)
-        write_secret(_kem_path(directory, following), secret, about=about, password=password)
-    secrets = {epoch: _read_kem_secret(directory, epoch, keys.suite, password) for epoch in (following - 1, following)}
-    member = replace(keys.member, kem=_public_keys(keys.suite, secrets))
+        _write_kem_secret(directory, following, keys.suite, new_kem_secret(keys.suite), password)
+        keys = load_node_keys(directory, password=password)
+    kem = {epoch: keys.kem[epoch].public for epoch in (following - 1, following)}
+    member = replace(keys.member, kem=kem)
     write_atomically(directory / CARD_NAME, make_card(member, keys.suite, keys.tls_key))
-    return load_node_keys(directory, password=password)
-
-
-def delete_old_keys(directory: Path, *, epoch: int) -> list[int]:
-    """Delete the sealing keys that epoch ``epoch`` no longer opens with, those before ``epoch - 1``; return which.
-
-    The file is overwritten first. That is no promise on flash, which keeps copies of its own.
-    """
-    check_private_directory(directory)
-    old = [number for number in held_epochs(directory) if number < epoch - 1]
-    for number in old:
-        path = _kem_path(directory, number)
-        try:
-            with path.open("r+b") as stream:
-                stream.write(bytes(path.stat().st_size))
-                stream.flush()
-                os.fsync(stream.fileno())
-            path.unlink()
-            _sync_directory(directory)
-        except OSError as error:
-            raise SpoolError(f"{path}: {error.strerror or error}") from None
-    return old
+    return replace(keys, member=member)
 
 
 def held_epochs(directory: Path) -> list[int]:
@@ -245,24 +245,8 @@ def _refuse_unfinished(directory: Path) -> None:
         )
 
 
-def _public_keys(suite: Suite, secrets: Mapping[int, bytes]) -> dict[int, bytes]:
-    return {epoch: kem_public_bytes(suite, secret) for epoch, secret in secrets.items()}
-
-
-def _node_keys(member: Member, suite: Suite, tls_key: Ed25519PrivateKey, secrets: Mapping[int, bytes]) -> NodeKeys:
-    private = {epoch: kem_private_key(suite, secret) for epoch, secret in secrets.items()}
-    return NodeKeys(
-        member=member,
-        suite=suite,
-        tls_key=tls_key,
-        kem=MappingProxyType(private),
-        kem_public=MappingProxyType(_public_keys(suite, secrets)),
-    )
-
-
-def _read_kem_secret(directory: Path, epoch: int, suite: Suite, password: bytes | None) -> bytes:
-    about, path = _kem_about(epoch, suite), _kem_path(directory, epoch)
-    return read_secret(path, about=about, length=suite.secret_bytes, password=password)
+def _write_kem_secret(directory: Path, epoch: int, suite: Suite, secret: bytes, password: bytes | None) -> None:
+    write_secret(_kem_path(directory, epoch), secret, about=_kem_about(epoch, suite), password=password)
 
 
 def _kem_path(directory: Path, epoch: int) -> Path:
@@ -298,12 +282,9 @@ def read_password(path: Path) -> bytes:
 
     A systemd credential is root's and opened to the service by an access list, which shows as the group's right.
     """
-    try:
-        with path.open("rb") as stream:
-            status = os.fstat(stream.fileno())
-            line = stream.readline(_PASSWORD_LIMIT + 2)
-    except OSError as error:
-        raise InputFileError(f"{path}: {error.strerror or error}") from None
+    with name_os_errors(InputFileError, path), path.open("rb") as stream:
+        status = os.fstat(stream.fileno())
+        line = stream.readline(_PASSWORD_LIMIT + 2)
     if stat.S_ISREG(status.st_mode):
         credential = str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY") and status.st_uid == 0
         # Through a descriptor (/dev/fd/3) it is the file behind it that needs another mode.
@@ -320,21 +301,17 @@ def check_password(password: bytes, name: str) -> bytes:
 
 def make_private_directory(path: Path) -> None:
     """Make ``path`` with mode 0700, or accept it if it is there and no looser."""
-    try:
+    with name_os_errors(SpoolError, path):
+        if path.exists() and not path.is_dir():
+            raise SpoolError(f"{path}: not a directory")
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except FileExistsError:
-        raise SpoolError(f"{path}: not a directory") from None
-    except OSError as error:
-        raise SpoolError(f"{path}: {error.strerror or error}") from None
     check_private_directory(path)
 
 
 def check_private_directory(path: Path) -> None:
     """Refuse a directory of keys that others may enter."""
-    try:
+    with name_os_errors(InputFileError, path):
         status = path.stat()
-    except OSError as error:
-        raise InputFileError(f"{path}: {error.strerror or error}") from None
     if not stat.S_ISDIR(status.st_mode):
         raise InputFileError(f"{path}: not a directory")
     _refuse_loose(path, status, 0o077, "700")
@@ -363,7 +340,7 @@ def write_secret(path: Path, secret: bytes, *, about: Mapping[str, Any], passwor
 def refuse_existing(path: Path) -> None:
     """Refuse to make a key where there is one."""
     if path.exists():
-        raise _there_already(path)
+        raise SpoolError(f"{path}: there already; a key is never overwritten")
 
 
 def read_secret(path: Path, *, about: Mapping[str, Any], length: int, password: bytes | None) -> bytes:
@@ -411,39 +388,25 @@ def _stretch(password: bytes, salt: bytes, cost: Mapping[str, int]) -> bytes:
     return kdf.derive(password)
 
 
-def _there_already(path: Path) -> SpoolError:
-    return SpoolError(f"{path}: there already; a key is never overwritten")
-
-
 def _write_new(path: Path, data: bytes) -> None:
-    try:
+    refuse_existing(path)
+    with name_os_errors(SpoolError, path):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        raise _there_already(path) from None
-    except OSError as error:
-        raise SpoolError(f"{path}: {error.strerror or error}") from None
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except BaseException as error:
-        # Also of Ctrl-C: half a key would stand in the way of the next.
-        path.unlink(missing_ok=True)
-        if not isinstance(error, OSError):
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+        except BaseException:
+            # Also of Ctrl-C: half a key would stand in the way of the next.
+            path.unlink(missing_ok=True)
             raise
-        raise SpoolError(f"{path}: {error.strerror or error}") from None
 
 
 def _read_private(path: Path) -> bytes:
-    try:
-        with path.open("rb") as stream:
-            _refuse_loose(path, os.fstat(stream.fileno()), 0o077, "600")
-            data = stream.read(_FILE_LIMIT + 1)
-    except SpoolError:
-        raise
-    except OSError as error:
-        raise InputFileError(f"{path}: {error.strerror or error}") from None
+    with name_os_errors(InputFileError, path), path.open("rb") as stream:
+        _refuse_loose(path, os.fstat(stream.fileno()), 0o077, "600")
+        data = stream.read(_FILE_LIMIT + 1)
     if len(data) > _FILE_LIMIT:
         raise InputFileError(f"{path}: not a key file")
     return data

@@ -43,8 +43,7 @@ _TAG_BYTES = 8
 # not been, with all the time that is allowed for members that are away, so many times over, nobody waits for any more.
 _TAIL = 15
 _PATIENCE = 4
-_FAR = re.compile(r"far:([1-9][0-9]{0,3})", re.ASCII)
-_UNIFORM = re.compile(r"uniform-node:([1-9][0-9]{0,3}):([1-9][0-9]{0,3})", re.ASCII)
+_LAW = re.compile(r"far:([1-9][0-9]{0,3})()|uniform-node:([1-9][0-9]{0,3}):([1-9][0-9]{0,3})", re.ASCII)
 
 #: What no later version of a manifest may change: messages under way, and models on disk, would fit no more.
 FIXED = ("run_id", "network", "suite", "arrays", "payload", "recipients", "seed", "walks", "bucket_bytes")
@@ -59,17 +58,6 @@ def node_walk(walk: Walk) -> Walk:
     """Return ``walk``, or refuse one that nodes cannot play."""
     if walk.kind not in NODE_WALKS:
         raise InvalidParameterError("walk", str(walk), "one of " + ", ".join(NODE_WALKS))
-    return walk
-
-
-def new_run_walk(walk: Walk, *, allow_sandwich: bool) -> Walk:
-    """Return ``walk``, or refuse for a new run one that goes straight back, unless that is allowed by name.
-
-    Who hands a message to a neighbour and gets another one straight back knows for certain who made it.
-    """
-    if node_walk(walk).kind == "simple" and not allow_sandwich:
-        need = "non-backtracking: a relay next to the maker would know it for certain (--allow-sandwich)"
-        raise InvalidParameterError("walk", str(walk), need)
     return walk
 
 
@@ -154,17 +142,13 @@ class RunRules(RunFigures):
     def __post_init__(self) -> None:
         RunFigures.__post_init__(self)
         node_walk(self.walk)
-        validate.integer(1, updates=self.updates, evaluations=self.evaluations, walks=self.walks)
-        if not 0.0 <= self.target <= 1.0:
-            raise InvalidParameterError("target", self.target, "from 0 to 1")
         if self.updates > MAX_UPDATES:
             raise InvalidParameterError("updates", self.updates, f"at most {MAX_UPDATES}")
         if self.walks > min(MAX_WALKS, self.updates):
             raise InvalidParameterError("walks", self.walks, f"at most {MAX_WALKS}, and no more than updates")
-        sizes = {"dwell_s": self.dwell_s, "max_loss_ratio": self.max_loss_ratio, "max_step": self.max_step}
-        validate.finite(hop_s=self.hop_s, **sizes)
+        validate.finite(hop_s=self.hop_s, dwell_s=self.dwell_s)
         validate.more_than(0, hop_s=self.hop_s)
-        validate.at_least(0, **sizes)
+        validate.at_least(0, dwell_s=self.dwell_s)
         if self.noise and self.max_loss_ratio:
             need = "without loss where there is noise, which does not cover tests on a node's own rows; norm is allowed"
             raise InvalidParameterError("accept", f"loss:{self.max_loss_ratio:g}", need)
@@ -234,18 +218,17 @@ class RunRules(RunFigures):
         if header.dummy:
             return not header.final
         signed = header.body_length - body_bytes
-        if signed % SIGNATURE_BYTES or not 0 <= signed <= header.final * self.signatures * SIGNATURE_BYTES:
-            return False
-        if header.made_at > header.iteration:
+        most = header.final * self.signatures * SIGNATURE_BYTES
+        if signed % SIGNATURE_BYTES or not 0 <= signed <= most or header.made_at > header.iteration:
             return False
         lane, tag = self.lane_of(header.walk_tag), header.walk_tag
-        if lane not in self.lanes:
+        if lane not in self.lanes or header.final != (tag == final_tag(lane)):
             return False
         if header.final:
             # Before the last update only a target ends a run.
             least = 1 if self.target else self.share(lane)
-            return tag == final_tag(lane) and least <= header.iteration <= self.share(lane)
-        return tag != final_tag(lane) and header.iteration < self.share(lane)
+            return least <= header.iteration <= self.share(lane)
+        return header.iteration < self.share(lane)
 
 
 def final_tag(lane: int) -> bytes:
@@ -281,10 +264,8 @@ class LawRule:
         Raises:
             InvalidParameterError: It is none.
         """
-        if match := _FAR.fullmatch(text):
-            return cls(int(match[1]))
-        if match := _UNIFORM.fullmatch(text):
-            return cls(int(match[1]), int(match[2]))
+        if match := _LAW.fullmatch(text):
+            return cls(*(int(number) for number in match.groups() if number))
         raise InvalidParameterError("law", text[:80], "a rule, far:R or uniform-node:LO:HI, such as far:4")
 
     def __str__(self) -> str:
@@ -301,11 +282,10 @@ class LawRule:
         distances = roster.distances(node)
         most = self.farthest or max(distances.values())
         chosen = [member for member, hops in distances.items() if self.nearest <= hops <= most]
-        if not chosen:
-            reach = max(distances.values())
-            if reach < 2:
-                raise ConfigError(f"{node} is next to all other members: the law {self} needs one two hops away")
-            chosen = [member for member, hops in distances.items() if hops == reach]
+        reach = max(distances.values())
+        if not chosen and reach < 2:
+            raise ConfigError(f"{node} is next to all other members: the law {self} needs one two hops away")
+        chosen = chosen or [member for member, hops in distances.items() if hops == reach]
         return {member: 1 / len(chosen) for member in sorted(chosen)}
 
 
@@ -393,11 +373,8 @@ class Manifest(SignedDocument):
 
     def _check_spec(self) -> None:
         scheme, learning = self.spec.scheme, self.spec.learning
-        for name, value in {
-            "walk": scheme.walk,
-            "dwell": self.spec.timing.dwell_s,
-            "learner": learning.learner,
-        }.items():
+        settled = {"walk": scheme.walk, "dwell": self.spec.timing.dwell_s, "learner": learning.learner}
+        for name, value in settled.items():
             if value is None:
                 raise InvalidParameterError(name, value, "settled: a manifest leaves nothing open")
         check_recipients(scheme.recipients or 0)
@@ -434,25 +411,10 @@ class Manifest(SignedDocument):
         """For how many members a message is sealed, the first of whom opens it."""
         return self.spec.scheme.recipients or 1
 
-    @property
-    def payload(self) -> str:
-        """How the numbers of a model travel (:mod:`veilwalk.core.payload`)."""
-        return self.spec.learning.payload
-
-    @property
-    def seed(self) -> int:
-        """Seed of the learner's own draws (start, batches). Walks draw from the OS source."""
-        return self.spec.seed
-
-    @property
-    def walks(self) -> int:
-        """How many models walk at once."""
-        return self.spec.end.walks
-
     @cached_property
     def body_bytes(self) -> int:
         """Length of an encoded model."""
-        return sum(array_bytes(self.payload, spec.shape, spec.dtype) for spec in self.arrays)
+        return sum(array_bytes(self.spec.learning.payload, spec.shape, spec.dtype) for spec in self.arrays)
 
     @cached_property
     def bucket_bytes(self) -> int:
@@ -462,8 +424,8 @@ class Manifest(SignedDocument):
     @cached_property
     def message_bytes(self) -> int:
         """Length of every message of the run, in whichever epoch."""
-        sizes = {"key_bytes": self.suite.enc_bytes, "bucket_bytes": self.bucket_bytes}
-        return MessageGeometry(**sizes, recipients=self.recipients).message_bytes
+        suite, bucket = self.suite.geometry_name, self.bucket_bytes
+        return MessageGeometry(suite=suite, bucket_bytes=bucket, recipients=self.recipients).message_bytes
 
     @cached_property
     def data(self) -> bytes:
@@ -476,8 +438,9 @@ class Manifest(SignedDocument):
             need = "a new run begins with an empty state folder"
             raise ProtocolError(f"{name}: of another run than the one before: {need}")
         SignedDocument.check_follows(self, current, name)
+        held, own = ({} if one is None else one.spec.params() | vars(one) for one in (current, self))
         for field in FIXED if current is not None else ():
-            if getattr(self, field) != getattr(current, field):
+            if own[field] != held[field]:
                 raise ProtocolError(f"{name}: version {self.version} has other {field}: that needs a new run")
 
     def change(self, **changes: Any) -> Manifest:

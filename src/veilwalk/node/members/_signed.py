@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from veilwalk.core import validate
 from veilwalk.core.config import decode, encode
 from veilwalk.core.errors import CryptoError, InputFileError, InvalidParameterError, ProtocolError, VeilwalkError
+from veilwalk.core.files import name_os_errors
 from veilwalk.core.records import write_atomically
 from veilwalk.node.sealing import DIGEST_BYTES
 
@@ -119,11 +120,8 @@ def check_format(content: Mapping[str, Any], ours: str, name: str) -> None:
 
 def read_bounded(path: Path, limit: int) -> bytes:
     """Return the bytes of ``path``; refuse more than ``limit`` before reading them."""
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(limit + 1)
-    except OSError as error:
-        raise InputFileError(f"{path}: {error.strerror or error}") from None
+    with name_os_errors(InputFileError, path), path.open("rb") as stream:
+        data = stream.read(limit + 1)
     if len(data) > limit:
         raise InputFileError(f"{path}: larger than the {limit} bytes allowed")
     return data
@@ -157,30 +155,6 @@ def decode_hex(text: object, length: int, name: str) -> bytes:
 
 
 # ---- signatures ----------------------------------------------------------------------------------------------------
-
-
-def sign_file(path: Path, kind: str, data: bytes, root_key: Ed25519PrivateKey) -> None:
-    """Write ``data`` to ``path`` and its signature beside it, signature first: a reader never meets it unsigned."""
-    signature = encode_base64(root_key.sign(_signed_bytes(kind, data))) + "\n"
-    write_atomically(signature_path(path), signature.encode("ascii"))
-    write_atomically(path, data)
-
-
-def read_signed(path: Path, kind: str, root_public_key: Ed25519PublicKey, limit: int) -> bytes:
-    """Return the bytes of ``path`` once their signature is checked.
-
-    Raises:
-        CryptoError: The signature is not the root's.
-        InputFileError: The file or its signature is missing, too large or not readable.
-    """
-    data = read_bounded(path, limit)
-    beside = signature_path(path)
-    text = read_bounded(beside, _SIGNATURE_FILE_LIMIT).decode("ascii", "replace").strip()
-    signature = decode_base64(text, _SIGNATURE_BYTES, str(beside))
-    if _is_signed(data, signature, kind, root_public_key):
-        return data
-    others = [other for other in _KINDS if other != kind and _is_signed(data, signature, other, root_public_key)]
-    raise CryptoError(f"{path}: {f'a {others[0]}, not a {kind}' if others else 'not signed by this root key'}")
 
 
 def _is_signed(data: bytes, signature: bytes, kind: str, root_public_key: Ed25519PublicKey) -> bool:
@@ -252,8 +226,21 @@ class SignedDocument:
 
     @classmethod
     def read_signed(cls, path: Path, root_public_key: Ed25519PublicKey) -> Self:
-        """Return the version at ``path`` once its signature is checked, whatever its date."""
-        return cls.parse(read_signed(path, cls.kind, root_public_key, cls.limit), str(path))
+        """Return the version at ``path`` once its signature is checked, whatever its date.
+
+        Raises:
+            CryptoError: The signature is not the root's.
+            InputFileError: The file or its signature is missing, too large or not readable.
+        """
+        data, beside = read_bounded(path, cls.limit), signature_path(path)
+        text = read_bounded(beside, _SIGNATURE_FILE_LIMIT).decode("ascii", "replace").strip()
+        signature = decode_base64(text, _SIGNATURE_BYTES, str(beside))
+        kinds = [kind for kind in _KINDS if _is_signed(data, signature, kind, root_public_key)]
+        if cls.kind not in kinds:
+            raise CryptoError(
+                f"{path}: {f'a {kinds[0]}, not a {cls.kind}' if kinds else 'not signed by this root key'}"
+            )
+        return cls.parse(data, str(path))
 
     @classmethod
     def load(
@@ -272,8 +259,10 @@ class SignedDocument:
         return document
 
     def sign(self, path: Path, root_key: Ed25519PrivateKey) -> None:
-        """Write it and its signature."""
-        sign_file(path, self.kind, self.data, root_key)
+        """Write it and its signature, which is first: a reader never meets it unsigned."""
+        signature = encode_base64(root_key.sign(_signed_bytes(self.kind, self.data))) + "\n"
+        write_atomically(signature_path(path), signature.encode("ascii"))
+        write_atomically(path, self.data)
 
     @cached_property
     def data(self) -> bytes:

@@ -10,13 +10,12 @@ if TYPE_CHECKING:
         is_owned,
         key_ring,
         learner_of,
-        membership_files,
         own_data,
         public_test,
     )
     from veilwalk.node.peer._config import NodeConfig, host_and_port, load_config
     from veilwalk.node.peer._ends import signatures_needed
-    from veilwalk.node.peer._membership import Membership
+    from veilwalk.node.peer._membership import Membership, MembershipFiles
     from veilwalk.node.peer._node import Node
     from veilwalk.node.peer._observe import METRICS, describe_tallies
     from veilwalk.node.peer._process import run_node

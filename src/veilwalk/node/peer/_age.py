@@ -48,14 +48,14 @@ class Pace:
         self._last: deque[float] = deque(maxlen=_HOPS)
         self._came: dict[int, float] = {}
 
-    def came(self, number: int) -> None:
+    def on_arrival(self, number: int) -> None:
         """Note that a message came."""
         if len(self._came) >= _UNDER_WAY:
             # Those that were thrown away.
             self._came.clear()
         self._came[number] = self._clock()
 
-    def went(self, number: int) -> None:
+    def on_departure(self, number: int) -> None:
         """Note that the next node has it."""
         came = self._came.pop(number, None)
         if came is not None:
@@ -103,7 +103,7 @@ class AgeWatch:
         self._since = self._clock()
         self._put_off = -math.log1p(-self._draws.unit()) * self._spread
 
-    def slept(self, seconds: float) -> None:
+    def exclude_downtime(self, seconds: float) -> None:
         """Note that this process stood still for so long: it could see nothing meanwhile."""
         if seconds > _AWAY * self.late_s:
             self.reset()
@@ -117,7 +117,7 @@ class AgeWatch:
 
 
 class Watches:
-    """What tells a node that walks are lost: no message comes by, or none of a lane opens here.
+    """Notices that walks are lost: no message comes by, or none of a lane opens here.
 
     Relays do not see lanes, so all messages are one sign of life. A lane that is lost while others walk is noticed by
     those it no longer comes to: each lane's openings are as far apart as those of a run's only walk.
@@ -155,15 +155,15 @@ class Watches:
         """The lanes that seem lost."""
         return self.lanes if self.is_quiet else tuple(lane for lane in self.lanes if self._hunger[lane].is_late)
 
-    def came(self) -> None:
+    def on_arrival(self) -> None:
         """Note that a message came by, or is here."""
         self._age.reset()
 
-    def opened(self, lane: int) -> None:
+    def on_opening(self, lane: int) -> None:
         """Note that a message of a lane opened here, or that a walk of it was made here."""
         self._hunger[lane].reset()
 
-    def slept(self, seconds: float) -> None:
+    def exclude_downtime(self, seconds: float) -> None:
         """Note that this process stood still for so long: it could see nothing meanwhile."""
         for watch in (self._age, *self._hunger):
-            watch.slept(seconds)
+            watch.exclude_downtime(seconds)

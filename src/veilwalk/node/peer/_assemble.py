@@ -77,11 +77,6 @@ def key_ring(config: NodeConfig) -> KeyRing:
     return KeyRing(config.keys, password=password)
 
 
-def membership_files(config: NodeConfig) -> MembershipFiles:
-    """Return where the signed files are."""
-    return MembershipFiles(root=config.root, manifest=config.manifest, roster=config.roster, state=config.state)
-
-
 def assemble(
     config: NodeConfig, *, log: Log | None = None, keys: NodeKeys | None = None, worker: Worker | None = None
 ) -> NodeParts:
@@ -92,12 +87,13 @@ def assemble(
     Raises:
         VeilwalkError: Something is missing, forged, expired or does not fit together; the message says what.
     """
-    files, keys = membership_files(config), keys or key_ring(config).load()
+    files, keys = MembershipFiles(config), keys or key_ring(config).load()
     make_private_directory(config.state)
     membership = files.load()
     known = is_owned(config.state, keys.id)
     task, rules, law = checked_work(config, membership, keys, worker)
-    files.accept(membership)
+    for document in (membership.roster, membership.manifest):
+        files.keep(document)
     log = log or Log()
     disk = FolderDisk(config.state)
     if not known:

@@ -1,4 +1,4 @@
-"""What a node owes: every message it took and has not handed on. Each method is one step that a crash cannot halve.
+"""Keeps every message that a node took and has not handed on. Each method is one step that a crash cannot halve.
 
 Where a message can be, and what takes it from there, is a table (:data:`TRANSITIONS`). A message has its key before it
 is given, and is offered under that; a receiver holds it, uses it only when it is given, and has it on disk before it
@@ -8,7 +8,6 @@ what was given may be used already, and waits for the answer.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -17,13 +16,11 @@ from enum import Enum
 
 from veilwalk.node.peer._neighbours import Visits
 from veilwalk.node.peer._routing import NextHop, OsDraws
-from veilwalk.node.sealing import Bytes, OpenedHeader, Opener
+from veilwalk.node.sealing import Bytes, Header, OpenedHeader, Opener
 from veilwalk.node.spool import (
     KEYS_REMEMBERED,
     STEP,
     DamageError,
-    Discard,
-    Outgoing,
     Register,
     Row,
     SignedEnd,
@@ -36,7 +33,7 @@ from veilwalk.node.spool import (
     of_lane,
 )
 
-# Remembered in memory, and only so many: whoever can seal can have any number of them given up, without any training.
+# Remembered in memory, and only so many: a member can have any number of them given up, without any training.
 _GIVEN_UP = 4096
 # A neighbour forgets the key of a message after so many others: no power cut may bring that many back.
 _MOST_UNSYNCED = KEYS_REMEMBERED // 2
@@ -131,7 +128,8 @@ class Custody:
         self.spool = spool
         self.opener = opener
         self.next_hop = next_hop
-        self.visits = visits
+        #: As a rule nothing comes too often.
+        self.visits = visits or Visits(10**9, pause_s=0.0)
         self._draws = draws
         self._quota = quota
         # Neighbours that are not there or, where that counts, behaved badly: as a rule none, as in the simulator.
@@ -156,8 +154,7 @@ class Custody:
         for peer, held in tuple(self.held.items()):
             if not opener.is_current(held.body):
                 self._forget(peer)
-        if self.visits is not None:
-            self.visits.allowed = allowed_visits
+        self.visits.allowed = allowed_visits
 
     def place_of(self, row: Row) -> Place:
         """Return where a message is."""
@@ -229,7 +226,7 @@ class Custody:
         for_us = self._is_new(opened)
         next_place(Place.HELD, Event.OPEN if for_us else Event.TAKE)
         # Every visit counts, whatever it is.
-        wait_s, is_last = (0.0, False) if self.visits is None else self.visits.visit(held.digest)
+        wait_s, is_last = self.visits.visit(held.digest)
         wait_s = 0.0 if for_us else wait_s
         row, crowded_out = self._write(peer, held, rests=wait_s > 0)
         if wait_s:
@@ -260,11 +257,6 @@ class Custody:
             rows.append((row, for_us))
         return rows
 
-    def slept(self, seconds: float) -> None:
-        """Note that nothing could come by for so long."""
-        if self.visits is not None:
-            self.visits.slept(seconds)
-
     def _write(self, peer: str, held: HeldMessage, *, rests: bool) -> tuple[Row, int | None]:
         """Take a message into custody; return it, and which had to go for it."""
         try:
@@ -291,7 +283,7 @@ class Custody:
         must not stop what somebody can. An honest network never has as many messages as one neighbour may bring. What
         came too often goes first, then any that is not for this node; the oldest of those may be at work.
         """
-        brought = register.not_given_from(peer)
+        brought = register.messages(came_from=peer, given=0)
         if len(brought) < self._quota:
             return None
         resting = [row for row in brought if row.id in self._resting]
@@ -326,7 +318,7 @@ class Custody:
 
     def examine(self, number: int) -> tuple[Row, OpenedHeader | None] | None:
         """Return a message that opens here, with its header where it is to be worked on; None if it is gone."""
-        row = self.spool.tables.message(number)
+        row = self.spool.tables.message(id=number)
         if row is None or row.peer is not None or self.drop_if_damaged(row):
             return None
         opened = self.opener.open(self.spool.read(row))
@@ -340,25 +332,19 @@ class Custody:
     def replace(self, row: Row, outcome: UpdateOutcome) -> Row | None:
         """Commit what became of an opened message; return the message in its place, or None."""
         hit("train.sealed")
-        lane, is_end = outcome.lane, outcome.message is None
+        is_end = outcome.message is None
+        if outcome.header is None and row.id in self._opening:
+            self._given_up.append(self._opening[row.id])
         successor: Row | None = None
         with self.spool.transaction() as register:
-            register.add_opened(outcome.header.update_id, outcome.epoch)
             # One that was crowded out while it was worked on is gone, and its body is another message's.
             is_here = register.drop(row)
             for name in outcome.counts:
                 register.count(name)
             if outcome.lost:
                 register.count("discarded", outcome.lost)
-            if outcome.model is not None:
-                turn = register.count("turns")
-                register.add_walk(outcome.header.walk_tag, outcome.iteration, turn, outcome.header.made_at)
-                stored, tag = self.spool.store(outcome.model, plain=True), outcome.header.walk_tag
-                register.set_model("checkpoint", stored, lane=lane, tag=tag, iteration=outcome.iteration)
-            if outcome.learner_state is not None:
-                register.set_learner_state(outcome.learner_state)
-            if outcome.step is not None:
-                register.set_mark(of_lane(STEP, lane), repr(outcome.step).encode())
+            if outcome.header is not None:
+                self._note_update(register, outcome, outcome.header)
             self._note_end(register, outcome)
             if outcome.message is not None:
                 # It goes on as the message it replaces would have: not straight back where that came from.
@@ -369,25 +355,25 @@ class Custody:
             self._move(row, Event.DROP if successor is None else Event.TRAIN)
         return successor
 
-    def discard(self, row: Row, outcome: Discard) -> None:
-        """Let an opened message go, with what came of it besides."""
-        if row.id in self._opening:
-            self._given_up.append(self._opening[row.id])
-        with self.spool.transaction() as register:
-            is_here = register.drop(row)
-            register.count(outcome.count)
-            if outcome.lost:
-                register.count("discarded", outcome.lost)
-            self._announce(register, outcome.farewells, outcome.lane, again=False)
-        if is_here:
-            self._move(row, Event.DROP)
+    def _note_update(self, register: Register, outcome: UpdateOutcome, header: Header) -> None:
+        register.add_opened(header.update_id, outcome.epoch)
+        if outcome.model is not None:
+            register.add_walk(header.walk_tag, outcome.iteration, register.count("turns"), header.made_at)
+            stored = self.spool.store(outcome.model, plain=True)
+            register.set_model(
+                "checkpoint", stored, lane=outcome.lane, tag=header.walk_tag, iteration=outcome.iteration
+            )
+        if outcome.learner_state is not None:
+            register.set_learner_state(outcome.learner_state)
+        if outcome.step is not None:
+            register.set_mark(of_lane(STEP, outcome.lane), repr(outcome.step).encode())
 
     # Ends.
 
-    def announce(self, farewells: Mapping[str, Bytes], lane: int, *, again: bool = True) -> None:
-        """Put the end of a lane under way to neighbours; with ``again`` in the place of one that waits for them."""
+    def announce(self, farewells: Mapping[str, Bytes], lane: int) -> None:
+        """Put the end of a lane under way to neighbours for which none waits."""
         with self.spool.transaction() as register:
-            self._announce(register, farewells, lane, again=again)
+            self._announce(register, farewells, lane, again=False)
 
     def sign_end(self, end: SignedEnd, farewells: Mapping[str, Bytes]) -> bool:
         """Note who has signed the end of a lane, tell the neighbours, and take it where enough have.
@@ -396,7 +382,7 @@ class Custody:
         """
         with self.spool.transaction() as register:
             stored = register.model("end", end.lane)
-            if stored is None or stored.digest != hashlib.sha256(end.model).digest():
+            if stored is None or stored.digest != end.digest:
                 return False
             register.set_signatures("end", end.lane, end.signatures)
             if end.is_final:
@@ -407,6 +393,7 @@ class Custody:
     def _note_end(self, register: Register, outcome: UpdateOutcome) -> None:
         end = outcome.end
         if end is None:
+            self._announce(register, outcome.farewells, outcome.lane, again=False)
             return
         stored, final = self.spool.store(end.model, plain=True), register.model("final", end.lane)
         # One may have been taken since this node looked.
@@ -426,7 +413,7 @@ class Custody:
 
     def _announce(self, register: Register, farewells: Mapping[str, Bytes], lane: int, *, again: bool) -> None:
         for peer, message in farewells.items():
-            announced = [row for row in register.pinned_to(peer) if row.end_lane == lane]
+            announced = [row for row in register.messages(peer=peer) if row.end_lane == lane]
             if announced and not again:
                 continue
             for row in announced:
@@ -444,7 +431,7 @@ class Custody:
             self.drop(number, "outlived")
             return None
         with self.spool.transaction() as register:
-            row = register.message(number)
+            row = register.message(id=number)
             if row is None or row.peer is not None:
                 return row
             pinned = register.pin(row, self._draw_next(row))
@@ -453,25 +440,25 @@ class Custody:
         self._move(row, Event.PIN)
         return pinned
 
-    def outgoing(self, peer: str) -> Outgoing | None:
-        """Return what is next on the link to ``peer``: what was given first, then the oldest."""
-        for row in self.spool.tables.pinned_to(peer):
+    def outgoing(self, peer: str) -> tuple[Row, bytes] | None:
+        """Return what is next on the link to ``peer``, and its bytes: what was given first, then the oldest."""
+        for row in self.spool.tables.messages(peer=peer):
             try:
-                return Outgoing(row.key or b"", row, self.spool.read_unchecked(row), given=bool(row.given))
+                return row, self.spool.read_unchecked(row)
             except DamageError:
                 self.drop(row.id, "damaged")
         return None
 
     def waits_for(self, peer: str) -> bool:
         """Return whether anything is to be handed over to ``peer``."""
-        return bool(self.spool.tables.pinned_to(peer))
+        return bool(self.spool.tables.messages(peer=peer))
 
     def give(self, peer: str, key: bytes) -> bool:
         """Note that a message is the neighbour's to use, before it is told so; it goes no other way from now on.
 
         Return whether it may be: it may have gone another way since it was offered.
         """
-        row = self.spool.tables.pinned(peer, key)
+        row = self.spool.tables.message(peer=peer, key=key)
         if row is None:
             return False
         self._move(row, Event.GIVE)
@@ -485,7 +472,7 @@ class Custody:
 
     def deny(self, peer: str, key: bytes) -> None:
         """Note that the neighbour said it did not take a message."""
-        row = self.spool.tables.pinned(peer, key)
+        row = self.spool.tables.message(peer=peer, key=key)
         if row is not None:
             with self.spool.transaction(durable=False) as register:
                 register.set_given(row, False)  # noqa: FBT003
@@ -494,7 +481,7 @@ class Custody:
     def deliver(self, peer: str, key: bytes) -> None:
         """Let go of a message that ``peer`` has taken."""
         hit("send.before_delete")
-        row = self.spool.tables.pinned(peer, key)
+        row = self.spool.tables.message(peer=peer, key=key)
         if row is not None:
             # Undone by a power cut, it is asked about once more: no need to wait for the disk, but for so many.
             self._unsynced = (self._unsynced + 1) % _MOST_UNSYNCED
@@ -517,7 +504,7 @@ class Custody:
         That neighbour may have passed on what it was given: then there are two walks, which merge. Better than none.
         """
         with self.spool.transaction() as register:
-            for row in register.pinned_to(peer):
+            for row in register.messages(peer=peer):
                 if row.end_lane is not None:
                     self._move(row, Event.DROP)
                     register.drop(row)
@@ -527,7 +514,7 @@ class Custody:
         places = {Place.PINNED, Place.GIVEN} if event is Event.LEAVE else {Place.PINNED}
         moved, pinned = [], []
         with self.spool.transaction() as register:
-            for row in register.pinned_to(peer):
+            for row in register.messages(peer=peer):
                 if row.end_lane is None and self.place_of(row) in places:
                     pinned.append(register.pin(row, self._draw_next(row, avoid=avoid)))
                     moved.append(row)
@@ -541,8 +528,7 @@ class Custody:
 
         Its recipient may be behind a neighbour that everybody avoids, and what nobody can open may as well end there.
         """
-        is_frequent = self.visits is not None and self.visits.is_frequent(row.digest)
-        passed_by = avoid | self._avoided(not is_frequent)
+        passed_by = avoid | self._avoided(not self.visits.is_frequent(row.digest))
         if passed_by.issuperset(self.next_hop.neighbours):
             # Better one that took nothing lately than the one that it waited for in vain.
             passed_by = avoid
@@ -553,7 +539,7 @@ class Custody:
     def drop(self, number: int, count: str) -> None:
         """Let a message go for good, and count why."""
         with self.spool.transaction() as register:
-            row = register.message(number)
+            row = register.message(id=number)
             if row is not None:
                 register.drop(row)
                 register.count(count)

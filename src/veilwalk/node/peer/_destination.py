@@ -1,4 +1,4 @@
-"""What a node does with a message that opens for it: check, train, seal for those who may open it next.
+"""Checks a message that opens here, trains its model, and seals it for those that may open it next.
 
 Three steps, because training takes long and storage must not wait for it: :meth:`Destination.read_arrival` reads what
 is needed, :meth:`Destination.work` computes, and :class:`veilwalk.node.peer._custody.Custody` writes the result.
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from veilwalk.core.errors import CryptoError, ProtocolError
-from veilwalk.node.members import NodeKeys, RunRules, decode_params, final_tag
+from veilwalk.core.errors import CryptoError
+from veilwalk.node.members import final_tag
 from veilwalk.node.peer._ends import (
     CountLimits,
     OwnModel,
@@ -21,13 +21,11 @@ from veilwalk.node.peer._ends import (
     sign_end,
     valid_signatures,
 )
-from veilwalk.node.peer._routing import DestinationRow, OsDraws
-from veilwalk.node.peer._trainer import Task, TrainingJob
+from veilwalk.node.peer._trainer import TrainingJob, try_decode
 from veilwalk.node.sealing import Header, OpenedHeader, open_body, seal
 from veilwalk.node.spool import (
     STEP,
     DamageError,
-    Discard,
     Register,
     Row,
     SeenWalk,
@@ -40,24 +38,8 @@ from veilwalk.node.spool import (
 )
 
 if TYPE_CHECKING:
-    from veilwalk.node.members import Manifest, Roster
-    from veilwalk.node.peer._worker import Worker
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotedEnd:
-    """The end of a lane that is being signed, or was taken, with what this node knows itself.
-
-    The model of one that was taken is empty where it was damaged.
-    """
-
-    lane: int
-    model: bytes
-    digest: bytes
-    iteration: int
-    signatures: bytes
-    is_final: bool
-    own: OwnModel
+    from veilwalk.node.members import Roster
+    from veilwalk.node.peer._assemble import NodeParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +53,8 @@ class Arrival:
     walks: Mapping[bytes, SeenWalk]
     own: OwnModel
     own_tag: bytes
-    final: NotedEnd | None
-    end: NotedEnd | None
+    final: SignedEnd | None
+    end: SignedEnd | None
     undone: tuple[bytes, ...]
     state: Mapping[str, bytes]
     step: int
@@ -89,26 +71,13 @@ class Arrival:
 class Destination:
     """Trains models that arrive here, and seals them for the next."""
 
-    def __init__(
-        self,
-        trainer: Task | Worker,
-        manifest: Manifest,
-        rules: RunRules,
-        *,
-        law: DestinationRow,
-        draws: OsDraws,
-        keys: NodeKeys,
-        hop_s: Callable[[], float | None],
-    ) -> None:
-        self.trainer = trainer
-        self._manifest = manifest
-        self._rules = rules
+    def __init__(self, parts: NodeParts, *, hop_s: Callable[[], float | None]) -> None:
+        self.trainer = parts.task
+        self._manifest, self._rules, self._draws = parts.membership.manifest, parts.rules, parts.draws
         #: For whom it seals, and in whose name; both may change with the roster.
-        self.law = law
-        self.keys = keys
-        self._draws = draws
+        self.law, self.keys = parts.law.row(parts.membership.roster, parts.keys.id), parts.keys
         #: What a walk may say of itself.
-        self.limits = CountLimits(rules.hops_per_update, hop_s)
+        self.limits = CountLimits(parts.rules.hops_per_update, hop_s)
 
     # Reading, in the storage thread.
 
@@ -126,17 +95,18 @@ class Destination:
                 walks={tag: walk for tag, walk in register.walks().items() if self._rules.walks == 1 or tag[0] == lane},
                 own=self._own_model(spool, register, stored, lane),
                 own_tag=b"" if stored is None else stored.tag,
-                final=self._noted_end(spool, register, lane, "final"),
-                end=self._noted_end(spool, register, lane),
+                final=self._read_end(spool, register, lane, "final"),
+                end=self._read_end(spool, register, lane, "end"),
                 undone=register.undone_ends(lane),
                 state=register.learner_state(),
                 step=register.tally("updates"),
             )
 
-    def read_end(self, spool: Spool, lane: int) -> NotedEnd | None:
-        """Return the end of a lane that is being signed, if there is one."""
+    def read_end(self, spool: Spool, lane: int) -> tuple[SignedEnd | None, OwnModel]:
+        """Return the end of a lane that is being signed, if there is one, and this node's own model."""
         with spool.transaction(durable=False) as register:
-            return self._noted_end(spool, register, lane)
+            own = self._own_model(spool, register, register.model("checkpoint", lane), lane)
+            return self._read_end(spool, register, lane, "end"), own
 
     def new_walk(self, spool: Spool, roster: Roster, lane: int, *, first: bool) -> bytes | None:
         """Return a message that starts a walk from this node's last model of a lane, or from the run's first.
@@ -159,10 +129,10 @@ class Destination:
         """Return what is finished, by lane, sealed for a neighbour that seems not to have it, and has none waiting."""
         messages: dict[int, bytes] = {}
         # To seal takes long, and a neighbour may come with a new disk as often as it likes.
-        waiting = {row.end_lane for row in spool.tables.pinned_to(peer)}
+        waiting = {row.end_lane for row in spool.tables.messages(peer=peer)}
         for lane in set(self._rules.lanes) - waiting:
             with spool.transaction(durable=False) as register:
-                final = self._noted_end(spool, register, lane, "final")
+                final = self._read_end(spool, register, lane, "final")
             message = self._tell(final, roster, peer).get(peer)
             if message is not None:
                 messages[lane] = message
@@ -177,35 +147,34 @@ class Destination:
             step=0.0 if step is None else float(step),
         )
 
-    def _noted_end(self, spool: Spool, register: Register, lane: int, kind: str = "end") -> NotedEnd | None:
+    def _read_end(self, spool: Spool, register: Register, lane: int, kind: str) -> SignedEnd | None:
         stored = register.model(kind, lane)
         model = read_model(spool, register, stored)
         if stored is None or (model is None and kind == "end"):
             return None
-        return NotedEnd(
+        return SignedEnd(
             lane=lane,
             model=model or b"",
             digest=stored.digest,
             iteration=stored.iteration,
             signatures=stored.signatures,
             is_final=kind == "final",
-            own=self._own_model(spool, register, register.model("checkpoint", lane), lane),
         )
 
     # Computing, in the training thread.
 
-    def work(self, arrival: Arrival, roster: Roster) -> UpdateOutcome | Discard:
+    def work(self, arrival: Arrival, roster: Roster) -> UpdateOutcome:
         """Return what becomes of an arrival."""
         header = arrival.opened.header
         if not self._rules.allow(header, body_bytes=self._manifest.body_bytes):
-            return Discard(count="set_aside")
+            return UpdateOutcome(counts=("set_aside",))
         if header.dummy:
-            return Discard(count="dummies")
+            return UpdateOutcome(counts=("dummies",))
         if header.final:
             return self._weigh_end(arrival, roster)
         return self._end_walk(arrival, roster) or self._go_on(arrival, roster)
 
-    def _go_on(self, arrival: Arrival, roster: Roster) -> UpdateOutcome | Discard:
+    def _go_on(self, arrival: Arrival, roster: Roster) -> UpdateOutcome:
         """Return how a walk goes on: by an update of its model, of this node's own, or as it came."""
         lane = arrival.lane
         if self.limits.is_possible(arrival.opened.header.iteration, arrival.own.iteration, lane):
@@ -215,31 +184,35 @@ class Destination:
             return self._train(arrival, roster, None)
         return self._pass_on(arrival, roster)
 
-    def _end_walk(self, arrival: Arrival, roster: Roster) -> Discard | None:
+    def _end_walk(self, arrival: Arrival, roster: Roster) -> UpdateOutcome | None:
         """Return how a walk ends here; None where it goes on."""
         header, final = arrival.opened.header, arrival.final
         if final is not None:
             # Somebody does not know yet: the neighbour that brought it, or one behind it.
             lost = header.iteration - header.made_at
-            return Discard(
-                count="retired",
+            return UpdateOutcome(
+                counts=("retired",),
                 lost=lost,
                 farewells=self._tell(final, roster, arrival.row.came_from),
                 lane=arrival.lane,
             )
+        end, own = arrival.end, arrival.own
+        if end is not None and end.model == own.model and own.iteration > header.iteration:
+            # This node's own model is the end that is being signed: it has had all updates, and not one more.
+            return UpdateOutcome(counts=("retired",), lost=header.iteration - header.made_at, lane=arrival.lane)
         if is_fork(header, arrival.walks):
-            return Discard(count="forks")
+            return UpdateOutcome(counts=("forks",))
         ahead = walks_ahead(header, arrival.walks)
-        return Discard(count="retired", lost=updates_lost(header, ahead)) if ahead else None
+        return UpdateOutcome(counts=("retired",), lost=updates_lost(header, ahead)) if ahead else None
 
-    def _pass_on(self, arrival: Arrival, roster: Roster) -> UpdateOutcome | Discard:
+    def _pass_on(self, arrival: Arrival, roster: Roster) -> UpdateOutcome:
         """Return a model as it came, sealed anew: this node cannot tell whether its count is possible.
 
         It learns nothing from it, and an honest walk loses nothing.
         """
         header, body = arrival.opened.header, arrival.body
-        if body is None or not self._is_model(body):
-            return Discard(count="refused")
+        if body is None or try_decode(self._manifest, body) is None:
+            return UpdateOutcome(counts=("refused",))
         return UpdateOutcome(
             header=header,
             epoch=arrival.opened.context.epoch,
@@ -254,7 +227,7 @@ class Destination:
         # Where another walk brought a better model here before, this one goes on with it.
         merges = own.model is not None and own.iteration > header.iteration and arrival.own_tag != header.walk_tag
         iteration = own.iteration if merges else header.iteration
-        learnt = self.trainer.update(
+        outcome = self.trainer.update(
             TrainingJob(
                 received=own.model if merges else body,
                 own=own.model,
@@ -266,126 +239,103 @@ class Destination:
             )
         )
         hit("train.updated")
-        if learnt.own and not merges:
+        if outcome.own and not merges:
             # The walk that brought it ends here, and one of this node's own model begins: no older than it is, so that
             # whoever holds a newer one goes on with that.
             iteration = 0 if own.model is None else own.iteration
             header = replace(header, walk_tag=self._rules.new_tag(arrival.lane), iteration=iteration, made_at=iteration)
         made_at = iteration if merges else header.made_at
         # Without an update there is nothing to count: the model goes on as it came.
-        iteration += learnt.state is not None
+        iteration += outcome.state is not None
         self.limits.on_turn(iteration, own.iteration, arrival.lane)
         about = replace(header, iteration=iteration, made_at=made_at)
-        done = iteration >= self._rules.share(arrival.lane) or learnt.reached
-        end = SignedEnd(lane=arrival.lane, model=learnt.model, iteration=iteration)
-        is_news = done and (arrival.end is None or arrival.end.iteration <= iteration)
+        done = iteration >= self._rules.share(arrival.lane) or outcome.reached
+        end: SignedEnd | None = None
+        if done and (arrival.end is None or arrival.end.iteration <= iteration):
+            digest = hashlib.sha256(outcome.model).digest()
+            end = SignedEnd(lane=arrival.lane, model=outcome.model, digest=digest, iteration=iteration)
         return UpdateOutcome(
-            message=None if done else self._seal(roster, about, learnt.model),
-            model=learnt.model,
+            message=None if done else self._seal(roster, about, outcome.model),
+            model=outcome.model,
             header=replace(header, made_at=made_at),
             epoch=arrival.opened.context.epoch,
             iteration=iteration,
-            learner_state=learnt.state,
-            counts=(*learnt.counts, *(["merged"] if merges else [])),
-            step=learnt.moved,
+            learner_state=outcome.state,
+            counts=(*outcome.counts, *(["merged"] if merges else [])),
+            step=outcome.moved,
             lost=header.iteration - header.made_at if merges else 0,
             lane=arrival.lane,
-            end=end if is_news else None,
+            end=end,
         )
 
-    def _weigh_end(self, arrival: Arrival, roster: Roster) -> UpdateOutcome | Discard:
+    def _weigh_end(self, arrival: Arrival, roster: Roster) -> UpdateOutcome:
         """Return what becomes of an end that a neighbour tells of."""
         header, lane, body = arrival.opened.header, arrival.lane, arrival.body or b""
         size = self._manifest.body_bytes
         model, entries = body[:size], body[size:]
         digest = hashlib.sha256(model).digest()
-        if digest in arrival.undone or not self._is_model(model):
-            return Discard(count="refused")
-        noted, final = arrival.end, arrival.final
-        if noted is not None and noted.digest == digest and noted.iteration == header.iteration:
+        if digest in arrival.undone or try_decode(self._manifest, model) is None:
+            return UpdateOutcome(counts=("refused",))
+        noted, final, place = arrival.end, arrival.final, (header.iteration, digest)
+        if noted is not None and place == (noted.iteration, noted.digest):
             entries += noted.signatures
-        run = self._manifest.run_id
-        valid = valid_signatures(roster, run, entries, header.iteration, digest, lane=lane)
-        is_final = len(valid) >= self._enough(roster)
-        place = header.iteration, digest
-        if final is not None:
-            # One that is taken stays, but for more updates; of two that enough have signed all keep the same.
-            if is_final and place > (final.iteration, final.digest):
-                return self._note_end(arrival, roster, model, valid, is_final=True)
-            behind = not is_final or place != (final.iteration, final.digest)
-            return Discard(
-                count="duplicates",
+        claimed = SignedEnd(lane=lane, model=model, digest=digest, iteration=header.iteration, signatures=entries)
+        end = self.sign(claimed, roster)
+        # One that is taken stays, but for more updates; of two that enough have signed all keep the same.
+        if final is not None and not (end.is_final and place > (final.iteration, final.digest)):
+            behind = not end.is_final or place != (final.iteration, final.digest)
+            return UpdateOutcome(
+                counts=("duplicates",),
                 farewells=self._tell(final, roster, arrival.row.came_from) if behind else {},
                 lane=lane,
             )
-        is_own_view = self._approves(model, header.iteration, arrival.own, lane)
-        if is_own_view is False and not is_final:
-            return Discard(count="unbelieved")
-        if noted is not None and not is_final:
-            valid_before = valid_signatures(roster, run, noted.signatures, noted.iteration, noted.digest, lane=lane)
-            approved = self._approves(noted.model, noted.iteration, noted.own, lane)
-            if (bool(is_own_view), len(valid), *place) <= (
-                bool(approved),
-                len(valid_before),
-                noted.iteration,
-                noted.digest,
-            ):
-                return Discard(count="duplicates")
-        return self._note_end(arrival, roster, model, valid, is_final=is_final)
-
-    def _note_end(
-        self, arrival: Arrival, roster: Roster, model: bytes, signatures: Mapping[str, bytes], *, is_final: bool
-    ) -> UpdateOutcome:
-        header = arrival.opened.header
-        end = SignedEnd(
-            lane=arrival.lane,
-            model=model,
-            iteration=header.iteration,
-            signatures=join_signatures(signatures, self._rules.signatures),
-            is_final=is_final,
-        )
+        if not end.is_final:
+            approval = self._approves(end, arrival.own)
+            if approval is False:
+                return UpdateOutcome(counts=("unbelieved",))
+            if noted is not None:
+                before = self.sign(noted, roster)
+                weight = bool(self._approves(before, arrival.own)), len(before.signatures)
+                if (bool(approval), len(end.signatures), *place) <= (*weight, before.iteration, before.digest):
+                    return UpdateOutcome(counts=("duplicates",))
         return UpdateOutcome(
             header=header,
             epoch=arrival.opened.context.epoch,
-            lane=arrival.lane,
+            lane=lane,
             end=end,
             # Of one that is not final the others hear at a random moment.
-            farewells=self.seal_end(end, roster) if is_final else {},
+            farewells=self.seal_end(end, roster) if end.is_final else {},
         )
 
-    def _approves(self, model: bytes, iteration: int, own: OwnModel, lane: int) -> bool | None:
+    def _approves(self, end: SignedEnd, own: OwnModel) -> bool | None:
         """Return whether an end is possible by what this node knows; None where it never trained, and knows nothing.
 
         One that reaches the run's target is what the run asks for. Else it has all updates, as far as this node can
         tell, and is near its own last model.
         """
-        if self.trainer.reaches_target(model):
+        if self.trainer.reaches_target(end.model):
             return True
-        if iteration < self._rules.share(lane):
+        if end.iteration < self._rules.share(end.lane):
             return False
         if own.model is None:
             return None
-        return self.limits.is_possible(iteration, own.iteration, lane) and is_near(
-            self._manifest, own, model, iteration
+        return self.limits.is_possible(end.iteration, own.iteration, end.lane) and is_near(
+            self._manifest, own, end.model, end.iteration
         )
 
-    def sign(self, noted: NotedEnd, roster: Roster, *, signs: bool = False) -> SignedEnd:
-        """Return the end of a lane with the signatures that count, and with this node's own if it ``signs``.
+    def sign(self, end: SignedEnd, roster: Roster, own: OwnModel | None = None) -> SignedEnd:
+        """Return the end of a lane with the signatures that count; this node signs if its ``own`` model approves.
 
-        One that was taken, and lacks signatures since keys were changed, it signs in any case: who has it believes it.
+        An end that was taken, and lacks signatures since keys were changed, it signs in any case.
         """
-        run, most = self._manifest.run_id, self._enough(roster)
-        valid = valid_signatures(roster, run, noted.signatures, noted.iteration, noted.digest, lane=noted.lane)
-        lacks = noted.is_final and len(valid) < most
-        if lacks or (signs and self._approves(noted.model, noted.iteration, noted.own, noted.lane)):
-            valid[self.keys.id] = sign_end(self.keys, run, noted.iteration, noted.digest, lane=noted.lane)
-        return SignedEnd(
-            lane=noted.lane,
-            model=noted.model,
-            iteration=noted.iteration,
-            signatures=join_signatures(valid, self._rules.signatures),
-            is_final=noted.is_final or len(valid) >= most,
-        )
+        # Of fewer members than that, all.
+        run, most = self._manifest.run_id, min(self._rules.signatures, len(roster.ids))
+        valid = valid_signatures(roster, run, end)
+        lacks = end.is_final and len(valid) < most
+        if lacks or (own is not None and self._approves(end, own)):
+            valid[self.keys.id] = sign_end(self.keys, run, end)
+        signatures = join_signatures(valid, self._rules.signatures)
+        return replace(end, signatures=signatures, is_final=end.is_final or len(valid) >= most)
 
     def seal_end(self, end: SignedEnd, roster: Roster, peers: Iterable[str] | None = None) -> dict[str, bytes]:
         """Return the end of a lane sealed for ``peers``, or for each neighbour, who does the same: so all get it."""
@@ -404,22 +354,11 @@ class Destination:
             if peers is None or peer in peers
         }
 
-    def _enough(self, roster: Roster) -> int:
-        """Return how many signatures end a lane: of fewer members than that, all."""
-        return min(self._rules.signatures, len(roster.ids))
-
-    def _tell(self, final: NotedEnd | None, roster: Roster, peer: str | None) -> dict[str, bytes]:
+    def _tell(self, final: SignedEnd | None, roster: Roster, peer: str | None) -> dict[str, bytes]:
         """Return what is finished, sealed for a neighbour that has shown that it lacks it."""
         if final is None or not final.model or peer is None:
             return {}
         return self.seal_end(self.sign(final, roster), roster, [peer])
-
-    def _is_model(self, body: bytes) -> bool:
-        try:
-            decode_params(self._manifest, body)
-        except ProtocolError:
-            return False
-        return True
 
     def _seal(self, roster: Roster, about: Header, body: bytes) -> bytes:
         context = roster.seal_context(self._manifest)

@@ -1,4 +1,4 @@
-"""What a node believes of what a walk, or its end, says about itself.
+"""Judges what a walk, or its end, says about itself.
 
 Any member can seal any model for any other, with any number of updates, and call it the finished one; relays carry it
 there unread. So a count is judged by what this node knows itself (:class:`CountLimits`), and an end is signed by
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from veilwalk.core.errors import ProtocolError
 from veilwalk.node.members import (
     SIGNATURE_BYTES,
     Manifest,
@@ -26,6 +25,8 @@ from veilwalk.node.members import (
     params_distance,
     params_norm,
 )
+from veilwalk.node.peer._trainer import try_decode
+from veilwalk.node.spool import SignedEnd
 
 _LABEL = b"veilwalk/3 end"
 _SPKI_BYTES = 32
@@ -117,38 +118,33 @@ def is_near(manifest: Manifest, own: OwnModel, model: bytes, iteration: int) -> 
     beginning all of them lead the same way. Who forges an end within that moves the model no further than it could
     have by updates of its own.
     """
-    if own.model is None:
-        return False
-    try:
-        params = decode_params(manifest, own.model)
-    except ProtocolError:
+    params = try_decode(manifest, own.model)
+    if params is None:
         return False
     far = max(params_norm(params) / 2, 2 * own.step * abs(iteration - own.iteration))
     return params_distance(decode_params(manifest, model), params) <= far
 
 
-def sign_end(keys: NodeKeys, run_id: bytes, iteration: int, digest: bytes, *, lane: int = 0) -> bytes:
-    """Return this node's signature under the model of that SHA-256 as the end of a lane."""
-    return keys.member.tls_spki_sha256 + keys.tls_key.sign(_statement(run_id, iteration, digest, lane))
+def sign_end(keys: NodeKeys, run_id: bytes, end: SignedEnd) -> bytes:
+    """Return this node's signature under the end of a lane."""
+    return keys.member.tls_spki_sha256 + keys.tls_key.sign(_statement(run_id, end))
 
 
-def valid_signatures(
-    roster: Roster, run_id: bytes, entries: bytes, iteration: int, digest: bytes, *, lane: int = 0
-) -> dict[str, bytes]:
+def valid_signatures(roster: Roster, run_id: bytes, end: SignedEnd) -> dict[str, bytes]:
     """Return the signatures of members under an end, by member; others count for nothing."""
-    statement = _statement(run_id, iteration, digest, lane)
+    statement = _statement(run_id, end)
     valid: dict[str, bytes] = {}
-    for start in range(0, len(entries), SIGNATURE_BYTES):
-        entry = entries[start : start + SIGNATURE_BYTES]
+    for start in range(0, len(end.signatures), SIGNATURE_BYTES):
+        entry = end.signatures[start : start + SIGNATURE_BYTES]
         member = roster.peer_of_certificate(entry[:_SPKI_BYTES])
         if member is not None and member not in valid and _is_signed(roster, member, entry, statement):
             valid[member] = entry
     return valid
 
 
-def join_signatures(signatures: Mapping[str, bytes] | Iterable[tuple[str, bytes]], most: int) -> bytes:
+def join_signatures(signatures: Mapping[str, bytes], most: int) -> bytes:
     """Return signatures one after the other, at most so many, in an order that tells nothing."""
-    return b"".join(sorted(dict(signatures).values())[:most])
+    return b"".join(sorted(signatures.values())[:most])
 
 
 def _is_signed(roster: Roster, member: str, entry: bytes, statement: bytes) -> bool:
@@ -162,5 +158,5 @@ def _is_signed(roster: Roster, member: str, entry: bytes, statement: bytes) -> b
     return True
 
 
-def _statement(run_id: bytes, iteration: int, digest: bytes, lane: int) -> bytes:
-    return _LABEL + run_id + bytes([lane]) + iteration.to_bytes(4, "big") + digest
+def _statement(run_id: bytes, end: SignedEnd) -> bytes:
+    return _LABEL + run_id + bytes([end.lane]) + end.iteration.to_bytes(4, "big") + end.digest

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import secrets
+import socket
 import ssl
 import time
 from collections import defaultdict
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from veilwalk.core.errors import ProtocolError, SpoolError, TransportError
 from veilwalk.node.link import (
@@ -23,15 +26,15 @@ from veilwalk.node.link import (
     Nak,
     Offer,
     Ping,
-    Port,
     Refusal,
     TokenBucket,
+    accept,
     dial,
     due_within,
     wait_until,
 )
 from veilwalk.node.members import Member
-from veilwalk.node.spool import Outgoing, Verdict, hit
+from veilwalk.node.spool import Row, Verdict, hit
 
 if TYPE_CHECKING:
     from veilwalk.node.peer._node import Node
@@ -43,11 +46,17 @@ _NAKS = {
     Verdict.REFUSED: Nak.REFUSED,
     Verdict.UNKNOWN: Nak.UNKNOWN,
 }
+#: A handshake begins at a random moment within this.
+HANDSHAKE_SPREAD_S = 0.1
+_BACKLOG = 100
+# Connections that have not greeted: for each neighbour, and at least for this many of them.
+_PLACES, _PLACES_OF_ONE_ADDRESS = 4, 2
+_FEW = 4
 _FIRST_PAUSE_S = 0.05
 # A link that is down so long is passed by. Shorter breaks, as when both ends follow a new roster, change no walk.
 _DOWN_S = 1.0
 _LOOK_S = 0.25
-# A neighbour that brings too much is told so at leisure.
+# A neighbour that brings too much is told so at leisure; and whoever comes while nobody can be let in waits.
 _BUSY_S = 0.5
 # One that was there and kept a message waiting until it went another way is passed by for twice as long, and for up to
 # so many times where it does so again: else a member that takes nothing, and so is never missed, would hold every walk
@@ -58,64 +67,169 @@ _dice = secrets.SystemRandom()
 
 
 class InLinks:
-    """The listener's end of every link."""
+    """The listener's end of every link: it takes connections in, and lets each show who it is before it costs much.
+
+    A connection in its TLS handshake takes some 300 KB, and anybody who reaches the port can open one. So only a few
+    wait at once, of one address fewer; when one more comes, the one that has waited longest has to go. A neighbour
+    greets within milliseconds and is through; a stranger who only occupies places loses them.
+    """
 
     def __init__(self, *, host: Node, scheduler: Scheduler, limits: Limits) -> None:
         self._host = host
         self._scheduler = scheduler
         self._limits = limits
-        self._port = Port(host, self._serve, limits=limits)
-        # Every connection of a neighbour's, and of those that have greeted the last of each.
+        self._context: ssl.SSLContext | None = None
+        self._listeners: list[socket.socket] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Those that have not greeted, the one that came first at the front, with their address.
+        self._waiting: dict[asyncio.Task[None], str] = {}
+        # Every connection that is through its handshake, and of those that have greeted the last of each neighbour.
         self._open: set[Connection] = set()
         self._connections: dict[str, Connection] = {}
         self._buckets: defaultdict[str, TokenBucket] = defaultdict(lambda: TokenBucket(limits.rate, limits.burst))
         self._greeting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def start(self, host: str, port: int, context: ssl.SSLContext) -> None:
-        """Listen.
+        """Listen, and let in the members that ``context`` knows.
 
         Raises:
             TransportError: The address cannot be used.
         """
-        await self._port.open(host, port, context)
-
-    def trust(self, context: ssl.SSLContext) -> None:
-        """Let in the members that ``context`` knows, and nobody else; all that are connected must dial again."""
-        self._port.trust(context)
-        self.hang_up()
+        self._context = context
+        loop = asyncio.get_running_loop()
+        try:
+            entries = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, address in dict.fromkeys((family, address) for family, *_, address in entries):
+                listener = socket.create_server(address, family=family, backlog=_BACKLOG)
+                listener.settimeout(0)
+                self._listeners.append(listener)
+        except OSError as error:
+            self._close_listeners()
+            raise TransportError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        for listener in self._listeners:
+            self._start(self._accept(listener))
 
     async def stop(self) -> None:
-        """Take nothing more."""
-        await self._port.close()
+        """Let nobody in any more, and send away all that are in."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._close_listeners()
+
+    def trust(self, context: ssl.SSLContext) -> None:
+        """Let in the members that ``context`` knows, and nobody else; all that are connected must dial again.
+
+        A context that got the new certificates besides would not do: of two of one name, a lost key's and the one in
+        its place, only the first is looked at.
+        """
+        self._context = context
+        self.hang_up()
 
     def hang_up(self) -> None:
         """Cut every connection; each neighbour dials again."""
         for connection in self._open:
             connection.close()
 
-    async def _serve(self, connection: Connection) -> None:
-        """Converse with a neighbour until that ends."""
-        self._open.add(connection)
+    async def _accept(self, listener: socket.socket) -> None:
+        # Not by sock_accept: told to stop in the moment somebody came, that would drop the connection unclosed.
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(listener, ready.set)
         try:
+            while True:
+                await ready.wait()
+                try:
+                    connected, address = listener.accept()
+                except (BlockingIOError, InterruptedError):
+                    ready.clear()
+                except OSError as error:
+                    # Files have run out, or the caller has gone again.
+                    self._host.turned_away(f"cannot accept connections: {error.strerror or error}")
+                    await asyncio.sleep(_BUSY_S)
+                else:
+                    connected.settimeout(0)
+                    self._make_room(address[0])
+                    task = self._start(self._serve(connected))
+                    # Also where it is sent away before it began.
+                    task.add_done_callback(partial(_close, connected))
+                    self._waiting[task] = address[0]
+                    # However many come, those that are in have their turn.
+                    await asyncio.sleep(0)
+        finally:
+            loop.remove_reader(listener)
+
+    def _make_room(self, address: str) -> None:
+        neighbours = max(_FEW, self._host.degree)
+        of_address = [task for task, other in self._waiting.items() if other == address]
+        if len(of_address) >= _PLACES_OF_ONE_ADDRESS * neighbours:
+            first = of_address[0]
+        elif len(self._waiting) >= _PLACES * neighbours:
+            first = next(iter(self._waiting))
+        else:
+            return
+        del self._waiting[first]
+        first.cancel()
+        self._host.turned_away("too many that have not greeted")
+
+    async def _serve(self, connected: socket.socket) -> None:
+        """Do everything for one connection, from its handshake to its end."""
+        assert self._context is not None  # noqa: S101  it is set before the port opens
+        connection: Connection | None = None
+        try:
+            # As of all answers: how long a handshake takes must not say how busy this node is.
+            await wait_until(due_within(HANDSHAKE_SPREAD_S))
+            connection = await accept(
+                connected, self._context, message_bytes=self._host.message_bytes, timeout_s=self._limits.connect_s
+            )
+            connection.stall_s = self._limits.answer_s
+            self._open.add(connection)
             await self._converse(connection)
+        except ProtocolError as error:
+            peer = None if connection is None else self._host.neighbour_of(connection.peer_spki)
+            self._host.turned_away(str(error), peer=peer or "")
+        except TransportError as error:
+            # A neighbour may go away; it dials again when it is back.
+            if connection is None:
+                self._host.turned_away(str(error))
         except SpoolError as error:
             self._host.trouble(str(error))
-        except (ProtocolError, TransportError):
-            raise
         except Exception as error:  # noqa: BLE001  whatever one neighbour brings about ends its connection only
             self._host.failed(error)
         finally:
-            self._open.discard(connection)
+            if connection is not None:
+                self._open.discard(connection)
+                connection.close()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._waiting.pop(task, None)
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            with contextlib.suppress(OSError):
+                listener.close()
+        self._listeners.clear()
+
+    def _neighbour(self, connection: Connection) -> str:
+        peer = self._host.neighbour_of(connection.peer_spki)
+        if peer is None:
+            raise ProtocolError("a TLS key that is no neighbour's")
+        return peer
 
     async def _converse(self, connection: Connection) -> None:
+        """Converse with a neighbour until that ends."""
         idle_s = 3 * self._limits.ping_s + self._limits.transfer_s(self._host.message_bytes)
+        self._neighbour(connection)
         hello = await connection.receive(self._limits.connect_s)
         assert isinstance(hello, Hello)  # noqa: S101  the wire lets nothing else through
         due = due_within(self._host.answer_spread_s)
         # Again: it may have been left out of the roster while it kept us waiting.
-        peer = self._host.neighbour_of(connection.peer_spki)
-        if peer is None:
-            raise ProtocolError("a TLS key that is no neighbour's")
+        peer = self._neighbour(connection)
         try:
             self._host.check_hello(hello)
         except ProtocolError:
@@ -132,7 +246,8 @@ class InLinks:
         async with self._greeting[peer]:
             if connection.closed.is_set():
                 raise TransportError("a peer closed the connection")
-            self._port.on_greeting(connection)
+            # From now on it takes no place any more.
+            self._waiting.pop(cast("asyncio.Task[None]", asyncio.current_task()), None)
             await self._scheduler.greet(peer, hello.incarnation)
         await wait_until(due)
         await connection.send(self._host.hello())
@@ -155,19 +270,23 @@ class InLinks:
                 if not self._scheduler.neighbours.may_bring(peer):
                     await asyncio.sleep(_BUSY_S)
                     return Refusal(frame.key, Nak.BUSY)
-                return await _as_answer(frame.key, self._scheduler.hold(peer, frame, connection.wire.body))
+                return await self._as_answer(frame.key, self._scheduler.hold(peer, frame, connection.wire.body))
             case Go():
-                return await _as_answer(frame.key, self._scheduler.take(peer, frame.key))
+                return await self._as_answer(frame.key, self._scheduler.take(peer, frame.key))
             case _:
                 return Ping()
 
+    async def _as_answer(self, key: bytes, work: Awaitable[Verdict]) -> Ack | Refusal:
+        try:
+            verdict = await work
+        except SpoolError as error:
+            self._host.trouble(str(error))
+            return Refusal(key, Nak.STORAGE)
+        return Refusal(key, _NAKS[verdict]) if verdict in _NAKS else Ack(key)
 
-async def _as_answer(key: bytes, work: Awaitable[Verdict]) -> Ack | Refusal:
-    try:
-        verdict = await work
-    except SpoolError:
-        return Refusal(key, Nak.STORAGE)
-    return Refusal(key, _NAKS[verdict]) if verdict in _NAKS else Ack(key)
+
+def _close(connected: socket.socket, _: asyncio.Task[None]) -> None:
+    connected.close()
 
 
 class OutLink:
@@ -257,7 +376,7 @@ class OutLink:
         if not await self._store(self._custody.waits_for, self.peer):
             return False
         self._stuck_since = None
-        return await self._scheduler.reroute(self.peer, silent=self._host.silent())
+        return await self._scheduler.reroute(self.peer)
 
     async def _quietly(self, work: Awaitable[object]) -> None:
         try:
@@ -294,58 +413,57 @@ class OutLink:
                 if not await connection.idle(self._wake, self._limits.ping_s):
                     await connection.send(Ping())
                     await connection.receive(self._limits.answer_s)
-            elif len(outgoing.body) != self._host.message_bytes:
+            elif len(outgoing[1]) != self._host.message_bytes:
                 # No peer would take it: it can only be damaged here.
-                await self._store(self._custody.drop_if_damaged, outgoing.row)
+                await self._store(self._custody.drop_if_damaged, outgoing[0])
             else:
                 self._note_waiting()
-                if not await self._hand_over(connection, outgoing):
+                if not await self._hand_over(connection, *outgoing):
                     await self._rest(self._limits.retry_s / 8)
 
-    async def _hand_over(self, connection: Connection, outgoing: Outgoing) -> bool:
+    async def _hand_over(self, connection: Connection, row: Row, body: bytes) -> bool:
         """Offer a message and give it; return whether there is no need to rest before the next."""
         # What was given before is asked about first: it may be used there already.
-        if outgoing.given:
-            return await self._give(connection, outgoing)
+        if row.given:
+            return await self._give(connection, row)
         hit("send.before_offer")
         begun = time.monotonic()
-        answer = await self._offer(connection, outgoing)
+        answer = await self._offer(connection, row, body)
         if isinstance(answer, Refusal):
             if answer.code == Nak.DAMAGED:
-                await self._store(self._custody.drop_if_damaged, outgoing.row)
+                await self._store(self._custody.drop_if_damaged, row)
             return False
         hit("send.held")
-        if not await self._store(self._custody.give, self.peer, outgoing.key):
+        if not await self._store(self._custody.give, self.peer, row.key or b""):
             # It went another way while it was being offered.
             return True
-        return await self._give(connection, outgoing, begun=begun)
+        return await self._give(connection, row, begun=begun)
 
-    async def _offer(self, connection: Connection, outgoing: Outgoing) -> Frame:
+    async def _offer(self, connection: Connection, row: Row, body: bytes) -> Frame:
         """Send a message, and return what the neighbour says to it; the two together take a bounded time."""
         try:
             async with asyncio.timeout(self._limits.transfer_s(self._host.message_bytes)):
-                frame = Offer(outgoing.key, len(outgoing.body), outgoing.row.digest)
-                await connection.send(frame, outgoing.body)
+                await connection.send(Offer(row.key or b"", len(body), row.digest), body)
                 hit("send.offered")
                 return await connection.receive(None)
         except TimeoutError:
             raise TransportError("a peer takes too long") from None
 
-    async def _give(self, connection: Connection, outgoing: Outgoing, *, begun: float | None = None) -> bool:
+    async def _give(self, connection: Connection, row: Row, *, begun: float | None = None) -> bool:
         """Give a message, or ask whether one that was given is used; return whether it is settled which."""
-        await connection.send(Go(outgoing.key))
+        await connection.send(Go(row.key or b""))
         hit("send.given")
         answer = await connection.receive(self._limits.transfer_s(self._host.message_bytes))
         if isinstance(answer, Refusal):
-            # Whoever could not store it does not know it either when asked again: only that is certain.
+            # A neighbour that could not store it does not know it when it is asked again: only that is certain.
             if answer.code == Nak.UNKNOWN:
-                await self._store(self._custody.deny, self.peer, outgoing.key)
+                await self._store(self._custody.deny, self.peer, row.key or b"")
             # What was only asked about is offered next.
             return begun is None and answer.code == Nak.UNKNOWN
         hit("send.acked")
         self._stuck_since = None
         taken_s = None if begun is None else time.monotonic() - begun
-        await self._scheduler.deliver(self.peer, outgoing, taken_s=taken_s)
+        await self._scheduler.deliver(self.peer, row, taken_s=taken_s)
         return True
 
     async def _rest(self, pause: float) -> None:
@@ -356,7 +474,7 @@ class OutLink:
         if self._stuck_since is None:
             return
         kept_s = asyncio.get_running_loop().time() - self._stuck_since
-        # Whoever was not there, as one that starts later, kept nothing waiting.
+        # A neighbour that was not there, as one that starts later, kept nothing waiting.
         was_there = self.up or self._last_up >= self._stuck_since
         if kept_s > self._limits.pin_s:
             since = self._stuck_since

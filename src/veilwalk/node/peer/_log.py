@@ -82,7 +82,7 @@ def check_log(level: str, form: str) -> None:
 
 
 class Incidents:
-    """What goes wrong around one node: counted always, said only as often as a stranger may make it say something.
+    """Counts what goes wrong around one node, and logs it no more often than a stranger may make a node log.
 
     Attributes:
         events: How often each kind was.

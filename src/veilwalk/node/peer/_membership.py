@@ -1,4 +1,4 @@
-"""Whom a node believes in: the root, the run's manifest and the roster, as it holds them, and the versions before.
+"""Holds the root's key, the run's manifest and the roster, and refuses versions that do not follow them.
 
 What a node holds is kept in its own folder, so that an older one is refused after a restart too.
 """
@@ -6,7 +6,7 @@ What a node holds is kept in its own folder, so that an older one is refused aft
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -20,12 +20,14 @@ from veilwalk.node.sealing import Opener
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+    from veilwalk.node.peer._config import NodeConfig
+
 T = TypeVar("T", Manifest, Roster)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Membership:
-    """What the root has signed, as one node holds it, and which protocols this node speaks."""
+    """The signed files that one node holds, and the protocols that it speaks."""
 
     manifest: Manifest
     roster: Roster
@@ -75,10 +77,6 @@ class Membership:
         pairs = [(context, keys.kem[context.epoch]) for context in contexts if context.epoch in keys.kem]
         return Opener(pairs, accepted=contexts)
 
-    def follow(self, roster: Roster) -> Membership:
-        """Return the membership after a new version of the roster."""
-        return replace(self, roster=roster)
-
     def check_still_valid(self) -> None:
         """Refuse a roster or a manifest whose time is over.
 
@@ -111,56 +109,41 @@ def read_accepted(kind: type[T], state: Path, root_key: Ed25519PublicKey | None 
     return None
 
 
-def keep_accepted(document: Roster | Manifest, original: Path, state: Path) -> None:
-    """Copy a version that was accepted; its signature first, so that a crash leaves no file without one."""
-    folder = state / f"{document.kind}s"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        copy = folder / f"{document.version:010d}.json"
-        if copy.exists():
-            return
-        write_atomically(signature_path(copy), signature_path(original).read_bytes())
-        write_atomically(copy, document.data)
-        for old in sorted(folder.glob("*.json"))[:-1]:
-            old.unlink()
-            signature_path(old).unlink(missing_ok=True)
-    except (OSError, RecordError) as error:
-        raise SpoolError(f"{folder}: {error}") from None
-
-
 class MembershipFiles:
     """Where the signed files are, and the copies a node keeps of those it accepted."""
 
-    def __init__(self, *, root: Path, manifest: Path, roster: Path, state: Path) -> None:
-        self._root_key = load_root_public_key(root)
-        self._manifest, self._roster, self._state = manifest, roster, state
+    def __init__(self, config: NodeConfig) -> None:
+        self._root_key = load_root_public_key(config.root)
+        self._paths = {"manifest": config.manifest, "roster": config.roster}
+        self._state = config.state
 
-    def load(self, now: float | None = None) -> Membership:
+    def load(self) -> Membership:
         """Return the membership at start; what is older than what was held before is refused."""
-        manifest = Manifest.load(
-            self._manifest, self._root_key, now, read_accepted(Manifest, self._state, self._root_key)
+        return Membership(
+            manifest=self.read(Manifest, read_accepted(Manifest, self._state, self._root_key)),
+            roster=self.read(Roster, read_accepted(Roster, self._state, self._root_key)),
         )
-        roster = Roster.load(self._roster, self._root_key, now, read_accepted(Roster, self._state, self._root_key))
-        return Membership(manifest=manifest, roster=roster)
 
-    def accept(self, membership: Membership) -> None:
-        """Keep what a node works under from now on."""
-        self.keep(membership.roster)
-        keep_accepted(membership.manifest, self._manifest, self._state)
-
-    def news(self, current: Roster, now: float | None = None) -> Roster | None:
-        """Return a new version of the roster if there is one; it is not kept yet.
+    def read(self, kind: type[T], held: T | None) -> T:
+        """Return the version that is there now, perhaps the one that is held; it is not kept yet.
 
         Raises:
             CryptoError, ProtocolError, InputFileError: There is something there that must not be followed.
         """
-        roster = Roster.load(self._roster, self._root_key, now, current)
-        return None if roster.digest == current.digest else roster
+        return kind.load(self._paths[kind.kind], self._root_key, current=held)
 
-    def keep(self, roster: Roster) -> None:
-        """Keep a new version of the roster."""
-        keep_accepted(roster, self._roster, self._state)
-
-    def has_new_manifest(self, current: Manifest) -> bool:
-        """Return whether there is a new version of the manifest; raises as :meth:`news`."""
-        return Manifest.load(self._manifest, self._root_key, current=current).digest != current.digest
+    def keep(self, document: Roster | Manifest) -> None:
+        """Copy a version that was accepted; its signature first, so that a crash leaves no file without one."""
+        folder = self._state / f"{document.kind}s"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            copy = folder / f"{document.version:010d}.json"
+            if copy.exists():
+                return
+            write_atomically(signature_path(copy), signature_path(self._paths[document.kind]).read_bytes())
+            write_atomically(copy, document.data)
+            for old in sorted(folder.glob("*.json"))[:-1]:
+                old.unlink()
+                signature_path(old).unlink(missing_ok=True)
+        except (OSError, RecordError) as error:
+            raise SpoolError(f"{folder}: {error}") from None

@@ -113,7 +113,7 @@ class NeighbourWeights:
                 suspect = self._neighbour(name)
                 suspect.silent_until, suspect.owes = now + _AVOIDED * silence_s, _CLEARED_BY
 
-    def on_standstill(self, seconds: float) -> None:
+    def exclude_downtime(self, seconds: float) -> None:
         """Note that this node stood still, or had no neighbour, for so long: nothing could come meanwhile."""
         self._last_came = min(self._last_came + max(0.0, seconds), self._clock())
 
@@ -190,7 +190,7 @@ class Visits:
         """Return whether the same bytes came more often than chance explains."""
         return self._visits.get(digest, (0, 0.0))[0] > self.allowed
 
-    def slept(self, seconds: float) -> None:
+    def exclude_downtime(self, seconds: float) -> None:
         """Note that this node stood still, or had no neighbour, for so long: nothing grew older meanwhile."""
         self._asleep_s += max(0.0, seconds)
 

@@ -62,14 +62,16 @@ class Node(Incidents):
         rules, step_s = parts.rules, max(parts.rules.hop_s, parts.rules.dwell_s)
         quota = self._limits.messages_of_one(self.message_bytes, rules.walks)
         spool.note_walks(rules.walks)
-        self._watches = Watches(
+        #: Notices that walks are lost.
+        self.watches = Watches(
             rules.late_s, rules.starve_s, n_nodes=len(self.roster.ids), step_s=step_s, walks=rules.walks
         )
-        self._neighbours = NeighbourWeights(
+        #: Weighs neighbours by what they did.
+        self.neighbours = NeighbourWeights(
             patience_s=rules.late_s / 2,
             link_s=2 * len(self.roster.edges) * step_s / rules.walks,
             walks=rules.walks,
-            pace=self._watches.pace,
+            pace=self.watches.pace,
         )
         custody = Custody(
             spool,
@@ -80,24 +82,8 @@ class Node(Incidents):
             avoided=self.avoided,
             visits=Visits(self._allowed_visits(self.roster), pause_s=step_s, life_s=rules.life_s),
         )
-        self._destination = Destination(
-            parts.task,
-            parts.membership.manifest,
-            parts.rules,
-            law=parts.law.row(self.roster, self.id),
-            draws=parts.draws,
-            keys=parts.keys,
-            hop_s=lambda: rules.dwell_s or self._watches.pace.least_hop_s,
-        )
-        self.scheduler = Scheduler(
-            custody,
-            self._destination,
-            node=self,
-            watches=self._watches,
-            neighbours=self._neighbours,
-            dwell_s=rules.dwell_s,
-            step_s=step_s,
-        )
+        self._destination = Destination(parts, hop_s=lambda: rules.dwell_s or self.watches.pace.least_hop_s)
+        self.scheduler = Scheduler(self, custody, self._destination, dwell_s=rules.dwell_s, step_s=step_s)
         self._in_links = InLinks(host=self, scheduler=self.scheduler, limits=self._limits)
         self._out_links: dict[str, OutLink] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -136,7 +122,7 @@ class Node(Incidents):
     def describe_neighbours(self) -> dict[str, dict[str, Any]]:
         """Return of each neighbour if it is connected, and what it did."""
         links = sorted(self._out_links.items())
-        return {peer: {"up": link.up} | self._neighbours.describe(peer) for peer, link in links}
+        return {peer: {"up": link.up} | self.neighbours.describe(peer) for peer, link in links}
 
     async def statistics(self) -> NodeStatistics:
         """Return what this node has counted until now."""
@@ -154,7 +140,7 @@ class Node(Incidents):
         me, neighbours = self.roster.member(self.id), self.roster.neighbours(self.id)
         try:
             host, port = self._parts.listen or (me.host, me.port)
-            # What is damaged on disk goes before anything of it could be offered.
+            # Damaged messages go before any of them could be offered.
             await self.scheduler.recover()
             await self._in_links.start(host, port, self._listening_context())
             for peer in neighbours:
@@ -178,7 +164,7 @@ class Node(Incidents):
                 f"roster version {roster.version} leaves {self.id} out: this node works under the one before"
             )
         keys.check_entry(roster.member(self.id))
-        law, membership = parts.law.row(roster, self.id), self._membership.follow(roster)
+        law, membership = parts.law.row(roster, self.id), replace(self._membership, roster=roster)
         # Custody first: it takes what is sealed under either roster, so nothing that comes meanwhile is refused.
         custody_follow = partial(
             self.scheduler.custody.follow,
@@ -248,7 +234,7 @@ class Node(Incidents):
             # One that took nothing lately is better than one that is not there.
             return frozenset(peer for peer, link in links if link.gone)
         others = [peer for peer, _ in links if peer not in avoided]
-        return avoided | self._neighbours.select_avoided(others if weighs else ())
+        return avoided | self.neighbours.select_avoided(others if weighs else ())
 
     def _next_hop(self, roster: Roster) -> NextHop:
         rules = self._parts.rules
@@ -287,13 +273,13 @@ class Node(Incidents):
         for beat in itertools.count(1):
             before = clock()
             await asyncio.sleep(_WATCH_S)
-            # Who stood still, or was cut off, has not been waiting: nothing could have come by.
+            # A node that stood still, or was cut off, has not been waiting: nothing could have come by.
             passed = clock() - before
             still_s = passed - _WATCH_S if self.links_up else math.inf
-            self._watches.slept(still_s)
-            self._neighbours.on_standstill(still_s)
+            self.watches.exclude_downtime(still_s)
+            self.neighbours.exclude_downtime(still_s)
             try:
-                await self.scheduler.store(self.scheduler.custody.slept, passed - _WATCH_S if self.links_up else passed)
+                await self.scheduler.store(self.scheduler.custody.visits.exclude_downtime, min(still_s, passed))
                 if beat % _TIDY_BEATS == 0:
                     await self.scheduler.store(self.scheduler.custody.spool.tidy)
             except SpoolError as error:
@@ -301,7 +287,7 @@ class Node(Incidents):
             try:
                 self._membership.check_still_valid()
             except ProtocolError:
-                # What is in custody waits; the links refuse everybody until a new roster, or the clock, fits.
+                # Messages in custody wait; the links refuse everybody until a new roster, or the clock, fits.
                 self._in_links.hang_up()
                 for link in self._out_links.values():
                     link.hang_up()

@@ -1,4 +1,4 @@
-"""What a node tells its own operator: one table of numbers, which ``/metrics``, ``status`` and the page read.
+"""Tells a node's operator its numbers: one table, which ``/metrics``, ``status`` and the page read.
 
 Metrics are scraped with the time, and often collected in one place. So a number is public only if it says nothing of
 when or whether the node trained: what is counted of it is what relays do alike, and times and sizes are in coarse
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilwalk.core.errors import RecordError, SpoolError, TransportError
+from veilwalk.core.files import name_os_errors
 from veilwalk.core.records import write_atomically
 from veilwalk.node.members import canonical_json, parse_canonical, read_bounded
 
@@ -37,12 +38,12 @@ _DISK_STEP = 64 << 20
 # So long before its end, and so near to a full disk, somebody must do something; a collector's alarms are the same.
 _SOON_DAYS = 14
 _LITTLE_BYTES = 2_000_000_000
-# Who makes the last update has the finished model first: it is told on the hour only.
+# The maker of the last update has the finished model first: so it is told on the hour only.
 _HOUR_S = 3600
 _NEIGHBOURS, _NEIGHBOURS_LIMIT = "neighbours.json", 1 << 20
 _REQUEST_BYTES = 2048
 _REQUEST_S = 5.0
-# Served at once; for one more the first has to go. Whoever reaches the port must not take the files that the run needs.
+# Served at once; for one more the first has to go. A stranger must not take the file handles that the run needs.
 _MOST_REQUESTS = 16
 
 
@@ -303,10 +304,8 @@ class MetricsServer:
             TransportError: The address cannot be used.
         """
         self._is_local = host in {"127.0.0.1", "::1", "localhost"}
-        try:
+        with name_os_errors(TransportError, f"cannot serve metrics on {host}:{port}"):
             self._server = await asyncio.start_server(self._serve, host, port, limit=_REQUEST_BYTES)
-        except OSError as error:
-            raise TransportError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from None
 
     def close(self) -> None:
         """Stop."""
@@ -327,7 +326,7 @@ class MetricsServer:
             else:
                 status, body = await self._answer(request.split(b" ", 2)[:2])
             head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\n"
-            # What is refused may name a file.
+            # The reason of a refusal may name a file.
             content = body.encode("ascii", "backslashreplace")
             writer.write(f"{head}Content-Length: {len(content)}\r\nConnection: close\r\n\r\n".encode("ascii") + content)
             await writer.drain()
@@ -375,7 +374,7 @@ class MetricsServer:
         for metric in METRICS:
             if not metric.is_public or metric.source not in values:
                 continue
-            # What is counted is 0 before the first; what is of the moment may not be there.
+            # Counters are 0 before the first; a gauge may not be there.
             value = values[metric.source].get(metric.name, None if metric.source == "gauge" else 0)
             lines += [] if value is None else metric.lines(value)
         return "\n".join(lines) + "\n"

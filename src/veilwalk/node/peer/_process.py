@@ -8,10 +8,11 @@ import signal
 from pathlib import Path
 
 from veilwalk.core.errors import SpoolError, VeilwalkError
-from veilwalk.node.members import KeyRing, Roster, signature_path
-from veilwalk.node.peer._assemble import assemble, checked_work, key_ring, membership_files
+from veilwalk.node.members import Manifest, Roster, signature_path
+from veilwalk.node.peer._assemble import assemble, checked_work, key_ring
 from veilwalk.node.peer._config import NodeConfig, host_and_port, load_config
 from veilwalk.node.peer._log import Log
+from veilwalk.node.peer._membership import MembershipFiles
 from veilwalk.node.peer._node import Node
 from veilwalk.node.peer._observe import HealthWatch, MetricsServer
 from veilwalk.node.peer._status import DRAIN_ORDER
@@ -30,13 +31,9 @@ def run_node(path: Path) -> None:
     worker = Worker(path)
     try:
         arm()
-        asyncio.run(_run(config, worker))
+        asyncio.run(NodeProcess(config, worker=worker, log=Log(level=config.log_level, form=config.log)).run())
     finally:
         worker.close()
-
-
-async def _run(config: NodeConfig, worker: Worker) -> None:
-    await NodeProcess(config, worker=worker, log=Log(level=config.log_level, form=config.log)).run()
 
 
 class NodeProcess:
@@ -48,25 +45,23 @@ class NodeProcess:
         log: Where its events go.
         node: The node at work; None while there is none.
         watch: How that node is.
+        refused: Why a roster or manifest that was put in place is not followed; empty where it is.
     """
 
     def __init__(self, config: NodeConfig, *, worker: Worker, log: Log) -> None:
         self.config = config
-        self.files = membership_files(config)
+        self.files = MembershipFiles(config)
         self.log = log
         self.node: Node | None = None
         self.watch: HealthWatch | None = None
         self._ring = key_ring(config)
         self._worker = worker
-        self._follower = Follower(self, self._ring)
+        self.refused = ""
+        # The newest roster of the root's, though this node may not be able to work under it.
+        self._newest: Roster | None = None
         self._metrics = MetricsServer(self)
         self._stop = asyncio.Event()
         self._leaves = self._begins_anew = False
-
-    @property
-    def refused(self) -> str:
-        """Why a roster or manifest that was put in place is not followed; empty where it is."""
-        return self._follower.refused
 
     async def run(self) -> None:
         """Work until told to stop, or until the node is drained."""
@@ -76,7 +71,7 @@ class NodeProcess:
         loop.add_signal_handler(signal.SIGHUP, news.set)
         # Broken connections are the links' business; asyncio would print a traceback for each.
         loop.set_exception_handler(lambda _, context: self.log.event("asyncio", what=str(context.get("message", ""))))
-        following = loop.create_task(self._follower.run(news))
+        following = loop.create_task(self.follow_news(news))
         try:
             if self.config.metrics is not None:
                 await self._metrics.start(*host_and_port("metrics", self.config.metrics))
@@ -157,6 +152,65 @@ class NodeProcess:
                 task.cancel()
             self.node = self.watch = None
 
+    # News.
+
+    async def follow_news(self, news: asyncio.Event) -> None:
+        """Take up a new roster or manifest when there is one, until cancelled.
+
+        What is refused is looked at again and again: its signature, or a key, may be on its way still.
+        """
+        checked = None
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_NEWS_S):
+                    await news.wait()
+            files = [
+                path for file in (self.config.roster, self.config.manifest) for path in (file, signature_path(file))
+            ]
+            stamps = [_stamp(path) for path in files]
+            if news.is_set() or stamps != checked:
+                news.clear()
+                await self._follow_files()
+                checked = None if self.refused else stamps
+
+    async def _follow_files(self) -> None:
+        reasons = []
+        for follow in (self._follow_roster, self._follow_manifest):
+            try:
+                if self.node is not None:
+                    await follow(self.node)
+            except VeilwalkError as error:
+                reasons.append(str(error))
+            except Exception as error:  # noqa: BLE001  whoever put a file there must not be able to stop the node
+                reasons.append(f"{type(error).__name__}: {error}")
+        # The node goes on with what it has; the same reason is not said again every few seconds.
+        if reasons and reasons[0] != self.refused:
+            self.log.event("roster_refused", why=reasons[0])
+        self.refused = reasons[0] if reasons else ""
+
+    async def _follow_roster(self, node: Node) -> None:
+        # A roster that this node cannot work under is history all the same: the root mends it with the next.
+        held = max(node.roster, self._newest or node.roster, key=lambda roster: roster.version)
+        newest = self._newest = await asyncio.to_thread(self.files.read, Roster, held)
+        if node.roster.digest == newest.digest:
+            return
+        # The roster may announce an epoch whose key was made since the start.
+        keys = await asyncio.to_thread(self._ring.load)
+        await asyncio.to_thread(self.files.keep, newest)
+        await node.follow(newest, keys)
+        await asyncio.to_thread(self._ring.delete_before, newest.epoch)
+
+    async def _follow_manifest(self, node: Node) -> None:
+        if await asyncio.to_thread(self._has_new_manifest, node):
+            self.begin_anew()
+
+    def _has_new_manifest(self, node: Node) -> bool:
+        # A node that is about to leave does not begin anew.
+        if node.scheduler.draining or self.files.read(Manifest, node.manifest).digest == node.manifest.digest:
+            return False
+        checked_work(self.config, self.files.load(), self._ring.load())
+        return True
+
 
 def as_exit_error(error: Exception) -> Exception:
     """Return what a node that was running ends with: never that a setting or a file is wrong.
@@ -190,82 +244,6 @@ async def drain_on_order(node: Node, state: Path, stop: asyncio.Event, log: Log)
         empty = 0 if held else empty + 1
     order.unlink(missing_ok=True)
     stop.set()
-
-
-# ---- news -----------------------------------------------------------------------------------------------------------
-
-
-class Follower:
-    """Takes up a new roster or manifest for the node of a process.
-
-    What is refused is looked at again and again: its signature, or a key, may be on its way still.
-
-    Attributes:
-        refused: Why what is there now is not followed; empty where it is.
-    """
-
-    def __init__(self, process: NodeProcess, ring: KeyRing) -> None:
-        self._process, self._ring = process, ring
-        self._newest: Roster | None = None
-        self.refused = ""
-
-    async def run(self, news: asyncio.Event) -> None:
-        """Look until cancelled."""
-        checked = None
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_NEWS_S):
-                    await news.wait()
-            stamps = self._stamps()
-            if news.is_set() or stamps != checked:
-                news.clear()
-                checked = stamps if await self.follow_news() else None
-
-    async def follow_news(self) -> bool:
-        """Take up what is new; return whether there was nothing to refuse."""
-        reasons = []
-        for follow in (self._follow_roster, self._follow_manifest):
-            try:
-                if (node := self._process.node) is not None:
-                    await follow(node)
-            except VeilwalkError as error:
-                reasons.append(str(error))
-            except Exception as error:  # noqa: BLE001  whoever put a file there must not be able to stop the node
-                reasons.append(f"{type(error).__name__}: {error}")
-        # The node goes on with what it has; the same reason is not said again every few seconds.
-        if reasons and reasons[0] != self.refused:
-            self._process.log.event("roster_refused", why=reasons[0])
-        self.refused = reasons[0] if reasons else ""
-        return not reasons
-
-    async def _follow_roster(self, node: Node) -> None:
-        files = self._process.files
-        # One that this node cannot work under is history all the same: the root mends it with the next.
-        held = max(node.roster, self._newest or node.roster, key=lambda roster: roster.version)
-        newest = self._newest = await asyncio.to_thread(files.news, held) or held
-        if node.roster.digest == newest.digest:
-            return
-        # The roster may announce an epoch whose key was made since the start.
-        keys = await asyncio.to_thread(self._ring.load)
-        await asyncio.to_thread(files.keep, newest)
-        await node.follow(newest, keys)
-        await asyncio.to_thread(self._ring.delete_before, newest.epoch)
-
-    async def _follow_manifest(self, node: Node) -> None:
-        if await asyncio.to_thread(self._has_new_manifest, node):
-            self._process.begin_anew()
-
-    def _has_new_manifest(self, node: Node) -> bool:
-        files = self._process.files
-        # Whoever is about to leave does not begin anew.
-        if node.scheduler.draining or not files.has_new_manifest(node.manifest):
-            return False
-        checked_work(self._process.config, files.load(), self._ring.load())
-        return True
-
-    def _stamps(self) -> list[tuple[int, int] | None]:
-        config = self._process.config
-        return [_stamp(path) for file in (config.roster, config.manifest) for path in (file, signature_path(file))]
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

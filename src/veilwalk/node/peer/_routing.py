@@ -11,15 +11,14 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
 from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterError
+from veilwalk.core.files import name_os_errors
 from veilwalk.core.records import write_atomically
 from veilwalk.core.walk import Walk
 from veilwalk.node.members import LawRule, Manifest, Roster, canonical_json, node_walk, parse_canonical, read_bounded
@@ -33,7 +32,7 @@ class DestinationRow:
     """For whom this node seals: one row of the destination law."""
 
     members: tuple[str, ...]
-    cumulative: tuple[float, ...]
+    shares: tuple[float, ...]
 
     @classmethod
     def from_shares(cls, shares: Mapping[str, float]) -> DestinationRow:
@@ -45,23 +44,21 @@ class DestinationRow:
         positive = {member: share for member, share in shares.items() if share != 0}
         if not positive or not all(share > 0 for share in positive.values()) or abs(sum(positive.values()) - 1) > 1e-9:
             raise InvalidParameterError("law", f"row of {len(positive)} members", "probabilities that sum to 1")
-        return cls(tuple(positive), tuple(accumulate(positive.values())))
+        return cls(tuple(positive), tuple(positive.values()))
 
     def choose(self, draws: OsDraws, count: int = 1) -> tuple[str, ...]:
         """Return the members to seal for: so many different ones, or all there are, drawn one after the other.
 
         Each draw is in the proportions of those not drawn yet (successive sampling).
         """
-        if count == 1:
-            # Sums of probabilities may end a rounding error below 1.
-            return (self.members[min(bisect_right(self.cumulative, draws.unit()), len(self.members) - 1)],)
-        if count >= len(self.members):
+        if 1 < count >= len(self.members):
             return self.members
-        weights = np.diff(self.cumulative, prepend=0.0)
+        weights = np.array(self.shares)
         chosen = []
         for _ in range(count):
             sums = weights.cumsum()
             left = np.flatnonzero(weights)
+            # Sums of probabilities may end a rounding error below 1.
             place = min(int(np.searchsorted(sums, draws.unit() * sums[-1], side="right")), int(left[-1]))
             weights[place] = 0.0
             chosen.append(self.members[place])
@@ -145,10 +142,8 @@ def _read_stored(state: Path, manifest: Manifest) -> Law | None:
 
 def file_digest(path: Path, name: str) -> str:
     """Return the SHA-256 of a file that the manifest names, hexadecimal."""
-    try:
+    with name_os_errors(InputFileError, f"{name} {path}"):
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputFileError(f"{name} {path}: {error.strerror or error}") from None
 
 
 def read_law(path: Path, members: Sequence[str], node: str) -> Law:

@@ -1,27 +1,25 @@
-"""When what is done with each message: dwells, the one storage thread, and the queue of those that open here."""
+"""Schedules the work on each message: its dwell, the one storage thread, and the queue of those that open here."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.node.link import Offer, answer_spread
-from veilwalk.node.peer._age import Watches
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._destination import Destination
-from veilwalk.node.peer._neighbours import NeighbourWeights
 from veilwalk.node.peer._trainer import OUT_OF_TIME
 from veilwalk.node.sealing import Bytes, OpenedHeader
-from veilwalk.node.spool import Discard, Outgoing, Row, SignedEnd, UpdateOutcome, Verdict
+from veilwalk.node.spool import Row, SignedEnd, UpdateOutcome, Verdict
 
 if TYPE_CHECKING:
     from veilwalk.node.peer._node import Node
@@ -40,37 +38,6 @@ _STORAGE_FAILURES = (SpoolError, sqlite3.Error, OSError)
 _dice = secrets.SystemRandom()
 
 
-class StorageThread:
-    """Does one step of storage at a time: custody belongs to this thread, so it needs no locks."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="storage")
-        self._is_closed = False
-
-    async def do(self, work: Callable[..., T], *values: object) -> T:
-        """Do ``work`` in its turn.
-
-        Raises:
-            SpoolError: The disk failed.
-        """
-        if self._is_closed:
-            raise SpoolError("storage: the node is about to stop")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, _as_spool_error, work, values)
-
-    def close(self) -> None:
-        """Finish what was begun, and no more."""
-        self._is_closed = True
-        self._thread.shutdown(wait=True, cancel_futures=True)
-
-
-def _as_spool_error(work: Callable[..., T], values: tuple[object, ...]) -> T:
-    try:
-        return work(*values)
-    except sqlite3.Error as error:
-        # Of looking at the tables, outside of a transaction.
-        raise SpoolError(f"storage: {error}") from error
-
-
 class Scheduler:
     """Takes messages in, works on those that open here, and gives each to its link when its dwell is over.
 
@@ -78,33 +45,23 @@ class Scheduler:
     """
 
     def __init__(
-        self,
-        custody: Custody,
-        destination: Destination,
-        *,
-        node: Node,
-        watches: Watches,
-        neighbours: NeighbourWeights,
-        dwell_s: float,
-        step_s: float,
+        self, node: Node, custody: Custody, destination: Destination, *, dwell_s: float, step_s: float
     ) -> None:
         self.custody = custody
         self._destination = destination
         self._node = node
-        self._watches = watches
-        #: What neighbours did.
-        self.neighbours = neighbours
+        self._watches, self.neighbours = node.watches, node.neighbours
         self._dwell_s = dwell_s
         self._announcing_s, self._signing_s = _ANNOUNCING_STEPS * step_s, _SIGNING_STEPS * step_s
-        self._storage = StorageThread()
-        #: Does a step of storage in its thread.
-        self.store = self._storage.do
+        # Custody belongs to this thread, so it needs no locks.
+        self._storage = ThreadPoolExecutor(1, thread_name_prefix="storage")
+        self._is_closed = False
         self._training = ThreadPoolExecutor(1, thread_name_prefix="training")
         #: Whether this node is about to leave, and takes nothing new.
         self.draining = False
         self._arrived: dict[int, float] = {}
         self._to_open: asyncio.Queue[int] = asyncio.Queue()
-        # What is to be done with a message: one moment for each, and none for what is gone.
+        # The next work on each message in custody.
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         # Digest and signatures of the end that was announced last, by lane.
@@ -119,6 +76,20 @@ class Scheduler:
         for lane in self._watches.lanes:
             self._announce_later(lane)
 
+    async def store(self, work: Callable[..., T], *values: object) -> T:
+        """Do a step of storage in its turn.
+
+        Raises:
+            SpoolError: The disk failed.
+        """
+        if self._is_closed:
+            raise SpoolError("storage: the node is about to stop")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._storage, work, *values)
+        except sqlite3.Error as error:
+            # Of looking at the tables, outside of a transaction.
+            raise SpoolError(f"storage: {error}") from error
+
     # Asked by links.
 
     async def greet(self, peer: str, incarnation: bytes) -> None:
@@ -130,45 +101,35 @@ class Scheduler:
 
     async def hold(self, peer: str, offer: Offer, body: Bytes) -> Verdict:
         """Keep a message that a neighbour offers, and do nothing with it yet."""
-        try:
-            if self.draining and not await self.store(self.custody.spool.tables.has_taken, peer, offer.key):
-                return Verdict.BUSY
-            return await self.store(self.custody.hold, peer, offer.key, offer.digest, body)
-        except SpoolError as error:
-            self._node.trouble(str(error))
-            raise
+        if self.draining and not await self.store(self.custody.spool.tables.has_taken, peer, offer.key):
+            return Verdict.BUSY
+        return await self.store(self.custody.hold, peer, offer.key, offer.digest, body)
 
     async def take(self, peer: str, key: bytes) -> Verdict:
         """Take a held message that the neighbour has given; on disk when this returns."""
-        try:
-            taken = await self.store(self.custody.take, peer, key)
-        except SpoolError as error:
-            self._node.trouble(str(error))
-            raise
+        taken = await self.store(self.custody.take, peer, key)
         if taken.crowded_out is not None:
             self._forget(taken.crowded_out)
         if taken.row is not None:
             self.neighbours.on_brought(peer, is_junk=taken.wait_s > 0)
             if not taken.wait_s:
                 # What comes too often is no sign of life.
-                self._watches.came()
-                self._watches.pace.came(taken.row.id)
+                self._watches.on_arrival()
+                self._watches.pace.on_arrival(taken.row.id)
                 self._destination.limits.on_sight()
             self._settle(taken.row, for_us=taken.for_us, wait_s=taken.wait_s)
         return taken.verdict
 
-    async def deliver(self, peer: str, outgoing: Outgoing, *, taken_s: float | None) -> None:
+    async def deliver(self, peer: str, row: Row, *, taken_s: float | None) -> None:
         """Let go of what ``peer`` has taken, in that time where it was not only asked about."""
-        if taken_s is not None and outgoing.row.end_lane is None:
-            visits = self.custody.visits
-            is_junk = visits is not None and visits.is_frequent(outgoing.row.digest)
-            self.neighbours.on_handed(peer, taken_s, is_junk=is_junk)
-        self._watches.pace.went(outgoing.row.id)
-        await self.store(self.custody.deliver, peer, outgoing.key)
+        if taken_s is not None and row.end_lane is None:
+            self.neighbours.on_handed(peer, taken_s, is_junk=self.custody.visits.is_frequent(row.digest))
+        self._watches.pace.on_departure(row.id)
+        await self.store(self.custody.deliver, peer, row.key or b"")
 
-    async def reroute(self, peer: str, *, silent: frozenset[str]) -> bool:
+    async def reroute(self, peer: str) -> bool:
         """Send what waits for ``peer``, and was not given, another way; return whether anything was."""
-        chosen = await self.store(partial(self.custody.reroute, peer, avoid=silent))
+        chosen = await self.store(partial(self.custody.reroute, peer, avoid=self._node.silent()))
         self._node.wake(chosen)
         return bool(chosen)
 
@@ -176,7 +137,6 @@ class Scheduler:
 
     async def part_from(self, peer: str) -> None:
         """Send what waits for a neighbour that has left another way, or nowhere where it was for that one alone."""
-        await self.reroute(peer, silent=frozenset())
         for row in await self.store(self.custody.part_from, peer):
             self._settle(row, for_us=False)
 
@@ -190,15 +150,15 @@ class Scheduler:
             if message is not None:
                 count = "started" if first else "created"
                 self._settle(await self.store(self.custody.create, message, count), for_us=False)
-            self._watches.opened(lane)
-        self._watches.came()
+            self._watches.on_opening(lane)
+        self._watches.on_arrival()
         self.neighbours.on_silence_over()
 
     async def create_if_late(self) -> None:
         """Make walks if no message has come by, or none of a lane could be opened, for too long."""
         if self._watches.is_quiet and await self.store(self.custody.has_a_walk, self._watches.late_s / 2):
             # One is here: whatever it waits for, it is not lost.
-            self._watches.came()
+            self._watches.on_arrival()
         lost = self._watches.lost
         if lost:
             await self.create(first=False, lanes=lost)
@@ -224,12 +184,13 @@ class Scheduler:
         """Stop all work; what is in custody waits on disk."""
         for handle in self._timers.values():
             handle.cancel()
-        # What has not begun would find the storage closed, and end as a fault that nobody asks for.
+        # A task that has not begun would find the storage closed, and end as a fault.
         for task in self._tasks:
             task.cancel()
         self._destination.trainer.close()
         self._training.shutdown(wait=False, cancel_futures=True)
-        self._storage.close()
+        self._is_closed = True
+        self._storage.shutdown(wait=True, cancel_futures=True)
         self.custody.spool.close()
 
     async def _open(self, number: int) -> None:
@@ -243,29 +204,25 @@ class Scheduler:
             self._settle(row, for_us=False)
             return
         outcome = await self._work(row, opened)
-        if isinstance(outcome, Discard):
-            await self.store(self.custody.discard, row, outcome)
-            self._arrived.pop(number, None)
-            self._node.wake(outcome.farewells)
-            return
-        self._watches.opened(outcome.lane)
+        now = asyncio.get_running_loop().time()
+        arrived = self._arrived.get(number, now)
+        if outcome.header is not None:
+            self._watches.on_opening(outcome.lane)
+        if outcome.message is not None and 0 < self._dwell_s < now - arrived:
+            outcome = replace(outcome, counts=(*outcome.counts, "dwell_overruns"))
         successor = await self.store(self.custody.replace, row, outcome)
-        if outcome.end is not None:
-            self._node.wake(outcome.farewells)
-            if outcome.end.is_final:
-                self._node.end_taken(outcome.end.lane, hashlib.sha256(outcome.end.model).digest())
-            else:
-                self._announce_later(outcome.end.lane)
+        self._node.wake(outcome.farewells)
+        if outcome.end is not None and outcome.end.is_final:
+            self._node.end_taken(outcome.end.lane, outcome.end.digest)
+        elif outcome.end is not None:
+            self._announce_later(outcome.end.lane)
         if successor is not None:
             # It leaves as the message it replaces would have left, or a whole number of dwells later.
-            now = asyncio.get_running_loop().time()
-            self._arrived[successor.id] = self._arrived.get(number, now)
-            if self._dwell_s and now - self._arrived[successor.id] > self._dwell_s:
-                await self.store(self.custody.spool.count, "dwell_overruns")
+            self._arrived[successor.id] = arrived
             self._settle(successor, for_us=False)
         self._arrived.pop(number, None)
 
-    async def _work(self, row: Row, opened: OpenedHeader) -> UpdateOutcome | Discard:
+    async def _work(self, row: Row, opened: OpenedHeader) -> UpdateOutcome:
         """Return what becomes of an opened message; one that makes anything fail is set aside, here and for good."""
         try:
             arrival = await self.store(self._destination.read_arrival, self.custody.spool, row, opened)
@@ -274,8 +231,8 @@ class Scheduler:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001  it would meet the node again at every start
             self._node.set_aside(type(error).__name__)
-            return Discard(count="set_aside")
-        if isinstance(outcome, UpdateOutcome) and OUT_OF_TIME in outcome.counts:
+            return UpdateOutcome(counts=("set_aside",))
+        if OUT_OF_TIME in outcome.counts:
             self._node.set_aside("an update took longer than training_s")
         return outcome
 
@@ -370,11 +327,10 @@ class Scheduler:
             return
         if end is None:
             return
-        digest = hashlib.sha256(end.model).digest()
-        self._announced[lane] = digest, end.signatures
+        self._announced[lane] = end.digest, end.signatures
         if end.is_final:
-            self._node.end_taken(lane, digest)
-        elif announced is None or announced[0] != digest:
+            self._node.end_taken(lane, end.digest)
+        elif announced is None or announced[0] != end.digest:
             self._signs_at[lane] = now + _dice.random() * self._signing_s
             number = -1 - lane - len(self._watches.lanes)
             self._call_at(self._signs_at[lane], number, partial(self._announce_later, lane))
@@ -384,12 +340,12 @@ class Scheduler:
 
         None where nothing is announced: there is no end, or it was announced just so.
         """
-        noted = await self.store(self._destination.read_end, self.custody.spool, lane)
+        noted, own = await self.store(self._destination.read_end, self.custody.spool, lane)
         if noted is None:
             return None
         signs = is_time and announced is not None and announced[0] == noted.digest
-        end = await self._compute(partial(self._destination.sign, noted, self._node.roster, signs=signs))
-        if announced is not None and (noted.digest, end.signatures) == announced:
+        end = await self._compute(self._destination.sign, noted, self._node.roster, own if signs else None)
+        if announced == (end.digest, end.signatures):
             return None
         farewells = await self._compute(self._destination.seal_end, end, self._node.roster)
         if not await self.store(self.custody.sign_end, end, farewells):
@@ -400,4 +356,4 @@ class Scheduler:
     def _bid_farewell(self, peer: str) -> None:
         """Put what is finished, where anything is, under way to a neighbour."""
         for lane, message in self._destination.farewells(self.custody.spool, self._node.roster, peer).items():
-            self.custody.announce({peer: message}, lane, again=False)
+            self.custody.announce({peer: message}, lane)

@@ -1,4 +1,4 @@
-"""What a node's operator reads and orders in its folder: status, model, drain, unfinish."""
+"""Reads the status and the model in a node's folder, and gives orders there: drain, unfinish."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilwalk.core.errors import ConfigError, SpoolError
-from veilwalk.core.files import is_locked
+from veilwalk.core.files import is_locked, name_os_errors
 from veilwalk.node.members import Manifest, Roster, decode_params, load_root_public_key
 from veilwalk.node.peer._assemble import learner_of, public_test
 from veilwalk.node.peer._config import NodeConfig, load_config
@@ -141,10 +141,8 @@ def _read_model(register: Register, stored: StoredModel, state: Path) -> bytes:
 
 def is_running(state: Path) -> bool:
     """Return whether a node runs with this state folder."""
-    try:
+    with name_os_errors(SpoolError, state):
         return is_locked(state / "lock")
-    except OSError as error:
-        raise SpoolError(f"{state}: {error.strerror or error}") from None
 
 
 def drain_node(state: Path, *, timeout_s: float, tell: Callable[[int], None]) -> bool:
@@ -152,11 +150,9 @@ def drain_node(state: Path, *, timeout_s: float, tell: Callable[[int], None]) ->
 
     One that has not goes on handing out, and stops when it is done.
     """
-    try:
+    with name_os_errors(SpoolError, state):
         if is_running(state):
             (state / DRAIN_ORDER).touch(mode=0o600)
-    except OSError as error:
-        raise SpoolError(f"{state}: {error.strerror or error}") from None
     end = time.monotonic() + timeout_s
     while is_running(state):
         if time.monotonic() > end:
@@ -200,9 +196,10 @@ def node_model(path: Path, *, unfinished: bool = False) -> NodeModel:
         ConfigError: There is no such model yet.
     """
     configs = [path] if path.is_file() else sorted(path.glob("*/node.toml"))
-    chosen, status = _find_newest(configs)
-    if status is None or status.iteration == 0:
+    newest = _find_newest(configs)
+    if newest is None or newest[1].iteration == 0:
         raise ConfigError(f"{path}: no model yet")
+    chosen, status = newest
     if not status.finished and not unfinished:
         need = "wait for the end, or ask for the unfinished model (--unfinished)"
         raise ConfigError(f"{path}: not finished, its newest model has had {status.iteration} updates: {need}")
@@ -232,17 +229,13 @@ def _choose_model(models: Sequence[Params], config: NodeConfig, manifest: Manife
     return NodeModel(params=params, learner=spec, remark=remark)
 
 
-def _find_newest(configs: Sequence[Path]) -> tuple[Path, NodeStatus | None]:
+def _find_newest(configs: Sequence[Path]) -> tuple[Path, NodeStatus] | None:
     """Return who has the finished model, or without one the model with most updates."""
-    candidates: list[tuple[bool, int, Path, NodeStatus | None]] = []
+    statuses: dict[Path, NodeStatus] = {}
     for config in configs:
         try:
-            status = node_status(load_config(config).state)
+            statuses[config] = node_status(load_config(config).state)
         except SpoolError:
             if len(configs) == 1:
                 raise
-            continue
-        candidates.append((status.finished, status.iteration, config, status))
-    if not candidates:
-        return Path(), None
-    return max(candidates, key=lambda candidate: candidate[:2])[2:]
+    return max(statuses.items(), key=lambda item: (item[1].finished, item[1].iteration), default=None)

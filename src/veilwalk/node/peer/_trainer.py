@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from veilwalk.node.members import Manifest
 
 _DIGEST_BYTES = 32
-#: What is counted where an update was not made in time.
+#: Tally of updates that were not made in time.
 OUT_OF_TIME = "out_of_time"
 # Beside what the learner keeps.
 _LEAST = "veilwalk/least_loss"
@@ -36,7 +36,7 @@ _LEAST = "veilwalk/least_loss"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingJob:
-    """What an update is made from.
+    """The inputs of an update.
 
     Attributes:
         received: The model that came, encoded; None where its body did not open, or its number is a lie.
@@ -61,7 +61,7 @@ class TrainingJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingOutcome:
-    """What came of a lesson.
+    """The result of a training job.
 
     Attributes:
         model: The model to hand on, encoded.
@@ -82,14 +82,14 @@ class TrainingOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What this node learns with, on what.
+    """The learner of this node, and its data.
 
     Attributes:
         learner: The model and how it is updated.
         data: This node's examples.
         manifest: How a model is encoded.
         index: This node's number in the roster.
-        rules: When the model is finished, and what an update goes through; None for neither target nor noise.
+        rules: When the model is finished, and what an update goes through.
         max_loss_ratio: A model whose loss on this node's data is more than this many times the least of those accepted
             here is refused; 0 for what the rules say.
         test: The run's public test set, where it has one.
@@ -99,7 +99,7 @@ class Task:
     data: Partition
     manifest: Manifest
     index: int
-    rules: RunRules | None = None
+    rules: RunRules
     max_loss_ratio: float = 0.0
     test: Partition | None = field(default=None, repr=False)
 
@@ -111,33 +111,35 @@ class Task:
         # Imported here, as below, because it takes half a second, which a relay need not wait for.
         from veilwalk.learning import init_generator
 
-        return encode_params(self.manifest, self.learner.init_params(init_generator(self.manifest.seed)), updates=0)
+        return encode_params(
+            self.manifest, self.learner.init_params(init_generator(self.manifest.spec.seed)), updates=0
+        )
 
-    def update(self, lesson: TrainingJob) -> TrainingOutcome:
+    def update(self, job: TrainingJob) -> TrainingOutcome:
         """Make an update of what came, or of this node's own last model where that is refused."""
-        received = self._decoded(lesson.received)
-        own = self._decoded(lesson.own)
+        received = try_decode(self.manifest, job.received)
+        own = try_decode(self.manifest, job.own)
         if own is None:
             own = decode_params(self.manifest, self.first())
         refused: tuple[str, ...] = ()
-        accepted, least = (False, _least(lesson.state)) if received is None else self._accepts(received, own, lesson)
+        accepted, least = (False, _least(job.state)) if received is None else self._accepts(received, own, job)
         if received is None or not accepted:
             received, refused = None, ("refused",)
         else:
-            learnt = self._learnt(received, lesson, least=least)
-            if learnt is not None:
-                return learnt
+            outcome = self._make_update(received, job, least=least)
+            if outcome is not None:
+                return outcome
         # As old as it is: what is refused has no say in how much an update counts.
-        ours = replace(lesson, iteration=lesson.own_iteration)
-        learnt = self._learnt(own, ours, "refused", least=_least(lesson.state) if accepted else least)
-        if learnt is not None:
-            return replace(learnt, own=True)
+        ours = replace(job, iteration=job.own_iteration)
+        outcome = self._make_update(own, ours, "refused", least=_least(job.state) if accepted else least)
+        if outcome is not None:
+            return replace(outcome, own=True)
         unchanged = encode_params(self.manifest, own if received is None else received)
         return TrainingOutcome(model=unchanged, counts=(*refused, "learner_failures"), own=received is None)
 
     def reaches_target(self, model: bytes) -> bool:
         """Return whether a model is as good as the run asks for, by the public test set."""
-        if self.rules is None or not self.rules.target or self.test is None:
+        if not self.rules.target or self.test is None:
             return False
         try:
             accuracy = self.learner.evaluate(decode_params(self.manifest, model), self.test).get("accuracy")
@@ -148,23 +150,23 @@ class Task:
     def close(self) -> None:
         """Do nothing: it works while it is asked."""
 
-    def _learnt(self, params: Params, lesson: TrainingJob, *counts: str, least: float) -> TrainingOutcome | None:
+    def _make_update(self, params: Params, job: TrainingJob, *counts: str, least: float) -> TrainingOutcome | None:
         """Return what one update makes of a model; None where the learner fails."""
         from veilwalk.learning import LEARNER_FAILED
 
         tallies = list(counts)
-        state = _read_state(lesson.state, tallies)
+        state = _read_state(job.state, tallies)
         # Ours, and no affair of the learner's.
         state.pop(_LEAST, None)
         try:
-            result = self._update(params, lesson, state)
+            result = self._update(params, job, state)
             updated = result.params
             tallies += ["learner_failures"] if LEARNER_FAILED in result.metrics else []
             stored = self._state_to_keep(state)
             if math.isfinite(least):
                 stored[_LEAST] = _with_digest(np.array(least))
             try:
-                model = encode_params(self.manifest, updated, updates=lesson.iteration + 1)
+                model = encode_params(self.manifest, updated, updates=job.iteration + 1)
             except TrainingError:
                 # This node's own data made it worse than useless: pass on what came.
                 updated, model = params, encode_params(self.manifest, params)
@@ -176,7 +178,7 @@ class Task:
             model=model,
             state=stored,
             moved=moved,
-            reached=self._is_tried(lesson) and self.reaches_target(model),
+            reached=self._is_tried(job) and self.reaches_target(model),
             counts=("updates", *tallies),
         )
 
@@ -185,66 +187,65 @@ class Task:
         try:
             return {name: _with_digest(array) for name, array in state.items()}
         except Exception:
-            if self.rules is not None and self.rules.noise:
+            if self.rules.noise:
                 return {}
             raise
 
-    def _update(self, params: Params, lesson: TrainingJob, state: dict[str, Array]) -> UpdateResult:
+    def _update(self, params: Params, job: TrainingJob, state: dict[str, Array]) -> UpdateResult:
         from veilwalk.learning import Partition, apply_update
 
-        data = Partition(self.data.features[:0], self.data.labels[:0]) if lesson.without_data else self.data
+        data = Partition(self.data.features[:0], self.data.labels[:0]) if job.without_data else self.data
         protection = protection_of(self.rules)
         with np.errstate(all="ignore"):
             return apply_update(
                 self.learner,
                 params,
                 data,
-                seed=self.manifest.seed,
+                seed=self.manifest.spec.seed,
                 node=self.index,
-                step=lesson.step,
-                age=lesson.iteration,
+                step=job.step,
+                age=job.iteration,
                 state=state,
                 mod=protection.mod(),
                 most_updates=protection.most_updates,
                 secret=SecretNormal().standard_normal,
             )
 
-    def _is_tried(self, lesson: TrainingJob) -> bool:
-        """Return whether what comes of a lesson is tried on the public test set."""
+    def _is_tried(self, job: TrainingJob) -> bool:
+        """Return whether what comes of a job is tried on the public test set."""
         from veilwalk.learning import evaluation_points
 
         rules = self.rules
-        if rules is None or not rules.target:
+        if not rules.target:
             return False
-        return lesson.iteration + 1 in evaluation_points(rules.share(lesson.lane), rules.evaluations)
+        return job.iteration + 1 in evaluation_points(rules.share(job.lane), rules.evaluations)
 
-    def _decoded(self, model: bytes | None) -> Params | None:
-        """Return a model's parameters; None where they are not such as the manifest allows."""
-        if model is None:
-            return None
-        try:
-            return decode_params(self.manifest, model)
-        except ProtocolError:
-            return None
-
-    def _accepts(self, received: Params, own: Params, lesson: TrainingJob) -> tuple[bool, float]:
+    def _accepts(self, received: Params, own: Params, job: TrainingJob) -> tuple[bool, float]:
         """Return whether a model passes the tests of the run, and the loss that later ones are held against."""
         from veilwalk.learning import Acceptance, Held
 
         rules = self.rules
         rule = Acceptance(
-            max_loss_ratio=self.max_loss_ratio or (0.0 if rules is None else rules.max_loss_ratio),
-            max_step=0.0 if rules is None else rules.max_step,
+            max_loss_ratio=self.max_loss_ratio or rules.max_loss_ratio,
+            max_step=rules.max_step,
         )
-        before = _least(lesson.state)
-        held = Held(params=own, age=lesson.own_iteration, loss=before)
+        before = _least(job.state)
+        held = Held(params=own, age=job.own_iteration, loss=before)
         try:
-            return rule.test(received, held, age=lesson.iteration, loss_of=self._loss)
+            return rule.test(received, held, age=job.iteration, loss_of=self._loss)
         except (Exception, SystemExit):  # noqa: BLE001  a learner may be anybody's code
             return False, before
 
     def _loss(self, params: Params) -> float:
         return float(self.learner.evaluate(params, self.data)["loss"])
+
+
+def try_decode(manifest: Manifest, model: bytes | None) -> Params | None:
+    """Return a model's parameters; None where there is none, or it is not such as the manifest allows."""
+    try:
+        return None if model is None else decode_params(manifest, model)
+    except ProtocolError:
+        return None
 
 
 class SecretNormal:
@@ -258,12 +259,10 @@ class SecretNormal:
         return np.asarray(np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle))
 
 
-def protection_of(rules: RunRules | None) -> Protection:
+def protection_of(rules: RunRules) -> Protection:
     """Return what every update of a run goes through, as in ``train``; its noise is not from the run's seed."""
     from veilwalk.learning import Protection
 
-    if rules is None:
-        return Protection()
     # Each number of it is a figure of the run by the same name; for which epsilon it was found is not said.
     return Protection(**{name: getattr(rules, name) for name in Protection.list_figures()})
 

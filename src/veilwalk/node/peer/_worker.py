@@ -20,11 +20,11 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
-from veilwalk.core.errors import ConfigError, LearnerError, ProtocolError, VeilwalkError
-from veilwalk.node.members import Manifest, decode_params
+from veilwalk.core.errors import ConfigError, LearnerError, VeilwalkError
+from veilwalk.node.members import Manifest
 from veilwalk.node.peer._assemble import load_task
 from veilwalk.node.peer._config import load_config
-from veilwalk.node.peer._trainer import OUT_OF_TIME, Task, TrainingJob, TrainingOutcome
+from veilwalk.node.peer._trainer import OUT_OF_TIME, Task, TrainingJob, TrainingOutcome, try_decode
 
 _NICENESS = 10
 # Where memory runs out the kernel is to end this process, and not the node.
@@ -74,25 +74,26 @@ class Worker:
         """Return the model that the run starts from, encoded."""
         return self._first
 
-    def update(self, lesson: TrainingJob) -> TrainingOutcome:
+    def update(self, job: TrainingJob) -> TrainingOutcome:
         """Make an update; where the process dies of it, or takes too long, of this node's own model.
 
         Where noise protects the node, its second update is of the same model but without data: nobody may see that the
         data made the first one fail.
         """
         late: list[str] = []
-        again = replace(lesson, without_data=True) if self._has_noise else replace(lesson, received=None)
-        for attempt in (lesson, again):
+        again = replace(job, without_data=True) if self._has_noise else replace(job, received=None)
+        for attempt in (job, again):
             try:
-                learnt = self._update(attempt)
+                outcome = self._update(attempt)
             except (OSError, EOFError, VeilwalkError) as error:
                 late += [OUT_OF_TIME] if isinstance(error, TimeoutError) else []
                 self._replace()
             else:
-                if attempt is lesson or learnt.state is not None:
-                    return replace(learnt, counts=(*learnt.counts, *late))
-        unchanged = next(model for model in (lesson.received, lesson.own, self._first) if self._is_model(model))
-        return TrainingOutcome(model=unchanged or self._first, counts=("learner_failures", *late))
+                if attempt is job or outcome.state is not None:
+                    return replace(outcome, counts=(*outcome.counts, *late))
+        manifest, models = self._manifest, (job.received, job.own)
+        usable = (model for model in models if manifest is not None and try_decode(manifest, model) is not None)
+        return TrainingOutcome(model=next(usable, None) or self._first, counts=("learner_failures", *late))
 
     def reaches_target(self, model: bytes) -> bool:
         """Return whether a model is as good as the run asks for, by the public test set."""
@@ -122,9 +123,9 @@ class Worker:
         first: bytes = self._ask((self._manifest.data, self._index), limit_s=self._loading_s)
         return first
 
-    def _update(self, lesson: TrainingJob) -> TrainingOutcome:
-        learnt: TrainingOutcome = self._ask(lesson, limit_s=self._limit_s)
-        return learnt
+    def _update(self, job: TrainingJob) -> TrainingOutcome:
+        outcome: TrainingOutcome = self._ask(job, limit_s=self._limit_s)
+        return outcome
 
     def _ask(self, request: object, *, limit_s: float | None) -> Any:
         self._pipe.send(request)
@@ -136,12 +137,6 @@ class Worker:
         if isinstance(answer, VeilwalkError):
             raise answer
         return answer
-
-    def _is_model(self, model: bytes | None) -> bool:
-        try:
-            return model is not None and self._manifest is not None and bool(decode_params(self._manifest, model))
-        except ProtocolError:
-            return False
 
     def _replace(self) -> None:
         """Start another in the place of one that died."""

@@ -18,25 +18,26 @@ from veilwalk.core.geometry import BUCKET_STEPS, CHUNK_BYTES, SMALLEST_BUCKET, T
 Bytes = bytes | bytearray | memoryview
 
 _SMALLEST_SHIFT = SMALLEST_BUCKET.bit_length() - BUCKET_STEPS.bit_length()
-LARGEST_BUCKET = (2 * BUCKET_STEPS - 1) << (_SMALLEST_SHIFT + 15)
+_LARGEST_CODE = 20 * BUCKET_STEPS - 1
+LARGEST_BUCKET = (2 * BUCKET_STEPS - 1) << (_SMALLEST_SHIFT + _LARGEST_CODE // BUCKET_STEPS)
 
 
 def bucket_bytes_of(code: int) -> int:
-    """Return the size that ``code`` (0..255) stands for: 16 even steps from each power of two to the next."""
+    """Return the size that ``code`` stands for: 16 even steps from each power of two to the next."""
     return (BUCKET_STEPS + code % BUCKET_STEPS) << (_SMALLEST_SHIFT + code // BUCKET_STEPS)
 
 
 def bucket_code(bucket_bytes: int) -> int:
-    """Return the byte that stands for a bucket on the wire; refuse sizes that have none."""
+    """Return the number that stands for a bucket on the wire; refuse sizes that have none."""
     shift = bucket_bytes.bit_length() - BUCKET_STEPS.bit_length()
     code = (shift - _SMALLEST_SHIFT) * BUCKET_STEPS + (bucket_bytes >> max(shift, 0)) - BUCKET_STEPS
-    if not 0 <= code <= 255 or bucket_bytes_of(code) != bucket_bytes:
+    if not 0 <= code <= _LARGEST_CODE or bucket_bytes_of(code) != bucket_bytes:
         raise InvalidParameterError("bucket_bytes", bucket_bytes, "one of the sizes bucket_for(bytes) returns")
     return code
 
 
 def bucket_for(body_bytes: int) -> int:
-    """Return the smallest bucket that holds ``body_bytes``: 16 KiB to 992 MiB, at most 1/17 of it padding."""
+    """Return the smallest bucket that holds ``body_bytes``: 1 KiB to 992 MiB, at most 1/17 of it padding."""
     if not 0 <= body_bytes <= LARGEST_BUCKET:
         raise InvalidParameterError("body_bytes", body_bytes, f"between 0 and {LARGEST_BUCKET}")
     return padded_bytes(body_bytes)

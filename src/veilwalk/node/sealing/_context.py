@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from veilwalk.core import validate
@@ -11,24 +11,29 @@ from veilwalk.core.geometry import MessageGeometry
 from veilwalk.node.sealing._body import bucket_code
 from veilwalk.node.sealing._kem import Suite, need_length
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 RUN_ID_BYTES = 16
 DIGEST_BYTES = 32
+SECRET_BYTES = 32
 #: Two bytes of the context count the slots.
 MAX_RECIPIENTS = 2**16 - 1
 
-_LABEL = b"veilwalk/2"
+_LABEL = b"veilwalk/3"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SealContext:
-    """What every message of a run and epoch shares; a message sealed in one context opens in no other."""
+    """What every message of a run and epoch shares; a message sealed in one context opens in no other.
+
+    ``secret`` is 32 bytes that only members know in this epoch, or nothing: every key of a slot hangs on it.
+    """
 
     run_id: bytes
     suite: Suite
     epoch: int
     bucket_bytes: int
     recipients: int = 1
+    secret: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         need_length(RUN_ID_BYTES, run_id=self.run_id)
@@ -36,11 +41,13 @@ class SealContext:
         validate.at_least(0, epoch=self.epoch)
         bucket_code(self.bucket_bytes)
         check_recipients(self.recipients)
+        if self.secret:
+            need_length(SECRET_BYTES, secret=self.secret)
 
     @cached_property
     def clear(self) -> bytes:
         """The clear part: version, suite, epoch mod 256, bucket code."""
-        return bytes([WIRE_VERSION, self.suite, self.epoch % 256, bucket_code(self.bucket_bytes)])
+        return bytes([WIRE_VERSION, self.suite, self.epoch % 256]) + bucket_code(self.bucket_bytes).to_bytes(2, "big")
 
     @cached_property
     def info(self) -> bytes:
@@ -53,14 +60,8 @@ class SealContext:
     @cached_property
     def geometry(self) -> MessageGeometry:
         """The lengths of every message of the run."""
-        return MessageGeometry(
-            key_bytes=self.suite.enc_bytes, bucket_bytes=self.bucket_bytes, recipients=self.recipients
-        )
-
-    @cached_property
-    def head_bytes(self) -> int:
-        """Length of the clear part, the slots and the sealed header."""
-        return self.geometry.head_bytes
+        suite = self.suite.geometry_name
+        return MessageGeometry(suite=suite, bucket_bytes=self.bucket_bytes, recipients=self.recipients)
 
     @cached_property
     def message_bytes(self) -> int:

@@ -1,8 +1,8 @@
 """Sealed messages: what walks. Only its recipients can open one, and nothing in it says who they are.
 
-A message is 4 clear bytes that every message of a run and epoch shares, a slot for each recipient that holds the key of
-the header, the header, and the body in chunks under a fresh key that the header carries. A relay looks at no more than
-the slots, so to find none its own costs the same at any size. All messages of a run have one length.
+A message is 5 clear bytes that every message of a run and epoch shares, a fresh key, a slot for each recipient that
+holds the key of the header, the header, and the body in chunks under a fresh key that the header carries. A relay looks
+at no more than the slots, so to find none its own costs the same at any size. All messages of a run have one length.
 
 The header is bound to everything in front of it, so nobody can take a slot out, or put one in, unnoticed. Slots and
 header begin with 32 zero bytes. AES-GCM alone lets a malicious sender make one ciphertext that opens under two keys;
@@ -102,31 +102,29 @@ def seal(
 
 
 def seal_into(
-    context: SealContext,
-    public_keys: Sequence[bytes],
-    header: Header,
-    body: Bytes,
-    out: bytearray | memoryview,
+    context: SealContext, public_keys: Sequence[bytes], header: Header, body: Bytes, out: bytearray | memoryview
 ) -> None:
     """Seal into ``out``, exactly ``context.message_bytes`` long: no allocation at any size when it is reused."""
-    target = memoryview(out).cast("B")
+    target, plain = memoryview(out).cast("B"), memoryview(body).cast("B")
     if len(target) != context.message_bytes:
         raise InvalidParameterError("out", len(target), f"{context.message_bytes} bytes, the length of a message")
-    key = os.urandom(_KEY_BYTES)
-    plain = _checked_body(context, header, body)
-    target[: context.head_bytes] = _sealed_head(context, public_keys, header, key)
-    encrypt_body(key, plain, context.bucket_bytes, target[context.head_bytes :])
+    if len(plain) != header.body_length or len(plain) > context.bucket_bytes:
+        need = f"the header's length, at most {context.bucket_bytes}"
+        raise InvalidParameterError("body", f"{len(plain)} bytes", need)
+    key, head = os.urandom(_KEY_BYTES), context.geometry.head_bytes
+    target[:head] = _sealed_head(context, public_keys, header, key)
+    encrypt_body(key, plain, context.bucket_bytes, target[head:])
 
 
 def open_header(context: SealContext, private_key: KemPrivateKey, message: Bytes) -> OpenedHeader | None:
     """Return the header if the message is for this key and context, else None, which never says why.
 
-    The work is one key agreement and, for a recipient, one decapsulation, whatever the size of the message.
+    The work is one key agreement, and with the hybrid one decapsulation for a recipient, at any size of the message.
     """
     view = memoryview(message).cast("B")
     if len(view) != context.message_bytes or view[:CLEAR_BYTES] != context.clear:
         return None
-    front, head = context.geometry.front_bytes, context.head_bytes
+    front, head = context.geometry.front_bytes, context.geometry.head_bytes
     for key in opened_slots(context, private_key, view):
         try:
             plain = AESGCM(key).decrypt(_HEADER_NONCE, view[front:head], view[:front])
@@ -161,22 +159,11 @@ def open_body(opened: OpenedHeader, message: Bytes) -> bytes:
     Raises:
         CryptoError: Some part of the body is not what was sealed: the message belongs in quarantine.
     """
-    return _filled(opened.header.body_length, lambda out: open_body_into(opened, message, out))
-
-
-def open_body_into(opened: OpenedHeader, message: Bytes, out: bytearray | memoryview) -> None:
-    """Open into ``out``, exactly the header's body length; after an error its content is to be thrown away.
-
-    Raises:
-        CryptoError: As :func:`open_body`.
-    """
-    view, target = memoryview(message).cast("B"), memoryview(out).cast("B")
-    context, length = opened.context, opened.header.body_length
-    if len(target) != length:
-        raise InvalidParameterError("out", len(target), f"{length} bytes, the length of the body")
+    view, context = memoryview(message).cast("B"), opened.context
     if len(view) != context.message_bytes:
         raise CryptoError("the body of a message was refused")
-    decrypt_body(opened.key, view[context.head_bytes :], context.bucket_bytes, target)
+    sealed = view[context.geometry.head_bytes :]
+    return _filled(opened.header.body_length, lambda out: decrypt_body(opened.key, sealed, context.bucket_bytes, out))
 
 
 class Opener:
@@ -215,15 +202,6 @@ def _filled(length: int, fill: Callable[[memoryview], None]) -> bytes:
     with stream.getbuffer() as view:
         fill(view)
     return stream.getvalue()
-
-
-def _checked_body(context: SealContext, header: Header, body: Bytes) -> memoryview:
-    view = memoryview(body).cast("B")
-    if len(view) != header.body_length or len(view) > context.bucket_bytes:
-        raise InvalidParameterError(
-            "body", f"{len(view)} bytes", f"the header's length, at most {context.bucket_bytes}"
-        )
-    return view
 
 
 def _sealed_head(context: SealContext, public_keys: Sequence[bytes], header: Header, key: bytes) -> bytes:

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from veilwalk.core.errors import CryptoError, InvalidParameterError
+from veilwalk.core.geometry import SuiteName
 
 KemPublicKey: TypeAlias = X25519PublicKey | hpke.MLKEM768X25519PublicKey
 
@@ -23,19 +24,15 @@ _X25519_BYTES = 32
 class Suite(IntEnum):
     """How slots are sealed. Both use HKDF-SHA256 and AES-256-GCM; the key exchange differs."""
 
-    X25519 = 1
+    X25519 = 3
+    """One key of the sender for all slots: small."""
     HYBRID = 2
-    """ML-KEM-768 and X25519 (X-Wing): recorded messages stay closed unless both are broken."""
+    """ML-KEM-768 and X25519 (X-Wing), by HPKE slot by slot: a record stays closed unless both are broken."""
 
     @property
-    def hpke(self) -> hpke.Suite:
-        """The HPKE suite (RFC 9180)."""
-        return _HPKE[self]
-
-    @property
-    def enc_bytes(self) -> int:
-        """Length of the encapsulated key of a slot."""
-        return _KEM[self].enc_length()
+    def geometry_name(self) -> SuiteName:
+        """What lengths of messages are known by."""
+        return "x25519" if self is Suite.X25519 else "hybrid"
 
     @property
     def public_key_bytes(self) -> int:
@@ -48,8 +45,8 @@ class Suite(IntEnum):
         return _X25519_BYTES if self is Suite.X25519 else _MLKEM_SEED_BYTES + _X25519_BYTES
 
 
-_KEM = {Suite.X25519: hpke.KEM.X25519, Suite.HYBRID: hpke.KEM.MLKEM768_X25519}
-_HPKE = {suite: hpke.Suite(kem, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM) for suite, kem in _KEM.items()}
+#: What seals the slots of the hybrid (RFC 9180).
+HYBRID_HPKE = hpke.Suite(hpke.KEM.MLKEM768_X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,12 +56,12 @@ class KemPrivateKey:
     Attributes:
         whole: What opens its slots.
         curve: Its X25519 part, by which it finds them.
-        curve_public: The public key of that part.
+        public: The public key, as it stands in the roster.
     """
 
     whole: X25519PrivateKey | hpke.MLKEM768X25519PrivateKey = field(repr=False)
     curve: X25519PrivateKey = field(repr=False)
-    curve_public: bytes
+    public: bytes
 
 
 def need_length(length: int, **named: bytes) -> None:
@@ -87,16 +84,13 @@ def kem_private_key(suite: Suite, secret: bytes) -> KemPrivateKey:
     if suite is Suite.X25519:
         return KemPrivateKey(curve, curve, public)
     lattice = MLKEM768PrivateKey.from_seed_bytes(secret[:_MLKEM_SEED_BYTES])
+    public = lattice.public_key().public_bytes_raw() + public
     return KemPrivateKey(hpke.MLKEM768X25519PrivateKey(lattice, curve), curve, public)
 
 
 def kem_public_bytes(suite: Suite, secret: bytes) -> bytes:
     """Return the public key of ``secret`` as it stands in the roster."""
-    need_length(suite.secret_bytes, key=secret)
-    curve = X25519PrivateKey.from_private_bytes(secret[-_X25519_BYTES:]).public_key().public_bytes_raw()
-    if suite is Suite.X25519:
-        return curve
-    return MLKEM768PrivateKey.from_seed_bytes(secret[:_MLKEM_SEED_BYTES]).public_key().public_bytes_raw() + curve
+    return kem_private_key(suite, secret).public
 
 
 def kem_public_key(suite: Suite, data: bytes) -> KemPublicKey:

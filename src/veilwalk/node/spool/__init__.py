@@ -1,4 +1,4 @@
-"""What a node keeps on its disk: messages, tables, models."""
+"""The disk of a node: messages, tables, models."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ from veilwalk.core.rooms import open_room
 if TYPE_CHECKING:
     from veilwalk.node.spool._disk import MESSAGES, FolderDisk, check_storage, open_read_only
     from veilwalk.node.spool._failpoints import arm, hit
-    from veilwalk.node.spool._handover import Discard, Outgoing, SignedEnd, Taken, UpdateOutcome, Verdict
+    from veilwalk.node.spool._handover import SignedEnd, Taken, UpdateOutcome, Verdict
     from veilwalk.node.spool._register import Register
     from veilwalk.node.spool._spool import DamageError, Spool
     from veilwalk.node.spool._tables import (

@@ -133,13 +133,13 @@ class FolderDisk:
                 self._commits += 1
                 self.database.execute("COMMIT")
             except BaseException:
-                # What is left of it in the log would look like damage: the next one wipes that.
+                # Its remains in the log would look like damage: the next transaction wipes them.
                 self._commits = _MOST_COMMITS
                 # A disk that is full may have ended it already.
                 if self.database.in_transaction:
                     self.database.execute("ROLLBACK")
                 raise
-        # What is committed stays so, whatever goes wrong from here on.
+        # The commit holds, whatever goes wrong from here on.
         with contextlib.suppress(OSError):
             if self._commits >= (_MOST_COMMITS if durable else _ENOUGH_COMMITS):
                 self._wipe()
@@ -184,30 +184,31 @@ class FolderDisk:
 
 
 def open_read_only(folder: Path) -> sqlite3.Connection:
-    """Return the database of a node's folder for looking at, whether the node runs or not."""
-    check_storage(folder)
-    return _connect_read_only(folder / "spool.db")
+    """Return the database of a node's folder for looking at, whether the node runs or not.
+
+    Raises:
+        SpoolError: There is none, or another version wrote it; a damaged one is set aside when a node starts.
+    """
+    path = folder / "spool.db"
+    if not path.is_file():
+        raise SpoolError(f"{folder}: no node has run here yet")
+    try:
+        database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=5)
+    except sqlite3.Error as error:
+        raise SpoolError(f"{path}: cannot be opened ({error})") from error
+    try:
+        with contextlib.suppress(sqlite3.Error):
+            check_format(database, path)
+    except SpoolError:
+        database.close()
+        raise
+    return database
 
 
 def check_storage(folder: Path) -> None:
-    """Refuse a node's folder of another version; a damaged one is set aside when a node starts.
-
-    Raises:
-        SpoolError: It is of such a version.
-    """
-    path = folder / "spool.db"
-    if path.is_file():
-        with contextlib.closing(_connect_read_only(path)) as database, contextlib.suppress(sqlite3.Error):
-            check_format(database, path)
-
-
-def _connect_read_only(path: Path) -> sqlite3.Connection:
-    if not path.is_file():
-        raise SpoolError(f"{path.parent}: no node has run here yet")
-    try:
-        return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=5)
-    except sqlite3.Error as error:
-        raise SpoolError(f"{path}: cannot be opened ({error})") from error
+    """Refuse a node's folder of another version."""
+    if (folder / "spool.db").is_file():
+        open_read_only(folder).close()
 
 
 def _this_boot() -> bytes:
@@ -226,7 +227,7 @@ def _open_database(path: Path) -> sqlite3.Connection:
     database.execute("PRAGMA synchronous=FULL")
     # When the log is emptied it is also wiped, which SQLite does not do.
     database.execute("PRAGMA wal_autocheckpoint=0")
-    # What was deleted is overwritten: a stolen disk shows no earlier state. Whole pages are when the log is wiped.
+    # Deleted rows are overwritten: a stolen disk shows no earlier state. Whole pages are when the log is wiped.
     database.execute("PRAGMA secure_delete=FAST")
     return database
 
@@ -259,7 +260,7 @@ def wipe_log(path: Path, database: sqlite3.Connection) -> bool:
     """
     (patience,) = database.execute("PRAGMA busy_timeout").fetchone()
     (page,) = database.execute("PRAGMA page_size").fetchone()
-    # Whoever looks at the database now is not waited for.
+    # A reader of the database is not waited for.
     database.execute("PRAGMA busy_timeout=0")
     try:
         busy, frames, _ = database.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()

@@ -1,4 +1,4 @@
-"""What passes between a node's custody and the rest of the node."""
+"""Values that pass between a node's custody and the rest of the node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from veilwalk.node.spool._tables import Row
 
 
 class Verdict(Enum):
-    """What became of an offered message."""
+    """The fate of an offered message."""
 
     HELD = "here, and not used"
     TAKEN = "taken"
@@ -36,26 +36,14 @@ class Taken:
     crowded_out: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """What is next on a link: a message with its key and its bytes.
-
-    ``given`` says that the neighbour may be using it already.
-    """
-
-    key: bytes
-    row: Row
-    body: bytes
-    given: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedEnd:
     """The end of a lane: a model that members sign, until enough have.
 
     Attributes:
         lane: Of which of the run's walks it is.
-        model: The model, encoded.
+        model: The model, encoded; empty where it was taken here and is damaged.
+        digest: Its SHA-256.
         iteration: Updates that it has had.
         signatures: Those known here, one after the other.
         is_final: Whether they are enough.
@@ -63,6 +51,7 @@ class SignedEnd:
 
     lane: int
     model: bytes
+    digest: bytes
     iteration: int
     signatures: bytes = b""
     is_final: bool = False
@@ -70,10 +59,11 @@ class SignedEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateOutcome:
-    """What an opened message leaves behind at its node, all or nothing.
+    """The result of an opened message at its node, written all or nothing.
 
     Attributes:
-        header: What the opened message's header said.
+        header: What the opened message's header said; None where nothing came of it, so that its id is remembered for
+            a while only.
         epoch: Its epoch, for as long as which the id must be remembered.
         message: The model sealed for the next destination; None where the walk ends here.
         model: This node's newest model, encoded; None where the message changes nothing about that.
@@ -84,11 +74,11 @@ class UpdateOutcome:
         lost: Updates that this node knows to be lost by it.
         lane: Of which of the run's walks it is.
         end: The end of the lane, where there is news of it.
-        farewells: That end sealed for each neighbour that is to have it now, by name.
+        farewells: The end of the lane sealed for each neighbour that is to have it now, by name.
     """
 
-    header: Header
-    epoch: int
+    header: Header | None = None
+    epoch: int = 0
     message: bytes | None = None
     model: bytes | None = None
     iteration: int = 0
@@ -99,20 +89,3 @@ class UpdateOutcome:
     lane: int = 0
     end: SignedEnd | None = None
     farewells: Mapping[str, bytes] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discard:
-    """A message that ends here.
-
-    Attributes:
-        count: The tally of messages that ended for that reason.
-        lost: Updates that are lost with it, as far as this node can tell.
-        farewells: As of :class:`UpdateOutcome`.
-        lane: Of which of the run's walks it is.
-    """
-
-    count: str
-    lost: int = 0
-    farewells: Mapping[str, bytes] = field(default_factory=dict)
-    lane: int = 0

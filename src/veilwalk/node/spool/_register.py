@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -46,21 +46,10 @@ class Register:
         """Take a message into custody; with ``peer`` it is pinned to that link."""
         key = None if peer is None else secrets.token_bytes(KEY_BYTES)
         body = self._add_body(stored)
-        cursor = self._database.execute(
-            "INSERT INTO message (body, came_from, peer, key, end_lane) VALUES (?, ?, ?, ?, ?)",
-            (body, came_from, peer, key, end_lane),
-        )
-        return Row(
-            id=cursor.lastrowid or 0,
-            body=body,
-            file=stored.file,
-            digest=stored.digest,
-            came_from=came_from,
-            peer=peer,
-            key=key,
-            given=0,
-            end_lane=end_lane,
-        )
+        values: dict[str, Any] = {"came_from": came_from, "peer": peer, "key": key, "given": 0, "end_lane": end_lane}
+        statement = f"INSERT INTO message (body, {', '.join(values)}) VALUES (?, ?, ?, ?, ?, ?) RETURNING id"  # noqa: S608
+        ((number,),) = self.execute(statement, body, *values.values())
+        return Row(id=number, body=body, file=stored.file, digest=stored.digest, **values)
 
     def pin(self, row: Row, peer: str) -> Row:
         """Pin a message to ``peer`` under a new key."""
@@ -79,25 +68,15 @@ class Register:
             self._drop_body(body)
         return bool(gone)
 
-    def message(self, number: int) -> Row | None:
-        """Return the message of that id, if it is still here."""
-        return next(self._messages("WHERE message.id = ?", number), None)
+    def messages(self, **columns: object) -> list[Row]:
+        """Return the messages that have those values: those that were given first, then in the order they came."""
+        where = " AND ".join(f"message.{name} = ?" for name in columns) or "TRUE"
+        rows = self.execute(f"{_ROW} WHERE {where} ORDER BY given DESC, message.id", *columns.values())
+        return [Row(**dict(zip(Row.__slots__, values, strict=True))) for values in rows]
 
-    def pinned(self, peer: str, key: bytes) -> Row | None:
-        """Return the message that is pinned to ``peer`` under that key."""
-        return next(self._messages("WHERE peer = ? AND key = ?", peer, key), None)
-
-    def pinned_to(self, peer: str) -> list[Row]:
-        """Return the messages for that link: those that were given first, then in the order they came."""
-        return list(self._messages("WHERE peer = ? ORDER BY given DESC, message.id", peer))
-
-    def messages(self) -> list[Row]:
-        """Return every message, oldest first."""
-        return list(self._messages("ORDER BY message.id"))
-
-    def not_given_from(self, peer: str) -> list[Row]:
-        """Return the messages that neighbour brought and nobody else may have yet, oldest first."""
-        return list(self._messages("WHERE came_from = ? AND NOT given ORDER BY message.id", peer))
+    def message(self, **columns: object) -> Row | None:
+        """Return the message that has those values, if it is here."""
+        return next(iter(self.messages(**columns)), None)
 
     def note_boot(self, boot: bytes) -> None:
         """Note which start of the machine this is; after another one, all that is pinned may have been given.
@@ -123,18 +102,12 @@ class Register:
         )
 
     def greet(self, peer: str, incarnation: bytes) -> None:
-        """Note the disk of a neighbour; of another disk than before nothing was taken."""
-        if not self.is_disk_of(peer, incarnation):
-            self._database.execute("INSERT OR REPLACE INTO link VALUES (?, ?, x'')", (peer, incarnation))
+        """Note the new disk of a neighbour, of which nothing was taken."""
+        self.execute("INSERT OR REPLACE INTO link VALUES (?, ?, x'')", peer, incarnation)
 
     def is_disk_of(self, peer: str, incarnation: bytes) -> bool:
         """Return whether that neighbour is known by that disk."""
         return bool(self.execute("SELECT 1 FROM link WHERE peer = ? AND incarnation = ?", peer, incarnation))
-
-    def incarnation(self, fresh: bytes) -> bytes:
-        """Return the mark of this disk; ``fresh`` becomes it where there is none yet."""
-        self._database.execute("INSERT OR IGNORE INTO mark VALUES ('incarnation', ?)", (fresh,))
-        return self.mark("incarnation") or b""
 
     def _taken(self, peer: str) -> list[bytes]:
         keys = b"".join(data for (data,) in self.execute("SELECT taken FROM link WHERE peer = ?", peer))
@@ -173,8 +146,7 @@ class Register:
 
     def mark(self, name: str) -> bytes | None:
         """Return what is noted under that name."""
-        row = self._database.execute("SELECT data FROM mark WHERE name = ?", (name,)).fetchone()
-        return None if row is None else bytes(row[0])
+        return next((bytes(data) for (data,) in self.execute("SELECT data FROM mark WHERE name = ?", name)), None)
 
     def set_mark(self, name: str, data: bytes) -> None:
         """Note something under that name."""
@@ -182,16 +154,12 @@ class Register:
 
     def count(self, name: str, by: int = 1) -> int:
         """Add to a tally and return it."""
-        return self._first_number(
-            "INSERT INTO tally VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value "
-            "RETURNING value",
-            name,
-            by,
-        )
+        statement = "INSERT INTO tally VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value "
+        return int(self.execute(statement + "RETURNING value", name, by)[0][0])
 
     def tally(self, name: str) -> int:
         """Return a tally; 0 if nothing was counted."""
-        return self._first_number("SELECT value FROM tally WHERE name = ?", name)
+        return self.tallies().get(name, 0)
 
     def tallies(self) -> dict[str, int]:
         """Return all tallies."""
@@ -275,11 +243,3 @@ class Register:
         for (file,) in self.execute("DELETE FROM body WHERE id = ? RETURNING file", body):
             if file is not None:
                 self.dropped_files.append(file)
-
-    def _messages(self, condition: str, *values: object) -> Iterator[Row]:
-        for values_of_row in self._database.execute(_ROW + condition, values).fetchall():
-            yield Row(**dict(zip(Row.__slots__, values_of_row, strict=True)))
-
-    def _first_number(self, query: str, *values: object) -> int:
-        row = self._database.execute(query, values).fetchone()
-        return 0 if row is None else int(row[0])

@@ -24,7 +24,7 @@ _PLAIN = "model-"
 
 
 class DamageError(SpoolError):
-    """What is stored is not what was written, and never will be again."""
+    """Stored bytes are not those that were written, and never will be again."""
 
 
 class Spool:
@@ -47,9 +47,11 @@ class Spool:
         self._digests = ThreadPoolExecutor(1, thread_name_prefix="digest")
         with disk.transaction() as database:
             make_tables(database)
+            register = Register(database)
+            register.note_boot(disk.boot)
             #: Tells neighbours whether this is the disk that they know.
-            self.incarnation = Register(database).incarnation(secrets.token_bytes(_NAME_BYTES))
-            Register(database).note_boot(disk.boot)
+            self.incarnation = register.mark("incarnation") or secrets.token_bytes(_NAME_BYTES)
+            register.set_mark("incarnation", self.incarnation)
         self._remove_orphans()
 
     @property
@@ -118,11 +120,6 @@ class Spool:
             raise
         self._unnamed.add(name)
         return stored
-
-    def count(self, name: str) -> None:
-        """Add one to a tally; not worth waiting for the disk."""
-        with self.transaction(durable=False) as register:
-            register.count(name)
 
     def settle(self) -> None:
         """After a commit that failed, make one that does not, before anything is done or said.
