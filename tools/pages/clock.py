@@ -131,7 +131,7 @@ def _compare(runs: Sequence[Job]) -> list[str]:
         cells = (
             f"{rate:g}, {steps}, {decay}",
             _range(transfers),
-            readable_bytes(np.mean(transfers) * size),
+            readable_bytes(float(np.mean(transfers)) * size),
         )
         rows.append((name, *cells, mean_share([run["final"] for run in group]), own))
     head = (
@@ -143,10 +143,10 @@ def _compare(runs: Sequence[Job]) -> list[str]:
         "own models",
     )
     about = (
-        "**Beside gossip and FedAvg**, softmax, dirichlet:0.3. Every algorithm has the best of the step sizes 0.1, 0.3, 1 "
+        "**Beside gossip and FedAvg**, softmax, dirichlet:0.3. Every algorithm has the best of the steps 0.1, 0.3, 1 "
         "and 3, with 10 or 50 local steps and decay or none, by rows held back, seed 0; the private walk has what is "
-        "usual. Gossip's accuracy is that of the average of all models, which no peer holds; FedAvg has a server. To 80% "
-        "the walk needs 1.3 times the transfers of the sparsest gossip and twice its bytes, 3.4 times the transfers of "
+        "usual. Gossip's accuracy is that of the average of all models, which no peer holds; FedAvg has a server. To "
+        "80% the walk needs 1.3 times the transfers of the sparsest gossip and twice its bytes, 3.4 times those of "
         "FedAvg, and 15 times those of a plain walk. In the end it is more accurate than gossip, and as accurate as "
         "FedAvg."
     )
