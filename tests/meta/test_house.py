@@ -162,12 +162,16 @@ def test_figures_of_the_readme_are_those_of_the_tables() -> None:
     """What it quotes of learning stands in the page that tools write; else one of them is old."""
     readme = (ROOT / "README.md").read_text()
     learning = (ROOT / "docs" / "measured" / "learning.md").read_text()
-    rows = {
-        row[1]: row for row in (line.split(" | ") for line in learning.splitlines() if line.startswith("| dirichlet"))
-    }
-    quoted = re.search(r"80% after (\S+) hops and (\S+ MB); gossip, .*? takes (\S+) transfers and\s(\S+ MB)", readme)
+    compared = learning.partition("**Beside gossip and FedAvg**")[2].partition("**Seconds")[0].splitlines()
+    rows = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in compared if line.startswith("| ")}
+    quoted = re.search(r"80% after (\S+ \[\S+\]) hops: (\S+) times\sthe transfers of .*?, (\S+) times those", readme)
+    ends = re.search(r"It ends at (\S+%), gossip at (\S+)%", readme)
     assert quoted is not None
-    assert quoted.groups() == (*rows["private-walk"][5:7], *rows["gossip"][5:7])
+    assert ends is not None
+    assert (quoted[1], ends[1]) == (rows["private-walk"][2], rows["private-walk"][4].split()[0])
+    hops, sparse, server = (float(rows[name][2].split()[0]) for name in ("private-walk", "gossip-matching", "fedavg"))
+    assert [float(quoted[2]), float(quoted[3])] == pytest.approx([hops / sparse, hops / server], abs=0.05)
+    assert float(ends[2]) == pytest.approx(float(rows["gossip-matching"][4].partition("%")[0]), abs=0.5)
     noise = re.search(r"MNIST iid, epsilon 8: (\S+%) and (\S+%)\)", readme)
     assert noise is not None
     for unit, accuracy in zip(("node", "record"), noise.groups(), strict=True):

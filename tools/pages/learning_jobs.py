@@ -161,12 +161,12 @@ class Campaign:
         data = without_test_rows(self._base.data)
         return {model: _fewer(data, count) for model, count in self.profile.held_out.items()}
 
-    def _scenario(self, model: str, partition: str, seed: int, *, learner: str = "") -> Scenario:
+    def _scenario(self, model: str, partition: str, seed: int, *, setting: Setting = UNTUNED) -> Scenario:
         """Return a job's scenario; the data are read once for all."""
         scheme, fewer = self._base.scheme, _fewer(self._base.data, self.profile.held_out[model])
-        spec = learner or UNTUNED.spec(MODELS[model])
-        parts: dict[str, Any] = {"data": fewer, "partition": partition, "learner": spec}
-        return Scenario.build(scheme, make_spec(seed=seed), **parts)
+        parts: dict[str, Any] = {"data": fewer, "partition": partition, "learner": setting.spec(MODELS[model])}
+        spec = make_spec(seed=seed, updates=self.profile.updates[model], decay=setting.decay)
+        return Scenario.build(scheme, spec, **parts)
 
     def _trace(self, name: str, model: str, seed: int) -> TrainingTrace:
         """Return who updates when."""
@@ -184,7 +184,7 @@ class Campaign:
     ) -> dict[str, Any]:
         """Train by one algorithm with its setting; of gossip what single nodes hold is told too."""
         trace = self._trace(algorithm, model, seed)
-        scenario = self._scenario(model, partition, seed, learner=Setting(**setting).spec(MODELS[model]))
+        scenario = self._scenario(model, partition, seed, setting=Setting(**setting))
         own, gossip = OwnModels(trace), algorithm == "gossip"
         run = train(
             scenario.task(algorithm),

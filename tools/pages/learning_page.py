@@ -22,6 +22,8 @@ _TARGET = 0.8
 _RUN = f"Run of veilwalk {__version__}."
 _TITLES = {
     "softmax": "Softmax regression",
+    # Written by tools.pages.clock.
+    "clock": "By the clock",
     "steps": "Local steps",
     "cnn": "Convolutional network",
     # Written by tools.pages.noise.

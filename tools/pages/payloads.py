@@ -34,8 +34,8 @@ PRIVATE = "private-walk"
 TITLE = "Payloads"
 #: The same models, tuned as the page's other tables are (softmax) or by hand (mlp), without a look at payloads.
 LEARNERS = {
-    "softmax": "softmax:learning_rate=1:local_steps=10:fade=30",
-    "mlp": "mlp:hidden=64:learning_rate=0.3:local_steps=5:fade=100",
+    "softmax": "softmax:learning_rate=1:local_steps=10",
+    "mlp": "mlp:hidden=64:learning_rate=0.3:local_steps=5",
 }
 MOMENTA = (0.0, 0.5, 0.9)
 Job = dict[str, Any]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tools.pages.campaign import add_engine, engine
-from veilwalk.learning import Params, StepContext, TrainingTrace, init_generator, update_generator
+from veilwalk.learning import Params, TrainingTrace, apply_update, init_generator
 from veilwalk.learning import average_params as mean_model
 from veilwalk.training import Scenario, make_spec
 
@@ -55,8 +55,8 @@ def trained(scenario: Scenario, trace: TrainingTrace, seed: int, *, merged: bool
         before = models[model]
         if merged and node in held and held[node][1] != model:
             before = mean_model([before, held[node][0]])
-        context = StepContext(rng=update_generator(seed, node, step), step=step, age=age, state=kept[node])
-        models[model] = task.learner.update(before, task.partitions[node], context).params
+        place: dict[str, Any] = {"seed": seed, "node": node, "step": step, "age": age, "state": kept[node]}
+        models[model] = apply_update(task.learner, before, task.partitions[node], **place, mod=task.mod).params
         held[node] = (models[model], model)
         if row < WATCHED and np.isinf(hops) and _accuracy(scenario, mean_model(models)) >= TARGET:
             hops, clock = float(total[row]), float(trace.clock[row])

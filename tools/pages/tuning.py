@@ -33,9 +33,13 @@ class Setting:
     fade: int = 0
 
     def spec(self, model: str = "softmax") -> str:
-        """Return the learner so set; what does not fade has no such option."""
-        fading = f":fade={self.fade}" if self.fade else ""
-        return f"{model}:learning_rate={self.learning_rate:g}:local_steps={self.local_steps}{fading}"
+        """Return the learner so set."""
+        return f"{model}:learning_rate={self.learning_rate:g}:local_steps={self.local_steps}"
+
+    @property
+    def decay(self) -> str:
+        """How updates count in an older model."""
+        return f"fade:{self.fade}" if self.fade else "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +80,7 @@ def accuracy_of(
     ``data`` are those of :func:`without_test_rows`, made once for all.
     """
     learner = setting.spec(model)
-    spec = make_spec(seed=TUNING_SEED, updates=updates)
+    spec = make_spec(seed=TUNING_SEED, updates=updates, decay=setting.decay)
     scenario = Scenario.build(scheme, spec, data=data, partition=partition, learner=learner)
     run = train(scenario.task(algorithm), scenario.trace(algorithm), evaluations=1)
     return float(run.points[-1].accuracy or 0.0)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         require_fit,
         scale_data,
         scale_like,
+        scatter_data,
     )
     from veilwalk.learning._learners import (
         LEARNERS,

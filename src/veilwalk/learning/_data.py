@@ -22,6 +22,7 @@ from veilwalk.core.errors import InputFileError, InvalidParameterError
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.spec import Spec
 from veilwalk.learning._contract import Array, Partition
+from veilwalk.learning._features import FEATURES, image_side, scatter
 from veilwalk.learning._files import WHOLE, RawRows, read_rows
 
 DATA_USAGE = (
@@ -48,9 +49,11 @@ class Scaler:
 
     Attributes:
         feature_range: Least and largest value of each feature. They become 0 and 1, and values beyond are cut off.
+        features: ``scatter`` where rows are the scattering of images.
     """
 
     feature_range: Ends | None = None
+    features: str = "none"
 
     @property
     def kind(self) -> str:
@@ -59,19 +62,22 @@ class Scaler:
 
     def apply(self, rows: Array) -> Array:
         """Return rows scaled."""
+        rows = scatter(rows) if self.features == "scatter" else rows
         return rows if self.feature_range is None else np.clip(_to_unit(rows, self.feature_range), 0, 1)
 
-    def to_facts(self) -> dict[str, Ends]:
+    def to_facts(self) -> dict[str, Any]:
         """Return what a record keeps; :meth:`from_facts` reads it."""
-        return {} if self.feature_range is None else {"feature_range": self.feature_range}
+        ends = {} if self.feature_range is None else {"feature_range": self.feature_range}
+        return ends if self.features == "none" else ends | {"feature_kind": self.features}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         """Return the scaler that a record keeps among what it says of the data."""
+        features = facts.get("feature_kind", "none")
         if not (ends := facts.get("feature_range")):
-            return cls()
+            return cls(features=features)
         low, high = (np.asarray(end, dtype=np.float32) for end in ends)
-        return cls(feature_range=(low, high))
+        return cls(feature_range=(low, high), features=features)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -103,6 +109,7 @@ class Data:
         target_range: Least and largest real label, where labels were scaled by them to [0, 1].
         scaling_open: Whether a training run may still scale them: it does for the package's own learners.
         is_bytes: Whether the features are bytes, whose range their type says.
+        is_image: Whether rows are square images, and nobody has chosen features of them.
         sites: The sites that rows come from, where each brings its own; ``columns`` then has ``site``.
         has_labels: Whether labels mean anything; tokens may have none.
     """
@@ -116,6 +123,7 @@ class Data:
     target_range: tuple[float, float] | None = None
     scaling_open: bool = False
     is_bytes: bool = False
+    is_image: bool = False
     sites: Sites | None = None
     has_labels: bool = True
 
@@ -168,6 +176,7 @@ def load_data(spec: str, *, seed: int = 0) -> Data:
 
     A folder, or a pattern such as ``csv:sites/*.csv``, holds one file a site: the stem of a file names the site.
     Behind any of them ``:scale=`` scales as :func:`scale_data` says; a training run does it where it is left out.
+    ``:features=scatter`` replaces square images by their scattering (:func:`scatter_data`).
 
     Labels may be names or any whole numbers: classes are numbered from 0 in sorted order. Real numbers make it
     regression. Where no test part is given, a fifth drawn by ``seed`` is held out, of each site where there are some.
@@ -178,7 +187,10 @@ def load_data(spec: str, *, seed: int = 0) -> Data:
     rows = {stem: read_rows(parsed, str(file)) for stem, file in files.items()}
     name, scale = parsed.argument or parsed.name, parsed.option("scale")
     is_target = parsed.option("target") is not None
-    return _assemble(name, rows, seed, is_target=is_target, by_site=sites is not None, scale=scale)
+    data = _assemble(name, rows, seed, is_target=is_target, by_site=sites is not None, scale=None)
+    if features := parsed.option("features"):
+        data = scatter_data(data) if features == "scatter" else replace(data, is_image=False)
+    return data if scale is None else scale_data(data, scale)
 
 
 def data_of(
@@ -222,6 +234,8 @@ def load_rows(
     parsed, scaler = _parse_spec(spec), scaler or Scaler()
     if parsed.option("scale") not in {None, scaler.kind}:
         raise parsed.refuse(f"with scale={scaler.kind}, as in training, or without scale=")
+    if parsed.option("features") not in {None, scaler.features}:
+        raise parsed.refuse(f"with features={scaler.features}, as in training, or without features=")
     files = _find_sites(parsed) or {"": Path(parsed.argument)}
     is_open = parsed.name in _TABLES and not parsed.options
     like = Spec.parse(trained_on, parameter="data", files=_FILES) if is_open else None
@@ -237,7 +251,8 @@ def load_rows(
     ]
     rows = join_parts(parts)
     # Another width is refused by name where the model is known.
-    features = scaler.apply(rows.features) if rows.features.shape[1] == n_features else rows.features
+    is_fit = rows.features.shape[1] == n_features or (scaler.features == "scatter" and image_side(rows.features) > 0)
+    features = scaler.apply(rows.features) if is_fit else rows.features
     return features, rows.labels if has_labels else None
 
 
@@ -246,7 +261,9 @@ def _parse_spec(text: str) -> Spec:
     spec = Spec.parse(text, parameter="data", files=(*_FILES, "mnist"))
     if spec.name not in {"digits", "mnist", *_FILES} or bool(spec.argument) == (spec.name == "digits"):
         raise spec.refuse(DATA_USAGE)
-    spec.require_options((*(("label", "target", "group") if spec.name in _TABLES else ()), "scale"))
+    spec.require_options((*(("label", "target", "group") if spec.name in _TABLES else ()), "scale", "features"))
+    if (features := spec.option("features")) not in {None, *FEATURES}:
+        raise spec.refuse(f"with features= one of {', '.join(FEATURES)} (not {features!r})")
     if spec.option("label") and spec.option("target"):
         raise spec.refuse("given one label or one target")
     if (kind := spec.option("scale")) not in {None, *_SCALES}:
@@ -327,6 +344,7 @@ def _assemble(
         # Digits and MNIST lie in [0, 1]: scaling them by their range changes nothing.
         scaling_open=not is_token,
         is_bytes=bytes_only and not is_token,
+        is_image=not is_token and all(raw.is_image for raw in rows.values()) and image_side(train.features) > 0,
         sites=Sites(names=(*rows,), test=of_test, is_named=is_named) if by_site else None,
         has_labels=all(raw.labels is not None for raw in rows.values()),
     )
@@ -469,13 +487,24 @@ def scale_data(data: Data, kind: str) -> Data:
     train, test = data.train, data.test
     if data.is_bytes:
         low, high = (np.full(data.n_features, end, dtype=np.float32) for end in (0, _LARGEST_BYTE))
-        scaler = Scaler(feature_range=(low, high))
+        scaler = replace(data.scaler, feature_range=(low, high))
     else:
-        scaler = Scaler(feature_range=_range_outside_unit(train.features, test.features))
+        # Scattering has a range of its own.
+        ends = None if data.scaler.features == "scatter" else _range_outside_unit(train.features, test.features)
+        scaler = replace(data.scaler, feature_range=ends)
     ends = _range_outside_unit(train.labels, test.labels) if data.is_regression else None
     target_range = None if ends is None else (float(ends[0]), float(ends[1]))
     data = replace(data, scaler=scaler, target_range=target_range, scaling_open=False)
-    return replace(data, train=scale_like(train, data), test=scale_like(test, data))
+    # Features that were computed of images are as they shall be: only their range is left.
+    scaled = replace(data, scaler=replace(data.scaler, features="none"))
+    return replace(data, train=scale_like(train, scaled), test=scale_like(test, scaled))
+
+
+def scatter_data(data: Data) -> Data:
+    """Return data whose square images are replaced by their first-order scattering; rows that are none are refused."""
+    train, test = (Partition(scatter(part.features), part.labels) for part in (data.train, data.test))
+    scaler = replace(data.scaler, features="scatter")
+    return replace(data, train=train, test=test, scaler=scaler, is_bytes=False, is_image=False)
 
 
 def scale_like(rows: Partition, data: Data) -> Partition:
@@ -490,12 +519,15 @@ def scale_like(rows: Partition, data: Data) -> Partition:
 def describe_scaling(data: Data) -> str:
     """Return one line on how data were scaled; empty where they were not."""
     parts = []
+    if data.scaler.features == "scatter":
+        parts.append(f"features are the scattering of images, {data.n_features} numbers a row (:features=none: pixels)")
     if data.scaler.kind == "range":
         divided = f"features are divided by {_LARGEST_BYTE:g}, the largest value of their type"
         parts.append(divided if data.is_bytes else "features are scaled to [0, 1] by their range in the training part")
     if data.target_range is not None:
         parts.append("labels are scaled to [0, 1] by their range, {:g} to {:g}".format(*data.target_range))
-    return f"{'; '.join(parts)} (:scale=none leaves all as it is)" if parts else ""
+    is_scaled = data.scaler.kind == "range" or data.target_range is not None
+    return "; ".join(parts) + (" (:scale=none leaves all as it is)" if is_scaled else "")
 
 
 def _range_outside_unit(train: Array, test: Array) -> Ends | None:

@@ -53,6 +53,11 @@ class RawRows:
     feature_names: tuple[str, ...] = ()
     is_token: bool = False
 
+    @property
+    def is_image(self) -> bool:
+        """Whether each row came as a square of numbers."""
+        return self.features.ndim in {3, 4} and self.features.shape[1] == self.features.shape[2]
+
 
 def read_rows(spec: Spec, file: str, *, n_features: int | None = None, like: Spec | None = None) -> RawRows:
     """Read one file of the kind that ``spec`` names; rows for a model of ``n_features`` need no labels.
@@ -64,7 +69,8 @@ def read_rows(spec: Spec, file: str, *, n_features: int | None = None, like: Spe
             with resources.files("veilwalk.learning").joinpath("digits.npz").open("rb") as stream:
                 archive = np.load(stream, allow_pickle=False)
                 # Pixels run from 0 to 16.
-                return RawRows(name=spec.name, features=archive["pixels"] / np.float32(16), labels=archive["labels"])
+                pixels = archive["pixels"].reshape(-1, 8, 8) / np.float32(16)
+                return RawRows(name=spec.name, features=pixels, labels=archive["labels"])
         case "mnist":
             if not Path(file).is_dir():
                 raise InputFileError(f"{file}: no such folder")

@@ -314,8 +314,7 @@ LEARNERS: Mapping[str, type[DescentLearner]] = MappingProxyType(
     {"softmax": SoftmaxLearner, "linear": LinearLearner, "mlp": MlpLearner}
 )
 #: Local steps of a built-in learner that does not say them, as measured: a network gains by more, others do not.
-USUAL_LOCAL_STEPS = MappingProxyType({"mlp": 50})
-_FEW_LOCAL_STEPS = 10
+USUAL_LOCAL_STEPS = MappingProxyType({"softmax": 10, "linear": 10, "mlp": 50})
 # Packages that a user's own learner may want, and the extra that brings each.
 _EXTRAS = {"torch": "torch", "pyarrow": "parquet", "dp_accounting": "dp"}
 _USAGE = f"{', '.join(LEARNERS)} or module:Class"
@@ -361,13 +360,14 @@ def set_local_steps(learner: str | Learner, steps: int | None, *, is_usual: bool
     parsed = Spec.parse(learner, parameter="learner") if isinstance(learner, str) else None
     is_said = parsed is not None and any(key == "local_steps" for key, _ in parsed.options)
     if parsed is not None and steps is None and is_usual and not is_said and parsed.name in LEARNERS:
-        steps = USUAL_LOCAL_STEPS.get(parsed.name, _FEW_LOCAL_STEPS)
+        # What is wrong with the spec is said of the text that was given.
+        parsed.require_options(list_options(parsed.name))
+        steps = USUAL_LOCAL_STEPS.get(parsed.name)
     if steps is None:
         return learner
     if is_said or (parsed is None and not hasattr(learner, "local_steps")):
         raise InvalidParameterError("local_steps", steps, "left out: the learner says it itself, or has no local_steps")
-    settled: Any = learner
-    return f"{learner}:local_steps={steps}" if parsed is not None else replace(settled, local_steps=steps)
+    return f"{learner}:local_steps={steps}" if isinstance(learner, str) else replace(learner, local_steps=steps)  # type: ignore[type-var]
 
 
 def list_options(name: str) -> list[str]:

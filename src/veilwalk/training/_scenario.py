@@ -81,7 +81,13 @@ class Scenario:
             partition = usual_partition if rows.sites is None else f"natural:{learning.SITE}"
         if isinstance(partition, str):
             partition = learning.parse_partition_spec(partition, graph=scheme.graph, seed=spec.seed)
-        size = spec.size(nodes=scheme.graph.n_nodes, rows=len(rows.train))
+        # Rows that were dealt out already stay as they are; and a learner is made for what it is given.
+        is_noised = request.protect == "record" and bool(request.epsilon) and learner is None
+        if rows.is_image and is_noised and isinstance(partition, Partitioner):
+            rows = learning.scatter_data(rows)
+            data = f"{data}:features=scatter" if isinstance(data, str) else data
+        is_scattered = rows.scaler.features == "scatter"
+        size = spec.size(nodes=scheme.graph.n_nodes, rows=len(rows.train), is_scattered=is_scattered)
         learner = request.usual_learner(size) if learner is None else learner
         need = "a spec, or an object with init_params, update and evaluate"
         validate.instance((str, Learner), need, learner=learner)

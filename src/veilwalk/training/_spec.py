@@ -89,7 +89,8 @@ class LearningSpec(Specification):
     data: str = option(
         "digits",
         "digits, mnist:DIR, or npz:, csv: or parquet: with a file, a folder or a pattern: one file a site. :label= "
-        "names the column to learn, :target= one of numbers, :group= one that says whose row it is.",
+        "names the column to learn, :target= one of numbers, :group= one that says whose row it is. "
+        ":features=scatter takes the scattering of images, which noise spares.",
         "SPEC",
     )
     partition: str | None = option(
@@ -257,13 +258,14 @@ class RunSpec(Specification):
         is_noisy = bool(self.privacy.epsilon or self.privacy.noise)
         return learning.set_local_steps(learner, self.learning.local_steps, is_usual=not is_noisy)
 
-    def size(self, *, nodes: int, rows: int) -> RunSize:
+    def size(self, *, nodes: int, rows: int, is_scattered: bool = False) -> RunSize:
         """Return how large the run is among so many nodes with so many rows together."""
         end, decay = self.end, self.learning.decay
         if decay == "auto":
             is_open = any((end.target_accuracy, end.patience, end.max_hops, end.max_bytes))
             decay = _OPEN_ENDED if is_open else "linear"
-        return RunSize(updates=end.updates, nodes=nodes, rows=rows, models=end.walks, decay=decay)
+        sizes = {"updates": end.updates, "nodes": nodes, "rows": rows, "models": end.walks}
+        return RunSize(**sizes, decay=decay, is_scattered=is_scattered)
 
     @property
     def algorithms(self) -> tuple[str, ...]:

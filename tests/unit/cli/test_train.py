@@ -160,7 +160,7 @@ def test_resume_needs_a_run(tmp_path: Path, run: Cli) -> None:
         (["--partition", "natural:hosp"], "must be natural:COLUMN with one of the columns label"),
         (["--law", "law.npz"], "law.npz"),
         (["--walk", "least-recent"], "walk = 'least-recent'"),
-        (["--compare", "fedavg"], "compare = 'fedavg'"),
+        (["--compare", "server"], "compare = 'server'"),
         (["--support", "2:40"], "support"),
     ],
 )
@@ -256,7 +256,7 @@ def test_without_an_audit_the_table_has_dashes(run: Cli) -> None:
     small = ["train", "--graph", "rrg:20:3:seed=1", "--updates", "40", "--attack", "0", "--audit", "none"]
     code, out, err = run([*small, "--compare", "plain-walk", "--walks", "2"])
     assert (code, err) == (0, "")
-    rows = {line.split()[0]: line.split() for line in out.splitlines() if line}
+    rows = {line.split()[0]: line.split() for line in reversed(out.splitlines()) if line}
     assert rows["private-walk"][-3:] == ["-", "-", "(-)"]
     assert rows["plain-walk"][-3:] == ["0.000", "100%", "(33.33%)"]
     assert "not measured (--audit none)" in out
@@ -273,4 +273,4 @@ def test_flags_of_version_0_2_say_what_replaces_them(run: Cli) -> None:
 
 
 def test_an_option_of_nodes_is_refused_by_train(run: Cli) -> None:
-    assert "dwell = 1: must be left out" in refused(["train", "--set", "dwell=1"], run)
+    assert "hop = 1: must be left out" in refused(["train", "--set", "hop=1"], run)

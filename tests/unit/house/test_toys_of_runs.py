@@ -100,7 +100,7 @@ def test_a_toy_flag_is_in_help_files_records_and_reference(monkeypatch: pytest.M
     assert TOYS.read(spec.params(TOYS)) == spec
     assert spec.digest != TOYS.read({"updates": 9}).digest
     monkeypatch.setattr(pages, "TRAIN", TOYS)
-    assert "| `patrols` | `--patrols` | Walks that patrol. | 3 |\n" in pages.settings_table()
+    assert "| `--patrols` | Walks that patrol. | 3 |\n" in pages.settings_table()
     with pytest.raises(InvalidParameterError) as refused:
         TOYS.read({"patrols": 0})
     assert refused.value.name == "patrols"
@@ -118,8 +118,8 @@ def test_a_toy_learner_is_one_class_and_one_entry(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys.modules[make_learner.__module__], "LEARNERS", {**LEARNERS, "eager": Eager})
     spec = make_spec(**SMALL).change(learner="eager:batch_size=8")
     run = run_training(Scenario.from_spec(spec))
-    assert run.record().params["learner"] == "eager:batch_size=8:local_steps=10"
-    assert run.scenario.learner == Eager(n_features=64, n_classes=10, batch_size=8, local_steps=10)
+    assert run.record().params["learner"] == "eager:batch_size=8"
+    assert run.scenario.learner == Eager(n_features=64, n_classes=10, batch_size=8)
     assert np.abs(run.model["weight"]).max() > 0
 
 

@@ -50,7 +50,7 @@ def test_what_is_tried_is_what_a_run_of_its_own_gives(algorithm: str) -> None:
     scheme, data = problem()
     held = without_test_rows(data)
     setting = Setting(learning_rate=0.3, local_steps=5)
-    spec = make_spec(seed=TUNING_SEED, updates=UPDATES)
+    spec = make_spec(seed=TUNING_SEED, updates=UPDATES, decay=setting.decay)
     scenario = Scenario.build(scheme, spec, data=held, partition="iid", learner=setting.spec())
     alone = train(scenario.task(algorithm), scenario.trace(algorithm))
     found = accuracy_of(setting, scheme, held, "iid", algorithm, updates=UPDATES)
