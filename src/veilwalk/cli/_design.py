@@ -388,6 +388,12 @@ def _print_recommendation(record: Record) -> None:
             f"nothing keeps {params['keep']:g} of log(N - 1): the network is too small or too badly connected; the "
             f"nearest, {choice}, keeps {best['node_entropy_share']:.1%}"
         )
+    if not record.result["meets_read_limit"]:
+        read = best["read_by_colluders"][0]["mean"]
+        say(
+            f"warning: a tenth of the members that shares its keys reads {read:.0%} of the updates, more than "
+            f"{record.result['most_read']:.0%}: no number of recipients keeps it lower at this size"
+        )
 
 
 def print_window_design(result: rooms.design.WindowDesign, graph: rooms.graphs.Graph | None = None) -> None:

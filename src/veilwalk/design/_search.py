@@ -48,11 +48,15 @@ _FEWEST_HOPS = 4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recommendation:
-    """The recommended scheme as a ``design``, the ``floor`` of the search, and all evaluated ``candidates``."""
+    """The recommended scheme as a ``design``, the ``floor`` of the search, and all evaluated ``candidates``.
+
+    ``most_read`` is the most that members who share keys were to read, on an overlay.
+    """
 
     design: Design
     floor: float
     candidates: tuple[Design, ...]
+    most_read: float = 1.0
 
     @property
     def scheme(self) -> Scheme:
@@ -63,6 +67,11 @@ class Recommendation:
     def meets_floor(self) -> bool:
         """Whether the recommended scheme meets the floor; else it is the nearest."""
         return self.design.least_entropy_share >= self.floor
+
+    @property
+    def meets_read_limit(self) -> bool:
+        """Whether members who share keys read no more than they should; else no candidate meets the limit."""
+        return reads_at_most(self.design, self.most_read)
 
     def __repr__(self) -> str:
         return f"Recommendation({self.scheme!r}, {self.design.price.hops:.1f} hops per update)"
@@ -83,6 +92,8 @@ class Recommendation:
             result={
                 "rows": rows,
                 "meets_floor": self.meets_floor,
+                "most_read": self.most_read,
+                "meets_read_limit": self.meets_read_limit,
                 "best": self.design.summary() | {"graph": graph.name},
             },
         )
@@ -138,7 +149,7 @@ def recommend(
             limits = limits or CoalitionLimits()
             designs = _evaluate_overlay(graphs[0], keep, sealing or Sealing(), limits, listener)
             best = _choose_on_overlay(designs, keep, limits)
-            return Recommendation(design=best, floor=keep, candidates=tuple(designs))
+            return Recommendation(design=best, floor=keep, candidates=tuple(designs), most_read=limits.most_read)
         for network in graphs:
             search = _Search(network, keep, sealing or Sealing(), listener)
             kinds = search.walks[-1:] if walks is None else tuple(Walk.parse(walk) for walk in walks)
@@ -173,12 +184,13 @@ def _choose_on_overlay(designs: Sequence[Design], keep: float, limits: Coalition
         need = f"{share:.3f} or more: of so many members one is among the {graph.degrees.max()} neighbours that often"
         raise InvalidParameterError("most_named", limits.most_named, need)
     keeping = [design for design in designs if design.least_entropy_share >= keep] or list(designs)
-    quiet = [
-        design
-        for design in keeping
-        if all(read.mean <= limits.most_read for read in design.exposure.read_by_colluders.values())
-    ]
+    quiet = [design for design in keeping if reads_at_most(design, limits.most_read)]
     return min(quiet or keeping, key=lambda design: design.bytes_per_update)
+
+
+def reads_at_most(design: Design, limit: float) -> bool:
+    """Return whether members who share keys read at most that share of honest updates."""
+    return all(read.mean <= limit for read in design.exposure.read_by_colluders.values())
 
 
 def choose_candidate(candidates: Sequence[Design], keep: float) -> Design:
