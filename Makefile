@@ -74,10 +74,11 @@ bench: $(VENV)/.bench  ## Ratios against the peers a user would pick; takes a wh
 	$(BIN)/python -m benchmarks.speed.sealing
 	$(BIN)/python -m benchmarks.speed.node
 
-api: $(VENV)/.demo  ## The Python reference and the manual page from the code; writes docs
+api: $(VENV)/.demo  ## The Python reference, the manual page and the notebooks from the code; writes docs and examples
 	$(BIN)/python -m tools.pages.api
 	$(BIN)/python -m tools.pages.man
 	$(BIN)/python -m tools.pages.cli
+	$(BIN)/python -m tools.pages.notebooks
 
 graph-table: $(VENV)/.demo  ## Graphs, walks and laws side by side; ten minutes; writes docs
 	$(BIN)/python -m tools.pages.graph_table
