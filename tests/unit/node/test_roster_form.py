@@ -42,7 +42,7 @@ MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "second without": (lambda c: c.update(version=2), "prev_digest"),
     "short predecessor": (lambda c: c.update(version=2, prev_digest="AA=="), "prev_digest"),
     "id short": (lambda c: c.update(network="AAAA"), "network"),
-    "suite unknown": (lambda c: c.update(suite=3), "suite"),
+    "suite unknown": (lambda c: c.update(suite=1), "suite"),
     "suite of other keys": (lambda c: c.update(suite=2), "1216 bytes"),
     "expires before created": (lambda c: c.update(expires=c["created"]), "expires"),
     "expires never": (lambda c: c.update(expires=10**15), "expires"),
