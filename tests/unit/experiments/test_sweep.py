@@ -142,7 +142,7 @@ def test_the_first_case_tells_what_all_take(tmp_path: Path) -> None:
         ({"kind": "fly"}, "kind"),
         ({"kind": "routes"}, "tools.rivals.sweep"),
         ({"kind": "learn"}, 'audit = "none"'),
-        ({"kind": "train", "settings": {"dwell": 1.0}}, "dwell"),
+        ({"kind": "train", "settings": {"hop": 1.0}}, "hop"),
         ({"kind": ["train"]}, "kind"),
         ({"kind": "train", "settings": 3}, "settings"),
         ({"kind": "train", "grid": [1]}, "grid"),
