@@ -86,8 +86,8 @@ graph-table: $(VENV)/.demo  ## Graphs, walks and laws side by side; ten minutes;
 routes: $(VENV)/.demo  ## Sealed for one and for several beside onions, crowds, gossip; twenty minutes, resumes; writes docs
 	$(BIN)/python -m tools.pages.routes
 
-learning: $(VENV)/.test  ## Accuracy of every algorithm on MNIST, tuned; an hour or more, resumes; writes docs
-	$(BIN)/python -m tools.pages.learning
+learning: $(VENV)/.test  ## Learning by the clock on MNIST; half an hour, resumes; writes docs
+	$(BIN)/python -m tools.pages.clock
 
 noise: $(VENV)/.test  ## What noise costs and buys on MNIST, a record or a node protected; some minutes, resumes; writes docs
 	$(BIN)/python -m tools.pages.noise
