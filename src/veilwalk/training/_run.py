@@ -482,7 +482,7 @@ def _time_run(scenario: Scenario, first: Params) -> dict[str, Any]:
         training_s[name] = spec.end.updates * seconds + points * evaluation_s
     route_s = predict_route_s(scenario.scheme, checks=spec.checks)
     if PAPER in spec.algorithms:
-        route_s += predict_route_s(scenario.paper_scheme, checks=spec.checks, trace=scenario.trace(PAPER))
+        route_s += predict_route_s(scenario.paper_scheme, checks=spec.checks)
     times = {"update_s": update_s, "trials": trials, "route_s": route_s, "attack_s": _time_attack(scenario, first)}
     return times | {"training_s": training_s}
 
