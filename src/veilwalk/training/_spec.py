@@ -127,6 +127,7 @@ class LearningSpec(Specification):
         "A Flower app, run unchanged instead of a learner: module:client_app, with :initial=module.Net where it has no "
         "get_parameters, and :name=value of its run configuration. It loads its own rows, by partition id.",
         "MODULE:APP",
+        usual="none: a learner",
     )
     payload: str = option("fp32", f"How a model's numbers travel: {', '.join(PAYLOADS)}.", "FORM", choices=PAYLOADS)
     accept: str = option(
