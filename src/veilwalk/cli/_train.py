@@ -80,20 +80,22 @@ _ATTACKERS = (
 def demo(
     *,
     out: Annotated[Path, option("Where the run is kept.", "DIR")] = Path("veilwalk-demo"),
+    watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
     """Show it: 300 peers learn to read digits, privately.
 
     The same as veilwalk train with nothing said: about a minute on two cores, offline, on data that come with the
-    package. Called again it shows the finished run, or goes on with one that was stopped.
+    package. Called again it shows the finished run, or goes on with one that was stopped. With --watch a page in the
+    browser shows it live: the walk on the network, what was learnt, what an observer can infer.
 
-    Example: veilwalk demo
+    Example: veilwalk demo --watch
     """
     folder = rooms.training.RunFolder(out)
     # A run also holds what was chosen for it.
     if folder.started and folder.spec() != rooms.training.Scenario.from_spec(TRAIN.defaults).spec:
         raise ConfigError(f"{out} holds another run than the demo: choose another folder with --out")
-    train(out=out, resume=folder.started, as_json=as_json)
+    train(out=out, resume=folder.started, watch=watch, as_json=as_json)
     if not as_json:
         page = out / "report.html"
         page_hint = f"open {page} in a browser; " if page.exists() else ""

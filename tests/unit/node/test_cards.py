@@ -34,7 +34,7 @@ def test_a_changed_card_is_refused(folder: Path) -> None:
     """The TLS key signs name, address and sealing keys."""
     new_keys(folder / "keys")
     text = (folder / "keys" / "card.json").read_text()
-    for old, new in {"127.0.0.1:7100": "127.0.0.1:7101", '"suite":1': '"suite":2'}.items():
+    for old, new in {"127.0.0.1:7100": "127.0.0.1:7101", '"suite":3': '"suite":2'}.items():
         with pytest.raises((CryptoError, InputFileError)):
             read_card(text.replace(old, new).encode(), "card")
     other = json.loads(text)

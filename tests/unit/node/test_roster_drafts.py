@@ -111,7 +111,7 @@ def test_cards_are_read_from_files_and_directories(tmp_path: Path) -> None:
     assert read_cards([]) == ({}, None)
     with pytest.raises(ConfigError, match="a second card for a"):
         read_cards([tmp_path / "a", tmp_path / "a"])
-    with pytest.raises(ConfigError, match="of suite 2, the others of 1"):
+    with pytest.raises(ConfigError, match="of suite 2, the others of 3"):
         read_cards([tmp_path / "a", tmp_path / "c"])
     with pytest.raises(InputFileError, match="No such file"):
         read_cards([tmp_path / "d"])

@@ -148,8 +148,6 @@ def settle_run(
     from veilwalk.design import visits_per_link
     from veilwalk.learning import init_generator, params_bytes
 
-    if scheme.train_probability < 1.0:
-        raise InvalidParameterError("train_probability", scheme.train_probability, "1: nodes make no blank legs yet")
     timing, dwell_s = spec.timing, spec.timing.dwell_s
     if dwell_s is None:
         dwell_s = measured_dwell(learner, trial, protection, tested=spec.learning.accept != "none")
@@ -166,6 +164,7 @@ def settle_run(
         starve_hops=float(starve_hops),
         hops_per_update=float(scheme.price.hops),
         visits_per_link=visits_per_link(scheme.graph, recipients=scheme.recipients, walk=scheme.walk),
+        train_probability=scheme.train_probability,
         signatures=signatures_needed(scheme.graph.n_nodes, spec.end.updates // spec.end.walks),
         **{name: getattr(protection, name) for name in protection.list_figures()},
     )
@@ -232,8 +231,6 @@ def choose_node_scheme(graph: Graph, spec: RunSpec) -> Scheme:
     """Return the scheme of a run of nodes: without any part given the recommended one, by a walk that never turns."""
     from veilwalk.design import choose_scheme, recommend
 
-    if graph.is_overlay:
-        raise InvalidParameterError("graph", graph.name, "a published graph, such as rrg:20:3: nodes know all of it")
     parts = spec.scheme
     if parts.is_open:
         scheme = replace(recommend(graph).scheme, walk=STRAIGHT, designed_for=STRAIGHT)

@@ -6,8 +6,9 @@ import asyncio
 import itertools
 import math
 import ssl
-from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Coroutine, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,12 @@ from veilwalk.core.errors import ConfigError, ProtocolError, SpoolError, Transpo
 from veilwalk.node.link import Hello, answer_spread, dialing_context, listening_context
 from veilwalk.node.members import Manifest, NodeKeys, Roster
 from veilwalk.node.peer._age import Watches
-from veilwalk.node.peer._assemble import NodeParts
+from veilwalk.node.peer._assemble import NodeParts, check_disk, check_own_entry
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._destination import Destination
 from veilwalk.node.peer._links import InLinks, OutLink
 from veilwalk.node.peer._log import Incidents
+from veilwalk.node.peer._membership import Membership
 from veilwalk.node.peer._neighbours import NeighbourWeights, Visits, allowed_visits
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.peer._scheduler import Scheduler
@@ -28,25 +30,6 @@ from veilwalk.node.spool import Spool
 _WATCH_S = 0.25
 # Once a minute.
 _TIDY_BEATS = 240
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStatistics:
-    """What a running node has counted, at one moment.
-
-    Attributes:
-        tallies: Its counters on disk, which restarts do not reset.
-        events: Counts since it started.
-        in_custody: Messages held or being handed on.
-        links_up: Neighbours connected.
-        roster_version: Version of the roster held.
-    """
-
-    tallies: Mapping[str, int]
-    events: Mapping[str, int]
-    in_custody: int
-    links_up: int
-    roster_version: int
 
 
 class Node(Incidents):
@@ -58,9 +41,11 @@ class Node(Incidents):
         self._membership = parts.membership
         self.id = parts.keys.id
         spool = Spool(parts.disk)
+        if parts.note is not None:
+            check_disk(spool, parts.note)
         self._limits = parts.limits.within(parts.rules.late_s)
         rules, step_s = parts.rules, max(parts.rules.hop_s, parts.rules.dwell_s)
-        quota = self._limits.messages_of_one(self.message_bytes, rules.walks)
+        quota = self._limits.messages_of_one(self.manifest.message_bytes, rules.walks)
         spool.note_walks(rules.walks)
         #: Notices that walks are lost.
         self.watches = Watches(
@@ -69,7 +54,7 @@ class Node(Incidents):
         #: Weighs neighbours by what they did.
         self.neighbours = NeighbourWeights(
             patience_s=rules.late_s / 2,
-            link_s=2 * len(self.roster.edges) * step_s / rules.walks,
+            link_s=self.roster.n_arcs * step_s / rules.walks,
             walks=rules.walks,
             pace=self.watches.pace,
         )
@@ -88,6 +73,7 @@ class Node(Incidents):
         self._out_links: dict[str, OutLink] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_over = False
+        self._opened = self.roster.open_epochs(time.time())
 
     @property
     def roster(self) -> Roster:
@@ -98,16 +84,6 @@ class Node(Incidents):
     def manifest(self) -> Manifest:
         """The manifest this node works by."""
         return self._membership.manifest
-
-    @property
-    def message_bytes(self) -> int:
-        """Length of every message of the run."""
-        return self._membership.message_bytes
-
-    @property
-    def degree(self) -> int:
-        """How many neighbours this node has."""
-        return len(self.roster.neighbours(self.id))
 
     @property
     def answer_spread_s(self) -> float:
@@ -124,16 +100,11 @@ class Node(Incidents):
         links = sorted(self._out_links.items())
         return {peer: {"up": link.up} | self.neighbours.describe(peer) for peer, link in links}
 
-    async def statistics(self) -> NodeStatistics:
-        """Return what this node has counted until now."""
+    async def statistics(self) -> dict[str, dict[str, int]]:
+        """Return what this node has counted until now, by the sources of :data:`.METRICS`."""
         tallies, held = await self.scheduler.store(self.scheduler.custody.statistics)
-        return NodeStatistics(
-            tallies=tallies,
-            events=dict(self.events),
-            in_custody=held,
-            links_up=self.links_up,
-            roster_version=self.roster.version,
-        )
+        gauges = {"in_custody": held, "links_up": self.links_up, "roster_version": self.roster.version}
+        return {"tally": tallies, "event": dict(self.events), "gauge": gauges}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; what is in custody then waits on disk."""
@@ -163,16 +134,11 @@ class Node(Incidents):
             raise ConfigError(
                 f"roster version {roster.version} leaves {self.id} out: this node works under the one before"
             )
-        keys.check_entry(roster.member(self.id))
+        roster = roster.open_row(self.id, keys.roster_key)
+        check_own_entry(keys, roster)
         law, membership = parts.law.row(roster, self.id), replace(self._membership, roster=roster)
         # Custody first: it takes what is sealed under either roster, so nothing that comes meanwhile is refused.
-        custody_follow = partial(
-            self.scheduler.custody.follow,
-            opener=membership.opener(keys),
-            next_hop=self._next_hop(roster),
-            allowed_visits=self._allowed_visits(roster),
-        )
-        await self.scheduler.store(custody_follow)
+        await self._open_by(membership, keys)
         self._destination.law, self._destination.keys = law, keys
         self._parts = replace(parts, keys=keys)
         self._membership = membership
@@ -189,6 +155,18 @@ class Node(Incidents):
             await self.scheduler.part_from(peer)
         parts.log.event("roster", version=roster.version, epoch=roster.epoch, neighbours=len(neighbours))
         self._say_what_does_not_fit()
+
+    async def _open_by(self, membership: Membership, keys: NodeKeys) -> None:
+        """Open and route messages as a roster asks now."""
+        roster, epochs = membership.roster, membership.roster.open_epochs(time.time())
+        custody_follow = partial(
+            self.scheduler.custody.follow,
+            opener=membership.opener(keys),
+            next_hop=self._next_hop(roster),
+            allowed_visits=self._allowed_visits(roster),
+        )
+        await self.scheduler.store(custody_follow)
+        self._opened = epochs
 
     def drain(self) -> None:
         """Take nothing new from now on, and make no walk; what is in custody is handed on as ever."""
@@ -279,6 +257,9 @@ class Node(Incidents):
             self.watches.exclude_downtime(still_s)
             self.neighbours.exclude_downtime(still_s)
             try:
+                if self._opened != self.roster.open_epochs(time.time()):
+                    await self._open_by(self._membership, self._parts.keys)
+                    await self.scheduler.store(self.scheduler.custody.expire)
                 await self.scheduler.store(self.scheduler.custody.visits.exclude_downtime, min(still_s, passed))
                 if beat % _TIDY_BEATS == 0:
                     await self.scheduler.store(self.scheduler.custody.spool.tidy)
