@@ -24,8 +24,8 @@ from veilwalk.node.link import Limits
 from veilwalk.node.members import Manifest, NodeKeys, Roster, RunRules, new_node_keys
 from veilwalk.node.peer import Law
 from veilwalk.node.peer._assemble import NodeParts
-from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
+from veilwalk.node.peer._observe import Log
 from veilwalk.node.peer._trainer import Task
 from veilwalk.node.sealing import Suite
 from veilwalk.node.spool import FolderDisk

@@ -293,7 +293,7 @@ def test_what_hangs_under_noise_is_tried_again_without_data(
     """The same model, so that nobody sees that data made it hang; without noise, this node's own model."""
     worker = object.__new__(Worker)
     figures = RunFigures(late_hops=9.0, clip=0.5, noise=noise)
-    worker._manifest = replace(manifest_of(cluster[0]), figures=figures)
+    worker._task = replace(manifest_of(cluster[0]), figures=figures), 0
     attempts: list[TrainingJob] = []
 
     def hang_once(attempt: TrainingJob) -> TrainingOutcome:
@@ -302,7 +302,7 @@ def test_what_hangs_under_noise_is_tried_again_without_data(
             raise TimeoutError
         return TrainingOutcome(model=b"", state={}, counts=("updates",))
 
-    monkeypatch.setattr(worker, "_update", hang_once)
+    monkeypatch.setattr(worker, "_ask", hang_once)
     monkeypatch.setattr(worker, "_replace", lambda: None)
     asked = lesson(1, 0, 0, 0)
     assert worker.update(asked).counts == ("updates", "out_of_time")
