@@ -15,7 +15,7 @@ from veilwalk.node.members._drafts import (
 from veilwalk.node.members._keys import _self_signed
 from veilwalk.node.members._roster import Member, Roster
 from veilwalk.node.members._signed import _signed_bytes, signature_path
-from veilwalk.node.sealing._kem import Suite, kem_public_bytes, new_kem_secret
+from veilwalk.node.sealing._kem import Suite, kem_private_key, kem_public_bytes, new_kem_secret
 
 NOW = 1_800_000_000
 
@@ -29,7 +29,10 @@ EDGES = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a"), ("a", "c")]
 ROOT = Ed25519PrivateKey.generate()
 
 
-TLS = {name: Ed25519PrivateKey.generate() for name in "abcdef"}
+TLS = {name: Ed25519PrivateKey.generate() for name in "abcdefghijkl"}
+
+
+ROSTER_KEYS = {name: kem_private_key(Suite.HYBRID, new_kem_secret(Suite.HYBRID)) for name in TLS}
 
 
 CERTIFICATES = {name: _self_signed(key, name) for name, key in TLS.items()}
@@ -41,6 +44,7 @@ def member(name: str, epochs: tuple[int, ...] = (0, 1), suite: Suite = Suite.X25
         "address": f"{name}.example:7100",
         "certificate": CERTIFICATES[name],
         "kem": kem,
+        "roster_key": ROSTER_KEYS[name].public,
     } | options
     return Member(id=name, **settled)
 

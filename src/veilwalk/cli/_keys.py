@@ -28,7 +28,8 @@ def new(
     node_id: Annotated[Text, option("Name of the node.", "NAME", "the directory's", name="--id")] = None,
     address: Annotated[Text, option("Where its neighbours reach it. Needed for a node.", "HOST:PORT")] = None,
     suite: Suite = "hybrid",
-    epoch: Annotated[int, option("First epoch to make sealing keys for; the next gets one too.")] = 0,
+    epoch: Annotated[int, option("First epoch to make sealing keys for.")] = 0,
+    periods: Annotated[int, option("Epochs that get one; for a secret overlay all until its roster ends.")] = 2,
     password_file: PasswordFile = None,
 ) -> None:
     """Make the keys of a node, or of the root.
@@ -65,9 +66,10 @@ def new(
         address=address,
         suite=rooms.node.Suite[suite.upper()],
         epoch=epoch,
+        periods=periods,
         password=password,
     )
-    typer.echo(f"keys of {keys.id} in {out}, {_protection(password)}, for epochs {epoch} and {epoch + 1}")
+    typer.echo(f"keys of {keys.id} in {out}, {_protection(password)}, for epochs {epoch} to {max(keys.kem)}")
     card = _named_card(out, keys)
     typer.echo(f"send {card} to the root's keeper; TLS fingerprint {keys.member.tls_spki_sha256.hex()}")
 
@@ -76,19 +78,20 @@ def new(
 def rotate(
     directory: Annotated[Path, argument("DIR", "The node's key directory.")],
     *,
+    periods: Annotated[int, option("Epochs that get a key, after those that have one.")] = 1,
     password_file: PasswordFile = None,
 ) -> None:
-    """Make a node's sealing key for the next epoch.
+    """Make a node's sealing keys for the next epochs.
 
-    And a card that shows it.
+    And a card that shows them.
 
     Example: veilwalk keys rotate keys/clinic-a1 --password-file password
 
-    Send the new card, NAME.json, to the root's keeper, who signs the next roster (veilwalk roster rotate). The running
-    node takes up the new key with that roster, and then deletes the keys that are two epochs old.
+    Send the new card, NAME.json, to the root's keeper, who signs the next roster (veilwalk roster rotate, or deal). The
+    running node takes up the new keys with that roster, and deletes keys that are two epochs old.
     """
-    keys = rooms.members.rotate_node_keys(directory, password=read_optional_password(password_file))
-    typer.echo(f"{keys.id} has a sealing key for epoch {max(keys.kem)}")
+    keys = rooms.members.rotate_node_keys(directory, periods=periods, password=read_optional_password(password_file))
+    typer.echo(f"{keys.id} has sealing keys for epochs {min(keys.kem)} to {max(keys.kem)}")
     typer.echo(f"send {_named_card(directory, keys)} to the root's keeper")
 
 

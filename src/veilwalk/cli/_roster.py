@@ -6,14 +6,14 @@ import datetime as dt
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from veilwalk.cli import _rooms as rooms
 from veilwalk.cli._design import SPEC_HELP, read_graph_spec
 from veilwalk.cli._keys import PasswordFile, read_optional_password
-from veilwalk.cli._options import AsJson, File, Text, argument, option
+from veilwalk.cli._options import AsJson, Count, File, Text, argument, option
 from veilwalk.cli._output import make_group, print_facts, print_table, show_result
 from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, InvalidParameterError
@@ -38,25 +38,35 @@ def make(
     *,
     graph: Annotated[Text, option(_GRAPH, "SPEC")] = None,
     edges: Edges = None,
+    overlay: Annotated[Count, option("A secret overlay of so many links each, instead.", default="none")] = None,
+    period: Annotated[float, option("Hours of a period of an overlay's keys; the last stays to the end.")] = 168,
     network: Annotated[Text, option("Id of the network, 32 digits; fresh unless given.", "HEX")] = None,
     out: Out = _NOW,
     days: Days = 90,
 ) -> None:
     """Draft the first roster from members' cards and a network.
 
-    Nothing is signed yet. Afterwards add, remove, renew and rotate change it.
+    Nothing is signed yet. Afterwards add, remove, renew and rotate change it. Of a secret overlay the links are drawn
+    and sealed for each member; deal changes it. OUT.deal names all of them: keep it as the root's key.
 
-    Example: veilwalk roster make keys/* --graph rrg:20:3:seed=1 --out roster.json
+    Published links: veilwalk roster make keys/* --graph rrg:20:3:seed=1 --out roster.json
+
+    Secret links: veilwalk roster make cards/*.json --overlay 3
     """
     members, suite = rooms.members.read_cards(cards)
-    if suite is None or (graph is None) == (edges is None):
-        raise ConfigError("the network: give either --graph or --edges")
+    if suite is None or [graph, edges, overlay].count(None) != 2:
+        raise ConfigError("the network: give one of --graph, --edges and --overlay")
     network_id = None if network is None else rooms.members.parse_network(network)
+    now = int(time.time())
+    if overlay is not None:
+        about: dict[str, Any] = {"suite": suite, "now": now, "days": days, "network": network_id}
+        draft, deal = rooms.members.deal_roster(members, degree=overlay, period_s=round(period * 3600), **about)
+        _write_draft(out, draft, deal=deal)
+        return
     links = rooms.graphs.read_graph(edges) if edges is not None else read_graph_spec(graph or "")
     if links.is_overlay:
-        raise InvalidParameterError("graph", graph, "a published graph, such as rrg:20:3: a roster lists all links")
+        raise InvalidParameterError("graph", graph, "a published graph; --overlay DEGREE deals a secret one")
     pairs = rooms.members.edges_of_graph(links, set(members))
-    now = int(time.time())
     roster = rooms.members.first_roster(members, pairs, suite=suite, now=now, days=days, network=network_id)
     _write_draft(out, roster)
 
@@ -79,7 +89,7 @@ def add(
 
     A member has lost a key, and made new ones: veilwalk roster add cards/clinic-a1.json --replace clinic-a1
     """
-    old = rooms.members.Roster.read_draft(roster)
+    old = _read_published(roster)
     members = _read_cards(cards, old)
     neighbours = [] if to is None else [name.strip() for name in to.split(",")]
     edges = rooms.members.join_edges(old, members, to=neighbours, replaced=replace or [])
@@ -103,7 +113,7 @@ def remove(
 
     Example: veilwalk roster remove clinic-b2 --link clinic-a1,clinic-c1
     """
-    old = rooms.members.Roster.read_draft(roster)
+    old = _read_published(roster)
     added = []
     for text in link or []:
         first, *others = _split_names(text, old, "link")
@@ -124,7 +134,7 @@ def renew(*, edges: Edges = None, roster: Before = _NOW, out: Out = _NEXT, days:
 
     Example: veilwalk roster renew --days 90
     """
-    old = rooms.members.Roster.read_draft(roster)
+    old = _read_published(roster)
     pairs = old.edges
     if edges is not None:
         pairs = tuple(rooms.members.edges_of_graph(rooms.graphs.read_graph(edges), set(old.ids)))
@@ -145,7 +155,7 @@ def edges(
 
     Example: veilwalk roster edges roster.json --of clinic-a1
     """
-    version = rooms.members.Roster.read_draft(roster)
+    version = _read_published(roster)
     members = list(version.ids) if of is None else _split_names(of, version, "of")
     addresses = {name: {peer: version.member(peer).address for peer in version.neighbours(name)} for name in members}
     if out is not None:
@@ -177,7 +187,7 @@ def rotate(
 
     Every member first runs veilwalk keys rotate and sends its new card. Hand the roster out before the epoch begins.
     """
-    old = rooms.members.Roster.read_draft(roster)
+    old = _read_published(roster)
     members = _read_cards(cards, old)
     validate.more_than(0, days=days)
     if not 0 <= seals_in <= 24 * days:
@@ -189,6 +199,35 @@ def rotate(
         typer.echo(f"passed over, for they are no members: the cards of {', '.join(passed_over)}")
     rotated = rooms.members.rotated_roster(old, cards=members, now=now, days=days, seals_from=begins)
     _write_draft(out, rotated, roster, old)
+
+
+@app.command("deal")
+def deal(
+    cards: Annotated[list[Path] | None, argument("CARD", "Cards of newcomers, or new ones of members.")] = None,
+    *,
+    remove: Annotated[Text, option("The members that leave.", "A,B")] = None,
+    replace: Replace = None,
+    roster: Before = _NOW,
+    out: Out = _NEXT,
+    days: Days = 90,
+) -> None:
+    """Draft the next roster of a secret overlay, with all changes at once.
+
+    Nothing is signed yet. Links stay as they are. Members' new cards (keys rotate) bring keys of further periods;
+    newcomers get the places of those who left with the version before, or new ones.
+
+    Example: veilwalk roster deal cards/*.json --remove clinic-b2
+
+    ROSTER.deal must lie beside the roster; the next one is written beside the draft.
+    """
+    old = rooms.members.Roster.read_draft(roster)
+    if not old.is_overlay:
+        raise ConfigError(f"{roster}: its links are published: add, remove, renew and rotate change it")
+    before = rooms.members.Deal.read(rooms.members.deal_path(roster), old)
+    gone = [] if remove is None else _split_names(remove, old, "remove")
+    about: dict[str, Any] = {"removed": gone, "replaced": replace or (), "now": int(time.time()), "days": days}
+    draft, kept = rooms.members.deal_again(old, before, cards=_read_cards(cards or [], old), **about)
+    _write_draft(out, draft, roster, old, deal=kept)
 
 
 @app.command("sign")
@@ -253,6 +292,16 @@ def check(
     typer.echo("valid")
 
 
+def _read_published(path: Path) -> rooms.members.Roster:
+    """Return the draft of a roster that shows its links."""
+    roster = rooms.members.Roster.read_draft(path)
+    if roster.is_overlay:
+        raise ConfigError(
+            f"{path}: its links are secret: veilwalk roster deal changes it, node check shows a node its own"
+        )
+    return roster
+
+
 def _read_cards(cards: Sequence[Path], old: rooms.members.Roster) -> dict[str, rooms.members.Member]:
     """Return the members of cards that join a roster, or replace its members."""
     members, suite = rooms.members.read_cards(cards)
@@ -266,17 +315,21 @@ def _write_draft(
     roster: rooms.members.Roster,
     previous: Path | None = None,
     old: rooms.members.Roster | None = None,
+    *,
+    deal: rooms.members.Deal | None = None,
 ) -> None:
-    """Write a draft that follows ``previous``, show it and say what comes next."""
+    """Write a draft that follows ``previous``, show it and say what comes next; ``deal`` is the dealer's part of it."""
     if previous is not None and path.resolve() == previous.resolve():
         raise InvalidParameterError("out", str(path), "another file: members still hold the one before")
     rooms.members.require_unsigned(path)
     owners: dict[str, str] = {}
-    for member in roster.members:
+    for member in (deal or roster).members:
         other = owners.setdefault(member.address, member.id)
         if other != member.id:
             raise ConfigError(f"{other} and {member.id} have the same address, {member.address}: must differ")
     replaced = path.exists()
+    if deal is not None:
+        deal.write(rooms.members.deal_path(path))
     write_atomically(path, roster.data)
     _print(roster, old)
     if replaced:
@@ -284,27 +337,32 @@ def _write_draft(
     current = "" if previous is None else f" --current {previous}"
     hint = f"veilwalk roster sign {path} --root DIR{current} --password-file FILE"
     typer.echo(f"drafted, not signed: {path}; next: {hint}")
+    if deal is not None:
+        typer.echo(f"{path}.deal names all links: keep it beside the root's key, and delete it when the network ends")
 
 
 def _print(roster: rooms.members.Roster, old: rooms.members.Roster | None = None) -> None:
     """Show a roster, and what it changes of the one before."""
+    hours = roster.period_s / 3600
     facts = {
         "network": roster.network.hex(),
         "version": roster.version,
-        "epoch": roster.epoch,
+        "epoch": roster.epoch_at(time.time()) if roster.is_overlay else roster.epoch,
+        "keys for epochs": f"{roster.epoch} to {roster.key_epochs[-1]}, {hours:g} h each"
+        if roster.is_overlay
+        else None,
         "suite": roster.suite.name.lower(),
         "created": _date(roster.created),
         "sealed in from": _date(roster.seals_from) if roster.rolls_over else None,
         "expires": _date(roster.expires),
         "members": len(roster.members),
-        "edges": len(roster.edges),
+        "edges": f"secret, {roster.degree} each" if roster.is_overlay else len(roster.edges),
         "digest": roster.digest.hex(),
     }
     print_facts("roster", facts)
-    rows = [
-        (member.id, member.address, str(len(roster.neighbours(member.id))), member.tls_spki_sha256.hex())
-        for member in roster.members
-    ]
+    secret, pins = roster.is_overlay, {member.id: member.fingerprint for member in roster.members}
+    links = {name: "sealed" if secret else str(len(roster.neighbours(name))) for name in pins}
+    rows = [(name, roster.member(name).address or "sealed", links[name], pin) for name, pin in pins.items()]
     print_table("members", ("name", "address", ">neighbours", "TLS fingerprint"), rows)
     if (warning := rooms.cluster.describe_crowd(len(roster.members) - 1)) is not None:
         typer.echo(f"note: {warning}")

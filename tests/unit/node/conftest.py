@@ -21,7 +21,7 @@ from veilwalk.design import visits_per_link
 from veilwalk.learning import Partition, UpdateResult
 from veilwalk.node.cluster import free_ports
 from veilwalk.node.link._limits import Limits
-from veilwalk.node.members import RunRules, _keys
+from veilwalk.node.members import Deal, LawRule, RunRules, _keys, deal_roster
 from veilwalk.node.members._keys import NodeKeys, new_node_keys, new_root_key
 from veilwalk.node.members._roster import Roster
 from veilwalk.node.peer import Law
@@ -81,6 +81,7 @@ class Network:
     nodes: dict[str, Node] = field(default_factory=dict)
     stops: dict[str, asyncio.Event] = field(default_factory=dict)
     runs: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    deal: Deal | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -175,26 +176,32 @@ def network(tmp_path: Path) -> Callable[..., Network]:
         limits: Limits | None = None,
         starts: bool = True,
         recipients: int = 1,
+        overlay: int = 0,
+        period_s: int = 60,
+        prefix: str = "n",
     ) -> Network:
         folder = tmp_path / f"network{next(_fresh)}"
-        names = [f"n{index}" for index in range(n_nodes)]
+        names = [f"{prefix}{index}" for index in range(n_nodes)]
         keys = {
-            name: new_node_keys(folder / name, node_id=name, address=f"127.0.0.1:{port}", suite=Suite.X25519)
+            name: new_node_keys(
+                folder / name,
+                node_id=name,
+                address=f"127.0.0.1:{port}",
+                suite=Suite.X25519,
+                periods=8 if overlay else 2,
+            )
             for name, port in zip(names, free_ports(n_nodes), strict=True)
         }
         ring = [(i, (i + 1) % n_nodes) for i in range(n_nodes)]
         edges = {tuple(sorted((names[a], names[b]))) for a, b in (*ring, *chords)}
-        roster = Roster(
-            network=bytes(range(16)),
-            suite=Suite.X25519,
-            version=1,
-            epoch=0,
-            created=int(time.time()),
-            expires=int(time.time()) + 3600,
-            prev_digest=None,
-            members=tuple(keys[name].member for name in names),
-            edges=tuple(sorted(edges)),  # type: ignore[arg-type]
-        )
+        deal = None
+        if overlay:
+            cards = {name: keys[name].member for name in names}
+            about: dict[str, Any] = {"suite": Suite.X25519, "now": int(time.time()), "days": 1}
+            about["network"] = bytes(range(16))
+            roster, deal = deal_roster(cards, degree=overlay, period_s=period_s, **about)
+        else:
+            roster = published(names, keys, edges)
         learner = Tally(n_nodes)
         manifest = make_test_manifest(
             learner.init_params(np.random.default_rng(0)),
@@ -206,10 +213,11 @@ def network(tmp_path: Path) -> Callable[..., Network]:
         often = visits_per_link(roster.graph(), recipients=recipients, walk=rules.walk)
         rules = replace(rules, visits_per_link=rules.visits_per_link or often)
         logs = {name: io.StringIO() for name in names}
+        everybody = {name: Law(shares={other: 1 / (n_nodes - 1) for other in names if other != name}) for name in names}
         parts = {
             name: NodeParts(
                 keys=keys[name],
-                membership=Membership(manifest=manifest, roster=roster),
+                membership=Membership(manifest=manifest, roster=roster).open_row(keys[name]),
                 task=Task(
                     learner=learner,
                     data=Partition(np.eye(n_nodes)[index : index + 1], np.zeros(1, dtype=np.int64)),
@@ -218,7 +226,7 @@ def network(tmp_path: Path) -> Callable[..., Network]:
                     rules=rules,
                 ),
                 rules=rules,
-                law=Law(shares={other: 1 / (n_nodes - 1) for other in names if other != name}),
+                law=Law(rule=LawRule(2)) if overlay else everybody[name],
                 disk=cast("Any", None),  # given at each start
                 limits=limits or Limits(retry_s=0.2, connect_s=2.0, answer_s=3.0),
                 starts=starts and index == 0,
@@ -226,6 +234,21 @@ def network(tmp_path: Path) -> Callable[..., Network]:
             )
             for index, name in enumerate(names)
         }
-        return Network(folder, new_root_key(folder / "root"), roster, keys, parts, logs)
+        return Network(folder, new_root_key(folder / "root"), roster, keys, parts, logs, deal=deal)
 
     return make
+
+
+def published(names: list[str], keys: Mapping[str, NodeKeys], edges: set[Any]) -> Roster:
+    """Return version 1 of a roster that shows all links."""
+    return Roster(
+        network=bytes(range(16)),
+        suite=Suite.X25519,
+        version=1,
+        epoch=0,
+        created=int(time.time()),
+        expires=int(time.time()) + 3600,
+        prev_digest=None,
+        members=tuple(keys[name].member for name in names),
+        edges=tuple(sorted(edges)),
+    )

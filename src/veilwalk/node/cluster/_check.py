@@ -69,9 +69,10 @@ def check_node(path: Path, *, peers: bool = True, whole: bool = True) -> Iterato
         yield from _check_run(config, membership)
     if keys is None:
         return
-    entry = yield from _check("own entry", lambda: _find_entry(config, keys, membership), lambda _: "as in the keys")
-    if entry is None:
+    opened = yield from _check("own entry", partial(_open_entry, config, keys, membership), lambda _: "as in the keys")
+    if opened is None:
         return
+    membership, entry = opened, opened.roster.member(keys.id)
     yield from _check("law", lambda: _count_targets(config, membership, keys.id), lambda n: f"seals for {n} members")
     yield from _check("disk", lambda: _find_room(config, membership, keys.id), lambda free: f"{free >> 20} MiB free")
     own = (entry.host, entry.port) if config.listen is None else host_and_port("listen", config.listen)
@@ -144,10 +145,11 @@ def _check_state(config: NodeConfig) -> bool:
     return is_running(config.state)
 
 
-def _find_entry(config: NodeConfig, keys: NodeKeys, membership: Membership) -> Member:
+def _open_entry(config: NodeConfig, keys: NodeKeys, membership: Membership) -> Membership:
     is_owned(config.state, keys.id)
-    check_own_entry(keys, membership.roster)
-    return membership.roster.member(keys.id)
+    opened = membership.open_row(keys)
+    check_own_entry(keys, opened.roster)
+    return opened
 
 
 def _count_targets(config: NodeConfig, membership: Membership, node: str) -> int:
@@ -158,7 +160,8 @@ def _count_targets(config: NodeConfig, membership: Membership, node: str) -> int
         raise ConfigError(
             f"the law does not name {', '.join(left_out)}: nobody seals for them; sign one by rule (far:R)"
         )
-    return len(law.row(roster, node).members)
+    row = law.row(roster, node)
+    return len(roster.foreign_keys(roster.epoch_at(time.time())) if roster.is_overlay else row.members)
 
 
 def _refuse_loose(config: NodeConfig) -> None:

@@ -23,8 +23,11 @@ from veilwalk.node.cluster._manifest import check_new_run, choose_node_scheme, d
 from veilwalk.node.cluster._processes import SETTINGS, ClusterStatus
 from veilwalk.node.link import Limits
 from veilwalk.node.members import (
+    MOST_EPOCHS,
     Manifest,
     RunFigures,
+    deal_path,
+    deal_roster,
     decode_params,
     edges_of_graph,
     first_roster,
@@ -59,6 +62,7 @@ class ClusterPlan:
         learner: The model.
         spec: The run, with nothing left open.
         figures: What was worked out from it.
+        period_s: Seconds of a period of keys, on a secret overlay.
         limits: Patience of every node.
         test: The public test set, for runs with a target.
     """
@@ -70,8 +74,18 @@ class ClusterPlan:
     n_classes: int
     spec: RunSpec
     figures: RunFigures
+    period_s: int = 0
     limits: Limits = field(default_factory=Limits)
     test: Partition | None = None
+
+    @property
+    def periods(self) -> int:
+        """For how many periods nodes get keys: twice as many as the run takes by design; the last one stays."""
+        if not self.graph.is_overlay:
+            return 2
+        spec, figures = self.spec, self.figures
+        seconds = spec.end.updates * figures.hops_per_update * max(spec.timing.hop_s, spec.timing.dwell_s or 0.0)
+        return min(2 + math.ceil(2 * seconds / self.period_s), MOST_EPOCHS - 1)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -92,6 +106,7 @@ class ClusterSetup:
             trial=max(scenario.partitions, key=len),
             law=f"far:{scheme.law.far}" if scheme.law.far else "",
         )
+        step_s = max(spec.timing.hop_s, spec.timing.dwell_s or 0.0)
         return ClusterPlan(
             graph=scheme.graph,
             law=scheme.law,
@@ -100,6 +115,7 @@ class ClusterSetup:
             n_classes=scenario.data.n_classes,
             spec=spec,
             figures=figures,
+            period_s=math.ceil(scheme.key_period * figures.hops_per_update * step_s),
             test=None if spec.end.target_accuracy is None else scenario.data.test,
         )
 
@@ -188,13 +204,20 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         root = new_root_key(folder / "root")
+        options: dict[str, Any] = {"suite": suite, "periods": plan.periods}
         members = {
-            name: new_node_keys(folder / name / "keys", node_id=name, address=address, suite=suite).member
+            name: new_node_keys(folder / name / "keys", node_id=name, address=address, **options).member
             for name, address in zip(ids, where, strict=True)
         }
         # Members are numbered as the nodes are, whatever these are called elsewhere.
         edges = edges_of_graph(replace(plan.graph, labels=None), ids)
-        roster = first_roster(members, edges, suite=suite, now=int(time.time()), days=_DAYS)
+        about: dict[str, Any] = {"suite": suite, "now": int(time.time()), "days": _DAYS}
+        if plan.graph.is_overlay:
+            degree = int(plan.graph.degrees.max())
+            roster, deal = deal_roster(members, degree=degree, period_s=plan.period_s, edges=edges, **about)
+            deal.write(deal_path(folder / "roster.json"))
+        else:
+            roster = first_roster(members, edges, **about)
         roster.sign(folder / "roster.json", root)
         # A rule follows whatever becomes of the members; any other law is written for these, by their names.
         rule = f"far:{plan.law.far}" if plan.law.far else None

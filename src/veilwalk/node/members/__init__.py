@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from veilwalk.core.rooms import open_room
 
 if TYPE_CHECKING:
+    from veilwalk.node.members._deal import Deal, deal_again, deal_path, deal_roster
     from veilwalk.node.members._drafts import (
         changed_roster,
         describe_changes,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         node_walk,
     )
     from veilwalk.node.members._roster import (
+        MOST_EPOCHS,
         Member,
         Roster,
         read_card,

@@ -146,7 +146,7 @@ def first_roster(
         version=1,
         epoch=epoch,
         created=now,
-        expires=_expiry(now, days),
+        expires=expiry(now, days),
         prev_digest=None,
         members=_with_keys(members, range(epoch, epoch + 2)),
         edges=_sorted(edges),
@@ -203,7 +203,7 @@ def rotated_roster(
 
 
 def _successor(previous: Roster, members: Mapping[str, Member], *, now: int, days: float, **changes: Any) -> Roster:
-    expires, epoch = _expiry(now, days), changes.get("epoch", previous.epoch)
+    expires, epoch = expiry(now, days), changes.get("epoch", previous.epoch)
     seals_from = changes.get("seals_from", previous.seals_from)
     if expires <= seals_from:
         # By its own name, which the keeper gave: the roster would name a field that nobody asked for.
@@ -228,7 +228,8 @@ def _with_keys(members: Mapping[str, Member], epochs: range) -> tuple[Member, ..
             early = len(epochs) > 2 and epochs[0] not in member.kem
             wait = f"; {epochs[1]} has not begun: add members after that" if early else ""
             raise ConfigError(f"{node_id} has sealing keys for epochs {held}: needs {needs}{wait}")
-        renewed.append(replace(member, kem={number: member.kem[number] for number in epochs}))
+        kem = {number: member.kem[number] for number in epochs}
+        renewed.append(replace(member, kem=kem, roster_key=b""))
     return tuple(renewed)
 
 
@@ -236,7 +237,8 @@ def _sorted(edges: Edges) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((min(edge), max(edge)) for edge in edges))
 
 
-def _expiry(now: int, days: float) -> int:
+def expiry(now: int, days: float) -> int:
+    """Return when a version ends that holds for so many days from ``now``."""
     if not 0 < days <= 3660:
         raise InvalidParameterError("days", days, "more than 0, and at most 3660")
     return now + max(1, round(days * DAY_S))

@@ -1,7 +1,8 @@
 """The keys of a node and of the root, the directory they live in, and the form of a key file.
 
     root.key  root.pub                          the root: signs rosters and manifests, kept offline
-    tls.key  kem-0000000000.key ...  card.json    a node: its TLS key, one sealing key an epoch, its public card
+    tls.key  roster.key  kem-0000000000.key ...  card.json    a node: its TLS key, the key of its rows of rosters,
+                                                one sealing key an epoch, its public card
 
 A sealing key is deleted once its epoch is two behind: who steals the disk later cannot open what was recorded then.
 A key file holds one secret, readable by its owner only, and sealed under a password when one is given. PKCS8 as the
@@ -33,7 +34,15 @@ from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, CryptoError, InputFileError, InvalidParameterError, SpoolError
 from veilwalk.core.files import name_os_errors
 from veilwalk.core.records import write_atomically
-from veilwalk.node.members._roster import CARD_LIMIT, Member, check_node_id, make_card, read_card
+from veilwalk.node.members._roster import (
+    CARD_LIMIT,
+    MOST_EPOCHS,
+    Member,
+    check_address,
+    check_node_id,
+    make_card,
+    read_card,
+)
 from veilwalk.node.members._signed import (
     MAX_EPOCH,
     canonical_json,
@@ -51,8 +60,10 @@ ROOT_PUBLIC_NAME = "root.pub"
 CARD_NAME = "card.json"
 _ROOT_NAME = "root.key"
 _TLS_NAME = "tls.key"
+_ROSTER_NAME = "roster.key"
 _ROOT_ABOUT = {"kind": "root"}
 _TLS_ABOUT = {"kind": "tls"}
+_ROSTER_ABOUT = {"kind": "roster"}
 _KEM_NAME = re.compile(r"kem-([0-9]{10})\.key")
 # Validity is the roster's business: a clock that jumps must not cut a node off.
 _NOT_BEFORE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
@@ -80,6 +91,7 @@ class NodeKeys:
     member: Member
     suite: Suite
     tls_key: Ed25519PrivateKey = field(repr=False)
+    roster_key: KemPrivateKey = field(repr=False)
     kem: Mapping[int, KemPrivateKey] = field(repr=False)
 
     @property
@@ -87,11 +99,14 @@ class NodeKeys:
         """The name of the node."""
         return self.member.id
 
-    def check_entry(self, entry: Member) -> None:
-        """Refuse a roster's entry for this node whose keys it does not hold: what is sealed to them would be lost."""
+    def check_entry(self, entry: Member, since: int = 0) -> None:
+        """Refuse a roster's entry for this node whose keys it does not hold: what is sealed to them would be lost.
+
+        ``since`` is the first epoch that still counts.
+        """
         if entry.id != self.id or entry.tls_spki_sha256 != self.member.tls_spki_sha256:
             raise ConfigError(f"the TLS key of {entry.id} in the roster is not the one in this key directory")
-        for epoch in sorted(entry.kem):
+        for epoch in sorted(epoch for epoch in entry.kem if epoch >= since):
             if not self.holds(epoch, entry):
                 raise ConfigError(f"the sealing key of {entry.id} for epoch {epoch} in the roster is not held here")
 
@@ -143,26 +158,31 @@ def new_node_keys(
     address: str,
     suite: Suite = Suite.HYBRID,
     epoch: int = 0,
+    periods: int = 2,
     password: bytes | None = None,
 ) -> NodeKeys:
-    """Make a node's keys in ``directory`` (mode 0700): TLS, and sealing keys of ``epoch`` and the next."""
+    """Make a node's keys in ``directory`` (mode 0700): TLS, rows of rosters, and sealing keys from ``epoch`` on."""
     check_node_id(node_id)
+    check_address(address, node_id)
     validate.integer(epoch=epoch)
-    if not 0 <= epoch < MAX_EPOCH - 1:
-        raise InvalidParameterError("epoch", epoch, f"between 0 and {MAX_EPOCH - 2}")
-    tls_key = Ed25519PrivateKey.generate()
-    secrets = {number: new_kem_secret(suite) for number in (epoch, epoch + 1)}
+    _check_periods(periods, least=2)
+    if not 0 <= epoch <= MAX_EPOCH - periods:
+        raise InvalidParameterError("epoch", epoch, f"between 0 and {MAX_EPOCH - periods}")
+    tls_key, roster_secret = Ed25519PrivateKey.generate(), new_kem_secret(Suite.HYBRID)
+    roster_key = kem_private_key(Suite.HYBRID, roster_secret)
+    secrets = {number: new_kem_secret(suite) for number in range(epoch, epoch + periods)}
     kem = {number: kem_private_key(suite, secret) for number, secret in secrets.items()}
     public = {number: key.public for number, key in kem.items()}
-    # Building the member checks the address before anything is written.
-    member = Member(id=node_id, address=address, certificate=_self_signed(tls_key, node_id), kem=public)
+    certificate = _self_signed(tls_key, node_id)
+    member = Member(id=node_id, address=address, certificate=certificate, kem=public, roster_key=roster_key.public)
     make_private_directory(directory)
     _refuse_unfinished(directory)
     write_secret(directory / _TLS_NAME, tls_key.private_bytes_raw(), about=_TLS_ABOUT, password=password)
+    write_secret(directory / _ROSTER_NAME, roster_secret, about=_ROSTER_ABOUT, password=password)
     for number, secret in secrets.items():
         _write_kem_secret(directory, number, suite, secret, password)
     write_atomically(directory / CARD_NAME, make_card(member, suite, tls_key))
-    return NodeKeys(member=member, suite=suite, tls_key=tls_key, kem=kem)
+    return NodeKeys(member=member, suite=suite, tls_key=tls_key, roster_key=roster_key, kem=kem)
 
 
 def load_node_keys(directory: Path, *, password: bytes | None = None) -> NodeKeys:
@@ -172,14 +192,18 @@ def load_node_keys(directory: Path, *, password: bytes | None = None) -> NodeKey
     member, suite = read_card(read_bounded(directory / CARD_NAME, CARD_LIMIT), str(directory / CARD_NAME))
     secret = read_secret(directory / _TLS_NAME, about=_TLS_ABOUT, length=32, password=password)
     tls_key = Ed25519PrivateKey.from_private_bytes(secret)
-    kem = {}
+    path, length = directory / _ROSTER_NAME, Suite.HYBRID.secret_bytes
+    secret = read_secret(path, about=_ROSTER_ABOUT, length=length, password=password)
+    roster_key, kem = kem_private_key(Suite.HYBRID, secret), {}
     for epoch in held_epochs(directory):
         about, path = _kem_about(epoch, suite), _kem_path(directory, epoch)
         secret = read_secret(path, about=about, length=suite.secret_bytes, password=password)
         kem[epoch] = kem_private_key(suite, secret)
-    keys = NodeKeys(member=member, suite=suite, tls_key=tls_key, kem=kem)
+    keys = NodeKeys(member=member, suite=suite, tls_key=tls_key, roster_key=roster_key, kem=kem)
     own = tls_key.public_key() == x509.load_der_x509_certificate(member.certificate).public_key()
-    if not own or not all(keys.holds(epoch, member) for epoch in member.kem):
+    # Of a card for many periods the first keys are deleted one after the other.
+    listed = [epoch for epoch in member.kem if epoch >= min(kem, default=0)]
+    if not own or not listed or not all(keys.holds(epoch, member) for epoch in listed):
         raise InputFileError(f"{directory}: {CARD_NAME} and the key files do not belong together")
     return keys
 
@@ -217,18 +241,26 @@ class KeyRing:
                 _sync_directory(self._directory)
 
 
-def rotate_node_keys(directory: Path, *, password: bytes | None = None) -> NodeKeys:
-    """Make the sealing key of the next epoch and a new card with the two newest keys; delete nothing."""
+def rotate_node_keys(directory: Path, *, periods: int = 1, password: bytes | None = None) -> NodeKeys:
+    """Make the sealing keys of the next epochs, and a new card with these and the one before; delete nothing."""
+    _check_periods(periods, least=1)
     keys = load_node_keys(directory, password=password)
-    following = max(keys.member.kem) + 1
+    newest = max(keys.member.kem)
+    following = range(newest + 1, newest + 1 + periods)
     # A key that is there already is one whose card was not written before a crash.
-    if following not in keys.kem:
-        _write_kem_secret(directory, following, keys.suite, new_kem_secret(keys.suite), password)
-        keys = load_node_keys(directory, password=password)
-    kem = {epoch: keys.kem[epoch].public for epoch in (following - 1, following)}
+    for epoch in [epoch for epoch in following if epoch not in keys.kem]:
+        _write_kem_secret(directory, epoch, keys.suite, new_kem_secret(keys.suite), password)
+    keys = load_node_keys(directory, password=password)
+    kem = {epoch: keys.kem[epoch].public for epoch in (newest, *following)}
     member = replace(keys.member, kem=kem)
     write_atomically(directory / CARD_NAME, make_card(member, keys.suite, keys.tls_key))
     return replace(keys, member=member)
+
+
+def _check_periods(periods: int, *, least: int) -> None:
+    validate.integer(periods=periods)
+    if not least <= periods < MOST_EPOCHS:
+        raise InvalidParameterError("periods", periods, f"between {least} and {MOST_EPOCHS - 1}")
 
 
 def held_epochs(directory: Path) -> list[int]:
@@ -352,7 +384,7 @@ def read_secret(path: Path, *, about: Mapping[str, Any], length: int, password: 
         ConfigError: The file is sealed and no password was given.
         InputFileError: The file is missing, or is no such key.
     """
-    data = _read_private(path)
+    data = read_private(path, _FILE_LIMIT)
     content = parse_canonical(data, str(path))
     check_format(content, _FORMAT, str(path))
     sealed = "sealed" in content
@@ -403,11 +435,12 @@ def _write_new(path: Path, data: bytes) -> None:
             raise
 
 
-def _read_private(path: Path) -> bytes:
+def read_private(path: Path, limit: int) -> bytes:
+    """Return a file of secrets; refuse one that others may read, or that is too large."""
     with name_os_errors(InputFileError, path), path.open("rb") as stream:
         _refuse_loose(path, os.fstat(stream.fileno()), 0o077, "600")
-        data = stream.read(_FILE_LIMIT + 1)
-    if len(data) > _FILE_LIMIT:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
         raise InputFileError(f"{path}: not a key file")
     return data
 

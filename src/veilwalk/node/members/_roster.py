@@ -1,5 +1,8 @@
 """The roster: who belongs to a network, with which keys, at which addresses, along which edges.
 
+On a secret overlay it shows less: names, TLS keys, and for each period a shuffled list of keys without names. What a
+member needs beside, its :class:`OwnRow`, is sealed for it: :meth:`Roster.open_row` reads it.
+
 Each version ends by itself, so that a node cut off from news notices. A member leaves, or changes a key, by the next
 version; nothing else revokes.
 A member joins with a *card*, which its TLS key signs.
@@ -7,15 +10,16 @@ A member joins with a *card*, which its TLS key signs.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 import ssl
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from cryptography import x509
@@ -25,25 +29,43 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 
 from veilwalk.core import validate
-from veilwalk.core.errors import CryptoError, GraphError, InputFileError, InvalidParameterError, ProtocolError
+from veilwalk.core.config import decode
+from veilwalk.core.errors import (
+    ConfigError,
+    CryptoError,
+    GraphError,
+    InputFileError,
+    InvalidParameterError,
+    ProtocolError,
+)
 from veilwalk.node.members._manifest import Manifest
 from veilwalk.node.members._signed import (
     MAX_EPOCH,
     SignedDocument,
     check_text,
+    parse_canonical,
     read_record,
     write_record,
 )
-from veilwalk.node.sealing import RUN_ID_BYTES, SealContext, Suite, check_kem_public_key, need_length
+from veilwalk.node.sealing import (
+    RUN_ID_BYTES,
+    KemPrivateKey,
+    SealContext,
+    Suite,
+    check_kem_public_key,
+    need_length,
+    open_for_member,
+)
 
 if TYPE_CHECKING:
     from veilwalk.graphs import Graph
 
-CARD_LIMIT = 64 * 1024
+CARD_LIMIT = 128 * 1024
 _CARD_FORMAT = "veilwalk-card-2"
 _CARD_KIND = b"veilwalk card signature 1\0"
 _CERTIFICATE_LIMIT = 1024
-_MOST_EPOCHS = 4
+#: A card has keys for so many periods at most, and so has a roster.
+MOST_EPOCHS = 64
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 _ADDRESS = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[A-Za-z0-9.-]{1,253}):([1-9][0-9]{0,4})", re.ASCII)
 _MAX_TIME = 253402300800  # the year 10000
@@ -54,20 +76,28 @@ _MAX_TIME = 253402300800  # the year 10000
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One node of the roster. ``kem`` maps an epoch to the public key messages of that epoch are sealed to."""
+    """One node of the roster.
+
+    Args:
+        id: Its name.
+        address: ``host:port``; empty in the roster of an overlay.
+        certificate: What its links show.
+        kem: By epoch, the public key that messages of that epoch are sealed to; none in the roster of an overlay.
+        roster_key: The public key that its rows of rosters are sealed to; on cards.
+    """
 
     id: str
     address: str
     certificate: bytes
     kem: Mapping[int, bytes]
+    roster_key: bytes = b""
 
     def __post_init__(self) -> None:
         check_node_id(self.id)
-        match = _ADDRESS.fullmatch(self.address)
-        if not match or int(match[2]) > 65535:
-            raise InputFileError(f"address {self.address[:80]!r} of {self.id}: must be host:port")
-        if not 1 <= len(self.kem) <= _MOST_EPOCHS or not all(0 <= epoch < MAX_EPOCH for epoch in self.kem):
-            raise InputFileError(f"kem of {self.id}: must hold the keys of 1 to {_MOST_EPOCHS} epochs")
+        if self.address:
+            check_address(self.address, self.id)
+        if len(self.kem) > MOST_EPOCHS or not all(0 <= epoch < MAX_EPOCH for epoch in self.kem):
+            raise InputFileError(f"kem of {self.id}: must hold the keys of at most {MOST_EPOCHS} epochs")
         _check_certificate(self.certificate, self.id)
         object.__setattr__(self, "kem", MappingProxyType(dict(self.kem)))
 
@@ -108,6 +138,13 @@ def check_node_id(name: str) -> None:
         raise InputFileError(f"member id {name[:64]!r}: must be 1 to 63 of a-z 0-9 . _ - and begin with a-z 0-9")
 
 
+def check_address(address: str, name: str) -> None:
+    """Refuse what is no address of a member."""
+    match = _ADDRESS.fullmatch(address)
+    if not match or int(match[2]) > 65535:
+        raise InputFileError(f"address {address[:80]!r} of {name}: must be host:port")
+
+
 def spki_sha256(certificate: bytes) -> bytes:
     """Return SHA-256 of the public key in a DER certificate, as ``ssl`` hands it over after a handshake."""
     try:
@@ -137,10 +174,16 @@ def read_card(data: bytes, name: str) -> tuple[Member, Suite]:
     card = read_record(_Card, data, _CARD_FORMAT, name)
     check_text(write_record(card, _CARD_FORMAT), data, name)
     member, suite = card.member, card.suite
+    if not member.kem or not member.address:
+        raise InputFileError(f"{name}: a card needs an address and a key to seal to")
     try:
         member.check_keys(suite)
+        need_length(Suite.HYBRID.public_key_bytes, roster_key=member.roster_key)
+        check_kem_public_key(Suite.HYBRID, member.roster_key)
     except InvalidParameterError as error:
         raise InputFileError(f"{name}: {error}") from None
+    except CryptoError:
+        raise InputFileError(f"{name}: roster_key must be one that rows can be sealed to") from None
     content = write_record(_Card(member=member, suite=suite), _CARD_FORMAT)
     try:
         _public_key(member.certificate).verify(card.signature, _CARD_KIND + content)
@@ -182,6 +225,26 @@ def _public_key(certificate: bytes) -> Ed25519PublicKey:
 # ---- roster --------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class OwnRow:
+    """What one member of an overlay reads in a roster, and nobody else. Its repr names nobody.
+
+    Args:
+        addresses: Of itself and its neighbours.
+        places: Of their keys in the list of each period; -1 where they have none.
+        secrets: What goes into every key derivation of each period.
+    """
+
+    addresses: Mapping[str, str] = field(repr=False)
+    places: Mapping[str, tuple[int, ...]] = field(repr=False)
+    secrets: tuple[bytes, ...] = field(repr=False)
+
+
+def row_info(network: bytes, version: int) -> bytes:
+    """Return what the rows of one roster are bound to."""
+    return b"veilwalk/3 row" + network + version.to_bytes(8, "big")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Roster(SignedDocument):
     """One version of the roster. Node ``i`` of :meth:`graph` is ``members[i]``: they stand in order of their ids.
@@ -194,12 +257,17 @@ class Roster(SignedDocument):
         members: Sorted by id.
         edges: Pairs of ids, the smaller first, sorted.
         seals_from: Seconds since 1970 from when messages are sealed in ``epoch``; until then in the one before, which
-            members then have keys for as well. All change over at one time, whenever this file reaches them.
+            members then have keys for as well. All change over at one time, whenever this file reaches them. On an
+            overlay: from when period ``epoch`` is sealed in.
+        degree: Links of a member of a secret overlay; 0 where the edges are published.
+        period_s: Seconds of a period of an overlay; the last one lasts until the roster expires.
+        keys: Of an overlay, the recipient keys of each period from ``epoch`` on, shuffled and without names.
+        rows: Of an overlay, the :class:`OwnRow` of each member, sealed for it; all of one length.
     """
 
     kind = "roster"
     form = "veilwalk-roster-3"
-    # Two hybrid keys each for some 10,000 members.
+    # Two hybrid keys each for some 10,000 members; thirteen for 3,000.
     limit = 64 * 1024 * 1024
 
     network: bytes
@@ -210,6 +278,14 @@ class Roster(SignedDocument):
     members: tuple[Member, ...]
     edges: tuple[tuple[str, str], ...]
     seals_from: int = 0
+    degree: int = 0
+    period_s: int = 0
+    keys: tuple[tuple[bytes, ...], ...] = ()
+    rows: tuple[bytes, ...] = ()
+
+    #: The member's own part of an overlay's roster, once it is opened; by name, what it says of members.
+    _row: ClassVar[OwnRow | None] = None
+    _known: ClassVar[Mapping[str, Member]] = MappingProxyType({})
 
     def __post_init__(self) -> None:
         SignedDocument.__post_init__(self)
@@ -222,15 +298,23 @@ class Roster(SignedDocument):
         if self.rolls_over and not (self.epoch and self.seals_from < self.expires):
             need = "before expires, and not after created in epoch 0"
             raise InvalidParameterError("seals_from", self.seals_from, need)
-        self._check_members()
-        self._check_edges()
+        self._check_names()
+        if self.is_overlay:
+            self._check_overlay()
+        else:
+            self._check_members()
+            self._check_edges()
 
-    def _check_members(self) -> None:
+    def _check_names(self) -> None:
         ids = [member.id for member in self.members]
         if ids != sorted(set(ids)):
             raise InvalidParameterError("nodes", "their ids", "sorted, each once")
         if len({member.tls_spki_sha256 for member in self.members}) != len(ids):
             raise InvalidParameterError("nodes", "their TLS keys", "different")
+
+    def _check_members(self) -> None:
+        if self.period_s or self.keys or self.rows:
+            raise InvalidParameterError("degree", self.degree, "given with period_s, keys and rows: all of an overlay")
         keys = [key for member in self.members for key in member.kem.values()]
         if len(set(keys)) != len(keys):
             raise InvalidParameterError("nodes", "their sealing keys", "different")
@@ -239,6 +323,22 @@ class Roster(SignedDocument):
             if sorted(member.kem) != list(self.key_epochs):
                 need = f"those of epochs {' and '.join(map(str, self.key_epochs))}"
                 raise InvalidParameterError(f"sealing keys of {member.id}", sorted(member.kem), need)
+            if not member.address:
+                raise InvalidParameterError(f"address of {member.id}", "", "host:port")
+
+    def _check_overlay(self) -> None:
+        validate.integer(2, degree=self.degree)
+        validate.integer(1, period_s=self.period_s)
+        if self.edges or any(member.address or member.kem or member.roster_key for member in self.members):
+            raise InvalidParameterError("members", "edges, addresses or keys", "without them: an overlay shows none")
+        if not 1 <= len(self.keys) <= MOST_EPOCHS or self.rolls_over:
+            need = f"of 1 to {MOST_EPOCHS} periods, the first of which has begun"
+            raise InvalidParameterError("keys", f"lists of {len(self.keys)} periods", need)
+        keys = [key for keys in self.keys for key in keys]
+        if len(set(keys)) != len(keys) or {len(key) for key in keys} != {self.suite.public_key_bytes}:
+            raise InvalidParameterError("keys", f"{len(keys)} keys", "different, and all of the suite")
+        if len(self.rows) != len(self.members) or len(set(map(len, self.rows))) != 1:
+            raise InvalidParameterError("rows", f"{len(self.rows)} rows", "one for each member, all of one length")
 
     def _check_edges(self) -> None:
         if list(self.edges) != sorted(set(self.edges)) or not all(a < b for a, b in self.edges):
@@ -254,6 +354,37 @@ class Roster(SignedDocument):
             raise GraphError(f"the roster falls apart: no path to {alone}; must be connected")
 
     @property
+    def is_overlay(self) -> bool:
+        """Whether members know their own links only."""
+        return self.degree > 0
+
+    def open_row(self, node_id: str, key: KemPrivateKey) -> Roster:
+        """Return the roster with what it says to one member alone; one with published edges as it is.
+
+        Raises:
+            ConfigError: The row of that member is not for this key.
+        """
+        if not self.is_overlay:
+            return self
+        info = row_info(self.network, self.version)
+        try:
+            plain = open_for_member(key, self.rows[self.index(node_id)], info)
+        except CryptoError:
+            need = f"the row of {node_id} in roster version {self.version} is not sealed for the roster key held here"
+            raise ConfigError(need) from None
+        row = decode(OwnRow, parse_canonical(plain.rstrip(b" "), "row"), where="row", dashes=False)
+        known = {}
+        for name, address in row.addresses.items():
+            listed = zip(self.key_epochs, self.keys, row.places[name], strict=True)
+            kem = {epoch: keys[place] for epoch, keys, place in listed if place >= 0}
+            known[name] = replace(self.members[self.index(name)], address=address, kem=kem)
+        opened = copy.copy(self)
+        near = {name: sorted(known.keys() - {name}) if name == node_id else [] for name in known}
+        for attribute, value in {"_row": row, "_known": known, "_adjacent": near}.items():
+            object.__setattr__(opened, attribute, value)
+        return opened
+
+    @property
     def rolls_over(self) -> bool:
         """Whether the epoch was still to begin when this version was made."""
         return self.seals_from > self.created
@@ -261,11 +392,27 @@ class Roster(SignedDocument):
     @property
     def key_epochs(self) -> range:
         """The epochs that members have keys for: this and the next, and the one before while that is sealed in."""
+        if self.is_overlay:
+            return range(self.epoch, self.epoch + len(self.keys))
         return range(self.epoch - self.rolls_over, self.epoch + 2)
 
     def epoch_at(self, now: float) -> int:
         """Return the epoch that messages are sealed in at ``now``."""
+        if self.is_overlay:
+            begun = max(0, int(now - self.seals_from)) // self.period_s
+            return min(self.epoch + begun, self.key_epochs[-1])
         return self.epoch - 1 if self.rolls_over and now < self.seals_from else self.epoch
+
+    def open_epochs(self, now: float) -> range:
+        """Return the epochs whose messages are opened at ``now``: this, the one before and the next.
+
+        Whoever gets a new roster first seals by it first, and clocks differ; what they seal must be opened all the
+        same.
+        """
+        if self.is_overlay:
+            middle = self.epoch_at(now)
+            return range(max(middle - 1, self.epoch), min(middle + 2, self.key_epochs[-1] + 1))
+        return range(max(self.epoch - 1, 0), self.epoch + 2)
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -280,19 +427,32 @@ class Roster(SignedDocument):
         return adjacent
 
     def graph(self) -> Graph:
-        """Return the network, its nodes called by their ids."""
-        from veilwalk.graphs import Graph
+        """Return the network, its nodes called by their ids; of an overlay another one of as many members.
 
+        Only its dealer knows an overlay, and what is worked out from a network is alike for nearly all of one size.
+        """
+        from veilwalk.graphs import Graph, overlay
+
+        if self.is_overlay:
+            size = len(self.members)
+            return overlay(size + size * self.degree % 2, self.degree, seed=0)
         edges = [(self._index[a], self._index[b]) for a, b in self.edges]
         return Graph.from_edges(len(self.members), edges, labels=self.ids)
 
     @cached_property
     def graph_digest(self) -> str:
-        """The digest of :meth:`graph`, without loading its kernels."""
+        """The digest of :meth:`graph`, without loading its kernels; of an overlay that of its size and degree."""
+        if self.is_overlay:
+            return hashlib.sha256(b"veilwalk-overlay-1 %d %d" % (len(self.members), self.degree)).hexdigest()
         lists = [sorted(self._index[other] for other in self._adjacent[name]) for name in self._index]
         ends = np.cumsum([0, *map(len, lists)], dtype="<i8")
         numbers = np.array([number for near in lists for number in near], dtype="<i8")
         return hashlib.sha256(b"veilwalk-graph-1" + ends.tobytes() + numbers.tobytes()).hexdigest()
+
+    @property
+    def n_arcs(self) -> int:
+        """How many directed links there are; of an overlay as if nobody's neighbour had left."""
+        return len(self.members) * self.degree if self.is_overlay else 2 * len(self.edges)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -307,11 +467,17 @@ class Roster(SignedDocument):
 
     def member(self, node_id: str) -> Member:
         """Return the member named ``node_id``."""
-        return self.members[self.index(node_id)]
+        return self._known.get(node_id) or self.members[self.index(node_id)]
 
     def neighbours(self, node_id: str) -> tuple[str, ...]:
-        """Return the ids that share an edge with ``node_id``, sorted."""
+        """Return the ids that share an edge with ``node_id``, sorted.
+
+        Raises:
+            ConfigError: The links are secret, and it is not the member whose row was opened.
+        """
         self.index(node_id)
+        if self.is_overlay and not self._adjacent.get(node_id):
+            raise ConfigError(f"roster version {self.version} shows no links: they are sealed for each member")
         return tuple(sorted(self._adjacent[node_id]))
 
     def distances(self, node_id: str) -> dict[str, int]:
@@ -334,6 +500,11 @@ class Roster(SignedDocument):
             raise InvalidParameterError("epoch", epoch, f"one of {sorted(keys)}")
         return keys[epoch]
 
+    def foreign_keys(self, epoch: int) -> tuple[bytes, ...]:
+        """Return the keys of a period without a member's own and its neighbours', in the order of the list."""
+        near = {member.kem.get(epoch) for member in self._known.values()}
+        return tuple(key for key in self.keys[epoch - self.epoch] if key not in near)
+
     def peer_of_certificate(self, spki_sha256: bytes) -> str | None:
         """Return the id of the member whose TLS key has that digest, None if there is none."""
         return self._by_spki.get(spki_sha256)
@@ -350,10 +521,12 @@ class Roster(SignedDocument):
         """Return the context of the run's messages in ``epoch``; unless given, the one that is sealed in now."""
         if (manifest.network, manifest.suite) != (self.network, self.suite):
             raise ProtocolError("the manifest and the roster are of different networks or suites")
+        epoch = self.epoch_at(time.time()) if epoch is None else epoch
         return SealContext(
             run_id=manifest.run_id,
             suite=self.suite,
-            epoch=self.epoch_at(time.time()) if epoch is None else epoch,
+            epoch=epoch,
+            secret=b"" if self._row is None else self._row.secrets[epoch - self.epoch],
             bucket_bytes=manifest.bucket_bytes,
             recipients=manifest.recipients,
         )
@@ -368,5 +541,8 @@ class Roster(SignedDocument):
         if current is not None and self.network != current.network:
             raise ProtocolError(f"{name}: of another network")
         SignedDocument.check_follows(self, current, name)
-        if current is not None and not current.epoch <= self.epoch <= current.epoch + 1:
+        if current is not None and self.degree != current.degree:
+            raise ProtocolError(f"{name}: of degree {self.degree}, not {current.degree}: that needs a new network")
+        last = 0 if current is None else current.key_epochs[-1] if self.is_overlay else current.epoch + 1
+        if current is not None and not current.epoch <= self.epoch <= last:
             raise ProtocolError(f"{name}: epoch {self.epoch} does not follow {current.epoch}")

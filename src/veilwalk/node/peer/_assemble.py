@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,7 +93,7 @@ def assemble(
     """
     files, keys = MembershipFiles(config), keys or key_ring(config).load()
     make_private_directory(config.state)
-    membership = files.load()
+    membership = files.load().open_row(keys)
     known = is_owned(config.state, keys.id)
     task, rules, law = checked_work(config, membership, keys, worker)
     for document in (membership.roster, membership.manifest):
@@ -156,6 +157,8 @@ def checked_work(
 ) -> tuple[Task | Worker, RunRules, Law]:
     """Return what a node is to do under these signed files; nothing is written but the law's row under its names.
 
+    Of a roster its own row is opened.
+
     Raises:
         VeilwalkError: It cannot, and why.
     """
@@ -178,7 +181,7 @@ def check_own_entry(keys: NodeKeys, roster: Roster) -> None:
     """Refuse a roster that leaves this node out, or lists keys for it that it does not hold."""
     if keys.id not in roster.ids:
         raise ConfigError(f"{keys.id} is not a member of roster version {roster.version}")
-    keys.check_entry(roster.member(keys.id))
+    keys.check_entry(roster.member(keys.id), roster.open_epochs(time.time())[0])
 
 
 def is_owned(state: Path, node: str) -> bool:

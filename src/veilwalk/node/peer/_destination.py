@@ -21,6 +21,7 @@ from veilwalk.node.peer._ends import (
     sign_end,
     valid_signatures,
 )
+from veilwalk.node.peer._routing import draw_evenly
 from veilwalk.node.peer._trainer import TrainingJob, try_decode
 from veilwalk.node.sealing import Header, OpenedHeader, open_body, seal
 from veilwalk.node.spool import (
@@ -367,8 +368,11 @@ class Destination:
 
     def _seal(self, roster: Roster, about: Header, body: bytes) -> bytes:
         context = roster.seal_context(self._manifest)
-        goals = self.law.choose(self._draws, context.recipients)
-        keys = [roster.kem_key(goal, context.epoch) for goal in goals]
+        if roster.is_overlay:
+            keys = draw_evenly(self._draws, roster.foreign_keys(context.epoch), context.recipients)
+        else:
+            goals = self.law.choose(self._draws, context.recipients)
+            keys = [roster.kem_key(goal, context.epoch) for goal in goals]
         return seal(context, keys, walk_tag=about.walk_tag, iteration=about.iteration, made_at=about.made_at, body=body)
 
 

@@ -6,7 +6,7 @@ What a node holds is kept in its own folder, so that an older one is refused aft
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,6 +31,10 @@ class Membership:
     manifest: Manifest
     roster: Roster
     protocols: range = PROTOCOLS
+
+    def open_row(self, keys: NodeKeys) -> Membership:
+        """Return the same files with what the roster of an overlay says to this member alone."""
+        return replace(self, roster=self.roster.open_row(keys.id, keys.roster_key))
 
     def hello(self, incarnation: bytes) -> Hello:
         """Return what the node whose disk has that mark says first."""
@@ -60,14 +64,9 @@ class Membership:
         return protocol
 
     def opener(self, keys: NodeKeys) -> Opener:
-        """Return what opens messages for this node: of this epoch, the last, and the next.
-
-        Whoever gets a new roster first seals by it first; what it seals must be relayed, and opened, all the same.
-        """
-        epoch = self.roster.epoch
-        contexts = [
-            self.roster.seal_context(self.manifest, epoch=number) for number in range(max(epoch - 1, 0), epoch + 2)
-        ]
+        """Return what opens messages for this node: of this epoch, the last, and the next."""
+        epochs = self.roster.open_epochs(time.time())
+        contexts = [self.roster.seal_context(self.manifest, epoch=epoch) for epoch in epochs]
         pairs = [(context, keys.kem[context.epoch]) for context in contexts if context.epoch in keys.kem]
         return Opener(pairs, accepted=contexts)
 

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import math
 import ssl
+import time
 from collections.abc import Coroutine, Iterable
 from dataclasses import replace
 from functools import partial
@@ -15,10 +16,11 @@ from veilwalk.core.errors import ConfigError, ProtocolError, SpoolError, Transpo
 from veilwalk.node.link import Hello, answer_spread, dialing_context, listening_context
 from veilwalk.node.members import Manifest, NodeKeys, Roster
 from veilwalk.node.peer._age import Watches
-from veilwalk.node.peer._assemble import NodeParts, check_disk
+from veilwalk.node.peer._assemble import NodeParts, check_disk, check_own_entry
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._destination import Destination
 from veilwalk.node.peer._links import InLinks, OutLink
+from veilwalk.node.peer._membership import Membership
 from veilwalk.node.peer._neighbours import NeighbourWeights, Visits, allowed_visits
 from veilwalk.node.peer._observe import Incidents
 from veilwalk.node.peer._routing import NextHop
@@ -52,7 +54,7 @@ class Node(Incidents):
         #: Weighs neighbours by what they did.
         self.neighbours = NeighbourWeights(
             patience_s=rules.late_s / 2,
-            link_s=2 * len(self.roster.edges) * step_s / rules.walks,
+            link_s=self.roster.n_arcs * step_s / rules.walks,
             walks=rules.walks,
             pace=self.watches.pace,
         )
@@ -71,6 +73,7 @@ class Node(Incidents):
         self._out_links: dict[str, OutLink] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_over = False
+        self._opened = self.roster.open_epochs(time.time())
 
     @property
     def roster(self) -> Roster:
@@ -131,16 +134,11 @@ class Node(Incidents):
             raise ConfigError(
                 f"roster version {roster.version} leaves {self.id} out: this node works under the one before"
             )
-        keys.check_entry(roster.member(self.id))
+        roster = roster.open_row(self.id, keys.roster_key)
+        check_own_entry(keys, roster)
         law, membership = parts.law.row(roster, self.id), replace(self._membership, roster=roster)
         # Custody first: it takes what is sealed under either roster, so nothing that comes meanwhile is refused.
-        custody_follow = partial(
-            self.scheduler.custody.follow,
-            opener=membership.opener(keys),
-            next_hop=self._next_hop(roster),
-            allowed_visits=self._allowed_visits(roster),
-        )
-        await self.scheduler.store(custody_follow)
+        await self._open_by(membership, keys)
         self._destination.law, self._destination.keys = law, keys
         self._parts = replace(parts, keys=keys)
         self._membership = membership
@@ -157,6 +155,18 @@ class Node(Incidents):
             await self.scheduler.part_from(peer)
         parts.log.event("roster", version=roster.version, epoch=roster.epoch, neighbours=len(neighbours))
         self._say_what_does_not_fit()
+
+    async def _open_by(self, membership: Membership, keys: NodeKeys) -> None:
+        """Open and route messages as a roster asks now."""
+        roster, epochs = membership.roster, membership.roster.open_epochs(time.time())
+        custody_follow = partial(
+            self.scheduler.custody.follow,
+            opener=membership.opener(keys),
+            next_hop=self._next_hop(roster),
+            allowed_visits=self._allowed_visits(roster),
+        )
+        await self.scheduler.store(custody_follow)
+        self._opened = epochs
 
     def drain(self) -> None:
         """Take nothing new from now on, and make no walk; what is in custody is handed on as ever."""
@@ -247,6 +257,9 @@ class Node(Incidents):
             self.watches.exclude_downtime(still_s)
             self.neighbours.exclude_downtime(still_s)
             try:
+                if self._opened != self.roster.open_epochs(time.time()):
+                    await self._open_by(self._membership, self._parts.keys)
+                    await self.scheduler.store(self.scheduler.custody.expire)
                 await self.scheduler.store(self.scheduler.custody.visits.exclude_downtime, min(still_s, passed))
                 if beat % _TIDY_BEATS == 0:
                     await self.scheduler.store(self.scheduler.custody.spool.tidy)

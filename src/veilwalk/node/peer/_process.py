@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import time
 from pathlib import Path
 
 from veilwalk.core.errors import SpoolError, VeilwalkError
@@ -89,7 +90,7 @@ class NodeProcess:
         """
         node = await self._make_node()
         if node is not None:
-            self._ring.delete_before(node.roster.epoch)
+            self._delete_old_keys(node)
         while node is not None:
             try:
                 await self._run_node(node)
@@ -167,6 +168,8 @@ class NodeProcess:
                 path for file in (self.config.roster, self.config.manifest) for path in (file, signature_path(file))
             ]
             stamps = [_stamp(path) for path in files]
+            if self.node is not None and self.node.roster.is_overlay:
+                await asyncio.to_thread(self._delete_old_keys, self.node)
             if news.is_set() or stamps != checked:
                 news.clear()
                 await self._follow_files()
@@ -197,7 +200,11 @@ class NodeProcess:
         keys = await asyncio.to_thread(self._ring.load)
         await asyncio.to_thread(self.files.keep, newest)
         await node.follow(newest, keys)
-        await asyncio.to_thread(self._ring.delete_before, newest.epoch)
+        await asyncio.to_thread(self._delete_old_keys, node)
+
+    def _delete_old_keys(self, node: Node) -> None:
+        """Delete the keys of epochs whose messages are opened no more."""
+        self._ring.delete_before(node.roster.open_epochs(time.time())[0] + 1)
 
     async def _follow_manifest(self, node: Node) -> None:
         if await asyncio.to_thread(self._has_new_manifest, node):
@@ -207,7 +214,8 @@ class NodeProcess:
         # A node that is about to leave does not begin anew.
         if node.scheduler.draining or self.files.read(Manifest, node.manifest).digest == node.manifest.digest:
             return False
-        checked_work(self.config, self.files.load(), self._ring.load())
+        keys = self._ring.load()
+        checked_work(self.config, self.files.load().open_row(keys), keys)
         return True
 
 

@@ -65,6 +65,12 @@ class DestinationRow:
         return tuple(chosen)
 
 
+def draw_evenly(draws: OsDraws, keys: Sequence[bytes], count: int) -> list[bytes]:
+    """Return so many different ones of ``keys``, or all there are, every choice as likely."""
+    left = list(keys)
+    return [left.pop(draws.below(len(left))) for _ in range(min(count, len(left)))]
+
+
 @dataclass(frozen=True, slots=True)
 class Law:
     """For whom a node seals, under whatever roster.
@@ -82,9 +88,15 @@ class Law:
     def row(self, roster: Roster, node: str) -> DestinationRow:
         """Return the row of ``node`` under ``roster``; of a file those that stay, in the same proportion.
 
+        On an overlay it is empty: who has which key is not known, and all keys but a few are alike.
+
         Raises:
             ConfigError: There is nobody that it may seal for.
         """
+        if roster.is_overlay:
+            if self.rule != LawRule(2):
+                raise ConfigError("on a secret overlay the law is far:2: members know no distances")
+            return DestinationRow((), ())
         if self.rule is not None:
             return DestinationRow.from_shares(self.rule.shares(roster, node))
         members = set(roster.ids)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from veilwalk.node.sealing._context import (
         DIGEST_BYTES,
         RUN_ID_BYTES,
+        SECRET_BYTES,
         SealContext,
         check_recipients,
     )
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
         kem_public_bytes,
         need_length,
         new_kem_secret,
+        open_for_member,
+        seal_for_member,
     )
 else:
     __getattr__, __all__ = open_room(__name__)

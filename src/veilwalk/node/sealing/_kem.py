@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
 
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -116,6 +117,23 @@ def check_kem_public_key(suite: Suite, data: bytes) -> None:
         X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(curve_public_bytes(data)))
     except ValueError:
         raise CryptoError("a public key was refused") from None
+
+
+def seal_for_member(public_key: bytes, data: bytes, info: bytes) -> bytes:
+    """Return ``data`` sealed with the hybrid for the owner of one key, whatever the suite of messages is."""
+    return HYBRID_HPKE.encrypt(data, kem_public_key(Suite.HYBRID, public_key), info=info)
+
+
+def open_for_member(private_key: KemPrivateKey, sealed: bytes, info: bytes) -> bytes:
+    """Return what :func:`seal_for_member` sealed.
+
+    Raises:
+        CryptoError: It is for another key, for another purpose, or changed.
+    """
+    try:
+        return HYBRID_HPKE.decrypt(sealed, private_key.whole, info=info)
+    except InvalidTag:
+        raise CryptoError("sealed for another key") from None
 
 
 def curve_public_bytes(public_key_bytes: bytes) -> bytes:
