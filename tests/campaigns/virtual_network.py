@@ -38,7 +38,7 @@ LIMITS = Limits(pin_s=0.4, connect_s=0.5, answer_s=0.5, ping_s=1.0, retry_s=0.3)
 
 
 def network_parts(seed: int, dice: random.Random, *, walks: int = 1) -> dict[str, NodeParts]:
-    """Return the parts of every node but its disk; what varies with the seed: sealing for several, dwelling, blank legs."""
+    """Return the parts of every node but its disk; what varies is sealing for several, dwelling, blank legs."""
     keys, roster = members()
     dwell_s = (0.0, 0.02)[seed // 4 % 2]
     train_probability = (1.0, 0.5)[seed // 8 % 2]

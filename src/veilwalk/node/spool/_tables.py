@@ -22,7 +22,7 @@ from veilwalk.core.errors import SpoolError
 from veilwalk.node.sealing import Header
 
 #: Counts the changes to these tables.
-FORMAT = 4
+FORMAT = 5
 #: Marks that a node keeps for each lane: how far its last update moved the model, and the digests of the finished
 #: models that its operator has undone.
 STEP, UNDONE = "step", "undone"
@@ -40,7 +40,7 @@ TWICE = {
 # Texts that are not written twice.
 _TEXTS = " UNION ".join(
     f"SELECT {column} FROM {table}"  # noqa: S608  ours
-    for table, column in (("tally", "name"), ("mark", "name"), ("learner_state", "name"), ("link", "peer"))
+    for table, column in (("tally", "name"), ("mark", "name"), ("link", "peer"))
 )
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS body (         -- bytes of messages and models
@@ -75,9 +75,8 @@ CREATE TABLE IF NOT EXISTS walk (         -- walks this node was a destination o
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, data BLOB NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tally (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS learner_state (name TEXT PRIMARY KEY, data BLOB NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS model (        -- 'checkpoint': this node's newest, 'end': one that is being signed,
-    kind TEXT NOT NULL,                   -- 'final': the finished one
+    kind TEXT NOT NULL,                   -- 'final': the finished one, 'state': what the learner keeps here
     lane INTEGER NOT NULL,
     body INTEGER NOT NULL,
     tag BLOB NOT NULL,
@@ -310,7 +309,7 @@ class UpdateOutcome:
         message: The model sealed for the next destination; None where the walk ends here.
         model: This node's newest model, encoded; None where the message changes nothing about that.
         iteration: Updates that one has had.
-        learner_state: What the learner keeps here; None where no update was made.
+        learner_state: What the learner keeps here, encoded; None where no update was made.
         counts: Tallies to add to.
         step: How far this node's update moved the model (Euclidean norm); None where none was made.
         lost: Updates that this node knows to be lost by it.
@@ -324,7 +323,7 @@ class UpdateOutcome:
     message: bytes | None = None
     model: bytes | None = None
     iteration: int = 0
-    learner_state: Mapping[str, bytes] | None = None
+    learner_state: bytes | None = None
     counts: tuple[str, ...] = ()
     step: float | None = None
     lost: int = 0
