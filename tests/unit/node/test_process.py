@@ -13,7 +13,7 @@ import pytest
 
 from veilwalk.core.errors import ConfigError, LearnerError, SpoolError, TransportError
 from veilwalk.node.peer import _process
-from veilwalk.node.peer._log import Log
+from veilwalk.node.peer._observe import Log
 from veilwalk.node.peer._process import NodeProcess
 from veilwalk.node.spool import FolderDisk
 
