@@ -98,7 +98,7 @@ def deal_roster(
     about |= {"network": secrets.token_bytes(RUN_ID_BYTES) if network is None else network}
     about |= {"expires": expiry(now, days)}
     about |= {"epoch": epoch, "seals_from": now, "degree": degree, "period_s": period_s}
-    return _issue(about, cards, {_edge(*edge) for edge in edges}, (), running=epoch, secrets_of={})
+    return _issue(about, cards, {_edge(*edge) for edge in edges}, (), needed=range(epoch, epoch + 1), secrets_of={})
 
 
 def deal_again(
@@ -135,7 +135,8 @@ def deal_again(
     begun = previous.seals_from + (epoch - previous.epoch) * previous.period_s
     about |= {"expires": expiry(now, days), "epoch": epoch, "seals_from": begun}
     edges = _change_links(deal, joined, left, previous.degree)
-    return _issue(about, members, edges, left, running=running, secrets_of=deal.secrets)
+    needed = range(running, previous.key_epochs[-1] + 1)
+    return _issue(about, members, edges, left, needed=needed, secrets_of=deal.secrets)
 
 
 def _renew_member(member: Member, card: Member) -> Member:
@@ -155,19 +156,18 @@ def _issue(
     edges: set[Edge],
     left: tuple[str, ...],
     *,
-    running: int,
+    needed: range,
     secrets_of: Mapping[int, bytes],
 ) -> tuple[Roster, Deal]:
     """Shuffle the keys of each period, seal each member's row, and return the roster with what the dealer keeps.
 
-    Everybody has keys from the period that is ``running`` on.
+    The periods end with the last that all members have a key for; everybody has one for all that are ``needed``.
     """
-    last = min(max(member.kem, default=-1) for member in members.values())
+    last = min(max(member.kem) for member in members.values())
     for name, member in sorted(members.items()):
-        lacking = set(range(running, max(last, running) + 1)) - member.kem.keys()
-        if lacking:
-            need = f"no key for period {min(lacking)}, in a network that is in period {running}: it needs a new card"
-            raise ConfigError(f"{name} has {need}")
+        if lacking := {*needed, *range(needed[0], last + 1)} - member.kem.keys():
+            need = f"those of {needed[0]} to {max(last, needed[-1])}: it needs a new card"
+            raise ConfigError(f"{name} has no key for period {min(lacking)}, in a network with {need}")
     epochs = range(about["epoch"], last + 1)
     kept = {
         name: replace(member, kem={epoch: key for epoch, key in member.kem.items() if epoch in epochs})
