@@ -226,8 +226,8 @@ def deal(
     before = rooms.members.Deal.read(rooms.members.deal_path(roster), old)
     gone = [] if remove is None else _split_names(remove, old, "remove")
     about: dict[str, Any] = {"removed": gone, "replaced": replace or (), "now": int(time.time()), "days": days}
-    draft, kept = rooms.members.deal_again(old, before, cards=_read_cards(cards or [], old), **about)
-    _write_draft(out, draft, roster, old, deal=kept)
+    draft, dealt = rooms.members.deal_again(old, before, cards=_read_cards(cards or [], old), **about)
+    _write_draft(out, draft, roster, old, deal=dealt)
 
 
 @app.command("sign")
