@@ -74,10 +74,11 @@ bench: $(VENV)/.bench  ## Ratios against the peers a user would pick; takes a wh
 	$(BIN)/python -m benchmarks.speed.sealing
 	$(BIN)/python -m benchmarks.speed.node
 
-api: $(VENV)/.demo  ## The Python reference and the manual page from the code; writes docs
+api: $(VENV)/.demo  ## The Python reference, the manual page and the notebooks from the code; writes docs and examples
 	$(BIN)/python -m tools.pages.api
 	$(BIN)/python -m tools.pages.man
 	$(BIN)/python -m tools.pages.cli
+	$(BIN)/python -m tools.pages.notebooks
 
 graph-table: $(VENV)/.demo  ## Graphs, walks and laws side by side; ten minutes; writes docs
 	$(BIN)/python -m tools.pages.graph_table
@@ -85,8 +86,8 @@ graph-table: $(VENV)/.demo  ## Graphs, walks and laws side by side; ten minutes;
 routes: $(VENV)/.demo  ## Sealed for one and for several beside onions, crowds, gossip; twenty minutes, resumes; writes docs
 	$(BIN)/python -m tools.pages.routes
 
-learning: $(VENV)/.test  ## Accuracy of every algorithm on MNIST, tuned; an hour or more, resumes; writes docs
-	$(BIN)/python -m tools.pages.learning
+learning: $(VENV)/.test  ## Learning by the clock on MNIST; half an hour, resumes; writes docs
+	$(BIN)/python -m tools.pages.clock
 
 noise: $(VENV)/.test  ## What noise costs and buys on MNIST, a record or a node protected; some minutes, resumes; writes docs
 	$(BIN)/python -m tools.pages.noise

@@ -2,8 +2,8 @@
 # # Private learning, in Python
 #
 # What [the tutorial](../../docs/tutorials/private-learning.md) does on the command line, with fewer peers and updates
-# so that it takes seconds. Run it as a script, or open it as a notebook: Jupyter (with jupytext) and VS Code know
-# `# %%` as cells. Step 4 needs `pip install 'veilwalk[dp]'`.
+# so that it takes seconds. The script `private_learning.py` and the notebook `private_learning.ipynb` hold the same.
+# Step 4 needs `pip install 'veilwalk[dp]'`.
 
 # %%
 from typing import Any

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Four real nodes on one machine
 #
-# What [the tutorial](../../docs/tutorials/real-nodes.md) does by hand, in a temporary folder. Run it as a script, or
-# open it as a notebook: Jupyter (with jupytext) and VS Code know `# %%` as cells.
+# What [the tutorial](../../docs/tutorials/real-nodes.md) does by hand, in a temporary folder. The script
+# `real_nodes.py` and the notebook `real_nodes.ipynb` hold the same.
 
 # %%
 import socket

@@ -2,8 +2,7 @@
 # # Your own network, in Python
 #
 # What [the tutorial](../../docs/tutorials/your-own-network.md) does on the command line, on a smaller network so that
-# it takes seconds. Run it as a script, or open it as a notebook: Jupyter (with jupytext) and VS Code know `# %%` as
-# cells.
+# it takes seconds. The script `your_own_network.py` and the notebook `your_own_network.ipynb` hold the same.
 
 # %%
 import tempfile

@@ -180,10 +180,10 @@ class _Attack:
 
     async def _refused_offer(self) -> float:
         """Offer bytes that are not what is announced: the node must look at them, and nothing stays."""
-        return (await self._timed(Offer(os.urandom(16), self._me.message_bytes, bytes(32)), self._bytes()))[0]
+        return (await self._timed(Offer(os.urandom(16), self._me.manifest.message_bytes, bytes(32)), self._bytes()))[0]
 
     def _bytes(self) -> bytes:
-        return self._me.context.clear + bytes(self._me.message_bytes - len(self._me.context.clear))
+        return self._me.context.clear + bytes(self._me.manifest.message_bytes - len(self._me.context.clear))
 
     async def _bring(self, message: bytes) -> tuple[float, float, bool]:
         """Offer and give a message; return how long the two answers took, and whether it was taken."""

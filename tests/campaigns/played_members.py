@@ -26,8 +26,7 @@ class Played:
         self.roster = self.membership.roster
         self.keys = load_node_keys(config.keys)
         self.context = self.roster.seal_context(self.membership.manifest)
-        self.message_bytes = self.context.message_bytes
-        self.degree, self.answer_spread_s = 2, 0.0
+        self.manifest, self.id, self.answer_spread_s = self.membership.manifest, self.keys.id, 0.0
         self._links = InLinks(host=self, scheduler=_Sink(came), limits=LIMITS)  # type: ignore[arg-type]
 
     async def listen(self) -> None:
@@ -51,7 +50,7 @@ class Played:
         """Return a connection on which nothing was said yet."""
         member, anchors = self.roster.member(peer), self.roster.trust_anchors([peer])
         context = dialing_context(self.keys, anchors)
-        return await dial(member, context, message_bytes=self.message_bytes, timeout_s=5)
+        return await dial(member, context, message_bytes=self.manifest.message_bytes, timeout_s=5)
 
     def hello(self) -> Hello:
         """Return what this member says first."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,12 @@ from veilwalk.learning import (
 )
 from veilwalk.node import ClusterPlan, Node, load_config, node_status, prepare_cluster
 from veilwalk.node.cluster import node_ids
+from veilwalk.node.cluster._manifest import settle_run
 from veilwalk.node.members import Deal, Roster, deal_path
 from veilwalk.node.members._encoding import decode_params
 from veilwalk.node.peer import _node
 from veilwalk.node.peer._assemble import assemble
-from veilwalk.walks import draw_recipients, run_protocol, token_paths
+from veilwalk.walks import draw_recipients, join_blank_legs, run_protocol, token_paths
 
 SEED = 5
 UPDATES = 40
@@ -163,8 +165,56 @@ def test_the_same_sets_give_the_same_model(tmp_path: Path, walk: str, payload: s
     assert [status.tallies.get("updates", 0) for status in statuses] == made.tolist()
 
 
-def recorded_for_several(scheme: Scheme, played: Any) -> dict[int, list[float]]:
-    """Every draw each node makes, in the order it makes them: members of the simulator's sets, and next hops."""
+def test_the_same_coins_give_the_same_model(tmp_path: Path) -> None:
+    """Half of the legs blank, by a law file that says so, and a share that some members have made before the end."""
+    graph = parse_graph_spec("rrg:12:3:seed=2")
+    scheme = choose_scheme(graph, "far:2", walk="non-backtracking", recipients=4, train_probability=0.5)
+    data = load_data("digits", seed=SEED)
+    parts = make_partitions(parse_partition_spec("dirichlet:0.5", graph=graph, seed=SEED), data)
+    learner = make_learner(LEARNER, n_features=data.n_features, n_classes=data.n_classes)
+    (legs,) = scheme.iter_updates(updates=4 * UPDATES, seed=SEED, replicas=1, burn_in=0, chunk_updates=4 * UPDATES)
+    options: dict[str, Any] = {"train_probability": 0.5, "seed": SEED}
+    (played,) = join_blank_legs([legs], np.array([UPDATES]), **options)
+    legs = legs[legs["clock"] <= played["clock"][-1]]
+    task = TrainingTask(learner=learner, partitions=parts, held_out=data.test, seed=SEED, most_updates=3)
+    simulated = train(task, trace_of(graph, played, recipients=4), evaluations=EVALUATIONS).params
+    spec = settled_spec(learner=LEARNER, updates=UPDATES, recipients=4, seed=SEED, dwell_s=0.05)
+    protection = Protection(most_updates=3)
+    spec, figures = settle_run(scheme, spec, learner, protection=protection, trial=parts[0], law="far:2")
+    assert (figures.train_probability, figures.most_updates) == (0.5, 3)
+    plan = ClusterPlan(
+        graph=graph,
+        law=scheme.law,
+        partitions=parts,
+        learner=learner,
+        n_classes=data.n_classes,
+        spec=spec.change(dwell_s=0.0),
+        figures=replace(FIGURES, train_probability=figures.train_probability, most_updates=figures.most_updates),
+    )
+    configs = prepare_cluster(tmp_path, plan)
+    trains = set(played["clock"].tolist())
+    coins = {clock: 0.25 if clock in trains else 0.75 for clock in legs["clock"].tolist()}
+    asyncio.run(_run(configs, recorded_for_several(scheme, legs, coins), int(played["source"][0])))
+
+    statuses = [node_status(load_config(path).state, with_models=True) for path in configs]
+    manifest = assemble_manifest(tmp_path)
+    for status in statuses:
+        assert status.iteration == UPDATES
+        real = decode_params(manifest, status.models[0])
+        for name, expected in simulated.items():
+            assert np.array_equal(real[name], expected), name
+    assert sum(status.tallies.get("hops", 0) for status in statuses) == int(legs["clock"][-1])
+    opened, counted = (np.bincount(rows["destination"], minlength=graph.n_nodes) for rows in (legs, played))
+    made = np.minimum(counted, 3)
+    assert (made < counted).any()
+    assert [status.tallies.get("updates", 0) for status in statuses] == made.tolist()
+    assert [status.tallies.get("passed_on", 0) for status in statuses] == (opened - made).tolist()
+
+
+def recorded_for_several(
+    scheme: Scheme, played: Any, coins: Mapping[int, float] = MappingProxyType({})
+) -> dict[int, list[float]]:
+    """Every draw each node makes, in order: coins by clock, members of the simulator's sets, and next hops."""
     graph, clocks = scheme.graph, played["clock"].tolist()
     (path,) = token_paths(graph, hops=clocks[-1], lanes=1, seed=SEED, walk=scheme.walk)
     sealed_at = [0, *clocks[:-1]]
@@ -176,12 +226,14 @@ def recorded_for_several(scheme: Scheme, played: Any) -> dict[int, list[float]]:
     rows = scheme.law.matrix.toarray()
     for hop, node in enumerate(path[:-1].tolist()):
         left = rows[node].copy()
+        draws[node] += [coins[hop]] if hop in coins else []
         for goal in drawn.get(hop, []):
             draws[node].append(float((left[:goal].sum() + left[goal] / 2) / left.sum()))
             left[goal] = 0.0
         came_from = path[hop - 1] if hop and scheme.walk.kind == "non-backtracking" else None
         onward = [peer for peer in graph.neighbours(node).tolist() if peer != came_from]
         draws[node].append(onward.index(path[hop + 1]))
+    draws[int(path[-1])] += [coins[clocks[-1]]] if coins else []
     return draws
 
 

@@ -105,7 +105,7 @@ async def _run(configs: list[Path], found: Recording, patch: pytest.MonkeyPatch)
         found.ids = parts.membership.roster.ids
         found.secrets += [member.tls_spki_sha256 for member in parts.membership.roster.members]
         found.secrets += [member.kem[0][:32] for member in parts.membership.roster.members]
-        found.message_bytes = nodes[parts.keys.id].message_bytes
+        found.message_bytes = nodes[parts.keys.id].manifest.message_bytes
     _record(found, by_key, patch)
     stop = asyncio.Event()
     runs = [asyncio.create_task(node.run(stop)) for node in nodes.values()]

@@ -1,7 +1,8 @@
-"""The tutorials, each as a script that does in Python what its page does on the command line."""
+"""The tutorials, each as a notebook that does in Python what its page does on the command line."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import typer
+from tools.pages.notebooks import FOLDER, make_notebook
 
 from veilwalk.cli._main import app
 
@@ -19,8 +21,12 @@ PAGES = ROOT / "docs" / "tutorials"
 
 
 def shown(script: str, cwd: Path) -> str:
-    """What it prints; run elsewhere, so that it cannot lean on where it lies."""
-    command = [sys.executable, str(ROOT / "examples" / "tutorials" / script)]
+    """What the cells of its notebook print, run in turn; elsewhere, so that they cannot lean on where they lie."""
+    notebook = (FOLDER / script).with_suffix(".ipynb").read_text()
+    assert notebook == make_notebook((FOLDER / script).read_text())
+    sources = ["".join(cell["source"]) for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code"]
+    cells = f"names = {{}}\nfor cell in {sources!r}:\n    exec(cell, names)"
+    command = [sys.executable, "-c", cells]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True, timeout=240).stdout
 
 
@@ -81,4 +87,5 @@ def test_the_lines_of_a_tutorial_can_be_given_as_they_stand(page: str) -> None:
             while hasattr(command, "commands"):
                 command = command.commands[words.pop(0)]
             assert command.make_context(line, words).params
-    assert f"(../../examples/tutorials/{page.removesuffix('.md').replace('-', '_')}.py)" in text
+    for form in ("py", "ipynb"):
+        assert f"(../../examples/tutorials/{page.removesuffix('.md').replace('-', '_')}.{form})" in text

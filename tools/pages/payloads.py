@@ -1,4 +1,4 @@
-"""What models cost on their way, measured: payloads, adapters, momentum that stays, and ten million parameters.
+"""What models cost on their way, measured: payloads, adapters, and ten million parameters.
 
 Run ``python -m tools.pages.payloads`` from the checkout, with MNIST's four files in ``../shared/data/mnist`` or
 where ``--data`` says. It writes the section Payloads of ``docs/measured/learning.md``. Everything is jobs, kept under
@@ -37,7 +37,6 @@ LEARNERS = {
     "softmax": "softmax:learning_rate=1:local_steps=10",
     "mlp": "mlp:hidden=64:learning_rate=0.3:local_steps=5",
 }
-MOMENTA = (0.0, 0.5, 0.9)
 Job = dict[str, Any]
 
 
@@ -72,10 +71,6 @@ def do(name: str, data: str, job: Job) -> Job:
     match job["do"]:
         case "payload":
             return _trained(profile, data, LEARNERS[job["learner"]], job["payload"], job["seed"])
-        case "momentum":
-            rate = 0.3 * (1 - job["momentum"])
-            learner = f"softmax:learning_rate={rate:.3g}:local_steps=5:momentum={job['momentum']}"
-            return _trained(profile, data, learner, "fp32", job["seed"])
         case "adapters":
             return _adapters(*profile.adapters, **job["what"])
         case _:
@@ -136,7 +131,6 @@ def jobs_of(profile: Profile) -> list[Job]:
         for payload in PAYLOADS
         for seed in profile.seeds
     ]
-    asked += [{"do": "momentum", "momentum": momentum, "seed": seed} for momentum in MOMENTA for seed in profile.seeds]
     whats = [("*", "fp32"), ("*.adapter.*", "fp32"), ("*.adapter.*", "int8")]
     asked += [{"do": "adapters", "what": {"train_only": names, "payload": payload}} for names, payload in whats]
     return asked + [{"do": "large", "payload": payload} for payload in ("fp32", "int8")]
@@ -156,7 +150,6 @@ def section(profile: Profile, asked: Sequence[Job], found: Sequence[Job]) -> lis
     )
     tables = (
         _payload_table(of["payload"]),
-        _momentum_table(of["momentum"]),
         _adapter_table(profile, of["adapters"]),
         _large_table(of["large"]),
     )
@@ -178,18 +171,6 @@ def _payload_table(found: Sequence[tuple[Job, Job]]) -> list[str]:
         rows.append((f"`{LEARNERS[learner]}`", payload, *sizes, mean_share([run["accuracy"] for run in runs])))
     head = ("learner", "payload", "numbers", "bytes of a message", "bytes an update", "accuracy")
     return markdown_table(head, rows)
-
-
-def _momentum_table(found: Sequence[tuple[Job, Job]]) -> list[str]:
-    about = (
-        "Momentum that stays at its node (softmax, 5 local steps, step size 0.3 times one less the momentum, so that a "
-        "gradient counts alike in all; nothing of it travels):"
-    )
-    rows = [
-        (f"{momentum:g}", mean_share([run["accuracy"] for run in runs]))
-        for (momentum,), runs in _by(found, "momentum").items()
-    ]
-    return [paragraph(about), "", *markdown_table(("momentum", "accuracy"), rows)]
 
 
 def _adapter_table(profile: Profile, found: Sequence[tuple[Job, Job]]) -> list[str]:

@@ -268,7 +268,8 @@ def _run_plan(
 def warn_few_members(scheme: Scheme) -> str | None:
     """Return a warning in plain words where a network is so small that little can be hidden; else None.
 
-    Two members that collude are the strongest coalition of an audit, at some places; the mean has an interval.
+    Two members that collude are the strongest coalition of an audit, at some places; the mean has an interval. It
+    samples paths, so that the best attacker names no less.
     """
     n_nodes = scheme.graph.n_nodes
     if n_nodes > FEW_NODES or scheme.is_direct:
@@ -284,7 +285,8 @@ def warn_few_members(scheme: Scheme) -> str | None:
     pair = estimate_mean(np.array(shares), student=True)
     hit_ratio = evaluate_scheme(scheme, effort=20, colluders=None).exposure.hit_ratio
     opener = "" if hit_ratio is None else f"an opener names the maker by its last hop in {hit_ratio.mean:.0%}, "
-    between = f"{max(pair.low, 0.0):.0%} to {min(pair.high, 1.0):.0%} (estimated at {_PAIRS} places)"
+    low, high = max(pair.low, 0.0), min(pair.high, 1.0)
+    between = f"{low:.0%} to {high:.0%} (by sampled paths at {_PAIRS} places, so at least)"
     line = f"{n_nodes} members: {opener}two that collude name it in {between}, blind guesses in "
     line += f"{1 / (n_nodes - 1):.0%} and {1 / max(n_nodes - 2, 1):.0%} of updates"
     if pair.mean < _NOT_WORTH:

@@ -108,7 +108,7 @@ def audit(
     if out is not None:
         require_writable(out)
     spec = AUDIT.read(merge_settings(AUDIT, None, [], scheme))
-    network = read_graph_spec(spec.graph)
+    network = read_graph_spec(spec.network)
     counts = rooms.audit.parse_colluders(colluders, network.n_nodes)
     if max(counts) >= network.n_nodes:
         need = f"fewer than all {network.n_nodes} nodes: at most {network.n_nodes - 1}, and less than 100%"

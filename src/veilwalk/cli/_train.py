@@ -26,11 +26,14 @@ from veilwalk.cli._options import (
 from veilwalk.cli._output import draw, format_share, live_progress, page_of, print_records, say, show_result
 from veilwalk.core.errors import ConfigError
 from veilwalk.core.records import Record, require_writable, score_of, write_atomically
+from veilwalk.core.sizes import FEW_NODES
 from veilwalk.core.tables import csv_table
 from veilwalk.core.units import readable_bytes, readable_seconds
 from veilwalk.training import TRAIN
 
 _LARGE = 500_000_000
+# The share of members that colludes where an overlay is recommended.
+_COLLUDING = 0.1
 _PEERS, _NEIGHBOURS, _ROWS_OF_A_PEER, _FEATURES = 30, 4, 20, 5
 _KINDS = ("low", "middle", "high")
 _HEAD = """\
@@ -77,20 +80,22 @@ _ATTACKERS = (
 def demo(
     *,
     out: Annotated[Path, option("Where the run is kept.", "DIR")] = Path("veilwalk-demo"),
+    watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
     """Show it: 300 peers learn to read digits, privately.
 
     The same as veilwalk train with nothing said: about a minute on two cores, offline, on data that come with the
-    package. Called again it shows the finished run, or goes on with one that was stopped.
+    package. Called again it shows the finished run, or goes on with one that was stopped. With --watch a page in the
+    browser shows it live: the walk on the network, what was learnt, what an observer can infer.
 
-    Example: veilwalk demo
+    Example: veilwalk demo --watch
     """
     folder = rooms.training.RunFolder(out)
     # A run also holds what was chosen for it.
     if folder.started and folder.spec() != rooms.training.Scenario.from_spec(TRAIN.defaults).spec:
         raise ConfigError(f"{out} holds another run than the demo: choose another folder with --out")
-    train(out=out, resume=folder.started, as_json=as_json)
+    train(out=out, resume=folder.started, watch=watch, as_json=as_json)
     if not as_json:
         page = out / "report.html"
         page_hint = f"open {page} in a browser; " if page.exists() else ""
@@ -186,7 +191,7 @@ def _run(
 ) -> rooms.training.TrainingRun:
     with rooms.training.open_trackers(track, spec.params(TRAIN)) as tracker, live_progress() as progress:
         scenario = rooms.training.Scenario.from_spec(spec, progress=progress)
-        notes = [scenario.scheme.remark(), *scenario.notes]
+        notes = [scenario.scheme.remark(), _hint_at_overlay(scenario.graph), *scenario.notes]
         # A look at the size first: only large models are tried out.
         if out is not None and rooms.training.plan_run(scenario, trial=False).total_bytes >= _LARGE:
             notes.append(_warn_of_size(rooms.training.plan_run(scenario, times=False).total_bytes, out))
@@ -197,13 +202,27 @@ def _run(
         )
 
 
+def _hint_at_overlay(graph: rooms.graphs.Graph) -> str | None:
+    """Return a line on what a secret overlay would give; none where it is one, or where members are few."""
+    if graph.is_overlay or graph.n_nodes <= FEW_NODES:
+        return None
+    # Three links each take an even number of members.
+    degree = 3 + graph.n_nodes % 2
+    named = rooms.design.exposed_share(_COLLUDING, degree)
+    return (
+        f"these links are published; on a secret overlay (--graph overlay:{graph.n_nodes}:{degree}) a tenth in "
+        f"collusion names about {named:.0%} of the members at most, however many updates are linked; here nothing "
+        "bounds that"
+    )
+
+
 def _print_plan(spec: rooms.training.RunSpec, out: Path | None) -> None:
     """Read and check everything that a run names, and print what it will take."""
     with live_progress() as progress:
         scenario = rooms.training.Scenario.from_spec(spec, progress=progress)
         plan, learning = rooms.training.plan_run(scenario), scenario.spec.learning
     print_records(
-        f"{learning.data} over {spec.graph} ({scenario.graph.n_nodes} peers), {learning.learner}",
+        f"{learning.data} over {scenario.spec.graph} ({scenario.graph.n_nodes} peers), {learning.learner}",
         {
             "algorithm": "{name}",
             ">updates": "{updates}",

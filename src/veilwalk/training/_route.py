@@ -206,10 +206,11 @@ def _audit_route(scheme: Scheme, settings: AuditSettings, progress: Progress) ->
     """Estimate what receivers learn on a large network, or from updates sealed for several."""
     observers: Mapping[str, Any] = audit(scheme, settings, progress=progress).record().result["observers"]
     report, prior = observers["last-hop"], observers["prior"]["overall"]
+    how = f"estimated from {report['scored_updates']:,} simulated updates"
     means = ("node_entropy_nats", "node_entropy_bits", "hit_ratio", "hit_ratio_interval")
     whole, columns = (*means, "blind_hit_ratio", "node_entropy_nats_interval"), ("lo", "hi", "share", *means)
     return {
-        "kind": f"estimated from {report['scored_updates']:,} simulated updates",
+        "kind": "exact, by symmetry" if scheme.hides_names else how,
         "observer": "last-hop",
         **{name: report["overall"][name] for name in whole},
         "prior_node_entropy_nats": prior["node_entropy_nats"],

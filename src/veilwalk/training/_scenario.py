@@ -50,7 +50,7 @@ class Scenario:
     @classmethod
     def from_spec(cls, spec: RunSpec, *, progress: Progress = silent) -> Self:
         """Read and check everything that ``spec`` names; what it leaves open is chosen to fit the network."""
-        scheme = build_scheme(parse_graph_spec(spec.graph), spec, progress=progress).require_sealed()
+        scheme = build_scheme(parse_graph_spec(spec.network), spec, progress=progress).require_sealed()
         if spec.scheme.support not in {None, str(scheme.law.support)}:
             need = f"left out: the law in {spec.scheme.law} has distances {scheme.law.support} of its own"
             raise InvalidParameterError("support", spec.scheme.support, need)

@@ -27,6 +27,8 @@ PRIVATE = "private-walk"
 PAPER = "paper-walk"
 #: What is chosen where law, walk and recipients are left open: the recommended scheme, or the paper's.
 SCHEMES = ("auto", "paper")
+# Networks of runs that name none; the theorem of overlays is about the recommended scheme.
+_OVERLAY, _PUBLISHED = "overlay:300:3:seed=1", "rrg:300:3:seed=1"
 #: How rows are dealt out where data have no sites.
 USUAL_PARTITION = "dirichlet:0.3"
 USUAL_LEARNER = "softmax:learning_rate=1"
@@ -215,9 +217,10 @@ class RunSpec(Specification):
     """One run, whole. Every view of it changes the same options by name (:meth:`change`)."""
 
     graph: str = option(
-        "rrg:300:3:seed=1",
-        "The network: file:PATH, rrg:NODES:DEGREE, er:NODES:MEAN_DEGREE, ring:NODES, torus:SIDE:SIDE and others; "
-        "veilwalk graph info --help lists all.",
+        "auto",
+        "The network: file:PATH, overlay:NODES:DEGREE, rrg:NODES:DEGREE, ring:NODES, torus:SIDE:SIDE and others; "
+        "veilwalk graph info --help lists all. auto: 300 peers on a secret overlay, or with published links where a "
+        "scheme, law or walk is given.",
         "SPEC",
     )
     scheme: SchemeSpec = field(default_factory=SchemeSpec)
@@ -238,6 +241,13 @@ class RunSpec(Specification):
             raise InvalidParameterError("accept", self.learning.accept, need)
         if self.end.meet and (acceptance is not None or self.checks.poisoning is not None):
             raise InvalidParameterError("meet", self.end.meet, "left out where models are tested or poisoned")
+
+    @property
+    def network(self) -> str:
+        """The spec of the network; where it is left open, of one that the scheme fits."""
+        if self.graph != "auto":
+            return self.graph
+        return _OVERLAY if self.scheme.is_open and self.scheme.choice == "auto" else _PUBLISHED
 
     def change(self, **values: Any) -> RunSpec:
         """Return the run with other values, by name; unknown names are refused."""

@@ -2,72 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.pages import audit_campaign, learning, learning_jobs, local_steps
+from tools.pages import audit_campaign, clock
 from tools.pages.audit_page import page as audit_page
 from tools.pages.campaign import engine
-from tools.pages.learning_page import page as learning_page
-from tools.pages.tuning import Setting
 
 from veilwalk.core.records import Record
 
 GRAPH = "rrg:12:3:seed=1"
-TINY = learning_jobs.Profile(
-    seeds=(1, 2),
-    updates={"softmax": 24, "cnn": 24},
-    tuning_updates=12,
-    evaluations={"softmax": 2, "cnn": 2},
-    held_out={"softmax": 50, "cnn": 50},
-    attacked=4,
-    attack_seeds=(1,),
-    graph=GRAPH,
-    support="2:2",
-    far="far:2",
-    recipients=3,
-    watched=5,
-)
 
 
 def written(work: Path) -> dict[str, tuple[int, bytes]]:
     """When each kept job was written, and what it holds."""
     return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in work.iterdir()}
-
-
-def test_the_learning_campaign_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part that was done before is taken as it is; the page has all sections; more seeds are only more jobs."""
-    monkeypatch.setitem(learning_jobs.PROFILES, "tiny", TINY)
-    monkeypatch.setitem(
-        learning_jobs.GRIDS, "softmax", [Setting(learning_rate=rate, local_steps=2) for rate in (0.001, 0.3)]
-    )
-    monkeypatch.setattr(local_steps, "RATES", (0.3,))
-    monkeypatch.setattr(local_steps, "LOCAL_STEPS", (1,))
-    monkeypatch.setattr(local_steps, "leak", lambda *_, **__: [{"reference": "x", "deliveries": 4, "hits": 1}])
-
-    def made(*parts: str) -> Record:
-        with engine("serial", tmp_path) as run:
-            return learning.Plan("tiny", "digits", parts, run).record()
-
-    trained = made("softmax").result["cells"]
-    assert [(cell["partition"], cell["seed"]) for cell in trained] == [
-        ("iid", 1), ("dirichlet:0.3", 1), ("iid", 2), ("dirichlet:0.3", 2),
-    ]  # fmt: skip
-    assert set(trained[0]["found"]) == {*learning_jobs.ALGORITHMS, "gossip, own models"}
-    # The smaller step does not learn in so few updates.
-    assert trained[0]["found"]["central"]["setting"]["learning_rate"] == 0.3
-    first = written(tmp_path)
-    # Tuned: two settings for five algorithms on two partitions; trained with two seeds.
-    assert len(first) == 20 + 20
-    record = made("softmax", "attack", "steps")
-    assert {name: one for name, one in written(tmp_path).items() if name in first} == first
-    text = learning_page(record)
-    assert [line for line in text.splitlines() if line.startswith("## ")] == [
-        "## Softmax regression", "## Local steps", "## What content gives away",
-    ]  # fmt: skip
-    assert learning_page(made("softmax", "attack", "steps")) == text
 
 
 def test_the_audit_campaign_is_the_same_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,3 +40,23 @@ def test_the_audit_campaign_is_the_same_in_processes(tmp_path: Path, monkeypatch
     assert [row.split(" | ")[0] for row in text.splitlines() if row.startswith(("| plain", "| paper"))] == [
         "| plain", "| plain", "| paper", "| paper", "| paper", "| paper",
     ]  # fmt: skip
+
+
+def test_an_accuracy_is_reached_between_evaluations_of_a_walk_and_after_whole_rounds_of_gossip() -> None:
+    """80% is half of the way from 70 to 90; where it is never reached the answer is infinite."""
+    points = [(0, 0, 0, 0.1), (30, 300, 500, 0.7), (60, 600, 900, 0.9)]
+    assert [clock.reach({"points": points}, 0.8, column) for column in (0, 1, 2)] == pytest.approx([45, 450, 700])
+    assert clock.reach({"points": points, "alg": "gossip-push"}, 0.8, 1) == 600
+    assert clock.reach({"points": points}, 0.95, 1) == math.inf
+
+
+def test_the_page_shows_every_job_of_the_clock() -> None:
+    """All rows of all tables, from runs that were made up; no group is empty, and none is left out."""
+    points = [(0, 0, 0, 0.1), (30, 300, 500, 0.7), (60, 600, 900, 0.95)]
+    runs = [job | {"final": 0.95, "own": 0.5, "points": points} for job in clock.list_jobs()]
+    for number, run in enumerate(runs):
+        run["points"] = [*points[:2], (60, 600 + number, 900, 0.95)]
+    rows = [line for line in clock.write_section(runs) if line.startswith("| ")]
+    tables = len(clock.TUNED) + 12 + len(clock.ONE) + 2 + sum(map(len, clock.MEET.values()))
+    assert len(rows) == tables + 4
+    assert "not by all" not in "".join(rows)

@@ -19,11 +19,11 @@ def avoid_nobody(_: NeighbourWeights, peers: Iterable[str]) -> frozenset[str]:
 def test_finding_05_a_tarpit_costs_less_than_two_thirds_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """It answers within all limits. Without weights, which is the mutant, it costs more than four fifths."""
     plan = shipped_plan(recipients=4)
-    clean, weighed = (measure(kind, 1, plan, seconds=150.0)[1] for kind in ("clean", "tarpit"))
+    (early, clean, _), (_, weighed, _) = (measure(kind, 1, plan, seconds=150.0) for kind in ("clean", "tarpit"))
     monkeypatch.setattr(NeighbourWeights, "select_avoided", avoid_nobody)
-    unweighed = measure("tarpit", 1, plan, seconds=150.0)[1]
+    unweighed = measure("tarpit", 1, plan, seconds=75.0)[1]
     assert weighed > clean / 3
-    assert unweighed < clean / 5
+    assert unweighed < early / 5
 
 
 def test_nodes_run_a_complete_network() -> None:

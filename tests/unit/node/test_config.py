@@ -115,12 +115,14 @@ def test_rules_are_what_the_manifest_says() -> None:
     """The options of the run as they were given, and its figures."""
     manifest = make_test_manifest(
         spec={"walk": "non-backtracking", "updates": 400, "hop": 0.02, "dwell": 1.5, "target_accuracy": 0.925},
-        figures=RunFigures(late_hops=7070.0, clip=0.5, noise=2.0, rows=10, most_updates=3, decay=9, fade=2.0),
+        figures=RunFigures(
+            late_hops=7070.0, clip=0.5, noise=2.0, rows=10, most_updates=3, decay=9, fade=2.0, train_probability=0.5
+        ),
     )
     rules = Manifest.parse(manifest.data, "m").rules
     assert rules == RunRules(
         walk=Walk("non-backtracking"), updates=400, target=0.925, late_hops=7070, hop_s=0.02, dwell_s=1.5,
-        clip=0.5, noise=2.0, rows=10, most_updates=3, decay=9, fade=2.0,
+        clip=0.5, noise=2.0, rows=10, most_updates=3, decay=9, fade=2.0, train_probability=0.5,
     )  # fmt: skip
     assert rules.late_s == 7070 * 1.5
 

@@ -43,7 +43,7 @@ def test_finding_02_a_network_full_of_garbage_goes_on(network: Make, dwell_s: fl
         net = network(6, chords=((0, 3), (1, 4), (2, 5)), rules=rules, limits=limits, recipients=3)
         await net.start()
         await net.until(lambda: net.tally("updates") >= 3)
-        size = net.nodes["n0"].message_bytes
+        size = net.nodes["n0"].manifest.message_bytes
         for node in net.nodes.values():
             node.wake(await node.scheduler.store(fill, node.scheduler.custody, size))
         before, hops = net.tally("updates"), net.tally("hops")

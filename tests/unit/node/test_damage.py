@@ -7,6 +7,7 @@ import hashlib
 import random
 import shutil
 import sqlite3
+import stat
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.campaigns import chaos_damage
 
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules
+from veilwalk.node.peer._assemble import check_disk
 from veilwalk.node.spool import FolderDisk, Spool
 
 Make = Callable[..., Any]
@@ -279,3 +281,47 @@ def test_every_single_bit_of_a_database_is_noticed_or_does_not_matter(tmp_path: 
         assert now == expected
     assert found["mended"] > 15
     assert found["digest"] > 15
+
+
+def test_a_disk_that_was_lost_or_put_back_counts_as_full(tmp_path: Path) -> None:
+    """Nobody knows how many updates it had seen made: the member trains no more in this run, and in others it does."""
+    note, backup = tmp_path / "keys" / "disk-run", tmp_path / "backup"
+
+    def start(state: Path, note: Path = note) -> int:
+        spool = Spool(FolderDisk(state))
+        check_disk(spool, note)
+        lost = spool.tables.tally("disks_lost")
+        spool.close()
+        return lost
+
+    state = tmp_path / "state"
+    assert [start(state), start(state)] == [0, 0]
+    assert stat.S_IMODE(note.stat().st_mode) == 0o600
+    shutil.copytree(state, backup)
+    # A crash between the two marks: the disk has the new one, the note the one before.
+    noted = note.read_bytes()
+    assert start(state) == 0
+    note.write_bytes(noted)
+    assert [start(state), start(state)] == [0, 0]
+    assert start(backup) == 1
+    assert start(tmp_path / "new") == 1
+    assert start(tmp_path / "other", tmp_path / "keys" / "disk-other") == 0
+
+
+def test_who_lost_its_disk_trains_no_more(network: Make, tmp_path: Path) -> None:
+    """Its models go on as they came, and are counted: the run ends, and the others make what they may."""
+
+    async def main() -> Any:
+        net = network(4, rules=RunRules(walk=SIMPLE, updates=20, late_hops=1e9, most_updates=100))
+        (tmp_path / "note").write_bytes(bytes(16))
+        net.change("n2", note=tmp_path / "note")
+        await net.start()
+        await net.until(net.finished)
+        await net.stop()
+        return net
+
+    net = asyncio.run(main())
+    made = net.look("n0")["final"]
+    assert made[2] == 0
+    assert made.sum() == net.tally("updates") < 20
+    assert made.sum() + net.tally("passed_on") == 20

@@ -7,6 +7,7 @@ import hashlib
 import socket
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -113,7 +114,7 @@ class _Host:
     """A node that is next to one that says hello, and nothing more."""
 
     def __init__(self, net: Any, message_bytes: int) -> None:
-        self.message_bytes = message_bytes
+        self.manifest = SimpleNamespace(message_bytes=message_bytes)
         self._net = net
         self.lost: list[str] = []
 

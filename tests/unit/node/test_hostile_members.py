@@ -47,7 +47,7 @@ POISON: dict[str, dict[str, Any]] = {
     "made after it was": {"made_at": 6, "iteration": 5},
     "final of 2^32-1": {"final": True, "iteration": 2**32 - 1, "walk_tag": bytes(8)},
     "final too early": {"final": True, "iteration": 399, "walk_tag": bytes(8)},
-    "both flags": {"final": True, "dummy": True},
+    "final under a walk's tag": {"final": True, "iteration": 400},
 }
 
 

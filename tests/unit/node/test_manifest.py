@@ -65,7 +65,7 @@ def test_the_text_is_the_one_the_page_describes() -> None:
     expected = (
         '{"arrays":[{"dtype":"<f4","name":"w","shape":[2,3]}],"expires":null,'
         '"figures":{"clip":0.0,"decay":0,"fade":0.0,"hops_per_update":0.0,"late_hops":1000000000.0,'
-        '"most_updates":0,"noise":0.0,"rows":0,"signatures":1,"starve_hops":1000000000000.0,"visits_per_link":0.0},'
+        '"most_updates":0,"noise":0.0,"rows":0,"signatures":1,"starve_hops":1000000000000.0,"train_probability":1.0,"visits_per_link":0.0},'
         f'"format":"veilwalk-manifest-3","graph_digest":"{"cd" * 32}","law_digest":"{"ab" * 32}",'
         '"n_classes":10,"n_features":64,"network":"AAECAwQFBgcICQoLDA0ODw==","norm_bound":100.0,"prev_digest":null,'
         '"run_id":"AAECAwQFBgcICQoLDA0ODw==","spec":{"accept":"none","alarm_hops":10000000.0,"allow_sandwich":false,'

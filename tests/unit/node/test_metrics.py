@@ -8,7 +8,6 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
@@ -22,7 +21,6 @@ from veilwalk.node import Node, RunRules
 from veilwalk.node.cluster import free_ports
 from veilwalk.node.peer import METRICS, describe_tallies
 from veilwalk.node.peer._log import Log
-from veilwalk.node.peer._node import NodeStatistics
 from veilwalk.node.peer._observe import BEAT_S, QUIET_S, HealthWatch, MetricsServer, read_neighbours
 
 
@@ -100,14 +98,12 @@ def test_metrics_ask_the_node_and_nothing_behind_it(tmp_path: Path) -> None:
             custody=SimpleNamespace(spool=SimpleNamespace(tables=SimpleNamespace(messages=None, is_finished=1))),
         )
 
-        async def statistics(self) -> NodeStatistics:
-            return NodeStatistics(
-                tallies={"hops": 7},
-                events={"turned_away": 1, "storage_troubles": 0, "link_losses": 3, "link_faults": 0},
-                in_custody=5,
-                links_up=2,
-                roster_version=4,
-            )
+        async def statistics(self) -> dict[str, dict[str, int]]:
+            return {
+                "tally": {"hops": 7},
+                "event": {"turned_away": 1, "storage_troubles": 0, "link_losses": 3, "link_faults": 0},
+                "gauge": {"in_custody": 5, "links_up": 2, "roster_version": 4},
+            }
 
     async def main() -> list[str]:
         (port,) = free_ports(1)
@@ -154,7 +150,7 @@ def test_finding_17_a_page_of_somebody_else_reads_nothing(host: str, code: int) 
 def test_statistics_are_of_one_moment(network: Callable[..., Any]) -> None:
     """What happens later does not change them."""
 
-    async def main() -> tuple[NodeStatistics, NodeStatistics]:
+    async def main() -> Any:
         net = network(4, rules=RunRules(walk=SIMPLE, updates=5, late_hops=1e9))
         await net.start()
         await net.until(net.finished)
@@ -165,11 +161,9 @@ def test_statistics_are_of_one_moment(network: Callable[..., Any]) -> None:
         return before, after
 
     before, after = asyncio.run(main())
-    assert after.events["turned_away"] == before.events["turned_away"] + 1
-    assert before.tallies["taken"] > 0
-    assert before.roster_version == 1
-    with pytest.raises(FrozenInstanceError):
-        before.in_custody = 3  # type: ignore[misc]
+    assert after["event"]["turned_away"] == before["event"]["turned_away"] + 1
+    assert before["tally"]["taken"] > 0
+    assert before["gauge"]["roster_version"] == 1
 
 
 def test_what_a_node_did_itself_is_not_a_metric() -> None:

@@ -34,12 +34,12 @@ def test_what_is_sealed_opens(suite: Suite, length: int) -> None:
     """Header and body come back, whatever the length, and every message has the one length."""
     context, (public, private) = make_context(suite), make_key(suite)
     body = os.urandom(length)
-    message = sealed(context, public, body, dummy=True, update_id=b"u" * 16)
+    message = sealed(context, public, body, final=True, update_id=b"u" * 16)
     assert type(message) is bytes
     assert len(message) == context.message_bytes
     found = opened(context, private, message)
     assert found.header == Header(
-        update_id=b"u" * 16, walk_tag=b"walk-tag", iteration=5, body_length=length, dummy=True, final=False
+        update_id=b"u" * 16, walk_tag=b"walk-tag", iteration=5, body_length=length, final=True
     )
     assert open_body(found, message) == body
 

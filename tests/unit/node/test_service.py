@@ -126,7 +126,7 @@ def test_every_message_stays_the_dwell_time_trained_or_not(network: Make) -> Non
             return self._learner.update(*values)
 
     async def main() -> None:
-        net = network(4, rules=RunRules(walk=SIMPLE, updates=6, late_hops=1e9, dwell_s=0.3))
+        net = network(4, recipients=2, rules=RunRules(walk=SIMPLE, updates=6, late_hops=1e9, dwell_s=0.3))
         for name in net.names:
             net.change(name, task=replace(net.parts[name].task, learner=Slow(net.parts[name].task.learner)))
         await net.start()
@@ -185,7 +185,7 @@ def test_lost_walks_are_made_again_and_surplus_ones_give_way(network: Make) -> N
     """Nobody starts a walk: after the waiting time somebody does, and training ends with one model all the same."""
 
     async def main() -> Any:
-        rules = RunRules(walk=SIMPLE, updates=120, late_hops=20, hop_s=0.02)
+        rules = RunRules(walk=SIMPLE, updates=60, late_hops=20, hop_s=0.02)
         net = network(4, starts=False, rules=rules)
         await net.start()
         await net.until(net.finished, 180)
@@ -196,7 +196,7 @@ def test_lost_walks_are_made_again_and_surplus_ones_give_way(network: Make) -> N
     assert net.tally("created") >= 1
     finals = {net.look(name)["final"].tobytes() for name in net.names}
     assert len(finals) == 1
-    assert net.look("n0")["final"].sum() == 120
+    assert net.look("n0")["final"].sum() == 60
 
 
 def test_logs_hold_no_time_and_no_message(network: Make) -> None:

@@ -105,7 +105,7 @@ def test_a_worker_does_what_the_task_does(cluster: list[Path], started: list[Wor
     assert worker.first() == task.first()
     assert worker.update(lesson(1, 0, 0, 0)) == task.update(lesson(1, 0, 0, 0))
     assert worker.reaches_target(worker.first()) is False
-    assert os.getpriority(os.PRIO_PROCESS, worker.pid) == os.getpriority(os.PRIO_PROCESS, 0) + 10
+    assert os.getpriority(os.PRIO_PROCESS, worker.pid) == min(os.getpriority(os.PRIO_PROCESS, 0) + 10, 19)
     pid = worker.pid
     worker.close()
     assert is_gone(pid)
@@ -279,6 +279,9 @@ def test_noise_and_clipping_are_the_simulators_and_the_noise_is_the_systems(clus
     assert np.std(spread) == pytest.approx(0.1 * 20 * 0.5 / 10 * 2**0.5, rel=0.2)
     spent = update(clip=0.5, noise=2.0, most_updates=3, step=3)
     assert params_distance(spent, first) == 0
+    for train_probability in (0.0, 1.5):
+        with pytest.raises(InvalidParameterError, match="train_probability"):
+            RunRules(walk=SIMPLE, updates=9, late_hops=9, train_probability=train_probability)
     with pytest.raises(InvalidParameterError, match=r"^rows = 10"):
         RunRules(walk=SIMPLE, updates=9, late_hops=9, rows=10)
 
@@ -319,3 +322,38 @@ def test_an_update_without_data_does_not_ask_them(cluster: list[Path]) -> None:
     asked = TrainingJob(received=encode_params(manifest, first), own=None, iteration=0, step=0, state={})
     assert task.update(asked).counts == ("updates", "learner_failures")
     assert task.update(replace(asked, without_data=True)).counts == ("updates",)
+
+
+@pytest.mark.parametrize("payload", ["fp32", "int8"])
+def test_an_untrained_model_is_worked_on_as_long_as_a_trained_one(cluster: list[Path], payload: str) -> None:
+    """By chance, or after the share: the learner makes an update each time, and nothing of it is kept."""
+    made: list[int] = []
+    learner = make_learner("softmax:momentum=0.5", n_features=4, n_classes=3)
+    first = dict(learner.init_params(np.random.default_rng(0)))
+
+    class Counting:
+        init_params, evaluate = learner.init_params, learner.evaluate
+
+        def update(self, params: Any, data: Any, ctx: Any) -> Any:
+            """Count it."""
+            made.append(ctx.step)
+            return learner.update(params, data, ctx)
+
+    manifest = replace(manifest_of(cluster[0]), arrays=array_specs(first))
+    manifest = replace(manifest, spec=manifest.spec.change(payload=payload))
+    rules = RunRules(walk=SIMPLE, updates=9, late_hops=9, most_updates=3)
+    data = trial_data(rows=50, n_features=4, n_classes=3)
+    task = Task(learner=Counting(), data=data, manifest=manifest, index=0, rules=rules)
+    body = encode_params(manifest, {name: array + np.float32(0.1) for name, array in first.items()})
+    kept = {"momentum": b"kept"}
+    asked = TrainingJob(received=body, own=None, iteration=4, step=2, state={})
+    trained = task.update(asked)
+    assert trained.model != body
+    assert trained.counts == ("updates",)
+    state = dict(trained.state or {}) or kept
+    blank = task.update(replace(asked, state=state, is_blank=True))
+    # Not counted as an update, so that it is no part of the run's.
+    assert (blank.model, blank.state, blank.moved, blank.counts) == (body, None, None, ("passed_on",))
+    spent = task.update(replace(asked, state=state, step=3))
+    assert (spent.model, spent.state, spent.moved, spent.counts) == (body, state, None, ("passed_on",))
+    assert made == [2, 2, 3]

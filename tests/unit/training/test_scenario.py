@@ -50,7 +50,11 @@ def test_law_and_support_fit_the_graph_and_are_said(graph: str, law: str, suppor
 
 @pytest.mark.parametrize(
     ("graph", "law", "walk", "recipients"),
-    [("rrg:300:3:seed=1", "far:4", "non-backtracking", 16), ("ring:12", "far:2", "simple", 1)],
+    [
+        ("rrg:300:3:seed=1", "far:4", "non-backtracking", 16),
+        ("ring:12", "far:2", "simple", 1),
+        ("auto", "far:2", "non-backtracking", 64),
+    ],
 )
 def test_the_recommended_scheme_is_taken_and_said(graph: str, law: str, walk: str, recipients: int) -> None:
     """Sealed for several where that hides enough; what it says makes the same scheme again."""
@@ -58,6 +62,13 @@ def test_the_recommended_scheme_is_taken_and_said(graph: str, law: str, walk: st
     assert (spec.scheme.law, spec.scheme.walk, spec.scheme.support) == (law, walk, None)
     assert spec.scheme.recipients == recipients
     assert Scenario.from_spec(spec).spec == spec
+
+
+@pytest.mark.parametrize("part", [{"scheme": "paper"}, {"law": "uniform-node"}, {"walk": "non-backtracking"}, {}])
+def test_a_run_without_a_network_has_an_overlay_unless_a_scheme_is_given(part: dict[str, str]) -> None:
+    """Members of an overlay know no distances, which the paper's scheme and laws need."""
+    graph = Scenario.from_spec(SMALL.change(graph="auto", **part)).graph
+    assert (graph.n_nodes, graph.is_overlay) == (300, not part)
 
 
 def test_a_law_file_brings_its_walk_and_its_distances(tmp_path: Path) -> None:
@@ -218,5 +229,5 @@ def test_a_run_is_a_table_where_tables_are_shown(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_comparisons_are_all_the_others_there_are() -> None:
-    """The default names each algorithm of learning but the private walk."""
-    assert make_spec().checks.comparisons == ALGORITHMS[1:]
+    """The default names each algorithm of learning but the private walk, and gossip by matchings."""
+    assert make_spec().checks.comparisons == tuple(name for name in ALGORITHMS[1:] if name != "gossip-matching")

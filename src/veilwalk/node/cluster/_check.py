@@ -173,7 +173,7 @@ def _refuse_loose(config: NodeConfig) -> None:
 
 def _find_room(config: NodeConfig, membership: Membership, node: str) -> int:
     """Return the bytes free on the disk of the state: enough for as many messages as neighbours may bring."""
-    message = membership.message_bytes
+    message = membership.manifest.message_bytes
     need = _ROOM_BYTES + 2 * config.limits.quota * (len(membership.roster.neighbours(node)) + 1) * message
     free = shutil.disk_usage(config.state).free
     if free < need:

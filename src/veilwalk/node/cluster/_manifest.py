@@ -148,8 +148,6 @@ def settle_run(
     from veilwalk.design import visits_per_link
     from veilwalk.learning import init_generator, params_bytes
 
-    if scheme.train_probability < 1.0:
-        raise InvalidParameterError("train_probability", scheme.train_probability, "1: nodes make no blank legs yet")
     timing, dwell_s = spec.timing, spec.timing.dwell_s
     if dwell_s is None:
         dwell_s = measured_dwell(learner, trial, protection, tested=spec.learning.accept != "none")
@@ -166,6 +164,7 @@ def settle_run(
         starve_hops=float(starve_hops),
         hops_per_update=float(scheme.price.hops),
         visits_per_link=visits_per_link(scheme.graph, recipients=scheme.recipients, walk=scheme.walk),
+        train_probability=scheme.train_probability,
         signatures=signatures_needed(scheme.graph.n_nodes, spec.end.updates // spec.end.walks),
         **{name: getattr(protection, name) for name in protection.list_figures()},
     )

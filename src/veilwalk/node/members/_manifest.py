@@ -78,6 +78,7 @@ class RunFigures:
         noise: Standard deviation of the noise, in units of ``clip``; 0 adds none.
         rows: What sums over rows are divided by, where single rows are protected; 0 where a whole node is.
         most_updates: A node that has made so many hands models on as they are; 0: no such limit.
+        train_probability: Chance that whoever opens a model trains it, and does not only seal it again.
         decay: An update counts linearly less the older the model is, and nothing after so many; 0: always the same.
         fade: It counts half after so many updates of the model, a third after twice as many; 0: always the same.
         signatures: So many members must sign the end of a walk.
@@ -91,6 +92,7 @@ class RunFigures:
     noise: float = 0.0
     rows: int = 0
     most_updates: int = 0
+    train_probability: float = 1.0
     decay: int = 0
     fade: float = 0.0
     signatures: int = 1
@@ -103,6 +105,8 @@ class RunFigures:
         validate.more_than(0, **measured)
         validate.at_least(0, **sizes)
         validate.integer(1, signatures=self.signatures)
+        if not 0.0 < self.train_probability <= 1.0:
+            raise InvalidParameterError("train_probability", self.train_probability, "above 0 and at most 1")
         validate.integer(0, rows=self.rows, most_updates=self.most_updates, decay=self.decay)
         if self.rows and not self.clip:
             raise InvalidParameterError("rows", self.rows, "given with clip: rows are protected by clipping them")
@@ -215,8 +219,6 @@ class RunRules(RunFigures):
 
         Whoever can seal can write any number there: what is out of bounds must harm nobody.
         """
-        if header.dummy:
-            return not header.final
         signed = header.body_length - body_bytes
         most = header.final * self.signatures * SIGNATURE_BYTES
         if signed % SIGNATURE_BYTES or not 0 <= signed <= most or header.made_at > header.iteration:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 import zipfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from veilwalk.core.errors import ConfigError, InputFileError, SpoolError
+from veilwalk.core.files import name_os_errors
 from veilwalk.core.records import write_atomically
+from veilwalk.node.link import Limits
 from veilwalk.node.members import (
     KeyRing,
     Manifest,
@@ -24,17 +28,13 @@ from veilwalk.node.members import (
 from veilwalk.node.peer._config import NodeConfig, host_and_port
 from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership, MembershipFiles
-from veilwalk.node.peer._routing import Law, file_digest, law_of
+from veilwalk.node.peer._routing import Law, OsDraws, file_digest, law_of
 from veilwalk.node.peer._trainer import Task
-from veilwalk.node.spool import FolderDisk
+from veilwalk.node.spool import FolderDisk, Spool
 
 if TYPE_CHECKING:
     from veilwalk.learning import Learner, Partition
     from veilwalk.node.peer._worker import Worker
-from dataclasses import dataclass, field
-
-from veilwalk.node.link import Limits
-from veilwalk.node.peer._routing import OsDraws
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,6 +53,7 @@ class NodeParts:
         listen: Host and port, where they are not the roster's.
         starts: Whether it makes the run's first walk.
         log: Where events go.
+        note: File beside the keys that says which disk this run is on (:func:`check_disk`); None for no check.
     """
 
     keys: NodeKeys
@@ -66,10 +67,12 @@ class NodeParts:
     listen: tuple[str, int] | None = None
     starts: bool = False
     log: Log = field(default_factory=Log)
+    note: Path | None = None
 
 
 # File in the state that says whose it is.
 _OWNER = "node"
+_MARK_BYTES = 16
 
 
 def key_ring(config: NodeConfig) -> KeyRing:
@@ -112,7 +115,25 @@ def assemble(
         listen=None if config.listen is None else host_and_port("listen", config.listen),
         starts=config.starts,
         log=log,
+        note=config.keys / f"disk-{membership.manifest.run_id.hex()}",
     )
+
+
+def check_disk(spool: Spool, note: Path) -> None:
+    """Count a disk as lost if it is not the one on which this member was last in this run: a new or an earlier one.
+
+    Every start leaves a new mark on the disk, and then in the note, which is with the keys. A crash between the two
+    leaves the mark before, which the disk knows too.
+    """
+    with name_os_errors(SpoolError, note):
+        before = note.read_bytes() if note.exists() else b""
+    mark = os.urandom(_MARK_BYTES)
+    with spool.transaction() as register:
+        if before and before not in (register.mark("start"), register.mark("start before")):
+            register.count("disks_lost")
+        register.set_mark("start before", before)
+        register.set_mark("start", mark)
+    write_atomically(note, mark, mode=0o600)
 
 
 def load_task(config: NodeConfig, manifest: Manifest, *, index: int) -> Task:

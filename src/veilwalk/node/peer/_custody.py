@@ -538,6 +538,8 @@ class Custody:
 
     def drop(self, number: int, count: str) -> None:
         """Let a message go for good, and count why."""
+        if number in self._opening:
+            self._given_up.append(self._opening[number])
         with self.spool.transaction() as register:
             row = register.message(id=number)
             if row is not None:

@@ -100,7 +100,8 @@ class Destination:
                 end=self._read_end(spool, register, lane, "end"),
                 undone=register.undone_ends(lane),
                 state=register.learner_state(),
-                step=register.tally("updates"),
+                # Where a disk was lost nobody knows how many, so that all of them count as made.
+                step=max(register.tally("updates"), self._rules.most_updates * bool(register.tally("disks_lost"))),
             )
 
     def read_end(self, spool: Spool, lane: int) -> tuple[SignedEnd | None, OwnModel]:
@@ -169,8 +170,6 @@ class Destination:
         header = arrival.opened.header
         if not self._rules.allow(header, body_bytes=self._manifest.body_bytes):
             return UpdateOutcome(counts=("set_aside",))
-        if header.dummy:
-            return UpdateOutcome(counts=("dummies",))
         if header.final:
             return self._weigh_end(arrival, roster)
         return self._end_walk(arrival, roster) or self._go_on(arrival, roster)
@@ -237,6 +236,7 @@ class Destination:
                 state=arrival.state,
                 lane=arrival.lane,
                 own_iteration=own.iteration,
+                is_blank=self._draws_blank(),
             )
         )
         hit("train.updated")
@@ -268,6 +268,11 @@ class Destination:
             lane=arrival.lane,
             end=end,
         )
+
+    def _draws_blank(self) -> bool:
+        """Return whether a model goes on untrained, so that fewer can tell who trains next."""
+        chance = self._rules.train_probability
+        return chance < 1 and self._draws.unit() >= chance
 
     def _weigh_end(self, arrival: Arrival, roster: Roster) -> UpdateOutcome:
         """Return what becomes of an end that a neighbour tells of."""

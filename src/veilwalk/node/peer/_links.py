@@ -78,6 +78,7 @@ class InLinks:
         self._host = host
         self._scheduler = scheduler
         self._limits = limits
+        self._message_bytes = host.manifest.message_bytes
         self._context: ssl.SSLContext | None = None
         self._listeners: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -158,7 +159,7 @@ class InLinks:
             loop.remove_reader(listener)
 
     def _make_room(self, address: str) -> None:
-        neighbours = max(_FEW, self._host.degree)
+        neighbours = max(_FEW, len(self._host.roster.neighbours(self._host.id)))
         of_address = [task for task, other in self._waiting.items() if other == address]
         if len(of_address) >= _PLACES_OF_ONE_ADDRESS * neighbours:
             first = of_address[0]
@@ -178,7 +179,7 @@ class InLinks:
             # As of all answers: how long a handshake takes must not say how busy this node is.
             await wait_until(due_within(HANDSHAKE_SPREAD_S))
             connection = await accept(
-                connected, self._context, message_bytes=self._host.message_bytes, timeout_s=self._limits.connect_s
+                connected, self._context, message_bytes=self._message_bytes, timeout_s=self._limits.connect_s
             )
             connection.stall_s = self._limits.answer_s
             self._open.add(connection)
@@ -223,7 +224,7 @@ class InLinks:
 
     async def _converse(self, connection: Connection) -> None:
         """Converse with a neighbour until that ends."""
-        idle_s = 3 * self._limits.ping_s + self._limits.transfer_s(self._host.message_bytes)
+        idle_s = 3 * self._limits.ping_s + self._limits.transfer_s(self._message_bytes)
         self._neighbour(connection)
         hello = await connection.receive(self._limits.connect_s)
         assert isinstance(hello, Hello)  # noqa: S101  the wire lets nothing else through
@@ -302,6 +303,7 @@ class OutLink:
         self._host = host
         self._scheduler, self._custody, self._store = scheduler, scheduler.custody, scheduler.store
         self._limits = limits
+        self._message_bytes = host.manifest.message_bytes
         self._wake = asyncio.Event()
         self._connection: Connection | None = None
         self._stuck_since: float | None = None
@@ -389,7 +391,7 @@ class OutLink:
     async def _connect(self) -> Connection:
         limits = self._limits
         connection = await dial(
-            self._member, self._context, message_bytes=self._host.message_bytes, timeout_s=limits.connect_s
+            self._member, self._context, message_bytes=self._message_bytes, timeout_s=limits.connect_s
         )
         try:
             connection.stall_s = limits.answer_s
@@ -413,7 +415,7 @@ class OutLink:
                 if not await connection.idle(self._wake, self._limits.ping_s):
                     await connection.send(Ping())
                     await connection.receive(self._limits.answer_s)
-            elif len(outgoing[1]) != self._host.message_bytes:
+            elif len(outgoing[1]) != self._message_bytes:
                 # No peer would take it: it can only be damaged here.
                 await self._store(self._custody.drop_if_damaged, outgoing[0])
             else:
@@ -442,7 +444,7 @@ class OutLink:
     async def _offer(self, connection: Connection, row: Row, body: bytes) -> Frame:
         """Send a message, and return what the neighbour says to it; the two together take a bounded time."""
         try:
-            async with asyncio.timeout(self._limits.transfer_s(self._host.message_bytes)):
+            async with asyncio.timeout(self._limits.transfer_s(self._message_bytes)):
                 await connection.send(Offer(row.key or b"", len(body), row.digest), body)
                 hit("send.offered")
                 return await connection.receive(None)
@@ -453,7 +455,7 @@ class OutLink:
         """Give a message, or ask whether one that was given is used; return whether it is settled which."""
         await connection.send(Go(row.key or b""))
         hit("send.given")
-        answer = await connection.receive(self._limits.transfer_s(self._host.message_bytes))
+        answer = await connection.receive(self._limits.transfer_s(self._message_bytes))
         if isinstance(answer, Refusal):
             # A neighbour that could not store it does not know it when it is asked again: only that is certain.
             if answer.code == Nak.UNKNOWN:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,11 +31,6 @@ class Membership:
     manifest: Manifest
     roster: Roster
     protocols: range = PROTOCOLS
-
-    @cached_property
-    def message_bytes(self) -> int:
-        """Length of every message of the run, in whichever epoch."""
-        return self.roster.seal_context(self.manifest).message_bytes
 
     def open_row(self, keys: NodeKeys) -> Membership:
         """Return the same files with what the roster of an overlay says to this member alone."""

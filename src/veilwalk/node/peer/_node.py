@@ -7,8 +7,8 @@ import itertools
 import math
 import ssl
 import time
-from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from veilwalk.core.errors import ConfigError, ProtocolError, SpoolError, Transpo
 from veilwalk.node.link import Hello, answer_spread, dialing_context, listening_context
 from veilwalk.node.members import Manifest, NodeKeys, Roster
 from veilwalk.node.peer._age import Watches
-from veilwalk.node.peer._assemble import NodeParts, check_own_entry
+from veilwalk.node.peer._assemble import NodeParts, check_disk, check_own_entry
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._destination import Destination
 from veilwalk.node.peer._links import InLinks, OutLink
@@ -32,25 +32,6 @@ _WATCH_S = 0.25
 _TIDY_BEATS = 240
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStatistics:
-    """What a running node has counted, at one moment.
-
-    Attributes:
-        tallies: Its counters on disk, which restarts do not reset.
-        events: Counts since it started.
-        in_custody: Messages held or being handed on.
-        links_up: Neighbours connected.
-        roster_version: Version of the roster held.
-    """
-
-    tallies: Mapping[str, int]
-    events: Mapping[str, int]
-    in_custody: int
-    links_up: int
-    roster_version: int
-
-
 class Node(Incidents):
     """One member at work in one run."""
 
@@ -60,9 +41,11 @@ class Node(Incidents):
         self._membership = parts.membership
         self.id = parts.keys.id
         spool = Spool(parts.disk)
+        if parts.note is not None:
+            check_disk(spool, parts.note)
         self._limits = parts.limits.within(parts.rules.late_s)
         rules, step_s = parts.rules, max(parts.rules.hop_s, parts.rules.dwell_s)
-        quota = self._limits.messages_of_one(self.message_bytes, rules.walks)
+        quota = self._limits.messages_of_one(self.manifest.message_bytes, rules.walks)
         spool.note_walks(rules.walks)
         #: Notices that walks are lost.
         self.watches = Watches(
@@ -103,16 +86,6 @@ class Node(Incidents):
         return self._membership.manifest
 
     @property
-    def message_bytes(self) -> int:
-        """Length of every message of the run."""
-        return self._membership.message_bytes
-
-    @property
-    def degree(self) -> int:
-        """How many neighbours this node has."""
-        return len(self.roster.neighbours(self.id))
-
-    @property
     def answer_spread_s(self) -> float:
         """Where messages dwell, answers are given at a random moment within this: they must not say how busy it is."""
         return answer_spread(self._parts.rules.dwell_s)
@@ -127,16 +100,11 @@ class Node(Incidents):
         links = sorted(self._out_links.items())
         return {peer: {"up": link.up} | self.neighbours.describe(peer) for peer, link in links}
 
-    async def statistics(self) -> NodeStatistics:
-        """Return what this node has counted until now."""
+    async def statistics(self) -> dict[str, dict[str, int]]:
+        """Return what this node has counted until now, by the sources of :data:`.METRICS`."""
         tallies, held = await self.scheduler.store(self.scheduler.custody.statistics)
-        return NodeStatistics(
-            tallies=tallies,
-            events=dict(self.events),
-            in_custody=held,
-            links_up=self.links_up,
-            roster_version=self.roster.version,
-        )
+        gauges = {"in_custody": held, "links_up": self.links_up, "roster_version": self.roster.version}
+        return {"tally": tallies, "event": dict(self.events), "gauge": gauges}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; what is in custody then waits on disk."""

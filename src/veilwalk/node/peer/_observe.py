@@ -25,7 +25,7 @@ from veilwalk.core.records import write_atomically
 from veilwalk.node.members import canonical_json, parse_canonical, read_bounded
 
 if TYPE_CHECKING:
-    from veilwalk.node.peer._node import Node, NodeStatistics
+    from veilwalk.node.peer._node import Node
     from veilwalk.node.peer._process import NodeProcess
 
 BEAT_S = 15.0
@@ -101,9 +101,9 @@ METRICS = (
         retired="walks ended here because newer ones are on their way",
         forks="walks ended here because they had been made twice",
         duplicates="messages that had been opened before",
-        dummies="messages without a model",
         refused="models refused",
-        passed_on="models sealed again untrained, for this node has made its share",
+        passed_on="models sealed again untrained: by chance, by doubt, or as this node has made its share",
+        disks_lost="disks lost or put back: this node counts as one that has made its share",
         set_aside="messages that could not be worked on",
         discarded="updates, about, that were lost here with walks",
         diverged="updates given up because the model diverged",
@@ -211,7 +211,7 @@ class HealthWatch:
         tables = self.node.scheduler.custody.spool.tables
         failures = self.node.events["storage_troubles"]
         try:
-            statistics: NodeStatistics = await self.node.statistics()
+            tallies = (await self.node.statistics())["tally"]
             rows = await storage(tables.messages)
             if self._hour != int(self.now() // _HOUR_S):
                 self._hour = int(self.now() // _HOUR_S)
@@ -220,11 +220,11 @@ class HealthWatch:
             self._storage_fails = True
             return
         if self._day != int(self.now() // _DAY_S):
-            counted = {name: statistics.tallies.get(name, 0) for name in _DAILY}
+            counted = {name: tallies.get(name, 0) for name in _DAILY}
             self._day, self._counted = int(self.now() // _DAY_S), (counted, self._counted[0] or counted)
         self._storage_fails, self._failures = failures > self._failures, failures
-        if statistics.tallies.get("taken", 0) != self._taken:
-            self._taken, self._since = statistics.tallies.get("taken", 0), now
+        if tallies.get("taken", 0) != self._taken:
+            self._taken, self._since = tallies.get("taken", 0), now
         waiting = {(row.id, row.peer) for row in rows if row.peer is not None}
         self._pinned = {key: self._pinned.get(key, now) for key in waiting}
 
@@ -362,14 +362,11 @@ class MetricsServer:
 
     async def _metrics(self) -> str:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        values: dict[str, Mapping[str, int]] = {"log": self._process.log.counts}
-        gauges = {"memory_peak_bytes": peak, "healthy": 0}
+        values: dict[str, dict[str, int]] = {"gauge": {"healthy": 0}}
         if (watch := self._process.watch) is not None:
-            statistics = await watch.node.statistics()
-            values |= {"tally": statistics.tallies, "event": statistics.events}
-            gauges |= watch.describe().gauges
-            gauges |= {name: getattr(statistics, name) for name in ("in_custody", "links_up", "roster_version")}
-        values["gauge"] = gauges
+            values = await watch.node.statistics()
+            values["gauge"] |= watch.describe().gauges
+        values["gauge"]["memory_peak_bytes"], values["log"] = peak, self._process.log.counts
         lines: list[str] = []
         for metric in METRICS:
             if not metric.is_public or metric.source not in values:

@@ -246,7 +246,7 @@ async def drain_on_order(node: Node, state: Path, stop: asyncio.Event, log: Log)
     while empty < _TIMES_EMPTY:
         await asyncio.sleep(_DRAIN_POLL_S)
         try:
-            held = (await node.statistics()).in_custody
+            held = (await node.statistics())["gauge"]["in_custody"]
         except SpoolError:
             continue
         empty = 0 if held else empty + 1

@@ -18,8 +18,8 @@ from veilwalk.node.link import Offer, answer_spread
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._destination import Destination
 from veilwalk.node.peer._trainer import OUT_OF_TIME
-from veilwalk.node.sealing import Bytes, OpenedHeader
-from veilwalk.node.spool import Row, SignedEnd, UpdateOutcome, Verdict
+from veilwalk.node.sealing import Bytes
+from veilwalk.node.spool import Row, SignedEnd, Verdict
 
 if TYPE_CHECKING:
     from veilwalk.node.peer._node import Node
@@ -176,7 +176,7 @@ class Scheduler:
                     # Still here: nothing is lost by trying again.
                     self._node.trouble(str(error))
                     await asyncio.sleep(_RETRY_STORAGE_S)
-                except Exception as error:  # noqa: BLE001  a message must not end the node, now or at every start
+                except (Exception, SystemExit) as error:  # noqa: BLE001  it must not end the node, now or at every start
                     self._node.set_aside(type(error).__name__)
                     work = self._set_aside
 
@@ -203,7 +203,10 @@ class Scheduler:
             # Its epoch ended while it waited, or it is one of two copies.
             self._settle(row, for_us=False)
             return
-        outcome = await self._work(row, opened)
+        arrival = await self.store(self._destination.read_arrival, self.custody.spool, row, opened)
+        outcome = await self._compute(self._destination.work, arrival, self._node.roster)
+        if OUT_OF_TIME in outcome.counts:
+            self._node.set_aside("an update took longer than training_s")
         now = asyncio.get_running_loop().time()
         arrived = self._arrived.get(number, now)
         if outcome.header is not None:
@@ -221,20 +224,6 @@ class Scheduler:
             self._arrived[successor.id] = arrived
             self._settle(successor, for_us=False)
         self._arrived.pop(number, None)
-
-    async def _work(self, row: Row, opened: OpenedHeader) -> UpdateOutcome:
-        """Return what becomes of an opened message; one that makes anything fail is set aside, here and for good."""
-        try:
-            arrival = await self.store(self._destination.read_arrival, self.custody.spool, row, opened)
-            outcome = await self._compute(self._destination.work, arrival, self._node.roster)
-        except _STORAGE_FAILURES:
-            raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001  it would meet the node again at every start
-            self._node.set_aside(type(error).__name__)
-            return UpdateOutcome(counts=("set_aside",))
-        if OUT_OF_TIME in outcome.counts:
-            self._node.set_aside("an update took longer than training_s")
-        return outcome
 
     async def _compute(self, work: Callable[..., T], *values: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._training, work, *values)

@@ -47,6 +47,7 @@ class TrainingJob:
         lane: Which of the run's models it is.
         own_iteration: Updates that this node's last model has had.
         without_data: Whether to make the update that a node without data makes.
+        is_blank: Whether the model is to go on untrained.
     """
 
     received: bytes | None
@@ -57,6 +58,7 @@ class TrainingJob:
     lane: int = 0
     own_iteration: int = 0
     without_data: bool = False
+    is_blank: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +120,10 @@ class Task:
     def update(self, job: TrainingJob) -> TrainingOutcome:
         """Make an update of what came, or of this node's own last model where that is refused."""
         received = try_decode(self.manifest, job.received)
-        own = try_decode(self.manifest, job.own)
-        if own is None:
-            own = decode_params(self.manifest, self.first())
+        own, own_model = try_decode(self.manifest, job.own), job.own
+        if own is None or own_model is None:
+            own_model = self.first()
+            own = decode_params(self.manifest, own_model)
         refused: tuple[str, ...] = ()
         accepted, least = (False, _least(job.state)) if received is None else self._accepts(received, own, job)
         if received is None or not accepted:
@@ -130,11 +133,11 @@ class Task:
             if outcome is not None:
                 return outcome
         # As old as it is: what is refused has no say in how much an update counts.
-        ours = replace(job, iteration=job.own_iteration)
+        ours = replace(job, received=own_model, iteration=job.own_iteration)
         outcome = self._make_update(own, ours, "refused", least=_least(job.state) if accepted else least)
         if outcome is not None:
             return replace(outcome, own=True)
-        unchanged = encode_params(self.manifest, own if received is None else received)
+        unchanged = own_model if received is None else (job.received or b"")
         return TrainingOutcome(model=unchanged, counts=(*refused, "learner_failures"), own=received is None)
 
     def reaches_target(self, model: bytes) -> bool:
@@ -151,7 +154,10 @@ class Task:
         """Do nothing: it works while it is asked."""
 
     def _make_update(self, params: Params, job: TrainingJob, *counts: str, least: float) -> TrainingOutcome | None:
-        """Return what one update makes of a model; None where the learner fails."""
+        """Return what one update makes of the model that came; None where the learner fails.
+
+        A model that goes on untrained is trained all the same, for as long: no time tells which it was.
+        """
         from veilwalk.learning import LEARNER_FAILED
 
         tallies = list(counts)
@@ -174,13 +180,14 @@ class Task:
             moved = params_distance(updated, params)
         except (Exception, SystemExit):  # noqa: BLE001  a learner may be anybody's code
             return None
-        return TrainingOutcome(
-            model=model,
-            state=stored,
-            moved=moved,
-            reached=self._is_tried(job) and self.reaches_target(model),
-            counts=("updates", *tallies),
-        )
+        reached = self._is_tried(job) and self.reaches_target(model)
+        if job.is_blank:
+            return TrainingOutcome(model=job.received or b"", counts=(*counts, "passed_on"))
+        if 0 < self.rules.most_updates <= job.step:
+            # Counted as an update, in which nothing moved: else a run would wait for those that have some left.
+            model = encode_params(self.manifest, params, updates=job.iteration + 1)
+            return TrainingOutcome(model=model, state=job.state, counts=(*counts, "passed_on"))
+        return TrainingOutcome(model=model, state=stored, moved=moved, reached=reached, counts=("updates", *tallies))
 
     def _state_to_keep(self, state: Mapping[str, Array]) -> dict[str, bytes]:
         """Return the learner's state as bytes; where noise must hide every failure and it cannot be written, none."""
@@ -207,7 +214,6 @@ class Task:
                 age=job.iteration,
                 state=state,
                 mod=protection.mod(),
-                most_updates=protection.most_updates,
                 secret=SecretNormal().standard_normal,
             )
 

@@ -39,7 +39,7 @@ _HEADER_NONCE = bytes(12)
 # made; zeros up to HEADER_BYTES.
 _LAYOUT = struct.Struct(">32s32s16sB8sIQI")
 _RESERVED = bytes(HEADER_BYTES - _LAYOUT.size)
-_DUMMY, _FINAL = 1, 2
+_FINAL = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,6 @@ class Header:
     walk_tag: bytes = field(repr=False)
     iteration: int
     body_length: int
-    dummy: bool = False
     final: bool = False
     made_at: int = 0
 
@@ -71,7 +70,6 @@ def seal(
     walk_tag: bytes,
     iteration: int,
     body: Bytes,
-    dummy: bool = False,
     final: bool = False,
     update_id: bytes | None = None,
     made_at: int = 0,
@@ -84,7 +82,6 @@ def seal(
         walk_tag: 8 bytes that name the walk, for the recipients only.
         iteration: Updates the model has had.
         body: The encoded model, no longer than the bucket.
-        dummy: The message is cover; whoever opens it throws its body away.
         final: The body is the finished model.
         update_id: 16 bytes by which a recipient drops copies; from the OS source unless given.
         made_at: Updates the model had had when this walk was made.
@@ -94,7 +91,6 @@ def seal(
         walk_tag=walk_tag,
         iteration=iteration,
         body_length=len(memoryview(body).cast("B")),
-        dummy=dummy,
         final=final,
         made_at=made_at,
     )
@@ -139,15 +135,14 @@ def _read_header(context: SealContext, plain: bytes) -> OpenedHeader | None:
     iteration, body_length, made_at = numbers
     if commitment != _COMMITMENT or plain[_LAYOUT.size :] != _RESERVED:
         return None
-    if flags > _DUMMY | _FINAL or body_length > context.bucket_bytes:
+    if flags > _FINAL or body_length > context.bucket_bytes:
         return None
     header = Header(
         update_id=update_id,
         walk_tag=walk_tag,
         iteration=iteration,
         body_length=body_length,
-        dummy=bool(flags & _DUMMY),
-        final=bool(flags & _FINAL),
+        final=bool(flags),
         made_at=made_at,
     )
     return OpenedHeader(header=header, context=context, key=key)
@@ -209,9 +204,8 @@ def _sealed_head(context: SealContext, public_keys: Sequence[bytes], header: Hea
     need_length(WALK_TAG_BYTES, walk_tag=header.walk_tag)
     if not 0 <= header.iteration < 1 << 32:
         raise InvalidParameterError("iteration", header.iteration, "between 0 and 2^32 - 1")
-    flags = _DUMMY * header.dummy | _FINAL * header.final
     numbers = (header.iteration, header.body_length, header.made_at)
-    fields = (header.update_id, flags, header.walk_tag, *numbers)
+    fields = (header.update_id, header.final, header.walk_tag, *numbers)
     plain = _LAYOUT.pack(_COMMITMENT, key, *fields) + _RESERVED
     header_key = os.urandom(_KEY_BYTES)
     front = context.clear + sealed_slots(context, public_keys, header_key)
