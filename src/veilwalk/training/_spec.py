@@ -338,15 +338,15 @@ _OF_SIMULATIONS = frozenset(list_options(CheckSpec())) | {
     *("choice", "meet", "patience", "max_hops", "max_bytes", "bandwidth_bytes_per_s", "latency_s", "compute_s")
 }
 #: ``veilwalk train``, ``vw.train`` and sweeps of both.
-TRAIN = View(defaults=RunSpec(), left_out=_OF_NODES)
+TRAIN: View = View(defaults=RunSpec(), left_out=_OF_NODES)
 _AMONG_NODES = RunSpec().change(graph="rrg:20:3:seed=1", learner="softmax", updates=400, seed=1)
 _OF_SCHEMES = frozenset(["graph", "choice", "law", "support", "walk", "recipients"])
 #: ``veilwalk audit``: the scheme of a run on this network.
 AUDIT = View(defaults=RunSpec(), left_out=frozenset(RunSpec().options) - _OF_SCHEMES)
 #: ``veilwalk cluster up``.
-CLUSTER = View(defaults=_AMONG_NODES, left_out=_OF_SIMULATIONS)
+CLUSTER: View = View(defaults=_AMONG_NODES, left_out=_OF_SIMULATIONS)
 #: ``veilwalk node manifest``: members bring their own data, and the roster brings the network.
-MANIFEST = View(
+MANIFEST: View = View(
     defaults=_AMONG_NODES,
     left_out=_OF_SIMULATIONS | {"graph", "data", "partition", "app", "support", "suite"},
 )
