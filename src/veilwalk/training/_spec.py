@@ -65,7 +65,11 @@ class SchemeSpec(Specification):
         usual="the scheme's, or a law file's",
         least=1,
     )
-    suite: str = option("hybrid", "Sealing of nodes; hybrid: ML-KEM-768 and X25519.", choices=("hybrid", "x25519"))
+    suite: str = option(
+        "auto",
+        "Sealing of nodes; hybrid: ML-KEM-768 and X25519; auto: x25519 on overlays.",
+        choices=("auto", "hybrid", "x25519"),
+    )
     allow_sandwich: bool = option(
         False,  # noqa: FBT003
         "Admit the simple walk among nodes, under which a relay can be certain of the maker.",

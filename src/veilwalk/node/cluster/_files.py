@@ -12,12 +12,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from veilwalk.core.config import to_toml
 from veilwalk.core.errors import ConfigError, InputFileError, RecordError, SpoolError
+from veilwalk.core.geometry import SuiteChoice, choose_suite
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.node.cluster._manifest import check_new_run, choose_node_scheme, draft_manifest, settle_run
 from veilwalk.node.cluster._processes import SETTINGS, ClusterStatus
@@ -196,7 +197,7 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
 
     ids = node_ids(plan.graph.n_nodes)
     where = addresses or [f"127.0.0.1:{port}" for port in free_ports(len(ids))]
-    suite = Suite[plan.spec.scheme.suite.upper()]
+    suite = Suite[choose_suite(cast("SuiteChoice", plan.spec.scheme.suite), is_overlay=plan.graph.is_overlay).upper()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         root = new_root_key(folder / "root")
