@@ -26,9 +26,9 @@ from veilwalk.node.members._keys import NodeKeys, new_node_keys, new_root_key
 from veilwalk.node.members._roster import Roster
 from veilwalk.node.peer import Law
 from veilwalk.node.peer._assemble import NodeParts
-from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
 from veilwalk.node.peer._node import Node
+from veilwalk.node.peer._observe import Log
 from veilwalk.node.peer._trainer import Task
 from veilwalk.node.sealing._kem import Suite
 from veilwalk.node.spool._disk import FolderDisk

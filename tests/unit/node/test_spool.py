@@ -133,7 +133,7 @@ def test_an_update_replaces_its_message_in_one_step(custody: Custody) -> None:
         header=HEADER,
         epoch=0,
         iteration=2,
-        learner_state={"velocity": b"v"},
+        learner_state=b"velocity",
         counts=("updates",),
     )
     made = custody.replace(taken.row, done)
@@ -144,7 +144,9 @@ def test_an_update_replaces_its_message_in_one_step(custody: Custody) -> None:
         model = register.model("checkpoint")
         assert model is not None
         assert custody.spool.read(model) == b"model"
-        assert register.learner_state() == {"velocity": b"v"}
+        state = register.model("state")
+        assert state is not None
+        assert custody.spool.read(state) == b"velocity"
         assert register.tally("updates") == 1
     again = take(custody, 2, b"mine" + b"u" * 16)
     assert (again.verdict, again.for_us) == (Verdict.TAKEN, False)

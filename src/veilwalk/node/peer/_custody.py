@@ -364,7 +364,8 @@ class Custody:
                 "checkpoint", stored, lane=outcome.lane, tag=header.walk_tag, iteration=outcome.iteration
             )
         if outcome.learner_state is not None:
-            register.set_learner_state(outcome.learner_state)
+            state = self.spool.store(outcome.learner_state, plain=True)
+            register.set_model("state", state, tag=b"", iteration=0)
         if outcome.step is not None:
             register.set_mark(of_lane(STEP, outcome.lane), repr(outcome.step).encode())
 
