@@ -19,10 +19,12 @@ pytestmark = [
 ]
 
 
-#: By how much the page, and its widest table, reach beyond their place.
+#: By how much the page, and its widest table or block of output, reach beyond their place.
 OVERHANG = """() => {
-  const tables = [...document.querySelectorAll("article table")];
+  const tables = [...document.querySelectorAll("article table:not([class])")];
   const beyond = tables.map((table) => table.scrollWidth - table.parentElement.clientWidth);
+  const shown = [...document.querySelectorAll("article .language-text pre > code")];
+  beyond.push(...shown.map((block) => block.scrollWidth - block.clientWidth));
   return [document.documentElement.scrollWidth - innerWidth, Math.max(0, ...beyond)];
 }"""
 
@@ -48,7 +50,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_no_page_is_wider_than_the_screen(site: Path, browser: Any, width: int) -> None:
-    """Nor a table wider than its page; on a phone a table may scroll."""
+    """Nor a table, nor output that is shown; on a phone both may scroll."""
     page = browser.new_page(viewport={"width": width, "height": 900})
     for path in sorted(site.rglob("*.html")):
         page.goto(path.as_uri())

@@ -23,7 +23,7 @@ class PlayedNode:
 
     def __init__(self, faults: list[Exception]) -> None:
         self._faults = faults
-        self.roster = SimpleNamespace(epoch=0)
+        self.roster = SimpleNamespace(is_overlay=False, open_epochs=lambda _: range(2))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Fail, or wait."""

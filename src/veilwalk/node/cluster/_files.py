@@ -63,6 +63,7 @@ class ClusterPlan:
         spec: The run, with nothing left open.
         figures: What was worked out from it.
         period_s: Seconds of a period of keys, on a secret overlay.
+        periods: For how many periods nodes get keys; the last one stays.
         limits: Patience of every node.
         test: The public test set, for runs with a target.
     """
@@ -75,17 +76,9 @@ class ClusterPlan:
     spec: RunSpec
     figures: RunFigures
     period_s: int = 0
+    periods: int = 2
     limits: Limits = field(default_factory=Limits)
     test: Partition | None = None
-
-    @property
-    def periods(self) -> int:
-        """For how many periods nodes get keys: twice as many as the run takes by design; the last one stays."""
-        if not self.graph.is_overlay:
-            return 2
-        spec, figures = self.spec, self.figures
-        seconds = spec.end.updates * figures.hops_per_update * max(spec.timing.hop_s, spec.timing.dwell_s or 0.0)
-        return min(2 + math.ceil(2 * seconds / self.period_s), MOST_EPOCHS - 1)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -107,6 +100,7 @@ class ClusterSetup:
             law=f"far:{scheme.law.far}" if scheme.law.far else "",
         )
         step_s = max(spec.timing.hop_s, spec.timing.dwell_s or 0.0)
+        secret = scheme.graph.is_overlay
         return ClusterPlan(
             graph=scheme.graph,
             law=scheme.law,
@@ -116,6 +110,8 @@ class ClusterSetup:
             spec=spec,
             figures=figures,
             period_s=math.ceil(scheme.key_period * figures.hops_per_update * step_s),
+            # By design half of them are enough.
+            periods=min(2 + 2 * spec.end.updates // max(scheme.key_period, 1), MOST_EPOCHS - 1) if secret else 2,
             test=None if spec.end.target_accuracy is None else scenario.data.test,
         )
 

@@ -92,7 +92,7 @@ def load_config(path: Path) -> NodeConfig:
     """
     content = read_toml(path)
     if "run" in content:
-        need = "left out: each run is a node with settings of its own (docs/how-to/several-runs-on-one-node.md)"
+        need = "left out: each run is a node with settings of its own (docs/how-to/operate-nodes.md)"
         raise InvalidParameterError(f"{path}: run", content["run"], need)
     return decode(NodeConfig, content, where=str(path), folder=path.parent, dashes=False)
 
