@@ -159,7 +159,13 @@ def write_table(rounds: Sequence[Found]) -> list[str]:
             if not runs:
                 continue
             ratios = [
-                _spread([run[name] / of["bare", model, run["round"]][name] for run in runs if name in run])
+                _spread(
+                    [
+                        run[name] / bare[name]
+                        for run in runs
+                        if name in run and name in (bare := of["bare", model, run["round"]])
+                    ]
+                )
                 for name in ("seconds", "processor_s")
             ]
             middle = {name: float(np.median([run[name] for run in runs])) for name in ("set_up_s", "seconds", "memory")}
