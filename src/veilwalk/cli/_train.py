@@ -181,9 +181,9 @@ def train(
 ) -> None:
     """Train a model over a network of peers, privately.
 
-    A receiver can hardly tell whose update it got. The output shows what was gained and what it cost, beside the paper's
-    scheme, a plain walk, gossip and central training on the same data. By default 300 peers learn to read digits: about
-    a minute on two cores, offline.
+    A receiver can hardly tell whose update it got. The output shows what was gained and what it cost, beside the
+    paper's scheme, a plain walk, gossip and central training on the same data. By default 300 peers learn to read
+    digits: about a minute on two cores, offline.
 
     Flags for rare cases: {rare}.
 
