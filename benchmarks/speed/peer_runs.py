@@ -19,12 +19,20 @@ import numpy as np
 import numpy.typing as npt
 
 BEGUN = time.perf_counter()
+#: Seconds that pass, and those of this process's processor time.
+Times = tuple[float, float]
+Found = dict[str, Any]
 STEPS, BATCH, HIDDEN = 10, 32, 128
 RATES = {"softmax": 0.3, "mlp": 0.3}
 #: FedAvg asks a tenth of the nodes in a round.
 PEERS_SHARE = 10
 Array = npt.NDArray[Any]
 Model = list[Array]
+
+
+def read_clocks() -> Times:
+    """Return the time, and the processor time of this process."""
+    return time.perf_counter(), time.process_time()
 
 
 class Rows:
@@ -93,16 +101,16 @@ def find_accuracy(model: Model, test: tuple[Array, Array]) -> float:
     return float(((units @ model[-2].T + model[-1]).argmax(axis=1) == test[1]).mean())
 
 
-def run_bare(rows: Rows, model: str, updates: int) -> dict[str, float]:
+def run_bare(rows: Rows, model: str, updates: int) -> Found:
     """Train in a bare loop: a model goes from one random node to the next."""
     parts, rng = [rows.of(node) for node in range(len(rows))], np.random.default_rng(1)
-    held, began = first_model(model, rows.features.shape[1]), time.perf_counter()
+    held, began = first_model(model, rows.features.shape[1]), read_clocks()
     for node in rng.integers(len(rows), size=updates).tolist():
         held = descend(held, parts[node], RATES[model], rng)
-    return {"began": began, "ended": time.perf_counter(), "accuracy": find_accuracy(held, rows.test)}
+    return {"began": began, "ended": read_clocks(), "accuracy": find_accuracy(held, rows.test)}
 
 
-def run_veilwalk(rows: Rows, model: str, updates: int) -> dict[str, float]:  # noqa: ARG001 - it deals the same itself
+def run_veilwalk(rows: Rows, model: str, updates: int) -> Found:  # noqa: ARG001 - it deals the same itself
     """Train by the private walk with what is usual, nothing compared, audited or attacked; the walk itself is timed."""
     from benchmarks.speed.peers import build_scenario
     from veilwalk.training import run_training
@@ -111,19 +119,19 @@ def run_veilwalk(rows: Rows, model: str, updates: int) -> dict[str, float]:  # n
     learner += f":learning_rate={RATES[model]}:local_steps={STEPS}:batch_size={BATCH}"
     settings = {"updates": updates, "compare": "none", "audit": "none", "attack": 0, "evaluations": 1}
     scenario = build_scenario(os.environ["PEERS_DATA"], learner, **settings)
-    began = time.perf_counter()
+    began = read_clocks()
     run = run_training(scenario)
     point = run.trainings["private-walk"].points[-1]
-    return {"began": began, "ended": time.perf_counter(), "accuracy": float(point.accuracy or 0)}
+    return {"began": began, "ended": read_clocks(), "accuracy": float(point.accuracy or 0)}
 
 
-def run_flower(rows: Rows, model: str, updates: int) -> dict[str, float]:
+def run_flower(rows: Rows, model: str, updates: int) -> Found:
     """Train by FedAvg in Flower's simulation; clients are NumPy, which spares it torch."""
     client, server, common = (import_module(f"flwr.{name}") for name in ("client", "server", "common"))
     strategies, simulation = import_module("flwr.server.strategy"), import_module("flwr.simulation")
     peers, folder = len(rows) // PEERS_SHARE, Path(os.environ["PEERS_ROWS"])
     rounds, first = max(updates // peers, 1), first_model(model, rows.features.shape[1])
-    marks: dict[str, float] = {}
+    marks: Found = {}
 
     class Client(client.NumPyClient):  # type: ignore[misc, name-defined]
         def __init__(self, node: int) -> None:
@@ -136,9 +144,9 @@ def run_flower(rows: Rows, model: str, updates: int) -> dict[str, float]:
 
     def score(number: int, parameters: Model, config: Any) -> None:  # noqa: ARG001 - Flower's signature
         if number == 0:
-            marks["began"] = time.perf_counter()
+            marks["began"] = read_clocks()
         if number == rounds:
-            marks["ended"] = time.perf_counter()
+            marks["ended"] = read_clocks()
             marks["accuracy"] = find_accuracy(parameters, rows.test)
 
     def serve(context: Any) -> Any:  # noqa: ARG001 - Flower's signature
@@ -175,7 +183,7 @@ def make_module(torch: ModuleType, model: str, n_features: int) -> Any:
     return net
 
 
-def run_pfl(rows: Rows, model: str, updates: int) -> dict[str, float]:
+def run_pfl(rows: Rows, model: str, updates: int) -> Found:
     """Train by FedAvg in pfl-research, with torch, in one process."""
     torch, functional = import_module("torch"), import_module("torch.nn.functional")
     torch.set_num_threads(1)
@@ -222,13 +230,13 @@ def run_pfl(rows: Rows, model: str, updates: int) -> dict[str, float]:
     step = hyper.NNTrainHyperParams(
         local_num_epochs=None, local_learning_rate=RATES[model], local_batch_size=BATCH, local_num_steps=STEPS
     )
-    began = time.perf_counter()
+    began = read_clocks()
     algorithms.FederatedAveraging().run(size, backend, held, step, send_metrics_to_platform=False)
-    ended, found = time.perf_counter(), [tensor.detach().numpy() for tensor in net.parameters()]
+    ended, found = read_clocks(), [tensor.detach().numpy() for tensor in net.parameters()]
     return {"began": began, "ended": ended, "accuracy": find_accuracy(found, rows.test)}
 
 
-def run_gossipy(rows: Rows, model: str, updates: int) -> dict[str, float]:
+def run_gossipy(rows: Rows, model: str, updates: int) -> Found:
     """Train by push gossip in gossipy, with torch; the accuracy is that of the mean of all models."""
     # It imports torchvision for data sets that are not used here.
     sys.modules["torchvision"] = ModuleType("torchvision")
@@ -271,10 +279,10 @@ def run_gossipy(rows: Rows, model: str, updates: int) -> dict[str, float]:
     untested = type("Untested", (), {"has_test": lambda _: False})()
     simulator = simul.GossipSimulator(nodes, untested, ticks, core.AntiEntropyProtocol.PUSH)
     # The first model of each node is trained there once, as it is by default: a tenth of all updates.
-    began = time.perf_counter()
+    began = read_clocks()
     simulator.init_nodes()
     simulator.start(n_rounds=max(updates // n_nodes - 1, 1))
-    ended = time.perf_counter()
+    ended = read_clocks()
     states = [[tensor.detach().numpy() for tensor in node.model_handler.model.parameters()] for node in nodes.values()]
     mean = [np.mean(parts, axis=0) for parts in zip(*states, strict=True)]
     own = float(np.mean([find_accuracy(state, rows.test) for state in states[::10]]))
@@ -290,7 +298,10 @@ def main() -> None:
     os.environ["PEERS_ROWS"] = folder
     found = RUNS[contender](Rows(Path(folder)), model, int(updates))
     began, ended = found.pop("began"), found.pop("ended")
-    print(json.dumps({"set_up_s": began - BEGUN, "seconds": ended - began, **found}), flush=True)
+    spent = {"set_up_s": began[0] - BEGUN, "seconds": ended[0] - began[0]}
+    # Flower's work is done by other processes.
+    spent |= {} if contender == "flower" else {"processor_s": ended[1] - began[1]}
+    print(json.dumps(spent | found), flush=True)
 
 
 if __name__ == "__main__":

@@ -141,7 +141,9 @@ def run_contender(contender: str, model: str, work: Path, data: str, updates: in
         raise RuntimeError(f"{contender}, {model}: ended with {process.returncode}, without figures")
     found: Found = json.loads(lines[-1])
     # A part of the updates stands for all of them, where a peer takes long.
-    found["seconds"] *= UPDATES / updates
+    for name in ("seconds", "processor_s"):
+        if name in found:
+            found[name] *= UPDATES / updates
     about = {"contender": contender, "model": model, "updates": updates, "memory": largest[0]}
     return found | about | {"load": os.getloadavg()[0]}
 
@@ -156,7 +158,16 @@ def write_table(rounds: Sequence[Found]) -> list[str]:
             runs = [of[contender, model, kind] for kind in kinds if (contender, model, kind) in of]
             if not runs:
                 continue
-            ratios = [run["seconds"] / of["bare", model, run["round"]]["seconds"] for run in runs]
+            ratios = [
+                _spread(
+                    [
+                        run[name] / bare[name]
+                        for run in runs
+                        if name in run and name in (bare := of["bare", model, run["round"]])
+                    ]
+                )
+                for name in ("seconds", "processor_s")
+            ]
             middle = {name: float(np.median([run[name] for run in runs])) for name in ("set_up_s", "seconds", "memory")}
             share = f", {runs[0]['updates']} of {UPDATES:,} run" if runs[0]["updates"] < UPDATES else ""
             own = f"; own {np.median([run['own'] for run in runs]):.1%}" if "own" in runs[0] else ""
@@ -165,14 +176,26 @@ def write_table(rounds: Sequence[Found]) -> list[str]:
                     contender + share,
                     f"{middle['set_up_s']:.1f} s",
                     f"{middle['seconds']:.1f} s",
-                    f"{np.median(ratios):.2f} [{min(ratios):.2f}-{max(ratios):.2f}]",
+                    *ratios,
                     readable_bytes(middle["memory"]),
                     f"{np.median([run['accuracy'] for run in runs]):.1%}{own}",
                 )
             )
-        head = (model, "set-up", f"{UPDATES:,} updates", "times the bare loop", "memory", "accuracy")
+        head = (
+            model,
+            "set-up",
+            f"{UPDATES:,} updates",
+            "times the bare loop",
+            "by processor time",
+            "memory",
+            "accuracy",
+        )
         lines += ["", *markdown_table(head, table)]
     return lines
+
+
+def _spread(ratios: Sequence[float]) -> str:
+    return f"{np.median(ratios):.2f} [{min(ratios):.2f}-{max(ratios):.2f}]" if ratios else "–"
 
 
 def describe(rounds: Sequence[Found], data: str) -> str:
@@ -181,7 +204,8 @@ def describe(rounds: Sequence[Found], data: str) -> str:
     about = (
         f"{data.partition(':')[0]} dealt to 300 nodes ({PARTITION}), {UPDATES:,} updates of ten steps on 32 rows, "
         f"step size 0.3; mlp: 128 units. Medians [least-largest] of {len(kinds)} rounds in turn; load average "
-        f"{min(loads):.1f} to {max(loads):.1f}, so ratios say more than seconds. *Set-up*: imports, rows, and what "
+        f"{min(loads):.1f} to {max(loads):.1f}, so ratios say more than seconds, and those of "
+        "processor time most (not taken of Flower, whose work is spread). *Set-up*: imports, rows, and what "
         "comes before the first update. bare: a NumPy loop that hands a model from node to node. veilwalk: the private "
         "walk with its recommended scheme, sealing and hops modelled; nothing compared or attacked. Flower 1.41 (ray, "
         "NumPy clients) and pfl 0.6 (torch): FedAvg, 30 nodes a round; gossipy 0.0.1 (torch): push gossip, accuracy of "

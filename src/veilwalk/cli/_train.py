@@ -216,7 +216,7 @@ def _run(
 ) -> rooms.training.TrainingRun:
     with rooms.training.open_trackers(track, spec.params(TRAIN)) as tracker, live_progress() as progress:
         scenario = rooms.training.Scenario.from_spec(spec, progress=progress)
-        notes = [scenario.scheme.remark(), _hint_at_overlay(scenario.graph), *scenario.notes]
+        notes = [scenario.scheme.remark(), *scenario.notes]
         # A look at the size first: only large models are tried out.
         if out is not None and rooms.training.plan_run(scenario, trial=False).total_bytes >= _LARGE:
             notes.append(_warn_of_size(rooms.training.plan_run(scenario, times=False).total_bytes, out))
@@ -225,20 +225,6 @@ def _run(
         return rooms.training.run_training(
             scenario, out=out, resume=resume, progress=progress, track=tracker if track else None
         )
-
-
-def _hint_at_overlay(graph: rooms.graphs.Graph) -> str | None:
-    """Return a line on what a secret overlay would give; none where it is one, or where members are few."""
-    if graph.is_overlay or graph.n_nodes <= FEW_NODES:
-        return None
-    # Three links each take an even number of members.
-    degree = 3 + graph.n_nodes % 2
-    named = rooms.design.exposed_share(_COLLUDING, degree)
-    return (
-        f"these links are published; on a secret overlay (--graph overlay:{graph.n_nodes}:{degree}) a tenth in "
-        f"collusion names about {named:.0%} of the members at most, however many updates are linked; here nothing "
-        "bounds that"
-    )
 
 
 def _print_plan(spec: rooms.training.RunSpec, out: Path | None) -> None:
@@ -344,6 +330,19 @@ def print_training(record: Record) -> None:
         say(_ATTACKERS)
     for warning in result["warnings"]:
         say(f"warning: {warning}")
+    if not params["graph"].startswith("overlay:") and result["network"]["nodes"] > FEW_NODES:
+        say(_hint_at_overlay(result["network"]["nodes"]))
+
+
+def _hint_at_overlay(nodes: int) -> str:
+    """Return a line on what a secret overlay would give."""
+    # Three links each take an even number of members.
+    degree = 3 + nodes % 2
+    named = rooms.design.exposed_share(_COLLUDING, degree)
+    return (
+        f"All members know these links. On a secret overlay (--graph overlay:{nodes}:{degree}) a tenth in collusion "
+        f"names about {named:.0%} of the members at most, however many updates are linked; here nothing bounds that."
+    )
 
 
 def _algorithm_row(name: str, row: dict[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:

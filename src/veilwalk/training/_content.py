@@ -142,7 +142,7 @@ class EvidenceCollector:
         self, scenario: Scenario, trace: TrainingTrace, rows: IntArray, *, progress: Progress = silent
     ) -> None:
         self._trace, self._rows, self._progress = trace, rows, progress
-        self._often = scenario.scheme.source_prior
+        self._scheme = scenario.scheme
         self._places = {row: place for place, row in enumerate(rows.tolist())}
         self._own: dict[int, Params] = {}
         self._own_of_token: dict[tuple[int, int], tuple[Params, int]] = {}
@@ -168,7 +168,7 @@ class EvidenceCollector:
         if row in self._places:
             place, own_of_token = self._places[row], self._own_of_token.get((node, model))
             parts = self._candidates.weigh(
-                received, self._before[model], self._own[node], own_of_token, age=age, often=self._often
+                received, self._before[model], self._own[node], own_of_token, age=age, often=self._scheme.source_prior
             )
             for number, (part, values) in enumerate(parts, start=1):
                 # A candidate without data fits nothing; the destination did not send it to itself.

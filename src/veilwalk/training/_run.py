@@ -21,6 +21,7 @@ from veilwalk import learning
 from veilwalk.audit import warn_few_members
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.geometry import choose_suite
 from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.rooms import show_options
@@ -330,7 +331,9 @@ def run_training(
 def _run_algorithms(
     scenario: Scenario, folder: RunFolder | None, warnings: list[str], progress: Progress, track: Track | None
 ) -> TrainingRun:
-    spec, identity, noise = scenario.spec, scenario.digest(), scenario.protection.noise
+    spec, noise = scenario.spec, scenario.protection.noise
+    # A checkpoint asks for it, and large data take long to hash.
+    identity = "" if folder is None else scenario.digest()
     if noise:
         # Where epsilon cannot be computed, a run is refused before it starts.
         learning.epsilon_of(noise, spec.privacy.delta, updates=1)
@@ -383,8 +386,8 @@ def _attack(
     """Return what route and content reveal of the private run."""
     trace, checks = traces[PRIVATE], scenario.spec.checks
     attacked, left_out = select_attacked_rows(scenario, trace)
-    # The delivery of median return time is shown; an empty trace has none.
-    order = np.argsort(trace.return_time, kind="stable")
+    # The delivery of median return time is shown, unless nothing is measured; an empty trace has none.
+    order = np.argsort(trace.return_time, kind="stable")[: None if checks.audit != "none" or len(attacked) else 0]
     rows = np.append(attacked, order[len(order) // 2 :][:1]).astype(np.int64)
     route = route_anonymity(scenario.scheme, trace, rows, checks=checks, progress=progress)
     leaks: dict[str, Any] = {"route": route.summary, "content": None, "left_out": left_out, "sample": None}
@@ -459,7 +462,11 @@ def plan_run(scenario: Scenario, *, trial: bool = True, times: bool = True) -> P
         seconds = _time_run(scenario, first) if trial and times else {}
     return Plan(
         model_bytes=size,
-        message_bytes=learning.sealed_bytes(sent, recipients=scenario.scheme.recipients),
+        message_bytes=learning.sealed_bytes(
+            sent,
+            suite=choose_suite(is_overlay=scenario.scheme.graph.is_overlay),
+            recipients=scenario.scheme.recipients,
+        ),
         state_bytes=learning.params_bytes(state),
         checkpoint_bytes=_checkpoint_bytes(scenario, size, learning.params_bytes(state)),
         **seconds,

@@ -142,7 +142,7 @@ def test_the_first_case_tells_what_all_take(tmp_path: Path) -> None:
         ({"kind": "fly"}, "kind"),
         ({"kind": "routes"}, "tools.rivals.sweep"),
         ({"kind": "learn"}, 'audit = "none"'),
-        ({"kind": "train", "settings": {"dwell": 1.0}}, "dwell"),
+        ({"kind": "train", "settings": {"hop": 1.0}}, "hop"),
         ({"kind": ["train"]}, "kind"),
         ({"kind": "train", "settings": 3}, "settings"),
         ({"kind": "train", "grid": [1]}, "grid"),
@@ -231,9 +231,8 @@ def test_the_how_to_can_be_followed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its file, with fewer updates; its commands but for the one of another engine; its lines of Python."""
-    text = (
-        (Path(__file__).parents[3] / "docs" / "how-to" / "work-with-a-run.md").read_text().partition("## Sweep over")[2]
-    )
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "work-with-a-run.md"
+    text = page.read_text().partition("## Sweep over")[2]
     blocks = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, re.MULTILINE)]
     settings, commands, python = (block.strip() for block in blocks)
     monkeypatch.chdir(tmp_path)

@@ -35,6 +35,8 @@ from veilwalk.training._content import attack_bytes
 
 Prepared = tuple[Scenario, TrainingTrace]
 LEARNER = "softmax:learning_rate=0.3"
+#: The private walk, and what a run compares it with unless told otherwise.
+ALGORITHMS = ("private-walk", "paper-walk", "plain-walk", "gossip", "gossip-push", "fedavg", "central")
 SMALL = make_spec(graph="rrg:30:3:seed=1", support="2:3", learner=LEARNER, updates=240, attack=60, evaluations=6)
 
 
@@ -63,7 +65,7 @@ def test_the_record_says_what_was_gained_and_what_it_cost(record: Record) -> Non
     """Every algorithm, at the same updates; versioned."""
     found = record.to_dict()
     assert found["format"] == "veilwalk-train-1"
-    assert list(found["algorithms"]) == ["private-walk", "paper-walk", "plain-walk", "gossip", "central"]
+    assert list(found["algorithms"]) == list(ALGORITHMS)
     for run in found["algorithms"].values():
         assert run["updates"] == 240
         assert run["points"][0]["update"] == 0
@@ -219,7 +221,7 @@ def test_noise_is_accounted_against_everybody() -> None:
     assert private["most_updates_of_a_node"] == most
     assert private["epsilon_sender_known"] == pytest.approx(known)
     assert found["algorithms"]["gossip"]["most_updates_of_a_node"] == 8
-    assert set(found["algorithms"]) == {"private-walk", "paper-walk", "plain-walk", "gossip"}
+    assert set(found["algorithms"]) == {*ALGORITHMS} - {"central"}
     assert found["against"] == "everybody, sender known"
     assert "against everybody together, sender known" in found["sentence"]
 
@@ -250,7 +252,6 @@ def test_a_run_folder_holds_everything(kept: tuple[Record, Path]) -> None:
     """Settings, versions, trace, checkpoints, model, record, tidy table."""
     done, folder = kept
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    algorithms = ("private-walk", "paper-walk", "plain-walk", "gossip", "central")
     assert names == {
         "config.toml",
         "run.json",
@@ -261,11 +262,11 @@ def test_a_run_folder_holds_everything(kept: tuple[Record, Path]) -> None:
         "metrics.jsonl",
         "parts/attribution.json",
         "run.lock",
-    } | {f"checkpoints/{name}.npz" for name in algorithms}
+    } | {f"checkpoints/{name}.npz" for name in ALGORITHMS}
     rows = list(csv.DictReader((folder / "metrics.csv").read_text().splitlines()))
     columns = "algorithm,dataset,partitioner,alpha,peer,round,time,accuracy,loss,hops,bytes"
     assert ",".join(rows[0]) == columns
-    assert {row["algorithm"] for row in rows} == set(algorithms)
+    assert {row["algorithm"] for row in rows} == set(ALGORITHMS)
     assert (rows[0]["dataset"], rows[0]["partitioner"], rows[0]["alpha"]) == ("digits", "dirichlet", "0.3")
     last = [row for row in rows if row["algorithm"] == "private-walk"][-1]
     assert int(last["round"]) == 240

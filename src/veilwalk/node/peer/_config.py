@@ -9,7 +9,7 @@ from veilwalk.core import validate
 from veilwalk.core.config import decode, read_toml
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.node.link import Limits
-from veilwalk.node.peer._log import check_log
+from veilwalk.node.peer._observe import check_log
 
 # An update that takes longer will never end.
 _LEAST_TRAINING_S, _TRAINING_DWELLS = 600.0, 10

@@ -20,9 +20,9 @@ from veilwalk.node.peer._assemble import NodeParts, check_disk, check_own_entry
 from veilwalk.node.peer._custody import Custody
 from veilwalk.node.peer._destination import Destination
 from veilwalk.node.peer._links import InLinks, OutLink
-from veilwalk.node.peer._log import Incidents
 from veilwalk.node.peer._membership import Membership
 from veilwalk.node.peer._neighbours import NeighbourWeights, Visits, allowed_visits
+from veilwalk.node.peer._observe import Incidents
 from veilwalk.node.peer._routing import NextHop
 from veilwalk.node.peer._scheduler import Scheduler
 from veilwalk.node.spool import Spool
