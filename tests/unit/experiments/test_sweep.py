@@ -231,7 +231,9 @@ def test_the_how_to_can_be_followed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its file, with fewer updates; its commands but for the one of another engine; its lines of Python."""
-    text = (Path(__file__).parents[3] / "docs" / "how-to" / "work-with-a-run.md").read_text().partition("## Sweep over")[2]
+    text = (
+        (Path(__file__).parents[3] / "docs" / "how-to" / "work-with-a-run.md").read_text().partition("## Sweep over")[2]
+    )
     blocks = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, re.MULTILINE)]
     settings, commands, python = (block.strip() for block in blocks)
     monkeypatch.chdir(tmp_path)
