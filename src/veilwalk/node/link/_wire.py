@@ -245,8 +245,10 @@ def agreed_protocol(lowest: int, highest: int, spoken: range = PROTOCOLS) -> int
     who = "the peer" if highest < spoken[0] else "this node"
     old = {1: " (version 0.1)", 2: " (version 0.2)"}.get(highest, "")
     ends = ((lowest, highest), (spoken[0], spoken[-1]))
-    theirs, ours = (f"protocol {end}" if start == end else f"protocols {start} to {end}" for start, end in ends)
-    raise ProtocolError(f"a peer speaks {theirs}{old}, this node {ours}: upgrade {who}")
+    spoken_there, spoken_here = (
+        f"protocol {end}" if start == end else f"protocols {start} to {end}" for start, end in ends
+    )
+    raise ProtocolError(f"a peer speaks {spoken_there}{old}, this node {spoken_here}: upgrade {who}")
 
 
 def encode(frame: Frame) -> bytes:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from veilwalk.node.members import SIGNATURE_BYTES
-from veilwalk.node.peer._neighbours import Visits
 from veilwalk.node.peer._routing import NextHop, OsDraws
+from veilwalk.node.peer._watches import Visits
 from veilwalk.node.sealing import Bytes, Header, OpenedHeader, Opener
 from veilwalk.node.spool import (
     KEYS_REMEMBERED,
@@ -106,7 +106,6 @@ class HeldMessage:
     """A message that is here, and still the neighbour's: in no table, so nothing can open it or pass it on."""
 
     key: bytes
-    digest: bytes
     body: Bytes
     stored: Stored
 
@@ -202,7 +201,7 @@ class Custody:
         except DamageError:
             return Verdict.DAMAGED
         next_place(None, Event.OFFER)
-        self.held[peer] = HeldMessage(key, digest, body, stored)
+        self.held[peer] = HeldMessage(key, body, stored)
         hit("hold.stored")
         return Verdict.HELD
 
@@ -227,7 +226,7 @@ class Custody:
         for_us = self._is_new(opened)
         next_place(Place.HELD, Event.OPEN if for_us else Event.TAKE)
         # Every visit counts, whatever it is.
-        wait_s, is_last = self.visits.visit(held.digest)
+        wait_s, is_last = self.visits.visit(held.stored.digest)
         wait_s = 0.0 if for_us else wait_s
         row, crowded_out = self._write(peer, held, rests=wait_s > 0)
         if wait_s:
