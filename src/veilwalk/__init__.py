@@ -1,4 +1,4 @@
-"""veilwalk: train a model across a network of peers so that no receiver can tell whose update it got.
+"""veilwalk: train a model across a network of peers so that a receiver can hardly tell whose update it got.
 
     >>> import veilwalk as vw
     >>> graph = vw.random_regular(20, 3, seed=1)

@@ -81,7 +81,7 @@ def test_a_person_reads_gain_price_and_leak(opened: tuple[Record, Path]) -> None
     text = re.sub(r"\s+", " ", " ".join(shown.words))
     private = record.result["algorithms"]["private-walk"]
     once = f"once in {1 / private['anonymity']['hit_ratio']:.{int(private['anonymity']['hit_ratio'] > 0.1)}f}"
-    assert f"30 peers trained on digits to {private['accuracy']:.1%} accuracy; who receives an update names" in text
+    assert f"30 peers learnt digits: {private['accuracy']:.1%} accuracy; the receiver of an update names" in text
     # In words first, each sentence with what kind of number it holds, then the cards, then figures.
     words = text[: text.index("What was gained, what it cost, what leaks")]
     assert f"An update took {private['hops_per_update']:.1f} hops" in words
@@ -118,7 +118,7 @@ def test_a_person_reads_gain_price_and_leak(opened: tuple[Record, Path]) -> None
 def test_tables_are_copied_as_they_stand(opened: tuple[Record, Path], tmp_path: Path) -> None:
     """The page's own policy lets its one script make the buttons; pressed, they hand out the whole table as CSV."""
     record, page = opened
-    assert browse(page, "--dump-dom").count(">Copy as CSV</button>") == 3
+    assert browse(page, "--dump-dom").count(">Copy as CSV</button>") == 4
     # A copy without the policy, so that a script of this test may press and look.
     text = re.sub(r"<meta http-equiv.*?>", "", page.read_text())
     press = (
@@ -130,7 +130,7 @@ def test_tables_are_copied_as_they_stand(opened: tuple[Record, Path], tmp_path: 
     (tmp_path / "pressed.html").write_text(text.replace("</body>", f"<script>{press}</script></body>"))
     dom = browse(tmp_path / "pressed.html", "--dump-dom", "--virtual-time-budget=500")
     copied = [unescape(found) for found in re.findall(r'<pre class="copied">(.*?)</pre>', dom, re.DOTALL)]
-    assert len(copied) == 3
+    assert len(copied) == 4
     rows = list(csv.DictReader(copied[0].splitlines()))
     private = record.result["algorithms"]["private-walk"]
     assert rows[0]["algorithm"] == "private walk"

@@ -19,11 +19,13 @@ pytestmark = [
 ]
 
 
-#: By how much the page, and its widest table, reach beyond their place.
+#: By how much the page, its widest table and its widest block of code or output reach beyond their place.
 OVERHANG = """() => {
-  const tables = [...document.querySelectorAll("article table")];
+  const tables = [...document.querySelectorAll("article table:not([class])")];
   const beyond = tables.map((table) => table.scrollWidth - table.parentElement.clientWidth);
-  return [document.documentElement.scrollWidth - innerWidth, Math.max(0, ...beyond)];
+  const blocks = [...document.querySelectorAll("article pre > code")];
+  const cut = blocks.map((block) => block.scrollWidth - block.clientWidth);
+  return [document.documentElement.scrollWidth - innerWidth, Math.max(0, ...beyond), Math.max(0, ...cut)];
 }"""
 
 
@@ -48,13 +50,14 @@ def browser() -> Iterator[Any]:
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_no_page_is_wider_than_the_screen(site: Path, browser: Any, width: int) -> None:
-    """Nor a table wider than its page; on a phone a table may scroll."""
+    """Nor a table, nor what the front page shows of a terminal; on a phone both may scroll."""
     page = browser.new_page(viewport={"width": width, "height": 900})
     for path in sorted(site.rglob("*.html")):
         page.goto(path.as_uri())
-        beyond, table = page.evaluate(OVERHANG)
+        beyond, table, block = page.evaluate(OVERHANG)
         assert beyond <= 0, path.name
         assert table == 0 or width < 700, path.name
+        assert block == 0 or width < 700 or path != site / "index.html"
 
 
 def test_the_site_is_searched_from_a_file(site: Path, browser: Any) -> None:

@@ -130,6 +130,12 @@ def test_the_same_run_is_replayed_from_one_file(browser: Any, exported: str) -> 
     """Slider, observer, axis and a click: what is shown follows; words and picture are of the same delivery."""
     with opened(browser, exported, viewport={"width": 1200, "height": 900}) as page:
         shown(page, "update 200 of 200")
+        tops = page.evaluate(
+            "['truth', 'belief'].map(name => document.getElementById(name).getBoundingClientRect().top)"
+        )
+        assert tops[0] == tops[1]
+        # The number of the line at the top of the entropies: a guess among all nodes.
+        assert page.evaluate("Math.log(run.network.nodes).toFixed(1)") in page.inner_text("#hidden-chart")
         rows = page.evaluate("run.rows")
         page.locator("#at").evaluate("one => { one.value = 50; one.dispatchEvent(new Event('input')); }")
         shown(

@@ -65,14 +65,13 @@ def hurt_keepings(folder: Path, names: Sequence[str], dice: random.Random) -> Co
     found: Counter[str] = Counter()
     for name in names:
         with closing(_database(folder, name)) as database:
-            for table, column, of, where in (
-                ("model", "bytes", "body", "id IN (SELECT body FROM model)"),
-                ("learner_state", "data", "learner_state", "1"),
-            ):
-                lengths = database.execute(f"SELECT length({column}) FROM {of} WHERE {where}").fetchall()  # noqa: S608
-                at = dice.randrange(min((length for (length,) in lengths), default=1))
-                database.execute(f"UPDATE {of} SET {column} = flipped({column}, ?) WHERE {where}", (at,))  # noqa: S608
-                found[table] += len(lengths)
+            rows = database.execute(
+                "SELECT kind, body.id, length(bytes) FROM body JOIN model ON body = body.id WHERE kind != 'end'"
+            )
+            for kind, body, length in rows.fetchall():
+                at = dice.randrange(length)
+                database.execute("UPDATE body SET bytes = flipped(bytes, ?) WHERE id = ?", (at, body))
+                found[kind] += 1
             database.commit()
     return found
 

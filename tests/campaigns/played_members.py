@@ -11,7 +11,7 @@ from veilwalk.node.link import Connection, Hello, Offer, dial, dialing_context, 
 from veilwalk.node.members import load_node_keys
 from veilwalk.node.peer import MembershipFiles
 from veilwalk.node.peer._links import InLinks
-from veilwalk.node.peer._neighbours import NeighbourWeights
+from veilwalk.node.peer._watches import NeighbourWeights
 from veilwalk.node.spool import Verdict
 
 LIMITS = Limits(retry_s=0.2, connect_s=2.0, answer_s=10.0)

@@ -246,7 +246,7 @@ class World:
             header=header,
             epoch=0,
             iteration=sum(counts),
-            learner_state={},
+            learner_state=b"",
             counts=("updates",),
         )
         node.custody.replace(found[0], done)

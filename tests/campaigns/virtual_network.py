@@ -24,8 +24,8 @@ from veilwalk.node.link import Limits
 from veilwalk.node.members import Manifest, NodeKeys, Roster, RunRules, new_node_keys
 from veilwalk.node.peer import Law
 from veilwalk.node.peer._assemble import NodeParts
-from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership
+from veilwalk.node.peer._observe import Log
 from veilwalk.node.peer._trainer import Task
 from veilwalk.node.sealing import Suite
 from veilwalk.node.spool import FolderDisk
@@ -38,10 +38,13 @@ LIMITS = Limits(pin_s=0.4, connect_s=0.5, answer_s=0.5, ping_s=1.0, retry_s=0.3)
 
 
 def network_parts(seed: int, dice: random.Random, *, walks: int = 1) -> dict[str, NodeParts]:
-    """Return the parts of every node but its disk; what varies with the seed is sealing for several, and dwelling."""
+    """Return the parts of every node but its disk; what varies is sealing for several, dwelling, blank legs."""
     keys, roster = members()
     dwell_s = (0.0, 0.02)[seed // 4 % 2]
-    rules = RunRules(walk=SIMPLE, updates=10**6, late_hops=1e9, dwell_s=dwell_s, walks=walks)
+    train_probability = (1.0, 0.5)[seed // 8 % 2]
+    rules = RunRules(
+        walk=SIMPLE, updates=10**6, late_hops=1e9, dwell_s=dwell_s, walks=walks, train_probability=train_probability
+    )
     even = np.full((len(_NAMES), len(_NAMES)), 1 / (len(_NAMES) - 1))
     np.fill_diagonal(even, 0.0)
     return _parts(dice, keys, roster, rules, shares=even, recipients=(1, 3)[seed // 2 % 2], limits=LIMITS)

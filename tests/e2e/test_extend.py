@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "extend-from-outside.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "design-and-audit.md"
 
 
 @pytest.fixture

@@ -24,9 +24,12 @@ from tests.helpers.hosts import three_hosts
 
 from veilwalk.learning import load_data, load_model
 from veilwalk.node import NodeStatus, load_config, node_status
+from veilwalk.node.members import Roster
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / "how-to" / f"{name}.md" for name in ("deploy-on-three-machines", "manage-members")]
+OVERLAY_PAGE = ROOT / "docs" / "how-to" / "run-a-secret-overlay.md"
+OVERLAY_KEYS = "veilwalk keys new --id clinic-a1 --address a.example.org:7101 --periods 13 --password-file password"
 NAMES = ("a.example.org", "b.example.org", "c.example.org")
 # All that is not the pages' own words: a walk that was lost with a machine is made again in seconds, not in a minute,
 # and six nodes leave a small machine time for the commands.
@@ -34,10 +37,10 @@ HURRY = {"veilwalk node manifest": " --away 0 --dwell 0.05"}
 SHIM = f"#!/bin/sh\nexec {sys.executable} -c 'from veilwalk.cli import main; main()' \"$@\"\n"
 
 
-def written_commands() -> dict[str, int]:
+def written_commands(pages: Iterable[Path]) -> dict[str, int]:
     """Every command of the pages, by its text."""
     found: dict[str, int] = {}
-    for page in PAGES:
+    for page in pages:
         outside = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
         for line in re.findall(r"^    (\S.*)$", outside, re.MULTILINE):
             if " = " not in line:
@@ -49,7 +52,7 @@ class Followers:
     """Three members with two nodes each, and the root's keeper, each in a folder of its own."""
 
     def __init__(self, folder: Path, spaces: list[str]) -> None:
-        self.commands = written_commands()
+        self.commands = written_commands([*PAGES, OVERLAY_PAGE])
         self._spaces = dict(zip("abc", spaces, strict=True))
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -142,6 +145,7 @@ class Followers:
             f"{sign} --password-file password",
             "mv next.json roster.json",
             "mv next.json.sig roster.json.sig",
+            *(["mv next.json.deal roster.json.deal"] if (self.of("keeper") / "next.json.deal").exists() else []),
         ):
             self.follow("keeper", command)
         self.hand_out("roster.json", "roster.json.sig")
@@ -209,8 +213,8 @@ def settings(people: Followers, node: str, *, starts: bool = False) -> None:
     people.follow(node[-2], "chmod 600 clinic-a1.npz", node=node)
 
 
-def deploy(people: Followers) -> list[str]:
-    """The first page."""
+def deploy(people: Followers, *, overlay: bool = False) -> list[str]:
+    """The first page; on an overlay with keys and roster of the page about overlays."""
     first = "(umask 077; head -c 24 /dev/urandom | base64 > password)"
     manifest = (
         "veilwalk node manifest --root root --roster roster.json --features 64 --classes 10 --updates 2000 "
@@ -223,19 +227,20 @@ def deploy(people: Followers) -> list[str]:
         for number in (1, 2):
             address = f"a.example.org:710{number}"
             command = f"veilwalk keys new --id clinic-a{number} --address {address} --password-file password"
-            people.follow(who, command, node=f"clinic-{who}{number}")
+            people.follow(who, OVERLAY_KEYS if overlay else command, node=f"clinic-{who}{number}")
             people.send_card(f"clinic-{who}{number}")
 
     at_once(make_keys, "abc")
     for command in (
         first,
         "veilwalk keys new --root --password-file password",
-        "veilwalk roster make cards/*.json --graph rrg:6:3:seed=1 --out roster.json",
+        f"veilwalk roster make cards/*.json {'--overlay 3' if overlay else '--graph rrg:6:3:seed=1 --out roster.json'}",
         "veilwalk roster sign roster.json --root root --password-file password",
         manifest,
     ):
         people.follow("keeper", command)
-    assert "b.example.org:7101" in people.follow("keeper", "veilwalk roster edges roster.json")
+    if not overlay:
+        assert "b.example.org:7101" in people.follow("keeper", "veilwalk roster edges roster.json")
     people.hand_out("root/root.pub", "roster.json", "roster.json.sig", "manifest.json", "manifest.json.sig")
     for node in nodes:
         settings(people, node, starts=node == nodes[0])
@@ -337,4 +342,46 @@ def test_the_pages_are_followed_word_by_word(followers: Followers) -> None:
     people.follow("a", "veilwalk export clinic-a1.toml --to model.npz --unfinished")
     assert load_model(people.of("a") / "model.npz")["weight"].shape == (10, 64)
     assert np.isfinite(load_model(people.of("a") / "model.npz")["weight"]).all()
-    assert [command for command, times in people.commands.items() if not times] == []
+    assert [command for command in written_commands(PAGES) if not people.commands[command]] == []
+
+
+def test_the_page_of_overlays_is_followed_word_by_word(followers: Followers) -> None:
+    """One comes and another leaves, one loses its machine, and all bring keys: the run goes on after each."""
+    people = followers
+    deploy(people, overlay=True)
+    assert "example.org" not in (people.of("keeper") / "roster.json").read_text()
+
+    people.follow("c", OVERLAY_KEYS, node="clinic-c3")
+    people.send_card("clinic-c3")
+    people.follow("b", "veilwalk node drain clinic-b2.toml")
+    assert people.ended("clinic-b2") == 0
+    people.follow("keeper", "veilwalk roster deal cards/clinic-c3.json --remove clinic-b2")
+    (people.of("keeper") / "cards" / "clinic-b2.json").unlink()
+    people.sign_and_hand_out(2)
+    settings(people, "clinic-c3")
+    people.start("clinic-c3")
+    people.until(lambda: people.status("clinic-c3").tallies.get("updates", 0) > 0, "who joined has trained")
+
+    people.stop("clinic-b1", kill=True)
+    shutil.rmtree(people.of("b") / "keys" / "clinic-b1")
+    shutil.rmtree(load_config(people.config("clinic-b1")).state)
+    people.follow("b", OVERLAY_KEYS, node="clinic-b1")
+    people.send_card("clinic-b1")
+    people.follow("keeper", "veilwalk roster deal cards/clinic-b1.json --replace clinic-b1")
+    people.sign_and_hand_out(3)
+    people.start("clinic-b1")
+    people.goes_on("the run goes on with who was lost", "clinic-b1")
+
+    def rotate(node: str) -> None:
+        command = "veilwalk keys rotate keys/clinic-a1 --periods 13 --password-file password"
+        people.follow(node[-2], command, node=node)
+        people.send_card(node)
+
+    at_once(rotate, people.running)
+    people.follow("keeper", "veilwalk roster deal cards/*.json")
+    people.sign_and_hand_out(4)
+    people.goes_on("the run goes on with more keys", *people.running)
+    roster = Roster.read_draft(people.of("keeper") / "roster.json")
+    assert (list(roster.key_epochs), roster.ids) == (list(range(26)), tuple(people.running))
+    people.follow("a", "veilwalk node check clinic-a1.toml")
+    assert [command for command in written_commands([OVERLAY_PAGE]) if not people.commands[command]] == []

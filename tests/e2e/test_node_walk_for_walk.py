@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -32,7 +32,9 @@ from veilwalk.learning import (
 from veilwalk.node import ClusterPlan, Node, load_config, node_status, prepare_cluster
 from veilwalk.node.cluster import node_ids
 from veilwalk.node.cluster._manifest import settle_run
+from veilwalk.node.members import Deal, Roster, deal_path
 from veilwalk.node.members._encoding import decode_params
+from veilwalk.node.peer import _node
 from veilwalk.node.peer._assemble import assemble
 from veilwalk.walks import draw_recipients, join_blank_legs, run_protocol, token_paths
 
@@ -40,6 +42,8 @@ SEED = 5
 UPDATES = 40
 EVALUATIONS = 30
 # Momentum stays at its node between visits, so the order of a node's own updates matters too.
+# Longer than the test: periods begin when the replayed walk says so.
+PERIOD_S = 1000
 LEARNER = "softmax:learning_rate=0.2:momentum=0.5:batch_size=8:local_steps=2"
 
 
@@ -233,13 +237,110 @@ def recorded_for_several(
     return draws
 
 
-async def _run(configs: list[Path], draws: dict[int, list[float]], start: int) -> None:
+class ReplayedDraws(RecordedDraws):
+    """Draws given beforehand, some of them with the moment that it is after them."""
+
+    def __init__(self, draws: list[tuple[float, int | None]], arrive_at: Callable[[int], None]) -> None:
+        super().__init__(draws)  # type: ignore[arg-type]
+        self._arrive_at = arrive_at
+
+    def _next(self) -> int | float:
+        pair: Any = super()._next()
+        draw: int | float = pair[0]
+        if pair[1] is not None:
+            self._arrive_at(pair[1])
+        return draw
+
+
+@pytest.mark.parametrize("suite", ["x25519", "hybrid"])
+def test_an_overlay_with_periods_gives_the_same_model(
+    tmp_path: Path, suite: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys change when the simulator changes them: after so many updates, which the clock of the wall replays."""
+    scheme = choose_scheme("overlay:12:3:seed=2", recipients=4, key_period=13)
+    graph = scheme.graph
+    data = load_data("digits", seed=SEED)
+    parts = make_partitions(parse_partition_spec("dirichlet:0.5", graph=graph, seed=SEED), data)
+    learner = make_learner(LEARNER, n_features=data.n_features, n_classes=data.n_classes)
+    (played,) = scheme.iter_updates(updates=UPDATES, seed=SEED, replicas=1, burn_in=0)
+    task = TrainingTask(learner=learner, partitions=parts, held_out=data.test, seed=SEED)
+    simulated = train(task, trace_of(graph, played, recipients=4), evaluations=EVALUATIONS).params
+    plan = ClusterPlan(
+        graph=graph,
+        law=scheme.law,
+        partitions=parts,
+        learner=learner,
+        n_classes=data.n_classes,
+        spec=settled_spec(
+            learner=LEARNER, updates=UPDATES, walk=scheme.walk.kind, recipients=4, suite=suite, seed=SEED
+        ),
+        figures=FIGURES,
+        period_s=PERIOD_S,
+        periods=4,
+    )
+    configs = prepare_cluster(tmp_path, plan)
+    real, period = time.time, [0]
+    monkeypatch.setattr(time, "time", lambda: real() + PERIOD_S * period[0])
+    # A model makes a period's updates in less time than a node looks at its clock.
+    monkeypatch.setattr(_node, "_WATCH_S", 0.01)
+
+    def arrive_at(moment: int) -> None:
+        assert moment in {period[0], period[0] + 1}
+        period[0] = moment
+
+    draws = recorded_for_keys(scheme, played, tmp_path / "roster.json")
+    asyncio.run(_run(configs, draws, int(played["source"][0]), lambda given: ReplayedDraws(given, arrive_at)))
+
+    assert period[0] == 3
+    statuses = [node_status(load_config(path).state, with_models=True) for path in configs]
+    manifest = assemble_manifest(tmp_path)
+    for status in statuses:
+        assert len(status.models) == 1
+        found = decode_params(manifest, status.models[0])
+        for name, expected in simulated.items():
+            assert np.array_equal(found[name], expected), name
+    assert sum(status.tallies.get("hops", 0) for status in statuses) == int(played["clock"][-1])
+    made = np.bincount(played["destination"], minlength=graph.n_nodes)
+    assert [status.tallies.get("updates", 0) for status in statuses] == made.tolist()
+
+
+def recorded_for_keys(scheme: Scheme, played: Any, path: Path) -> dict[int, list[Any]]:
+    """Every draw each node makes: places of keys in the list of the period of that update, and next hops."""
+    graph, clocks = scheme.graph, played["clock"].tolist()
+    (walk,) = token_paths(graph, hops=clocks[-1], lanes=1, seed=SEED, walk=scheme.walk)
+    sealed_at = [0, *clocks[:-1]]
+    sets = draw_recipients(
+        graph, scheme.law.rows, 4, seed=SEED, lane=played["replica"], source=played["source"], clock=sealed_at
+    )
+    drawn = dict(zip(sealed_at, enumerate(sets.tolist()), strict=True))
+    roster = Roster.read_draft(path)
+    members = Deal.read(deal_path(path), roster).members
+    draws: dict[int, list[Any]] = {node: [] for node in range(graph.n_nodes)}
+    for hop, node in enumerate(walk[:-1].tolist()):
+        number, goals = drawn.get(hop, (0, []))
+        period = number // scheme.key_period
+        near = {members[other].kem[period] for other in (node, *graph.neighbours(node).tolist())}
+        left = [key for key in roster.keys[period] if key not in near]
+        for goal in goals:
+            place = left.index(members[goal].kem[period])
+            left.pop(place)
+            draws[node].append((place, (number + 1) // scheme.key_period if goal == goals[-1] else None))
+        came_from = walk[hop - 1] if hop else None
+        onward = [peer for peer in graph.neighbours(node).tolist() if peer != came_from]
+        draws[node].append((onward.index(walk[hop + 1]), None))
+    return draws
+
+
+async def _run(
+    configs: list[Path],
+    draws: dict[int, list[Any]],
+    start: int,
+    make_draws: Callable[[list[Any]], RecordedDraws] = RecordedDraws,
+) -> None:
     stop = asyncio.Event()
     nodes = []
     for index, path in enumerate(configs):
-        nodes.append(
-            Node(replace(assemble(load_config(path)), draws=RecordedDraws(draws[index]), starts=index == start))
-        )
+        nodes.append(Node(replace(assemble(load_config(path)), draws=make_draws(draws[index]), starts=index == start)))
         # By chance a neighbour may look slow on a busy machine: what is passed by then is another test's.
         setattr(nodes[-1].neighbours, "select_avoided", lambda _: frozenset())  # noqa: B010
     runs = [asyncio.create_task(node.run(stop)) for node in nodes]

@@ -30,7 +30,7 @@ from veilwalk.learning import load_data, make_learner, make_partitions, parse_pa
 from veilwalk.node import ClusterPlan, Node, load_config, node_status, prepare_cluster
 from veilwalk.node.link._connection import Connection
 from veilwalk.node.peer._assemble import assemble
-from veilwalk.node.peer._log import Log
+from veilwalk.node.peer._observe import Log
 from veilwalk.node.sealing import Bytes
 
 UPDATES = 25

@@ -12,7 +12,7 @@ from tests.helpers.cli import Cli
 
 from veilwalk.node.cluster import free_ports
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "several-runs-on-one-node.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "operate-nodes.md").read_text().partition("## Several runs")[2]
 MEMBERS = [f"clinic-{letter}{number}" for letter in "abc" for number in (1, 2)]
 
 

@@ -15,8 +15,8 @@ from veilwalk.node import RunRules, load_config
 from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
 from veilwalk.node.members import KeyRing, Roster, load_root_key
 from veilwalk.node.peer._assemble import assemble, key_ring
-from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._node import Node
+from veilwalk.node.peer._observe import Log
 from veilwalk.node.peer._process import NodeProcess
 from veilwalk.training import CLUSTER
 

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "decisions" / "layers.md").read_text()
+PAGE = (ROOT / "docs" / "decisions" / "decisions.md").read_text().partition("## Layers")[2]
 CONTRACTS = {
     contract["containers"][0]: contract["layers"]
     for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]

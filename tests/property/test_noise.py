@@ -190,7 +190,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 
 def visible(task: Task, model: bytes) -> tuple[object, ...]:
     """What others may see of an update besides its numbers: whether it was refused, and what goes on in its place."""
-    learnt = task.update(TrainingJob(received=model, own=None, iteration=3, step=0, state={}))
+    learnt = task.update(TrainingJob(received=model, own=None, iteration=3, step=0, state=b""))
     counts = [count for count in learnt.counts if count != "learner_failures"]
     return learnt.own, learnt.state is None, counts, learnt.reached, len(learnt.model)
 

@@ -95,7 +95,9 @@ class Exact(Inference):
         self._knowledge, self._how, plan = knowledge, EXACT, knowledge.plan
         if plan.samples_destinations:
             most = SAMPLED_DESTINATIONS
-            self._how = f"exact at up to {most} destinations, return times above {plan.horizon} hops pooled"
+            self._how = (
+                f"exact at up to {most} destinations, with all return times above {plan.horizon:,} hops taken as one"
+            )
 
     def iter_timings(self, nodes: IntArray) -> Iterator[Timing]:
         """Yield the exact law at each destination; one is in memory at a time."""

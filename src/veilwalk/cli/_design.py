@@ -124,7 +124,7 @@ def design(
     observer: Annotated[Text, option(OBSERVER, "return-time|last-hop", "return-time")] = None,
     allow_neighbours: AllowNeighbours = False,
     model_bytes: ModelBytes = _MODEL_BYTES,
-    suite: Suite = "hybrid",
+    suite: Suite = "auto",
     memory: Annotated[Text, option("Most memory for tables, such as 8G.", "SIZE", "0.7 of all")] = None,
     out: LawFile = None,
     as_json: AsJson = False,
@@ -168,7 +168,7 @@ def recommend(
     keep: Annotated[float, option("Least share of the node entropy to keep.", "SHARE")] = 0.97,
     walk: Annotated[Text, option("Walks to choose from.", "KIND[,KIND...]", "non-backtracking, or simple")] = None,
     model_bytes: ModelBytes = _MODEL_BYTES,
-    suite: Suite = "hybrid",
+    suite: Suite = "auto",
     out: Annotated[File, option("Write the scheme, .npz or .json; a folder gets the figure too.", "FILE|DIR")] = None,
     as_json: AsJson = False,
 ) -> None:

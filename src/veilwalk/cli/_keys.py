@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 
@@ -12,6 +12,7 @@ from veilwalk.cli import _rooms as rooms
 from veilwalk.cli._options import File, Suite, Text, argument, flag, option
 from veilwalk.cli._output import make_group
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.geometry import SuiteChoice, choose_suite
 from veilwalk.core.records import write_atomically
 
 app = make_group("Make and rotate keys.")
@@ -27,7 +28,7 @@ def new(
     is_root: Annotated[bool, flag("--root", "Make the root key, which signs rosters, instead.")] = False,
     node_id: Annotated[Text, option("Name of the node.", "NAME", "the directory's", name="--id")] = None,
     address: Annotated[Text, option("Where its neighbours reach it. Needed for a node.", "HOST:PORT")] = None,
-    suite: Suite = "hybrid",
+    suite: Suite = "auto",
     epoch: Annotated[int, option("First epoch to make sealing keys for.")] = 0,
     periods: Annotated[int, option("Epochs that get one; for a secret overlay all until its roster ends.")] = 2,
     password_file: PasswordFile = None,
@@ -54,8 +55,10 @@ def new(
         return
     if address is None:
         raise InvalidParameterError("address", None, "host:port of the node (or --root for the root key)")
-    if suite.upper() not in rooms.node.Suite.__members__:
-        raise InvalidParameterError("suite", suite, "hybrid or x25519")
+    if suite not in get_args(SuiteChoice):
+        raise InvalidParameterError("suite", suite, "auto, hybrid or x25519")
+    # More periods than the usual two are for an overlay.
+    name = choose_suite(cast(SuiteChoice, suite), is_overlay=periods > 2)
     if out is None:
         if node_id is None:
             raise InvalidParameterError("id", None, "the node's name (or --root for the root key)")
@@ -64,7 +67,7 @@ def new(
         out,
         node_id=out.resolve().name if node_id is None else node_id,
         address=address,
-        suite=rooms.node.Suite[suite.upper()],
+        suite=rooms.node.Suite[name.upper()],
         epoch=epoch,
         periods=periods,
         password=password,

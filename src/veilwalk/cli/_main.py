@@ -57,7 +57,7 @@ def root(
     *,
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
 ) -> None:
-    """Train a model across a network of peers so that no receiver can tell whose update it got.
+    """Train a model across a network of peers so that a receiver can hardly tell whose update it got.
 
     demo shows it on data that come with the package; init writes settings for your own; doctor looks at this machine.
 

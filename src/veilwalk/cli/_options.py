@@ -50,7 +50,9 @@ ENGINES = "Where jobs are done, to the same result: serial, process, process:N, 
 AsJson = Annotated[bool, flag("--json", "Print one JSON object instead of tables.")]
 Watch = Annotated[bool, flag("--watch", "Show the run in a browser on this machine; Ctrl-C ends the page.")]
 Sets = Annotated[list[str] | None, option("One setting by its key.", "KEY=VALUE", name="--set")]
-Suite = Annotated[str, option("Ciphers of a message; hybrid: ML-KEM-768 and X25519.", "hybrid|x25519")]
+Suite = Annotated[
+    str, option("Ciphers of a message; hybrid: ML-KEM-768 and X25519; auto: x25519 on overlays.", "auto|hybrid|x25519")
+]
 
 
 def take_options(view: View, *, but: Collection[str] = ()) -> Callable[[_Function], _Function]:

@@ -226,8 +226,8 @@ def deal(
     before = rooms.members.Deal.read(rooms.members.deal_path(roster), old)
     gone = [] if remove is None else _split_names(remove, old, "remove")
     about: dict[str, Any] = {"removed": gone, "replaced": replace or (), "now": int(time.time()), "days": days}
-    draft, kept = rooms.members.deal_again(old, before, cards=_read_cards(cards or [], old), **about)
-    _write_draft(out, draft, roster, old, deal=kept)
+    draft, dealt = rooms.members.deal_again(old, before, cards=_read_cards(cards or [], old), **about)
+    _write_draft(out, draft, roster, old, deal=dealt)
 
 
 @app.command("sign")
@@ -343,14 +343,12 @@ def _write_draft(
 
 def _print(roster: rooms.members.Roster, old: rooms.members.Roster | None = None) -> None:
     """Show a roster, and what it changes of the one before."""
-    hours = roster.period_s / 3600
+    span = f"{roster.epoch} to {roster.key_epochs[-1]}, {roster.period_s / 3600:g} h each, the last to the end"
     facts = {
         "network": roster.network.hex(),
         "version": roster.version,
         "epoch": roster.epoch_at(time.time()) if roster.is_overlay else roster.epoch,
-        "keys for epochs": f"{roster.epoch} to {roster.key_epochs[-1]}, {hours:g} h each"
-        if roster.is_overlay
-        else None,
+        "keys for epochs": span if roster.is_overlay else None,
         "suite": roster.suite.name.lower(),
         "created": _date(roster.created),
         "sealed in from": _date(roster.seals_from) if roster.rolls_over else None,

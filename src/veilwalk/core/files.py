@@ -31,18 +31,33 @@ def cache_folder() -> Path | None:
     return Path(home) / "veilwalk"
 
 
-def lock_file(path: Path) -> int:
-    """Return a handle that holds ``path`` until it is closed, or its process ends; BlockingIOError if another holds it.
+def lock_file(path: Path, *, wait: bool = False) -> int:
+    """Return a handle that holds ``path`` until it is closed, or its process ends.
 
-    The file stays when the lock is let go: removing it would let in two who wait for it.
+    Where another process holds it, wait, or raise BlockingIOError. The file stays when the lock is let go: removing it
+    would let in two who wait for it.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         os.close(handle)
         raise
     return handle
+
+
+@contextmanager
+def hold_file(path: Path) -> Iterator[None]:
+    """Hold ``path`` while what is inside goes on, once no other process does; the file is removed afterwards.
+
+    A process that comes between may go on at once: only for work that may be done twice.
+    """
+    handle = lock_file(path, wait=True)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(handle)
 
 
 def is_locked(path: Path) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 SuiteName = Literal["x25519", "hybrid"]
+SuiteChoice = Literal["auto", "x25519", "hybrid"]
 
 CLEAR_BYTES = 5
 #: The key that all slots share, or their hints.
@@ -25,6 +26,16 @@ SMALLEST_BUCKET = 1024
 
 #: What stands before the sealed part of a slot: of the hybrid, a hint and the encapsulated key.
 _KEY_BYTES: dict[SuiteName, int] = {"x25519": 0, "hybrid": 1 + 1120}
+
+
+def choose_suite(choice: SuiteChoice = "auto", *, is_overlay: bool) -> SuiteName:
+    """Return the suite that is given, or what a network takes unless told otherwise.
+
+    Slots are small on overlays: rosters bring a secret for each period, sealed by the hybrid, that every key hangs on.
+    """
+    if choice != "auto":
+        return choice
+    return "x25519" if is_overlay else "hybrid"
 
 
 def padded_bytes(body_bytes: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 #: A nat in bits.
 BITS_PER_NAT = 1 / math.log(2)
@@ -20,6 +21,15 @@ def readable_bytes(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} GB"
+
+
+def readable_data(spec: str) -> str:
+    """Return what is learnt, in words: ``digits``, or ``from rows.csv`` for a file."""
+    kind, _, place = spec.partition(":")
+    path = Path(place.partition(":")[0])
+    if path.name and (folder := path if not path.suffix else path.parent if "*" in path.name else None) is not None:
+        return f"from the files in {folder.name or 'this folder'}"
+    return f"from {path.name}" if path.name else kind
 
 
 def readable_seconds(seconds: float) -> str:

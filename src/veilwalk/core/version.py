@@ -1,3 +1,3 @@
 """The version, where every layer may ask for it."""
 
-__version__ = "0.3.0.dev0"
+__version__ = "0.3.0"

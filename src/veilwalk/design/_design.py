@@ -16,7 +16,7 @@ from scipy import special
 
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.geometry import MessageGeometry, SuiteName
+from veilwalk.core.geometry import MessageGeometry, SuiteChoice, choose_suite
 from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.rooms import show_options
@@ -48,24 +48,32 @@ from veilwalk.design._registry import LawRequest, default_support, farthest_law,
 from veilwalk.design._scheme import Price, Scheme
 from veilwalk.graphs import Graph, distances, parse_graph_spec
 
-_SUITES: tuple[SuiteName, ...] = ("hybrid", "x25519")
+_SUITES = ("auto", "hybrid", "x25519")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sealing:
-    """The size of a model, by default softmax regression on MNIST in float32, and the suite that seals it."""
+    """The size of a model, by default softmax regression on MNIST in float32, and the suite that seals it.
+
+    ``auto`` is the suite that is usual on a graph (:meth:`settle`).
+    """
 
     model_bytes: int = 31_400
-    suite: SuiteName = "hybrid"
+    suite: SuiteChoice = "auto"
 
     def __post_init__(self) -> None:
         validate.integer(1, model_bytes=self.model_bytes)
         if self.suite not in _SUITES:
-            raise InvalidParameterError("suite", self.suite, "hybrid or x25519")
+            raise InvalidParameterError("suite", self.suite, "auto, hybrid or x25519")
+
+    def settle(self, graph: Graph) -> Sealing:
+        """Return the same with the suite that networks like ``graph`` take, where none is given."""
+        return replace(self, suite=choose_suite(self.suite, is_overlay=graph.is_overlay))
 
     def message_bytes(self, recipients: int) -> int:
         """Return the length of a message that is sealed for so many."""
-        return MessageGeometry.for_body(self.model_bytes, suite=self.suite, recipients=recipients).message_bytes
+        suite = choose_suite(self.suite, is_overlay=False)
+        return MessageGeometry.for_body(self.model_bytes, suite=suite, recipients=recipients).message_bytes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -286,7 +294,7 @@ def design(
             name_or_law, chosen_walk, chosen = scheme.law, scheme.walk, scheme.law.support
         request = LawRequest(graph=graph, support=chosen, walk=chosen_walk, **options)
         result = _design_exactly(name_or_law, request, progress=listener)
-        return result if sealing is None else replace(result, sealing=sealing)
+        return result if sealing is None else replace(result, sealing=sealing.settle(graph))
 
 
 def evaluate_scheme(
@@ -324,7 +332,13 @@ def evaluate_scheme(
             placed, named_share, read_share = estimate_coalition(scheme, share, hops=price.hops)
             named[placed], read[placed] = named_share, read_share
         exposure = replace(exposure, named_by_colluders=named, read_by_colluders=read)
-    return Design(scheme=scheme, price=price, exposure=exposure, prior_range=often, sealing=sealing or Sealing())
+    return Design(
+        scheme=scheme,
+        price=price,
+        exposure=exposure,
+        prior_range=often,
+        sealing=(sealing or Sealing()).settle(scheme.graph),
+    )
 
 
 def _design_exactly(law: str | DestinationLaw, request: LawRequest, *, progress: Progress) -> Design:

@@ -218,7 +218,7 @@ class _Search:
             raise InvalidParameterError("keep", keep, "a share of the node entropy, above 0 and at most 1")
         validate.instance(Sealing, "a Sealing", sealing=sealing)
         default_support(graph)
-        self.graph, self.keep, self.sealing, self.progress = graph, keep, sealing, progress
+        self.graph, self.keep, self.sealing, self.progress = graph, keep, sealing.settle(graph), progress
         self.candidates: dict[tuple[str, int, int], Design] = {}
         # On a ring a walk that never turns goes round for ever.
         self.walks = (SIMPLE,) if graph.degrees.min() == graph.degrees.max() == 2 else (SIMPLE, _NONBACKTRACKING)

@@ -220,9 +220,9 @@ class ProtectionRequest(Specification):
         0.0, "Find the noise for this epsilon, against everybody, sender known; 0: none.", "EPSILON"
     )
     delta: float = option(1e-5, "The delta of the guarantee (epsilon, delta).", "DELTA", rare=True)
-    noise: float = option(0.0, "Or Gaussian noise, in units of --clip.", "MULTIPLIER")
+    noise: float = option(0.0, "Or Gaussian noise, in units of --clip.", "MULTIPLIER", rare=True)
     clip: float = option(
-        0.0, "Largest norm of an update, or of a row's gradient; 0: none, or one for --epsilon.", "NORM"
+        0.0, "Largest norm of an update, or of a row's gradient; 0: none, or one for --epsilon.", "NORM", rare=True
     )
     most_updates: int = option(
         0,

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, IntArray, frozen
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.geometry import MessageGeometry, SuiteName
+from veilwalk.core.geometry import MessageGeometry, SuiteName, choose_suite
 from veilwalk.core.options import Specification, option
 from veilwalk.core.payload import array_bytes
 from veilwalk.core.randomness import task_generator
@@ -64,6 +64,7 @@ class TrainingTrace:
         mixing: Weights with which the models are averaged after each round; None where there are no rounds.
         round_sends: Latencies, and messages over one line, that follow each other in a round.
         recipients: For how many each message is sealed; 0 where none is.
+        suite: What seals it.
         meet: All walks are averaged after so many updates of each; 0: never.
         meet_sends: Transfers of a meeting for each walk, the hops that it takes, and the models over one line.
     """
@@ -81,6 +82,7 @@ class TrainingTrace:
     mixing: Mixing | None = None
     round_sends: tuple[int, float] = (0, 0.0)
     recipients: int = 0
+    suite: SuiteName = "hybrid"
     meet: int = 0
     meet_sends: tuple[int, int, int] = (0, 0, 0)
 
@@ -180,6 +182,7 @@ def trace_of(graph: Graph, records: npt.NDArray[np.void], *, recipients: int = 1
         hops=hops[order],
         clock=clock[order],
         recipients=recipients,
+        suite=choose_suite(is_overlay=graph.is_overlay),
         source=ordered["source"],
         last_hop=ordered["last_hop"],
         return_time=ordered["return_time"],
@@ -391,8 +394,10 @@ def sealed_bytes(params_bytes: int, *, suite: SuiteName = "hybrid", recipients: 
 
 def make_ledger(trace: TrainingTrace, cost: CostModel, *, params_bytes: int) -> Ledger:
     """Return the costs of ``trace`` for a model of so many bytes."""
+    size = params_bytes
     # Others send the parameters as they are.
-    size = sealed_bytes(params_bytes, recipients=trace.recipients) if trace.recipients else params_bytes
+    if trace.recipients:
+        size = sealed_bytes(params_bytes, suite=trace.suite, recipients=trace.recipients)
     sent = trace.hops.copy()
     for rows in trace.rounds():
         # What ends a run is flooded by any algorithm, and not counted.

@@ -19,7 +19,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from veilwalk.core.records import Record, score_of, write_atomically
-from veilwalk.core.units import readable_bytes, readable_seconds
+from veilwalk.core.units import readable_bytes, readable_data, readable_seconds
 from veilwalk.report.style import COSTS, CURVES, PAGE_STYLE, render_figure, render_page
 
 #: The algorithms whose receivers are meant not to know.
@@ -90,10 +90,15 @@ def is_measured(outcome: Mapping[str, Any]) -> bool:
 def headline(run: Mapping[str, Any]) -> str:
     """Return what came of it, in one line."""
     private = run["algorithms"]["private-walk"]
-    gained = f"{run['network']['nodes']} peers trained on {run['params']['data']} to {reached(private)}"
+    gained = f"{learners(run)}: {reached(private)}"
     if not is_measured(private):
         return gained
-    return f"{gained}; who receives an update names its maker {chance(private['anonymity']['hit_ratio'])}"
+    return f"{gained}; the receiver of an update names its maker {chance(private['anonymity']['hit_ratio'])}"
+
+
+def learners(run: Mapping[str, Any]) -> str:
+    """Return how many learnt what."""
+    return f"{run['network']['nodes']} peers learnt {readable_data(run['params']['data'])}"
 
 
 def summary(run: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -103,8 +108,8 @@ def summary(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     leak, sealed = private["anonymity"], run["network"]["recipients"]
     opened = "one peer" if sealed == 1 else f"{sealed} peers, of whom the first met opens it"
     gained = (
-        f"{run['network']['nodes']} peers trained on {run['params']['data']}: {reached(private)} on "
-        f"{run['data']['held_out_rows']} rows that nobody trained on, after {private['updates']:,} updates"
+        f"{learners(run)}: {reached(private)} on {run['data']['held_out_rows']} rows that nobody trained on, "
+        f"after {private['updates']:,} updates"
     )
     if "central" in algorithms:
         gained += f" (central training: {score(algorithms['central'])})"

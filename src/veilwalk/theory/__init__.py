@@ -44,10 +44,8 @@ if TYPE_CHECKING:
     from veilwalk.theory._returns import (
         design_return_time,
         guaranteed_return_time,
-        mean_return_time,
         retroceding_share,
         return_survival,
-        return_survival_at_destination,
     )
     from veilwalk.theory._window import (
         distance_entropy,

@@ -24,28 +24,11 @@ def return_survival(time: npt.ArrayLike, *, model: WalkModel) -> FloatArray:
     return np.exp(-_rate(model) * np.maximum(t - 2, 0.0))
 
 
-def mean_return_time(*, model: WalkModel) -> float:
-    """E[T_FR | not RETRO] = 2 + 1/(1 - e^(-c'/(N-2))).  Paper: text after ass:frt (unlabelled)."""
-    return 2 - 1 / math.expm1(-_rate(model))
-
-
-def return_survival_at_destination(time: npt.ArrayLike, *, shortest_distance: int, model: WalkModel) -> FloatArray:
-    """P(T_FR >= time | not RETRO, T_FR >= 2 shortest_distance).
-
-    A destination is at least that far from the source, so the walk was away at least twice as long.
-    Paper: eq:critical_cdf.
-    """
-    validate.at_least(1, shortest_distance=shortest_distance)
-    t = np.asarray(time, dtype=np.float64)
-    # Below 3 the law is flat, which matters only for destinations one hop away.
-    first = max(2 * shortest_distance, 3)
-    return np.exp(-_rate(model) * np.maximum(t - first, 0.0))
-
-
 def guaranteed_return_time(tail_probability: float, *, model: AnonymityModel) -> float:
     """t1: destinations see a return time of at least t1 with probability 1 - tail_probability.
 
-    Exact under ass:frt, with N-2 as in eq:critical_cdf. The proof of thm:optimalsol_entropybound replaces N-2 by
+    Exact under ass:frt, with N-2 as in eq:critical_cdf; below 3 the law is flat, which matters only for destinations
+    one hop away. The proof of thm:optimalsol_entropybound replaces N-2 by
     N in the wrong direction (erratum 8; ``printed.guaranteed_return_time``).
     """
     validate.probability(tail=tail_probability)

@@ -61,6 +61,8 @@ _BLOCKS = 20
 _MEANS = ("node_entropy_nats", "inverse_rank", "ndcg")
 # Draws of an update that is random; of large models, whose updates take long, fewer.
 _DRAWS, _LARGE_DRAWS, _LARGE = 4, 2, 1_000_000
+# Rows of padding, for each row there is, with which all updates are still computed together.
+_MOST_PADDING = 8
 # Numbers of a large model of somebody else's that are compared: an attacker needs no more.
 _COMPARED = 16_384
 # How far the deviation that no model explains may be below the largest: steps of the search.
@@ -236,8 +238,12 @@ class Candidates:
     def updates(self, params: Params, age: int = 0) -> FloatArray:
         """Return the change that each candidate (row) is expected to make to a model of that age, flat."""
         learner, descent, parts = self.learner, self._descent, self.partitions
+        steps: FloatArray | None = None
         if descent is not None and descent.local_steps == 1:
-            steps: FloatArray = whole_steps(descent, params, parts.rows, parts.starts).astype(np.float64)
+            steps = whole_steps(descent, params, parts.rows, parts.starts).astype(np.float64)
+        elif descent is not None and _takes_together(descent, parts):
+            steps = linear_updates(descent, params, parts)
+        if steps is not None:
             steps *= self._shrink_factor(np.sqrt(np.square(steps).sum(axis=1)), age)[:, np.newaxis]
             return steps
         draws = _DRAWS if sum(value.size for value in params.values()) <= _LARGE else _LARGE_DRAWS
@@ -390,6 +396,40 @@ def whole_steps(learner: DescentLearner, params: Params, data: Partition, starts
         numbers = [step.ravel() for rows, inputs in scaled for step in (rows @ inputs, np.add.reduce(rows, axis=1))]
         steps[part] = np.concatenate(numbers)
     return steps
+
+
+def _takes_together(learner: DescentLearner, parts: Partitions) -> bool:
+    """Return whether :func:`linear_updates` computes the steps of a learner, in a table that is not mostly empty."""
+    is_plain = learner.rows is None and not learner.momentum and not hasattr(learner, "hidden")
+    return is_plain and int(parts.sizes.max()) * len(parts.sizes) <= _MOST_PADDING * len(parts.rows)
+
+
+def linear_updates(learner: DescentLearner, params: Params, parts: Partitions) -> FloatArray:
+    """Return the change that each part would make with all its rows at every local step: one line a part, flat.
+
+    It is the learner's own update of a linear model, for all parts at once: rows are padded to the largest part.
+    """
+    sizes, places = parts.sizes, np.arange(int(parts.sizes.max()))
+    is_row = places < sizes[:, np.newaxis]
+    rows = np.where(is_row, parts.starts[:-1, np.newaxis] + places, 0)
+    features, labels = parts.rows.features[rows], parts.rows.labels[rows]
+    share = (is_row * (learner.learning_rate / np.maximum(sizes, 1))[:, np.newaxis]).astype(np.float32)[..., np.newaxis]
+    targets = labels[..., np.newaxis] == np.arange(learner.n_classes) if learner.n_classes else labels[..., np.newaxis]
+    weight = np.repeat(params["weight"][np.newaxis], len(sizes), axis=0)
+    bias = np.repeat(params["bias"][np.newaxis], len(sizes), axis=0)
+    # A model may have diverged: then nothing fits.
+    with np.errstate(all="ignore"):
+        for _ in range(learner.local_steps):
+            outputs = features @ weight.transpose(0, 2, 1) + bias[:, np.newaxis]
+            if learner.n_classes:
+                outputs -= outputs.max(axis=2, keepdims=True)
+                np.exp(outputs, out=outputs)
+                outputs /= outputs.sum(axis=2, keepdims=True)
+            slope = (outputs - targets) * (share if learner.n_classes else 2 * share)
+            weight -= slope.transpose(0, 2, 1) @ features
+            bias -= slope.sum(axis=1)
+        change = {"weight": weight - params["weight"], "bias": bias - params["bias"]}
+    return np.concatenate([change[name].reshape(len(sizes), -1) for name in params], axis=1).astype(np.float64)
 
 
 def row_products(

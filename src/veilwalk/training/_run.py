@@ -21,6 +21,7 @@ from veilwalk import learning
 from veilwalk.audit import warn_few_members
 from veilwalk.core import validate
 from veilwalk.core.errors import InvalidParameterError
+from veilwalk.core.geometry import choose_suite
 from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.rooms import show_options
@@ -461,7 +462,11 @@ def plan_run(scenario: Scenario, *, trial: bool = True, times: bool = True) -> P
         seconds = _time_run(scenario, first) if trial and times else {}
     return Plan(
         model_bytes=size,
-        message_bytes=learning.sealed_bytes(sent, recipients=scenario.scheme.recipients),
+        message_bytes=learning.sealed_bytes(
+            sent,
+            suite=choose_suite(is_overlay=scenario.scheme.graph.is_overlay),
+            recipients=scenario.scheme.recipients,
+        ),
         state_bytes=learning.params_bytes(state),
         checkpoint_bytes=_checkpoint_bytes(scenario, size, learning.params_bytes(state)),
         **seconds,
@@ -484,7 +489,7 @@ def _time_run(scenario: Scenario, first: Params) -> dict[str, Any]:
         training_s[name] = spec.end.updates * seconds + points * evaluation_s
     route_s = predict_route_s(scenario.scheme, checks=spec.checks)
     if PAPER in spec.algorithms:
-        route_s += predict_route_s(scenario.paper_scheme, checks=spec.checks, trace=scenario.trace(PAPER))
+        route_s += predict_route_s(scenario.paper_scheme, checks=spec.checks)
     times = {"update_s": update_s, "trials": trials, "route_s": route_s, "attack_s": _time_attack(scenario, first)}
     return times | {"training_s": training_s}
 

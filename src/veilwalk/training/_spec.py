@@ -65,7 +65,11 @@ class SchemeSpec(Specification):
         usual="the scheme's, or a law file's",
         least=1,
     )
-    suite: str = option("hybrid", "Sealing of nodes; hybrid: ML-KEM-768 and X25519.", choices=("hybrid", "x25519"))
+    suite: str = option(
+        "auto",
+        "Sealing of nodes; hybrid: ML-KEM-768 and X25519; auto: x25519 on overlays.",
+        choices=("auto", "hybrid", "x25519"),
+    )
     allow_sandwich: bool = option(
         False,  # noqa: FBT003
         "Admit the simple walk among nodes, under which a relay can be certain of the maker.",
@@ -111,7 +115,7 @@ class LearningSpec(Specification):
         None,
         "Steps of descent in every update, for all algorithms.",
         "COUNT",
-        usual="the learner's own; of a built-in one, without noise, 10, and 50 of mlp",
+        usual="the learner's own; built-in: 10, mlp 50, without noise",
         least=1,
     )
     decay: str = option(
@@ -124,13 +128,18 @@ class LearningSpec(Specification):
     )
     app: str | None = option(
         None,
-        "A Flower app, run unchanged instead of a learner: module:client_app, with :initial=module.Net where it has no "
-        "get_parameters, and :name=value of its run configuration. It loads its own rows, by partition id.",
+        "A Flower app, run unchanged instead of a learner and data: module:client_app.",
         "MODULE:APP",
+        usual="none",
     )
-    payload: str = option("fp32", f"How a model's numbers travel: {', '.join(PAYLOADS)}.", "FORM", choices=PAYLOADS)
+    payload: str = option(
+        "fp32", f"How a model's numbers travel: {', '.join(PAYLOADS)}.", "FORM", choices=PAYLOADS, rare=True
+    )
     accept: str = option(
-        "none", "Tests of received models: none, finite, loss:RATIO, norm:STEP, or two with a comma.", "TESTS"
+        "none",
+        "Tests of received models: none, finite, loss:RATIO, norm:STEP, or two with a comma.",
+        "TESTS",
+        rare=True,
     )
 
     def __post_init__(self) -> None:
@@ -156,7 +165,11 @@ class EndSpec(Stopping):
         1, "Models that walk at once and share the updates; the best, or their mean, is the result.", "W", least=1
     )
     meet: int = option(
-        0, "Average all walks after so many updates of each; 0: never. In simulations only, so far.", "R", least=0
+        0,
+        "Average all walks after so many updates of each; 0: never. In simulations only, so far.",
+        "R",
+        rare=True,
+        least=0,
     )
     evaluations: int = option(40, "About how often to evaluate on held-out rows.", "COUNT", rare=True, least=1)
 
@@ -191,7 +204,7 @@ class CheckSpec(Specification):
     audit: str = option(
         "auto", "auto: measure what the route tells a receiver; none: leave it out.", choices=("auto", "none")
     )
-    attack: int = option(100, "Deliveries on which to try the content attack; 0 for none.", "COUNT", least=0)
+    attack: int = option(100, "Deliveries on which to try the content attack; 0 for none.", "COUNT", least=0, rare=True)
     poison: str = option(
         "none", "What some nodes do to the model: sign-flip:10, nan, random, drift or none.", "KIND[:NUMBER]", rare=True
     )
@@ -219,8 +232,8 @@ class RunSpec(Specification):
     graph: str = option(
         "auto",
         "The network: file:PATH, overlay:NODES:DEGREE, rrg:NODES:DEGREE, ring:NODES, torus:SIDE:SIDE and others; "
-        "veilwalk graph info --help lists all. auto: 300 peers on a secret overlay, or with published links where a "
-        "scheme, law or walk is given.",
+        "veilwalk graph info --help lists all. auto: 300 peers on a secret overlay; on published links with "
+        "--scheme, --law or --walk.",
         "SPEC",
     )
     scheme: SchemeSpec = field(default_factory=SchemeSpec)
@@ -329,15 +342,15 @@ _OF_SIMULATIONS = frozenset(list_options(CheckSpec())) | {
     *("choice", "meet", "patience", "max_hops", "max_bytes", "bandwidth_bytes_per_s", "latency_s", "compute_s")
 }
 #: ``veilwalk train``, ``vw.train`` and sweeps of both.
-TRAIN = View(defaults=RunSpec(), left_out=_OF_NODES)
+TRAIN: View = View(defaults=RunSpec(), left_out=_OF_NODES)
 _AMONG_NODES = RunSpec().change(graph="rrg:20:3:seed=1", learner="softmax", updates=400, seed=1)
 _OF_SCHEMES = frozenset(["graph", "choice", "law", "support", "walk", "recipients"])
 #: ``veilwalk audit``: the scheme of a run on this network.
 AUDIT = View(defaults=RunSpec(), left_out=frozenset(RunSpec().options) - _OF_SCHEMES)
 #: ``veilwalk cluster up``.
-CLUSTER = View(defaults=_AMONG_NODES, left_out=_OF_SIMULATIONS)
+CLUSTER: View = View(defaults=_AMONG_NODES, left_out=_OF_SIMULATIONS)
 #: ``veilwalk node manifest``: members bring their own data, and the roster brings the network.
-MANIFEST = View(
+MANIFEST: View = View(
     defaults=_AMONG_NODES,
     left_out=_OF_SIMULATIONS | {"graph", "data", "partition", "app", "support", "suite"},
 )

@@ -10,9 +10,10 @@ from veilwalk.audit import Answer
 from veilwalk.core.config import read_json
 from veilwalk.core.errors import ConfigError
 from veilwalk.core.records import read_lines
+from veilwalk.core.units import readable_data
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node import cluster
-from veilwalk.watch._documents import MAP, Document, Source, describe_data, draw_network
+from veilwalk.watch._documents import MAP, Document, Source, draw_network
 from veilwalk.watch._run import answer_blindly, describe_posterior
 
 _UNKNOWN = -1
@@ -34,7 +35,7 @@ class ClusterSource(Source):
         about = {
             "kind": "about",
             "what": "cluster",
-            "title": f"{len(self._names)} real nodes on this machine learn {describe_data(spec.learning.data)}",
+            "title": f"{len(self._names)} real nodes on this machine learn {readable_data(spec.learning.data)}",
             "knows": "What the owner of all nodes can see",
             "map": f"{MAP} It is read twice a second: most hops, and the recipients of updates, are not seen.",
             "facts": [[name, spec.options[name].default] for name in _FACTS],

@@ -20,7 +20,6 @@ A document is a mapping with a ``kind``. A page needs all of them in order. A do
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,15 +67,6 @@ class Source:
 def note(text: str) -> Document:
     """Return a remark as an event."""
     return {"kind": "event", "at": 0, "what": "note", "text": text}
-
-
-def describe_data(spec: str) -> str:
-    """Return what is learnt, in words: ``digits``, or ``from rows.csv`` for a file."""
-    kind, _, place = spec.partition(":")
-    path = Path(place.partition(":")[0])
-    if "*" in path.name:
-        return f"from the files in {path.parent.name or 'this folder'}"
-    return f"from {path.name}" if path.name else kind
 
 
 def draw_network(graph: Graph, labels: Iterable[str] | None = None) -> Document:

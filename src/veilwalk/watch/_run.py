@@ -20,13 +20,14 @@ from veilwalk.audit import Answer, AuditSettings, choose_colluders, iter_answers
 from veilwalk.core.arrays import IntArray
 from veilwalk.core.config import read_json
 from veilwalk.core.errors import ConfigError, VeilwalkError
+from veilwalk.core.units import readable_data
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design import Scheme
 from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.learning import read_progress, trace_of
 from veilwalk.training import RunFolder, RunSpec, build_scheme
 from veilwalk.walks import UPDATE_DTYPE, draw_recipients, read_trace, token_paths
-from veilwalk.watch._documents import MAP, Document, Source, describe_data, draw_network, note
+from veilwalk.watch._documents import MAP, Document, Source, draw_network, note
 
 # Options that the page lists.
 _FACTS = ("graph", "law", "recipients", "walk", "walks", "partition", "learner", "seed")
@@ -55,7 +56,7 @@ class RunSource(Source):
         about = {
             "kind": "about",
             "what": "train",
-            "title": f"{self._graph.n_nodes} peers learn {describe_data(spec.learning.data)}",
+            "title": f"{self._graph.n_nodes} peers learn {readable_data(spec.learning.data)}",
             "map": MAP,
             "facts": [[name, spec.options[name].default] for name in _FACTS],
             "observers": list(OBSERVERS),

@@ -302,7 +302,7 @@ def test_any_graph_is_audited_without_further_flags(run: Cli) -> None:
 
 
 def test_without_a_word_on_the_scheme_it_attacks_what_train_uses(run: Cli) -> None:
-    """And its first line says so; any part that is given asks for another scheme."""
+    """And its first line says so; a part that is given asks for another scheme, recipients alone for as many."""
     spec = "rrg:60:3:seed=1"
     graph, quick = parse_graph_spec(spec), ["--graph", spec, "--updates", "600", "--observers", "prior"]
     trained = build_scheme(graph, make_spec(graph=spec))
@@ -316,7 +316,9 @@ def test_without_a_word_on_the_scheme_it_attacks_what_train_uses(run: Cli) -> No
     first = run(["audit", *quick])[1].partition("\n")[0]
     assert f"recommended scheme, law {trained.law.name}, {trained.walk} walk, sealed for {trained.recipients}:" in first
     assert "scheme paper, law paper, simple walk:" in run(["audit", *quick, "--scheme", "paper"])[1].partition("\n")[0]
-    for part in (["--law", "paper"], ["--support", "2:3"], ["--walk", "simple"], ["--recipients", "1"]):
+    found = run.json(["audit", *quick, "--recipients", "1"])["params"]
+    assert (found["law"], found["walk"], found["recipients"]) == (trained.law.name, trained.walk.kind, 1)
+    for part in (["--law", "paper"], ["--support", "2:3"], ["--walk", "simple"]):
         found = run.json(["audit", *quick, *part])["params"]
         assert (found["law"], found["walk"], found.get("recipients", 1)) == ("paper", "simple", 1)
 

@@ -152,7 +152,15 @@ def test_a_law_file_is_named_again(network: Path, run: Cli) -> None:
     assert (code, err.startswith("veilwalk: --law is not given")) == (2, True), err
 
 
-def test_a_flag_that_is_gone_says_so(run: Cli) -> None:
-    """Nodes keep no spare copies."""
-    code, out, err = run(["node", "manifest", "--spare", "1"])
-    assert (code, out, err.count("\n"), "--spare is gone" in err) == (2, "", 1, True)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("node manifest --spare 1", "--spare is gone"),
+        ("node manifest --meet 20", "--meet is for simulations"),
+        ("cluster up --meet 20", "--meet is for simulations"),
+    ],
+)
+def test_a_flag_that_is_gone_or_elsewhere_says_so(run: Cli, words: str, said: str) -> None:
+    """Nodes keep no spare copies, and their walks do not meet."""
+    code, out, err = run(words.split())
+    assert (code, out, err.count("\n"), said in err) == (2, "", 1, True)

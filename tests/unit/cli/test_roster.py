@@ -103,11 +103,11 @@ def test_expired_and_forged_rosters_are_code_3(place: Path, run: Cli) -> None:
 
 
 BAD: dict[str, tuple[list[str], int, str]] = {
-    "no network": (["make", *NAMES, "--out", "x"], 2, "either --graph or --edges"),
+    "no network": (["make", *NAMES, "--out", "x"], 2, "one of --graph, --edges and --overlay"),
     "two networks": (
         ["make", *NAMES, "--graph", "ring:4", "--edges", "n", "--out", "x"],
         2,
-        "either --graph or --edges",
+        "one of --graph, --edges and --overlay",
     ),
     "wrong size": (["make", *NAMES, "--graph", "ring:5", "--out", "x"], 2, "of 4 nodes, one for each member"),
     "bad spec": (["make", *NAMES, "--graph", "star:4", "--out", "x"], 2, "star"),

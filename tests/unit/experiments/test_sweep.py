@@ -142,7 +142,7 @@ def test_the_first_case_tells_what_all_take(tmp_path: Path) -> None:
         ({"kind": "fly"}, "kind"),
         ({"kind": "routes"}, "tools.rivals.sweep"),
         ({"kind": "learn"}, 'audit = "none"'),
-        ({"kind": "train", "settings": {"dwell": 1.0}}, "dwell"),
+        ({"kind": "train", "settings": {"hop": 1.0}}, "hop"),
         ({"kind": ["train"]}, "kind"),
         ({"kind": "train", "settings": 3}, "settings"),
         ({"kind": "train", "grid": [1]}, "grid"),
@@ -216,7 +216,7 @@ def test_parquet_holds_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parquet_table(rows) is None
 
 
-@pytest.mark.parametrize(("page", "cases"), [("how-to/sweep-over-settings.md", 9), ("reference/cli.md", 12)])
+@pytest.mark.parametrize(("page", "cases"), [("how-to/work-with-a-run.md", 9), ("reference/cli.md", 12)])
 def test_the_files_that_pages_show_are_sweeps(page: str, cases: int, tmp_path: Path) -> None:
     """Read as they stand there."""
     text = (Path(__file__).parents[3] / "docs" / page).read_text()
@@ -231,7 +231,8 @@ def test_the_how_to_can_be_followed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its file, with fewer updates; its commands but for the one of another engine; its lines of Python."""
-    text = (Path(__file__).parents[3] / "docs" / "how-to" / "sweep-over-settings.md").read_text()
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "work-with-a-run.md"
+    text = page.read_text().partition("## Sweep over")[2]
     blocks = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, re.MULTILINE)]
     settings, commands, python = (block.strip() for block in blocks)
     monkeypatch.chdir(tmp_path)

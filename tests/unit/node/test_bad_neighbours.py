@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from tests.campaigns.bad_neighbours import measure, shipped_plan
 
-from veilwalk.node.peer._neighbours import NeighbourWeights
+from veilwalk.node.peer._watches import NeighbourWeights
 
 
 def avoid_nobody(_: NeighbourWeights, peers: Iterable[str]) -> frozenset[str]:

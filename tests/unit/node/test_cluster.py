@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -22,6 +23,8 @@ from veilwalk.node.cluster import (
     Cluster,
     ClusterStatus,
     cluster_record,
+    manifest_in,
+    node_ids,
     prepare_cluster,
     prepare_or_resume,
     read_cluster_spec,
@@ -29,8 +32,9 @@ from veilwalk.node.cluster import (
     set_up_cluster,
     stop_cluster,
 )
-from veilwalk.node.members import Manifest, load_root_key, load_root_public_key
+from veilwalk.node.members import Manifest, Roster, load_root_key, load_root_public_key
 from veilwalk.node.peer import is_running
+from veilwalk.node.peer._assemble import assemble
 from veilwalk.node.spool import FolderDisk, Spool
 from veilwalk.training import CLUSTER
 
@@ -155,3 +159,20 @@ def test_an_interrupt_between_two_starts_leaves_no_node_behind(tmp_path: Path, m
     with pytest.raises(KeyboardInterrupt), Cluster(configs):
         pass
     assert started[0].poll() is not None
+
+
+def test_a_cluster_on_a_secret_overlay_is_dealt(tmp_path: Path) -> None:
+    """Its links are sealed, its keys last twice as long as the run, and its nodes seal for all but their neighbours."""
+    spec = CLUSTER.defaults.change(graph="overlay:8:3:seed=1", updates=600, suite="x25519", dwell_s=0.1)
+    setup = set_up_cluster(spec)
+    configs = prepare_or_resume(setup, tmp_path)
+    roster, manifest = Roster.read_draft(tmp_path / "roster.json"), manifest_in(tmp_path)
+    scheme = setup.scenario.scheme
+    assert manifest.law == "far:2"
+    assert roster.period_s == math.ceil(scheme.key_period * manifest.figures.hops_per_update * 0.1)
+    assert len(roster.key_epochs) == 2 + 2 * 600 // scheme.key_period
+    for index, path in enumerate(configs):
+        membership = assemble(load_config(path)).membership
+        near = [node_ids(8)[other] for other in scheme.graph.neighbours(index)]
+        assert list(membership.roster.neighbours(node_ids(8)[index])) == sorted(near)
+        assert len(membership.roster.foreign_keys(0)) == 4

@@ -61,7 +61,7 @@ def test_metrics_leave_the_machine_only_when_told(tmp_path: Path) -> None:
 
 def test_tables_of_several_runs_are_refused_in_one_line(tmp_path: Path) -> None:
     """Each run is a node with settings of its own."""
-    with pytest.raises(InvalidParameterError, match=r"run = .*: must be left out: .*several-runs-on-one-node\.md"):
+    with pytest.raises(InvalidParameterError, match=r"run = .*: must be left out: .*operate-nodes\.md"):
         load_config(written(tmp_path, f'{GOOD}\n[[run]]\nname = "small"\n'))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.helpers.custody import HEADER, deliver, open_custody, take
 
-from veilwalk.node.peer._neighbours import Visits
+from veilwalk.node.peer._watches import Visits
 from veilwalk.node.spool import UpdateOutcome, Verdict
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.helpers.rosters import DAY, NOW, ROSTER_KEYS, members, written
 
@@ -267,3 +268,24 @@ def test_a_row_that_is_no_row_is_refused_in_one_line() -> None:
     rows = (junk, *(row[: len(junk)].ljust(len(junk)) for row in roster.rows[1:]))
     with pytest.raises((ConfigError, InputFileError), match="row"):
         opened(replace(roster, rows=rows), "a")
+
+
+def test_whatever_comes_and_goes_the_overlay_stays_whole() -> None:
+    """Of 40 changes drawn by a seed: one network, two to three links each, and links of those who stay are kept."""
+    dice = np.random.default_rng(5)
+    roster, kept = deal()
+    for _ in range(40):
+        present, away = set(roster.ids), sorted(set("abcdefghijkl") - set(roster.ids))
+        joined = "".join(dice.permutation(away)[: dice.integers(len(away) + 1)].tolist())
+        removed = dice.permutation(sorted(present))[: dice.integers(max(1, len(present) - 6))].tolist()
+        before = {edge for edge in kept.edges if not set(edge) & {*kept.left, *removed}}
+        roster, kept = change(roster, kept, joined, removed=removed)
+        assert set(roster.ids) == (present | set(joined)) - set(removed)
+        degrees = [len(links(kept, name)) for name in roster.ids]
+        assert set(degrees) <= {2, 3}
+        reached = {roster.ids[0]}
+        for _ in roster.ids:
+            reached |= {other for name in reached for other in links(kept, name)}
+        assert reached == set(roster.ids)
+        # A switch takes a link away and two stubs, of newcomers and of the neighbours of closed places.
+        assert len(before - set(kept.edges)) <= 3 * (len(removed) + len(away)) // 2

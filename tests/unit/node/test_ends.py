@@ -16,7 +16,7 @@ from tests.helpers.members import ack, end_of, forged_final, greet, hand_in, mes
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules, node_status, unfinish_node
 from veilwalk.node.members import SIGNATURE_BYTES, changed_roster
-from veilwalk.node.peer import _log, signatures_needed
+from veilwalk.node.peer import _observe, signatures_needed
 from veilwalk.node.peer._destination import Destination
 from veilwalk.node.peer._ends import CountLimits, sign_end, valid_signatures
 
@@ -242,7 +242,7 @@ def test_every_change_of_an_end_is_logged_and_counted_and_the_digest_is_shown(
     network: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Finding 20: of two ends that enough members signed all keep the same."""
-    monkeypatch.setattr(_log, "_MINUTE_S", 0.0)
+    monkeypatch.setattr(_observe, "_MINUTE_S", 0.0)
     models = sorted(([100.0 + step, *[100.0] * 4] for step in range(2)), key=digest)
 
     async def main() -> Any:

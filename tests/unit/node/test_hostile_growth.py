@@ -13,7 +13,7 @@ from tests.helpers.members import greet, message_for, offer
 
 from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules
-from veilwalk.node.peer._log import Incidents, Log
+from veilwalk.node.peer._observe import Incidents, Log
 from veilwalk.node.sealing import seal
 from veilwalk.node.spool import FolderDisk, Spool
 

@@ -22,8 +22,7 @@ from veilwalk.node import Limits, RunRules
 from veilwalk.node.link._limits import TokenBucket
 from veilwalk.node.link._wire import Go, Nak, Offer, Refusal, encode
 from veilwalk.node.members import changed_roster
-from veilwalk.node.peer._log import Log
-from veilwalk.node.peer._observe import MetricsServer
+from veilwalk.node.peer._observe import Log, MetricsServer
 from veilwalk.node.peer._status import unfinish_node
 from veilwalk.node.spool import FolderDisk, Spool
 

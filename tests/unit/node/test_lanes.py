@@ -22,11 +22,11 @@ from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
 from veilwalk.node.link import Limits
 from veilwalk.node.members import encode_params
 from veilwalk.node.peer import MembershipFiles
-from veilwalk.node.peer._age import Watches
 from veilwalk.node.peer._config import load_config
 from veilwalk.node.peer._ends import sign_end
 from veilwalk.node.peer._routing import OsDraws
 from veilwalk.node.peer._status import node_model, node_status, unfinish_node
+from veilwalk.node.peer._watches import Watches
 from veilwalk.node.sealing import Header
 from veilwalk.node.spool import FolderDisk, Spool, UpdateOutcome, of_lane
 from veilwalk.training import CLUSTER

@@ -20,7 +20,7 @@ from veilwalk.node import load_config, node_status
 from veilwalk.node.cluster import free_ports, node_ids
 from veilwalk.node.members import LawRule, Manifest, changed_roster, edges_after, new_node_keys
 from veilwalk.node.peer._assemble import assemble
-from veilwalk.node.peer._log import Log
+from veilwalk.node.peer._observe import Log
 from veilwalk.node.peer._routing import Law, read_law
 from veilwalk.node.spool import FolderDisk, Spool
 

@@ -15,8 +15,8 @@ from veilwalk.graphs import Graph, parse_graph_spec
 from veilwalk.node.cluster import find_late_hops
 from veilwalk.node.link import Limits
 from veilwalk.node.peer import OsDraws
-from veilwalk.node.peer._age import AgeWatch, Pace, spread_s
 from veilwalk.node.peer._destination import walks_ahead
+from veilwalk.node.peer._watches import AgeWatch, Pace, spread_s
 from veilwalk.node.sealing._envelope import Header
 from veilwalk.node.spool._tables import SeenWalk
 

@@ -160,6 +160,6 @@ def test_a_node_of_version_0_1_is_told_apart_at_once() -> None:
         feed(wire, b"\x01\x01" + bytes(64))
     ours = Hello(PROTOCOL, PROTOCOL, 1, bytes(32), 1, bytes(32), bytes(16), bytes(8))
     assert encode(ours)[1] == PROTOCOL
-    assert agreed_protocol(replace(ours, highest=9)) == PROTOCOL
+    assert agreed_protocol(ours.lowest, 9) == PROTOCOL
     with pytest.raises(ProtocolError, match="a peer speaks protocols 4 to 9, this node protocol 3: upgrade this node"):
-        agreed_protocol(replace(ours, highest=9, lowest=4))
+        agreed_protocol(4, 9)

@@ -20,8 +20,7 @@ from veilwalk.core.walk import SIMPLE
 from veilwalk.node import Node, RunRules
 from veilwalk.node.cluster import free_ports
 from veilwalk.node.peer import METRICS, describe_tallies
-from veilwalk.node.peer._log import Log
-from veilwalk.node.peer._observe import BEAT_S, QUIET_S, HealthWatch, MetricsServer, read_neighbours
+from veilwalk.node.peer._observe import BEAT_S, QUIET_S, HealthWatch, Log, MetricsServer, read_neighbours
 
 
 async def ask(port: int, request: bytes) -> str:

@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 from tests.helpers.custody import open_custody, relay
 
-from veilwalk.node.peer._neighbours import NeighbourWeights, Visits
+from veilwalk.node.peer._watches import NeighbourWeights, Visits
 
 BAD = 0
 LATE_S, HOP_S = 60.0, 0.05

@@ -13,7 +13,7 @@ import pytest
 
 from veilwalk.core.errors import ConfigError, LearnerError, SpoolError, TransportError
 from veilwalk.node.peer import _process
-from veilwalk.node.peer._log import Log
+from veilwalk.node.peer._observe import Log
 from veilwalk.node.peer._process import NodeProcess
 from veilwalk.node.spool import FolderDisk
 
@@ -23,7 +23,7 @@ class PlayedNode:
 
     def __init__(self, faults: list[Exception]) -> None:
         self._faults = faults
-        self.roster = SimpleNamespace(epoch=0)
+        self.roster = SimpleNamespace(is_overlay=False, open_epochs=lambda _: range(2))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Fail, or wait."""

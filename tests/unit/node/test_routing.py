@@ -41,7 +41,7 @@ class Seeded(OsDraws):
 
 def roster_of(*edges: str) -> Any:
     """As much of a roster as a row looks at."""
-    return SimpleNamespace(ids=tuple(sorted(set("".join(edges)))), version=1)
+    return SimpleNamespace(ids=tuple(sorted(set("".join(edges)))), version=1, is_overlay=False)
 
 
 def shares(rule: NextHop, draws: int = 8000, **where: object) -> np.ndarray:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,11 @@ from tools.pages import custody as custody_page
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.core.walk import SIMPLE
+from veilwalk.node.members import SIGNATURE_BYTES
 from veilwalk.node.peer import NextHop
 from veilwalk.node.peer._custody import TRANSITIONS, Custody, Event, Place, next_place
 from veilwalk.node.sealing import Header
-from veilwalk.node.spool import KEYS_REMEMBERED, FolderDisk, Spool, UpdateOutcome, Verdict
+from veilwalk.node.spool import KEYS_REMEMBERED, FolderDisk, SignedEnd, Spool, UpdateOutcome, Verdict
 
 
 @pytest.fixture(params=[0, 1 << 20], ids=["files", "rows"])
@@ -133,7 +136,7 @@ def test_an_update_replaces_its_message_in_one_step(custody: Custody) -> None:
         header=HEADER,
         epoch=0,
         iteration=2,
-        learner_state={"velocity": b"v"},
+        learner_state=b"velocity",
         counts=("updates",),
     )
     made = custody.replace(taken.row, done)
@@ -144,7 +147,9 @@ def test_an_update_replaces_its_message_in_one_step(custody: Custody) -> None:
         model = register.model("checkpoint")
         assert model is not None
         assert custody.spool.read(model) == b"model"
-        assert register.learner_state() == {"velocity": b"v"}
+        state = register.model("state")
+        assert state is not None
+        assert custody.spool.read(state) == b"velocity"
         assert register.tally("updates") == 1
     again = take(custody, 2, b"mine" + b"u" * 16)
     assert (again.verdict, again.for_us) == (Verdict.TAKEN, False)
@@ -307,6 +312,25 @@ def test_the_simulation_catches_a_node_that_uses_what_it_was_not_given(monkeypat
     monkeypatch.setattr(Custody, "hold", use_at_once)
     _, faults = power_loss.campaign(cuts=200, seed=2, cuts_per_world=10, until_fault=True)
     assert any("messages on their way" in fault for fault in faults)
+
+
+def test_no_signature_is_lost_to_one_that_comes_at_the_same_time(custody: Custody) -> None:
+    """A node signs an end, or takes it with a signature, while another is written that it did not know of."""
+    ours, theirs, others = (bytes([number]) * SIGNATURE_BYTES for number in (1, 2, 3))
+    end = SignedEnd(lane=0, model=b"model", digest=hashlib.sha256(b"model").digest(), iteration=5)
+
+    def take_end(signatures: bytes) -> None:
+        taken = take(custody, signatures[0], b"mine" + signatures[:16])
+        custody.replace(taken.row, UpdateOutcome(header=HEADER, end=replace(end, signatures=signatures)))
+
+    take_end(theirs)
+    assert custody.sign_end(replace(end, signatures=ours), {})
+    with custody.spool.transaction() as register:
+        register.execute("DELETE FROM opened")
+    take_end(others)
+    noted = custody.spool.tables.model("end")
+    assert noted is not None
+    assert noted.signatures == ours + theirs + others
 
 
 def test_what_is_held_is_used_by_nobody_and_forgotten_at_a_restart(tmp_path: Path, inline_bytes: int) -> None:

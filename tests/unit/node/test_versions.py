@@ -42,8 +42,7 @@ def test_two_versions_speak_the_highest_that_both_do(
     theirs: tuple[int, int], ours: tuple[int, int], spoken: int
 ) -> None:
     for (low, high), (lowest, highest) in ((theirs, ours), (ours, theirs)):
-        hello = replace(HELLO, lowest=low, highest=high)
-        assert agreed_protocol(hello, range(lowest, highest + 1)) == spoken
+        assert agreed_protocol(low, high, range(lowest, highest + 1)) == spoken
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ def test_two_versions_speak_the_highest_that_both_do(
 )
 def test_where_there_is_none_both_lists_are_named(lowest: int, highest: int, said: str) -> None:
     with pytest.raises(ProtocolError, match=said):
-        agreed_protocol(replace(HELLO, lowest=lowest, highest=highest), range(2, 4))
+        agreed_protocol(lowest, highest, range(2, 4))
 
 
 def test_a_greeting_of_any_version_is_of_one_length() -> None:

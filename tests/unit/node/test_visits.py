@@ -15,11 +15,11 @@ from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design import visits_per_link
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.node.peer._custody import Custody
-from veilwalk.node.peer._neighbours import Visits, allowed_visits
 from veilwalk.node.peer._routing import NextHop, OsDraws
+from veilwalk.node.peer._watches import Visits, allowed_visits
 from veilwalk.node.spool._disk import FolderDisk
-from veilwalk.node.spool._handover import Verdict
 from veilwalk.node.spool._spool import Spool
+from veilwalk.node.spool._tables import Verdict
 
 
 def step_of(graph: Any) -> Any:

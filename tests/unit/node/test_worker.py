@@ -93,7 +93,7 @@ def started() -> Iterator[list[Worker]]:
 
 def lesson(*counts: int, own: bytes | None = None) -> TrainingJob:
     body = np.array([*counts, 0], dtype="<i8").tobytes()
-    return TrainingJob(received=body, own=own, iteration=3, step=1, state={})
+    return TrainingJob(received=body, own=own, iteration=3, step=1, state=b"")
 
 
 def test_a_worker_does_what_the_task_does(cluster: list[Path], started: list[Worker]) -> None:
@@ -261,7 +261,7 @@ def test_noise_and_clipping_are_the_simulators_and_the_noise_is_the_systems(clus
         whole = RunRules(walk=SIMPLE, updates=9, late_hops=9, **rules)
         task = Task(learner=learner, data=data, manifest=manifest, index=0, rules=whole)
         body = encode_params(manifest, first)
-        learnt = task.update(TrainingJob(received=body, own=None, iteration=0, step=step, state={}))
+        learnt = task.update(TrainingJob(received=body, own=None, iteration=0, step=step, state=b""))
         return dict(decode_params(manifest, learnt.model))
 
     plain, clipped = update(), update(clip=1e-3)
@@ -293,16 +293,16 @@ def test_what_hangs_under_noise_is_tried_again_without_data(
     """The same model, so that nobody sees that data made it hang; without noise, this node's own model."""
     worker = object.__new__(Worker)
     figures = RunFigures(late_hops=9.0, clip=0.5, noise=noise)
-    worker._manifest = replace(manifest_of(cluster[0]), figures=figures)
+    worker._task = replace(manifest_of(cluster[0]), figures=figures), 0
     attempts: list[TrainingJob] = []
 
     def hang_once(attempt: TrainingJob) -> TrainingOutcome:
         attempts.append(attempt)
         if len(attempts) == 1:
             raise TimeoutError
-        return TrainingOutcome(model=b"", state={}, counts=("updates",))
+        return TrainingOutcome(model=b"", state=b"", counts=("updates",))
 
-    monkeypatch.setattr(worker, "_update", hang_once)
+    monkeypatch.setattr(worker, "_ask", hang_once)
     monkeypatch.setattr(worker, "_replace", lambda: None)
     asked = lesson(1, 0, 0, 0)
     assert worker.update(asked).counts == ("updates", "out_of_time")
@@ -319,7 +319,7 @@ def test_an_update_without_data_does_not_ask_them(cluster: list[Path]) -> None:
     rules = RunRules(walk=SIMPLE, updates=9, late_hops=9, clip=0.5, noise=2.0)
     manifest = replace(manifest_of(cluster[0]), arrays=array_specs(first))
     task = Task(learner=learner, data=data, manifest=manifest, index=0, rules=rules)
-    asked = TrainingJob(received=encode_params(manifest, first), own=None, iteration=0, step=0, state={})
+    asked = TrainingJob(received=encode_params(manifest, first), own=None, iteration=0, step=0, state=b"")
     assert task.update(asked).counts == ("updates", "learner_failures")
     assert task.update(replace(asked, without_data=True)).counts == ("updates",)
 
@@ -345,12 +345,12 @@ def test_an_untrained_model_is_worked_on_as_long_as_a_trained_one(cluster: list[
     data = trial_data(rows=50, n_features=4, n_classes=3)
     task = Task(learner=Counting(), data=data, manifest=manifest, index=0, rules=rules)
     body = encode_params(manifest, {name: array + np.float32(0.1) for name, array in first.items()})
-    kept = {"momentum": b"kept"}
-    asked = TrainingJob(received=body, own=None, iteration=4, step=2, state={})
+    asked = TrainingJob(received=body, own=None, iteration=4, step=2, state=b"")
     trained = task.update(asked)
     assert trained.model != body
     assert trained.counts == ("updates",)
-    state = dict(trained.state or {}) or kept
+    state = trained.state or b""
+    assert state
     blank = task.update(replace(asked, state=state, is_blank=True))
     # Not counted as an update, so that it is no part of the run's.
     assert (blank.model, blank.state, blank.moved, blank.counts) == (body, None, None, ("passed_on",))

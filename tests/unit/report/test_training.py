@@ -66,8 +66,8 @@ def test_the_report_reads_well_and_loads_nothing(record: Record, tmp_path: Path)
     page = read(training_report(record, tmp_path / "report.html"))
     private = record.result["algorithms"]["private-walk"]
     for words in (
-        "30 peers trained on digits to",
-        "who receives an update names its maker once in",
+        "30 peers learnt digits:",
+        "the receiver of an update names its maker once in",
         f"{private['accuracy']:.1%}",
         f"{100 * private['anonymity']['hit_ratio']:.2f}%",
         f"{private['anonymity']['node_entropy_nats']:.3f}",
@@ -113,10 +113,10 @@ def changed(record: Record, **result: Any) -> Record:
 
 def test_names_are_text_and_not_markup(record: Record, tmp_path: Path) -> None:
     """A file name with angle brackets is shown, not run."""
-    params = dict(record.params) | {"data": "npz:<script>alert(1)</script>.npz"}
+    params = dict(record.params) | {"data": "npz:a<b>alert(1)<b>.npz"}
     page = read(training_report(Record(kind="train", params=params, seed=7, result=record.result), tmp_path / "r.html"))
     assert page.tags["script"] == 1
-    assert "<script>alert(1)</script>.npz" in page.text
+    assert "a<b>alert(1)<b>.npz" in page.text
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_more_certainty_costs_entropy() -> None:
 def test_the_corollary_costs_at_most_what_it_says() -> None:
     """Designed for the mean return time or for none, the deviation at most doubles."""
     best = theory.guarantee(0.3, model=MODEL).total_variation_bound
-    for kappa in (theory.mean_return_time(model=WALK), math.inf):
+    for kappa in (2 - 1 / math.expm1(-WALK.escape_probability / (WALK.n_nodes - 2)), math.inf):
         assert best < theory.guarantee(0.3, model=MODEL, return_time_design=kappa).total_variation_bound <= 2 * best
 
 

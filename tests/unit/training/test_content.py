@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from veilwalk.core.arrays import FloatArray
-from veilwalk.learning import train
+from veilwalk.learning import LinearLearner, Partition, Partitions, SoftmaxLearner, StepContext, train
 from veilwalk.training import (
     Evidence,
     EvidenceCollector,
@@ -21,6 +22,7 @@ from veilwalk.training import (
     route_anonymity,
     run_training,
 )
+from veilwalk.training._content import linear_updates
 
 BASE = make_spec(graph="rrg:30:3:seed=1", support="2:3", updates=500, attack=140)
 HOWS = {
@@ -56,6 +58,26 @@ def test_the_update_itself_names_its_maker(how: str, label: str) -> None:
     """A sampled batch and several local steps are no protection; it stands first."""
     assert attackers(how)[label]["hit_ratio"] > 0.98
     assert next(iter(attackers(how))).endswith("gradient")
+
+
+@pytest.mark.parametrize("learner", [
+    SoftmaxLearner(n_features=4, n_classes=3, learning_rate=0.5, batch_size=0, local_steps=5),
+    LinearLearner(n_features=4, learning_rate=0.1, batch_size=0, local_steps=5),
+])  # fmt: skip
+def test_updates_of_all_candidates_together_are_those_of_each(learner: SoftmaxLearner | LinearLearner) -> None:
+    """To rounding, for parts of different sizes, of which one is empty; one step less is another update."""
+    source = np.random.default_rng(3)
+    drawn = source.normal(size=(12, 4)).astype(np.float32)
+    labels = source.integers(3, size=12) if learner.n_classes else source.normal(size=12).astype(np.float32)
+    parts = Partitions.of_parts([Partition(drawn[a:b], labels[a:b]) for a, b in ((0, 1), (1, 1), (1, 7), (7, 12))])
+    params = {name: value + np.float32(0.3) for name, value in learner.init_params(source).items()}
+    context = StepContext(rng=source, step=0)
+    single = [learner.update(params, part, context).params for part in parts]
+    changes = np.stack([np.concatenate([(one[name] - params[name]).ravel() for name in params]) for one in single])
+    np.testing.assert_allclose(linear_updates(learner, params, parts), changes, atol=1e-6)
+    assert np.abs(changes[1]).max() == 0
+    fewer = linear_updates(replace(learner, local_steps=4), params, parts)
+    assert np.abs(fewer - changes).max() > 1e-3
 
 
 def test_counting_beats_what_the_receiver_had() -> None:

@@ -60,7 +60,13 @@ def kept(scheme: Scheme, out: Path, learner: Scored, **options: Any) -> list[tup
     told: list[tuple[str, Point]] = []
     rng = np.random.default_rng(0)
     rows = rng.random((60, 3)), rng.integers(2, size=60)
-    about: dict[str, Any] = {"updates": 40, "evaluations": 8, "attack": 0, "compare": "plain-walk"} | options
+    about: dict[str, Any] = {
+        "updates": 40,
+        "evaluations": 8,
+        "attack": 0,
+        "compare": "plain-walk",
+        "decay": "none",
+    } | options
     train(scheme, data=rows, learner=learner, out=out, track=lambda *what: told.append(what), **about)
     return told
 

@@ -19,7 +19,7 @@ from veilwalk.node.spool import FolderDisk, Spool
 from veilwalk.training import CLUSTER
 from veilwalk.watch import Feed, NodeSource, open_source
 
-IDLE = NodeStatus(finished=False, iteration=0, in_custody=0, tallies={})
+IDLE = NodeStatus(finished=False, in_custody=0, tallies={})
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +40,10 @@ def looks() -> list[ClusterStatus]:
     """First nothing new; a message at 3; updates of 3 and then 5, told in one look; a kill, a lost walk; the end."""
     calm = ClusterStatus(nodes=(IDLE,) * 10, alive=10, restarts=(0,) * 10)
     held = with_node(calm, 3, in_custody=1, tallies={"hops": 0})
-    made = with_node(held, 5, tallies={"updates": 1, "hops": 4}, walks=(2,), iteration=2)
-    made = with_node(made, 3, in_custody=0, tallies={"updates": 1, "hops": 3}, walks=(1,), iteration=1)
+    made = with_node(held, 5, tallies={"updates": 1, "hops": 4}, walks=(2,))
+    made = with_node(made, 3, in_custody=0, tallies={"updates": 1, "hops": 3}, walks=(1,))
     killed = replace(made, restarts=(0, 0, 1) + (0,) * 7)
-    lost = with_node(killed, 7, tallies={"created": 1, "updates": 1}, walks=(3,), iteration=3)
+    lost = with_node(killed, 7, tallies={"created": 1, "updates": 1}, walks=(3,))
     return [calm, held, made, killed, lost, lost]
 
 

@@ -16,12 +16,13 @@ from tests.unit.watch.conftest import SETTINGS
 
 from veilwalk.audit import AuditSettings, iter_answers
 from veilwalk.core.errors import ConfigError
+from veilwalk.core.units import readable_data
 from veilwalk.design import choose_scheme
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.learning import trace_of
 from veilwalk.training import Scenario, make_spec, route_anonymity
 from veilwalk.walks import read_trace
-from veilwalk.watch import Feed, describe_data, open_source
+from veilwalk.watch import Feed, open_source
 
 Documents = list[dict[str, Any]]
 
@@ -186,8 +187,9 @@ def test_a_sweep_has_no_page_of_its_own(tmp_path: Path) -> None:
         ("digits", "digits"),
         ("csv:data/all.csv:label=outcome:group=site", "from all.csv"),
         ("csv:sites/*.csv", "from the files in sites"),
+        ("csv:mine/sites:label=kind", "from the files in sites"),
     ],
 )
 def test_a_title_says_what_is_learnt(spec: str, words: str) -> None:
     """In words, not as a specification."""
-    assert describe_data(spec) == words
+    assert readable_data(spec) == words

@@ -12,12 +12,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from veilwalk.core.config import to_toml
 from veilwalk.core.errors import ConfigError, InputFileError, RecordError, SpoolError
+from veilwalk.core.geometry import SuiteChoice, choose_suite
 from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.node.cluster._manifest import check_new_run, choose_node_scheme, draft_manifest, settle_run
 from veilwalk.node.cluster._processes import SETTINGS, ClusterStatus
@@ -63,6 +64,7 @@ class ClusterPlan:
         spec: The run, with nothing left open.
         figures: What was worked out from it.
         period_s: Seconds of a period of keys, on a secret overlay.
+        periods: For how many periods nodes get keys; the last one stays.
         limits: Patience of every node.
         test: The public test set, for runs with a target.
     """
@@ -75,17 +77,9 @@ class ClusterPlan:
     spec: RunSpec
     figures: RunFigures
     period_s: int = 0
+    periods: int = 2
     limits: Limits = field(default_factory=Limits)
     test: Partition | None = None
-
-    @property
-    def periods(self) -> int:
-        """For how many periods nodes get keys: twice as many as the run takes by design; the last one stays."""
-        if not self.graph.is_overlay:
-            return 2
-        spec, figures = self.spec, self.figures
-        seconds = spec.end.updates * figures.hops_per_update * max(spec.timing.hop_s, spec.timing.dwell_s or 0.0)
-        return min(2 + math.ceil(2 * seconds / self.period_s), MOST_EPOCHS - 1)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -107,6 +101,7 @@ class ClusterSetup:
             law=f"far:{scheme.law.far}" if scheme.law.far else "",
         )
         step_s = max(spec.timing.hop_s, spec.timing.dwell_s or 0.0)
+        secret = scheme.graph.is_overlay
         return ClusterPlan(
             graph=scheme.graph,
             law=scheme.law,
@@ -116,6 +111,8 @@ class ClusterSetup:
             spec=spec,
             figures=figures,
             period_s=math.ceil(scheme.key_period * figures.hops_per_update * step_s),
+            # By design half of them are enough.
+            periods=min(2 + 2 * spec.end.updates // max(scheme.key_period, 1), MOST_EPOCHS - 1) if secret else 2,
             test=None if spec.end.target_accuracy is None else scenario.data.test,
         )
 
@@ -200,7 +197,7 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
 
     ids = node_ids(plan.graph.n_nodes)
     where = addresses or [f"127.0.0.1:{port}" for port in free_ports(len(ids))]
-    suite = Suite[plan.spec.scheme.suite.upper()]
+    suite = Suite[choose_suite(cast("SuiteChoice", plan.spec.scheme.suite), is_overlay=plan.graph.is_overlay).upper()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         root = new_root_key(folder / "root")

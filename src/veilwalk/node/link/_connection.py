@@ -154,13 +154,12 @@ class Connection(asyncio.BufferedProtocol):
         self._check_open()
 
     def _write(self, *parts: Bytes) -> None:
-        if self._transport is None or self.closed.is_set():
-            raise self._why_closed()
-        self._transport.writelines([part for part in parts if part])
+        self._check_open().writelines([part for part in parts if part])
 
-    def _check_open(self) -> None:
+    def _check_open(self) -> asyncio.Transport:
         if self._transport is None or self.closed.is_set():
             raise self._why_closed()
+        return self._transport
 
     def _why_closed(self) -> ProtocolError | TransportError:
         broken = self._broken

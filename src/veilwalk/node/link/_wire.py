@@ -194,8 +194,9 @@ class Wire:
             raise ProtocolError(f"a peer sent frame type {self._small[0]}: not known")
         # Refused before its content is read: what may not be said now need not be looked at.
         self._require(self._peer, kind)
-        if kind is Hello and self._have > 1:
-            _refuse_first(self._small[1])
+        if kind is Hello and self._have > 1 and self._small[1] < _FIRST:
+            # Theirs is shorter: the rest is not worth waiting for.
+            agreed_protocol(self._small[1], self._small[1])
         size = 1 + kind.layout.size
         if self._have < size:
             return None
@@ -233,33 +234,21 @@ class Wire:
         return after
 
 
-def agreed_protocol(hello: Hello, spoken: range = PROTOCOLS) -> int:
-    """Return the protocol to speak with a peer: the highest that both know, where this node speaks ``spoken``.
+def agreed_protocol(lowest: int, highest: int, spoken: range = PROTOCOLS) -> int:
+    """Return the highest protocol that this node speaks, and a peer who speaks from ``lowest`` to ``highest``.
 
     Raises:
         ProtocolError: There is none.
     """
-    highest = min(hello.highest, spoken[-1])
-    if highest < max(hello.lowest, spoken[0]):
-        raise _no_common(hello.lowest, hello.highest, spoken)
-    return highest
-
-
-def _refuse_first(highest: int) -> None:
-    """Refuse who speaks no protocol with this greeting: theirs is shorter, and is not worth waiting for the rest."""
-    if highest < _FIRST:
-        raise _no_common(highest, highest, PROTOCOLS)
-
-
-def _no_common(lowest: int, highest: int, spoken: range) -> ProtocolError:
+    if max(lowest, spoken[0]) <= min(highest, spoken[-1]):
+        return min(highest, spoken[-1])
     who = "the peer" if highest < spoken[0] else "this node"
     old = {1: " (version 0.1)", 2: " (version 0.2)"}.get(highest, "")
-    ours = _named(spoken[0], spoken[-1])
-    return ProtocolError(f"a peer speaks {_named(lowest, highest)}{old}, this node {ours}: upgrade {who}")
-
-
-def _named(lowest: int, highest: int) -> str:
-    return f"protocol {highest}" if lowest == highest else f"protocols {lowest} to {highest}"
+    ends = ((lowest, highest), (spoken[0], spoken[-1]))
+    spoken_there, spoken_here = (
+        f"protocol {end}" if start == end else f"protocols {start} to {end}" for start, end in ends
+    )
+    raise ProtocolError(f"a peer speaks {spoken_there}{old}, this node {spoken_here}: upgrade {who}")
 
 
 def encode(frame: Frame) -> bytes:

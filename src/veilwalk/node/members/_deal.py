@@ -98,7 +98,7 @@ def deal_roster(
     about |= {"network": secrets.token_bytes(RUN_ID_BYTES) if network is None else network}
     about |= {"expires": expiry(now, days)}
     about |= {"epoch": epoch, "seals_from": now, "degree": degree, "period_s": period_s}
-    return _issue(about, cards, {_edge(*edge) for edge in edges}, (), running=epoch, secrets_of={})
+    return _issue(about, cards, {_edge(*edge) for edge in edges}, (), needed=range(epoch, epoch + 1), secrets_of={})
 
 
 def deal_again(
@@ -135,7 +135,8 @@ def deal_again(
     begun = previous.seals_from + (epoch - previous.epoch) * previous.period_s
     about |= {"expires": expiry(now, days), "epoch": epoch, "seals_from": begun}
     edges = _change_links(deal, joined, left, previous.degree)
-    return _issue(about, members, edges, left, running=running, secrets_of=deal.secrets)
+    needed = range(running, previous.key_epochs[-1] + 1)
+    return _issue(about, members, edges, left, needed=needed, secrets_of=deal.secrets)
 
 
 def _renew_member(member: Member, card: Member) -> Member:
@@ -155,39 +156,38 @@ def _issue(
     edges: set[Edge],
     left: tuple[str, ...],
     *,
-    running: int,
+    needed: range,
     secrets_of: Mapping[int, bytes],
 ) -> tuple[Roster, Deal]:
     """Shuffle the keys of each period, seal each member's row, and return the roster with what the dealer keeps.
 
-    Everybody has keys from the period that is ``running`` on.
+    The periods end with the last that all members have a key for; everybody has one for all that are ``needed``.
     """
-    last = min(max(member.kem, default=-1) for member in members.values())
+    last = min(max(member.kem) for member in members.values())
     for name, member in sorted(members.items()):
-        lacking = set(range(running, max(last, running) + 1)) - member.kem.keys()
-        if lacking:
-            need = f"no key for period {min(lacking)}, in a network that is in period {running}: it needs a new card"
-            raise ConfigError(f"{name} has {need}")
+        if lacking := {*needed, *range(needed[0], last + 1)} - member.kem.keys():
+            need = f"those of {needed[0]} to {max(last, needed[-1])}: it needs a new card"
+            raise ConfigError(f"{name} has no key for period {min(lacking)}, in a network with {need}")
     epochs = range(about["epoch"], last + 1)
-    kept = {
+    listed = {
         name: replace(member, kem={epoch: key for epoch, key in member.kem.items() if epoch in epochs})
         for name, member in sorted(members.items())
     }
     lists = []
     for epoch in epochs:
-        keys = [member.kem[epoch] for member in kept.values() if epoch in member.kem]
+        keys = [member.kem[epoch] for member in listed.values() if epoch in member.kem]
         _dice.shuffle(keys)
         lists.append(tuple(keys))
     shared = {epoch: secrets_of.get(epoch) or secrets.token_bytes(SECRET_BYTES) for epoch in epochs}
     places = [{key: place for place, key in enumerate(keys)} for keys in lists]
     rows = []
-    for name in kept:
-        near = [name, *sorted(_neighbours(edges, name) & kept.keys())]
+    for name in listed:
+        near = [name, *sorted(_neighbours(edges, name) & listed.keys())]
         row = OwnRow(
-            addresses={other: kept[other].address for other in near},
+            addresses={other: listed[other].address for other in near},
             places={
                 other: tuple(
-                    at.get(kept[other].kem.get(epoch, b""), -1) for epoch, at in zip(epochs, places, strict=True)
+                    at.get(listed[other].kem.get(epoch, b""), -1) for epoch, at in zip(epochs, places, strict=True)
                 )
                 for other in near
             },
@@ -195,18 +195,16 @@ def _issue(
         )
         rows.append(canonical_json(encode(row)))
     info, length = row_info(about["network"], about["version"]), max(map(len, rows))
-    sealed = zip(kept.values(), rows, strict=True)
+    sealed = zip(listed.values(), rows, strict=True)
     roster = Roster(
         **about,
-        members=tuple(replace(member, address="", kem={}, roster_key=b"") for member in kept.values()),
+        members=tuple(replace(member, address="", kem={}, roster_key=b"") for member in listed.values()),
         edges=(),
         keys=tuple(lists),
         rows=tuple(seal_for_member(member.roster_key, row.ljust(length), info) for member, row in sealed),
     )
-    members_kept = tuple(kept.values())
-    return roster, Deal(
-        digest=roster.digest, members=members_kept, edges=tuple(sorted(edges)), left=left, secrets=shared
-    )
+    dealt = tuple(listed.values())
+    return roster, Deal(digest=roster.digest, members=dealt, edges=tuple(sorted(edges)), left=left, secrets=shared)
 
 
 # ---- links ----------------------------------------------------------------------------------------------------------
@@ -234,35 +232,35 @@ def _change_links(deal: Deal, joined: Iterable[str], left: Collection[str], degr
         for place in ("", *_dice.sample(sorted(left), len(left))):
             closed.add(place)
             trial = {edge for edge in edges if not closed & set(edge)}
-            _fill_links(trial, sorted(members - closed), degree, kept=left)
+            _fill_links(trial, sorted(members - closed), degree, fixed=left)
             staying = sorted(members - set(left))
             if _holds_together({edge for edge in trial if not set(left) & set(edge)}, staying):
                 return trial
     raise GraphError("the overlay would fall apart without those who leave: let fewer leave at once")
 
 
-def _fill_links(edges: set[Edge], members: Iterable[str], degree: int, *, kept: Collection[str]) -> None:
+def _fill_links(edges: set[Edge], members: Iterable[str], degree: int, *, fixed: Collection[str]) -> None:
     """Give every member but those ``kept`` as they are ``degree`` links, as far as that can be."""
-    stubs = [name for name in members if name not in kept for _ in range(degree - len(_neighbours(edges, name)))]
+    stubs = [name for name in members if name not in fixed for _ in range(degree - len(_neighbours(edges, name)))]
     _dice.shuffle(stubs)
     while len(stubs) > 1:
-        one, other = stubs.pop(), stubs.pop()
-        if one != other and _edge(one, other) not in edges:
-            edges.add(_edge(one, other))
+        first, second = stubs.pop(), stubs.pop()
+        if first != second and _edge(first, second) not in edges:
+            edges.add(_edge(first, second))
             continue
         switches = [
             (near, far)
             for edge in sorted(edges)
             for near, far in (edge, edge[::-1])
-            if not set(edge) & set(kept)
-            and near != one
-            and far != other
-            and not {_edge(one, near), _edge(other, far)} & edges
+            if not set(edge) & set(fixed)
+            and near != first
+            and far != second
+            and not {_edge(first, near), _edge(second, far)} & edges
         ]
         if switches:
             near, far = _dice.choice(switches)
             edges.remove(_edge(near, far))
-            edges.update((_edge(one, near), _edge(other, far)))
+            edges.update((_edge(first, near), _edge(second, far)))
 
 
 def _holds_together(edges: set[Edge], members: list[str]) -> bool:
@@ -281,5 +279,5 @@ def _neighbours(edges: set[Edge], name: str) -> set[str]:
     return {b if a == name else a for a, b in edges if name in (a, b)}
 
 
-def _edge(one: str, other: str) -> Edge:
-    return (one, other) if one < other else (other, one)
+def _edge(first: str, second: str) -> Edge:
+    return (first, second) if first < second else (second, first)

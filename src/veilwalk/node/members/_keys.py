@@ -242,7 +242,7 @@ class KeyRing:
 
 
 def rotate_node_keys(directory: Path, *, periods: int = 1, password: bytes | None = None) -> NodeKeys:
-    """Make the sealing keys of the next epochs, and a new card with these and the one before; delete nothing."""
+    """Make the sealing keys of the next epochs, and a new card with all that are held; delete nothing."""
     _check_periods(periods, least=1)
     keys = load_node_keys(directory, password=password)
     newest = max(keys.member.kem)
@@ -251,7 +251,7 @@ def rotate_node_keys(directory: Path, *, periods: int = 1, password: bytes | Non
     for epoch in [epoch for epoch in following if epoch not in keys.kem]:
         _write_kem_secret(directory, epoch, keys.suite, new_kem_secret(keys.suite), password)
     keys = load_node_keys(directory, password=password)
-    kem = {epoch: keys.kem[epoch].public for epoch in (newest, *following)}
+    kem = {epoch: keys.kem[epoch].public for epoch in sorted(keys.kem)[-MOST_EPOCHS:]}
     member = replace(keys.member, kem=kem)
     write_atomically(directory / CARD_NAME, make_card(member, keys.suite, keys.tls_key))
     return replace(keys, member=member)

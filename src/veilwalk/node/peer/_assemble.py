@@ -26,8 +26,8 @@ from veilwalk.node.members import (
     read_password,
 )
 from veilwalk.node.peer._config import NodeConfig, host_and_port
-from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import Membership, MembershipFiles
+from veilwalk.node.peer._observe import Log
 from veilwalk.node.peer._routing import Law, OsDraws, file_digest, law_of
 from veilwalk.node.peer._trainer import Task
 from veilwalk.node.spool import FolderDisk, Spool

@@ -9,7 +9,7 @@ from veilwalk.core import validate
 from veilwalk.core.config import decode, read_toml
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.node.link import Limits
-from veilwalk.node.peer._log import check_log
+from veilwalk.node.peer._observe import check_log
 
 # An update that takes longer will never end.
 _LEAST_TRAINING_S, _TRAINING_DWELLS = 600.0, 10
@@ -92,7 +92,7 @@ def load_config(path: Path) -> NodeConfig:
     """
     content = read_toml(path)
     if "run" in content:
-        need = "left out: each run is a node with settings of its own (docs/how-to/several-runs-on-one-node.md)"
+        need = "left out: each run is a node with settings of its own (docs/how-to/operate-nodes.md)"
         raise InvalidParameterError(f"{path}: run", content["run"], need)
     return decode(NodeConfig, content, where=str(path), folder=path.parent, dashes=False)
 

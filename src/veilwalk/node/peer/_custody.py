@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from veilwalk.node.peer._neighbours import Visits
+from veilwalk.node.members import SIGNATURE_BYTES
 from veilwalk.node.peer._routing import NextHop, OsDraws
+from veilwalk.node.peer._watches import Visits
 from veilwalk.node.sealing import Bytes, Header, OpenedHeader, Opener
 from veilwalk.node.spool import (
     KEYS_REMEMBERED,
@@ -105,7 +106,6 @@ class HeldMessage:
     """A message that is here, and still the neighbour's: in no table, so nothing can open it or pass it on."""
 
     key: bytes
-    digest: bytes
     body: Bytes
     stored: Stored
 
@@ -201,7 +201,7 @@ class Custody:
         except DamageError:
             return Verdict.DAMAGED
         next_place(None, Event.OFFER)
-        self.held[peer] = HeldMessage(key, digest, body, stored)
+        self.held[peer] = HeldMessage(key, body, stored)
         hit("hold.stored")
         return Verdict.HELD
 
@@ -226,7 +226,7 @@ class Custody:
         for_us = self._is_new(opened)
         next_place(Place.HELD, Event.OPEN if for_us else Event.TAKE)
         # Every visit counts, whatever it is.
-        wait_s, is_last = self.visits.visit(held.digest)
+        wait_s, is_last = self.visits.visit(held.stored.digest)
         wait_s = 0.0 if for_us else wait_s
         row, crowded_out = self._write(peer, held, rests=wait_s > 0)
         if wait_s:
@@ -364,7 +364,8 @@ class Custody:
                 "checkpoint", stored, lane=outcome.lane, tag=header.walk_tag, iteration=outcome.iteration
             )
         if outcome.learner_state is not None:
-            register.set_learner_state(outcome.learner_state)
+            state = self.spool.store(outcome.learner_state, plain=True)
+            register.set_model("state", state, tag=b"", iteration=0)
         if outcome.step is not None:
             register.set_mark(of_lane(STEP, outcome.lane), repr(outcome.step).encode())
 
@@ -384,7 +385,7 @@ class Custody:
             stored = register.model("end", end.lane)
             if stored is None or stored.digest != end.digest:
                 return False
-            register.set_signatures("end", end.lane, end.signatures)
+            register.set_signatures("end", end.lane, _join_entries(stored.signatures, end.signatures))
             if end.is_final:
                 self._take_end(register, end.lane)
             self._announce(register, farewells, end.lane, again=True)
@@ -401,7 +402,10 @@ class Custody:
         if final is not None and (not end.is_final or place <= (final.iteration, final.digest)):
             self.spool.discard(stored)
             return
-        register.set_model("end", stored, lane=end.lane, tag=b"", iteration=end.iteration, signatures=end.signatures)
+        noted = register.model("end", end.lane)
+        known = b"" if noted is None or noted.digest != stored.digest else noted.signatures
+        signatures = _join_entries(known, end.signatures)
+        register.set_model("end", stored, lane=end.lane, tag=b"", iteration=end.iteration, signatures=signatures)
         if end.is_final:
             self._take_end(register, end.lane)
         self._announce(register, outcome.farewells, end.lane, again=True)
@@ -583,3 +587,11 @@ class Custody:
             and not (row.given and now - self._given_since.setdefault(row.id, now) > patience_s)
             for row in self.spool.tables.messages()
         )
+
+
+def _join_entries(known: bytes, signatures: bytes) -> bytes:
+    """Return the signatures under an end with those that came here while it was worked on: none must be lost."""
+    entries = (
+        data[at : at + SIGNATURE_BYTES] for data in (known, signatures) for at in range(0, len(data), SIGNATURE_BYTES)
+    )
+    return b"".join(sorted(set(entries)))

@@ -57,7 +57,7 @@ class Arrival:
     final: SignedEnd | None
     end: SignedEnd | None
     undone: tuple[bytes, ...]
-    state: Mapping[str, bytes]
+    state: bytes
     step: int
 
     @property
@@ -99,7 +99,7 @@ class Destination:
                 final=self._read_end(spool, register, lane, "final"),
                 end=self._read_end(spool, register, lane, "end"),
                 undone=register.undone_ends(lane),
-                state=register.learner_state(),
+                state=read_model(spool, register, register.model("state")) or b"",
                 # Where a disk was lost nobody knows how many, so that all of them count as made.
                 step=max(register.tally("updates"), self._rules.most_updates * bool(register.tally("disks_lost"))),
             )
@@ -390,7 +390,7 @@ def read_model(spool: Spool, register: Register, stored: StoredModel | None) -> 
 def is_fork(header: Header, walks: Mapping[bytes, SeenWalk]) -> bool:
     """Return whether a walk has forked and this branch is behind: this node has opened a later state of the same walk.
 
-    Every opening adds to the iteration, so one walk never comes back with less. Somebody copied a message for several,
+    No opening takes from the iteration, so one walk never comes back with less. Somebody copied a message for several,
     and two of them opened it. The branch that is furthest on is never given up: nobody has opened anything later.
     """
     walk = walks.get(header.walk_tag)

@@ -191,8 +191,6 @@ class InLinks:
             # A neighbour may go away; it dials again when it is back.
             if connection is None:
                 self._host.turned_away(str(error))
-        except SpoolError as error:
-            self._host.trouble(str(error))
         except Exception as error:  # noqa: BLE001  whatever one neighbour brings about ends its connection only
             self._host.failed(error)
         finally:
@@ -351,13 +349,10 @@ class OutLink:
             await self._converse(self._connection)
         except (TransportError, ProtocolError) as error:
             self._down(str(error))
-        except SpoolError as error:
-            # Whatever was not written is still as it was: the same again.
-            self._host.trouble(str(error))
-            self._down("storage")
         except Exception as error:  # noqa: BLE001  whatever one neighbour brings about ends its connection only
+            # What was not written is still as it was: the same again.
             self._host.failed(error)
-            self._down("a fault here")
+            self._down("storage" if isinstance(error, SpoolError) else "a fault here")
         finally:
             self.hang_up()
         return was_up
@@ -383,8 +378,6 @@ class OutLink:
     async def _quietly(self, work: Awaitable[object]) -> None:
         try:
             await work
-        except SpoolError as error:
-            self._host.trouble(str(error))
         except Exception as error:  # noqa: BLE001  a link never ends by itself
             self._host.failed(error)
 

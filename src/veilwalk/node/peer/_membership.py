@@ -56,7 +56,7 @@ class Membership:
         Raises:
             ProtocolError: Such a peer.
         """
-        protocol = agreed_protocol(hello, self.protocols)
+        protocol = agreed_protocol(hello.lowest, hello.highest, self.protocols)
         if hello.run != self.manifest.run_id:
             raise ProtocolError("a peer is of another run")
         _check_version(hello.roster_version, hello.roster_digest, self.roster)

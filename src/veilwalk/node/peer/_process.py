@@ -12,10 +12,9 @@ from veilwalk.core.errors import SpoolError, VeilwalkError
 from veilwalk.node.members import Manifest, Roster, signature_path
 from veilwalk.node.peer._assemble import assemble, checked_work, key_ring
 from veilwalk.node.peer._config import NodeConfig, host_and_port, load_config
-from veilwalk.node.peer._log import Log
 from veilwalk.node.peer._membership import MembershipFiles
 from veilwalk.node.peer._node import Node
-from veilwalk.node.peer._observe import HealthWatch, MetricsServer
+from veilwalk.node.peer._observe import HealthWatch, Log, MetricsServer
 from veilwalk.node.peer._status import DRAIN_ORDER
 from veilwalk.node.peer._worker import Worker
 from veilwalk.node.spool import arm

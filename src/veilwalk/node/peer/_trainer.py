@@ -10,13 +10,12 @@ are data which make it fail. The update is then the one that a node without data
 
 from __future__ import annotations
 
-import hashlib
 import io
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,11 +26,10 @@ if TYPE_CHECKING:
     from veilwalk.learning import Array, Learner, Params, Partition, Protection, UpdateResult
     from veilwalk.node.members import Manifest
 
-_DIGEST_BYTES = 32
 #: Tally of updates that were not made in time.
 OUT_OF_TIME = "out_of_time"
-# Beside what the learner keeps.
-_LEAST = "veilwalk/least_loss"
+# In what is stored of a learner: the least loss of models accepted here, and before the names of its own arrays.
+_LEAST, _OWN = "least_loss", "own/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ class TrainingJob:
         own: This node's last model; None where it has none.
         iteration: Updates that the model has had.
         step: Updates that this node has made before.
-        state: What its learner keeps, each array after its digest.
+        state: What its learner keeps, encoded; empty where that is nothing.
         lane: Which of the run's models it is.
         own_iteration: Updates that this node's last model has had.
         without_data: Whether to make the update that a node without data makes.
@@ -54,7 +52,7 @@ class TrainingJob:
     own: bytes | None
     iteration: int
     step: int
-    state: Mapping[str, bytes]
+    state: bytes
     lane: int = 0
     own_iteration: int = 0
     without_data: bool = False
@@ -67,7 +65,7 @@ class TrainingOutcome:
 
     Attributes:
         model: The model to hand on, encoded.
-        state: What the learner keeps from now on; None where no update was made.
+        state: What the learner keeps from now on, encoded; None where no update was made.
         moved: How far the update moved the model; None where none was made.
         reached: Whether the model is as good as the run asks for.
         counts: Tallies to add to.
@@ -75,7 +73,7 @@ class TrainingOutcome:
     """
 
     model: bytes
-    state: Mapping[str, bytes] | None = None
+    state: bytes | None = None
     moved: float | None = None
     reached: bool = False
     counts: tuple[str, ...] = ()
@@ -125,7 +123,8 @@ class Task:
             own_model = self.first()
             own = decode_params(self.manifest, own_model)
         refused: tuple[str, ...] = ()
-        accepted, least = (False, _least(job.state)) if received is None else self._accepts(received, own, job)
+        before = _read_state(job.state)[1]
+        accepted, least = (False, before) if received is None else self._accepts(received, own, job, before)
         if received is None or not accepted:
             received, refused = None, ("refused",)
         else:
@@ -134,7 +133,7 @@ class Task:
                 return outcome
         # As old as it is: what is refused has no say in how much an update counts.
         ours = replace(job, received=own_model, iteration=job.own_iteration)
-        outcome = self._make_update(own, ours, "refused", least=_least(job.state) if accepted else least)
+        outcome = self._make_update(own, ours, "refused", least=before if accepted else least)
         if outcome is not None:
             return replace(outcome, own=True)
         unchanged = own_model if received is None else (job.received or b"")
@@ -161,16 +160,12 @@ class Task:
         from veilwalk.learning import LEARNER_FAILED
 
         tallies = list(counts)
-        state = _read_state(job.state, tallies)
-        # Ours, and no affair of the learner's.
-        state.pop(_LEAST, None)
+        state, _ = _read_state(job.state)
         try:
             result = self._update(params, job, state)
             updated = result.params
             tallies += ["learner_failures"] if LEARNER_FAILED in result.metrics else []
-            stored = self._state_to_keep(state)
-            if math.isfinite(least):
-                stored[_LEAST] = _with_digest(np.array(least))
+            stored = self._state_to_keep(state, least)
             try:
                 model = encode_params(self.manifest, updated, updates=job.iteration + 1)
             except TrainingError:
@@ -189,13 +184,13 @@ class Task:
             return TrainingOutcome(model=model, state=job.state, counts=(*counts, "passed_on"))
         return TrainingOutcome(model=model, state=stored, moved=moved, reached=reached, counts=("updates", *tallies))
 
-    def _state_to_keep(self, state: Mapping[str, Array]) -> dict[str, bytes]:
+    def _state_to_keep(self, state: Mapping[str, Array], least: float) -> bytes:
         """Return the learner's state as bytes; where noise must hide every failure and it cannot be written, none."""
         try:
-            return {name: _with_digest(array) for name, array in state.items()}
+            return _encode_state(state, least)
         except Exception:
             if self.rules.noise:
-                return {}
+                return _encode_state({}, least)
             raise
 
     def _update(self, params: Params, job: TrainingJob, state: dict[str, Array]) -> UpdateResult:
@@ -226,7 +221,7 @@ class Task:
             return False
         return job.iteration + 1 in evaluation_points(rules.share(job.lane), rules.evaluations)
 
-    def _accepts(self, received: Params, own: Params, job: TrainingJob) -> tuple[bool, float]:
+    def _accepts(self, received: Params, own: Params, job: TrainingJob, before: float) -> tuple[bool, float]:
         """Return whether a model passes the tests of the run, and the loss that later ones are held against."""
         from veilwalk.learning import Acceptance, Held
 
@@ -235,7 +230,6 @@ class Task:
             max_loss_ratio=self.max_loss_ratio or rules.max_loss_ratio,
             max_step=rules.max_step,
         )
-        before = _least(job.state)
         held = Held(params=own, age=job.own_iteration, loss=before)
         try:
             return rule.test(received, held, age=job.iteration, loss_of=self._loss)
@@ -273,23 +267,23 @@ def protection_of(rules: RunRules) -> Protection:
     return Protection(**{name: getattr(rules, name) for name in Protection.list_figures()})
 
 
-def _with_digest(array: Array) -> bytes:
-    """Return an array of the learner's as it is stored: after its digest, so that damage is noticed."""
+def _encode_state(state: Mapping[str, Array], least: float) -> bytes:
+    """Return what is stored of a learner: its arrays, and the least loss of the models accepted here, if any."""
+    arrays: dict[str, Any] = {_OWN + name: np.asarray(array) for name, array in state.items()}
+    if any(array.dtype.hasobject for array in arrays.values()):
+        raise TrainingError("a learner keeps Python objects: only arrays can be stored")
+    if math.isfinite(least):
+        arrays[_LEAST] = np.array(least)
     buffer = io.BytesIO()
-    np.save(buffer, np.asarray(array), allow_pickle=False)
-    return hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
 
 
-def _least(stored: Mapping[str, bytes]) -> float:
-    """Return the least loss of the models accepted here; NaN where none is known."""
-    state = _read_state({name: data for name, data in stored.items() if name == _LEAST}, [])
-    return float(state[_LEAST]) if _LEAST in state else math.nan
-
-
-def _read_state(stored: Mapping[str, bytes], counts: list[str]) -> dict[str, Array]:
-    """Return what the learner kept; where any of it is damaged, none, for its parts belong together."""
-    for data in stored.values():
-        if hashlib.sha256(data[_DIGEST_BYTES:]).digest() != data[:_DIGEST_BYTES]:
-            counts.append("damaged")
-            return {}
-    return {name: np.load(io.BytesIO(data[_DIGEST_BYTES:]), allow_pickle=False) for name, data in stored.items()}
+def _read_state(stored: bytes) -> tuple[dict[str, Array], float]:
+    """Return what a learner keeps, and the least loss of the models accepted here; NaN where none is known."""
+    if not stored:
+        return {}, math.nan
+    with np.load(io.BytesIO(stored), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    least = float(arrays.pop(_LEAST, math.nan))
+    return {name.removeprefix(_OWN): array for name, array in arrays.items()}, least

@@ -40,8 +40,8 @@ class Worker:
     def __init__(self, config: Path) -> None:
         """Start it for the node of that configuration."""
         self._config = config
-        self._manifest: Manifest | None = None
-        self._index = 0
+        # Learner and data by manifest and number, and the first model.
+        self._task: tuple[Manifest, int] | None = None
         self._first = b""
         self._limit_s: float | None = None
         self._closed = False
@@ -58,7 +58,7 @@ class Worker:
         Raises:
             VeilwalkError: They do not fit; the message says how.
         """
-        self._manifest, self._index, self._limit_s = manifest, index, limit_s
+        self._task, self._limit_s = (manifest, index), limit_s
         if self._closed:
             # The node begins anew, under another manifest.
             self._closed = False
@@ -66,7 +66,8 @@ class Worker:
         try:
             self._first = self._begin()
         except TimeoutError:
-            raise LearnerError(f"learner and data are not loaded after {self._loading_s:g} s (training_s)") from None
+            loading_s = max(limit_s or 0.0, _LEAST_LOADING_S)
+            raise LearnerError(f"learner and data are not loaded after {loading_s:g} s (training_s)") from None
         except (OSError, EOFError):
             raise LearnerError("the process that trains ended before it began") from None
 
@@ -80,25 +81,27 @@ class Worker:
         Where noise protects the node, its second update is of the same model but without data: nobody may see that the
         data made the first one fail.
         """
+        if self._task is None:
+            raise LearnerError("the process that trains was not told what")
         late: list[str] = []
-        again = replace(job, without_data=True) if self._has_noise else replace(job, received=None)
+        manifest, models = self._task[0], (job.received, job.own)
+        again = replace(job, without_data=True) if manifest.rules.noise else replace(job, received=None)
         for attempt in (job, again):
             try:
-                outcome = self._update(attempt)
+                outcome: TrainingOutcome = self._ask(attempt)
             except (OSError, EOFError, VeilwalkError) as error:
                 late += [OUT_OF_TIME] if isinstance(error, TimeoutError) else []
                 self._replace()
             else:
                 if attempt is job or outcome.state is not None:
                     return replace(outcome, counts=(*outcome.counts, *late))
-        manifest, models = self._manifest, (job.received, job.own)
-        usable = (model for model in models if manifest is not None and try_decode(manifest, model) is not None)
+        usable = (model for model in models if try_decode(manifest, model) is not None)
         return TrainingOutcome(model=next(usable, None) or self._first, counts=("learner_failures", *late))
 
     def reaches_target(self, model: bytes) -> bool:
         """Return whether a model is as good as the run asks for, by the public test set."""
         try:
-            return bool(self._ask(model, limit_s=self._limit_s))
+            return bool(self._ask(model))
         except (OSError, EOFError, VeilwalkError):
             self._replace()
             return False
@@ -108,28 +111,16 @@ class Worker:
         self._closed = True
         self._end()
 
-    @property
-    def _has_noise(self) -> bool:
-        return self._manifest is not None and self._manifest.rules.noise > 0
-
-    @property
-    def _loading_s(self) -> float | None:
-        """How long loading may take: more than an update where those are short."""
-        return None if self._limit_s is None else max(self._limit_s, _LEAST_LOADING_S)
-
     def _begin(self) -> bytes:
-        if self._manifest is None:
-            raise LearnerError("the process that trains was not told what")
-        first: bytes = self._ask((self._manifest.data, self._index), limit_s=self._loading_s)
+        """Load learner and data, which may take longer than an update where those are short; return the first model."""
+        assert self._task is not None  # noqa: S101  it was told what
+        manifest, index = self._task
+        first: bytes = self._ask((manifest.data, index), least_s=_LEAST_LOADING_S)
         return first
 
-    def _update(self, job: TrainingJob) -> TrainingOutcome:
-        outcome: TrainingOutcome = self._ask(job, limit_s=self._limit_s)
-        return outcome
-
-    def _ask(self, request: object, *, limit_s: float | None) -> Any:
+    def _ask(self, request: object, *, least_s: float = 0.0) -> Any:
         self._pipe.send(request)
-        if not self._pipe.poll(limit_s):
+        if not self._pipe.poll(None if self._limit_s is None else max(self._limit_s, least_s)):
             # Now: an answer that comes late is none to the next question.
             self._end()
             raise TimeoutError

@@ -7,7 +7,6 @@ from veilwalk.core.rooms import open_room
 if TYPE_CHECKING:
     from veilwalk.node.spool._disk import MESSAGES, FolderDisk, check_storage, open_read_only
     from veilwalk.node.spool._failpoints import arm, hit
-    from veilwalk.node.spool._handover import SignedEnd, Taken, UpdateOutcome, Verdict
     from veilwalk.node.spool._register import Register
     from veilwalk.node.spool._spool import DamageError, Spool
     from veilwalk.node.spool._tables import (
@@ -15,8 +14,12 @@ if TYPE_CHECKING:
         STEP,
         Row,
         SeenWalk,
+        SignedEnd,
         Stored,
         StoredModel,
+        Taken,
+        UpdateOutcome,
+        Verdict,
         of_lane,
     )
 else:

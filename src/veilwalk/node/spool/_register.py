@@ -168,7 +168,7 @@ class Register:
     # Models.
 
     def model(self, kind: str, lane: int = 0) -> StoredModel | None:
-        """Return the ``checkpoint``, ``end`` or ``final`` model of a lane."""
+        """Return the ``checkpoint``, ``end`` or ``final`` model of a lane, or of no lane the learner's ``state``."""
         row = self._database.execute(f"{_MODEL} WHERE kind = ? AND lane = ?", (kind, lane)).fetchone()
         return None if row is None else StoredModel(**dict(zip(StoredModel.__slots__, row, strict=True)))
 
@@ -208,15 +208,6 @@ class Register:
         self.set_mark(of_lane(UNDONE, lane), b"".join((*self.undone_ends(lane), digest)))
         self.drop_model("final", lane)
         self.drop_model("end", lane)
-
-    def learner_state(self) -> dict[str, bytes]:
-        """Return what the learner keeps at this node, encoded."""
-        return dict(self._database.execute("SELECT name, data FROM learner_state"))
-
-    def set_learner_state(self, state: Mapping[str, bytes]) -> None:
-        """Put ``state`` in the place of what the learner kept."""
-        self._database.execute("DELETE FROM learner_state")
-        self._database.executemany("INSERT INTO learner_state VALUES (?, ?)", state.items())
 
     # Bytes.
 

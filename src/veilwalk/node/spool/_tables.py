@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 from veilwalk.core.errors import SpoolError
+from veilwalk.node.sealing import Header
 
 #: Counts the changes to these tables.
-FORMAT = 4
+FORMAT = 5
 #: Marks that a node keeps for each lane: how far its last update moved the model, and the digests of the finished
 #: models that its operator has undone.
 STEP, UNDONE = "step", "undone"
@@ -38,7 +40,7 @@ TWICE = {
 # Texts that are not written twice.
 _TEXTS = " UNION ".join(
     f"SELECT {column} FROM {table}"  # noqa: S608  ours
-    for table, column in (("tally", "name"), ("mark", "name"), ("learner_state", "name"), ("link", "peer"))
+    for table, column in (("tally", "name"), ("mark", "name"), ("link", "peer"))
 )
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS body (         -- bytes of messages and models
@@ -73,9 +75,8 @@ CREATE TABLE IF NOT EXISTS walk (         -- walks this node was a destination o
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, data BLOB NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tally (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS learner_state (name TEXT PRIMARY KEY, data BLOB NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS model (        -- 'checkpoint': this node's newest, 'end': one that is being signed,
-    kind TEXT NOT NULL,                   -- 'final': the finished one
+    kind TEXT NOT NULL,                   -- 'final': the finished one, 'state': what the learner keeps here
     lane INTEGER NOT NULL,
     body INTEGER NOT NULL,
     tag BLOB NOT NULL,
@@ -245,3 +246,87 @@ def _statements(database: sqlite3.Connection) -> list[tuple[str, str]]:
 
 def _is_damage(error: Exception) -> bool:
     return getattr(error, "sqlite_errorcode", _DAMAGE[0]) & 0xFF in _DAMAGE
+
+
+# ---- values that pass between custody and the rest of the node ------------------------------------------------------
+
+
+class Verdict(Enum):
+    """The fate of an offered message."""
+
+    HELD = "here, and not used"
+    TAKEN = "taken"
+    AGAIN = "taken before"
+    BUSY = "this node takes nothing new"
+    DAMAGED = "not the bytes that were announced"
+    REFUSED = "not of this run and epoch"
+    UNKNOWN = "not here"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A verdict, and the message where it is now in custody, with how long it is to wait besides its dwell.
+
+    ``crowded_out`` is the message that had to go for it.
+    """
+
+    verdict: Verdict
+    row: Row | None = None
+    for_us: bool = False
+    wait_s: float = 0.0
+    crowded_out: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedEnd:
+    """The end of a lane: a model that members sign, until enough have.
+
+    Attributes:
+        lane: Of which of the run's walks it is.
+        model: The model, encoded; empty where it was taken here and is damaged.
+        digest: Its SHA-256.
+        iteration: Updates that it has had.
+        signatures: Those known here, one after the other.
+        is_final: Whether they are enough.
+    """
+
+    lane: int
+    model: bytes
+    digest: bytes
+    iteration: int
+    signatures: bytes = b""
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateOutcome:
+    """The result of an opened message at its node, written all or nothing.
+
+    Attributes:
+        header: What the opened message's header said; None where nothing came of it, so that its id is remembered for
+            a while only.
+        epoch: Its epoch, for as long as which the id must be remembered.
+        message: The model sealed for the next destination; None where the walk ends here.
+        model: This node's newest model, encoded; None where the message changes nothing about that.
+        iteration: Updates that one has had.
+        learner_state: What the learner keeps here, encoded; None where no update was made.
+        counts: Tallies to add to.
+        step: How far this node's update moved the model (Euclidean norm); None where none was made.
+        lost: Updates that this node knows to be lost by it.
+        lane: Of which of the run's walks it is.
+        end: The end of the lane, where there is news of it.
+        farewells: The end of the lane sealed for each neighbour that is to have it now, by name.
+    """
+
+    header: Header | None = None
+    epoch: int = 0
+    message: bytes | None = None
+    model: bytes | None = None
+    iteration: int = 0
+    learner_state: bytes | None = None
+    counts: tuple[str, ...] = ()
+    step: float | None = None
+    lost: int = 0
+    lane: int = 0
+    end: SignedEnd | None = None
+    farewells: Mapping[str, bytes] = field(default_factory=dict)

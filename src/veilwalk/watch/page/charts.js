@@ -48,7 +48,10 @@ function spread(low, high, log) {
 
 function axes(svg, box, options) {
   const { left, right, top, bottom, width, height, across, down } = box;
-  for (const y of ticks(box.low, box.high, 4)) {
+  const marked = ticks(box.low, box.high, 4);
+  // The limit has its number too; a mark that is too near to be read gives way.
+  const heights = options.limit === undefined ? marked : [...marked.filter((y) => down(y) - down(options.limit) > 13), options.limit];
+  for (const y of heights) {
     svg.append(drawn("line", { x1: left, x2: width - right, y1: down(y), y2: down(y), class: "axis" }));
     svg.append(drawn("text", { x: left - 6, y: down(y) + 4, "text-anchor": "end" }, options.y(y)));
   }
