@@ -91,8 +91,7 @@ def add(
     """
     old = _read_published(roster)
     members = _read_cards(cards, old)
-    neighbours = [] if to is None else [name.strip() for name in to.split(",")]
-    edges = rooms.members.join_edges(old, members, to=neighbours, replaced=replace or [])
+    edges = rooms.members.join_edges(old, members, to=[] if to is None else _split_names(to, old, "to"))
     now = int(time.time())
     draft = rooms.members.changed_roster(old, edges, cards=members, replaced=replace or (), now=now, days=days)
     _write_draft(out, draft, roster, old)

@@ -50,10 +50,8 @@ _TURNED_AWAY_S = 0.5
 def check_node(path: Path, *, peers: bool = True, whole: bool = True) -> Iterator[Finding]:
     """Check everything that the node of ``node.toml`` needs, in the order of a start; most is checked in any case.
 
-    Args:
-        path: ``node.toml``.
-        peers: Also whether its neighbours answer, by a TLS handshake with each.
-        whole: Also its run as a whole: whether everybody trains, and the dwell that this machine needs.
+    With ``peers`` also whether its neighbours answer, by a TLS handshake with each. With ``whole`` also its run as a
+    whole: whether everybody trains, and the dwell that this machine needs.
     """
     config = yield from _check("settings", lambda: load_config(path), lambda _: str(path))
     if config is None:

@@ -57,15 +57,10 @@ class ClusterPlan:
     """What a cluster runs.
 
     Attributes:
-        graph: The network.
-        law: Who seals for whom.
         partitions: The data of each node.
-        learner: The model.
         spec: The run, with nothing left open.
-        figures: What was worked out from it.
         period_s: Seconds of a period of keys, on a secret overlay.
         periods: For how many periods nodes get keys; the last one stays.
-        limits: Patience of every node.
         test: The public test set, for runs with a target.
     """
 

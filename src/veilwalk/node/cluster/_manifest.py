@@ -73,19 +73,9 @@ def make_manifest(
 ) -> tuple[Manifest, str | None]:
     """Write the signed manifest of a run to ``out``; return it, and a warning or None.
 
-    Args:
-        spec: The run.
-        n_features: Numbers in a row of everybody's data.
-        n_classes: Classes; 0 for real labels.
-        root_keys: Directory of the root key.
-        roster: The signed roster.
-        out: Where to write.
-        previous: The manifest that this one is to follow; None for a run's first.
-        test: The public test set, where a target accuracy ends the run; that of the manifest before unless given.
-        rows: Rows of the largest member, by which the dwell is tried and sums over rows are divided.
-        norm_bound: Models of a larger norm are refused; that of the manifest before, or 1e6, unless given.
-        days: Days until the manifest expires; None: never.
-        password: Opens the root key.
+    It follows the manifest ``previous``, whose public ``test`` set and ``norm_bound`` it has unless they are given. The
+    dwell is tried on ``rows`` rows, those of the largest member; sums over rows are divided by as many. ``n_classes``
+    is 0 for real labels. Without ``days`` it never expires.
     """
     validate.at_least(1, rows=rows)
     if days is not None:

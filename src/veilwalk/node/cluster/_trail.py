@@ -77,17 +77,16 @@ class Trail:
             if node is None:
                 continue
             # What was counted before the first look is not news.
-            grew = {} if before is None else _grown(node.tallies, before.tallies)
+            then = node.tallies if before is None else before.tallies
+            more = {name: value - then.get(name, 0) for name, value in node.tallies.items()}
+            grew = {name: by for name, by in more.items() if by > 0}
             if grew.get("updates"):
                 makers += [[max(node.walks), index]] * grew["updates"]
             events += [[name, index, by] for name, by in grew.items() if name in EVENTS]
         ended = zip(status.restarts, self._restarts, strict=False)
         events += [["killed", index, now - then] for index, (now, then) in enumerate(ended) if now > then]
-        changes: dict[str, Any] = {}
-        if makers:
-            changes["made"] = [index for _, index in sorted(makers)]
-        if events:
-            changes["events"] = events
+        news: dict[str, list[Any]] = {"made": [index for _, index in sorted(makers)], "events": events}
+        changes = {name: what for name, what in news.items() if what}
         if changes or held != self._held:
             changes["held"] = held
         return changes
@@ -112,7 +111,3 @@ class Trail:
             if models:
                 return dict(self._evaluate(models[0]))
         return None
-
-
-def _grown(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-    return {name: value - before.get(name, 0) for name, value in now.items() if value > before.get(name, 0)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -76,34 +76,18 @@ def edges_after(previous: Roster, *, added: Edges = (), removed: Iterable[str] =
     return tuple(sorted(edge for edge in edges if not gone & set(edge)))
 
 
-def join_edges(
-    previous: Roster, cards: Iterable[str], *, to: Iterable[str], replaced: Iterable[str] = ()
-) -> tuple[tuple[str, str], ...]:
+def join_edges(previous: Roster, cards: Iterable[str], *, to: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the edges of ``previous`` with those who join next to the members ``to``, and not to each other.
 
     Raises:
         InvalidParameterError: ``to`` is missing for a newcomer, or given where nobody joins.
     """
-    check_replaced(previous, cards, replaced)
-    neighbours, new = list(to), sorted(set(cards) - set(previous.ids))
-    if new and not neighbours:
+    new = sorted(set(cards) - set(previous.ids))
+    if new and not to:
         raise InvalidParameterError("to", None, f"the members that {new[0]} is to be next to, separated by commas")
-    if neighbours and not new:
-        raise InvalidParameterError("to", ",".join(neighbours), "left out: a member that is replaced keeps its edges")
-    for name in neighbours:
-        if name not in previous.ids:
-            raise InvalidParameterError("to", name, f"among the members of version {previous.version}")
-    return edges_after(previous, added=[(name, neighbour) for name in new for neighbour in neighbours])
-
-
-def check_replaced(previous: Roster, cards: Iterable[str], replaced: Iterable[str]) -> None:
-    """Refuse a card with the id of a member unless that id is named: it takes the member's place, keys and address."""
-    known, named = set(cards) & set(previous.ids), set(replaced)
-    for name in sorted(known - named):
-        need = f"given as {name}: the card has the name of a member, whose place it would take"
-        raise InvalidParameterError("replace", None, need)
-    for name in sorted(named - known):
-        raise InvalidParameterError("replace", name, "a member of whom there is a card")
+    if to and not new:
+        raise InvalidParameterError("to", ",".join(to), "left out: a member that is replaced keeps its edges")
+    return edges_after(previous, added=[(name, neighbour) for name in new for neighbour in to])
 
 
 def describe_changes(previous: Roster, roster: Roster) -> list[tuple[str, str, str]]:
@@ -167,8 +151,13 @@ def changed_roster(
 
     A card adds a member; one of those ``replaced`` takes the place of the member of that id, keys and all.
     """
-    check_replaced(previous, cards, replaced)
     members = {member.id: member for member in previous.members}
+    known, named = cards.keys() & members.keys(), set(replaced)
+    for name in sorted(known - named):
+        need = f"given as {name}: the card has the name of a member, whose place it would take"
+        raise InvalidParameterError("replace", None, need)
+    for name in sorted(named - known):
+        raise InvalidParameterError("replace", name, "a member of whom there is a card")
     for node_id in removed:
         if members.pop(node_id, None) is None:
             raise InvalidParameterError("remove", node_id, "a member")

@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.x509.oid import NameOID
 
 from veilwalk.core import validate
+from veilwalk.core.config import encode
 from veilwalk.core.errors import ConfigError, CryptoError, InputFileError, InvalidParameterError, SpoolError
 from veilwalk.core.files import name_os_errors
 from veilwalk.core.records import write_atomically
@@ -50,7 +51,6 @@ from veilwalk.node.members._signed import (
     check_format,
     decode_base64,
     decode_hex,
-    encode_base64,
     parse_canonical,
     read_bounded,
 )
@@ -58,12 +58,6 @@ from veilwalk.node.sealing import KemPrivateKey, Suite, kem_private_key, new_kem
 
 ROOT_PUBLIC_NAME = "root.pub"
 CARD_NAME = "card.json"
-_ROOT_NAME = "root.key"
-_TLS_NAME = "tls.key"
-_ROSTER_NAME = "roster.key"
-_ROOT_ABOUT = {"kind": "root"}
-_TLS_ABOUT = {"kind": "tls"}
-_ROSTER_ABOUT = {"kind": "roster"}
 _KEM_NAME = re.compile(r"kem-([0-9]{10})\.key")
 # Validity is the roster's business: a clock that jumps must not cut a node off.
 _NOT_BEFORE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
@@ -129,20 +123,19 @@ class NodeKeys:
 def new_root_key(directory: Path, *, password: bytes | None = None) -> Ed25519PrivateKey:
     """Make the root key in ``directory`` (mode 0700), with its public half in ``root.pub``."""
     make_private_directory(directory)
-    refuse_existing(directory / _ROOT_NAME)
+    refuse_existing(_key_path(directory, "root"))
     key = Ed25519PrivateKey.generate()
     # First: whoever is interrupted begins anew, and no key is left whose other half nobody can get.
     public = key.public_key().public_bytes_raw().hex() + "\n"
     write_atomically(directory / ROOT_PUBLIC_NAME, public.encode("ascii"))
-    write_secret(directory / _ROOT_NAME, key.private_bytes_raw(), about=_ROOT_ABOUT, password=password)
+    _write_key(directory, "root", key.private_bytes_raw(), password)
     return key
 
 
 def load_root_key(directory: Path, *, password: bytes | None = None) -> Ed25519PrivateKey:
     """Return the root key in ``directory``."""
     check_private_directory(directory)
-    secret = read_secret(directory / _ROOT_NAME, about=_ROOT_ABOUT, length=32, password=password)
-    return Ed25519PrivateKey.from_private_bytes(secret)
+    return Ed25519PrivateKey.from_private_bytes(_read_key(directory, "root", 32, password))
 
 
 def load_root_public_key(path: Path) -> Ed25519PublicKey:
@@ -177,10 +170,10 @@ def new_node_keys(
     member = Member(id=node_id, address=address, certificate=certificate, kem=public, roster_key=roster_key.public)
     make_private_directory(directory)
     _refuse_unfinished(directory)
-    write_secret(directory / _TLS_NAME, tls_key.private_bytes_raw(), about=_TLS_ABOUT, password=password)
-    write_secret(directory / _ROSTER_NAME, roster_secret, about=_ROSTER_ABOUT, password=password)
+    _write_key(directory, "tls", tls_key.private_bytes_raw(), password)
+    _write_key(directory, "roster", roster_secret, password)
     for number, secret in secrets.items():
-        _write_kem_secret(directory, number, suite, secret, password)
+        _write_key(directory, "kem", secret, password, epoch=number, suite=int(suite))
     write_atomically(directory / CARD_NAME, make_card(member, suite, tls_key))
     return NodeKeys(member=member, suite=suite, tls_key=tls_key, roster_key=roster_key, kem=kem)
 
@@ -190,14 +183,11 @@ def load_node_keys(directory: Path, *, password: bytes | None = None) -> NodeKey
     check_private_directory(directory)
     _refuse_unfinished(directory)
     member, suite = read_card(read_bounded(directory / CARD_NAME, CARD_LIMIT), str(directory / CARD_NAME))
-    secret = read_secret(directory / _TLS_NAME, about=_TLS_ABOUT, length=32, password=password)
-    tls_key = Ed25519PrivateKey.from_private_bytes(secret)
-    path, length = directory / _ROSTER_NAME, Suite.HYBRID.secret_bytes
-    secret = read_secret(path, about=_ROSTER_ABOUT, length=length, password=password)
+    tls_key = Ed25519PrivateKey.from_private_bytes(_read_key(directory, "tls", 32, password))
+    secret = _read_key(directory, "roster", Suite.HYBRID.secret_bytes, password)
     roster_key, kem = kem_private_key(Suite.HYBRID, secret), {}
     for epoch in held_epochs(directory):
-        about, path = _kem_about(epoch, suite), _kem_path(directory, epoch)
-        secret = read_secret(path, about=about, length=suite.secret_bytes, password=password)
+        secret = _read_key(directory, "kem", suite.secret_bytes, password, epoch=epoch, suite=int(suite))
         kem[epoch] = kem_private_key(suite, secret)
     keys = NodeKeys(member=member, suite=suite, tls_key=tls_key, roster_key=roster_key, kem=kem)
     own = tls_key.public_key() == x509.load_der_x509_certificate(member.certificate).public_key()
@@ -231,7 +221,7 @@ class KeyRing:
         for number in held_epochs(self._directory):
             if number >= epoch - 1:
                 return
-            path = _kem_path(self._directory, number)
+            path = _key_path(self._directory, "kem", number)
             with name_os_errors(SpoolError, path):
                 with path.open("r+b") as stream:
                     stream.write(bytes(path.stat().st_size))
@@ -249,7 +239,7 @@ def rotate_node_keys(directory: Path, *, periods: int = 1, password: bytes | Non
     following = range(newest + 1, newest + 1 + periods)
     # A key that is there already is one whose card was not written before a crash.
     for epoch in [epoch for epoch in following if epoch not in keys.kem]:
-        _write_kem_secret(directory, epoch, keys.suite, new_kem_secret(keys.suite), password)
+        _write_key(directory, "kem", new_kem_secret(keys.suite), password, epoch=epoch, suite=int(keys.suite))
     keys = load_node_keys(directory, password=password)
     kem = {epoch: keys.kem[epoch].public for epoch in sorted(keys.kem)[-MOST_EPOCHS:]}
     member = replace(keys.member, kem=kem)
@@ -270,23 +260,25 @@ def held_epochs(directory: Path) -> list[int]:
 
 def _refuse_unfinished(directory: Path) -> None:
     """Refuse keys whose making was interrupted: the card comes last, so nobody knows them."""
-    if (directory / _TLS_NAME).exists() and not (directory / CARD_NAME).exists():
+    if _key_path(directory, "tls").exists() and not (directory / CARD_NAME).exists():
         raise InputFileError(
             f"{directory}: keys without {CARD_NAME}: if making them was interrupted nobody has them yet; "
             f"remove the directory and make them anew"
         )
 
 
-def _write_kem_secret(directory: Path, epoch: int, suite: Suite, secret: bytes, password: bytes | None) -> None:
-    write_secret(_kem_path(directory, epoch), secret, about=_kem_about(epoch, suite), password=password)
+def _key_path(directory: Path, kind: str, epoch: int | None = None) -> Path:
+    return directory / (f"{kind}.key" if epoch is None else f"{kind}-{epoch:010d}.key")
 
 
-def _kem_path(directory: Path, epoch: int) -> Path:
-    return directory / f"kem-{epoch:010d}.key"
+def _write_key(directory: Path, kind: str, secret: bytes, password: bytes | None, **more: int) -> None:
+    path = _key_path(directory, kind, more.get("epoch"))
+    write_secret(path, secret, about={"kind": kind, **more}, password=password)
 
 
-def _kem_about(epoch: int, suite: Suite) -> dict[str, object]:
-    return {"kind": "kem", "epoch": epoch, "suite": int(suite)}
+def _read_key(directory: Path, kind: str, length: int, password: bytes | None, **more: int) -> bytes:
+    path = _key_path(directory, kind, more.get("epoch"))
+    return read_secret(path, about={"kind": kind, **more}, length=length, password=password)
 
 
 def _self_signed(key: Ed25519PrivateKey, name: str) -> bytes:
@@ -352,20 +344,17 @@ def check_private_directory(path: Path) -> None:
 def write_secret(path: Path, secret: bytes, *, about: Mapping[str, Any], password: bytes | None) -> None:
     """Write ``secret`` to a new file of mode 0600; a key is never overwritten.
 
-    Args:
-        path: The file, in a directory of mode 0700.
-        secret: The key itself.
-        about: What kind of key it is; readable without the password, but not changeable.
-        password: Seals the file; None leaves its mode as the only protection.
+    ``about``, what kind of key it is, can be read without the password, but not changed. Without a password the mode is
+    the only protection.
     """
     content: dict[str, Any] = {"format": _FORMAT, "about": dict(about)}
     if password is None:
-        content["secret"] = encode_base64(secret)
+        content["secret"] = encode(secret)
     else:
         salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
-        sealing = dict(ARGON2_COST) | {"salt": encode_base64(salt), "nonce": encode_base64(nonce)}
+        sealing = dict(ARGON2_COST) | {"salt": encode(salt), "nonce": encode(nonce)}
         sealed = AESGCM(_stretch(password, salt, ARGON2_COST)).encrypt(nonce, secret, canonical_json(content))
-        content["sealed"] = sealing | {"secret": encode_base64(sealed)}
+        content["sealed"] = sealing | {"secret": encode(sealed)}
     _write_new(path, canonical_json(content))
 
 

@@ -74,13 +74,8 @@ class RunFigures:
         hops_per_update: By design, from one update of a walk to the next; 0 where it is not said.
         visits_per_link: How often the same bytes come to a member on their way, on average, for each link of it; 0
             where it is not said.
-        clip: Largest Euclidean norm of an update, or of a row's gradient where there are ``rows``; 0 does not clip.
-        noise: Standard deviation of the noise, in units of ``clip``; 0 adds none.
-        rows: What sums over rows are divided by, where single rows are protected; 0 where a whole node is.
-        most_updates: A node that has made so many hands models on as they are; 0: no such limit.
+        clip, noise, rows, most_updates, decay, fade: What updates go through (:class:`veilwalk.learning.Protection`).
         train_probability: Chance that whoever opens a model trains it, and does not only seal it again.
-        decay: An update counts linearly less the older the model is, and nothing after so many; 0: always the same.
-        fade: It counts half after so many updates of the model, a third after twice as many; 0: always the same.
         signatures: So many members must sign the end of a walk.
     """
 
@@ -99,8 +94,8 @@ class RunFigures:
 
     def __post_init__(self) -> None:
         measured = {"late_hops": self.late_hops, "starve_hops": self.starve_hops}
-        sizes = {"hops_per_update": self.hops_per_update, "visits_per_link": self.visits_per_link}
-        sizes |= {"clip": self.clip, "noise": self.noise, "fade": self.fade}
+        names = ("hops_per_update", "visits_per_link", "clip", "noise", "fade")
+        sizes = {name: getattr(self, name) for name in names}
         validate.finite(**measured, **sizes)
         validate.more_than(0, **measured)
         validate.at_least(0, **sizes)

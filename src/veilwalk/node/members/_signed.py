@@ -133,14 +133,9 @@ def decode_base64(text: object, length: int, name: str) -> bytes:
         data = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
     except (binascii.Error, ValueError):
         data = b""
-    if len(data) != length or encode_base64(data) != text:
+    if len(data) != length or encode(data) != text:
         raise InputFileError(f"{name}: must be base64 of {length} bytes")
     return data
-
-
-def encode_base64(data: bytes) -> str:
-    """Return ``data`` in base64."""
-    return base64.b64encode(data).decode("ascii")
 
 
 def decode_hex(text: object, length: int, name: str) -> bytes:
@@ -260,8 +255,8 @@ class SignedDocument:
 
     def sign(self, path: Path, root_key: Ed25519PrivateKey) -> None:
         """Write it and its signature, which is first: a reader never meets it unsigned."""
-        signature = encode_base64(root_key.sign(_signed_bytes(self.kind, self.data))) + "\n"
-        write_atomically(signature_path(path), signature.encode("ascii"))
+        signature: str = encode(root_key.sign(_signed_bytes(self.kind, self.data)))
+        write_atomically(signature_path(path), f"{signature}\n".encode("ascii"))
         write_atomically(path, self.data)
 
     @cached_property

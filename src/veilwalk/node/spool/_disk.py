@@ -87,12 +87,8 @@ class FolderDisk:
 
     def sync(self, name: str) -> None:
         """Make the content of a file safe."""
-        with _as_spool_error():
-            handle = os.open(self._files / name, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fdatasync(handle)
-            finally:
-                os.close(handle)
+        with _as_spool_error(), (self._files / name).open("rb", buffering=0) as file:
+            os.fdatasync(file.fileno())
 
     def sync_folder(self) -> None:
         """Make all names safe."""
