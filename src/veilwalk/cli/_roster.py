@@ -91,7 +91,8 @@ def add(
     """
     old = _read_published(roster)
     members = _read_cards(cards, old)
-    edges = rooms.members.join_edges(old, members, to=[] if to is None else _split_names(to, old, "to"))
+    neighbours = [] if to is None else _split_names(to, old, "to")
+    edges = rooms.members.join_edges(old, members, to=neighbours, replaced=replace or ())
     now = int(time.time())
     draft = rooms.members.changed_roster(old, edges, cards=members, replaced=replace or (), now=now, days=days)
     _write_draft(out, draft, roster, old)

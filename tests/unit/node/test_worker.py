@@ -21,7 +21,7 @@ from tests.helpers.members import greet, message_for, offer
 from veilwalk.core.errors import ConfigError, InvalidParameterError, LearnerError
 from veilwalk.core.walk import SIMPLE
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.learning import Partition, make_learner
+from veilwalk.learning import Partition, Protection, make_learner
 from veilwalk.node import RunRules
 from veilwalk.node.cluster import LEAST_DWELL_S, measured_dwell, prepare_cluster, trial_data
 from veilwalk.node.members import (
@@ -241,13 +241,13 @@ def test_finding_16_the_dwell_is_chosen_by_a_trial_and_overruns_are_counted(
     slept = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: slept[0])
     monkeypatch.setattr(time, "sleep", lambda nap: slept.append(slept.pop() + nap))
-    assert measured_dwell(task.learner, task.data) == LEAST_DWELL_S
+    assert measured_dwell(task.learner, task.data, Protection()) == LEAST_DWELL_S
     # The first, here the last, also loads what a learner needs.
-    assert measured_dwell(Slow(task.learner, [0.01, 0.06, 0.01, 0.01, 0.01, 0.5]), task.data) == pytest.approx(
-        0.09, abs=0.006
-    )
+    assert measured_dwell(
+        Slow(task.learner, [0.01, 0.06, 0.01, 0.01, 0.01, 0.5]), task.data, Protection()
+    ) == pytest.approx(0.09, abs=0.006)
     with pytest.raises(ConfigError, match="--dwell"):
-        measured_dwell(Slow(task.learner, []), task.data)
+        measured_dwell(Slow(task.learner, []), task.data, Protection())
 
 
 def test_noise_and_clipping_are_the_simulators_and_the_noise_is_the_systems(cluster: list[Path]) -> None:

@@ -318,9 +318,7 @@ def find_late_hops(
 # ---- dwell ---------------------------------------------------------------------------------------------------------
 
 
-def measured_dwell(
-    learner: Learner, data: Partition, protection: Protection | None = None, *, tested: bool = False
-) -> float:
+def measured_dwell(learner: Learner, data: Partition, protection: Protection, *, tested: bool = False) -> float:
     """Return the dwell that some trial updates on ``data`` fit into: half as much again as the slowest.
 
     ``tested``: each with a loss on the data, as where received models are tested.
@@ -330,9 +328,8 @@ def measured_dwell(
     Raises:
         ConfigError: The learner fails.
     """
-    from veilwalk.learning import Protection, apply_update, init_generator
+    from veilwalk.learning import apply_update, init_generator
 
-    protection = protection or Protection()
     params, slowest = learner.init_params(init_generator(0)), 0.0
     learner, mod, secret = protection.learner(learner), protection.mod(), SecretNormal().standard_normal
     for step in range(1 + _TRIALS):

@@ -227,15 +227,15 @@ async def dial(member: Member, context: ssl.SSLContext, *, message_bytes: int, t
         TransportError: It cannot be reached, or is somebody else.
     """
     loop = asyncio.get_running_loop()
-    end = loop.time() + timeout_s
+    end, where = loop.time() + timeout_s, f"{member.id} at {member.address}"
     try:
         async with asyncio.timeout(timeout_s):
             addresses = await addresses_of(member.host, member.port)
     except TimeoutError:
-        raise TransportError(f"{member.id} at {member.address}: no name server answers in {timeout_s:g} s") from None
+        raise TransportError(f"{where}: no name server answers in {timeout_s:g} s") from None
     except OSError as error:
-        raise TransportError(f"{member.id} at {member.address}: {error.strerror or error}") from None
-    why = f"{member.id} at {member.address}: a name without addresses"
+        raise TransportError(f"{where}: {error.strerror or error}") from None
+    why = f"{where}: a name without addresses"
     for place, address in enumerate(addresses):
         share_s = (end - loop.time()) / (len(addresses) - place)
         try:

@@ -76,16 +76,18 @@ def edges_after(previous: Roster, *, added: Edges = (), removed: Iterable[str] =
     return tuple(sorted(edge for edge in edges if not gone & set(edge)))
 
 
-def join_edges(previous: Roster, cards: Iterable[str], *, to: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def join_edges(
+    previous: Roster, cards: Iterable[str], *, to: Sequence[str], replaced: Sequence[str] = ()
+) -> tuple[tuple[str, str], ...]:
     """Return the edges of ``previous`` with those who join next to the members ``to``, and not to each other.
 
     Raises:
-        InvalidParameterError: ``to`` is missing for a newcomer, or given where nobody joins.
+        InvalidParameterError: ``to`` is missing for a newcomer, or given where members are only replaced.
     """
     new = sorted(set(cards) - set(previous.ids))
     if new and not to:
         raise InvalidParameterError("to", None, f"the members that {new[0]} is to be next to, separated by commas")
-    if to and not new:
+    if to and replaced and not new:
         raise InvalidParameterError("to", ",".join(to), "left out: a member that is replaced keeps its edges")
     return edges_after(previous, added=[(name, neighbour) for name in new for neighbour in to])
 

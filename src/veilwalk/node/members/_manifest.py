@@ -123,9 +123,7 @@ class RunRules(RunFigures):
             that keeps time can tell who trained.
         walks: So many models walk at once, each with its share of the updates; the run's is their mean. Which one a
             walk carries is its lane, from 0.
-        max_loss_ratio: A model whose loss on a node's own rows is more than so many times the least of those accepted
-            there is refused; 0 for no such test (:class:`veilwalk.learning.Acceptance`).
-        max_step: So is one farther from the node's own last model than so much for each update between; 0: none.
+        max_loss_ratio, max_step: Tests of received models (:class:`veilwalk.learning.Acceptance`).
     """
 
     walk: Walk
@@ -256,11 +254,7 @@ class LawRule:
 
     @classmethod
     def parse(cls, text: str) -> LawRule:
-        """Read a rule from its text.
-
-        Raises:
-            InvalidParameterError: It is none.
-        """
+        """Read a rule from its text, or refuse what is none."""
         if match := _LAW.fullmatch(text):
             return cls(*(int(number) for number in match.groups() if number))
         raise InvalidParameterError("law", text[:80], "a rule, far:R or uniform-node:LO:HI, such as far:4")
@@ -435,9 +429,10 @@ class Manifest(SignedDocument):
             need = "a new run begins with an empty state folder"
             raise ProtocolError(f"{name}: of another run than the one before: {need}")
         SignedDocument.check_follows(self, current, name)
-        documents = (current, self)
-        held, own = ({} if each is None else each.spec.params() | vars(each) for each in documents)
-        for field in FIXED if current is not None else ():
+        if current is None:
+            return
+        held, own = (each.spec.params() | vars(each) for each in (current, self))
+        for field in FIXED:
             if own[field] != held[field]:
                 raise ProtocolError(f"{name}: version {self.version} has other {field}: that needs a new run")
 

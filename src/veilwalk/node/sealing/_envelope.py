@@ -44,7 +44,15 @@ _FINAL = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What whoever opens a message, and nobody else, reads about it. Its repr may be logged: it names no walk."""
+    """What whoever opens a message, and nobody else, reads about it. Its repr may be logged: it names no walk.
+
+    Attributes:
+        update_id: 16 bytes by which a recipient drops copies.
+        walk_tag: 8 bytes that name the walk.
+        iteration: Updates the model has had.
+        final: The body is the finished model.
+        made_at: Updates the model had had when this walk was made.
+    """
 
     update_id: bytes = field(repr=False)
     walk_tag: bytes = field(repr=False)
@@ -76,15 +84,8 @@ def seal(
 ) -> bytes:
     """Return ``body`` sealed for the owners of ``public_keys``: always ``context.message_bytes`` long.
 
-    Args:
-        context: Run, roster, suite, epoch, bucket and number of slots.
-        public_keys: The recipients' keys of that epoch, from the roster: at most as many as there are slots.
-        walk_tag: 8 bytes that name the walk, for the recipients only.
-        iteration: Updates the model has had.
-        body: The encoded model, no longer than the bucket.
-        final: The body is the finished model.
-        update_id: 16 bytes by which a recipient drops copies; from the OS source unless given.
-        made_at: Updates the model had had when this walk was made.
+    They are the recipients' keys of that epoch, at most as many as there are slots; the body is no longer than the
+    bucket. What the others say stands at :class:`Header`; the update id is from the OS source unless given.
     """
     header = Header(
         update_id=os.urandom(UPDATE_ID_BYTES) if update_id is None else update_id,

@@ -96,10 +96,8 @@ class Register:
     def add_taken(self, peer: str, key: bytes) -> None:
         """Note that the message of that key was taken from ``peer``."""
         keys = [*self._taken(peer), key][-KEYS_REMEMBERED:]
-        self._database.execute(
-            "INSERT INTO link VALUES (?, x'', ?) ON CONFLICT (peer) DO UPDATE SET taken = excluded.taken",
-            (peer, b"".join(keys)),
-        )
+        statement = "INSERT INTO link VALUES (?, x'', ?) ON CONFLICT (peer) DO UPDATE SET taken = excluded.taken"
+        self.execute(statement, peer, b"".join(keys))
 
     def greet(self, peer: str, incarnation: bytes) -> None:
         """Note the new disk of a neighbour, of which nothing was taken."""

@@ -94,10 +94,8 @@ class Spool:
         No row names that file until it is safe, so that it never shows half-written. Where it cannot be made so,
         nothing is left of it; nor if this is done within a transaction and that fails.
 
-        Args:
-            data: A sealed message, or a model.
-            digest: What their digest must be, where that is known.
-            plain: They are not sealed: their file is removed, not kept for later, when they are needed no more.
+        Where it is known what their digest must be, that is ``digest``. Of ``plain`` bytes, which are not sealed, the
+        file is removed, not kept for later, when they are needed no more.
 
         Raises:
             DamageError: They have another digest; nothing was kept.
