@@ -163,7 +163,7 @@ def _read(folder: Path, name: str) -> Remains:
             )
         ]
         models = {}
-        query = "SELECT kind, lane, file, bytes, iteration FROM model JOIN body ON body.id = body"
+        query = "SELECT kind, lane, file, bytes, iteration FROM model JOIN body ON body.id = body WHERE kind != 'state'"
         for kind, lane, file, inline, iteration in database.execute(query):
             data = inline if file is None else (folder / "state" / "messages" / file).read_bytes()
             models[_name(kind, lane)] = (iteration, np.frombuffer(data, dtype="<i8"))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from veilwalk.node.members import SIGNATURE_BYTES
+from veilwalk.node.peer._ends import merge_signatures
 from veilwalk.node.peer._routing import NextHop, OsDraws
 from veilwalk.node.peer._watches import Visits
 from veilwalk.node.sealing import Bytes, Header, OpenedHeader, Opener
@@ -385,7 +385,7 @@ class Custody:
             stored = register.model("end", end.lane)
             if stored is None or stored.digest != end.digest:
                 return False
-            register.set_signatures("end", end.lane, _join_entries(stored.signatures, end.signatures))
+            register.set_signatures("end", end.lane, merge_signatures(stored.signatures, end.signatures))
             if end.is_final:
                 self._take_end(register, end.lane)
             self._announce(register, farewells, end.lane, again=True)
@@ -404,7 +404,7 @@ class Custody:
             return
         noted = register.model("end", end.lane)
         known = b"" if noted is None or noted.digest != stored.digest else noted.signatures
-        signatures = _join_entries(known, end.signatures)
+        signatures = merge_signatures(known, end.signatures)
         register.set_model("end", stored, lane=end.lane, tag=b"", iteration=end.iteration, signatures=signatures)
         if end.is_final:
             self._take_end(register, end.lane)
@@ -587,11 +587,3 @@ class Custody:
             and not (row.given and now - self._given_since.setdefault(row.id, now) > patience_s)
             for row in self.spool.tables.messages()
         )
-
-
-def _join_entries(known: bytes, signatures: bytes) -> bytes:
-    """Return the signatures under an end with those that came here while it was worked on: none must be lost."""
-    entries = (
-        data[at : at + SIGNATURE_BYTES] for data in (known, signatures) for at in range(0, len(data), SIGNATURE_BYTES)
-    )
-    return b"".join(sorted(set(entries)))

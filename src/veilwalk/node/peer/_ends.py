@@ -147,6 +147,12 @@ def join_signatures(signatures: Mapping[str, bytes], most: int) -> bytes:
     return b"".join(sorted(signatures.values())[:most])
 
 
+def merge_signatures(known: bytes, signatures: bytes) -> bytes:
+    """Return signatures with those that came here while they were worked on: none must be lost."""
+    both = known + signatures
+    return b"".join(sorted({both[at : at + SIGNATURE_BYTES] for at in range(0, len(both), SIGNATURE_BYTES)}))
+
+
 def _is_signed(roster: Roster, member: str, entry: bytes, statement: bytes) -> bool:
     key = x509.load_der_x509_certificate(roster.member(member).certificate).public_key()
     if not isinstance(key, Ed25519PublicKey):
