@@ -143,7 +143,7 @@ $(VENV)/.docs: $(VENV)/.demo
 # A few updates of the same kind compile what the demo needs: part of the installation, once.
 $(VENV)/.kernels: $(VENV)/.demo
 	@rm -rf $(VENV)/first
-	@$(BIN)/veilwalk train --graph rrg:100:3:seed=1 --updates 3 --out $(VENV)/first >/dev/null
+	@$(BIN)/veilwalk train --graph overlay:100:3:seed=1 --updates 3 --out $(VENV)/first >/dev/null
 	@rm -rf $(VENV)/first
 	@touch $@
 

@@ -170,6 +170,7 @@ def write_table(rounds: Sequence[Found]) -> list[str]:
             ]
             middle = {name: float(np.median([run[name] for run in runs])) for name in ("set_up_s", "seconds", "memory")}
             share = f", {runs[0]['updates']} of {UPDATES:,} run" if runs[0]["updates"] < UPDATES else ""
+            share += f", {len(runs)} rounds" if len(runs) < len(kinds) else ""
             own = f"; own {np.median([run['own'] for run in runs]):.1%}" if "own" in runs[0] else ""
             table.append(
                 (

@@ -21,6 +21,7 @@ import numpy as np
 from tests.campaigns.chaos_plan import tally_plan
 from tests.campaigns.chaos_tally import Tally
 from veilwalk.core.arrays import IntArray
+from veilwalk.core.errors import SpoolError
 from veilwalk.graphs import parse_graph_spec
 from veilwalk.learning import Partition
 from veilwalk.node import load_config, node_status, prepare_cluster
@@ -68,8 +69,10 @@ class Crowd:
 
     def status(self, name: str) -> NodeStatus | None:
         """Return what a member has done; None where it has not begun."""
-        state = load_config(self._folder / name / "node.toml").state
-        return node_status(state, with_models=True) if (state / "spool.db").exists() else None
+        try:
+            return node_status(load_config(self._folder / name / "node.toml").state, with_models=True)
+        except SpoolError:
+            return None
 
 
 def play(

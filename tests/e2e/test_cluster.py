@@ -28,7 +28,7 @@ from veilwalk.watch import open_source
 
 COMMAND = [sys.executable, "-c", "from veilwalk.cli import main; main()"]
 UPDATES = 240
-UP = ["cluster", "up", "--nodes", "6", "--degree", "3", "--updates", str(UPDATES), "--seed", "2", "--dwell", "0"]
+UP = ["cluster", "up", "--graph", "rrg:6:3:seed=2", "--updates", str(UPDATES), "--seed", "2", "--dwell", "0"]
 # A right cluster fails once in fifty thousand runs.
 TAIL = 1e-5
 
@@ -350,7 +350,7 @@ def test_a_cluster_stops_when_the_model_is_good_enough(tmp_path: Path) -> None:
     """Well before its budget of updates, by the held-out data as a public test set; every node has that model."""
     out = tmp_path / "c"
     ended = veilwalk(
-        *("cluster", "up", "--nodes", "6", "--degree", "3", "--updates", "400", "--seed", "2", "--out", str(out)),
+        *("cluster", "up", "--graph", "rrg:6:3:seed=2", "--updates", "400", "--seed", "2", "--out", str(out)),
         *("--dwell", "0"),
         *("--target-accuracy", "0.7", "--evaluations", "100", "--json"),
     )

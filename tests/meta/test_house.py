@@ -162,7 +162,7 @@ def test_commands_of_the_readme_can_be_given_as_they_stand() -> None:
 
 def test_figures_of_the_readme_are_those_of_the_tables() -> None:
     """What it quotes of learning stands in the page that tools write; else one of them is old."""
-    readme = (ROOT / "README.md").read_text()
+    readme = " ".join((ROOT / "README.md").read_text().split())
     learning = (ROOT / "docs" / "measured" / "learning.md").read_text()
     compared = learning.partition("**Beside gossip and FedAvg**")[2].partition("**Seconds")[0].splitlines()
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in compared if line.startswith("| ")}

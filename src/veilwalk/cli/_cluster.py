@@ -45,7 +45,13 @@ _NODE_COLUMNS = {
 @take_options(CLUSTER, but=("seed",))
 def up(
     *,
-    nodes: Annotated[Count, option("How many nodes, instead of --graph.", default="20")] = None,
+    nodes: Annotated[
+        Count,
+        option(
+            "How many nodes, instead of --graph: on a secret overlay, or published links with a law or walk.",
+            default="20",
+        ),
+    ] = None,
     degree: Annotated[Count, option("Neighbours of each, with --nodes.", default="3")] = None,
     seed: Annotated[Count, option("Seed of network, data and training; walks are not seeded.", default="1")] = None,
     sets: Sets = None,
@@ -66,10 +72,13 @@ def up(
 
     Continue: veilwalk cluster up --out out/cluster
     """
-    if nodes is not None or degree is not None:
+    has_own_scheme = any(values[name] is not None for name in ("law", "support", "walk"))
+    if nodes is not None or degree is not None or (has_own_scheme and values["graph"] is None):
         if values["graph"] is not None:
             raise ConfigError("--graph and --nodes, --degree name the network twice: leave one out")
-        values["graph"] = f"rrg:{nodes or 20}:{degree or 3}:seed={1 if seed is None else seed}"
+        # A scheme of one's own is for links that all members know.
+        kind = "rrg" if has_own_scheme else "overlay"
+        values["graph"] = f"{kind}:{nodes or 20}:{degree or 3}:seed={1 if seed is None else seed}"
     settings = merge_settings(CLUSTER, None, sets or [], values | {"seed": seed})
     spec = rooms.cluster.read_cluster_spec(out, settings) or CLUSTER.read(settings)
     with page_of(out, enabled=watch):

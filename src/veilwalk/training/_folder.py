@@ -102,7 +102,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         if about["settings"] != spec.digest:
             old, new = self.spec().params(TRAIN), spec.params(TRAIN)
             others = "; ".join(f"{key} = {old[key]}, not {new[key]}" for key in new if old[key] != new[key])
-            raise ConfigError(f"{self.path} holds a run with other settings ({others})")
+            raise ConfigError(f"{self.path} holds a run with other settings ({others or 'of another version'})")
         before, now = about["versions"], _versions()
         changed = [f"{name} {before[name]}, now {now.get(name)}" for name in before if before[name] != now.get(name)]
         return [f"begun with other versions, so bits may differ: {'; '.join(changed)}"] if changed else []

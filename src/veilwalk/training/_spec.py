@@ -343,7 +343,7 @@ _OF_SIMULATIONS = frozenset(list_options(CheckSpec())) | {
 }
 #: ``veilwalk train``, ``vw.train`` and sweeps of both.
 TRAIN: View = View(defaults=RunSpec(), left_out=_OF_NODES)
-_AMONG_NODES = RunSpec().change(graph="rrg:20:3:seed=1", learner="softmax", updates=400, seed=1)
+_AMONG_NODES = RunSpec().change(graph="overlay:20:3:seed=1", learner="softmax", updates=400, seed=1)
 _OF_SCHEMES = frozenset(["graph", "choice", "law", "support", "walk", "recipients"])
 #: ``veilwalk audit``: the scheme of a run on this network.
 AUDIT = View(defaults=RunSpec(), left_out=frozenset(RunSpec().options) - _OF_SCHEMES)
