@@ -154,7 +154,7 @@ def _read(folder: Path, name: str) -> Remains:
     if not (folder / "state" / "spool.db").exists():
         return Remains(name, {}, {}, [], {})
     # Not read-only: a node that was killed while it made its database left a journal to be undone.
-    database = sqlite3.connect(f"file:{folder / 'state' / 'spool.db'}?mode=rw", uri=True)
+    database = sqlite3.connect(f"file:{folder / 'state' / 'spool.db'}?mode=rw", uri=True, timeout=30)
     try:
         messages = [
             (digest, peer, key, end_lane is not None)

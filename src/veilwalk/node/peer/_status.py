@@ -46,7 +46,8 @@ class NodeStatus:
         roster_version: Version of the roster it works under; 0 before it first started, or when not asked for.
         manifest_version: Version of the manifest, likewise.
         members_left_out: Members of that roster that the run's law, a file, does not name: nobody seals for them.
-        walks: Updates that the newest model of each walk here has had.
+        iteration: Updates that the newest model this node holds has had; of several walks, all together.
+        walks: The same for each of the run's walks.
         ends: SHA-256 of the finished model of each walk that has ended, hexadecimal.
         undone: SHA-256 of finished models that the operator has undone.
         updates: So many updates the manifest asks for; 0 as above.
@@ -60,17 +61,13 @@ class NodeStatus:
     roster_version: int = 0
     manifest_version: int = 0
     members_left_out: tuple[str, ...] = ()
+    iteration: int = 0
     walks: tuple[int, ...] = (0,)
     ends: tuple[str, ...] = ()
     undone: tuple[str, ...] = ()
     updates: int = 0
     neighbours: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     models: tuple[bytes, ...] = ()
-
-    @property
-    def iteration(self) -> int:
-        """Updates that the newest models here have had, all together."""
-        return sum(self.walks)
 
 
 def node_status(state: Path, *, with_models: bool = False, with_versions: bool = False) -> NodeStatus:
@@ -85,6 +82,7 @@ def node_status(state: Path, *, with_models: bool = False, with_versions: bool =
             walks = tuple(0 if model is None else model.iteration for model in newest)
             return NodeStatus(
                 finished=register.is_finished(),
+                iteration=sum(walks),
                 walks=walks,
                 ends=tuple(model.digest.hex() for model in newest if model is not None and model.kind == "final"),
                 undone=tuple(digest.hex() for lane in lanes for digest in register.undone_ends(lane)),
