@@ -11,10 +11,7 @@ from veilwalk.core.rooms import make_callable, open_room
 if TYPE_CHECKING:
     from veilwalk.audit._attack import Answer, iter_answers
     from veilwalk.audit._audit import Audit, audit, audit_collusion, warn_few_members
-    from veilwalk.audit._coalitions import (
-        OverlayAttack,
-        measure_overlay,
-    )
+    from veilwalk.audit._coalitions import OverlayAttack, measure_overlay
     from veilwalk.audit._knowledge import Knowledge, Posterior
     from veilwalk.audit._members import Coalition
     from veilwalk.audit._observers import Observer

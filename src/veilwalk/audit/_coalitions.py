@@ -239,12 +239,7 @@ def measure_overlay(
         updates = math.ceil(_SPARE * max(linked) * (n_nodes - colluders) / read)
     samples = [
         _score_replica(
-            scheme,
-            attack,
-            colluders=colluders,
-            linked=tuple(linked),
-            updates=updates,
-            seed=seed + _REPLICA * replica,
+            scheme, attack, colluders=colluders, linked=tuple(linked), updates=updates, seed=seed + _REPLICA * replica
         )
         for replica in range(replicas)
     ]

@@ -33,14 +33,7 @@ import numpy as np
 from scipy import sparse
 
 from veilwalk.audit._kernels_exact import follow_segments
-from veilwalk.audit._kernels_filter import (
-    HELD,
-    OPENED,
-    SMOOTHED,
-    UNASKED,
-    reach_members,
-    sample_segments,
-)
+from veilwalk.audit._kernels_filter import HELD, OPENED, SMOOTHED, UNASKED, reach_members, sample_segments
 from veilwalk.audit._knowledge import Knowledge
 from veilwalk.audit._sampled import SetLaw
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, normalised

@@ -445,10 +445,7 @@ class Coalition(FilterObserver):
 class LinkedCoalition(Coalition):
     """The strongest coalition, which also knows which of the updates that it opened, or read, have one source."""
 
-    name, sees = (
-        "linked-coalition",
-        "the coalition, of several updates (opened, or read) known to have one source",
-    )
+    name, sees = ("linked-coalition", "the coalition, of several updates (opened, or read) known to have one source")
     links = _LINKED_SIGHTS
     fewest_answers, default_minutes = _LEAST_LINKED, FilterObserver.default_minutes
     part_names = ("opened", "read")

@@ -48,12 +48,7 @@ def key_of(field: Field[Any], *, dashes: bool = True) -> str:
 
 
 def decode(
-    kind: type[_Settings],
-    given: Mapping[str, Any],
-    *,
-    where: str = "",
-    folder: Path | None = None,
-    dashes: bool = True,
+    kind: type[_Settings], given: Mapping[str, Any], *, where: str = "", folder: Path | None = None, dashes: bool = True
 ) -> _Settings:
     """Make a dataclass from keys as a file has them; its own fields say which there are and of which type.
 

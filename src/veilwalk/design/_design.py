@@ -364,11 +364,7 @@ def _design_exactly(law: str | DestinationLaw, request: LawRequest, *, progress:
     progress("certificates", 2, 3)
     certificates = result.certificates or designer.certify(scheme.law.name, scheme.law, channel)
     return Design(
-        **common,
-        price=scheme.price,
-        exposure=channel.expose(scheme.law),
-        window=window,
-        certificates=certificates,
+        **common, price=scheme.price, exposure=channel.expose(scheme.law), window=window, certificates=certificates
     )
 
 

@@ -23,14 +23,7 @@ from veilwalk.core.stats import estimate_mean
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._law import DestinationLaw, far_law
 from veilwalk.graphs import Graph, overlay, parse_graph_spec
-from veilwalk.walks import (
-    Openings,
-    estimate_openings,
-    iter_protocol,
-    join_blank_legs,
-    run_protocol,
-    split_evenly,
-)
+from veilwalk.walks import Openings, estimate_openings, iter_protocol, join_blank_legs, run_protocol, split_evenly
 
 # Legs of a play with blank ones: as many as are asked for, some at a time.
 _ENDLESS, _CHUNK_LEGS = 1 << 60, 65_536

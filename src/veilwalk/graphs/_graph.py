@@ -78,11 +78,7 @@ class Graph:
             pair = _edge_name(listed, int(np.argmax(listed.data > 1)), names)
             raise GraphError(f"edge {pair} is listed more than once: must be simple, each edge once")
         return cls._from_lists(
-            listed.indptr,
-            listed.indices,
-            largest_component=largest_component,
-            labels=names,
-            keep_numbers=names is None,
+            listed.indptr, listed.indices, largest_component=largest_component, labels=names, keep_numbers=names is None
         )
 
     @classmethod
@@ -105,11 +101,7 @@ class Graph:
         names = _check_labels(labels, rows)
         _refuse_not_simple(matrix, names)
         return cls._from_lists(
-            matrix.indptr,
-            matrix.indices,
-            largest_component=largest_component,
-            labels=names,
-            keep_numbers=names is None,
+            matrix.indptr, matrix.indices, largest_component=largest_component, labels=names, keep_numbers=names is None
         )
 
     @classmethod

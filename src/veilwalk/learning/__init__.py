@@ -67,14 +67,7 @@ if TYPE_CHECKING:
         epsilon_of,
         noise_for,
     )
-    from veilwalk.learning._model import (
-        MODEL_SUFFIXES,
-        load_model,
-        predict,
-        require_arrays,
-        save_model,
-        score_sites,
-    )
+    from veilwalk.learning._model import MODEL_SUFFIXES, load_model, predict, require_arrays, save_model, score_sites
     from veilwalk.learning._partition import (
         PARTITION_KINDS,
         Partitioner,

@@ -93,11 +93,7 @@ def flower_app(*, n_features: int, n_classes: int, app: str, initial: str = "", 
 
 
 def from_flower(
-    client_app: Any,
-    *,
-    initial: Any = None,
-    config: Mapping[str, Any] | None = None,
-    threads: int = 1,
+    client_app: Any, *, initial: Any = None, config: Mapping[str, Any] | None = None, threads: int = 1
 ) -> FlowerLearner:
     """Return a learner that runs a Flower app; train it with ``data="partitions"``.
 

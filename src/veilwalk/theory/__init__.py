@@ -41,12 +41,7 @@ if TYPE_CHECKING:
         truncated_mean_nsp,
     )
     from veilwalk.theory._model import AnonymityModel, WalkModel, typical_diameter
-    from veilwalk.theory._returns import (
-        design_return_time,
-        guaranteed_return_time,
-        retroceding_share,
-        return_survival,
-    )
+    from veilwalk.theory._returns import design_return_time, guaranteed_return_time, retroceding_share, return_survival
     from veilwalk.theory._window import (
         distance_entropy,
         node_entropy,

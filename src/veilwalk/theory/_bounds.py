@@ -60,11 +60,7 @@ class Guarantee:
 
 
 def bound_total_variation(
-    return_time_seen: npt.ArrayLike,
-    return_time_design: float,
-    *,
-    model: AnonymityModel,
-    shortest_paths: bool = False,
+    return_time_seen: npt.ArrayLike, return_time_design: float, *, model: AnonymityModel, shortest_paths: bool = False
 ) -> FloatArray:
     """Bound the total variation between W at ``return_time_seen`` and the uniform W of the design.
 

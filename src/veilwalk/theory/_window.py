@@ -94,11 +94,7 @@ def optimal_distance_pmf(
 
 
 def source_posterior(
-    distance_pmf: npt.ArrayLike,
-    return_time_seen: npt.ArrayLike,
-    *,
-    model: AnonymityModel,
-    shortest_paths: bool = False,
+    distance_pmf: npt.ArrayLike, return_time_seen: npt.ArrayLike, *, model: AnonymityModel, shortest_paths: bool = False
 ) -> FloatArray:
     """W_{delta,kappa'}(l), proportional to p(l) E_{delta,kappa'}(l).
 

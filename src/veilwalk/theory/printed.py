@@ -74,11 +74,7 @@ def optimal_distance_pmf(
 
 
 def source_posterior(
-    distance_pmf: npt.ArrayLike,
-    return_time_seen: npt.ArrayLike,
-    *,
-    model: AnonymityModel,
-    shortest_paths: bool = False,
+    distance_pmf: npt.ArrayLike, return_time_seen: npt.ArrayLike, *, model: AnonymityModel, shortest_paths: bool = False
 ) -> FloatArray:
     """eq:designdist on the printed likelihood."""
     likelihood = window_likelihood(return_time_seen, model=model, shortest_paths=shortest_paths)
@@ -127,11 +123,7 @@ def closed_form_total_variation(error: float, *, model: AnonymityModel, divide_b
 
 
 def guaranteed_entropy(
-    tail_probability: float,
-    *,
-    model: AnonymityModel,
-    divide_by_count: bool = False,
-    corollary: bool = False,
+    tail_probability: float, *, model: AnonymityModel, divide_by_count: bool = False, corollary: bool = False
 ) -> float:
     """Alpha of thm:optimalsol_entropybound as printed, in nats; ``corollary`` doubles epsilon."""
     error = error_scale(tail_probability, model=model) * (2 if corollary else 1)
@@ -147,8 +139,6 @@ def _lost_at_farthest(model: AnonymityModel) -> float:
 def _range(model: AnonymityModel) -> int:
     if model.support.size == 1:
         raise InvalidParameterError(
-            "support",
-            str(model.support),
-            "two distances or more: the printed bounds divide by their difference",
+            "support", str(model.support), "two distances or more: the printed bounds divide by their difference"
         )
     return model.support.size - 1

@@ -463,9 +463,7 @@ def plan_run(scenario: Scenario, *, trial: bool = True, times: bool = True) -> P
     return Plan(
         model_bytes=size,
         message_bytes=learning.sealed_bytes(
-            sent,
-            suite=choose_suite(is_overlay=scenario.scheme.graph.is_overlay),
-            recipients=scenario.scheme.recipients,
+            sent, suite=choose_suite(is_overlay=scenario.scheme.graph.is_overlay), recipients=scenario.scheme.recipients
         ),
         state_bytes=learning.params_bytes(state),
         checkpoint_bytes=_checkpoint_bytes(scenario, size, learning.params_bytes(state)),

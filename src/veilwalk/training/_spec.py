@@ -351,8 +351,7 @@ AUDIT = View(defaults=RunSpec(), left_out=frozenset(RunSpec().options) - _OF_SCH
 CLUSTER: View = View(defaults=_AMONG_NODES, left_out=_OF_SIMULATIONS)
 #: ``veilwalk node manifest``: members bring their own data, and the roster brings the network.
 MANIFEST: View = View(
-    defaults=_AMONG_NODES,
-    left_out=_OF_SIMULATIONS | {"graph", "data", "partition", "app", "support", "suite"},
+    defaults=_AMONG_NODES, left_out=_OF_SIMULATIONS | {"graph", "data", "partition", "app", "support", "suite"}
 )
 
 
