@@ -181,9 +181,8 @@ def down(*, out: Out = _OUT) -> None:
 
     Example: veilwalk cluster down --out out/cluster
     """
-    typer.echo(
-        f"{rooms.cluster.stop_cluster(out)} nodes were running, none is now; veilwalk cluster up --out {out} goes on"
-    )
+    stopped = rooms.cluster.stop_cluster(out)
+    typer.echo(f"{stopped} nodes were running, none is now; veilwalk cluster up --out {out} goes on")
 
 
 @app.command("logs")

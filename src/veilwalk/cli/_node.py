@@ -169,11 +169,8 @@ def watch(
 
     Example: veilwalk node watch clinic-a1/node.toml
     """
-    rooms.watch.serve(
-        rooms.watch.Feed(rooms.watch.NodeSource(settings_file(config, config_file), own=own)),
-        port=port,
-        announce=typer.echo,
-    )
+    source = rooms.watch.NodeSource(settings_file(config, config_file), own=own)
+    rooms.watch.serve(rooms.watch.Feed(source), port=port, announce=typer.echo)
 
 
 @app.command("manifest")

@@ -224,13 +224,7 @@ class DeviceLanes:
 
 
 def token_paths(
-    graph: Graph,
-    *,
-    hops: int,
-    lanes: int,
-    seed: int,
-    walk: Walk = SIMPLE,
-    first_lane: int = 0,
+    graph: Graph, *, hops: int, lanes: int, seed: int, walk: Walk = SIMPLE, first_lane: int = 0
 ) -> IntArray:
     """Return the nodes that tokens stand on after 0, 1, ... ``hops`` hops, one row a lane.
 
@@ -479,9 +473,7 @@ def _colluder_mask(graph: Graph, colluders: npt.ArrayLike | None) -> BoolArray:
     mask = np.array(colluders)
     if mask.shape != (graph.n_nodes,) or mask.dtype != np.bool_:
         raise InvalidParameterError(
-            "colluders",
-            f"array of shape {mask.shape} and type {mask.dtype}",
-            f"a mask of {graph.n_nodes} booleans",
+            "colluders", f"array of shape {mask.shape} and type {mask.dtype}", f"a mask of {graph.n_nodes} booleans"
         )
     return frozen(mask)
 

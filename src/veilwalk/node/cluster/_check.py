@@ -58,7 +58,11 @@ def check_node(path: Path, *, peers: bool = True, whole: bool = True) -> Iterato
         return
     keys = yield from _check("keys", lambda: key_ring(config).load(), lambda loaded: f"of {loaded.id}")
     yield from _check("state", lambda: _check_state(config), lambda runs: "a node runs with it" if runs else "free")
-    membership = yield from _check("roster and manifest", lambda: MembershipFiles(config).load(), _describe_versions)
+    membership = yield from _check(
+        "roster and manifest",
+        lambda: MembershipFiles(config).load(),
+        lambda read: f"roster version {read.roster.version}, epoch {read.roster.epoch}, {len(read.roster.ids)} members",
+    )
     yield from _check("files", lambda: _refuse_loose(config), lambda _: "nobody else can read the data")
     if membership is None:
         return
@@ -130,11 +134,6 @@ def _check_run(config: NodeConfig, membership: Membership) -> Iterator[Finding]:
         # No fault: a trial on a busy machine takes longer, and what does not fit is counted.
         cure = "" if needed <= rules.dwell_s else f"tell the keeper (--dwell {needed:g})"
         yield Finding("note" if cure else "ok", what, cure, name="dwell")
-
-
-def _describe_versions(membership: Membership) -> str:
-    roster = membership.roster
-    return f"roster version {roster.version}, epoch {roster.epoch}, {len(roster.members)} members"
 
 
 def _check_state(config: NodeConfig) -> bool:

@@ -10,6 +10,7 @@ import math
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -125,12 +126,7 @@ def set_up_cluster(spec: RunSpec) -> ClusterSetup:
     check_new_run(scheme, spec.scheme)
     learning = spec.learning
     scenario = Scenario.build(
-        scheme,
-        spec,
-        data=learning.data,
-        partition=learning.partition,
-        learner=learning.learner,
-        usual_partition="iid",
+        scheme, spec, data=learning.data, partition=learning.partition, learner=learning.learner, usual_partition="iid"
     )
     return ClusterSetup(spec=spec, scenario=scenario)
 
@@ -236,14 +232,11 @@ def prepare_cluster(folder: Path, plan: ClusterPlan, *, addresses: Sequence[str]
 
 def free_ports(count: int) -> list[int]:
     """Return ports of loopback that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for listener in sockets:
             listener.bind(("127.0.0.1", 0))
         return [listener.getsockname()[1] for listener in sockets]
-    finally:
-        for listener in sockets:
-            listener.close()
 
 
 def _prepare_node(folder: Path, name: str, plan: ClusterPlan, index: int, law: str | None) -> Path:

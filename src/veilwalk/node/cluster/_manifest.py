@@ -163,13 +163,7 @@ def settle_run(
 
 
 def draft_manifest(
-    spec: RunSpec,
-    figures: RunFigures,
-    learner: Learner,
-    roster: Roster,
-    *,
-    run_id: bytes | None = None,
-    **content: Any,
+    spec: RunSpec, figures: RunFigures, learner: Learner, roster: Roster, *, run_id: bytes | None = None, **content: Any
 ) -> Manifest:
     """Return the first manifest of a run of that roster's members; ``content`` are further fields of it."""
     from veilwalk.learning import init_generator

@@ -162,11 +162,10 @@ class Cluster:
 
 def read_status(state: Path) -> NodeStatus | None:
     """Return the status of a node; None where there is none yet."""
-    try:
+    # Not there yet, or in the middle of being made.
+    with contextlib.suppress(SpoolError):
         return node_status(state)
-    except SpoolError:
-        # Not there yet, or in the middle of being made.
-        return None
+    return None
 
 
 def run_cluster(configs: list[Path], tell: Callable[[ClusterStatus], None], *, timeout_s: float) -> ClusterStatus:

@@ -46,6 +46,7 @@ class Trail:
         self._states = [load_config(path).state for path in configs]
         self._path = folder / TRAIL
         self._before: list[NodeStatus | None] = [None] * len(configs)
+        self._held: list[int] = []
         self._restarts: tuple[int, ...] = (0,) * len(configs)
         lines, _ = read_lines(self._path)
         last = lines[-1] if lines else {}
@@ -88,12 +89,8 @@ class Trail:
         news: dict[str, list[Any]] = {"made": [index for _, index in sorted(makers)], "events": events}
         changes = {name: what for name, what in news.items() if what}
         if changes or held != self._held:
-            changes["held"] = held
+            changes["held"] = self._held = held
         return changes
-
-    @property
-    def _held(self) -> list[int]:
-        return [index for index, node in enumerate(self._before) if node is not None and node.in_custody]
 
     def _score(self, status: ClusterStatus) -> dict[str, Any] | None:
         """Evaluate the newest model now and then."""

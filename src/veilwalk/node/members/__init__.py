@@ -42,13 +42,7 @@ if TYPE_CHECKING:
         final_tag,
         node_walk,
     )
-    from veilwalk.node.members._roster import (
-        MOST_EPOCHS,
-        Member,
-        Roster,
-        read_card,
-        spki_sha256,
-    )
+    from veilwalk.node.members._roster import MOST_EPOCHS, Member, Roster, read_card, spki_sha256
     from veilwalk.node.members._signed import (
         canonical_json,
         parse_canonical,

@@ -98,11 +98,9 @@ def describe_changes(previous: Roster, roster: Roster) -> list[tuple[str, str, s
     before, now = ({member.id: _facts(member) for member in version.members} for version in (previous, roster))
     for name in sorted(before.keys() | now.keys()):
         if name not in now:
-            old = before[name]
-            rows += [(f"{name} leaves", old["TLS fingerprint"], ""), ("", old["address"], "")]
+            rows += [(f"{name} leaves", before[name]["TLS fingerprint"], ""), ("", before[name]["address"], "")]
         elif name not in before:
-            new = now[name]
-            rows += [(f"{name} joins", "", new["TLS fingerprint"]), ("", "", new["address"])]
+            rows += [(f"{name} joins", "", now[name]["TLS fingerprint"]), ("", "", now[name]["address"])]
         else:
             pairs = {what: (fact, now[name].get(what, fact)) for what, fact in before[name].items()}
             rows += [(f"{name}: {what}", *pair) for what, pair in pairs.items() if len(set(pair)) == 2]

@@ -232,9 +232,8 @@ class SignedDocument:
         signature = decode_base64(text, _SIGNATURE_BYTES, str(beside))
         kinds = [kind for kind in _KINDS if _is_signed(data, signature, kind, root_public_key)]
         if cls.kind not in kinds:
-            raise CryptoError(
-                f"{path}: {f'a {kinds[0]}, not a {cls.kind}' if kinds else 'not signed by this root key'}"
-            )
+            what = f"a {kinds[0]}, not a {cls.kind}" if kinds else "not signed by this root key"
+            raise CryptoError(f"{path}: {what}")
         return cls.parse(data, str(path))
 
     @classmethod

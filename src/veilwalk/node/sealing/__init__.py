@@ -6,13 +6,7 @@ from veilwalk.core.rooms import open_room
 
 if TYPE_CHECKING:
     from veilwalk.node.sealing._body import Bytes, bucket_code, bucket_for
-    from veilwalk.node.sealing._context import (
-        DIGEST_BYTES,
-        RUN_ID_BYTES,
-        SECRET_BYTES,
-        SealContext,
-        check_recipients,
-    )
+    from veilwalk.node.sealing._context import DIGEST_BYTES, RUN_ID_BYTES, SECRET_BYTES, SealContext, check_recipients
     from veilwalk.node.sealing._envelope import Header, OpenedHeader, Opener, open_body, seal
     from veilwalk.node.sealing._kem import (
         KemPrivateKey,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TypeAlias
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hpke
@@ -14,8 +13,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from veilwalk.core.errors import CryptoError, InvalidParameterError
 from veilwalk.core.geometry import SuiteName
-
-KemPublicKey: TypeAlias = X25519PublicKey | hpke.MLKEM768X25519PublicKey
 
 _MLKEM_SEED_BYTES = 64
 _MLKEM_PUBLIC_BYTES = 1184
@@ -94,7 +91,7 @@ def kem_public_bytes(suite: Suite, secret: bytes) -> bytes:
     return kem_private_key(suite, secret).public
 
 
-def kem_public_key(suite: Suite, data: bytes) -> KemPublicKey:
+def kem_public_key(suite: Suite, data: bytes) -> X25519PublicKey | hpke.MLKEM768X25519PublicKey:
     """Return the public key in ``data``."""
     need_length(suite.public_key_bytes, key=data)
     try:

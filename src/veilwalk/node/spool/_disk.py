@@ -72,18 +72,15 @@ class FolderDisk:
 
     def write(self, name: str, data: Bytes) -> None:
         """Write a file: a new one, or over one whose content nobody needs any more."""
-        with _as_spool_error():
-            # Not truncated first: a file of the same length keeps its blocks, and its sync needs no journal.
-            handle = os.open(self._files / name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(handle, view) :]
-                if os.fstat(handle).st_size != len(data):
-                    os.ftruncate(handle, len(data))
-                os.utime(handle, NO_TIME)
-            finally:
-                os.close(handle)
+        # Not truncated first: a file of the same length keeps its blocks, and its sync needs no journal.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        with _as_spool_error(), os.fdopen(os.open(self._files / name, flags, 0o600), "wb", buffering=0) as file:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(file.fileno(), view) :]
+            if os.fstat(file.fileno()).st_size != len(data):
+                file.truncate()
+            os.utime(file.fileno(), NO_TIME)
 
     def sync(self, name: str) -> None:
         """Make the content of a file safe."""
