@@ -4,7 +4,7 @@ Run ``python -m benchmarks.speed.large_model``; prints one JSON object. A torch 
 linear layers) is trained on digits by twenty peers, interrupted after half the updates, and resumed; the model must be
 the one of a run that was not. ``--payload`` says how it travels, ``--updates`` how long. ``--attack D`` measures the
 content attack on D deliveries instead: each takes a look at every peer's data with three models, and at every peer's
-updates of three.
+updates of three. ``--bare S`` holds an update of S local steps against as many steps of torch alone.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import resource
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ import numpy as np
 from veilwalk.core.payload import decoded, encoded, rounding
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import parse_graph_spec
-from veilwalk.learning import Params
+from veilwalk.learning import Params, Protection, apply_update, load_data
 from veilwalk.training import Scenario, TrainingRun, attacked_rows, gather_evidence, make_spec, train
 
 if TYPE_CHECKING:
@@ -157,6 +158,44 @@ def attacked(payload: str, updates: int, deliveries: int) -> dict[str, Any]:
     }
 
 
+def compared(steps: int, rounds: int = 7) -> dict[str, Any]:
+    """Return how many times the processor's seconds of bare torch steps an update takes, in turns; and the memory."""
+    import torch
+
+    torch.set_num_threads(1)
+    rows = load_data("digits").train.take(slice(0, 90))
+    empty, net, loss = peak_bytes(), network(), torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    features, labels = torch.from_numpy(rows.features), torch.from_numpy(rows.labels)
+
+    def step() -> None:
+        for _ in range(steps):
+            chosen = torch.randperm(len(labels))[:32]
+            optimizer.zero_grad()
+            loss(net(features[chosen]), labels[chosen]).backward()
+            optimizer.step()
+
+    ours, mod = replace(learner(), local_steps=steps), Protection(decay=1000).mod()
+    seconds = np.zeros((rounds + 1, 2))
+    bare_peak, params = 0, ours.init_params(np.random.default_rng(1))
+    for number in range(rounds + 1):
+        began = time.process_time()
+        step()
+        seconds[number, 0] = time.process_time() - began
+        bare_peak = bare_peak or peak_bytes()
+        began = time.process_time()
+        result = apply_update(ours, params, rows, seed=1, node=0, step=number, state={}, age=number, mod=mod)
+        seconds[number, 1], params = time.process_time() - began, result.params
+    # The first of each also loads what is needed.
+    ratios = seconds[1:, 1] / seconds[1:, 0]
+    return {
+        "local_steps": steps,
+        "times_bare": [float(value) for value in (np.median(ratios), ratios.min(), ratios.max())],
+        "bare_bytes": bare_peak - empty,
+        "update_bytes": peak_bytes() - empty,
+    }
+
+
 def main() -> None:
     """Print what was measured."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -165,8 +204,11 @@ def main() -> None:
     parser.add_argument(
         "--attack", type=int, default=0, metavar="DELIVERIES", help="measure the content attack instead"
     )
+    parser.add_argument("--bare", type=int, default=0, metavar="STEPS", help="an update beside bare torch steps")
     options = parser.parse_args()
-    if options.attack:
+    if options.bare:
+        print(json.dumps(compared(options.bare)))
+    elif options.attack:
         print(json.dumps(attacked(options.payload, options.updates, options.attack)))
     else:
         print(json.dumps(measured(options.payload, options.updates)))

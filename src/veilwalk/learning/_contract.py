@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 _LEARN_TASK, _INIT_TASK = 0x6C656172, 0x696E6974
+# Numbers that are moved at once: in double precision they stay in the caches.
+_SLAB = 1 << 14
 
 #: private-walk: sealed for distant nodes, of whom the first to be met opens. paper-walk: the same, sealed for one as in
 #: the paper, many hops an update. plain-walk: handed to a neighbour, who updates it.
@@ -159,11 +161,19 @@ def params_norm(params: Params) -> float:
 def shrink_change(before: Params, after: Params, share: float) -> dict[str, Array]:
     """Return ``before`` moved by a share of the way to ``after``; arrays of whole numbers are those of ``after``."""
     return {
-        name: (value + share * np.subtract(after[name], value, dtype=np.float64)).astype(value.dtype)
-        if has_reals(value)
-        else after[name]
+        name: _move_towards(value, after[name], share) if has_reals(value) else after[name]
         for name, value in before.items()
     }
+
+
+def _move_towards(before: Array, after: Array, share: float) -> Array:
+    """Return an array moved by a share of the way to another, in double precision, some numbers after the other."""
+    moved = np.empty(before.shape, dtype=before.dtype)
+    ends, flat = (before.reshape(-1), after.reshape(-1)), moved.reshape(-1)
+    for start in range(0, flat.size, _SLAB):
+        old, new = (end[start : start + _SLAB] for end in ends)
+        flat[start : start + _SLAB] = old + share * np.subtract(new, old, dtype=np.float64)
+    return moved
 
 
 def move_params(before: Params, after: Params, changes: Params) -> dict[str, Array]:

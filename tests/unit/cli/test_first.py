@@ -75,7 +75,7 @@ def test_the_demo_is_train_with_nothing_said(run: Cli, tmp_path: Path, monkeypat
     (folder / "run.json").write_text("{}")
     (folder / "config.toml").write_text(Scenario.from_spec(make_spec()).spec.to_toml(TRAIN))
     assert run(["demo", "--out", str(folder)])[0] == 0
-    assert calls == [{"out": folder, "resume": resume, "as_json": False} for resume in (False, True)]
+    assert calls == [{"out": folder, "resume": resume, "watch": False, "as_json": False} for resume in (False, True)]
     (folder / "config.toml").write_text(make_spec(seed=8).to_toml(TRAIN))
     code, _, err = run(["demo", "--out", str(folder)])
     assert (code, "holds another run than the demo" in err, len(calls)) == (2, True, 2)

@@ -15,6 +15,7 @@ from veilwalk.learning import (
     StepContext,
     UpdateResult,
 )
+from veilwalk.learning._contract import shrink_change
 
 
 def context(seed: int = 0) -> StepContext:
@@ -141,3 +142,12 @@ def test_bad_parameters_are_refused_by_name(make: object, name: str) -> None:
     """One line that names the parameter."""
     with pytest.raises(InvalidParameterError, match=f"^{name} = "):
         make()  # type: ignore[operator]
+
+
+def test_a_large_array_moves_as_a_small_one_does() -> None:
+    """Numbers are moved some after the other; each comes out as if all were moved at once, rounded once."""
+    rng = np.random.default_rng(1)
+    before, after = ({"w": rng.standard_normal((5, 7001)).astype(np.float32)} for _ in range(2))
+    moved = shrink_change(before, after, 0.37)["w"]
+    exact = before["w"] + 0.37 * np.subtract(after["w"], before["w"], dtype=np.float64)
+    assert moved.tobytes() == exact.astype(np.float32).tobytes()
