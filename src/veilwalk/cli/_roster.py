@@ -211,10 +211,10 @@ def deal(
     out: Out = _NEXT,
     days: Days = 90,
 ) -> None:
-    """Draft the next roster of a secret overlay, with all changes at once.
+    """Draft the next roster of a secret overlay.
 
-    Nothing is signed yet. Links stay as they are. Members' new cards (keys rotate) bring keys of further periods;
-    newcomers get the places of those who left with the version before, or new ones.
+    With all changes at once. Nothing is signed yet. Links stay as they are. Members' new cards (keys rotate) bring keys
+    of further periods; newcomers get the places of those who left with the version before, or new ones.
 
     Example: veilwalk roster deal cards/*.json --remove clinic-b2
 
