@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
@@ -14,13 +14,13 @@ from tests.helpers.cli import Cli
 from veilwalk.audit._plan import INFERENCES
 from veilwalk.audit._settings import PLACEMENTS
 from veilwalk.cli._main import app
+from veilwalk.core.geometry import SuiteChoice
 from veilwalk.design._channel import OBSERVERS
 from veilwalk.design._paper import FORMULAS
-from veilwalk.node import Suite
 from veilwalk.training import SCHEMES
 
 GROUPS = ((), ("cluster",), ("graph",), ("keys",), ("node",), ("paper",), ("roster",))
-SUITES = {suite.name.lower() for suite in Suite}
+SUITES = set(get_args(SuiteChoice))
 CHOICES = {
     ("keys new", "--suite"): SUITES,
     ("cluster up", "--suite"): SUITES,
