@@ -253,7 +253,7 @@ def test_a_sealed_message_reads_as_the_format_says(suite: Suite, recipients: int
     header = AESGCM(header_keys[0]).decrypt(bytes(12), message[end : end + 144], message[:end])
     assert header[:32] == bytes(32)
     assert header[64:80] == update_id
-    assert header[80] == 2
+    assert header[80] == 1
     assert header[81:89] == b"walk-tag"
     assert int.from_bytes(header[89:93], "big") == 7
     assert int.from_bytes(header[93:101], "big") == len(body)
