@@ -30,6 +30,8 @@ def begun(path: Path, out: Path, engine: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*command, "--out", str(out), "--engine", engine],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        # Not the cluster of another test that runs here, and ends while this one uses it.
+        env=os.environ | {"RAY_ADDRESS": "local"},
     )  # fmt: skip
 
 
@@ -69,7 +71,7 @@ def test_an_interrupt_loses_no_finished_case(tmp_path: Path, engine: str, undist
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
     _, complaint = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, complaint
     assert complaint == f"veilwalk: interrupted: finished cases are in {out}: run the same command again to resume\n"
     done = kept(out)
     assert 0 < len(done) < CASES
