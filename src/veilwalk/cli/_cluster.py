@@ -76,9 +76,7 @@ def up(
     if nodes is not None or degree is not None or (has_own_scheme and values["graph"] is None):
         if values["graph"] is not None:
             raise ConfigError("--graph and --nodes, --degree name the network twice: leave one out")
-        # A scheme of one's own is for links that all members know.
-        kind = "rrg" if has_own_scheme else "overlay"
-        values["graph"] = f"{kind}:{nodes or 20}:{degree or 3}:seed={1 if seed is None else seed}"
+        values["graph"] = _name_network(nodes or 20, degree or 3, seed, is_published=has_own_scheme)
     settings = merge_settings(CLUSTER, None, sets or [], values | {"seed": seed})
     spec = rooms.cluster.read_cluster_spec(out, settings) or CLUSTER.read(settings)
     with page_of(out, enabled=watch):
@@ -86,6 +84,15 @@ def up(
         write_atomically(out / "result.json", record.to_json().encode())
         content = record.to_dict()
         show_result(content, lambda: _print(content, out), as_json=as_json)
+
+
+def _name_network(nodes: int, degree: int, seed: int | None, *, is_published: bool) -> str:
+    """Return the spec of a network of so many nodes: an overlay, unless a scheme of one's own needs published links.
+
+    Where all are neighbours there is nobody to seal for on an overlay.
+    """
+    kind = "rrg" if is_published or nodes <= degree + 1 else "overlay"
+    return f"{kind}:{nodes}:{degree}:seed={1 if seed is None else seed}"
 
 
 def _run(spec: rooms.training.RunSpec, out: Path, timeout: float) -> Record:

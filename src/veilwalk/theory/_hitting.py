@@ -55,14 +55,6 @@ def hitting_pmf_nsp(time: npt.ArrayLike, *, distance: npt.ArrayLike, model: Walk
     return np.where(gap > 0, -math.expm1(-a) * np.exp(-a * np.maximum(gap - 1, 0)), 0.0)
 
 
-def hitting_pmf(time: npt.ArrayLike, *, distance: npt.ArrayLike, model: WalkModel) -> FloatArray:
-    """P(T_FH = time | distance), both scenarios mixed.  Paper: text before Gl4 (unlabelled)."""
-    sp = shortest_path_probability(distance, model=model)
-    direct = hitting_pmf_sp(time, distance=distance, model=model)
-    lost = hitting_pmf_nsp(time, distance=distance, model=model)
-    return sp * direct + (1 - sp) * lost
-
-
 def hitting_cdf_sp(bound: npt.ArrayLike, *, distance: npt.ArrayLike, model: WalkModel) -> FloatArray:
     """P(T_FH <= bound | distance, SP), summed; the neglected tail is below 1e-22."""
     return _accumulate_sp(bound, distance, model=model)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -12,13 +13,21 @@ import pytest
 from veilwalk import theory
 from veilwalk.core.errors import InvalidParameterError
 from veilwalk.theory import _hitting, printed
-from veilwalk.theory._hitting import hitting_pmf
 
 SIZES = [10, 300, 10**6, 10**12]
 
 
 def walk(n_nodes: int, degree: int = 4) -> theory.WalkModel:
     return theory.WalkModel(n_nodes=n_nodes, degree=degree)
+
+
+def hitting_pmf(time: Any, *, distance: float, model: theory.WalkModel) -> np.ndarray:
+    """P(T_FH = time | distance), both scenarios mixed; in the paper before Gl4."""
+    sp = theory.shortest_path_probability(distance, model=model)
+    direct, lost = (
+        law(time, distance=distance, model=model) for law in (theory.hitting_pmf_sp, theory.hitting_pmf_nsp)
+    )
+    return np.asarray(sp * direct + (1 - sp) * lost)
 
 
 def exact_sp_pmf(t: int, ell: int, c: int) -> Fraction:
