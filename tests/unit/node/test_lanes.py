@@ -20,7 +20,7 @@ from veilwalk.core.walk import SIMPLE
 from veilwalk.node import RunRules
 from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
 from veilwalk.node.link import Limits
-from veilwalk.node.members import encode_params
+from veilwalk.node.members import Manifest, encode_params
 from veilwalk.node.peer import MembershipFiles
 from veilwalk.node.peer._config import load_config
 from veilwalk.node.peer._ends import sign_end
@@ -329,6 +329,26 @@ def put_models(config: Path, walks: int, **models: tuple[int, float]) -> None:
             kind, _, lane = name.partition("_")
             tables.set_model(kind, stored, lane=int(lane or 0), tag=bytes(8), iteration=iteration)
     spool.close()
+
+
+def test_status_is_read_while_a_version_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that was the newest when somebody looked can still be read when the next one is kept; no older one."""
+    setup = set_up_cluster(CLUSTER.defaults.change(graph="rrg:6:3:seed=1", suite="x25519"))
+    config = prepare_or_resume(setup, tmp_path / "c")[0]
+    put_models(config, 1)
+    settings = load_config(config)
+    files, read = MembershipFiles(settings), Manifest.read_draft
+    manifest = files.load().manifest
+
+    def read_late(path: Path) -> Manifest:
+        files.keep(replace(manifest, version=2, prev_digest=manifest.digest))
+        return read(path)
+
+    monkeypatch.setattr(Manifest, "read_draft", read_late)
+    assert node_status(settings.state, with_versions=True).manifest_version == 1
+    files.keep(replace(manifest, version=3, prev_digest=manifest.digest))
+    kept = sorted(path.name for path in (settings.state / "manifests").glob("*.json"))
+    assert kept == ["0000000002.json", "0000000003.json"]
 
 
 def test_without_a_test_set_one_end_is_exported(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ class MembershipFiles:
                 return
             write_atomically(signature_path(copy), signature_path(self._paths[document.kind]).read_bytes())
             write_atomically(copy, document.data)
-            for old in sorted(folder.glob("*.json"))[:-1]:
+            for old in sorted(folder.glob("*.json"))[:-2]:  # the one before stays: somebody may be about to read it
                 old.unlink()
                 signature_path(old).unlink(missing_ok=True)
         except (OSError, RecordError) as error:
