@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,8 @@ CASES: tuple[tuple[OverlayAttack, int, float, int], ...] = (
     (OverlayAttack(name="the same, without its draws", seizes=False, uses_draws=False, **_NAMED, **_OWN), 16, 0.1, 3),
     *((OverlayAttack(name=f"32 updates over {e} fresh overlays", overlays=e), 16, 0.1, 3) for e in (1, 4, 8)),
 )
+#: Blank legs: recipients, share of openers that train.
+BLANK: tuple[tuple[int, float], ...] = ((16, 0.5), (16, 0.25), (64, 0.5))
 # Points of other ways: hops, named of one update that is read, of eight linked; of honest members, one and eight.
 # Coalitions that open by the rule are those of what-really-leaks.md, the rest are formulas.
 _RETURN = 1.0 - 0.8 * 269 / 300
@@ -92,12 +94,14 @@ def measure_rows() -> list[dict[str, Any]]:
     """Measure every case that is not stored."""
     stored = json.loads(ROWS.read_text()) if ROWS.exists() else []
     rows: list[dict[str, Any]] = []
-    for attack, recipients, share, degree in CASES:
+    blank = [(OverlayAttack(name=f"cartographer, {1 - q:.0%} of legs blank"), k, 0.1, 3, q) for k, q in BLANK]
+    for attack, recipients, share, degree, trains in [*((*case, 1.0) for case in CASES), *blank]:
         about = {"attack": asdict(attack), "recipients": recipients, "colluding": share, "degree": degree}
         if kept := [row for row in stored if about.items() <= row.items()]:
             rows += kept
             continue
         scheme = choose_scheme(f"overlay:{NODES}:{degree}:seed={SEED}", recipients=recipients)
+        scheme = replace(scheme, train_probability=trains)
         options: dict[str, Any] = {"linked": (32,)} if attack.name.startswith("32") else {}
         measured = measure_overlay(
             scheme, attack, colluders=round(NODES * share), replicas=REPLICAS, seed=SEED, **options

@@ -29,6 +29,7 @@ from veilwalk.audit._kernels_coalitions import (
     N_COLUMNS,
     ONE_VICTIM,
     OWN_SET,
+    SEALER,
     STEPS,
     play_cheating_lane,
     play_seizing_lane,
@@ -40,6 +41,7 @@ from veilwalk.audit._members import select_read
 from veilwalk.audit._play import draw_pools
 from veilwalk.audit._score import estimate_over_lanes
 from veilwalk.core.arrays import BoolArray, FloatArray, IntArray, normalised
+from veilwalk.core.errors import InvalidParameterError
 from veilwalk.core.randomness import task_generator
 from veilwalk.core.stats import estimate_mean
 from veilwalk.design import Scheme, approximate_read_share
@@ -111,6 +113,7 @@ class OverlayPlay:
     honest_updates: int
     graph: Graph
     member: BoolArray
+    trains: float = 1.0
 
     @property
     def exposed(self) -> BoolArray:
@@ -154,11 +157,13 @@ def play_seizing(scheme: Scheme, member: BoolArray, *, updates: int, seed: int, 
     tables, total = [], 0
     for path in paths:
         out = np.zeros((updates, N_COLUMNS), dtype=np.int64)
-        count, n_updates = play_seizing_lane(path, pools, aims, member, attack.seizes, rng.random(99_991), out)
+        count, n_updates = play_seizing_lane(
+            path, pools, aims, member, attack.seizes, scheme.train_probability, rng.random(99_991), out
+        )
         tables.append(out[:count])
         total += n_updates
     rows = np.concatenate(tables)
-    return OverlayPlay(rows, pools, aims, total, graph, member)
+    return OverlayPlay(rows, pools, aims, total, graph, member, scheme.train_probability)
 
 
 def weigh_makers(play: OverlayPlay, attack: OverlayAttack) -> FloatArray:
@@ -181,27 +186,30 @@ def weigh_makers(play: OverlayPlay, attack: OverlayAttack) -> FloatArray:
         hazards[:] = hazards[1]
     rows[:, STEPS] = np.minimum(rows[:, STEPS], _LONGEST)
     out = np.zeros((len(rows), graph.n_nodes))
+    sealers = weigh_own_keys(play) if attack.seizes else np.ones_like(out)
     if attack.has_map:
         tails = np.repeat(np.arange(graph.n_nodes), graph.degrees)
         keys = tails * graph.n_nodes + graph.indices
         back = np.searchsorted(keys, graph.indices.astype(np.int64) * graph.n_nodes + tails)
-        weigh_with_map(rows, own, hazards, graph.indptr, graph.indices, back, ~member, out)
+        links = graph.indptr, graph.indices, back
+        weigh_with_map(rows, own, hazards, play.trains, sealers, links, ~member, out)
+    elif play.trains < 1.0:
+        raise InvalidParameterError("has_map", attack.has_map, "true where legs are blank")
     else:
         free = np.where(member, 0.0, graph.degrees - graph.adjacency @ member.astype(np.float64))
         weigh_without_map(rows, own, hazards, free, out)
-    if attack.seizes:
-        out = normalised(out * weigh_own_keys(play))
+        out = normalised(out * sealers)
     prior = normalised(np.where(member, 0.0, out.sum(axis=0) + 1.0))
     return np.asarray(normalised((1.0 - _DOUBT) * out + _DOUBT * prior))
 
 
 def weigh_own_keys(play: OverlayPlay) -> FloatArray:
-    """Return how likely each node, as the maker, draws just these of the members' keys, with which they try a message.
+    """Return how likely each node, sealing last, draws just these of the members' keys, with which they try a message.
 
-    A maker seals for none of its neighbours. With n colluding neighbours it has n more honest keys to choose from.
+    A node seals for none of its neighbours. With n colluding neighbours it has n more honest keys to choose from.
     """
     graph, member = play.graph, play.member
-    drawn = play.pools[play.rows[:, MAKER], play.rows[:, DRAWN_SET]]
+    drawn = play.pools[play.rows[:, SEALER], play.rows[:, DRAWN_SET]]
     rows, slots = np.nonzero(member[drawn])
     shape = (len(drawn), graph.n_nodes)
     opening: Any = sparse.csr_array((np.ones(len(rows)), (rows, drawn[rows, slots])), shape=shape)

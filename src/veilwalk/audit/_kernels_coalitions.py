@@ -2,7 +2,7 @@
 
 A stretch is the part of a path between two visits to members of the coalition: L honest nodes, of which the first and
 the last are their neighbours. What a member reads was made on the stretch before it was first held. Each row of a play
-is one such update: see the columns.
+is one such update: see the columns. An honest opener trains, or seals the model again as it is: a blank leg.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from veilwalk.walks.compiled import jit, jit_parallel
 
 Array = Any
 #: Columns: the maker; first and last node of the stretch, and its length; updates made on it; the set that the
-#: coalition sealed for before it, or -1 where an honest node had sealed; the set of the maker.
-MAKER, FIRST, LAST, STEPS, COUNT, OWN_SET, DRAWN_SET, N_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7
+#: coalition sealed for before it, or -1 where an honest node had sealed; who sealed last on it, for which set, and
+#: whether a member can read that.
+MAKER, FIRST, LAST, STEPS, COUNT, OWN_SET, SEALER, DRAWN_SET, READABLE, N_COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 #: Whom members that cheat seal for: as the law says, one victim, or somebody else each time; and the column of a run of
 #: cheaters that has whom they expected, beside the maker.
 HONESTLY, ONE_VICTIM, ANYBODY, GUESS = 0, 1, 2, 1
@@ -25,19 +26,18 @@ HONESTLY, ONE_VICTIM, ANYBODY, GUESS = 0, 1, 2, 1
 
 @jit
 def play_seizing_lane(
-    path: Array, pools: Array, aims: Array, member: Array, seizes: Any, draws: Array, out: Array
+    path: Array, pools: Array, aims: Array, member: Array, seizes: Any, trains: float, draws: Array, out: Array
 ) -> Any:
     """Play the protocol on one path; write a row for each honest update that the coalition reads.
 
     ``pools[i]`` are sets of recipients of node i; members seal for rows of ``aims`` (-1 fills a slot with nobody's
     key). A coalition that ``seizes`` opens whatever any key of its members opens; else a member opens by the rule.
-    Returns the rows written and the number of honest updates.
+    ``trains``: the chance that an honest opener trains. Returns the rows written and the number of honest updates.
     """
     chosen, own_set, maker, n_rows, honest_updates = pools[path[0], 0], -1, path[0], 0, 0
-    readable, held, draw, drawn = False, False, 0, 0
+    readable, held, draw, drawn, sealer = False, False, 0, 0, path[0]
     # Where the last member stood, the own set that left with the token, and updates made since.
     left, left_set, count = -1, -1, 0
-    first, last, steps, n_updates, before = -1, -1, 0, 0, -1
     for hop in range(1, path.shape[0]):
         node = path[hop]
         opens = False
@@ -45,16 +45,15 @@ def play_seizing_lane(
             opens |= recipient == node
         if member[node]:
             if left >= 0 and not held and not member[maker] and count > 0:
-                first, last, steps, n_updates, before = path[left + 1], path[hop - 1], hop - left - 1, count, left_set
+                if n_rows == out.shape[0]:
+                    return n_rows, honest_updates
+                # It counts if a member reads it before the next update.
+                out[n_rows, MAKER], out[n_rows, FIRST], out[n_rows, LAST] = maker, path[left + 1], path[hop - 1]
+                out[n_rows, STEPS], out[n_rows, COUNT], out[n_rows, OWN_SET] = hop - left - 1, count, left_set
+                out[n_rows, SEALER], out[n_rows, DRAWN_SET], out[n_rows, READABLE] = sealer, drawn, readable
                 held = True
             if opens or (seizes and readable):
-                if held:
-                    if n_rows == out.shape[0]:
-                        return n_rows, honest_updates
-                    out[n_rows, MAKER], out[n_rows, FIRST], out[n_rows, LAST] = maker, first, last
-                    out[n_rows, STEPS], out[n_rows, COUNT], out[n_rows, OWN_SET] = steps, n_updates, before
-                    out[n_rows, DRAWN_SET] = drawn
-                    n_rows += 1
+                n_rows += held
                 draw = (draw + 1) % draws.shape[0]
                 own_set = int(draws[draw] * aims.shape[0])
                 chosen, maker, held, readable = aims[own_set], node, False, False
@@ -62,12 +61,15 @@ def play_seizing_lane(
         elif opens:
             draw = (draw + 1) % draws.shape[0]
             drawn = int(draws[draw] * pools.shape[1])
-            chosen, own_set, maker, held = pools[node, drawn], -1, node, False
-            readable = False
+            chosen, own_set, sealer, readable = pools[node, drawn], -1, node, False
             for recipient in chosen:
                 readable |= member[recipient]
-            count += 1
-            honest_updates += 1
+            if trains < 1.0:
+                draw = (draw + 1) % draws.shape[0]
+            if trains == 1.0 or draws[draw] < trains:
+                maker, held = node, False
+                count += 1
+                honest_updates += 1
     return n_rows, honest_updates
 
 
@@ -122,42 +124,72 @@ def _advance_weights(state: Array, offsets: Array, table: Array, back: Array, ho
                 out[onward] += weight
 
 
+@jit
+def _sum_onward(offsets: Array, table: Array, back: Array, honest: Array, arc: Any, values: Array) -> Any:
+    """Return the sum of values on the arcs that a walk can take after ``arc``."""
+    total, node = 0.0, table[arc]
+    for onward in range(offsets[node], offsets[node + 1]):
+        if onward != back[arc] and honest[table[onward]]:
+            total += values[onward]
+    return total
+
+
+@jit
+def _weigh_ends(row: Array, hazards: Array, trains: float, sealers: Array, graph: Any, honest: Array) -> Any:
+    """Return for each step and arc how likely the rest of a stretch is after its last update was made there.
+
+    That update may be the last that is sealed on it: who sealed last is weighed by ``sealers``. Or blank legs follow.
+    """
+    offsets, table, back = graph
+    steps, last, arcs = row[STEPS], row[LAST], table.shape[0]
+    lasting = 1.0 - (hazards[2] if row[READABLE] else hazards[0])
+    ways, ends = np.zeros(arcs), np.zeros((steps + 1, arcs))
+    # Sealed again later: at this step or after it, after the next one, after the one after that.
+    again, next_again, far_again = np.zeros(arcs), np.zeros(arcs), np.zeros(arcs)
+    before = np.zeros(arcs)
+    for step in range(steps, 0, -1):
+        scale = lasting ** max(steps - step - 1, 0)
+        before[:] = ways
+        if step < steps and trains < 1.0:
+            for arc in range(arcs):
+                far_again[arc] = _sum_onward(offsets, table, back, honest, arc, next_again)
+            for arc in range(arcs):
+                next_again[arc] = _sum_onward(offsets, table, back, honest, arc, again)
+        for arc in range(arcs):
+            node = table[arc]
+            if not honest[node]:
+                continue
+            if step == steps:
+                ways[arc] = 1.0 if node == last else 0.0
+            else:
+                ways[arc] = _sum_onward(offsets, table, back, honest, arc, before)
+            ends[step, arc] = sealers[node] * scale * ways[arc] + far_again[arc]
+            again[arc] = hazards[1] * (1.0 - trains) * ends[step, arc] + (1.0 - hazards[1]) * next_again[arc]
+    return ends
+
+
 @jit_parallel
 def weigh_with_map(
-    rows: Array, chances: Array, hazards: Array, offsets: Array, table: Array, back: Array, honest: Array, out: Array
+    rows: Array, chances: Array, hazards: Array, trains: float, sealers: Array, graph: Any, honest: Array, out: Array
 ) -> None:
     """Write into ``out[row, i]`` the posterior that node i made the update, for an observer that knows the map.
 
     ``chances[s, i]`` is the chance that node i is a recipient of the coalition's set s, for this observer. ``hazards``
     are the chances that a node is a recipient of an honest set: of one that no member can read, of one that was opened
-    on the stretch, of one that a member reads. The next node after a maker is its neighbour, and no recipient.
+    on the stretch, of one that a member reads. ``sealers[row, i]``: how likely i is to have drawn the last set. The
+    next node after one that sealed is its neighbour, and no recipient.
     """
+    offsets, table, back = graph
     arcs = table.shape[0]
     for row in numba.prange(rows.shape[0]):
-        first, last, steps = rows[row, FIRST], rows[row, LAST], rows[row, STEPS]
-        count, own = rows[row, COUNT], rows[row, OWN_SET]
-        # later[t]: ways from an arc at step t to the end of the stretch.
-        later = np.zeros((steps + 1, arcs))
-        for arc in range(arcs):
-            if table[arc] == last:
-                later[steps, arc] = 1.0
-        for step in range(steps - 1, 0, -1):
-            for arc in range(arcs):
-                node = table[arc]
-                if not honest[node]:
-                    continue
-                total = 0.0
-                for onward in range(offsets[node], offsets[node + 1]):
-                    if onward != back[arc] and honest[table[onward]]:
-                        total += later[step + 1, onward]
-                later[step, arc] = total
-        # state[k, fresh]: k updates so far, and whether the last was made by the node just left.
-        state, moved = np.zeros((count, 2, arcs)), np.zeros((count, 2, arcs))
+        first, steps, count, own = rows[row, FIRST], rows[row, STEPS], rows[row, COUNT], rows[row, OWN_SET]
+        ends = _weigh_ends(rows[row], hazards, trains, sealers[row], graph, honest)
+        # state[0]: not opened yet; state[1 + k, fresh]: k updates so far, and whether the node just left sealed.
+        state, moved = np.zeros((count + 1, 2, arcs)), np.zeros((count + 1, 2, arcs))
         for step in range(1, steps + 1):
-            scale = (1.0 - hazards[2]) ** max(steps - step - 1, 0)
             moved[:] = 0.0
             if step > 1:
-                for k in range(count):
+                for k in range(count + 1):
                     _advance_weights(state[k, 0], offsets, table, back, honest, moved[k, 0])
                     _advance_weights(state[k, 1], offsets, table, back, honest, moved[k, 1])
             else:
@@ -167,19 +199,20 @@ def weigh_with_map(
                         moved[0, 0, arc] = 1.0
                         break
             state[:] = 0.0
-            for k in range(count):
+            for k in range(count + 1):
                 for arc in range(arcs):
                     node = table[arc]
                     fresh, stale = moved[k, 1, arc], moved[k, 0, arc]
                     if fresh == 0.0 and stale == 0.0:
                         continue
-                    chance = hazards[1] if k > 0 else hazards[0] if own < 0 else chances[own, node]
-                    opened = stale * chance
+                    opened = stale * (hazards[1] if k > 0 else hazards[0] if own < 0 else chances[own, node])
                     state[k, 0, arc] += fresh + stale - opened
-                    if k == count - 1:
-                        out[row, node] += opened * scale * later[step, arc]
+                    made = max(k, 1)
+                    state[made, 1, arc] += opened * (1.0 - trains)
+                    if made == count:
+                        out[row, node] += opened * trains * ends[step, arc]
                     else:
-                        state[k + 1, 1, arc] += opened
+                        state[made + 1, 1, arc] += opened * trains
         total = out[row].sum()
         if total > 0.0:
             out[row] /= total

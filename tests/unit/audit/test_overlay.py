@@ -10,6 +10,7 @@ import pytest
 
 from veilwalk.audit import OverlayAttack, audit, iter_answers, measure_overlay
 from veilwalk.audit._coalitions import average_unnamed, count_corruptions, named_nodes, play_seizing, weigh_makers
+from veilwalk.core.errors import InvalidParameterError
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import Graph, overlay, random_regular
 
@@ -25,33 +26,39 @@ def test_who_watches_knows_its_own_name_and_its_neighbours_names() -> None:
     np.testing.assert_allclose(weights, [[0.0, 0.1, 0.4, 0.4, 0.1]])
 
 
-def enumerate_makers(graph: Graph, row: np.ndarray, chances: np.ndarray, hazards: np.ndarray) -> np.ndarray:
-    """Return who made the last update of a stretch, by every path and every way that updates fall on it."""
+def enumerate_makers(
+    graph: Graph, row: np.ndarray, chances: np.ndarray, hazards: np.ndarray, *, trains: float, sealers: np.ndarray
+) -> np.ndarray:
+    """Return who made the last update of a stretch, by every path and every way that openings fall on it."""
     first, last, steps, count, own = row[1:6]
+    lasting = hazards[2] if row[8] else hazards[0]
     out = np.zeros(graph.n_nodes)
 
-    def follow(path: list[int], made: int, latest: int, maker: int, weight: float) -> None:
-        place, node = len(path), path[-1]
-        if weight == 0.0:
-            return
-        # A neighbour of who has just sealed is no recipient.
-        chance = (
-            0.0 if latest == place - 1 else hazards[2] if made == count else hazards[1] if made else chances[own, node]
-        )
-        outcomes = [(made, latest, maker, weight * (1.0 - chance))]
-        if made < count:
-            outcomes.append((made + 1, place, node, weight * chance))
-        for made_then, latest_then, maker_then, left in outcomes:
-            if place == steps:
-                if node == last and made_then == count:
-                    out[maker_then] += left
-                continue
-            before = path[-2] if place > 1 else -1
-            for onward in graph.neighbours(node):
-                if onward != before and not MEMBER[onward]:
-                    follow([*path, int(onward)], made_then, latest_then, maker_then, left)
+    def weigh(path: list[int], opened: dict[int, bool]) -> float:
+        # Each place of the path, by who sealed last before it; a neighbour of who has just sealed is no recipient.
+        weight = float(sealers[path[max(opened)]])
+        for place, node in enumerate(path):
+            before = max((other for other in opened if other < place), default=-1)
+            is_last = before == max(opened)
+            chance = chances[own, node] if before < 0 else lasting if is_last else hazards[1]
+            chance = 0.0 if 0 <= before == place - 1 else chance
+            by_leg = trains if opened.get(place) else 1.0 - trains
+            weight *= chance * by_leg if place in opened else 1.0 - chance
+        return weight
 
-    follow([int(first)], 0, -1, -1, 1.0)
+    def follow(path: list[int], opened: dict[int, bool]) -> None:
+        place, made = len(path) - 1, sum(opened.values())
+        outcomes = [opened, opened | {place: False}] if trains < 1.0 else [opened]
+        for then in [*outcomes, opened | {place: True}] if made < count else outcomes:
+            if len(path) < steps:
+                before = path[-2] if place else -1
+                for onward in graph.neighbours(path[-1]):
+                    if onward != before and not MEMBER[onward]:
+                        follow([*path, int(onward)], then)
+            elif path[-1] == last and sum(then.values()) == count:
+                out[path[max(at for at, trained in then.items() if trained)]] += weigh(path, then)
+
+    follow([int(first)], {})
     return out
 
 
@@ -67,29 +74,43 @@ def weigh_keys(graph: Graph, chosen: np.ndarray) -> np.ndarray:
     return np.array(counts)
 
 
-def test_the_filter_with_a_map_agrees_with_all_paths_one_by_one() -> None:
-    attack = OverlayAttack()
-    play = play_seizing(SCHEME, MEMBER, updates=300, seed=3, attack=attack)
+@pytest.mark.parametrize("trains", [1.0, 0.5])
+def test_the_filter_with_a_map_agrees_with_all_paths_one_by_one(trains: float) -> None:
+    attack, scheme = OverlayAttack(), replace(SCHEME, train_probability=trains)
+    play = play_seizing(scheme, MEMBER, updates=300, seed=3, attack=attack)
     rows = play.rows[(play.rows[:, 3] <= 7) & (play.rows[:, 3] > 1) & (play.rows[:, 5] >= 0)][:40]
     assert rows[:, 4].max() > 1
-    short = replace(play, rows=rows)
-    weights = weigh_makers(short, attack)
+    # Where all train, it was made by who sealed last, and read at once.
+    assert np.all(rows[:, 6] == rows[:, 0]) == np.all(rows[:, 8]) == (trains == 1.0)
+    weights = weigh_makers(replace(play, rows=rows), attack)
     own = np.array([np.isin(np.arange(60), aim) for aim in play.aims], dtype=np.float64)
     share = MEMBER.mean()
     some = 1.0 - (1.0 - share) ** 8
     hazards = np.array([8.0, 8.0 * (1.0 - share), 8.0 * (1.0 - share / some)]) / 54
     for row, found in zip(rows, weights, strict=True):
-        expected = enumerate_makers(SCHEME.graph, row, own, hazards)
-        expected *= weigh_keys(SCHEME.graph, play.pools[row[0], row[6]])
+        sealers = weigh_keys(SCHEME.graph, play.pools[row[6], row[7]])
+        expected = enumerate_makers(SCHEME.graph, row, own, hazards, trains=trains, sealers=sealers)
         expected /= expected.sum()
         # A thousandth of the prior is mixed in.
         np.testing.assert_allclose(found, expected, atol=1.1e-3)
 
 
+def test_a_coalition_without_a_map_is_refused_where_legs_are_blank() -> None:
+    scheme = replace(SCHEME, train_probability=0.5)
+    with pytest.raises(InvalidParameterError) as refusal:
+        measure_overlay(scheme, OverlayAttack(has_map=False), colluders=6, linked=(1,), replicas=1)
+    assert refusal.value.name == "has_map"
+
+
 def test_a_coalition_with_the_map_is_calibrated_and_bounded_by_its_neighbours() -> None:
     scheme = choose_scheme(overlay(100, 3, seed=1), recipients=8)
     one, eight = measure_overlay(scheme, OverlayAttack(), colluders=10, linked=(1, 8), replicas=6, seed=2)
-    for row in (one, eight):
+    blank = replace(scheme, train_probability=0.3)
+    legs = measure_overlay(blank, OverlayAttack(), colluders=10, linked=(1, 8), replicas=6, seed=2)
+    # Blank legs: more of it is read, and no more is named.
+    assert legs[0]["read"] > one["read"] + 0.2
+    assert legs[0]["share"] < one["share"]
+    for row in (one, eight, *legs):
         low, high = row["share_interval"]
         assert low - 0.02 <= row["top_posterior"] <= high + 0.02
         assert row["by_maker"] <= row["bound"] + 1e-9
