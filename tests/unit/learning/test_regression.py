@@ -140,6 +140,7 @@ def test_a_run_ends_with_what_is_explained(
         support="2:3",
         updates=200,
         attack=20,
+        audit="none",
         walks=2,
     )
     record = run_training(Scenario.from_spec(settings), out=tmp_path / "run").record()

@@ -26,7 +26,7 @@ from veilwalk.training import train
 # Not in sorted order, as an owner writes them.
 SITES = ("Zürich", "Graz", "Berlin", "Wien", "Linz", "Basel", "Aarau", "Ulm")
 RELAY = "Hub"
-SMALL: dict[str, Any] = {"updates": 20, "attack": 0, "compare": "none"}
+SMALL: dict[str, Any] = {"updates": 20, "audit": "none", "attack": 0, "compare": "none"}
 
 
 def ring(names: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -229,7 +229,7 @@ def test_the_factors_of_the_how_to_see_all_users(tmp_path: Path, run: Cli, monke
     code, _, err = run(
         ["train", "--graph", "rrg:20:3:seed=1", "--data", f"csv:{tmp_path / 'r.csv'}:target=rating",
          "--learner", "own_ratings:model", "--partition", "iid", "--updates", "150", "--attack", "0",
-         "--compare", "none", "--out", str(folder)]
+         "--compare", "none", "--audit", "none", "--out", str(folder)]
     )  # fmt: skip
     assert code == 0, err
     learner = vw.make_learner("own_ratings:model", n_features=2, n_classes=0)
@@ -256,7 +256,7 @@ def test_predict_scales_as_the_training_did(tmp_path: Path, run: Cli, option: st
     folder, new = tmp_path / "run", f"csv:{tmp_path / 'new.csv'}"
     command = ["train", "--graph", "rrg:20:3:seed=1", "--data", f"csv:{tmp_path / 'train.csv'}{option}"]
     more = ["--learner", "softmax:learning_rate=1", "--partition", "iid", "--updates", "300", "--attack", "0"]
-    code, _, err = run([*command, *more, "--compare", "none", "--out", str(folder)])
+    code, _, err = run([*command, *more, "--compare", "none", "--audit", "none", "--out", str(folder)])
     assert (code, err.count("scale=none")) == (0, 1)
     for spec in (new, new + option):
         code, out, err = run(["predict", str(folder), "--data", spec])
