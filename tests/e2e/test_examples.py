@@ -56,7 +56,8 @@ def test_the_table_of_graphs_is_written(tmp_path: Path) -> None:
         [line.split(" | ") for line in part.splitlines() if line.startswith(("| rrg", "| ba"))]
         for part in (designed, attacked)
     )
-    assert len(rows) == 2 * 2 * 3
+    # Of the second graph the page leaves out what is not balanced: that stands in graphs.json.
+    assert len(rows) == 2 * 3 + 2 * 2
     for row in rows:
         if row[6].strip():
             assert float(row[5]) <= float(row[6]) + 1e-4

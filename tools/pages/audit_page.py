@@ -13,10 +13,11 @@ from veilwalk.core.version import __version__
 
 _HEAD = """# Audit of the paper's network
 
-Written by `make audit-campaign`; each section says which version it was run with. RRG(300, 3) is rrg:300:3:seed=1,
-support 2:6. Means with 95% confidence intervals from 64 independent lanes, seed 7. Entropies are of the observer's
-posterior; a blind guess names the likeliest source of the prior. Posteriors are exact, except the window's, which is
-the paper's notion. [What really leaks](../explanation/what-really-leaks.md) says what the figures mean.
+Written by `make audit-campaign`; each section says which version it was run with, and `audit.json` beside this page has
+more rows. RRG(300, 3) is rrg:300:3:seed=1, support 2:6. Means with 95% confidence intervals from 64 independent lanes,
+seed 7. Entropies are of the observer's posterior; a blind guess names the likeliest source of the prior. Posteriors are
+exact, except the window's, which is the paper's notion. [What really leaks](../explanation/what-really-leaks.md) says
+what the figures mean.
 """
 _TITLES = {
     LARGE[0]: "The strongest attackers, RRG(300, 3)",

@@ -17,7 +17,7 @@ from tools.pages import noise_jobs
 from tools.pages.campaign import Run, add_engine, engine
 from tools.pages.markdown import markdown_table, mean_share, paragraph, share_between
 from tools.pages.noise_jobs import DELTA, GRAPH, WATCHED
-from veilwalk.core.records import write_atomically
+from tools.pages.rows import write_page
 from veilwalk.core.version import __version__
 from veilwalk.learning import NOISE_BUDGET, USUAL_GRADIENT
 
@@ -192,7 +192,7 @@ def main() -> None:
         members = run(noise_jobs.do, shared, what=what, stage="correlated")
         leaks = run(noise_jobs.do, leak, what=what, stage="leaks")
     text = section(cost_lines(cost, found), correlated_lines(shared, members), leak_lines(leak, leaks))
-    write_atomically(PAGE, renewed(PAGE.read_text(), text).encode())
+    write_page(PAGE, renewed(PAGE.read_text(), text))
     print(f"wrote {PAGE}")
 
 
