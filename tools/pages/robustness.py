@@ -62,7 +62,7 @@ HEAD = (
         "a rehearsal where nobody poisons: seed {tuning}, which is none of those reported, and the training rows "
         "alone, a fifth of them held back. By how much a refusal raises what is compared with (a tenth, a quarter "
         "or a half) was chosen on such rows too, with sign-flips and NaN, seeds 0 and 100. The test rows had no "
-        "part in either."
+        "part in either. `robustness.json` beside this page has random numbers as a poison too."
     ),
 )
 FOOT = """

@@ -36,6 +36,14 @@ def test_a_short_page_written_again_loses_nothing(page: Path) -> None:
     assert json.loads(page.with_suffix(".json").read_text())["One"]["rows"] == [["1", "new"], ["2", ""]]
 
 
+def test_another_rule_brings_rows_back(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was left out before is still in the file."""
+    monkeypatch.setattr(rows, "LEFT_OUT", {"page": {"One": lambda number, _: number == 0}})
+    rows.write_page(page, page.read_text())
+    assert page.read_text() == TEXT.replace("| 1 | x |\n", "")
+    assert json.loads(page.with_suffix(".json").read_text())["One"]["rows"] == [["1", "x"], ["2", ""]]
+
+
 def test_the_measured_pages_are_short() -> None:
     """Every rule has its table, and leaves something out of it: python -m tools.pages.rows."""
     for name, rules in rows.LEFT_OUT.items():
