@@ -49,7 +49,7 @@ def list_flags(command: Any, context: Any) -> list[Flag]:
         about = " ".join((record[1] if record else parameter.help or "").split())
         match = _DEFAULT.search(about)
         default = match[1] if match else "required" if parameter.required else ""
-        about = about.removesuffix(" [required]").replace(SPEC_HELP, "a spec, as above")
+        about = about.removesuffix(" [required]").replace(SPEC_HELP, "a spec, as above.")
         name = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar
         rows.append((f"`{name}`", _DEFAULT.sub("", about), default))
     return rows
