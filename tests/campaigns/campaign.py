@@ -179,12 +179,9 @@ def section(state: dict[str, Counts], recipients: int) -> str:
     """Return what is said about runs sealed for several, from the number on."""
     about = (
         f"{recipients}\n\nThe same stages in short, every message sealed for {recipients}. Networks of 24 nodes with "
-        "three neighbours each, recipients drawn evenly from the twenty at distance 2 or more; where a stage takes a "
-        "smaller network (rings of four: T1 in training and cancelling, T8's times; eight nodes: one of two in T5) the "
-        "slots left over are nobody's. T4 has three recipients among five nodes in every second world. With several "
-        "recipients a copy of a message is a second walk, so nothing may be copied: a walk too many, or an update that "
-        "the newest model lacks, would show one. T8's predictions are those of one recipient and are not made here; "
-        "the places and hints of slots are judged instead, with everybody's keys.\n"
+        "three neighbours each, recipients drawn evenly from the twenty at distance 2 or more; in smaller networks the "
+        "slots left over are nobody's. With several recipients a copy of a message is a second walk, so nothing may be "
+        "copied: a walk too many, or an update that the newest model lacks, would show one.\n"
     )
     return "\n".join([about, state["rules"]["text"], "", *_table(state), "", *_counted(state), *_faults(state), ""])
 

@@ -49,8 +49,7 @@ import veilwalk as vw
 loads nothing but the version: a name brings its room with it when it is first used. `vw.design` and `vw.audit` are
 **rooms that answer calls**: `vw.design(graph)` is `veilwalk.design.design(graph)`, and `vw.design.LAWS` is what else
 the room holds. What takes a law, a walk, a support, data or a learner takes the same words as the [command
-line](cli.md), and the values themselves. Bad input raises one of the [errors](errors.md), which name the parameter,
-its value and what it must be.
+line](cli.md), and the values themselves. Bad input raises one of the [errors](cli.md#errors-and-exit-codes).
 
 ## The front door
 Defaults written `...` are made when they are needed, or depend on the machine."""
@@ -63,7 +62,7 @@ def page() -> str:
         lines += _entry(name, _named(veilwalk, name))
     lines += [
         "## The rooms",
-        "Each holds what the front door has from it, and more; `help(name)` says what a name is.",
+        "What each holds besides the names above; `help(name)` says what a name is.",
         "",
     ]
     lines += _room("core", (found.name for found in pkgutil.iter_modules(veilwalk.core.__path__)))
@@ -148,7 +147,8 @@ def _line(value: Any) -> str:
 
 def _room(room: str, names: Iterable[str]) -> list[str]:
     about = _line(importlib.import_module(f"veilwalk.{room}"))
-    return [f"### `veilwalk.{room}`", about, "", paragraph(", ".join(f"`{name}`" for name in names) + "."), ""]
+    others = ", ".join(f"`{name}`" for name in names if name not in veilwalk.__all__)
+    return [f"### `veilwalk.{room}`", about, "", paragraph(f"{others}."), ""]
 
 
 def main() -> None:

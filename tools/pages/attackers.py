@@ -115,12 +115,12 @@ def table(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def facts(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what observers say beside their scores, a line each; shares only, not how many paths they sampled."""
+    """Return what observers say beside their scores, a line each; shares above 0, not how many paths they sampled."""
     return [
         f"- {row['walk']}, `{row['observer']}`: "
-        + ", ".join(f"{name.replace('_', ' ')} {share:.2%}" for name, share in row["facts"].items() if share <= 1)
+        + ", ".join(f"{name.replace('_', ' ')} {share:.2%}" for name, share in row["facts"].items() if 0 < share <= 1)
         for row in rows
-        if row["facts"]
+        if any(0 < share <= 1 for share in row["facts"].values())
     ]
 
 

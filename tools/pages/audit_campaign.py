@@ -19,8 +19,9 @@ from typing import Any
 from tools.pages.attackers import LARGE, WORK, cases, measure
 from tools.pages.audit_page import page
 from tools.pages.campaign import add_engine, engine
+from tools.pages.rows import write_page
 from veilwalk.audit import AuditSettings, audit, audit_collusion
-from veilwalk.core.records import Record, plain, write_atomically
+from veilwalk.core.records import Record, plain
 from veilwalk.core.support import DistanceSupport
 from veilwalk.design import choose_scheme, closed_form
 from veilwalk.graphs import parse_graph_spec
@@ -91,7 +92,7 @@ def main() -> None:
     by_law = {job["law"]: Record(**part) for job, part in zip(laws, found[len(curve) :], strict=True)}
     path = options.docs / "measured" / "audit.md"
     before = path.read_text() if path.exists() else ""
-    write_atomically(path, page(by_law, joined, attackers, before).encode())
+    write_page(path, page(by_law, joined, attackers, before))
     drawn(by_law, joined, options.docs / "images")
 
 

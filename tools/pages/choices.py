@@ -40,18 +40,21 @@ def asked(network: str, model_bytes: int, folder: Path) -> dict[str, Any]:
     return found
 
 
-def row(network: str, model_bytes: int, said: dict[str, Any]) -> str:
-    """Return one line of the table."""
+def row(network: str, answers: dict[int, dict[str, Any]]) -> str:
+    """Return one line of the table, from what is said for each size of the model; the scheme is that of the first."""
+    said, *others = answers.values()
     found = said["design"]
+    if any(found[key] != other["design"][key] for other in others for key in ("recipients", "law", "walk")):
+        raise SystemExit(f"{network}: another scheme for another size of the model needs a line of its own")
+    each = (f"{MODELS[size]}: {readable_bytes(one['design']['bytes_per_update'])}" for size, one in answers.items())
     low, high = found["hit_ratio_interval"]
     tenth = next(one for one in found["read_by_colluders"] if one["share"] == 0.1)
     short = "" if said["meets_floor"] else " (**less than asked**)"
     cells = (
         NETWORKS[network],
-        MODELS[model_bytes],
         f"{found['recipients']}, `{found['law']}`, {found['walk']}",
         f"{found['mean_iteration_hops']:.1f}",
-        readable_bytes(found["bytes_per_update"]),
+        ", ".join(each),
         f"{found['node_entropy_nats']:.2f}, {found['node_entropy_share']:.1%}{short}",
         f"{low:.1%}, exact" if low == high else f"{low:.1%} to {high:.1%}",
         f"{found['predecessor']['knows_first_hop']['mean']:.0%}",
@@ -65,11 +68,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=Path("out/choices"), help="folder of finished answers")
     folder: Path = parser.parse_args().work
-    rows = [row(network, size, asked(network, size, folder)) for network in NETWORKS for size in MODELS]
+    rows = [row(network, {size: asked(network, size, folder) for size in MODELS}) for network in NETWORKS]
     head = (
-        "| network | model | sealed for, law, walk | hops | bytes an update | node entropy kept | opener's best guess "
-        "| who sealed it guesses the opener | read by a tenth that shares keys |\n"
-        "|---|---|---|---:|---:|---|---|---:|---:|\n"
+        "| network | sealed for, law, walk | hops | bytes an update, by model | node entropy kept "
+        "| opener's best guess | who sealed it guesses the opener | read by a tenth that shares keys |\n"
+        "|---|---|---:|---|---|---|---:|---:|\n"
     )
     write_section(PAGE, "tools.pages.choices", f"With veilwalk {__version__}:\n\n{head}" + "\n".join(rows))
 

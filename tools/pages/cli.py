@@ -1,27 +1,32 @@
-"""Renews the tables of flags and settings in the reference pages, from the command line and its options.
+"""Renews the lists of flags and settings in the reference pages, from the command line and its options.
 
 Run ``python -m tools.pages.cli`` from the checkout. In ``docs/reference/cli.md`` every section ``## `veilwalk VERB` ``
-has a table of flags; in ``docs/reference/training.md`` the section *Settings* has a table of keys. Only these tables
-are written; the sentences around them are not. A test holds both pages to what this would write.
+has a list of flags, and the section *Common flags* those that several verbs have alike; in
+``docs/reference/training.md`` the section *Settings* has a list of keys. Only these lists are written; the sentences
+around them are not. A test holds both pages to what this would write.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from veilwalk.cli._design import SPEC_HELP
 from veilwalk.cli._main import app
 from veilwalk.cli._options import describe_default
 from veilwalk.core.records import write_atomically
 from veilwalk.training import TRAIN
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+#: Name, meaning, default.
+Flag = tuple[str, str, str]
 _DEFAULT = re.compile(r"\s*\[default: ([^]]*)\]$")
-_TABLE = re.compile(r"^\|.*\|\n(?:\|.*\|\n)+", re.MULTILINE)
+_LIST = re.compile(r"^- .*\n(?:- .*\n)*", re.MULTILINE)
 
 
 def iter_verbs(group: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -34,9 +39,9 @@ def iter_verbs(group: Any, context: Any) -> Iterator[tuple[str, Any, Any]]:
             yield inner.command_path, command, inner
 
 
-def flag_table(verb: str, command: Any, context: Any, shown: dict[tuple[str, str, str], str]) -> str:
-    """Return the flags and arguments of a verb as a table; a flag that an earlier verb has alike is only named."""
-    rows, alike = [], dict[str, list[str]]()
+def list_flags(command: Any, context: Any) -> list[Flag]:
+    """Return the flags and arguments of a verb."""
+    rows = []
     for parameter in command.get_params(context):
         if "--help" in parameter.opts:
             continue
@@ -44,45 +49,47 @@ def flag_table(verb: str, command: Any, context: Any, shown: dict[tuple[str, str
         about = " ".join((record[1] if record else parameter.help or "").split())
         match = _DEFAULT.search(about)
         default = match[1] if match else "required" if parameter.required else ""
-        about = about.removesuffix(" [required]")
+        about = about.removesuffix(" [required]").replace(SPEC_HELP, "a spec, as above.")
         name = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar
-        row = (f"`{name}`", _DEFAULT.sub("", about), default)
-        first = shown.setdefault(row, f"`{verb}`")
-        if first == f"`{verb}`":
-            rows.append(row)
-        else:
-            alike.setdefault(first, []).append(row[0])
-    rows += [(", ".join(names), f"as of {first}", "") for first, names in alike.items()]
-    return format_table(("flag", "meaning", "default"), rows)
+        rows.append((f"`{name}`", _DEFAULT.sub("", about), default))
+    return rows
 
 
-def settings_table() -> str:
-    """Return the settings of a training run as a table."""
-    rows = []
-    for one in TRAIN.options:
-        key = f"`{one.key}`" if one.rare else f"`--{one.key}`"
-        rows.append((key, one.about, describe_default(one)))
-    return format_table(("key", "meaning", "default"), rows)
+def flag_list(flags: Sequence[Flag], settings: set[Flag], common: set[Flag]) -> str:
+    """Return the flags of a verb as a list; those that stand elsewhere are only named."""
+    own = [flag for flag in flags if flag not in settings | common]
+    lines = format_list(own)
+    for known, where in ((settings, "[settings of a run](training.md#settings)"), (common, "[common](#common-flags)")):
+        names = ", ".join(flag[0] for flag in flags if flag in known)
+        lines += f"- {where}: {names}\n" if names else ""
+    return lines
 
 
-def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    cells = [columns, ["---"] * len(columns), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in cells)
+def settings_list() -> str:
+    """Return the settings of a training run as a list."""
+    names = (f"`{one.key}`" if one.rare else f"`--{one.key}`" for one in TRAIN.options)
+    return format_list(
+        [(name, one.about, describe_default(one)) for name, one in zip(names, TRAIN.options, strict=True)]
+    )
 
 
-def renew_section(page: str, heading: str, table: str) -> str:
-    """Return the page with the first table below ``heading`` replaced, or added at the end of the section."""
+def format_list(flags: Sequence[Flag]) -> str:
+    """Return a Markdown list of flags with their defaults in brackets."""
+    return "".join(f"- {name}{f' [{default}]' if default else ''}: {about}\n" for name, about, default in flags)
+
+
+def renew_section(page: str, heading: str, lines: str) -> str:
+    """Return the page with the first list below ``heading`` replaced, or added at the end of the section."""
     start = page.find(f"{heading}\n")
     if start < 0:
-        raise SystemExit(f"the page has no section {heading!r}: write one, with an empty table of flags")
+        raise SystemExit(f"the page has no section {heading!r}: write one")
     end = page.find("\n## ", start + 1)
     end = len(page) if end < 0 else end
     section = page[start:end]
-    match = _TABLE.search(section)
+    match = _LIST.search(section)
     if match is None:
-        return page[:start] + section.rstrip("\n") + f"\n\n{table}" + page[end:]
-    return page[:start] + section[: match.start()] + table + section[match.end() :] + page[end:]
+        return page[:start] + section.rstrip("\n") + f"\n\n{lines}" + page[end:]
+    return page[:start] + section[: match.start()] + lines + section[match.end() :] + page[end:]
 
 
 def renew_pages() -> dict[Path, str]:
@@ -91,11 +98,16 @@ def renew_pages() -> dict[Path, str]:
     context: Any = root.make_context("veilwalk", [], resilient_parsing=True)
     verbs_path, training_path = REFERENCE / "cli.md", REFERENCE / "training.md"
     settings = {(f"`--{one.key}`", one.about, describe_default(one)) for one in TRAIN.options}
-    page, shown = verbs_path.read_text(), dict.fromkeys(settings, "the [settings of a run](training.md#settings)")
-    for name, command, inner in iter_verbs(root, context):
-        if any("--help" not in parameter.opts for parameter in command.get_params(inner)):
-            page = renew_section(page, f"## `{name}`", flag_table(name, command, inner, shown))
-    return {verbs_path: page, training_path: renew_section(training_path.read_text(), "## Settings", settings_table())}
+    verbs = {f"## `{name}`": list_flags(command, inner) for name, command, inner in iter_verbs(root, context)}
+    counts = Counter(flag for flags in verbs.values() for flag in flags if flag not in settings)
+    # Of one name only the meaning that most verbs have.
+    most = dict(reversed([(flag[0], flag) for flag, count in counts.most_common() if count > 1]))
+    common = [flag for flag in counts if flag in most.values()]
+    page = renew_section(verbs_path.read_text(), "## Common flags", format_list(common))
+    for heading, flags in verbs.items():
+        if flags:
+            page = renew_section(page, heading, flag_list(flags, settings, set(common)))
+    return {verbs_path: page, training_path: renew_section(training_path.read_text(), "## Settings", settings_list())}
 
 
 if __name__ == "__main__":

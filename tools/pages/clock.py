@@ -21,7 +21,7 @@ from scipy import stats
 
 from tools.pages.campaign import add_engine, engine, sections_of
 from tools.pages.markdown import markdown_table, mean_share, paragraph
-from veilwalk.core.records import write_atomically
+from tools.pages.rows import write_page
 from veilwalk.core.units import readable_bytes, readable_seconds
 from veilwalk.core.version import __version__
 from veilwalk.design import choose_scheme
@@ -310,7 +310,7 @@ def main() -> None:
             what = {"kind": "clock", "data": options.data}
             runs = run(partial(do, options.data), list_jobs(), what=what, stage="clock")
     path = Path(__file__).parents[2] / "docs" / "measured" / "learning.md"
-    write_atomically(path, insert_section(path.read_text(), write_section(runs)).encode())
+    write_page(path, insert_section(path.read_text(), write_section(runs)))
 
 
 def insert_section(page: str, lines: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tools.pages.campaign import add_engine, engine
 from tools.pages.markdown import markdown_table, plus_minus
+from tools.pages.rows import write_page
 from veilwalk.audit import AuditSettings, audit
 from veilwalk.core.records import Record, plain
 from veilwalk.core.support import DistanceSupport
@@ -42,7 +43,7 @@ _ABOUT = (
     "return-time observer; nothing is sampled. Hops: mean per update. Of simple: against the balanced uniform-node "
     "law with the simple walk on the same graph. Entropy: expected node entropy, nats. At most: a bound on any "
     "balanced law with so many hops. Worst: entropy at the destination that knows most. Updates: how often a node "
-    "updates, times the mean, least to most. What the columns rest on: "
+    "updates, times the mean, least to most. `graphs.json` beside this page has more rows. What the columns rest on: "
     "[walks and laws](../explanation/walks-and-laws.md#the-law)."
 )
 _AUDITED = (
@@ -74,7 +75,7 @@ def main() -> None:
             (options.docs / "images").mkdir(parents=True, exist_ok=True)
             shutil.copy(Path(folder) / "frontier.png", options.docs / "images" / f"frontier-{short}.png")
     audits = [line for one in found for line in one["audits"]]
-    write_page(options.docs / "measured" / "graphs.md", records, audits, _AUDITED.format(updates=updates))
+    write_tables(options.docs / "measured" / "graphs.md", records, audits, _AUDITED.format(updates=updates))
 
 
 def measured(updates: int, graph: list[str]) -> dict[str, Any]:
@@ -112,7 +113,7 @@ def audited(spec: str, support: DistanceSupport, updates: int) -> list[Sequence[
     return lines
 
 
-def write_page(path: Path, records: dict[str, Record], audits: list[Sequence[str]], about: str) -> None:
+def write_tables(path: Path, records: dict[str, Record], audits: list[Sequence[str]], about: str) -> None:
     """Write the tables and the figures."""
     designed = []
     for record in records.values():
@@ -125,7 +126,7 @@ def write_page(path: Path, records: dict[str, Record], audits: list[Sequence[str
     for short, record in records.items():
         lines += ["", f"![Privacy and price on {record.params['graph']}](../images/frontier-{short}.png)"]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_page(path, "\n".join(lines) + "\n")
 
 
 def _shown(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from veilwalk.core.records import write_atomically
+from tools.pages.rows import write_page
 
 
 def write_section(page: Path, command: str, text: str) -> None:
@@ -18,7 +18,7 @@ def write_section(page: Path, command: str, text: str) -> None:
     begin, end = f"<!-- written by python -m {command} -->", "<!-- end -->"
     section = re.compile(f"{re.escape(begin)}.*?{end}", re.DOTALL)
     written = section.sub(lambda _: f"{begin}\n\n{text.strip()}\n\n{end}", page.read_text())
-    write_atomically(page, written.encode())
+    write_page(page, written)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -17,7 +17,7 @@ from tools.pages import noise_jobs
 from tools.pages.campaign import Run, add_engine, engine
 from tools.pages.markdown import markdown_table, mean_share, paragraph, share_between
 from tools.pages.noise_jobs import DELTA, GRAPH, WATCHED
-from veilwalk.core.records import write_atomically
+from tools.pages.rows import write_page
 from veilwalk.core.version import __version__
 from veilwalk.learning import NOISE_BUDGET, USUAL_GRADIENT
 
@@ -133,37 +133,23 @@ def section(cost: list[str], shared: list[str], leak: list[str]) -> str:
     about = (
         f"Run of veilwalk {__version__}, `python -m tools.pages.noise`. MNIST over {GRAPH}, the scheme that is "
         f"recommended for it, {UPDATES} updates, made as `veilwalk train --data mnist:DIR --partition iid --protect "
-        "record --epsilon 8` makes them: softmax, all rows of a node at every step; no node makes more than an even "
-        "share of the updates, and they count linearly less towards the end. *Record*: one row of one node, on the "
-        "scattering of the images (`:features=scatter`, what such runs take by themselves); *node*: all rows of one "
-        "node, on pixels. Step and clip are by the rule of [privacy "
-        "accounting](../explanation/privacy-accounting.md). On "
-        "pixels its numbers were tuned on the bundled digits, enlarged (`--tune`): no private row had a part in it. "
-        "Length and budget of scattering were chosen on a fifth of MNIST's training rows, held back, seed 0: no "
-        "test row "
-        "had a part in it, and epsilon does not count that choice. On pixels (0.2.0) records had 90.0% and 83.4%. "
-        "Beside it, computed apart from this code: a trusted curator of the same scattering, record, 96.9% and "
-        "95.0%; "
-        f"DP-FedAvg with a trusted sum, node, pixels, 90.6% and 87.5%. Delta {DELTA:g}; epsilon holds against "
-        f"everybody "
-        "together, sender known. Means over seeds "
-        f"{', '.join(map(str, SEEDS))} [least-largest]."
+        "record --epsilon 8` makes them. *Record*: one row of one node, on the scattering of the images; *node*: all "
+        "rows of one node, on pixels. Step and clip are by the rule of [privacy "
+        "accounting](../explanation/privacy-accounting.md#step-and-clip): for pixels no private row had a part in it; "
+        "for scattering a fifth of MNIST's training rows, held back, had, which epsilon does not count; no test row "
+        "had. On pixels (0.2.0) records had 90.0% and 83.4%. Computed apart "
+        "from this code: a trusted curator of the same scattering, record, 96.9% and 95.0%; DP-FedAvg with a trusted "
+        f"sum, node, pixels, 90.6% and 87.5%. Delta {DELTA:g}; epsilon holds against everybody together, sender known. "
+        f"Means over seeds {', '.join(map(str, SEEDS))} [least-largest]."
     )
     bought = (
         f"**What each protection buys.** Pixels of digits over {SMALL['graph']}, {SMALL['partition']}, "
-        f"{SMALL['updates']} "
-        f"updates, one seed, {SMALL['attack']} deliveries: the share of them whose maker is named at the first "
-        f"guess, "
-        "by route and content together, with 95% intervals; what each attacker is granted stands in "
-        "[what really leaks](../explanation/what-really-leaks.md). *Membership AUC*: how well a threshold on "
-        "the loss "
-        f"of a model just made tells its maker's rows from those that nobody trained on (0.5: not at all), mean "
-        f"of the "
-        f"last {WATCHED} updates with its 95% interval, of one run: a maker's classes are not those held out, "
-        f"which by "
-        "itself moves it a few hundredths either way. With few peers and few rows noise costs much more "
-        "accuracy than "
-        "above."
+        f"{SMALL['updates']} updates, one seed, {SMALL['attack']} deliveries: how often the maker is named at the "
+        "first guess, by route and content together, with 95% intervals, by "
+        "[attackers](../reference/training.md#the-attackers). *Membership AUC*: how well a threshold on the loss of a "
+        "model just made tells its maker's rows from those that nobody trained on (0.5: not at all), mean of the last "
+        f"{WATCHED} updates of one run with its 95% interval. A maker's classes are not those held out, which by "
+        "itself moves it a few hundredths. With few peers and few rows noise costs much more accuracy than above."
     )
     return "\n".join((paragraph(about), "", *cost, "", *shared, "", paragraph(bought), "", *leak))
 
@@ -192,7 +178,7 @@ def main() -> None:
         members = run(noise_jobs.do, shared, what=what, stage="correlated")
         leaks = run(noise_jobs.do, leak, what=what, stage="leaks")
     text = section(cost_lines(cost, found), correlated_lines(shared, members), leak_lines(leak, leaks))
-    write_atomically(PAGE, renewed(PAGE.read_text(), text).encode())
+    write_page(PAGE, renewed(PAGE.read_text(), text))
     print(f"wrote {PAGE}")
 
 

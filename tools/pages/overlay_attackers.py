@@ -71,23 +71,25 @@ _DRAWN = {"cartographer": "overlay", "published graph, named keys": "published",
 _HEAD = """# What coalitions name on a secret overlay
 
 Written by `python -m tools.pages.overlay_attackers`: {nodes} members, {replicas} replicas, each with an overlay and
-colluders of its own, far:2, non-backtracking, seed 1. All share keys and, but for two rows, seize what any of their
-keys opens and seal anew. Scored are honest updates that they read. *Of updates*: each group of linked updates has one
-vote; *of members*: each honest member has one, and one of whom they never read so many is not named. Intervals are 95%,
-over replicas; `overlay-attackers.json` beside this page has 2 and 16 linked updates too. [The secret
-overlay](../explanation/secret-overlay.md) says what the rows mean.
+colluders of its own, far:2, non-backtracking, seed 1. A tenth colludes and all have three neighbours, but where a row
+says otherwise. All share keys and, but where they open *by the rule*, seize what any of their keys opens and seal anew.
+Scored are honest updates that they read. *Of updates*: how often they name the maker of so many linked updates; *of
+members*: how many of the honest members they name, where one of whom they never read so many counts as not named.
+*Bound*: what the theorem allows of members. Intervals are 95%, over replicas; `overlay-attackers.json` beside this page
+has 2 and 16 linked updates and mean top posteriors too. [The secret overlay](../explanation/secret-overlay.md) says
+what the rows mean.
 
 ![Hops against what the strongest coalition names of one and of eight linked updates](../images/overlay.png)
 
-| coalition | K | colluding | degree | hops | reads | linked | of updates | of members | top posterior | bound |
-|---|---:|---:|---:|---:|---:|---:|---|---|---:|---:|"""
+| coalition | K | hops | reads | of updates, 1 | 4 linked | 8 | 32 | of members, 1 | 8 | 32 | bound |
+|---|---:|---:|---:|---|---|---|---|---|---|---|---:|"""
 _TAIL = """
 The cartographer knows the map and the place of every key, but for the names: the end of any long watch. It is
 calibrated: its mean top posterior lies within the interval. Coalitions without a map multiply evidence as if stretches
 were independent; linked, they are too sure of themselves, and a better one may lie between them and the cartographer.
 Of fresh overlays, members of whom too few updates were read on some overlay count as not named, so that *of members* is
-too low there. Opening by the rule on published links, the filter of [the other page](sealed-attackers.md) is
-stronger than the one here: it counts each member's updates too, and names 23.4% of the single ones at far:4."""
+too low there. Opening by the rule on published links, the filter of [the other page](sealed-attackers.md) is stronger:
+it counts each member's updates too, and names 23.4% of the single ones at far:4."""
 
 
 def measure_rows() -> list[dict[str, Any]]:
@@ -123,15 +125,15 @@ def write_page(cases: list[dict[str, Any]]) -> None:
     """Write the page."""
     lines = _HEAD.format(nodes=NODES, replicas=REPLICAS).splitlines()
     for case in cases:
-        for row in case["rows"]:
-            if row["linked"] not in {1, 4, 8, 32}:
-                continue
-            bound = "-" if row["bound"] >= 1.0 and case["attack"]["overlays"] == 1 else f"{row['bound']:.1%}"
-            lines.append(
-                f"| {case['attack']['name']} | {case['recipients']} | {case['colluding']:.0%} | {case['degree']} | "
-                f"{case['hops']:.1f} | {row['read']:.0%} | {row['linked']} | {_cell(row, 'share')} | "
-                f"{_cell(row, 'by_maker')} | {row['top_posterior']:.1%} | {bound} |"
-            )
+        attack, by = case["attack"], {row["linked"]: row for row in case["rows"]}
+        last, name = by[32], attack["name"]
+        name += f", {case['colluding']:.0%} collude" if case["colluding"] != 0.1 else ""
+        name += f", {case['degree']} neighbours" if case["degree"] != 3 else ""
+        cells = [name, str(case["recipients"]), f"{case['hops']:.1f}", f"{last['read']:.0%}"]
+        columns = [("share", linked) for linked in (1, 4, 8, 32)] + [("by_maker", linked) for linked in (1, 8, 32)]
+        cells += [_cell(by[linked], column) if linked in by else "" for column, linked in columns]
+        bound = "-" if last["bound"] >= 1.0 and attack["overlays"] == 1 else f"{last['bound']:.1%}"
+        lines.append(f"| {' | '.join([*cells, bound])} |")
     lines += _TAIL.splitlines()
     write_atomically(PAGE, ("\n".join(lines) + "\n").encode())
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from tools.pages.campaign import add_engine, engine, sections_of
 from tools.pages.markdown import markdown_table, mean_share, paragraph
+from tools.pages.rows import write_page
 from veilwalk.core.payload import PAYLOADS
-from veilwalk.core.records import write_atomically
 from veilwalk.core.units import readable_bytes
 from veilwalk.core.version import __version__
 from veilwalk.design import choose_scheme
@@ -240,7 +240,7 @@ def main() -> None:
         print("\n".join(lines))
         return
     path = Path(__file__).parents[2] / "docs" / "measured" / "learning.md"
-    write_atomically(path, replaced(path.read_text(), lines).encode())
+    write_page(path, replaced(path.read_text(), lines))
 
 
 def replaced(page: str, lines: list[str]) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 
 from tools.pages import markdown
 from tools.pages.campaign import add_engine, engine
+from tools.pages.rows import write_page
 from tools.pages.tuning import TUNING_SEED, without_test_rows
 from veilwalk.core.errors import TrainingError
 from veilwalk.learning import Acceptance, Poison, TrainingTrace, load_data, train
@@ -53,82 +54,75 @@ HEAD = (
         "{updates} updates, one token. {percent} of the nodes, drawn by the seed, spoil every model they get; all "
         "others make updates, and test what they receive by the rule beside each partition, or by none. Accuracy on "
         "held-out data is the mean over the last {last} of 60 evaluations of what the last honest node made{seeds}. "
-        "Everything is measured in simulation; nodes apply the same rule (`--accept` of `node manifest`, `cluster "
-        "up`; `max_loss_ratio` of `node.toml`)."
+        "Everything is measured in simulation; nodes apply the same rule (`--accept`, or `max_loss_ratio` of "
+        "`node.toml`)."
     ),
     (
         "The ratio of each partition is the least of {ratios} that refuses no more than {refused} of the models in "
         "a rehearsal where nobody poisons: seed {tuning}, which is none of those reported, and the training rows "
         "alone, a fifth of them held back. By how much a refusal raises what is compared with (a tenth, a quarter "
         "or a half) was chosen on such rows too, with sign-flips and NaN, seeds 0 and 100. The test rows had no "
-        "part in either."
+        "part in either. `robustness.json` beside this page has random numbers as a poison too."
     ),
 )
 FOOT = """
 ## What is tested
 - **finite**: NaN and infinities are refused, always where anything is tested; so is a model of another shape or type,
   by its length.
-- **loss:RATIO**: refused where the loss on the node's own rows is more than RATIO times the least of the models
-  accepted there before. Held against the best and not the last: a little worse each time does not add up unnoticed.
-  Each refusal raises what is compared with by a half: a node that was lucky once does not refuse for ever.
-- **norm:STEP**: refused where it is farther (Euclidean norm) from the node's own last model than STEP for each update
-  that the header says lies between. With `--clip STEP` no honest model is ever refused; against one spoilt step among
-  hundreds of updates it says little, so that it is no row of the table. It bounds what one token can be moved by, and
-  is the test that goes together with noise.
+- **loss:RATIO**: a model is refused where its loss on the node's own rows is more than RATIO times the least of the
+  models accepted there before. So a little worse each time does not add up unnoticed. Each refusal raises that least
+  loss by a half: a node that was lucky once does not refuse for ever.
+- **norm:STEP**: a model is refused where it is farther (Euclidean norm) from the node's own last model than STEP for
+  each update that the header says lies between. With `--clip STEP` no honest model is ever refused. It says little
+  about one spoilt step among hundreds of updates, but bounds how far one token can be moved, and goes together with
+  noise.
 
 ## What a node does that refuses
-There is one token, and it carries nothing else. The node goes on with its own last model, and says truthfully how
-many updates that one has had; whoever receives it next and holds a newer one goes on with that (*newer held*). So the
-model is set back by about as many updates as there are nodes, and the next nodes win part of that back. *Updates* is
-how many the model has really had at the end, of {updates} made: tests that are too sharp refuse honest models too, and
-cost the same. A real run ends after so many updates kept, and takes as many times longer, in hops too, as these are
-fewer: ask for fewer where poisoners are feared.
+The node goes on with its own last model, and says truthfully how many updates that one has had; the next node that
+holds a newer one goes on with that (*newer held*). So the model is set back by about as many updates as there are
+nodes, and the next nodes win part of that back. *Updates* is how many the model has really had at the end, of {updates}
+made. A real run ends after so many updates kept, and takes as many times longer as these are fewer: ask for fewer where
+poisoners are feared.
 
-Choose RATIO by an honest rehearsal: `veilwalk train --accept loss:1.25 --compare none`, and look how many honest
-models are refused. The more the data of nodes differ, and the larger the steps, the more honest models look bad to
-some. Steps that fade fast allow a sharper ratio, and hide more: a small step backwards is not seen, and a tenth of the
-nodes going ten steps back takes as much away as all others bring.
+Choose RATIO by an honest rehearsal: `veilwalk train --accept loss:1.25 --compare none` says how many honest models are
+refused. The more the data of nodes differ, and the larger the steps, the more honest models look bad to some. Steps
+that fade fast allow a sharper ratio, but a small step backwards is then not seen.
 
-What is lost with the tests on, where data differ, is lost to setting back more than to poison that passes: NaN, which
-is always refused, costs as much as sign-flips. A model that is often set back stays young, and moves much with every
-node's odd data.
+Where data differ, more is lost to setting back than to poison that passes: NaN, which is always refused, costs as much
+as sign-flips.
 
 ## What is not caught
-- **Drift.** Poisoners who agree on a direction and push no farther than an honest update would are not told from
-  honest nodes with odd data: nearly all their models are accepted. Here the direction is random, and costs what the
-  tables say, tested or not; one that is chosen can do more, for instance a back door. Nothing here bounds it but
-  `--clip`, which only honest nodes keep to.
-- **Nodes whose data differ much.** The same honest model then looks good to one and bad to another, and the ratio has
-  to be larger: less of a sign-flip shows. Other partitions, models and shares of poisoners were not measured.
-- **Lies about age.** How many updates a model has had is what its sealed header says. One that says too many is taken
-  for newer, and where learners fade it learns less from then on.
+- **Drift.** Poisoners who agree on a direction and push no farther than an honest update would look like honest nodes
+  with odd data: nearly all their models are accepted. Here the direction is random; a chosen one can do more, for
+  instance a back door. Nothing here bounds it but `--clip`, which only honest nodes keep to.
+- **Nodes whose data differ much.** The same honest model looks good to one and bad to another, so the ratio has to be
+  larger, and less of a sign-flip shows. Other partitions, models and shares of poisoners were not measured.
+- **Lies about age.** A model whose header says too many updates is taken for newer, and where learners fade it learns
+  less from then on.
 - **Poisoners among the first.** A node that holds nothing yet compares with the run's first model.
-- **The end.** Which finished model members believe is another matter ([node
-  protocol](../explanation/node-protocol.md)).
+- **The end.** Which finished model members believe is said in [node protocol](../explanation/node-protocol.md).
 
 ## Nobody can be blamed
-Who made a model is what the routing hides, from honest receivers as from curious ones. A node that refuses a model
-knows which neighbour handed it over, and that neighbour most likely only carried it. No log, metric or message says
-more, and no reputation can be kept. That is the price of anonymity; whoever needs to exclude members who poison needs
+Routing hides the maker of a model from honest receivers too. A node that refuses a model knows which neighbour handed
+it over, and that neighbour most likely only carried it. No reputation can be kept. To exclude members who poison takes
 another protocol.
 
 ## With noise
-A test by loss depends on the node's own rows and changes what it sends on; the noise on its update does not cover
-that. `loss` together with `--noise` is refused, in `train`, in the manifest and in `node.toml`. `norm` and `finite`
-look only at models that others have seen.
+A test by loss depends on the node's own rows and changes what it sends on; the noise on its update does not cover that.
+So `loss` together with `--noise` is refused. `norm` and `finite` look only at models that others have seen.
 """
 
 
 SEIZED_HEAD = (
     "A tenth of the members who *share keys* need not wait to be met first. Whichever of them holds a message opens "
     "it if any of them is a recipient. They then seal as others do, or only for each other. One run each, seed {seed}; "
-    "the walk is played for this page. Accuracy is that of what the last honest member made, as above."
+    "the walk is played for this page. Where they seal for each other, drift ends at the same accuracy."
 )
 SEIZED_FOOT = (
     "So the tables above are about members who spoil what they are given, and not about a coalition. With a test by "
     "loss honest members refuse its sign-flips, and a fifth to a quarter of its drift; each refusal sets the model "
     "back, so that little is learnt. Where it seals only for itself no honest member receives anything, and no test "
-    "helps: the accuracy is that of the few updates before. A share (`--most-updates`) binds honest members only. "
+    "helps. A share (`--most-updates`) binds honest members only. "
     "**Blank legs make it worse**: with q = 1/2 honest members make half as many updates at each opening, and the "
     "coalition makes {blank:.0%} of all instead of {plain:.0%}."
 )
@@ -358,7 +352,7 @@ def main() -> None:
         shared = done(seized_jobs(rules, options.seeds[0]))
     seized = seized_section(shared, seized_shares(options.data, options.seeds[0]))
     name = "MNIST" if options.data.startswith("mnist:") else options.data
-    options.out.write_text(page(rehearsed, found, seized, rules, seeds=options.seeds, data=name))
+    write_page(options.out, page(rehearsed, found, seized, rules, seeds=options.seeds, data=name))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any
 
 from tools.pages.campaign import add_engine, engine
 from tools.pages.markdown import share_between
+from tools.pages.rows import write_page
 from tools.rivals.routes import compare_routes
 from tools.rivals.routes_figure import routes_figure
 from veilwalk.core.records import Record, plain
@@ -51,20 +52,19 @@ HEAD = """# What hops buy: ways to bring an update on, side by side
 
 Written by `make routes`, veilwalk {version}.
 
-- **Who opens** knows who handed it the message. Its node entropy over the source, in nats: estimated by walks with the
-  set summed out, less its bias of first order; or exact; or, on graphs too large for tables, an upper bound by classes.
-  Its best guess is how often it names the source; where estimated, a little too high.
+- **Node entropy** over the source, in nats, of the opener who knows its last hop: estimated by walks with the set
+  summed out, less its bias of first order; or exact; or, on graphs too large for tables, an upper bound by classes. Its
+  **best guess**: how often it names the source; where estimated, a little too high.
 - **Colluders** are a tenth of the nodes, placed at random. **Coalition**: what the strongest of the audit names of all
-  honest updates. It shares keys, uses every sighting before and after, and is asked for sealed walks on the first
-  graph, about 2,000 updates each. **Read**: what members that share keys read of all honest updates, eight placements.
-  **First sight** is their cheapest attack, which every way can be asked about: the first of them to get a message names
-  who handed it over, as a multiple of their share, below which no routing goes; 95% interval about ± 7%.
-  [What really leaks](../explanation/what-really-leaks.md) has more.
+  honest updates, sharing keys; about 2,000 updates each. **Read**: what members that share keys read of all honest
+  updates, eight placements. **First sight**, their cheapest attack: the first of them to get a message names who handed
+  it over, as a multiple of their share, below which no routing goes; 95% interval about ± 7%.
 - **Hops** an update: exact for one recipient, estimated for several.
-- **Predecessor**: how often who sealed it names who will open it.
+- **Predecessor**: how often the node that sealed it names who will open it.
 - **Bytes** are hops times a hybrid message with a model of {model_bytes} bytes. Layers of an onion are not counted.
 
-[Sealed for several](../explanation/sealed-for-several.md) says why.
+`routes.json` beside this page has more rows. [Sealed for several](../explanation/sealed-for-several.md) says why, [what
+really leaks](../explanation/what-really-leaks.md) has more attackers.
 """
 
 
@@ -164,7 +164,7 @@ def main() -> None:
     with engine(asked.engine, asked.work) as run:
         found = run(measured, [job_of(name, spec) for name, spec in specs.items()], what={"kind": "routes"})
     records = {name: Record(kind="routes", seed=1, **one) for name, one in zip(specs, found, strict=True)}
-    (asked.docs / "measured" / "routes.md").write_text(page(records))
+    write_page(asked.docs / "measured" / "routes.md", page(records))
     routes_figure(records[next(iter(specs))], asked.docs / "images" / "sealed-for-several.png")
 
 

@@ -16,8 +16,9 @@ from typing import Any
 from tools.pages.attackers import LARGE, SMALL, facts, scored_rows, table
 from tools.pages.campaign import add_engine, engine
 from tools.pages.markdown import share_between
+from tools.pages.rows import write_page
 from veilwalk.audit import Coalition, audit
-from veilwalk.core.records import plain, write_atomically
+from veilwalk.core.records import plain
 from veilwalk.core.version import __version__
 from veilwalk.design import Scheme, choose_scheme
 from veilwalk.graphs import parse_graph_spec
@@ -59,9 +60,9 @@ HEAD = """# The strongest attackers of messages sealed for several
 Written by `make sealed-attackers`, veilwalk {version}: {graph}, law `{law}`, {colluders}
 colluders at random or spread out as far as can be, {updates} updates played, seed 7. Sealed for several, posteriors are
 estimated by sampled paths, and calibrated: the mean top posterior must lie in the interval of the hits, but for one in
-twenty. `coalition` shares keys and answers for all honest updates of as many stretches, from one opening by a member to
-the next, as the last table says; `linked-coalition` joins groups of updates that it opens, or reads. `neighbour`: first
-sights of a relay; `memory`: what a destination opens.
+twenty. `coalition` shares keys and answers for all honest updates between two openings by a member;
+`linked-coalition` joins groups of updates that it opens, or reads. `neighbour`: first sights of a relay; `memory`: what
+a destination opens. `sealed-attackers.json` beside this page has more rows.
 [What really leaks](../explanation/what-really-leaks.md) says what the figures mean.
 """
 
@@ -118,9 +119,11 @@ def page(size: Size, rows: Sequence[Mapping[str, Any]], parts: Mapping[str, Mapp
     """Return the page."""
     names = ("graph", "law", "colluders", "updates")
     lines = [HEAD.format(version=__version__, **{name: getattr(size, name) for name in names})]
-    for recipients, walk, _ in SCHEMES:
-        mine = [row for row in rows if (row["recipients"], row["walk"]) == (recipients, walk)]
-        lines += [f"## K = {recipients}, {walk}", "", *table(mine), "", *facts(mine), ""]
+    recipients, walk, _ = SCHEMES[0]
+    first = [row for row in rows if (row["recipients"], row["walk"]) == (recipients, walk)]
+    others = [{**row, "walk": f"K = {row['recipients']}, {row['walk']}"} for row in rows if row not in first]
+    lines += [f"## K = {recipients}, {walk}", "", *table(first), "", *facts(first), ""]
+    lines += ["## Other recipients and walks", "", *table(others), "", *facts(others), ""]
     lines += ["## Of all honest updates, K = 16, non-backtracking", ""]
     lines += [
         "| coalition | updates | share of all | named | mean top posterior | scored |",
@@ -147,7 +150,7 @@ def main() -> None:
         found = run(measured, jobs(size), what={"kind": "sealed-attackers"}, stage="attackers")
     rows = [row for part in found[: -len(COALITIONS)] for row in part["rows"]]
     parts = dict(zip(COALITIONS, found[-len(COALITIONS) :], strict=True))
-    write_atomically(options.docs / "measured" / "sealed-attackers.md", page(size, rows, parts).encode())
+    write_page(options.docs / "measured" / "sealed-attackers.md", page(size, rows, parts))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from tools.pages.campaign import add_engine, engine
+from tools.pages.rows import write_page
 from tools.pages.walk_page import Rows, page
 from tools.rivals.walks import compare_walks, price_walks
 from tools.rivals.walks_figure import walk_files
@@ -181,9 +182,8 @@ def write(docs: Path, by_part: dict[str, list[Any]], size: Size) -> None:
     prices = Record(kind="prices", params={}, seed=7, result={"rows": by_part["prices"]})
     (docs / "measured").mkdir(parents=True, exist_ok=True)
     (docs / "images").mkdir(parents=True, exist_ok=True)
-    (docs / "measured" / "walks.md").write_text(
-        page(rows, by_part, network=f"{spec}, support {support}", audited=size.audited)
-    )
+    text = page(rows, by_part, network=f"{spec}, support {support}", audited=size.audited)
+    write_page(docs / "measured" / "walks.md", text)
     with tempfile.TemporaryDirectory() as folder:
         walk_files(record, Path(folder), prices=prices)
         shutil.copy(Path(folder) / "walks.png", docs / "images" / "walks.png")

@@ -100,7 +100,7 @@ def test_a_toy_flag_is_in_help_files_records_and_reference(monkeypatch: pytest.M
     assert TOYS.read(spec.params(TOYS)) == spec
     assert spec.digest != TOYS.read({"updates": 9}).digest
     monkeypatch.setattr(pages, "TRAIN", TOYS)
-    assert "| `--patrols` | Walks that patrol. | 3 |\n" in pages.settings_table()
+    assert "- `--patrols` [3]: Walks that patrol.\n" in pages.settings_list()
     with pytest.raises(InvalidParameterError) as refused:
         TOYS.read({"patrols": 0})
     assert refused.value.name == "patrols"
