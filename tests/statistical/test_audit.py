@@ -220,7 +220,7 @@ def test_one_seed_one_record(two_threads: int) -> None:
 
     def record(seed: int, threads: int) -> str:
         numba.set_num_threads(threads)
-        return audit(scheme, updates=3000, seed=seed, colluders=4).record().to_json()
+        return audit(scheme, updates=1000, seed=seed, colluders=4).record().to_json()
 
     one = record(1, 1)
     assert one == record(1, two_threads)

@@ -25,7 +25,7 @@ from veilwalk.graphs import parse_graph_spec
 from veilwalk.training import build_scheme, make_spec
 
 GRAPH = ["--graph", "rrg:30:3:seed=1"]
-SMALL = ["audit", *GRAPH, "--support", "2:3", "--updates", "3000", "--colluders", "4"]
+SMALL = ["audit", *GRAPH, "--support", "2:3", "--updates", "1500", "--colluders", "4"]
 ASKED = [name for name in OBSERVERS if name != "path"]
 ROW = {"lo", "hi", "share", "distance_entropy_nats", "node_entropy_nats", "top_posterior", "hit_ratio"}
 ROW |= {"blind_hit_ratio", "updates"} | {f"{name}_interval" for name in SCORES}
@@ -38,7 +38,7 @@ def test_json_has_the_promised_keys(run: Cli) -> None:
     assert low < found["hops_per_update"] < high
     assert found["hops_per_update"] == pytest.approx(found["hops_per_update_predicted"], rel=0.1)
     assert list(found["observers"]) == ASKED
-    assert (found["seed"], found["updates"], found["complete"]) == (7, 3000, True)
+    assert (found["seed"], found["updates"], found["complete"]) == (7, 1500, True)
     for name, observer in found["observers"].items():
         if OBSERVERS[name].links:
             counts = [row["linked"] for row in observer["by_linked_updates"]]
@@ -131,7 +131,7 @@ def test_a_dry_run_tells_the_memory_and_runs_nothing(run: Cli, tmp_path: Path, m
     code, out, err = run([*SMALL, "--law", "paper", "--dry-run", "--out", str(folder)])
     assert (code, err) == (0, "")
     assert len(out.splitlines()) == 1
-    assert "MiB beyond the program itself for 3000 updates on 30 nodes" in out
+    assert "MiB beyond the program itself for 1500 updates on 30 nodes" in out
     assert not folder.exists()
 
 
@@ -296,7 +296,7 @@ def test_the_floor_belongs_to_the_papers_law_and_walk(run: Cli) -> None:
 
 def test_any_graph_is_audited_without_further_flags(run: Cli) -> None:
     """Law and support fit it; a tenth of its nodes collude."""
-    found = run.json(["audit", "--graph", "ba:40:2:seed=1", "--scheme", "paper", "--updates", "3000"])
+    found = run.json(["audit", "--graph", "ba:40:2:seed=1", "--scheme", "paper", "--updates", "1000"])
     assert (found["params"]["law"], found["params"]["colluders"]) == ("uniform-node", 4)
     assert list(found["observers"]) == ASKED
 
