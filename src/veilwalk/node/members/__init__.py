@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         join_edges,
         parse_network,
         read_cards,
-        rotated_roster,
     )
     from veilwalk.node.members._encoding import decode_params, encode_params, params_distance, params_norm
     from veilwalk.node.members._keys import (
