@@ -88,8 +88,13 @@ def add(
     """
     old = _read_published(roster)
     members = _read_cards(cards, old)
-    neighbours = [] if to is None else _split_names(to, old, "to")
-    edges = rooms.members.join_edges(old, members, to=neighbours)
+    near, new = [] if to is None else _split_names(to, old, "to"), sorted(members.keys() - set(old.ids))
+    if bool(near) != bool(new):
+        need = (
+            f"the members that {new[0]} is to be next to" if new else "left out: a member that is there keeps its own"
+        )
+        raise InvalidParameterError("to", to, need)
+    edges = rooms.members.edges_after(old, added=[(name, other) for name in new for other in near])
     now = int(time.time())
     draft = rooms.members.changed_roster(old, edges, cards=members, replaced=replace or (), now=now, days=days)
     _write_draft(out, draft, roster, old)

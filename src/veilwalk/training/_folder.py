@@ -57,7 +57,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     @property
     def trace(self) -> Path:
         """The walk."""
-        return self.path / "trace.zip"
+        return self.path / "trace.npz"
 
     def checkpoint(self, algorithm: str) -> Path:
         """Where an algorithm keeps its state."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         edges_after,
         edges_of_graph,
         first_roster,
-        join_edges,
         parse_network,
         read_cards,
     )

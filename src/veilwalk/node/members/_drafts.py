@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -74,20 +74,6 @@ def edges_after(previous: Roster, *, added: Edges = (), removed: Iterable[str] =
         edges.add(edge)
     gone = set(removed)
     return tuple(sorted(edge for edge in edges if not gone & set(edge)))
-
-
-def join_edges(previous: Roster, cards: Iterable[str], *, to: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the edges of ``previous`` with those who join next to the members ``to``, and not to each other.
-
-    Raises:
-        InvalidParameterError: ``to`` is missing for a newcomer, or given where nobody joins.
-    """
-    new = sorted(set(cards) - set(previous.ids))
-    if new and not to:
-        raise InvalidParameterError("to", None, f"the members that {new[0]} is to be next to, separated by commas")
-    if to and not new:
-        raise InvalidParameterError("to", ",".join(to), "left out: a member that is there keeps its edges")
-    return edges_after(previous, added=[(name, neighbour) for name in new for neighbour in to])
 
 
 def describe_changes(previous: Roster, roster: Roster) -> list[tuple[str, str, str]]:
