@@ -116,6 +116,8 @@ _ROSTER = _roster.Roster(
     prev_digest=None,
     members=_members(),
     edges=(("a", "b"),),
+    seals_from=0,
+    period_s=5,
 )
 _TEMPLATES = {"roster": json.loads(_ROSTER.data), "manifest": json.loads(_MANIFEST.data)}
 

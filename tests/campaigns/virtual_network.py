@@ -128,6 +128,8 @@ def members(
         prev_digest=None,
         members=tuple(keys[name].member for name in names),
         edges=edges,
+        seals_from=0,
+        period_s=2**31,
     )
     return keys, roster
 

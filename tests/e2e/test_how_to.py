@@ -29,7 +29,7 @@ from veilwalk.node.members import Roster
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / "how-to" / f"{name}.md" for name in ("deploy-on-three-machines", "manage-members")]
 OVERLAY_PAGE = ROOT / "docs" / "how-to" / "run-a-secret-overlay.md"
-OVERLAY_KEYS = "veilwalk keys new --id clinic-a1 --address a.example.org:7101 --periods 13 --password-file password"
+OVERLAY_KEYS = "veilwalk keys new --id clinic-a1 --address a.example.org:7101 --suite x25519 --password-file password"
 NAMES = ("a.example.org", "b.example.org", "c.example.org")
 # All that is not the pages' own words: a walk that was lost with a machine is made again in seconds, not in a minute,
 # and six nodes leave a small machine time for the commands.
@@ -294,9 +294,10 @@ def renew(people: Followers) -> None:
         people.send_card(node)
 
     at_once(rotate, people.running)
-    people.follow("keeper", "veilwalk roster rotate roster.json cards/*.json --out next.json")
+    people.follow("keeper", "veilwalk roster renew cards/*.json")
     people.sign_and_hand_out(6)
     people.goes_on("the run goes on with new keys", *people.running)
+    assert list(Roster.read_draft(people.of("keeper") / "roster.json").key_epochs) == list(range(26))
 
 
 def change_rules(people: Followers) -> None:
@@ -373,8 +374,7 @@ def test_the_page_of_overlays_is_followed_word_by_word(followers: Followers) -> 
     people.goes_on("the run goes on with who was lost", "clinic-b1")
 
     def rotate(node: str) -> None:
-        command = "veilwalk keys rotate keys/clinic-a1 --periods 13 --password-file password"
-        people.follow(node[-2], command, node=node)
+        people.follow(node[-2], "veilwalk keys rotate keys/clinic-a1 --password-file password", node=node)
         people.send_card(node)
 
     at_once(rotate, people.running)

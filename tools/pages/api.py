@@ -19,6 +19,7 @@ import veilwalk
 import veilwalk.core
 from tools.pages.markdown import paragraph
 from veilwalk.core.records import write_atomically
+from veilwalk.core.tables import Tabular
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 #: Lower rooms first, as the package's docstring has them; ``core`` has no names of its own, only modules.
@@ -119,13 +120,16 @@ def _default(value: Any) -> Any:
 
 
 def _members(kind: type, which: str) -> list[str]:
-    """Public methods or properties that the class itself defines."""
+    """Public methods or properties that the class itself defines, or has as a table."""
     tests: dict[str, Callable[[Any], bool]] = {
         "methods": lambda member: inspect.isfunction(member) or isinstance(member, classmethod | staticmethod),
         "properties": lambda member: isinstance(member, property) or hasattr(member, "attrname"),
     }
     call = "()" if which == "methods" else ""
-    return [f"`{name}{call}`" for name, member in vars(kind).items() if name[0] != "_" and tests[which](member)]
+    members = {
+        name: member for base in (Tabular, kind) if issubclass(kind, base) for name, member in vars(base).items()
+    }
+    return [f"`{name}{call}`" for name, member in members.items() if name[0] != "_" and tests[which](member)]
 
 
 def _line(value: Any) -> str:

@@ -24,7 +24,7 @@ from veilwalk.core.records import Record
 from veilwalk.core.rooms import show_options
 from veilwalk.core.sizes import FEW_NODES
 from veilwalk.core.stats import Estimate, estimate_mean
-from veilwalk.core.tables import frame, html_table
+from veilwalk.core.tables import Tabular
 from veilwalk.design import Scheme, evaluate_scheme
 from veilwalk.engine import Engine, JobStore, open_engine
 from veilwalk.walks import law_digest
@@ -85,7 +85,7 @@ class Findings:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Audit:
+class Audit(Tabular):
     """The results of every observer of a scheme: ``audit["last-hop"].hit_ratio``.
 
     Attributes:
@@ -171,26 +171,9 @@ class Audit:
                 rows.append({"observer": name, "how": findings.how, "part": part} | plain | ends)
         return rows
 
-    def to_frame(self) -> Any:
-        """Return :meth:`rows` as a pandas data frame; only this needs pandas."""
-        return frame(self.rows())
-
-    def _repr_html_(self) -> str:
-        rows = [
-            {
-                "observer": name,
-                "node entropy, nats": f"{findings.node_entropy_nats:.3f}",
-                "hit ratio": f"{findings.hit_ratio:.4f}",
-                "95%": "{:.4f} to {:.4f}".format(*findings.interval),
-                "blind": "" if findings.blind_hit_ratio is None else f"{findings.blind_hit_ratio:.4f}",
-                "times floor": "" if findings.times_floor is None else f"{findings.times_floor:.2f}",
-                "how": findings.how,
-            }
-            for name, findings in self.findings.items()
-        ]
-        empty = dict.fromkeys(rows[0], "")
-        not_run = [empty | {"observer": name, "how": f"not run: {reason}"} for name, reason in self.left_out.items()]
-        return html_table([*rows, *not_run])
+    def _overview(self) -> list[dict[str, Any]]:
+        rows = [row for row in self.rows() if row["part"] != "return time"]
+        return rows + [{"observer": name, "how": f"not run: {reason}"} for name, reason in self.left_out.items()]
 
 
 @show_options(AuditSettings)

@@ -11,7 +11,7 @@ import typer
 
 from veilwalk.cli import _rooms as rooms
 from veilwalk.cli._interrupt import GUARD
-from veilwalk.cli._options import AsJson, Count, Sets, Text, Watch, argument, merge_settings, option, take_options
+from veilwalk.cli._options import AsJson, Count, Sets, Watch, merge_settings, option, take_options
 from veilwalk.cli._output import (
     announce_compiling,
     console,
@@ -21,7 +21,7 @@ from veilwalk.cli._output import (
     print_records,
     show_result,
 )
-from veilwalk.core.errors import ConfigError, InvalidParameterError
+from veilwalk.core.errors import ConfigError
 from veilwalk.core.records import Record, write_atomically
 from veilwalk.training import CLUSTER
 
@@ -155,6 +155,8 @@ def _print(result: dict[str, Any], out: Path) -> None:
 def status(*, out: Out = _OUT, as_json: AsJson = False) -> None:
     """Print how far a cluster is, whoever runs it.
 
+    The events of a node are in its log.jsonl.
+
     Example: veilwalk cluster status --out out/cluster
     """
     configs, state = rooms.cluster.cluster_configs(out), rooms.cluster.look_at_cluster(out)
@@ -190,26 +192,3 @@ def down(*, out: Out = _OUT) -> None:
     """
     stopped = rooms.cluster.stop_cluster(out)
     typer.echo(f"{stopped} nodes were running, none is now; veilwalk cluster up --out {out} goes on")
-
-
-@app.command("logs")
-def logs(
-    node: Annotated[Text, argument("NODE", "Of this node only.")] = None,
-    *,
-    out: Out = _OUT,
-    lines: Annotated[int, typer.Option(help="The last so many of each node.")] = 10,
-) -> None:
-    """Print the last events of the nodes.
-
-    Example: veilwalk cluster logs n07 --lines 50
-    """
-    if lines < 1:
-        raise InvalidParameterError("--lines", lines, "at least 1")
-    folders = [path.parent for path in rooms.cluster.cluster_configs(out)]
-    if node is not None and node not in {folder.name for folder in folders}:
-        raise InvalidParameterError("node", node, f"one of {folders[0].name} to {folders[-1].name}")
-    for folder in folders:
-        path = folder / "log.jsonl"
-        if node in {None, folder.name} and path.exists():
-            for line in path.read_text(errors="replace").splitlines()[-lines:]:
-                typer.echo(line if node is not None else f"{folder.name} {line}")

@@ -25,7 +25,6 @@ from veilwalk.core.support import DistanceSupport
 from veilwalk.core.units import nats_and_bits, readable_bytes
 from veilwalk.core.walk import WALKS
 
-_SUFFIXES = {".json", ".npz"}
 _MODEL_BYTES = 31_400
 _SHOWN_LABELS = 4
 SPEC_HELP = (
@@ -42,7 +41,7 @@ Graph = Annotated[Text, option(f"The network: {SPEC_HELP}", "SPEC")]
 Roster = Annotated[File, option("Or the network of a roster, with the names of its members.", "FILE")]
 Support = Annotated[Text, option("Distances a destination may have.", "LO:HI", "2 to as far as all nodes reach, or 6")]
 AllowNeighbours = Annotated[bool, flag("--allow-neighbours", "Admit distance 1, against the paper's advice.")]
-LawFile = Annotated[File, option("Write the law to FILE, .npz or .json.", "FILE")]
+LawFile = Annotated[File, option("Write the law to FILE, .npz.", "FILE")]
 ModelBytes = Annotated[int, option("Bytes of the model, for the price in bytes.", "B")]
 
 _COLLUDER_COLUMNS = {
@@ -169,7 +168,7 @@ def recommend(
     walk: Annotated[Text, option("Walks to choose from.", "KIND[,KIND...]", "non-backtracking, or simple")] = None,
     model_bytes: ModelBytes = _MODEL_BYTES,
     suite: Suite = "auto",
-    out: Annotated[File, option("Write the scheme, .npz or .json; a folder gets the figure too.", "FILE|DIR")] = None,
+    out: Annotated[File, option("Write the scheme, .npz; a folder gets the figure too.", "FILE|DIR")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Recommend what to use on this network.
@@ -181,7 +180,7 @@ def recommend(
 
     No network yet: veilwalk recommend --members 50
     """
-    is_file = out is not None and out.suffix in _SUFFIXES
+    is_file = out is not None and rooms.design.is_law_file(out.name)
     if out is not None:
         require_writable(out.parent if is_file else out)
     if members is not None and (graph is not None or roster is not None):
@@ -220,9 +219,7 @@ def recommend(
 def require_law_file(out: Path | None) -> None:
     """Refuse a path at which no law can be written, before any computation."""
     if out is not None:
-        require_writable(out.parent)
-        if out.suffix not in _SUFFIXES:
-            raise InvalidParameterError("out", str(out), "a .json or .npz file")
+        require_writable(rooms.design.require_law_file("out", out).parent)
 
 
 def show_design(result: rooms.design.Design, out: Path | None, *, as_json: bool) -> None:

@@ -13,16 +13,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
-from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from veilwalk.cli import _rooms as rooms
-from veilwalk.cli._options import AsJson, File, argument, option
+from veilwalk.cli._options import AsJson, option
 from veilwalk.cli._output import show_result
-from veilwalk.core.errors import InvalidParameterError, VeilwalkError
+from veilwalk.core.errors import VeilwalkError
 from veilwalk.core.findings import Finding
 from veilwalk.core.sizes import machine_bytes
 from veilwalk.core.units import readable_bytes
@@ -53,9 +52,8 @@ _UNFIT |= dict.fromkeys(("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p"), "on
 
 
 def doctor(
-    config: Annotated[File, argument("node.toml", "Check a node's files too.")] = None,
     *,
-    state: Annotated[File, option("A folder on the disk that runs or a node will use.", "DIR", "here")] = None,
+    state: Annotated[Path, option("A folder on the disk that runs or a node will use.", "DIR", "here")] = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Check this machine, and say what is wrong with it.
@@ -66,19 +64,11 @@ def doctor(
 
     Example: veilwalk doctor --state /var/lib/veilwalk
 
-    With a node.toml it checks the node's disk and files as well; veilwalk node check also calls its neighbours.
+    A node's own files are looked at by veilwalk node check.
 
     Exit code 1 where something fails; notes are no failure.
     """
-    if config is None:
-        show_findings(run_checks(state or Path()), as_json=as_json)
-        return
-    if state is not None:
-        raise InvalidParameterError("state", str(state), f"left out: {config} names it")
-    machine = run_checks(rooms.node.load_config(config).state)
-    checks = rooms.cluster.check_node(config, peers=False, whole=False)
-    node = (replace(finding, name=f"node, {finding.name}") for finding in checks)
-    show_findings(chain(machine, node), as_json=as_json)
+    show_findings(run_checks(state), as_json=as_json)
 
 
 def show_findings(findings: Iterable[Finding], *, as_json: bool) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated, get_args
 
 import typer
 
 from veilwalk.cli import _rooms as rooms
-from veilwalk.cli._options import File, Suite, Text, argument, flag, option
+from veilwalk.cli._options import File, Text, argument, flag, option
 from veilwalk.cli._output import make_group
 from veilwalk.core.errors import InvalidParameterError
-from veilwalk.core.geometry import SuiteChoice, choose_suite
+from veilwalk.core.geometry import SuiteName
 from veilwalk.core.records import write_atomically
 
 app = make_group("Make and rotate keys.")
@@ -28,9 +28,9 @@ def new(
     is_root: Annotated[bool, flag("--root", "Make the root key, which signs rosters, instead.")] = False,
     node_id: Annotated[Text, option("Name of the node.", "NAME", "the directory's", name="--id")] = None,
     address: Annotated[Text, option("Where its neighbours reach it. Needed for a node.", "HOST:PORT")] = None,
-    suite: Suite = "auto",
-    epoch: Annotated[int, option("First epoch to make sealing keys for.")] = 0,
-    periods: Annotated[int, option("Epochs that get one; for a secret overlay all until its roster ends.")] = 2,
+    suite: Annotated[str, option("Ciphers of a message; x25519 is usual on overlays.", "hybrid|x25519")] = "hybrid",
+    epoch: Annotated[int, option("First period to make a sealing key for.")] = 0,
+    periods: Annotated[int, option("Periods that get one: all until the roster ends.")] = 13,
     password_file: PasswordFile = None,
 ) -> None:
     """Make the keys of a node, or of the root.
@@ -55,10 +55,8 @@ def new(
         return
     if address is None:
         raise InvalidParameterError("address", None, "host:port of the node (or --root for the root key)")
-    if suite not in get_args(SuiteChoice):
-        raise InvalidParameterError("suite", suite, "auto, hybrid or x25519")
-    # More periods than the usual two are for an overlay.
-    name = choose_suite(cast(SuiteChoice, suite), is_overlay=periods > 2)
+    if suite not in get_args(SuiteName):
+        raise InvalidParameterError("suite", suite, "hybrid or x25519")
     if out is None:
         if node_id is None:
             raise InvalidParameterError("id", None, "the node's name (or --root for the root key)")
@@ -67,12 +65,12 @@ def new(
         out,
         node_id=out.resolve().name if node_id is None else node_id,
         address=address,
-        suite=rooms.node.Suite[name.upper()],
+        suite=rooms.node.Suite[suite.upper()],
         epoch=epoch,
         periods=periods,
         password=password,
     )
-    typer.echo(f"keys of {keys.id} in {out}, {_protection(password)}, for epochs {epoch} to {max(keys.kem)}")
+    typer.echo(f"keys of {keys.id} in {out}, {_protection(password)}, for periods {epoch} to {max(keys.kem)}")
     card = _named_card(out, keys)
     typer.echo(f"send {card} to the root's keeper; TLS fingerprint {keys.member.tls_spki_sha256.hex()}")
 
@@ -81,20 +79,20 @@ def new(
 def rotate(
     directory: Annotated[Path, argument("DIR", "The node's key directory.")],
     *,
-    periods: Annotated[int, option("Epochs that get a key, after those that have one.")] = 1,
+    periods: Annotated[int, option("Periods that get a key, after those that have one.")] = 13,
     password_file: PasswordFile = None,
 ) -> None:
-    """Make a node's sealing keys for the next epochs.
+    """Make a node's sealing keys for further periods.
 
     And a card that shows them.
 
     Example: veilwalk keys rotate keys/clinic-a1 --password-file password
 
-    Send the new card, NAME.json, to the root's keeper, who signs the next roster (veilwalk roster rotate, or deal). The
-    running node takes up the new keys with that roster, and deletes keys that are two epochs old.
+    Send the new card, NAME.json, to the root's keeper, who signs the next roster (veilwalk roster renew, or deal). The
+    running node takes up the new keys with that roster, and deletes a key when its period is two behind.
     """
     keys = rooms.members.rotate_node_keys(directory, periods=periods, password=read_optional_password(password_file))
-    typer.echo(f"{keys.id} has sealing keys for epochs {min(keys.kem)} to {max(keys.kem)}")
+    typer.echo(f"{keys.id} has sealing keys for periods {min(keys.kem)} to {max(keys.kem)}")
     typer.echo(f"send {_named_card(directory, keys)} to the root's keeper")
 
 

@@ -119,9 +119,9 @@ def _unforeseen(error: Exception) -> int:
 
 def _describe_usage(error: Any, arguments: list[str]) -> str:
     """Return our own words for a usage error; the library's where we have none."""
-    flag, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
-    verb = error.ctx.info_name if error.ctx else ""
-    if flag in (moved := MOVED_FLAGS.get(verb, {})):
+    moved, parameter = MOVED_FLAGS.get(error.ctx.info_name if error.ctx else "", {}), getattr(error, "param", None)
+    flag = getattr(error, "option_name", None) or next((word for word in arguments if word in moved), None)
+    if flag in moved:
         return f"{flag} {moved[flag]}"
     # Its own formatting names the parameter; str() does not.
     message = str(getattr(error, "format_message", error.__str__)())

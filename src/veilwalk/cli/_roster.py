@@ -1,4 +1,4 @@
-"""``veilwalk roster``: draft, sign, check and rotate the list of members."""
+"""``veilwalk roster``: draft, sign, check and change the list of members."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from veilwalk.cli._design import SPEC_HELP, read_graph_spec
 from veilwalk.cli._keys import PasswordFile, read_optional_password
 from veilwalk.cli._options import AsJson, Count, File, Text, argument, option
 from veilwalk.cli._output import make_group, print_facts, print_table, show_result
-from veilwalk.core import validate
 from veilwalk.core.errors import ConfigError, InvalidParameterError
 from veilwalk.core.records import write_atomically
 
-app = make_group("Draft, sign, check and rotate the list of members.")
+app = make_group("Draft, sign, check and change the list of members.")
 
 Cards = Annotated[list[Path], argument("CARD", "Members' card.json files, or key directories.")]
 RosterFile = Annotated[Path, argument("ROSTER", "A roster file.")]
@@ -39,15 +38,15 @@ def make(
     graph: Annotated[Text, option(_GRAPH, "SPEC")] = None,
     edges: Edges = None,
     overlay: Annotated[Count, option("A secret overlay of so many links each, instead.", default="none")] = None,
-    period: Annotated[float, option("Hours of a period of an overlay's keys; the last stays to the end.")] = 168,
+    period: Annotated[float, option("Hours of a period of the sealing keys; the last stays to the end.")] = 168,
     network: Annotated[Text, option("Id of the network, 32 digits; fresh unless given.", "HEX")] = None,
     out: Out = _NOW,
     days: Days = 90,
 ) -> None:
     """Draft the first roster from members' cards and a network.
 
-    Nothing is signed yet. Afterwards add, remove, renew and rotate change it. Of a secret overlay the links are drawn
-    and sealed for each member; deal changes it. OUT.deal names all of them: keep it as the root's key.
+    Nothing is signed yet. Afterwards add, remove and renew change it. Of a secret overlay the links are drawn and
+    sealed for each member; deal changes it. OUT.deal names all of them: keep it as the root's key.
 
     Published links: veilwalk roster make keys/* --graph rrg:20:3:seed=1 --out roster.json
 
@@ -56,19 +55,17 @@ def make(
     members, suite = rooms.members.read_cards(cards)
     if suite is None or [graph, edges, overlay].count(None) != 2:
         raise ConfigError("the network: give one of --graph, --edges and --overlay")
-    network_id = None if network is None else rooms.members.parse_network(network)
-    now = int(time.time())
+    about: dict[str, Any] = {"suite": suite, "now": int(time.time()), "days": days, "period_s": round(period * 3600)}
+    about["network"] = None if network is None else rooms.members.parse_network(network)
     if overlay is not None:
-        about: dict[str, Any] = {"suite": suite, "now": now, "days": days, "network": network_id}
-        draft, deal = rooms.members.deal_roster(members, degree=overlay, period_s=round(period * 3600), **about)
+        draft, deal = rooms.members.deal_roster(members, degree=overlay, **about)
         _write_draft(out, draft, deal=deal)
         return
     links = rooms.graphs.read_graph(edges) if edges is not None else read_graph_spec(graph or "")
     if links.is_overlay:
         raise InvalidParameterError("graph", graph, "a published graph; --overlay DEGREE deals a secret one")
     pairs = rooms.members.edges_of_graph(links, set(members))
-    roster = rooms.members.first_roster(members, pairs, suite=suite, now=now, days=days, network=network_id)
-    _write_draft(out, roster)
+    _write_draft(out, rooms.members.first_roster(members, pairs, **about))
 
 
 @app.command("add")
@@ -91,8 +88,13 @@ def add(
     """
     old = _read_published(roster)
     members = _read_cards(cards, old)
-    neighbours = [] if to is None else _split_names(to, old, "to")
-    edges = rooms.members.join_edges(old, members, to=neighbours, replaced=replace or ())
+    near, new = [] if to is None else _split_names(to, old, "to"), sorted(members.keys() - set(old.ids))
+    if bool(near) != bool(new):
+        need = (
+            f"the members that {new[0]} is to be next to" if new else "left out: a member that is there keeps its own"
+        )
+        raise InvalidParameterError("to", to, need)
+    edges = rooms.members.edges_after(old, added=[(name, other) for name in new for other in near])
     now = int(time.time())
     draft = rooms.members.changed_roster(old, edges, cards=members, replaced=replace or (), now=now, days=days)
     _write_draft(out, draft, roster, old)
@@ -126,19 +128,38 @@ def remove(
 
 
 @app.command("renew")
-def renew(*, edges: Edges = None, roster: Before = _NOW, out: Out = _NEXT, days: Days = 90) -> None:
-    """Draft the same roster with a later end, or other links.
+def renew(
+    cards: Annotated[list[Path] | None, argument("CARD", "Members' new cards, with keys of further periods.")] = None,
+    *,
+    edges: Edges = None,
+    roster: Before = _NOW,
+    out: Out = _NEXT,
+    days: Days = 90,
+) -> None:
+    """Draft the same roster with a later end, keys or links.
 
-    Nothing is signed yet. Members and keys stay as they are, and links without --edges. When the old one ends,
-    everybody stops.
+    Nothing is signed yet. Members stay as they are, and links without --edges. When the old roster ends, everybody
+    stops; its last period of keys stays until then. Keys of further periods come with new cards (keys rotate), and the
+    periods end with the last that all members have a key for.
 
-    Example: veilwalk roster renew --days 90
+    A later end: veilwalk roster renew --days 90
+
+    And further keys: veilwalk roster renew cards/*.json
     """
     old = _read_published(roster)
+    members = _read_cards(cards or [], old)
+    for what, names in (
+        ("passed over, no members", members.keys() - set(old.ids)),
+        ("no card", old.ids - members.keys()),
+    ):
+        if names and cards:
+            typer.echo(f"{what}: {', '.join(sorted(names))}")
     pairs = old.edges
     if edges is not None:
         pairs = tuple(rooms.members.edges_of_graph(rooms.graphs.read_graph(edges), set(old.ids)))
-    _write_draft(out, rooms.members.changed_roster(old, pairs, now=int(time.time()), days=days), roster, old)
+    known = {name: card for name, card in members.items() if name in old.ids}
+    draft = rooms.members.changed_roster(old, pairs, cards=known, now=int(time.time()), days=days)
+    _write_draft(out, draft, roster, old)
 
 
 @app.command("edges")
@@ -170,37 +191,6 @@ def edges(
     show_result(addresses, lambda: print_table(title, ("member", "must reach", "at"), rows), as_json=as_json)
 
 
-@app.command("rotate")
-def rotate(
-    roster: RosterFile,
-    cards: Cards,
-    *,
-    out: Out = _NEXT,
-    days: Days = 90,
-    seals_in: Annotated[float, option("Hours until messages are sealed in the new epoch.")] = 24,
-) -> None:
-    """Draft the next epoch's roster from members' new cards.
-
-    Nothing is signed yet.
-
-    Example: veilwalk roster rotate roster.json cards/*.json --out next.json
-
-    Every member first runs veilwalk keys rotate and sends its new card. Hand the roster out before the epoch begins.
-    """
-    old = _read_published(roster)
-    members = _read_cards(cards, old)
-    validate.more_than(0, days=days)
-    if not 0 <= seals_in <= 24 * days:
-        raise InvalidParameterError("seals_in", seals_in, "hours from now, before the roster ends")
-    now = int(time.time())
-    begins = now + round(seals_in * 3600)
-    passed_over = sorted(members.keys() - set(old.ids))
-    if passed_over:
-        typer.echo(f"passed over, for they are no members: the cards of {', '.join(passed_over)}")
-    rotated = rooms.members.rotated_roster(old, cards=members, now=now, days=days, seals_from=begins)
-    _write_draft(out, rotated, roster, old)
-
-
 @app.command("deal")
 def deal(
     cards: Annotated[list[Path] | None, argument("CARD", "Cards of newcomers, or new ones of members.")] = None,
@@ -222,7 +212,7 @@ def deal(
     """
     old = rooms.members.Roster.read_draft(roster)
     if not old.is_overlay:
-        raise ConfigError(f"{roster}: its links are published: add, remove, renew and rotate change it")
+        raise ConfigError(f"{roster}: its links are published: add, remove and renew change it")
     before = rooms.members.Deal.read(rooms.members.deal_path(roster), old)
     gone = [] if remove is None else _split_names(remove, old, "remove")
     about: dict[str, Any] = {"removed": gone, "replaced": replace or (), "now": int(time.time()), "days": days}
@@ -347,11 +337,10 @@ def _print(roster: rooms.members.Roster, old: rooms.members.Roster | None = None
     facts = {
         "network": roster.network.hex(),
         "version": roster.version,
-        "epoch": roster.epoch_at(time.time()) if roster.is_overlay else roster.epoch,
-        "keys for epochs": span if roster.is_overlay else None,
+        "period": roster.epoch_at(time.time()),
+        "keys for periods": span,
         "suite": roster.suite.name.lower(),
         "created": _date(roster.created),
-        "sealed in from": _date(roster.seals_from) if roster.rolls_over else None,
         "expires": _date(roster.expires),
         "members": len(roster.members),
         "edges": f"secret, {roster.degree} each" if roster.is_overlay else len(roster.edges),

@@ -23,16 +23,36 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(list(rows))
 
 
-def html_table(records: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows, which have the same keys, as a table in HTML: reals with four digits, text escaped."""
-    rows = list(records)
-    head = "".join(f"<th>{escape(str(key))}</th>" for key in (rows[0] if rows else ()))
-    cells = (
-        (f"{cell:.4g}" if isinstance(cell, float) else "" if cell is None else str(cell) for cell in row.values())
-        for row in rows
-    )
-    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells)
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+class Tabular:
+    """A result that is a table: a data frame for who has pandas, and rows at the end of a cell of a notebook."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return tidy rows."""
+        raise NotImplementedError
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return :meth:`rows` as a pandas data frame; only this needs pandas."""
+        return frame(self.rows())
+
+    def _overview(self) -> Iterable[Mapping[str, Any]]:
+        """Return the rows that a notebook shows."""
+        return self.rows()
+
+    def _repr_html_(self) -> str:
+        return html_table(list(self._overview()))
+
+
+def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows, which need not have the same keys, as a table in HTML: reals with four digits, text escaped."""
+    columns = columns_of(rows)
+    lines = [columns, *([_format_cell(row.get(name)) for name in columns] for row in rows)]
+    cells = ("".join(f"<td>{escape(cell)}</td>" for cell in line) for line in lines)
+    head, *body = (f"<tr>{line}</tr>" for line in cells)
+    return f"<table>{head.replace('td>', 'th>')}{''.join(body)}</table>"
+
+
+def _format_cell(cell: Any) -> str:
+    return f"{cell:.4g}" if isinstance(cell, float) else "" if cell is None else str(cell)
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -53,11 +73,16 @@ def _quote_formula(value: Any) -> Any:
     """Put an apostrophe before text that a spreadsheet would run: it begins with = + - @, and is no number."""
     if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
         return value
+    return value if is_number(value) else f"'{value}"
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number."""
     try:
-        float(value)
+        float(text)
     except ValueError:
-        return f"'{value}"
-    return value
+        return False
+    return True
 
 
 def parquet_table(rows: Sequence[Mapping[str, Any]]) -> bytes | None:

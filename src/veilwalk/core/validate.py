@@ -7,7 +7,7 @@ Each takes the parameter as a keyword, so that the message carries the caller's 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from numbers import Integral, Real
@@ -57,7 +57,7 @@ _CLOSED_FORM = "is a flag of veilwalk paper law"
 _NO_MEETINGS = (
     "is for simulations: the walks of real nodes do not meet, for an average made by a node would name its maker"
 )
-#: Flags of version 0.2 that moved, and those that other verbs have, by verb.
+#: Flags and verbs of version 0.2 that moved, and those that other verbs have, by verb or group.
 MOVED_FLAGS: dict[str, dict[str, str]] = {
     "train": {
         "--tokens": "is called --walks",
@@ -73,7 +73,9 @@ MOVED_FLAGS: dict[str, dict[str, str]] = {
     },
     "manifest": {"--spare": "is gone: no node keeps spare copies; a lost walk is made anew", "--meet": _NO_MEETINGS},
     "up": {"--meet": _NO_MEETINGS},
-    "make": dict.fromkeys(("--previous", "--remove"), "is gone: roster add, remove, renew and rotate change a roster"),
+    "cluster": {"logs": "is gone: tail -n 10 FOLDER/*/log.jsonl prints the last events of the nodes"},
+    "roster": {"rotate": "is gone: roster renew CARD... brings keys of further periods, which begin by the clock"},
+    "make": dict.fromkeys(("--previous", "--remove"), "is gone: roster add, remove and renew change a roster"),
 }
 
 
@@ -105,35 +107,30 @@ def integer(low: int | None = None, /, **named: object) -> None:
 
 def at_least(low: float, **named: float) -> None:
     """Refuse numbers below ``low``, and NaN."""
-    instance(Real, "a number", **named)
-    for name, value in named.items():
-        # "not >=" rather than "<": NaN must not slip through.
-        if not value >= low:
-            raise InvalidParameterError(name, value, f">= {low}")
+    # "not >=" rather than "<": NaN must not slip through.
+    _require(lambda value: value >= low, f">= {low}", named)
 
 
 def more_than(low: float, **named: float) -> None:
     """Refuse numbers at or below ``low``, and NaN."""
-    instance(Real, "a number", **named)
-    for name, value in named.items():
-        if not value > low:
-            raise InvalidParameterError(name, value, f"> {low}")
+    _require(lambda value: value > low, f"> {low}", named)
 
 
 def finite(**named: float) -> None:
     """Refuse infinities and NaN."""
-    instance(Real, "a number", **named)
-    for name, value in named.items():
-        if not math.isfinite(value):
-            raise InvalidParameterError(name, value, "a finite number")
+    _require(math.isfinite, "a finite number", named)
 
 
 def probability(**named: float) -> None:
     """Refuse what is not strictly between 0 and 1."""
+    _require(lambda value: 0.0 < value < 1.0, "between 0 and 1, both excluded", named)
+
+
+def _require(holds: Callable[[float], bool], need: str, named: Mapping[str, float]) -> None:
     instance(Real, "a number", **named)
     for name, value in named.items():
-        if not 0.0 < value < 1.0:
-            raise InvalidParameterError(name, value, "between 0 and 1, both excluded")
+        if not holds(value):
+            raise InvalidParameterError(name, value, need)
 
 
 def refuse_removed(parameter: str, name: str) -> None:

@@ -7,7 +7,7 @@ from veilwalk.core.rooms import make_callable, open_room
 if TYPE_CHECKING:
     from veilwalk.design._channel import Channel
     from veilwalk.design._design import Design, Sealing, design, evaluate_scheme
-    from veilwalk.design._files import choose_scheme, load_law, save_law, save_scheme
+    from veilwalk.design._files import choose_scheme, is_law_file, load_law, require_law_file, save_law, save_scheme
     from veilwalk.design._lateness import late_after_hops, starved_after_hops, visits_per_link
     from veilwalk.design._law import DestinationLaw, DistanceLaw
     from veilwalk.design._optimal import LawDesigner

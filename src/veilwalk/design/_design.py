@@ -23,7 +23,7 @@ from veilwalk.core.rooms import show_options
 from veilwalk.core.sizes import SMALL_NODES
 from veilwalk.core.stats import Estimate
 from veilwalk.core.support import DistanceSupport
-from veilwalk.core.tables import frame, html_table
+from veilwalk.core.tables import Tabular
 from veilwalk.core.walk import SIMPLE, Walk
 from veilwalk.design._channel import Exposure
 from veilwalk.design._files import choose_scheme, is_law_file
@@ -77,7 +77,7 @@ class Sealing:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Design:
+class Design(Tabular):
     """A scheme with its price and its exposure; results that do not exist for its law or size are None or empty.
 
     Attributes:
@@ -139,24 +139,9 @@ class Design:
     def __repr__(self) -> str:
         return f"Design({self.scheme!r}, {self.price.hops:.1f} hops per update)"
 
-    def to_frame(self) -> Any:
-        """Return :meth:`rows` as a pandas data frame; only this needs pandas."""
-        return frame(self.rows())
-
-    def _repr_html_(self) -> str:
-        scheme, entropy = self.scheme, self.exposure.node_entropy
-        cells = {
-            "law": scheme.law.name,
-            "walk": str(scheme.walk),
-            "recipients": str(scheme.recipients),
-            "nodes": str(scheme.graph.n_nodes),
-            "distances": str(scheme.law.support),
-            "hops per update": f"{self.price.hops:.1f} ({self.price.kind})",
-            "node entropy, nats": f"{entropy.mean:.4f} ({self.exposure.observer}, {entropy.how})",
-        }
-        if self.exposure.hit_ratio is not None:
-            cells["hit ratio"] = f"{self.exposure.hit_ratio.mean:.3%}"
-        return html_table([{"": name, "value": value} for name, value in cells.items()])
+    def _overview(self) -> list[dict[str, Any]]:
+        plain = {name: value for name, value in self.summary().items() if isinstance(value, int | float | str)}
+        return [{"": name.replace("_", " "), "value": value} for name, value in plain.items()]
 
     def summary(self) -> dict[str, Any]:
         """Return the scheme, its price and the opener's node entropy as plain data: a row of a search."""

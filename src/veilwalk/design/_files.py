@@ -7,8 +7,7 @@ rows by these names and not by position.
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ import numpy as np
 from scipy import sparse
 
 from veilwalk.core.archives import read_archive
-from veilwalk.core.config import read_json
 from veilwalk.core.errors import InputFileError, InvalidParameterError
-from veilwalk.core.records import plain, write_atomically
+from veilwalk.core.records import write_atomically
 from veilwalk.core.support import DistanceSupport
 from veilwalk.core.version import __version__
 from veilwalk.core.walk import SIMPLE, Walk
@@ -29,7 +27,7 @@ from veilwalk.design._scheme import Scheme
 from veilwalk.graphs import Graph, parse_graph_spec
 
 _FORMAT = "veilwalk-law-1"
-_SUFFIXES = (".json", ".npz")
+_SUFFIX = ".npz"
 # Numbers of a scheme that a file may hold, with their defaults.
 _NUMBERS: dict[str, float] = {"recipients": 1, "train_probability": 1.0, "most_updates": 0, "key_period": 0}
 # Updates of a period of nameless keys, and the walk of an overlay: one that goes straight back shows makers.
@@ -44,12 +42,12 @@ def save_law(
     labels: Sequence[str] | None = None,
     **scheme: float,
 ) -> None:
-    """Write ``law`` to a ``.json`` or ``.npz`` file, whole or not at all.
+    """Write ``law`` to an ``.npz`` file, whole or not at all.
 
     ``walk`` is the walk that it was designed for, ``labels`` are the names of its nodes where they are not numbers;
     ``scheme`` holds numbers of :class:`Scheme` that differ from their defaults, by name.
     """
-    path = Path(path)
+    path = require_law_file("out", path)
     content: dict[str, Any] = {
         "format": _FORMAT,
         "version": __version__,
@@ -67,16 +65,9 @@ def save_law(
     if labels is not None:
         content["labels"] = np.array(labels)
     content |= {name: value for name, value in scheme.items() if value != _NUMBERS[name]}
-    match path.suffix:
-        case ".json":
-            data = json.dumps(plain(content), allow_nan=False).encode()
-        case ".npz":
-            buffer = io.BytesIO()
-            np.savez_compressed(buffer, **content)
-            data = buffer.getvalue()
-        case _:
-            raise InvalidParameterError("out", str(path), "a .json or .npz file")
-    write_atomically(path, data)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **content)
+    write_atomically(path, buffer.getvalue())
 
 
 def load_law(path: str | Path) -> DistanceLaw | DestinationLaw:
@@ -92,7 +83,14 @@ def save_scheme(path: str | Path, scheme: Scheme) -> None:
 
 def is_law_file(law: str) -> bool:
     """Return whether ``law`` names a file and not a law."""
-    return law.endswith(_SUFFIXES)
+    return law.endswith(_SUFFIX)
+
+
+def require_law_file(parameter: str, path: str | Path) -> Path:
+    """Return the path of a file of a law or a scheme; refuse one that is called otherwise."""
+    if not is_law_file(str(path)):
+        raise InvalidParameterError(parameter, str(path), "an .npz file (.json was removed in version 0.3)")
+    return Path(path)
 
 
 def choose_scheme(
@@ -210,7 +208,7 @@ def _places_by_label(own: Sequence[str] | None, other: Sequence[str] | None, n_n
 
 
 def _load_file(path: Path) -> _LawFile:
-    content = _read_content(path)
+    content = read_archive(require_law_file("law", path))
     if str(content.get("format")) != _FORMAT:
         raise InputFileError(f"law {path}: not a law file (its format is not {_FORMAT})")
     try:
@@ -233,13 +231,3 @@ def _load_file(path: Path) -> _LawFile:
         return _LawFile(law, walk, labels, numbers)
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputFileError(f"law {path}: not a law file ({error})") from error
-
-
-def _read_content(path: Path) -> Mapping[str, Any]:
-    match path.suffix:
-        case ".json":
-            return read_json(path)
-        case ".npz":
-            return read_archive(path)
-        case _:
-            raise InvalidParameterError("law", str(path), "a .json or .npz file")

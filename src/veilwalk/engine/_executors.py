@@ -16,7 +16,8 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from veilwalk.core.errors import ConfigError, TransportError
+from veilwalk.core.errors import TransportError
+from veilwalk.core.rooms import import_extra
 from veilwalk.engine._engines import WorkerPool
 from veilwalk.engine._jobs import ONE_THREAD, SharedFile, call_job, use_one_thread
 
@@ -130,7 +131,7 @@ class RayExecutor(WorkerPool, Executor):
     """
 
     def __init__(self, address: str | None = None) -> None:
-        self._ray = ray = _import_ray()
+        self._ray = ray = import_extra("ray", "ray")
         self._is_own = not ray.is_initialized()
         if self._is_own:
             try:
@@ -189,13 +190,3 @@ class RayExecutor(WorkerPool, Executor):
 
 def _call(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     return function(*arguments, **named)
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-    except ModuleNotFoundError as error:
-        if error.name != "ray":
-            raise
-        raise ConfigError("the engine ray needs Ray: pip install 'veilwalk[ray]' brings it") from error
-    return ray

@@ -24,17 +24,18 @@ from veilwalk.core.records import Record, plain, write_atomically
 from veilwalk.core.stats import estimate_mean
 from veilwalk.core.tables import csv_table, frame, html_table, parquet_table
 from veilwalk.core.validate import refuse_removed
-from veilwalk.design import LawRequest, Scheme, choose_scheme, design, recommend
+from veilwalk.design import LawRequest, design
 from veilwalk.engine import Engine, JobFailure, JobStore, open_engine, run_jobs
-from veilwalk.graphs import Graph, parse_graph_spec
-from veilwalk.training import SCHEMES, TRAIN, Scenario, run_training
+from veilwalk.graphs import parse_graph_spec
+from veilwalk.training import AUDIT, TRAIN, RunSpec, Scenario, build_scheme, run_training
 
 Settings = Mapping[str, Any]
 Rows = list[dict[str, Any]]
 _GRAPH = "rrg:300:3:seed=1"
 # What the files that a case names hold, among its settings; no verb has such a key.
 _FILES = "files"
-_SCHEME_PARTS = ("law", "support", "walk", "recipients")
+# Settings of an audit that say what it attacks.
+_OF_SCHEMES = tuple(item.key for item in AUDIT.options)
 _MEASURES = ("node_entropy_nats", "hit_ratio", "blind_hit_ratio", "distance_entropy_nats", "times_floor")
 _TABLES = ("kind", "settings", "grid", "cases")
 # A job's own number, and what its rows are averaged over.
@@ -61,11 +62,11 @@ def train_case(settings: Settings) -> Rows:
 
 def audit_case(settings: Settings) -> Rows:
     """Audit, and return a row an observer; of one that joins updates, a row a number of them."""
-    graph = parse_graph_spec(settings.get("graph", _GRAPH))
-    options = _take_options(AuditSettings, settings)
+    spec = _read_attacked(settings)
+    graph, options = parse_graph_spec(spec.graph), _take_options(AuditSettings, settings)
     if isinstance(options.get("colluders"), str):
         (options["colluders"],) = parse_colluders(options["colluders"], graph.n_nodes, single=True)
-    result = audit(_choose_attacked_scheme(graph, settings), AuditSettings(**options))
+    result = audit(build_scheme(graph, spec), AuditSettings(**options))
     rows = []
     for entry in result.rows():
         if entry["part"] != "return time":
@@ -75,12 +76,9 @@ def audit_case(settings: Settings) -> Rows:
     return rows
 
 
-def _choose_attacked_scheme(graph: Graph, settings: Settings) -> Scheme:
-    """Return the scheme to attack: by its own parts, the paper's, or the one that ``train`` uses."""
-    parts = {key: settings[key] for key in _SCHEME_PARTS if key in settings}
-    if parts or settings.get("scheme") == "paper":
-        return choose_scheme(graph, **parts)
-    return recommend(graph).scheme
+def _read_attacked(settings: Settings) -> RunSpec:
+    """Return the network and the scheme to attack, as ``audit`` takes them."""
+    return AUDIT.read({"graph": _GRAPH} | {key: settings[key] for key in _OF_SCHEMES if key in settings})
 
 
 def design_case(settings: Settings) -> Rows:
@@ -110,13 +108,8 @@ class SweepKind:
 
 
 def _check_audit(settings: Settings) -> None:
-    scheme = settings.get("scheme", "auto")
-    if scheme not in SCHEMES:
-        raise InvalidParameterError("scheme", scheme, f"one of {', '.join(SCHEMES)}")
-    parts = [key for key in _SCHEME_PARTS if key in settings]
-    if "scheme" in settings and parts:
-        raise ConfigError(f"scheme = {scheme!r} fixes {parts[0]!r} too: leave one of them out")
-    _check_fields(AuditSettings, ("graph", "scheme", *_SCHEME_PARTS), settings)
+    _read_attacked(settings)
+    _check_fields(AuditSettings, _OF_SCHEMES, settings)
 
 
 def _check_fields(settings_type: Any, more: Sequence[str], settings: Settings) -> None:
@@ -283,7 +276,7 @@ class Sweep:
         return frame(self.rows)
 
     def _repr_html_(self) -> str:
-        return html_table([{key: str(value) for key, value in row.items()} for row in self.summary()])
+        return html_table(self.summary())
 
     def record(self) -> Record:
         """Return what was asked, by which code, and what came out."""

@@ -25,7 +25,9 @@ from scipy import io, sparse
 
 from veilwalk.core.archives import read_archive, read_bytes
 from veilwalk.core.arrays import IntArray
-from veilwalk.core.errors import ConfigError, GraphError, InputFileError, InvalidParameterError, VeilwalkError
+from veilwalk.core.errors import GraphError, InputFileError, InvalidParameterError, VeilwalkError
+from veilwalk.core.rooms import import_extra
+from veilwalk.core.tables import is_number
 from veilwalk.graphs._graph import Graph
 
 _log = logging.getLogger(__name__)
@@ -299,7 +301,7 @@ def _rows(lines: list[tuple[int, str]]) -> list[_Row]:
         row = _Row(number, line, _fields(content, delimiter))
         if len(row.fields) < 2 or not all(row.fields[:2]):
             row.refuse("need two labels")
-        if delimiter is None and number != lines[0][0] and not all(map(_is_number, row.fields[2:])):
+        if delimiter is None and number != lines[0][0] and not all(map(is_number, row.fields[2:])):
             row.refuse("need two labels, and only numbers after them (labels with blanks need commas or tabs)")
         if content != line:
             row.fields.append(line[len(content) :])
@@ -323,14 +325,6 @@ def _fields(line: str, delimiter: str | None) -> list[str]:
     return [field.strip() for field in row]
 
 
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
-
-
 def _header_notice(line: int, fields: list[str]) -> str:
     return f"line {line} ({', '.join(fields)[:60]}) is taken for a header"
 
@@ -338,12 +332,7 @@ def _header_notice(line: int, fields: list[str]) -> str:
 def read_through_networkx(data: bytes, suffix: str, *, largest_component: bool) -> Graph:
     """Read the bytes of a file whose name ends in ``suffix``, one of :data:`NETWORKX_FORMATS`."""
     format_name, parse = NETWORKX_FORMATS[suffix]
-    try:
-        import networkx as nx
-    except ModuleNotFoundError as error:
-        if error.name != "networkx":
-            raise
-        raise ConfigError(f"{format_name} is read by NetworkX: pip install 'veilwalk[networkx]' brings it") from error
+    nx = import_extra("networkx", "networkx")
     if len(data) > _BYTES_LIMIT:
         raise InputFileError(f"has {len(data)} bytes: need at most {_BYTES_LIMIT}, or an edge list")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -26,73 +26,25 @@ from veilwalk.graphs._generators import (
 from veilwalk.graphs._graph import Graph
 from veilwalk.graphs._readers import read_graph
 
-
-@dataclass(frozen=True, slots=True)
-class GraphKind:
-    """One kind of graph a spec can name: how it is written, what it is, and the function that builds it.
-
-    ``values`` are the types of its values, None for any number of whole numbers; ``options`` are among ``seed`` and
-    ``component``.
-    """
-
-    usage: str
-    help: str
-    build: Callable[..., Graph]
-    values: tuple[type[int | float | str], ...] | None
-    options: tuple[str, ...] = ()
-
-
-GRAPH_KINDS: Mapping[str, GraphKind] = MappingProxyType(
+#: What builds each kind of graph that a spec can name: its arguments are the values behind the kind, its keywords the
+#: options after them.
+GRAPH_KINDS: Mapping[str, Callable[..., Graph]] = MappingProxyType(
     {
-        "rrg": GraphKind("rrg:NODES:DEGREE[:seed=S]", "random regular graph", random_regular, (int, int), ("seed",)),
-        "overlay": GraphKind(
-            "overlay:NODES:DEGREE[:seed=S]",
-            "secret overlay: members know their own links only",
-            overlay,
-            (int, int),
-            ("seed",),
-        ),
-        "er": GraphKind(
-            "er:NODES:MEAN_DEGREE[:seed=S][:component=largest]",
-            "Erdős–Rényi: every pair of nodes joined with the same probability",
-            erdos_renyi,
-            (int, float),
-            ("seed", "component"),
-        ),
-        "ba": GraphKind(
-            "ba:NODES:ATTACH[:seed=S]",
-            "Barabási–Albert: each new node joins ATTACH others, likelier by degree",
-            barabasi_albert,
-            (int, int),
-            ("seed",),
-        ),
-        "ws": GraphKind(
-            "ws:NODES:DEGREE:REWIRE[:seed=S][:component=largest]",
-            "Watts–Strogatz: ring of near neighbours, a share REWIRE of the edges moved",
-            watts_strogatz,
-            (int, int, float),
-            ("seed", "component"),
-        ),
-        "geometric": GraphKind(
-            "geometric:NODES:RADIUS[:seed=S][:component=largest]",
-            "random geometric: points of the unit square joined up to RADIUS apart",
-            random_geometric,
-            (int, float),
-            ("seed", "component"),
-        ),
-        "ring": GraphKind("ring:NODES", "cycle", ring, (int,)),
-        "torus": GraphKind("torus:SIDE[:SIDE...]", "periodic lattice, each side at least 3", torus, None),
-        "hypercube": GraphKind("hypercube:DIMENSION", "words of bits, one bit apart", hypercube, (int,)),
-        "complete": GraphKind("complete:NODES", "every node neighbours every other", complete, (int,)),
-        "file": GraphKind(
-            "file:PATH[:component=largest]",
-            "edge list, .csv, .tsv, .graphml, .gml, node-link .json, .adjlist, .mtx, .npz; each also .gz",
-            read_graph,
-            (str,),
-            ("component",),
-        ),
+        "rrg": random_regular,
+        "overlay": overlay,
+        "er": erdos_renyi,
+        "ba": barabasi_albert,
+        "ws": watts_strogatz,
+        "geometric": random_geometric,
+        "ring": ring,
+        "torus": torus,
+        "hypercube": hypercube,
+        "complete": complete,
+        "file": read_graph,
     }
 )
+# Options by the keyword that each sets.
+_OPTIONS = {"seed": "seed=S", "largest_component": "component=largest"}
 
 
 def parse_graph_spec(text: str | Graph) -> Graph:
@@ -109,32 +61,51 @@ def parse_graph_spec(text: str | Graph) -> Graph:
     if text.startswith("file:"):
         return _read_file(text)
     spec = Spec.parse(text, parameter="graph")
-    kind = GRAPH_KINDS.get(spec.name)
-    if kind is None:
+    build = GRAPH_KINDS.get(spec.name)
+    if build is None:
         if text and Path(text).is_file():
             raise spec.refuse(f"file:{text}, if this file is meant")
         raise spec.refuse(f"KIND:..., KIND one of {', '.join(GRAPH_KINDS)}")
-    spec.require_options(kind.options)
-    options: dict[str, Any] = {"seed": 0} if "seed" in kind.options else {}
+    values, options = _list_parameters(spec.name)
+    spec.require_options([_OPTIONS[option].partition("=")[0] for option in options])
+    usage = describe_usage(spec.name)
+    keywords: dict[str, Any] = {"seed": 0} if "seed" in options else {}
     if (seed := spec.option("seed")) is not None:
-        options["seed"] = spec.convert(seed, int, kind.usage)
+        keywords["seed"] = spec.convert(seed, int, usage)
     if (component := spec.option("component")) is not None:
         if component != "largest":
-            raise spec.refuse(f"{kind.usage} (component can only be largest)")
-        options["largest_component"] = True
-    types = kind.values or (int,) * max(1, len(spec.arguments))
-    if len(spec.arguments) != len(types) or not all(spec.arguments):
-        raise spec.refuse(kind.usage)
-    values = [spec.convert(field, to, kind.usage) for to, field in zip(types, spec.arguments, strict=True)]
-    return kind.build(*values, **options).named(text)
+            raise spec.refuse(f"{usage} (component can only be largest)")
+        keywords["largest_component"] = True
+    if values[0].kind is Parameter.VAR_POSITIONAL:
+        values *= max(1, len(spec.arguments))
+    if len(spec.arguments) != len(values) or not all(spec.arguments):
+        raise spec.refuse(usage)
+    given = zip(values, spec.arguments, strict=True)
+    return build(*(spec.convert(text, value.annotation, usage) for value, text in given), **keywords).named(text)
+
+
+def describe_usage(name: str) -> str:
+    """Return how a kind of graph is written: its values, and the options that it takes."""
+    values, options = _list_parameters(name)
+    words = [value.name.removeprefix("n_").upper() for value in values]
+    if values[0].kind is Parameter.VAR_POSITIONAL:
+        side = words[0].removesuffix("S")
+        words = [f"{side}[:{side}...]"]
+    return ":".join([name, *words]) + "".join(f"[:{_OPTIONS[option]}]" for option in options)
+
+
+def _list_parameters(name: str) -> tuple[list[Parameter], list[str]]:
+    """Return the values that a kind takes, and the keywords of its options."""
+    parameters = signature(GRAPH_KINDS[name], eval_str=True).parameters.values()
+    keywords = [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
+    return [each for each in parameters if each.kind is not Parameter.KEYWORD_ONLY], keywords
 
 
 def _read_file(text: str) -> Graph:
     """Read ``file:PATH[:component=largest]``; a path may hold colons and equals signs."""
-    usage = GRAPH_KINDS["file"].usage
     path, option, component = text.removeprefix("file:").rpartition(":component=")
     if option and component != "largest":
-        raise InvalidParameterError("graph", text, f"{usage} (component can only be largest)")
+        raise InvalidParameterError("graph", text, f"{describe_usage('file')} (component can only be largest)")
     if not path and not component:
-        raise InvalidParameterError("graph", text, usage)
+        raise InvalidParameterError("graph", text, describe_usage("file"))
     return read_graph(path if option else component, largest_component=bool(option)).named(text)

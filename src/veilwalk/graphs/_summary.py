@@ -9,9 +9,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse import linalg as sparse_linalg
 
-from veilwalk.core import validate
 from veilwalk.core.arrays import FloatArray, frozen
-from veilwalk.core.errors import NumericalError
 from veilwalk.graphs._distances import diameter, is_search_from_all_affordable, mean_shell_sizes
 from veilwalk.graphs._graph import Graph
 
@@ -23,32 +21,13 @@ _SPECTRUM_ENTRIES = 250_000
 _SPECTRUM_TOLERANCE = 1e-4
 
 
-@dataclass(frozen=True, slots=True)
-class WalkSpectrum:
-    """The eigenvalues of the simple walk that bound its mixing; the largest is always 1."""
-
-    second: float
-    smallest: float
-
-    @property
-    def gap(self) -> float:
-        """One less the second largest eigenvalue: the rate of the walk that may also stay put."""
-        return 1.0 - self.second
-
-    @property
-    def absolute_gap(self) -> float:
-        """One less the second largest modulus; 0 on a bipartite graph, where the walk never settles."""
-        return 1.0 - max(abs(self.second), abs(self.smallest))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphSummary:
     """Size, degrees, distances and mixing of a graph.
 
     ``mean_shell_sizes[d]`` is the mean number of nodes at distance d, over ``shell_sources`` sources: all of
     them when ``shells_exact``, else an evenly spaced sample. The diameter is exact when its bounds meet. The
-    gaps are None where the graph is too large, or mixes too slowly, to find them in seconds;
-    :func:`walk_spectrum` takes the time.
+    gaps, of the simple walk, are None where the graph is too large, or mixes too slowly, to find them in seconds.
     """
 
     nodes: int
@@ -78,7 +57,7 @@ def summary(graph: Graph) -> GraphSummary:
     shells_exact = is_search_from_all_affordable(graph) or graph.n_nodes <= _SAMPLED_SOURCES
     count = graph.n_nodes if shells_exact else _SAMPLED_SOURCES
     shells = mean_shell_sizes(graph, np.arange(count) * graph.n_nodes // count)
-    width, spectrum = diameter(graph), _affordable_spectrum(graph)
+    width, (gap, absolute_gap) = diameter(graph), find_gaps(graph)
     return GraphSummary(
         nodes=graph.n_nodes,
         edges=graph.n_edges,
@@ -90,8 +69,8 @@ def summary(graph: Graph) -> GraphSummary:
         diameter_lower=width.lower,
         diameter_upper=width.upper,
         diameter_exact=width.exact,
-        spectral_gap=spectrum.gap if spectrum else None,
-        absolute_spectral_gap=spectrum.absolute_gap if spectrum else None,
+        spectral_gap=gap,
+        absolute_spectral_gap=absolute_gap,
         mean_shell_sizes=frozen(shells),
         shell_sources=count,
         shells_exact=shells_exact,
@@ -99,12 +78,14 @@ def summary(graph: Graph) -> GraphSummary:
     )
 
 
-def walk_spectrum(graph: Graph, *, tolerance: float = 1e-9) -> WalkSpectrum:
-    """Return the second largest and the smallest eigenvalue of the simple walk.
+def find_gaps(graph: Graph) -> tuple[float, float] | tuple[None, None]:
+    """Return one less the second largest eigenvalue of the simple walk, and one less the second largest modulus.
 
-    On graphs too large for a dense solution they are found to ``tolerance``; a gap below it is refused as unresolved.
+    The second is 0 on a bipartite graph, where the walk never settles. Both are None on a graph too large for a dense
+    solution where they take long to find, or are too small to be resolved.
     """
-    validate.more_than(0, tolerance=tolerance)
+    if graph.n_nodes > _DENSE_NODES and len(graph.indices) > _SPECTRUM_ENTRIES:
+        return None, None
     scale = 1.0 / np.sqrt(graph.degrees.astype(np.float64))
     # Similar to the transition matrix, and symmetric.
     walk = sparse.diags_array(scale) @ graph.adjacency @ sparse.diags_array(scale)
@@ -112,25 +93,17 @@ def walk_spectrum(graph: Graph, *, tolerance: float = 1e-9) -> WalkSpectrum:
         values = linalg.eigvalsh(walk.toarray())
         second, smallest = float(values[-2]), float(values[0])
     else:
-        second, smallest = _extremes(graph, walk.tocsr(), tolerance)
-        unresolved = 1.0 - (second if graph.is_bipartite else max(second, -smallest)) <= tolerance
-        if unresolved:
-            raise NumericalError(
-                f"the spectral gap of {graph!r} is below tolerance = {tolerance}: ask for a smaller one"
-            )
-    return WalkSpectrum(second=second, smallest=-1.0 if graph.is_bipartite else smallest)
+        try:
+            second, smallest = _extremes(graph, walk.tocsr())
+        except sparse_linalg.ArpackNoConvergence:
+            return None, None
+        if 1.0 - (second if graph.is_bipartite else max(second, -smallest)) <= _SPECTRUM_TOLERANCE:
+            return None, None
+    smallest = -1.0 if graph.is_bipartite else smallest
+    return 1.0 - second, 1.0 - max(abs(second), abs(smallest))
 
 
-def _affordable_spectrum(graph: Graph) -> WalkSpectrum | None:
-    if len(graph.indices) > _SPECTRUM_ENTRIES:
-        return None
-    try:
-        return walk_spectrum(graph, tolerance=_SPECTRUM_TOLERANCE)
-    except NumericalError:
-        return None
-
-
-def _extremes(graph: Graph, walk: sparse.csr_array, tolerance: float) -> tuple[float, float]:
+def _extremes(graph: Graph, walk: sparse.csr_array) -> tuple[float, float]:
     """Return the largest and smallest eigenvalue but for the known one at 1."""
     n_nodes = graph.n_nodes
     top = np.sqrt(graph.stationary_distribution)
@@ -146,19 +119,14 @@ def _extremes(graph: Graph, walk: sparse.csr_array, tolerance: float) -> tuple[f
     operator = sparse_linalg.LinearOperator((n_nodes, n_nodes), matvec=apply, dtype=np.float64)
     # Fixed, so that the result is; not constant, since that is orthogonal to what is sought.
     start = np.random.default_rng(0).standard_normal(n_nodes)
-    try:
-        values = sparse_linalg.eigsh(
-            operator,
-            k=2,
-            which="BE",
-            v0=start,
-            tol=tolerance,
-            maxiter=_MAX_ITERATIONS,
-            ncv=min(n_nodes, 40),
-            return_eigenvectors=False,
-        )
-    except sparse_linalg.ArpackNoConvergence as error:
-        raise NumericalError(
-            f"the spectral gap of {graph!r} did not converge to tolerance = {tolerance}: ask for a larger one"
-        ) from error
+    values = sparse_linalg.eigsh(
+        operator,
+        k=2,
+        which="BE",
+        v0=start,
+        tol=_SPECTRUM_TOLERANCE,
+        maxiter=_MAX_ITERATIONS,
+        ncv=min(n_nodes, 40),
+        return_eigenvectors=False,
+    )
     return float(values.max()), float(values.min())

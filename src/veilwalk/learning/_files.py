@@ -18,6 +18,7 @@ from veilwalk.core.archives import name_errors, read_archive, read_bytes, requir
 from veilwalk.core.errors import InputFileError
 from veilwalk.core.rooms import import_extra
 from veilwalk.core.spec import Spec
+from veilwalk.core.tables import is_number
 from veilwalk.learning._contract import Array
 
 LABEL = "label"
@@ -189,15 +190,7 @@ def _parse_cells(cells: Array) -> tuple[Array, int | None]:
     try:
         return cells.astype(np.float64), None
     except ValueError:
-        return cells, next(row for row, cell in enumerate(cells.tolist()) if not _is_number(cell))
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+        return cells, next(row for row, cell in enumerate(cells.tolist()) if not is_number(cell))
 
 
 def _read_csv(path: Path) -> _Table:
@@ -221,7 +214,7 @@ def _read_csv(path: Path) -> _Table:
         if len(row) != len(rows[0]):
             raise InputFileError(f"{path}, line {line}: has {len(row)} columns, line {lines[0]} has {len(rows[0])}")
     # The first line holds names where some column turns from text to number below it.
-    if any(not _is_number(top) and _is_number(below) for top, below in zip(rows[0], rows[1], strict=True)):
+    if any(not is_number(top) and is_number(below) for top, below in zip(rows[0], rows[1], strict=True)):
         names = [name.strip() for name in rows[0]]
         _check_names(path, names)
         rows, lines = rows[1:], lines[1:]

@@ -23,6 +23,7 @@ from veilwalk.core.errors import ConfigError, InputFileError, InvalidParameterEr
 from veilwalk.core.files import lock_file
 from veilwalk.core.progress import Progress
 from veilwalk.core.records import Record, append_line, plain, read_lines, write_atomically
+from veilwalk.core.rooms import import_extra
 from veilwalk.core.spec import Spec
 from veilwalk.core.tables import csv_table
 from veilwalk.core.version import __version__
@@ -56,7 +57,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     @property
     def trace(self) -> Path:
         """The walk."""
-        return self.path / "trace.zip"
+        return self.path / "trace.npz"
 
     def checkpoint(self, algorithm: str) -> Path:
         """Where an algorithm keeps its state."""
@@ -240,19 +241,14 @@ def open_trackers(specs: Iterable[str], params: Mapping[str, Any]) -> Iterator[T
         if spec.name != "tensorboard" or spec.options:
             raise spec.refuse("tensorboard or tensorboard:FOLDER; in Python any function")
         folders.append(spec.argument or "veilwalk")
-    if folders:
-        # A library that is missing is refused before anything is trained.
-        try:
-            from tensorboardX import SummaryWriter
-        except ModuleNotFoundError as error:
-            need = "pip install 'veilwalk[tensorboard]' brings it"
-            raise ConfigError(f"{error.name} is not installed here: {need}") from None
+    # A library that is missing is refused before anything is trained.
+    library: Any = import_extra("tensorboardX", "tensorboard") if folders else None
     writers, opened = list[Any](), ExitStack()
 
     def report(algorithm: str, point: Point) -> None:
         try:
             for folder in folders[len(writers) :]:
-                writers.append(opened.enter_context(closing(SummaryWriter(logdir=folder, flush_secs=10))))
+                writers.append(opened.enter_context(closing(library.SummaryWriter(logdir=folder, flush_secs=10))))
                 writers[-1].add_text("settings", "\n\n".join(f"{key} = {value}" for key, value in params.items()))
             for writer in writers:
                 for name, value in point_values(point).items():

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from veilwalk.core.geometry import choose_suite
 from veilwalk.core.progress import Progress, show_progress, silent
 from veilwalk.core.records import Record
 from veilwalk.core.rooms import show_options
-from veilwalk.core.tables import frame, html_table
+from veilwalk.core.tables import Tabular
 from veilwalk.design import Scheme
 from veilwalk.engine import one_blas_thread
 from veilwalk.graphs import distances
@@ -42,9 +42,6 @@ from veilwalk.training._folder import MetricsLog, RunFolder, Track, list_scores
 from veilwalk.training._route import predict_route_s, route_anonymity
 from veilwalk.training._scenario import Scenario
 from veilwalk.training._spec import PAPER, PRIVATE, TRAIN, TrainOptions
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Models evaluated by themselves, where many are in flight.
 _SINGLE_MODELS = 16
@@ -66,7 +63,7 @@ _SCORING_S = 0.3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TrainingRun:
+class TrainingRun(Tabular):
     """What was trained, what it cost and what leaks.
 
     ``trainings`` are the private walk and every comparison, by name. ``leaks`` is what route and content give away of
@@ -92,17 +89,9 @@ class TrainingRun:
         spec = self.scenario.spec
         return [list_scores(spec, name, point) for name, run in self.trainings.items() for point in run.points]
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return :meth:`rows` as a pandas data frame; only this needs pandas."""
-        return frame(self.rows())
-
-    def _repr_html_(self) -> str:
-        means, leaks = ("accuracy", "loss", "hops_per_update", "bytes_per_update"), ("node_entropy_nats", "hit_ratio")
-        results = self._record.result["algorithms"].items()
-        return html_table(
-            {"algorithm": name} | {key: row[key] for key in means} | {key: row["anonymity"][key] for key in leaks}
-            for name, row in results
-        )
+    def _overview(self) -> list[dict[str, Any]]:
+        spec = self.scenario.spec
+        return [list_scores(spec, name, run.points[-1]) for name, run in self.trainings.items()]
 
     def _anonymity(self, name: str) -> Mapping[str, Any]:
         """What a receiver learns of who made what it got, from the route alone."""

@@ -201,13 +201,14 @@ class Scenario:
             case "central":
                 return learning.central_trace(updates=updates)
         scheme = self.paper_scheme if algorithm == PAPER else self.scheme
-        chunks = scheme.iter_trained(updates=updates, seed=seed, tokens=tokens)
-        if path is not None and algorithm == PRIVATE:
-            if not path.exists():
-                write_trace(path, chunks, graph=self.graph, seed=seed, params={"algorithm": PRIVATE})
-            chunks = read_trace(path, graph=self.graph).chunks()
-        trace = learning.trace_of(self.graph, np.concatenate(list(chunks)), recipients=scheme.recipients)
-        return trace.add_meetings(self.graph, meet)
+        stored = path if algorithm == PRIVATE else None
+        if stored is not None and stored.exists():
+            records = read_trace(stored, graph=self.graph)
+        else:
+            records = np.concatenate(list(scheme.iter_trained(updates=updates, seed=seed, tokens=tokens)))
+            if stored is not None:
+                write_trace(stored, records, graph=self.graph)
+        return learning.trace_of(self.graph, records, recipients=scheme.recipients).add_meetings(self.graph, meet)
 
     @cached_property
     def paper_scheme(self) -> Scheme:

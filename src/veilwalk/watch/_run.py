@@ -71,7 +71,7 @@ class RunSource(Source):
             # A law that is an object has no name to make it by.
             with suppress(VeilwalkError):
                 scheme = build_scheme(self._graph, self._spec)
-            records = np.concatenate(list(read_trace(self._folder.trace, graph=self._graph).chunks()))
+            records = read_trace(self._folder.trace, graph=self._graph)
             self._walk = PlayedWalk(graph=self._graph, spec=self._spec, scheme=scheme, records=records)
             yield from self._walk.documents()
         # Read before the checkpoints: the last of them is not missed.

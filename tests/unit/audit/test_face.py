@@ -32,7 +32,7 @@ def test_findings_are_what_the_record_says() -> None:
         overall = said["overall"] if "overall" in said else said["by_linked_updates"][-1]
         assert (one.hit_ratio, list(one.interval)) == (overall["hit_ratio"], overall["hit_ratio_interval"])
         assert one.node_entropy_nats == overall["node_entropy_nats"]
-        assert f"<td>{name}</td><td>{one.node_entropy_nats:.3f}</td>" in found._repr_html_()
+        assert f"<td>{one.node_entropy_nats:.4g}</td>" in found._repr_html_()
     last = found["last-hop"]
     assert last.interval[0] < last.hit_ratio < last.interval[1]
     assert last.blind_hit_ratio is not None

@@ -1,4 +1,4 @@
-"""``veilwalk cluster status | logs`` and ``node status``: nodes from another terminal."""
+"""``veilwalk cluster status`` and ``node status``: nodes from another terminal."""
 
 from __future__ import annotations
 
@@ -31,13 +31,6 @@ def test_status_says_nothing_of_what_it_does_not_read(run: Cli, folder: Path) ->
     assert found["nodes"]["n1"] == {"running": False}
     keys = {"running", "finished", "iteration", "in_custody", "tallies", "walks", "ends", "undone", "neighbours"}
     assert set(found["nodes"]["n0"]) == keys
-
-
-@pytest.mark.parametrize("lines", ["0", "-3"])
-def test_logs_of_no_line_are_refused(run: Cli, folder: Path, lines: str) -> None:
-    """And not answered with nothing, as if nothing had happened."""
-    code, _, err = run(["cluster", "logs", "--out", str(folder), "--lines", lines])
-    assert (code, err.strip()) == (2, f"veilwalk: --lines = {lines}: must be at least 1")
 
 
 def test_status_of_a_node_shows_its_counts_in_words_and_who_is_slow(run: Cli, folder: Path) -> None:

@@ -86,7 +86,7 @@ def test_design_on_a_graph_gives_a_law_per_node(run: Cli, tmp_path: Path) -> Non
 
 def test_design_writes_a_distance_law(run: Cli, tmp_path: Path) -> None:
     """--out with closed forms: a law by distance, usable on any graph."""
-    out = tmp_path / "law.json"
+    out = tmp_path / "law.npz"
     found = run.json([*PAPER, "--out", str(out)])
     law = load_law(out)
     assert isinstance(law, DistanceLaw)
@@ -263,7 +263,7 @@ def test_bad_edge_lists_get_one_clear_line(case: str, run: Cli, tmp_path: Path) 
 def test_an_unwritable_folder_is_a_storage_error(run: Cli, tmp_path: Path) -> None:
     """Exit 4: the parameters were fine."""
     (tmp_path / "file").write_text("x")
-    code, _, err = run([*PAPER, "--out", str(tmp_path / "file" / "law.json")])
+    code, _, err = run([*PAPER, "--out", str(tmp_path / "file" / "law.npz")])
     assert code == 4
     assert "cannot write" in err
 

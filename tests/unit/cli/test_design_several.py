@@ -93,7 +93,7 @@ def test_a_recommendation_prints_and_draws_the_whole_frontier(run: Cli, tmp_path
         (["--recipients", "4", "--model-bytes", "0"], "--model-bytes = 0: must be >= 1"),
         (["--recipients", "4", "--suite", "rot13"], "suite = 'rot13'"),
         (["--law", "far:1"], "far = 1: must be 2 or more"),
-        (["--recipients", "4", "--out", "scheme.txt"], "a .json or .npz file"),
+        (["--recipients", "4", "--out", "scheme.txt"], "must be an .npz file"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(arguments: list[str], words: str, run: Cli) -> None:

@@ -18,8 +18,6 @@ from tests.helpers.cli import Cli
 from veilwalk.cli import _doctor as checks
 from veilwalk.cli._doctor import EXTRAS
 from veilwalk.core.findings import Finding
-from veilwalk.node.cluster import prepare_or_resume, set_up_cluster
-from veilwalk.training import CLUSTER
 
 ROOT = Path(__file__).parents[3]
 
@@ -34,21 +32,6 @@ def test_a_machine_that_runs_the_tests_is_well(run: Cli, tmp_path: Path) -> None
     assert all(name in found["findings"][-1]["what"] for name in EXTRAS)
     assert "TLSv1.3" in found["findings"][6]["what"]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_node_is_checked_with_its_machine(run: Cli, tmp_path: Path) -> None:
-    """``doctor node.toml``: the node's disk and files, after everything else; what is no such file is one line."""
-    (config, *_) = prepare_or_resume(
-        set_up_cluster(CLUSTER.read({"graph": "rrg:6:3:seed=1", "suite": "x25519"})), tmp_path / "c"
-    )
-    report = run.json(["doctor", str(config)])
-    names = [finding["name"] for finding in report["findings"]]
-    assert report["ok"]
-    assert names[8] == "extras"
-    assert {"node, settings", "node, keys"} <= set(names[9:])
-    for wrong in (["doctor", str(tmp_path / "no.toml")], ["doctor", str(config), "--state", str(tmp_path)]):
-        code, out, err = run(wrong)
-        assert (code, out, err.count("\n")) == (2, "", 1)
 
 
 def test_every_extra_is_known_to_the_page_and_to_the_doctor() -> None:

@@ -14,7 +14,7 @@ from tests.helpers.cli import Cli
 from veilwalk.audit._plan import INFERENCES
 from veilwalk.audit._settings import PLACEMENTS
 from veilwalk.cli._main import app
-from veilwalk.core.geometry import SuiteChoice
+from veilwalk.core.geometry import SuiteChoice, SuiteName
 from veilwalk.design._channel import OBSERVERS
 from veilwalk.design._paper import FORMULAS
 from veilwalk.training import SCHEMES
@@ -22,7 +22,7 @@ from veilwalk.training import SCHEMES
 GROUPS = ((), ("cluster",), ("graph",), ("keys",), ("node",), ("paper",), ("roster",))
 SUITES = set(get_args(SuiteChoice))
 CHOICES = {
-    ("keys new", "--suite"): SUITES,
+    ("keys new", "--suite"): set(get_args(SuiteName)),
     ("cluster up", "--suite"): SUITES,
     ("audit", "--posterior"): {"auto", "by-class", *INFERENCES},
     ("audit", "--placement"): set(PLACEMENTS),

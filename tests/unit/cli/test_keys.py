@@ -30,12 +30,12 @@ def password(tmp_path: Path) -> Path:
 
 
 def test_a_node_gets_keys_and_a_card(tmp_path: Path, run: Cli) -> None:
-    """Hybrid keys for two epochs, named after the directory, with a fingerprint to compare by telephone."""
+    """Hybrid keys for thirteen weeks, named after the directory, with a fingerprint to compare by telephone."""
     out = tmp_path / "clinic-a"
     code, shown, err = run(["keys", "new", "--out", str(out), "--address", "10.0.0.1:7100"])
     assert (code, err) == (0, "")
     keys = load_node_keys(out)
-    assert (keys.id, keys.suite, sorted(keys.kem)) == ("clinic-a", Suite.HYBRID, [0, 1])
+    assert (keys.id, keys.suite, sorted(keys.kem)) == ("clinic-a", Suite.HYBRID, [*range(13)])
     assert keys.member.tls_spki_sha256.hex() in shown
     assert "not sealed (no password given)" in shown
     assert stat.S_IMODE(out.stat().st_mode) == 0o700
@@ -45,7 +45,7 @@ def test_a_node_gets_keys_and_a_card(tmp_path: Path, run: Cli) -> None:
 def test_a_password_seals_the_files(tmp_path: Path, password: Path, run: Cli) -> None:
     """They open with it, and the password is never shown."""
     out = tmp_path / "keys"
-    options = ["--id", "b", "--address", "b.example:1", "--suite", "x25519", "--epoch", "3"]
+    options = ["--id", "b", "--address", "b.example:1", "--suite", "x25519", "--epoch", "3", "--periods", "2"]
     code, shown, _ = run(["keys", "new", "--out", str(out), *options, "--password-file", str(password)])
     assert code == 0
     assert "sealed with the password" in shown
@@ -68,9 +68,9 @@ def test_rotation_makes_the_next_key(tmp_path: Path, password: Path, run: Cli) -
     """With the password the files were sealed with."""
     out = tmp_path / "keys"
     sealed = ["--password-file", str(password)]
-    run(["keys", "new", "--out", str(out), "--address", "h:1", "--suite", "x25519", *sealed])
-    code, shown, _ = run(["keys", "rotate", str(out), *sealed])
-    assert (code, "epochs 0 to 2" in shown) == (0, True)
+    run(["keys", "new", "--out", str(out), "--address", "h:1", "--suite", "x25519", "--periods", "2", *sealed])
+    code, shown, _ = run(["keys", "rotate", str(out), "--periods", "1", *sealed])
+    assert (code, "periods 0 to 2" in shown) == (0, True)
     assert sorted(load_node_keys(out, password=b"correct horse").kem) == [0, 1, 2]
 
 
@@ -86,9 +86,9 @@ def test_a_password_may_be_typed(tmp_path: Path, run: Cli, monkeypatch: pytest.M
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("typer.prompt", typed)
     out = tmp_path / "keys"
-    made = ["keys", "new", "--out", str(out), "--address", "h:1", "--suite", "x25519", "--password-file", "-"]
+    made = ["keys", "new", "--out", str(out), "--address", "h:1", "--periods", "2", "--password-file", "-"]
     assert run(made)[0] == 0
-    assert run(["keys", "rotate", str(out), "--password-file", "-"])[0] == 0
+    assert run(["keys", "rotate", str(out), "--periods", "1", "--password-file", "-"])[0] == 0
     assert [how["confirmation_prompt"] for how in asked] == [True, False]
     assert all(how["hide_input"] for how in asked)
     assert sorted(load_node_keys(out, password=b"correct horse").kem) == [0, 1, 2]
@@ -133,7 +133,7 @@ def test_bad_input_gets_one_line_and_its_code(case: str, tmp_path: Path, run: Cl
 def test_a_wrong_password_is_code_3(tmp_path: Path, password: Path, run: Cli) -> None:
     """And a missing one is code 2."""
     out = tmp_path / "keys"
-    made = ["keys", "new", "--out", str(out), "--address", "h:1", "--suite", "x25519"]
+    made = ["keys", "new", "--out", str(out), "--address", "h:1", "--suite", "x25519", "--periods", "2"]
     run([*made, "--password-file", str(password)])
     assert run(["keys", "rotate", str(out)])[0] == 2
     password.write_text("wrong horse\n")
@@ -179,7 +179,7 @@ def test_keys_whose_making_was_interrupted_say_what_to_do(
 ) -> None:
     """No half a file is left; what cannot be used says that nobody has it yet, whoever meets it."""
     out = tmp_path / "keys"
-    made = ["keys", "new", "--out", str(out), "--address", "h:1", "--suite", "x25519"]
+    made = ["keys", "new", "--out", str(out), "--address", "h:1", "--suite", "x25519", "--periods", "2"]
     with monkeypatch.context() as patched:
         _interrupt_at(patched, number)
         assert run(made)[0] == 130

@@ -9,10 +9,10 @@ import pytest
 from tests.helpers.graphs import path, petersen
 
 from veilwalk import graphs
-from veilwalk.core.errors import InvalidParameterError, NumericalError, ResourceLimitError
+from veilwalk.core.errors import InvalidParameterError, ResourceLimitError
 from veilwalk.graphs import Graph, _distances, _summary
 from veilwalk.graphs._distances import Diameter, diameter
-from veilwalk.graphs._summary import walk_spectrum
+from veilwalk.graphs._summary import find_gaps
 
 
 def test_distances_on_a_ring() -> None:
@@ -119,31 +119,31 @@ def test_diameter_of_a_large_tree_is_found_by_sweeps(monkeypatch: pytest.MonkeyP
     ],
     ids=repr,
 )
-def test_spectrum(graph: Graph, second: float, smallest: float | None) -> None:
+def test_spectrum(graph: Graph, second: float, smallest: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Known spectra, dense and iterative; a bipartite graph has no absolute gap."""
-    spectrum = walk_spectrum(graph)
-    assert spectrum.second == pytest.approx(second, abs=1e-8)
-    assert spectrum.gap == pytest.approx(1 - second, abs=1e-8)
+    monkeypatch.setattr(_summary, "_SPECTRUM_TOLERANCE", 1e-9)
+    monkeypatch.setattr(_summary, "_SPECTRUM_ENTRIES", 2_000_000)
+    gap, absolute = find_gaps(graph)
+    assert gap == pytest.approx(1 - second, abs=1e-8)
     if smallest is not None:
-        assert spectrum.smallest == pytest.approx(smallest, abs=1e-8)
+        assert absolute == pytest.approx(1 - max(abs(second), abs(smallest)), abs=1e-8)
     if graph.is_bipartite:
-        assert spectrum.absolute_gap == 0.0
+        assert absolute == 0.0
 
 
-def test_iterative_spectrum_is_repeatable_and_agrees_with_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iterative_gaps_are_repeatable_and_agree_with_dense_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """One graph, one result; and the one a dense solution gives."""
-    monkeypatch.setattr(_summary, "_DENSE_NODES", 100)
     graph = graphs.random_regular(300, 3, seed=1)
-    first, again = walk_spectrum(graph), walk_spectrum(graph)
-    assert first == again
+    dense = find_gaps(graph)
+    monkeypatch.setattr(_summary, "_DENSE_NODES", 100)
+    assert find_gaps(graph) == find_gaps(graph) == pytest.approx(dense, abs=1e-3)
     values = np.linalg.eigvalsh(graph.adjacency.toarray() / 3)
-    assert (first.second, first.smallest) == pytest.approx((values[-2], values[0]), abs=1e-8)
+    assert dense == pytest.approx((1 - values[-2], 1 - max(values[-2], -values[0])), abs=1e-8)
 
 
-def test_unresolved_gap_is_refused() -> None:
-    """A gap below the tolerance would be noise."""
-    with pytest.raises(NumericalError, match=r"tolerance = 0\.01"):
-        walk_spectrum(graphs.ring(1500), tolerance=0.01)
+def test_gaps_that_are_not_resolved_are_none() -> None:
+    """One below the tolerance would be noise."""
+    assert find_gaps(graphs.ring(1500)) == (None, None)
 
 
 def test_summary() -> None:

@@ -9,7 +9,7 @@ import pytest
 from veilwalk import graphs
 from veilwalk.core.errors import GraphError, InputFileError, InvalidParameterError, VeilwalkError
 from veilwalk.graphs import Graph, parse_graph_spec
-from veilwalk.graphs._spec import GRAPH_KINDS
+from veilwalk.graphs._spec import describe_usage
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,25 @@ def test_bad_values_are_named_by_their_own_name() -> None:
         parse_graph_spec("rrg:300:3:seed=-1")
 
 
-def test_every_kind_has_one_line_of_help() -> None:
-    """What --help prints."""
-    for name, kind in GRAPH_KINDS.items():
-        assert kind.usage.startswith(f"{name}:")
-        assert kind.help
-        assert "\n" not in kind.help
+@pytest.mark.parametrize(
+    "usage",
+    [
+        "rrg:NODES:DEGREE[:seed=S]",
+        "overlay:NODES:DEGREE[:seed=S]",
+        "er:NODES:MEAN_DEGREE[:seed=S][:component=largest]",
+        "ba:NODES:ATTACH[:seed=S]",
+        "ws:NODES:DEGREE:REWIRE[:seed=S][:component=largest]",
+        "geometric:NODES:RADIUS[:seed=S][:component=largest]",
+        "ring:NODES",
+        "torus:SIDE[:SIDE...]",
+        "hypercube:DIMENSION",
+        "complete:NODES",
+        "file:PATH[:component=largest]",
+    ],
+)
+def test_every_kind_is_written_as_what_builds_it_is_called(usage: str) -> None:
+    """Values in the order of the arguments, and the options that it takes."""
+    assert describe_usage(usage.partition(":")[0]) == usage
 
 
 @pytest.mark.parametrize(

@@ -257,4 +257,6 @@ def published(names: list[str], keys: Mapping[str, NodeKeys], edges: set[Any]) -
         prev_digest=None,
         members=tuple(keys[name].member for name in names),
         edges=tuple(sorted(edges)),
+        seals_from=int(time.time()),
+        period_s=7 * 86400,
     )

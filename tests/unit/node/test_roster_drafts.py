@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.helpers.rosters import NOW, TLS, first, member, successor
+from tests.helpers.rosters import EDGES, NOW, ROSTER_KEYS, TLS, first, member, successor
 
 from veilwalk.core.errors import (
     ConfigError,
@@ -17,11 +17,9 @@ from veilwalk.core.errors import (
 )
 from veilwalk.graphs import Graph, ring
 from veilwalk.node.members._drafts import (
-    changed_roster,
     edges_of_graph,
     first_roster,
     read_cards,
-    rotated_roster,
 )
 from veilwalk.node.members._keys import _self_signed
 from veilwalk.node.members._roster import Member, make_card, read_card
@@ -29,11 +27,13 @@ from veilwalk.node.sealing._kem import Suite, kem_public_bytes, new_kem_secret
 
 
 def test_a_first_roster_begins_where_all_have_keys() -> None:
-    """The oldest epoch that everybody can open and announce the next for."""
+    """The oldest period that everybody has a key for, and to the last of these."""
     cards = {"a": member("a", (1, 2)), "b": member("b", (1, 2)), "c": member("c", (1, 2)), "d": member("d", (1, 2))}
     assert first(members=cards).epoch == 1
     cards["d"] = member("d", (2, 3))
-    with pytest.raises(ConfigError, match="a has sealing keys for epochs 1 and 2: needs 2 and 3"):
+    assert list(first(members=cards).key_epochs) == [2]
+    cards["d"] = member("d", (3, 4))
+    with pytest.raises(ConfigError, match="a has no key for period 3, in a network with those of 3 to 3"):
         first(members=cards)
     with pytest.raises(InvalidParameterError, match="members"):
         first_roster({}, [], suite=Suite.X25519, now=NOW, days=1)
@@ -56,40 +56,53 @@ def test_members_come_and_go() -> None:
         successor(one, cards={"e": card})
 
 
-def test_rotation_moves_everybody_to_the_next_epoch() -> None:
-    """The announced key becomes current, the card brings the one after."""
+def renewed(old: Member, epochs: tuple[int, ...]) -> Member:
+    """The new card of a member: keys for these periods, of which it keeps those that it had."""
+    made = {epoch: kem_public_bytes(Suite.X25519, new_kem_secret(Suite.X25519)) for epoch in epochs}
+    kem = {epoch: old.kem.get(epoch, key) for epoch, key in made.items()}
+    return replace(old, kem=kem, roster_key=ROSTER_KEYS[old.id].public)
+
+
+def test_new_cards_bring_further_periods() -> None:
+    """Periods go on as they were; those that are over are gone, but for the last of them."""
     one = first()
-    cards = {name: rotated_member(one.member(name), 1) for name in one.ids}
-    two = rotated_roster(one, cards=cards, now=NOW, days=30)
-    assert (two.version, two.epoch, two.edges) == (2, 1, one.edges)
+    cards = {name: renewed(one.member(name), (0, 1, 2, 3)) for name in one.ids}
+    two = successor(one, cards=cards)
+    assert (two.version, list(two.key_epochs), two.edges) == (2, [0, 1, 2, 3], one.edges)
     two.check_follows(one, "roster")
     for name in one.ids:
-        assert two.kem_key(name, 1) == one.kem_key(name, 1)
-        assert two.kem_key(name, 2) == cards[name].kem[2]
+        assert {epoch: two.kem_key(name, epoch) for epoch in (0, 1)} == one.member(name).kem
+        assert two.kem_key(name, 3) == cards[name].kem[3]
+    late = NOW + 2 * one.period_s
+    three = successor(two, now=late)
+    assert list(three.key_epochs) == [1, 2, 3]
+    for seconds in range(0, 3 * one.period_s, one.period_s // 3):
+        assert three.epoch_at(late + seconds) == two.epoch_at(late + seconds)
+    # Who brings no card holds the others up.
+    assert list(successor(one, cards={"a": cards["a"]}).key_epochs) == [0, 1]
 
 
-def rotated_member(old: Member, epoch: int) -> Member:
-    key = kem_public_bytes(Suite.X25519, new_kem_secret(Suite.X25519))
-    return replace(old, kem={epoch: old.kem[epoch], epoch + 1: key})
-
-
-def test_rotation_changes_nothing_but_the_next_key() -> None:
-    """A missing card, another TLS key, another announced key, an old card, a stranger: each has its line."""
+def test_a_network_renewed_late_goes_on_with_the_next_period() -> None:
+    """Its last period has lasted for five: what was sealed in it opens, and the next is the next, a whole one later."""
     one = first()
-    cards = {name: rotated_member(one.member(name), 1) for name in one.ids}
-    other_key = {**cards["a"].kem, 1: new_kem_secret(Suite.X25519)}
-    fake = _self_signed(Ed25519PrivateKey.generate(), "a")
-    cases: list[tuple[dict[str, Member], str]] = [
-        ({name: card for name, card in cards.items() if name != "a"}, "no card of a"),
-        (cards | {"a": replace(cards["a"], certificate=fake)}, "the card of a has another TLS key"),
-        (cards | {"a": replace(cards["a"], kem=other_key)}, "another key for epoch 1"),
-        (cards | {"a": one.member("a")}, "a has sealing keys for epochs 0 and 1: needs 1 and 2"),
-    ]
-    for given_cards, line in cases:
-        with pytest.raises(ConfigError, match=line):
-            rotated_roster(one, cards=given_cards, now=NOW, days=30)
-    # A folder of cards may still have that of somebody who left.
-    assert rotated_roster(one, cards=cards | {"e": member("e")}, now=NOW, days=30).ids == one.ids
+    late = NOW + 6 * one.period_s
+    assert one.epoch_at(late) == 1
+    two = successor(one, cards={name: renewed(one.member(name), (0, 1, 2, 3)) for name in one.ids}, now=late)
+    assert [two.epoch_at(late + seconds) for seconds in (0, one.period_s - 1, one.period_s)] == [1, 1, 2]
+    assert 1 in two.open_epochs(late + one.period_s)
+
+
+def test_a_card_changes_nothing_but_keys_to_come() -> None:
+    """Another TLS key, another key for a period that is listed, a newcomer for too few: each has its line."""
+    one = first()
+    other_key = kem_public_bytes(Suite.X25519, new_kem_secret(Suite.X25519))
+    fake = replace(renewed(one.member("a"), (0, 1)), certificate=_self_signed(Ed25519PrivateKey.generate(), "a"))
+    with pytest.raises(InvalidParameterError, match="given as a: the card has other keys than that member"):
+        successor(one, cards={"a": fake})
+    with pytest.raises(ConfigError, match="the card of a has another key for period 1 than the one before"):
+        successor(one, cards={"a": replace(one.member("a"), kem={1: other_key})})
+    with pytest.raises(ConfigError, match="e has no key for period 1, in a network with those of 0 to 1"):
+        successor(one, cards={"e": member("e", (0,))}, edges=[*EDGES, ("a", "e")])
 
 
 @pytest.mark.parametrize("days", [0, -1, 4000, float("nan")])
@@ -135,13 +148,3 @@ def test_the_graph_of_a_roster_has_the_names_of_its_members() -> None:
     """So that laws find their rows by name."""
     roster = first()
     assert roster.graph().labels == roster.ids
-
-
-def test_a_roster_that_ends_before_its_epoch_begins_names_the_days() -> None:
-    """Renewed for an hour on the day that an epoch was announced: the keeper gave days, and nothing else."""
-    one = first()
-    cards = {name: rotated_member(one.member(name), 1) for name in one.ids}
-    two = rotated_roster(one, cards=cards, now=NOW, days=30, seals_from=NOW + 86400)
-    with pytest.raises(InvalidParameterError, match=r"^days = 0\.5: must be more than 1: epoch 1 begins then$"):
-        changed_roster(two, two.edges, cards={}, removed=[], now=NOW, days=0.5)
-    assert changed_roster(two, two.edges, cards={}, removed=[], now=NOW, days=2).version == 3

@@ -22,7 +22,6 @@ from veilwalk.node.members import (
     edges_after,
     new_node_keys,
     rotate_node_keys,
-    rotated_roster,
 )
 from veilwalk.node.sealing import seal
 
@@ -60,29 +59,29 @@ def test_finding_08_a_message_outlives_harmless_versions_of_the_roster(network: 
 
 
 def test_finding_20_all_change_over_at_one_time(network: Make) -> None:
-    """Nodes that have the new roster seal in the old epoch until its time; half of them having it stalls nobody."""
+    """A period begins by the clock, whoever has the next roster already; clocks that differ stall nobody."""
 
     async def main() -> None:
         net = network(6, chords=((0, 2), (1, 4)), rules=FOREVER)
         await net.start()
         await net.until(lambda: net.tally("updates") > 3)
         manifest = net.nodes["n0"].manifest
-        keys = {name: rotate_node_keys(net.folder / name) for name in net.names}
-        cards = {name: found.member for name, found in keys.items()}
-        now = int(time.time())
-        later = rotated_roster(net.roster, cards=cards, now=now, days=1, seals_from=now + 600)
-        assert [later.epoch_at(when) for when in (now, now + 599, now + 600)] == [0, 0, 1]
+        later = further_periods(net, net.roster)
+        for seconds in range(0, 3 * net.roster.period_s, net.roster.period_s // 4):
+            both = [roster.epoch_at(later.created + seconds) for roster in (net.roster, later)]
+            assert both[0] == min(both[1], 1)
         assert later.seal_context(manifest).epoch == net.roster.seal_context(manifest).epoch == 0
         for name in ("n0", "n1", "n2"):
-            await net.nodes[name].follow(later, keys[name])
+            await net.nodes[name].follow(later, net.keys[name])
         before = net.tally("updates")
         await net.until(lambda: net.tally("updates") > before + 10)
-        # Its time has come: those that know of it seal in the new epoch, the others in the old, and all open both.
-        at_once = replace(rotated_roster(net.roster, cards=cards, now=now, days=1), version=3, prev_digest=later.digest)
+        # For those whose clocks are ahead the next period has begun: they seal in it, and all open both.
+        ahead = replace(later, version=3, prev_digest=later.digest, seals_from=later.created - later.period_s)
         for name in ("n0", "n1", "n2"):
-            await net.nodes[name].follow(at_once, keys[name])
+            await net.nodes[name].follow(ahead, net.keys[name])
         for name in ("n3", "n4", "n5"):
-            await net.nodes[name].follow(later, keys[name])
+            await net.nodes[name].follow(later, net.keys[name])
+        assert [net.nodes[name].roster.seal_context(manifest).epoch for name in ("n0", "n3")] == [1, 0]
         before = net.tally("updates")
         await net.until(lambda: net.tally("updates") > before + 20)
         await net.stop()
@@ -90,24 +89,12 @@ def test_finding_20_all_change_over_at_one_time(network: Make) -> None:
     asyncio.run(main())
 
 
-def test_a_roll_over_is_drafted_with_the_keys_it_needs(network: Make) -> None:
-    """Those of the epoch before too, until it begins; then neither rotation nor new members have to wait."""
-    net = network(4)
-    cards = {name: rotate_node_keys(net.folder / name).member for name in net.names}
-    now = net.roster.created
-    rolling = rotated_roster(net.roster, cards=cards, now=now, days=9, seals_from=now + 100)
-    assert {tuple(sorted(member.kem)) for member in rolling.members} == {(0, 1, 2)}
-    renewed = changed_roster(rolling, rolling.edges, cards={}, removed=[], now=now + 50, days=9)
-    assert (renewed.seals_from, renewed.rolls_over) == (now + 100, True)
-    with pytest.raises(ConfigError, match="epoch 1 begins in 50 s: rotate after that"):
-        rotated_roster(renewed, cards=cards, now=now + 50, days=9)
-    joiner = new_node_keys(net.folder / "x", node_id="x", address="h:1", suite=net.roster.suite, epoch=1).member
-    edges = edges_after(rolling, added=[("x", "n0")])
-    with pytest.raises(ConfigError, match="needs 0 and 1 and 2; 1 has not begun: add members after that"):
-        changed_roster(rolling, edges, cards={"x": joiner}, removed=[], now=now + 50, days=9)
-    after = changed_roster(rolling, edges, cards={"x": joiner}, removed=[], now=now + 100, days=9)
-    assert {tuple(sorted(member.kem)) for member in after.members} == {(1, 2)}
-    assert after.epoch_at(now) == 1
+def further_periods(net: Any, roster: Any, **about: Any) -> Any:
+    """The next roster, with a period more; members hold the keys."""
+    net.keys = {name: rotate_node_keys(net.folder / name) for name in net.names}
+    cards = {name: found.member for name, found in net.keys.items()}
+    following = changed_roster(roster, roster.edges, cards=cards, now=int(time.time()), days=1)
+    return replace(following, **about)
 
 
 def test_edges_after_a_change_are_those_of_before_but_for_it(network: Make) -> None:
@@ -119,8 +106,8 @@ def test_edges_after_a_change_are_those_of_before_but_for_it(network: Make) -> N
         edges_after(roster, added=[("n1", "n0")])
 
 
-def test_a_new_epoch_is_followed_while_running(network: Make) -> None:
-    """Keys change one node after the other, under way: nothing is lost, and the old epoch's messages still open."""
+def test_a_new_period_is_followed_while_running(network: Make) -> None:
+    """It begins at one node after the other, under way: nothing is lost, and the old period's messages still open."""
 
     async def main() -> Any:
         net = network(5, chords=((0, 2),), rules=RunRules(walk=SIMPLE, updates=120, late_hops=1e9))
@@ -128,20 +115,21 @@ def test_a_new_epoch_is_followed_while_running(network: Make) -> None:
         for _ in range(2):
             before = net.tally("updates")
             await net.until(lambda before=before: net.tally("updates") > before + 5)
-            keys = {name: rotate_node_keys(net.folder / name) for name in net.names}
-            cards = {name: found.member for name, found in keys.items()}
-            net.roster = rotated_roster(net.roster, cards=cards, now=int(time.time()), days=1)
+            begun = net.roster.seals_from - net.roster.period_s
+            net.roster = further_periods(net, net.roster, seals_from=begun)
             for name in net.names:
-                await net.nodes[name].follow(net.roster, keys[name])
+                await net.nodes[name].follow(net.roster, net.keys[name])
                 await asyncio.sleep(0.05)
+        epoch = net.roster.epoch_at(time.time())
         await net.until(net.finished, 60)
         await net.stop()
+        assert epoch == 2
         return net
 
     net = asyncio.run(main())
     assert net.look("n0")["final"].tolist() == [net.tally("updates", name) for name in net.names]
     assert net.tally("updates") == 120
-    assert all('"version": 3, "epoch": 2' in log.getvalue() for log in net.logs.values())
+    assert all('"version": 3' in log.getvalue() for log in net.logs.values())
 
 
 def test_a_new_roster_reaches_custody_in_the_storage_thread(network: Make) -> None:
@@ -173,7 +161,6 @@ def test_a_new_roster_reaches_custody_in_the_storage_thread(network: Make) -> No
 
 def test_a_roster_with_a_wrong_key_for_this_very_node_is_refused(network: Make, tmp_path: Any) -> None:
     """What others seal to a key it does not hold would be lost: it says so, and works under the one before."""
-    from veilwalk.node.members import new_node_keys
 
     async def main() -> Any:
         net = network(4, rules=RunRules(walk=SIMPLE, updates=60, late_hops=1e9))

@@ -255,7 +255,7 @@ def test_a_run_folder_holds_everything(kept: tuple[Record, Path]) -> None:
     assert names == {
         "config.toml",
         "run.json",
-        "trace.zip",
+        "trace.npz",
         "model.npz",
         "record.json",
         "metrics.csv",
@@ -302,7 +302,7 @@ def test_a_changed_data_file_is_noticed(tmp_path: Path) -> None:
         trained(settings, out=tmp_path / "run", resume=True)
 
 
-@pytest.mark.parametrize("name", ["trace.zip", "checkpoints/gossip.npz", "parts/attribution.json"])
+@pytest.mark.parametrize("name", ["trace.npz", "checkpoints/gossip.npz", "parts/attribution.json"])
 def test_an_unreadable_part_of_a_run_is_named_and_left_alone(
     kept: tuple[Record, Path], tmp_path: Path, name: str
 ) -> None:

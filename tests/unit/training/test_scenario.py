@@ -73,7 +73,7 @@ def test_a_run_without_a_network_has_an_overlay_unless_a_scheme_is_given(part: d
 
 def test_a_law_file_brings_its_walk_and_its_distances(tmp_path: Path) -> None:
     """Another walk is used on request, and remarked upon; other distances are refused."""
-    path = tmp_path / "law.json"
+    path = tmp_path / "law.npz"
     save_scheme(path, scheme("non-backtracking"))
     settings = SMALL.change(law=str(path))
     parts = Scenario.from_spec(settings).spec.scheme

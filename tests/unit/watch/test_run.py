@@ -71,7 +71,7 @@ def test_recipients_are_those_that_were_drawn(tmp_path: Path) -> None:
 def test_posteriors_are_the_auditors(documents: Documents, run_folder: Path) -> None:
     """The receiver's is the one that training computes by itself, and the prior of a blind one the law's."""
     scheme = Scenario.from_spec(SETTINGS).scheme
-    records = np.concatenate(list(read_trace(run_folder / "trace.zip", graph=scheme.graph).chunks()))
+    records = read_trace(run_folder / "trace.npz", graph=scheme.graph)
     trace = trace_of(scheme.graph, records)
     found = {(one["observer"], one["row"]): one for one in of(documents, "posterior")}
     assert {name for name, _ in found} == {"prior", "return-time", "last-hop", "first-sight"}
@@ -95,7 +95,7 @@ def test_posteriors_are_the_auditors(documents: Documents, run_folder: Path) -> 
 def test_an_observer_that_joins_updates_is_not_asked_about_one(run_folder: Path) -> None:
     """It has nothing to say of a single one."""
     scheme = Scenario.from_spec(SETTINGS).scheme
-    records = np.concatenate(list(read_trace(run_folder / "trace.zip", graph=scheme.graph).chunks()))
+    records = read_trace(run_folder / "trace.npz", graph=scheme.graph)
     with pytest.raises(ValueError, match="repeated"):
         list(iter_answers(scheme, records, ("repeated",), np.arange(3), settings=AuditSettings(updates=120)))
 
@@ -128,7 +128,7 @@ def test_a_run_is_followed_while_it_is_made(run_folder: Path, tmp_path: Path) ->
     for name in ("config.toml", "run.json"):
         shutil.copy(run_folder / name, folder)
     assert [one["kind"] for one in source.read_news()] == ["about", "network"]
-    shutil.copy(run_folder / "trace.zip", folder)
+    shutil.copy(run_folder / "trace.npz", folder)
     assert [one["kind"] for one in source.read_news()] == ["deliveries"]
     ready.append(source.compute() is not None)
     shutil.copytree(run_folder / "checkpoints", folder / "checkpoints")

@@ -61,7 +61,7 @@ def check_node(path: Path, *, peers: bool = True, whole: bool = True) -> Iterato
     membership = yield from _check(
         "roster and manifest",
         lambda: MembershipFiles(config).load(),
-        lambda read: f"roster version {read.roster.version}, epoch {read.roster.epoch}, {len(read.roster.ids)} members",
+        lambda read: f"roster version {read.roster.version}, {len(read.roster.ids)} members",
     )
     yield from _check("files", lambda: _refuse_loose(config), lambda _: "nobody else can read the data")
     if membership is None:

@@ -219,7 +219,7 @@ def choose_node_scheme(graph: Graph, spec: RunSpec) -> Scheme:
     if parts.is_open:
         scheme = replace(recommend(graph).scheme, walk=STRAIGHT, designed_for=STRAIGHT)
         return scheme if parts.recipients is None else replace(scheme, recipients=parts.recipients)
-    in_file = parts.law is not None and parts.law.endswith((".npz", ".json"))
+    in_file = parts.law is not None and parts.law.endswith(".npz")
     walk = (None if in_file else STRAIGHT) if parts.walk is None else node_walk(Walk.parse(parts.walk))
     return choose_scheme(
         graph, parts.law or "paper-exact", support=parts.support, walk=walk, recipients=parts.recipients

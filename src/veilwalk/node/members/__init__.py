@@ -12,10 +12,8 @@ if TYPE_CHECKING:
         edges_after,
         edges_of_graph,
         first_roster,
-        join_edges,
         parse_network,
         read_cards,
-        rotated_roster,
     )
     from veilwalk.node.members._encoding import decode_params, encode_params, params_distance, params_norm
     from veilwalk.node.members._keys import (

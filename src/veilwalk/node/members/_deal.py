@@ -19,11 +19,11 @@ from veilwalk.core import validate
 from veilwalk.core.config import encode
 from veilwalk.core.errors import ConfigError, GraphError, InvalidParameterError
 from veilwalk.core.records import write_atomically
-from veilwalk.node.members._drafts import expiry
+from veilwalk.node.members._drafts import first_facts, list_members, next_facts, next_members
 from veilwalk.node.members._keys import read_private
 from veilwalk.node.members._roster import Member, OwnRow, Roster, row_info
 from veilwalk.node.members._signed import canonical_json, read_record, write_record
-from veilwalk.node.sealing import RUN_ID_BYTES, SECRET_BYTES, Suite, seal_for_member
+from veilwalk.node.sealing import SECRET_BYTES, Suite, seal_for_member
 
 Edge = tuple[str, str]
 
@@ -93,12 +93,10 @@ def deal_roster(
         names = sorted(cards)
         _dice.shuffle(names)
         edges = [(names[a], names[b]) for a, b in overlay(len(names), degree, seed=secrets.randbits(256)).edges()]
-    epoch = max(min(member.kem) for member in cards.values())
-    about: dict[str, Any] = {"suite": suite, "version": 1, "prev_digest": None, "created": now}
-    about |= {"network": secrets.token_bytes(RUN_ID_BYTES) if network is None else network}
-    about |= {"expires": expiry(now, days)}
-    about |= {"epoch": epoch, "seals_from": now, "degree": degree, "period_s": period_s}
-    return _issue(about, cards, {_edge(*edge) for edge in edges}, (), needed=range(epoch, epoch + 1), secrets_of={})
+    about = first_facts(cards, suite=suite, now=now, days=days, period_s=period_s, network=network)
+    about["degree"] = degree
+    first = about["epoch"]
+    return _issue(about, cards, {_edge(*edge) for edge in edges}, (), needed=range(first, first + 1), secrets_of={})
 
 
 def deal_again(
@@ -113,41 +111,16 @@ def deal_again(
 ) -> tuple[Roster, Deal]:
     """Return the next version, for further periods and with all changes of members at once, and what the dealer keeps.
 
-    The card of a member brings keys of further periods, and its address of now. One with another TLS key must be named
-    in ``replaced``: it takes the place. All other cards are newcomers', or of those who left with the version before.
+    Cards of others than members are newcomers', or of those who left with the version before.
     """
-    members = {member.id: member for member in deal.members}
-    for name in removed:
-        if name not in members or name in cards:
-            raise InvalidParameterError("remove", name, "a member, and no card of it")
-    for name in set(replaced) - (members.keys() & cards.keys()):
-        raise InvalidParameterError("replace", name, "a member of whom there is a card")
-    joined = sorted(cards.keys() - members.keys())
-    for name, card in cards.items():
-        members[name] = card if name in joined or name in replaced else _renew_member(members[name], card)
-    left = tuple(sorted(removed))
-    for name in left:
-        del members[name]
-    running = previous.epoch_at(now)
-    epoch = max(previous.epoch, running - 1)
+    members = next_members(deal.members, cards, removed=removed, replaced=replaced)
+    joined = sorted(members.keys() - {member.id for member in deal.members})
     about = {name: getattr(previous, name) for name in ("network", "suite", "degree", "period_s")}
-    about |= {"version": previous.version + 1, "prev_digest": previous.digest, "created": now}
-    begun = previous.seals_from + (epoch - previous.epoch) * previous.period_s
-    about |= {"expires": expiry(now, days), "epoch": epoch, "seals_from": begun}
+    about |= next_facts(previous, now=now, days=days)
+    left = tuple(sorted(removed))
     edges = _change_links(deal, joined, left, previous.degree)
-    needed = range(running, previous.key_epochs[-1] + 1)
+    needed = range(previous.epoch_at(now), previous.key_epochs[-1] + 1)
     return _issue(about, members, edges, left, needed=needed, secrets_of=deal.secrets)
-
-
-def _renew_member(member: Member, card: Member) -> Member:
-    """Return a member with the keys of its new card beside those that it had."""
-    if card.certificate != member.certificate or card.roster_key != member.roster_key:
-        need = f"given as {member.id}: the card has other keys than that member, whose place it would take"
-        raise InvalidParameterError("replace", None, need)
-    for epoch in card.kem.keys() & member.kem.keys():
-        if card.kem[epoch] != member.kem[epoch]:
-            raise ConfigError(f"the card of {member.id} has another key for period {epoch} than the one before")
-    return replace(card, kem={**member.kem, **card.kem})
 
 
 def _issue(
@@ -163,16 +136,8 @@ def _issue(
 
     The periods end with the last that all members have a key for; everybody has one for all that are ``needed``.
     """
-    last = min(max(member.kem) for member in members.values())
-    for name, member in sorted(members.items()):
-        if lacking := {*needed, *range(needed[0], last + 1)} - member.kem.keys():
-            need = f"those of {needed[0]} to {max(last, needed[-1])}: it needs a new card"
-            raise ConfigError(f"{name} has no key for period {min(lacking)}, in a network with {need}")
-    epochs = range(about["epoch"], last + 1)
-    listed = {
-        name: replace(member, kem={epoch: key for epoch, key in member.kem.items() if epoch in epochs})
-        for name, member in sorted(members.items())
-    }
+    listed = list_members(members, about["epoch"], needed)
+    epochs = range(about["epoch"], min(max(member.kem) for member in listed.values()) + 1)
     lists = []
     for epoch in epochs:
         keys = [member.kem[epoch] for member in listed.values() if epoch in member.kem]

@@ -1,10 +1,10 @@
-"""Drafting rosters: the first, one with other members, one with the next epoch's keys. Signing comes after."""
+"""Drafts rosters: the first, and one with other members, links or keys. Signing comes after."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from veilwalk.graphs import Graph
 
 Edges = Iterable[tuple[str, str]]
-DAY_S = 24 * 3600
+_DAY_S = 24 * 3600
 
 
 def parse_network(text: str) -> bytes:
@@ -76,22 +76,6 @@ def edges_after(previous: Roster, *, added: Edges = (), removed: Iterable[str] =
     return tuple(sorted(edge for edge in edges if not gone & set(edge)))
 
 
-def join_edges(
-    previous: Roster, cards: Iterable[str], *, to: Sequence[str], replaced: Sequence[str] = ()
-) -> tuple[tuple[str, str], ...]:
-    """Return the edges of ``previous`` with those who join next to the members ``to``, and not to each other.
-
-    Raises:
-        InvalidParameterError: ``to`` is missing for a newcomer, or given where members are only replaced.
-    """
-    new = sorted(set(cards) - set(previous.ids))
-    if new and not to:
-        raise InvalidParameterError("to", None, f"the members that {new[0]} is to be next to, separated by commas")
-    if to and replaced and not new:
-        raise InvalidParameterError("to", ",".join(to), "left out: a member that is replaced keeps its edges")
-    return edges_after(previous, added=[(name, neighbour) for name in new for neighbour in to])
-
-
 def describe_changes(previous: Roster, roster: Roster) -> list[tuple[str, str, str]]:
     """Return what a version changes as rows of what, before and now: all that the root's keeper signs."""
     rows: list[tuple[str, str, str]] = []
@@ -106,35 +90,29 @@ def describe_changes(previous: Roster, roster: Roster) -> list[tuple[str, str, s
             rows += [(f"{name}: {what}", *pair) for what, pair in pairs.items() if len(set(pair)) == 2]
     rows += [("edge", " - ".join(edge), "") for edge in sorted(set(previous.edges) - set(roster.edges))]
     rows += [("edge", "", " - ".join(edge)) for edge in sorted(set(roster.edges) - set(previous.edges))]
-    if roster.epoch != previous.epoch:
-        rows.append(("epoch", str(previous.epoch), str(roster.epoch)))
-    return rows
+    old, new = (f"{version.epoch} to {version.key_epochs[-1]}" for version in (previous, roster))
+    return rows + [("keys for periods", old, new)] * (old != new)
 
 
 def _facts(member: Member) -> dict[str, str]:
     digests = {epoch: hashlib.sha256(key).hexdigest() for epoch, key in sorted(member.kem.items())}
-    keys = {f"sealing key of epoch {epoch}": digest for epoch, digest in digests.items()}
+    keys = {f"sealing key of period {epoch}": digest for epoch, digest in digests.items()}
     return {"TLS fingerprint": member.fingerprint, "address": member.address, **keys}
 
 
 def first_roster(
-    members: Mapping[str, Member], edges: Edges, *, suite: Suite, now: int, days: float, network: bytes | None = None
+    members: Mapping[str, Member],
+    edges: Edges,
+    *,
+    suite: Suite,
+    now: int,
+    days: float,
+    period_s: int = 7 * _DAY_S,
+    network: bytes | None = None,
 ) -> Roster:
-    """Return version 1, at the oldest epoch all members have a key for; a fresh id unless given."""
-    if not members:
-        raise InvalidParameterError("members", 0, "at least two cards")
-    epoch = max(min(member.kem) for member in members.values())
-    return Roster(
-        network=os.urandom(RUN_ID_BYTES) if network is None else network,
-        suite=suite,
-        version=1,
-        epoch=epoch,
-        created=now,
-        expires=expiry(now, days),
-        prev_digest=None,
-        members=_with_keys(members, range(epoch, epoch + 2)),
-        edges=_sorted(edges),
-    )
+    """Return version 1, from the oldest period that all members have a key for."""
+    about = first_facts(members, suite=suite, now=now, days=days, period_s=period_s, network=network)
+    return Roster(**about, members=_published(members, about["epoch"]), edges=_sorted(edges))
 
 
 def changed_roster(
@@ -142,84 +120,104 @@ def changed_roster(
     edges: Edges,
     *,
     cards: Mapping[str, Member] = MappingProxyType({}),
-    removed: Iterable[str] = (),
+    removed: Collection[str] = (),
     now: int,
     days: float,
-    replaced: Iterable[str] = (),
+    replaced: Collection[str] = (),
 ) -> Roster:
-    """Return the version after ``previous`` with other members and edges, in the same epoch.
+    """Return the version after ``previous``, with further periods, other members and other edges."""
+    about = next_facts(previous, now=now, days=days)
+    members = next_members(previous.members, cards, removed=removed, replaced=replaced)
+    listed = _published(members, about["epoch"], previous.key_epochs[-1])
+    return replace(previous, **about, members=listed, edges=_sorted(edges))
 
-    A card adds a member; one of those ``replaced`` takes the place of the member of that id, keys and all.
+
+def _published(members: Mapping[str, Member], first: int, last: int = 0) -> tuple[Member, ...]:
+    listed = list_members(members, first, range(first, max(first, last) + 1))
+    return tuple(replace(member, roster_key=b"") for member in listed.values())
+
+
+# ---- what secret overlays have as well ------------------------------------------------------------------------------
+
+
+def first_facts(
+    members: Mapping[str, Member], *, suite: Suite, now: int, days: float, period_s: int, network: bytes | None
+) -> dict[str, Any]:
+    """Return what version 1 says of times and keys; a fresh network unless given."""
+    if not members:
+        raise InvalidParameterError("members", 0, "at least two cards")
+    return {
+        "network": os.urandom(RUN_ID_BYTES) if network is None else network,
+        "suite": suite,
+        "version": 1,
+        "prev_digest": None,
+        "epoch": max(min(member.kem) for member in members.values()),
+        "created": now,
+        "expires": expiry(now, days),
+        "seals_from": now,
+        "period_s": period_s,
+    }
+
+
+def next_facts(previous: Roster, *, now: int, days: float) -> dict[str, Any]:
+    """Return what the version after ``previous`` says anew of times: without the periods that are over."""
+    running = previous.epoch_at(now)
+    epoch = max(previous.epoch, running - 1)
+    # A clock may have been put back since.
+    begun = min(previous.seals_from + (epoch - previous.epoch) * previous.period_s, now)
+    if now >= begun + (running - epoch + 1) * previous.period_s:
+        # The last period has lasted for longer than one: the next begins a whole one after this version.
+        begun = now - (running - epoch) * previous.period_s
+    about: dict[str, Any] = {"version": previous.version + 1, "prev_digest": previous.digest, "created": now}
+    return about | {"expires": expiry(now, days), "epoch": epoch, "seals_from": begun}
+
+
+def next_members(
+    members: Iterable[Member], cards: Mapping[str, Member], *, removed: Collection[str], replaced: Collection[str]
+) -> dict[str, Member]:
+    """Return the members of the next version by name.
+
+    The card of a member brings keys of further periods, and its address of now. One with another TLS key must be named
+    in ``replaced``: it takes the place. All other cards are newcomers'.
     """
-    members = {member.id: member for member in previous.members}
-    known, named = cards.keys() & members.keys(), set(replaced)
-    for name in sorted(known - named):
-        need = f"given as {name}: the card has the name of a member, whose place it would take"
-        raise InvalidParameterError("replace", None, need)
-    for name in sorted(named - known):
+    after = {member.id: member for member in members}
+    for name in removed:
+        if name not in after or name in cards:
+            raise InvalidParameterError("remove", name, "a member, and no card of it")
+    for name in set(replaced) - (after.keys() & cards.keys()):
         raise InvalidParameterError("replace", name, "a member of whom there is a card")
-    for node_id in removed:
-        if members.pop(node_id, None) is None:
-            raise InvalidParameterError("remove", node_id, "a member")
-    return _successor(previous, {**members, **cards}, now=now, days=days, edges=_sorted(edges))
+    for name, card in cards.items():
+        after[name] = card if name in replaced or name not in after else _renew_member(after[name], card)
+    return {name: member for name, member in after.items() if name not in removed}
 
 
-def rotated_roster(
-    previous: Roster, *, cards: Mapping[str, Member], now: int, days: float, seals_from: int = 0
-) -> Roster:
-    """Return the version after ``previous`` in the next epoch: same members and edges, their new keys from cards.
+def _renew_member(member: Member, card: Member) -> Member:
+    """Return a member with the keys of its new card beside those that it had."""
+    if card.certificate != member.certificate or member.roster_key not in {b"", card.roster_key}:
+        need = f"given as {member.id}: the card has other keys than that member, whose place it would take"
+        raise InvalidParameterError("replace", None, need)
+    for epoch in card.kem.keys() & member.kem.keys():
+        if card.kem[epoch] != member.kem[epoch]:
+            raise ConfigError(f"the card of {member.id} has another key for period {epoch} than the one before")
+    return replace(card, kem={**member.kem, **card.kem})
 
-    A card must carry the TLS key the roster knows, and the same sealing key for the epoch that now begins. Cards of
-    others than members are passed over. Messages are sealed in the epoch from ``seals_from`` on; until then everybody
-    has time to get the file.
+
+def list_members(members: Mapping[str, Member], first: int, needed: range) -> dict[str, Member]:
+    """Return members in order, with their keys from period ``first`` to the last that all have one for.
+
+    Raises:
+        ConfigError: One has no key for a period from the first that is ``needed`` on.
     """
-    epoch = previous.epoch + 1
-    if previous.rolls_over and now < previous.seals_from:
-        raise ConfigError(f"epoch {previous.epoch} begins in {previous.seals_from - now} s: rotate after that")
-    members = {}
-    for member in previous.members:
-        card = cards.get(member.id)
-        if card is None:
-            raise ConfigError(f"no card of {member.id}: everybody needs a key for epoch {epoch + 1}")
-        if card.certificate != member.certificate:
-            raise ConfigError(
-                f"the card of {member.id} has another TLS key; to replace a member, make a roster instead"
-            )
-        if card.kem.get(epoch, member.kem[epoch]) != member.kem[epoch]:
-            raise ConfigError(f"the card of {member.id} has another key for epoch {epoch} than the roster announced")
-        members[member.id] = replace(card, kem={**card.kem, **member.kem})
-    return _successor(previous, members, now=now, days=days, epoch=epoch, seals_from=seals_from)
-
-
-def _successor(previous: Roster, members: Mapping[str, Member], *, now: int, days: float, **changes: Any) -> Roster:
-    expires, epoch = expiry(now, days), changes.get("epoch", previous.epoch)
-    seals_from = changes.get("seals_from", previous.seals_from)
-    if expires <= seals_from:
-        # By its own name, which the keeper gave: the roster would name a field that nobody asked for.
-        need = f"more than {(seals_from - now) / DAY_S:.2g}: epoch {epoch} begins then"
-        raise InvalidParameterError("days", days, need)
-    return replace(
-        previous,
-        version=previous.version + 1,
-        created=now,
-        expires=expires,
-        prev_digest=previous.digest,
-        members=_with_keys(members, range(epoch - (seals_from > now), epoch + 2)),
-        **changes,
-    )
-
-
-def _with_keys(members: Mapping[str, Member], epochs: range) -> tuple[Member, ...]:
-    renewed = []
-    for node_id, member in sorted(members.items()):
-        if not set(epochs) <= member.kem.keys():
-            held, needs = (" and ".join(map(str, numbers)) for numbers in (sorted(member.kem), epochs))
-            early = len(epochs) > 2 and epochs[0] not in member.kem
-            wait = f"; {epochs[1]} has not begun: add members after that" if early else ""
-            raise ConfigError(f"{node_id} has sealing keys for epochs {held}: needs {needs}{wait}")
-        kem = {number: member.kem[number] for number in epochs}
-        renewed.append(replace(member, kem=kem, roster_key=b""))
-    return tuple(renewed)
+    last = min(max(member.kem) for member in members.values())
+    for name, member in sorted(members.items()):
+        if lacking := {*needed, *range(needed[0], last + 1)} - member.kem.keys():
+            need = f"those of {needed[0]} to {max(last, needed[-1])}: it needs a new card"
+            raise ConfigError(f"{name} has no key for period {min(lacking)}, in a network with {need}")
+    epochs = range(first, last + 1)
+    return {
+        name: replace(member, kem={epoch: key for epoch, key in member.kem.items() if epoch in epochs})
+        for name, member in sorted(members.items())
+    }
 
 
 def _sorted(edges: Edges) -> tuple[tuple[str, str], ...]:
@@ -230,4 +228,4 @@ def expiry(now: int, days: float) -> int:
     """Return when a version ends that holds for so many days from ``now``."""
     if not 0 < days <= 3660:
         raise InvalidParameterError("days", days, "more than 0, and at most 3660")
-    return now + max(1, round(days * DAY_S))
+    return now + max(1, round(days * _DAY_S))

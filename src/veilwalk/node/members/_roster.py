@@ -82,7 +82,7 @@ class Member:
         id: Its name.
         address: ``host:port``; empty in the roster of an overlay.
         certificate: What its links show.
-        kem: By epoch, the public key that messages of that epoch are sealed to; none in the roster of an overlay.
+        kem: By period, the public key that messages of that period are sealed to; none in the roster of an overlay.
         roster_key: The public key that its rows of rosters are sealed to; on cards.
     """
 
@@ -252,22 +252,21 @@ class Roster(SignedDocument):
     Args:
         network: 16 bytes, fresh for each network; it stays through all versions. Runs name it in their manifests.
         suite: How messages are sealed.
-        epoch: The epoch messages are sealed in; members have keys for it and for the next.
+        epoch: The first period that members have keys for.
         created: Seconds since 1970; not accepted earlier.
         members: Sorted by id.
         edges: Pairs of ids, the smaller first, sorted.
-        seals_from: Seconds since 1970 from when messages are sealed in ``epoch``; until then in the one before, which
-            members then have keys for as well. All change over at one time, whenever this file reaches them. On an
-            overlay: from when period ``epoch`` is sealed in.
+        seals_from: Seconds since 1970 from when messages are sealed in period ``epoch``. All change over at one time,
+            whenever this file reaches them.
+        period_s: Seconds of a period; the last one lasts until the roster expires.
         degree: Links of a member of a secret overlay; 0 where the edges are published.
-        period_s: Seconds of a period of an overlay; the last one lasts until the roster expires.
         keys: Of an overlay, the recipient keys of each period from ``epoch`` on, shuffled and without names.
         rows: Of an overlay, the :class:`OwnRow` of each member, sealed for it; all of one length.
     """
 
     kind = "roster"
     form = "veilwalk-roster-3"
-    # Two hybrid keys each for some 10,000 members; thirteen for 3,000.
+    # Thirteen hybrid keys each for some 3,000 members.
     limit = 64 * 1024 * 1024
 
     network: bytes
@@ -277,9 +276,9 @@ class Roster(SignedDocument):
     expires: int
     members: tuple[Member, ...]
     edges: tuple[tuple[str, str], ...]
-    seals_from: int = 0
+    seals_from: int
+    period_s: int
     degree: int = 0
-    period_s: int = 0
     keys: tuple[tuple[bytes, ...], ...] = ()
     rows: tuple[bytes, ...] = ()
 
@@ -291,13 +290,13 @@ class Roster(SignedDocument):
         SignedDocument.__post_init__(self)
         need_length(RUN_ID_BYTES, network=self.network)
         validate.integer(0, epoch=self.epoch, created=self.created, seals_from=self.seals_from, expires=self.expires)
+        validate.integer(1, period_s=self.period_s)
         if self.epoch >= MAX_EPOCH - 1:
             raise InvalidParameterError("epoch", self.epoch, f"below {MAX_EPOCH - 1}")
         if not self.created < self.expires < _MAX_TIME:
             raise InvalidParameterError("expires", self.expires, f"after created ({self.created})")
-        if self.rolls_over and not (self.epoch and self.seals_from < self.expires):
-            need = "before expires, and not after created in epoch 0"
-            raise InvalidParameterError("seals_from", self.seals_from, need)
+        if self.seals_from > self.created:
+            raise InvalidParameterError("seals_from", self.seals_from, "not after created: the first period has begun")
         self._check_names()
         if self.is_overlay:
             self._check_overlay()
@@ -313,27 +312,25 @@ class Roster(SignedDocument):
             raise InvalidParameterError("nodes", "their TLS keys", "different")
 
     def _check_members(self) -> None:
-        if self.period_s or self.keys or self.rows:
-            raise InvalidParameterError("degree", self.degree, "given with period_s, keys and rows: all of an overlay")
+        if self.keys or self.rows:
+            raise InvalidParameterError("degree", self.degree, "given with keys and rows: all of an overlay")
         keys = [key for member in self.members for key in member.kem.values()]
         if len(set(keys)) != len(keys):
             raise InvalidParameterError("nodes", "their sealing keys", "different")
         for member in self.members:
             member.check_keys(self.suite)
-            if sorted(member.kem) != list(self.key_epochs):
-                need = f"those of epochs {' and '.join(map(str, self.key_epochs))}"
+            if not member.kem or sorted(member.kem) != list(self.key_epochs):
+                need = f"one for each period from {self.epoch} on, as many as of all others"
                 raise InvalidParameterError(f"sealing keys of {member.id}", sorted(member.kem), need)
             if not member.address:
                 raise InvalidParameterError(f"address of {member.id}", "", "host:port")
 
     def _check_overlay(self) -> None:
         validate.integer(2, degree=self.degree)
-        validate.integer(1, period_s=self.period_s)
         if self.edges or any(member.address or member.kem or member.roster_key for member in self.members):
             raise InvalidParameterError("members", "edges, addresses or keys", "without them: an overlay shows none")
-        if not 1 <= len(self.keys) <= MOST_EPOCHS or self.rolls_over:
-            need = f"of 1 to {MOST_EPOCHS} periods, the first of which has begun"
-            raise InvalidParameterError("keys", f"lists of {len(self.keys)} periods", need)
+        if not 1 <= len(self.keys) <= MOST_EPOCHS:
+            raise InvalidParameterError("keys", f"lists of {len(self.keys)} periods", f"of 1 to {MOST_EPOCHS}")
         keys = [key for keys in self.keys for key in keys]
         if len(set(keys)) != len(keys) or {len(key) for key in keys} != {self.suite.public_key_bytes}:
             raise InvalidParameterError("keys", f"{len(keys)} keys", "different, and all of the suite")
@@ -385,34 +382,22 @@ class Roster(SignedDocument):
         return opened
 
     @property
-    def rolls_over(self) -> bool:
-        """Whether the epoch was still to begin when this version was made."""
-        return self.seals_from > self.created
-
-    @property
     def key_epochs(self) -> range:
-        """The epochs that members have keys for: this and the next, and the one before while that is sealed in."""
-        if self.is_overlay:
-            return range(self.epoch, self.epoch + len(self.keys))
-        return range(self.epoch - self.rolls_over, self.epoch + 2)
+        """The periods that members have keys for."""
+        return range(self.epoch, self.epoch + (len(self.keys) if self.is_overlay else len(self.members[0].kem)))
 
     def epoch_at(self, now: float) -> int:
-        """Return the epoch that messages are sealed in at ``now``."""
-        if self.is_overlay:
-            begun = max(0, int(now - self.seals_from)) // self.period_s
-            return min(self.epoch + begun, self.key_epochs[-1])
-        return self.epoch - 1 if self.rolls_over and now < self.seals_from else self.epoch
+        """Return the period that messages are sealed in at ``now``."""
+        begun = max(0, int(now - self.seals_from)) // self.period_s
+        return min(self.epoch + begun, self.key_epochs[-1])
 
     def open_epochs(self, now: float) -> range:
-        """Return the epochs whose messages are opened at ``now``: this, the one before and the next.
+        """Return the periods whose messages are opened at ``now``: this, the one before and the next.
 
-        Whoever gets a new roster first seals by it first, and clocks differ; what they seal must be opened all the
-        same.
+        Clocks differ, and messages are on their way when a period begins: they must be opened all the same.
         """
-        if self.is_overlay:
-            middle = self.epoch_at(now)
-            return range(max(middle - 1, self.epoch), min(middle + 2, self.key_epochs[-1] + 1))
-        return range(max(self.epoch - 1, 0), self.epoch + 2)
+        middle = self.epoch_at(now)
+        return range(max(middle - 1, self.epoch), min(middle + 2, self.key_epochs[-1] + 1))
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -543,6 +528,5 @@ class Roster(SignedDocument):
         SignedDocument.check_follows(self, current, name)
         if current is not None and self.degree != current.degree:
             raise ProtocolError(f"{name}: of degree {self.degree}, not {current.degree}: that needs a new network")
-        last = 0 if current is None else current.key_epochs[-1] if self.is_overlay else current.epoch + 1
-        if current is not None and not current.epoch <= self.epoch <= last:
+        if current is not None and self.epoch not in current.key_epochs:
             raise ProtocolError(f"{name}: epoch {self.epoch} does not follow {current.epoch}")

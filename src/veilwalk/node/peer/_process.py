@@ -168,7 +168,7 @@ class NodeProcess:
                 path for file in (self.config.roster, self.config.manifest) for path in (file, signature_path(file))
             ]
             stamps = [_stamp(path) for path in files]
-            if self.node is not None and self.node.roster.is_overlay:
+            if self.node is not None:
                 await asyncio.to_thread(self._delete_old_keys, self.node)
             if news.is_set() or stamps != checked:
                 news.clear()
@@ -196,11 +196,10 @@ class NodeProcess:
         newest = self._newest = await asyncio.to_thread(self.files.read, Roster, held)
         if node.roster.digest == newest.digest:
             return
-        # The roster may announce an epoch whose key was made since the start.
+        # The roster may bring periods whose keys were made since the start.
         keys = await asyncio.to_thread(self._ring.load)
         await asyncio.to_thread(self.files.keep, newest)
         await node.follow(newest, keys)
-        await asyncio.to_thread(self._delete_old_keys, node)
 
     def _delete_old_keys(self, node: Node) -> None:
         """Delete the keys of epochs whose messages are opened no more."""
