@@ -28,10 +28,6 @@ _TITLES = {
     "linked": "Several updates known to have one source, law `paper`",
 }
 _RUN = f"Run of veilwalk {__version__}"
-_NOT_HERE = {
-    LARGE[0]: "`memory` and `linked-neighbour` take hours with 300 nodes, and are measured with 60 only.",
-    SMALL[0]: "",
-}
 
 
 def page(
@@ -58,13 +54,20 @@ def page(
 
 def _attackers(spec: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     _, support, colluders, updates = LARGE if spec == LARGE[0] else SMALL
+    if spec != LARGE[0]:
+        about = (
+            f"{_RUN}: support {support[0]}:{support[1]}, {colluders} colluders, {updates} updates played; for the rest "
+            "as above."
+        )
+        return [about, "", *table(rows), "", *facts(rows)]
     about = (
         f"{_RUN}: law `paper`, support {support[0]}:{support[1]}, {colluders} colluders at random or spread out as far "
         f"as\ncan be, {updates} updates played, seed 7. Scored are updates that a colluder opens (`neighbour`: first\n"
         "sights of a relay), as many as the last column says; of linked ones so many groups. An exact posterior is\n"
-        f"calibrated: its mean top must lie in the interval. {_NOT_HERE[spec]}"
+        "calibrated: its mean top must lie in the interval. `memory` and `linked-neighbour` take hours with 300\n"
+        "nodes, and are measured with 60 only."
     )
-    return [about.rstrip(), "", *table(rows), "", *facts(rows)]
+    return [about, "", *table(rows), "", *facts(rows)]
 
 
 def _run(record: Record) -> str:

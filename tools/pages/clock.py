@@ -169,11 +169,10 @@ def _compare(runs: Sequence[Job]) -> list[str]:
     walk, sparsest = transfers[PRIVATE], min(transfers["gossip-matching"], transfers["gossip-push"])
     soon = [_interval([reach(run, 0.8, 2) for run in _select(runs, k="soon", K=count)]) for count in SEALED_FOR]
     about = (
-        f"**Beside gossip and FedAvg**, softmax, dirichlet:0.3; {len(MANY_SEEDS)} seeds of the private walk. Every "
-        "algorithm but the sealed walks and central training has the best of the steps 0.1, 0.3, 1 and 3, with 10 or "
-        "50 local steps and decay or none, by rows held back, seed 0; those three have what is usual. Gossip's "
-        "accuracy is that of the average of all models, which no peer holds; FedAvg has a server. To 80% the private "
-        "walk needs "
+        f"**Beside gossip and FedAvg**, softmax, dirichlet:0.3; {len(MANY_SEEDS)} seeds of the private walk. The "
+        "sealed walks and central training have what is usual; every other algorithm has the best of the steps 0.1, "
+        "0.3, 1 and 3, with 10 or 50 local steps and decay or none, by rows held back, seed 0. Gossip's accuracy is "
+        "that of the average of all models, which no peer holds; FedAvg has a server. To 80% the private walk needs "
         f"{_interval([reach(run, 0.8, 2) for run in _select(runs, k='cmp', alg=PRIVATE)])} hops (95% interval of the "
         f"mean): {walk / sparsest:.1f} times the transfers of the sparsest gossip, {walk / transfers['fedavg']:.1f} "
         f"times those of FedAvg, {walk / transfers['plain-walk']:.0f} times those of a plain walk. Of 1,000 updates, "
@@ -240,8 +239,7 @@ def _decay(runs: Sequence[Job]) -> list[str]:
     )
     about = (
         "**Decay to the announced end**, one walk, accuracy after 1,000 updates; mlp: 128 units. Linear decay ends "
-        "higher, and is later at what it passes on its way: until near the end changes count nearly whole. A run that "
-        "is to stop at a target therefore fades."
+        "higher, but reaches what it passes on its way later. A run that is to stop at a target therefore fades."
     )
     return [paragraph(about), "", *markdown_table(head, rows)]
 
@@ -274,9 +272,9 @@ def _meet(runs: Sequence[Job]) -> list[str]:
         "**Several walks that meet.** mlp: dirichlet:0.1, hops to 90% and 93%, transfers to 93%; softmax: "
         "dirichlet:0.3, hops to 80% and 90%, transfers to 90%; step size 0.3. *Hops of one walk* are time; *transfers* "
         "count all walks and the flood of every meeting. Recommended: walks of a linear model never meet "
-        "(`--meet 0`), networks every 20 updates (`--walks 4 --meet 20`), and with 50 local steps: a meeting costs 601 "
-        "transfers a walk, so meeting every 5 updates saves little time and costs twice the transfers. So four walks "
-        f"are at 93% so many times sooner than one of ten steps: {', '.join(sooner)}."
+        "(`--meet 0`), networks every 20 updates (`--walks 4 --meet 20`) and with 50 local steps; a meeting costs 601 "
+        "transfers a walk. Four such walks are at 93% sooner than one of ten steps, by a factor of "
+        f"{', '.join(sooner)}."
     )
     return [paragraph(about), "", *markdown_table(head, rows)]
 

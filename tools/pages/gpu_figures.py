@@ -149,9 +149,8 @@ def write_page(folder: Path, scored: int) -> None:
 
 The paper's law (distances 2 to 6) on rrg:300:3, seed {SEED}: {audit["hops"]:.3g} hops, played and counted in
 {audit["seconds"]:.0f} s. No model of the walk is used: for everything that a lone opener can see, the source most often
-behind it is learnt on half of the lanes and guessed on the other half, and the other way round. Return times are put
-into as many classes as serve the guesser best, so what can be learnt from them is at least this much; the
-[audit page](audit.md) has what exact posteriors make of fewer updates. ± is a 95% half-width.
+behind it is learnt on half of the lanes and guessed on the other half, and the other way round. So what can be learnt
+from return times is at least this much. ± is a 95% half-width.
 
 | what the opener knows | best guess right |
 |---|---|

@@ -41,7 +41,7 @@ POISONS = {
 }
 SEEDS = (1, 2, 3)
 #: What members that share keys do with a walk that any of them can open.
-SEIZED = {"law": "open what any of them can, seal by the law", "each other": "the same, and seal for each other only"}
+SEIZED = {"law": "seal by the law", "each other": "seal for each other only"}
 SEIZED_POISONS = ("sign-flip:10", "drift:1")
 
 Job = dict[str, Any]
@@ -170,7 +170,7 @@ def seized_section(found: Found, shares: Mapping[str, float]) -> list[str]:
     """Return the section on members that share keys; ``shares`` of all updates are theirs, by what they do."""
     lines = ["## Members that share keys", "", markdown.paragraph(SEIZED_HEAD.format(seed=found[0][0]["seed"])), ""]
     lines += [
-        "| partition, poison | what they do | updates of theirs | tested | accuracy | spoilt refused |",
+        "| partition, poison | what they do then | updates of theirs | tested | accuracy | spoilt refused |",
         "|---|---|---:|---|---:|---|",
     ]
     for job, one in found:

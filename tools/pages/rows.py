@@ -30,7 +30,7 @@ def _linked_and_spread(_: int, row: Sequence[str]) -> bool:
 
 
 def _of_60_peers(_: int, row: Sequence[str]) -> bool:
-    return row[1] in {"`prior`", "`repeated`"} or row[2] == "spread" or row[3] in {"2", "4"}
+    return row[1] in {"`prior`", "`repeated`", "`linked-coalition`"} or row[2] == "spread" or row[3] in {"2", "4"}
 
 
 def _law_but_the_papers(_: int, row: Sequence[str]) -> bool:

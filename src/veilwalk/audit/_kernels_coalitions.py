@@ -207,12 +207,12 @@ def weigh_with_map(
                         continue
                     opened = stale * (hazards[1] if k > 0 else hazards[0] if own < 0 else chances[own, node])
                     state[k, 0, arc] += fresh + stale - opened
-                    made = max(k, 1)
-                    state[made, 1, arc] += opened * (1.0 - trains)
-                    if made == count:
+                    after = max(k, 1)
+                    state[after, 1, arc] += opened * (1.0 - trains)
+                    if after == count:
                         out[row, node] += opened * trains * ends[step, arc]
                     else:
-                        state[made + 1, 1, arc] += opened * trains
+                        state[after + 1, 1, arc] += opened * trains
         total = out[row].sum()
         if total > 0.0:
             out[row] /= total
