@@ -73,6 +73,19 @@ def test_the_password_decides(folder: Path, cheap: None) -> None:
         read_secret(path, about=ABOUT, length=32, password=None)
 
 
+def test_a_password_is_stretched_once_for_all_keys_of_a_folder(folder: Path, tmp_path: Path, cheap: None) -> None:
+    """They share a salt, and nothing else: nonces differ, and so do the salts of two folders."""
+    other = tmp_path / "other"
+    other.mkdir(mode=0o700)
+    paths = [folder / "one.key", folder / "two.key", other / "one.key"]
+    for path in paths:
+        write_secret(path, b"s" * 32, about=ABOUT, password=b"right")
+        assert read_secret(path, about=ABOUT, length=32, password=b"right") == b"s" * 32
+    sealed = [json.loads(path.read_text())["sealed"] for path in paths]
+    assert sealed[0]["salt"] == sealed[1]["salt"] != sealed[2]["salt"]
+    assert len({box["nonce"] for box in sealed}) == len({box["secret"] for box in sealed}) == 3
+
+
 @pytest.mark.parametrize("field", ["salt", "nonce", "secret", "iterations", "memory_kib", "about"])
 def test_a_changed_sealed_file_is_refused(folder: Path, cheap: None, field: str) -> None:
     """Every field is bound: by the key, the tag, or the associated data."""

@@ -19,6 +19,7 @@ import ssl
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,7 @@ ARGON2_COST = {"iterations": 3, "lanes": 4, "memory_kib": 64 * 1024}
 # The least that is read: the first of OWASP's recommendations. Less is what a careless tool wrote.
 ARGON2_LEAST = {"iterations": 2, "lanes": 1, "memory_kib": 19 * 1024}
 # A file may ask for more, within what a node can spare.
+_SEALING = (*ARGON2_COST, "salt", "nonce", "secret")
 _ARGON2_MOST = {"iterations": 64, "lanes": 64, "memory_kib": 2 * 1024 * 1024}
 
 
@@ -201,7 +203,7 @@ def load_node_keys(directory: Path, *, password: bytes | None = None) -> NodeKey
 class KeyRing:
     """A node's key directory with its password, which is asked for once: a pipe cannot be read again.
 
-    The password itself stays in memory, since every key file is stretched with a salt of its own.
+    The password itself stays in memory, for keys that come later. It is stretched once for all keys of a directory.
     """
 
     def __init__(self, directory: Path, *, password: bytes | None = None) -> None:
@@ -209,7 +211,7 @@ class KeyRing:
         self._password = password
 
     def load(self) -> NodeKeys:
-        """Return the keys that are there now; takes as long as the password is stretched for each of them."""
+        """Return the keys that are there now."""
         return load_node_keys(self._directory, password=self._password)
 
     def delete_before(self, epoch: int) -> None:
@@ -351,9 +353,9 @@ def write_secret(path: Path, secret: bytes, *, about: Mapping[str, Any], passwor
     if password is None:
         content["secret"] = encode(secret)
     else:
-        salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
+        salt, nonce = _salt_of(path.parent), os.urandom(_NONCE_BYTES)
         sealing = dict(ARGON2_COST) | {"salt": encode(salt), "nonce": encode(nonce)}
-        sealed = AESGCM(_stretch(password, salt, ARGON2_COST)).encrypt(nonce, secret, canonical_json(content))
+        sealed = AESGCM(_stretch(password, salt, **ARGON2_COST)).encrypt(nonce, secret, canonical_json(content))
         content["sealed"] = sealing | {"secret": encode(sealed)}
     _write_new(path, canonical_json(content))
 
@@ -388,7 +390,7 @@ def read_secret(path: Path, *, about: Mapping[str, Any], length: int, password: 
 
 
 def _unseal(path: Path, content: dict[str, Any], length: int, password: bytes) -> bytes:
-    sealing = check_fields(content.pop("sealed"), (*ARGON2_COST, "salt", "nonce", "secret"), str(path))
+    sealing = check_fields(content.pop("sealed"), _SEALING, str(path))
     cost = {name: sealing[name] for name in ARGON2_COST}
     for name, most in _ARGON2_MOST.items():
         least = ARGON2_LEAST[name]
@@ -398,15 +400,24 @@ def _unseal(path: Path, content: dict[str, Any], length: int, password: bytes) -
     nonce = decode_base64(sealing["nonce"], _NONCE_BYTES, str(path))
     secret = decode_base64(sealing["secret"], length + _TAG_BYTES, str(path))
     try:
-        return AESGCM(_stretch(password, salt, cost)).decrypt(nonce, secret, canonical_json(content))
+        return AESGCM(_stretch(password, salt, **cost)).decrypt(nonce, secret, canonical_json(content))
     except InvalidTag:
         raise CryptoError(f"{path}: wrong password, or the file was changed") from None
 
 
-def _stretch(password: bytes, salt: bytes, cost: Mapping[str, int]) -> bytes:
-    memory = max(cost["memory_kib"], 8 * cost["lanes"])
-    kdf = Argon2id(salt=salt, length=32, iterations=cost["iterations"], lanes=cost["lanes"], memory_cost=memory)
-    return kdf.derive(password)
+def _salt_of(folder: Path) -> bytes:
+    """Return the salt of the keys in a folder, so that a password is stretched once for all of them; or a new one."""
+    for path in folder.glob("*.key"):
+        sealing = parse_canonical(read_private(path, _FILE_LIMIT), str(path)).get("sealed")
+        if sealing is not None:
+            return decode_base64(check_fields(sealing, _SEALING, str(path))["salt"], _SALT_BYTES, str(path))
+    return os.urandom(_SALT_BYTES)
+
+
+@lru_cache(maxsize=8)
+def _stretch(password: bytes, salt: bytes, *, iterations: int, lanes: int, memory_kib: int) -> bytes:
+    memory = max(memory_kib, 8 * lanes)
+    return Argon2id(salt=salt, length=32, iterations=iterations, lanes=lanes, memory_cost=memory).derive(password)
 
 
 def _write_new(path: Path, data: bytes) -> None:
