@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,12 +131,15 @@ def test_a_key_is_deleted_when_its_period_is_two_behind(tmp_path: Path, monkeypa
     now, passed = time.time, [0.0]
     monkeypatch.setattr(time, "time", lambda: now() + passed[0])
 
+    def holds_from(oldest: int) -> bool:
+        return held_epochs(folders["n1"]) == list(range(oldest, 4))
+
     async def main() -> None:
         async with followed(configs[1]) as (node, _, _text):
             await until(lambda: node.roster.version == 2)
             for periods, oldest in ((1, 0), (2, 1), (3, 2)):
                 passed[0] = periods * roster.period_s
-                await until(lambda oldest=oldest: held_epochs(folders["n1"]) == list(range(oldest, 4)))
+                await until(partial(holds_from, oldest))
 
     asyncio.run(main())
     assert held_epochs(folders["n2"]) == [0, 1, 2, 3]
