@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from tests.helpers.followers import NOW, followed, small_cluster, until
 
 from veilwalk.core.errors import SpoolError
 from veilwalk.node import load_config
-from veilwalk.node.members import KeyRing, changed_roster, new_node_keys, read_password
+from veilwalk.node.members import KeyRing, changed_roster, new_node_keys, read_password, rotate_node_keys
+from veilwalk.node.members._keys import held_epochs
 from veilwalk.node.peer import _process
 from veilwalk.node.peer._assemble import key_ring
 
@@ -116,3 +118,28 @@ def test_what_nobody_foresaw_does_not_end_the_following_of_rosters(
             return str(text.getvalue())
 
     assert "RuntimeError: never thought of" in asyncio.run(main())
+
+
+def test_a_key_is_deleted_when_its_period_is_two_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock alone, while the node runs: nobody signs anything when a period begins."""
+    monkeypatch.setattr(_process, "_NEWS_S", 0.02)
+    configs, root, roster = small_cluster(tmp_path / "c")
+    folders = {config.parent.name: config.parent / "keys" for config in configs}
+    cards = {name: rotate_node_keys(folder, periods=2).member for name, folder in folders.items()}
+    following = changed_roster(roster, roster.edges, cards=cards, now=roster.created, days=30)
+    following.sign(tmp_path / "c" / "roster.json", root)
+    now, passed = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: now() + passed[0])
+
+    def holds_from(oldest: int) -> bool:
+        return held_epochs(folders["n1"]) == list(range(oldest, 4))
+
+    async def main() -> None:
+        async with followed(configs[1]) as (node, _, _text):
+            await until(lambda: node.roster.version == 2)
+            for periods, oldest in ((1, 0), (2, 1), (3, 2)):
+                passed[0] = periods * roster.period_s
+                await until(partial(holds_from, oldest))
+
+    asyncio.run(main())
+    assert held_epochs(folders["n2"]) == [0, 1, 2, 3]
